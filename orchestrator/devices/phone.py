@@ -7,7 +7,6 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final
 
@@ -55,28 +54,6 @@ _LONGEST_LINE_BYTES: Final = 1 << 20
 _MOMENT: Final = re.compile(rb"\d\d-\d\d \d\d:\d\d:\d\d\.\d+")
 #: What is kept of its complaints.
 _COMPLAINT_BYTES: Final = 200
-
-
-@contextlib.contextmanager
-def follow_log(
-    link: PhoneLink, *, buffers: Sequence[str] = ("main", "crash")
-) -> Generator[Iterator[bytes]]:
-    """See Device.follow_log.
-
-    When the context is entered, the phone has fixed the moment from which lines come.
-
-    Lines of up to a second before may come too: old phones' date has whole seconds only. A log that
-    was overwritten is opened again from its last line; LogOverrunError is raised when nothing more
-    comes of it.
-    """
-    with contextlib.ExitStack() as connections:
-
-        def begin(since: str) -> Iterator[bytes]:
-            lines, connection = _begin_log(link, buffers, since)
-            connections.callback(connection.close)
-            return (line for line in lines if not line.startswith(b"--------- "))
-
-        yield _going_on(begin("$(date '+%m-%d %H:%M:%S.000')"), begin)
 
 
 def _begin_log(
@@ -291,11 +268,26 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
             lambda: self.read_files([path], limit_bytes=limit_bytes, package=package)
         )[0]
 
+    @contextlib.contextmanager
     def follow_log(
         self, *, buffers: Sequence[str] = ("main", "crash")
-    ) -> AbstractContextManager[Iterator[bytes]]:
-        """See Device.follow_log."""
-        return follow_log(self, buffers=buffers)
+    ) -> Generator[Iterator[bytes]]:
+        """See Device.follow_log.
+
+        When the context is entered, the phone has fixed the moment from which lines come.
+
+        Lines of up to a second before may come too: old phones' date has whole seconds only. A log
+        that was overwritten is opened again from its last line; LogOverrunError is raised when
+        nothing more comes of it.
+        """
+        with contextlib.ExitStack() as connections:
+
+            def begin(since: str) -> Iterator[bytes]:
+                lines, connection = _begin_log(self, buffers, since)
+                connections.callback(connection.close)
+                return (line for line in lines if not line.startswith(b"--------- "))
+
+            yield _going_on(begin("$(date '+%m-%d %H:%M:%S.000')"), begin)
 
     def _ask_serial(self) -> Serial:
         scripts = {"serial": "getprop ro.serialno"}

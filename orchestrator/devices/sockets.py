@@ -57,10 +57,10 @@ def _failure_in(message: str, source: Source, *, serial: str, what: str) -> Devi
     return None
 
 
-def server_failure(message: str, *, serial: str = "", what: str = "") -> DeviceError:
+def server_failure(message: str, *, serial: str, what: str) -> DeviceError:
     """Return the error for a FAIL answer of the adb server (or of a phone's service)."""
     return _failure_in(message, Source.ADB, serial=serial, what=what) or DeviceError(
-        f"{what}: adb says {message!r}" if what else f"adb says {message!r}", serial=serial
+        f"{what}: adb says {message!r}", serial=serial
     )
 
 

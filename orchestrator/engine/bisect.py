@@ -71,7 +71,7 @@ Compare = Callable[[int, int], Compared]
 
 
 def bisect(
-    count: int, compare: Compare, *, on_probe: Callable[[Probe], None] | None = None
+    count: int, compare: Compare, *, on_probe: Callable[[Probe], None] = lambda probe: None
 ) -> BisectResult:
     """Return the first bad one of ``count`` builds, the first of which is good and the last bad.
 
@@ -88,8 +88,7 @@ def bisect(
         probes.append(
             Probe(index=index, judgement=judgement_of(compared.verdict, whole), compared=compared)
         )
-        if on_probe is not None:
-            on_probe(probes[-1])
+        on_probe(probes[-1])
         return probes[-1].judgement
 
     if look(count - 1, None) is not Judgement.BAD:
@@ -136,26 +135,23 @@ def judgement_of(verdict: ComparisonVerdict | None, whole: float | None) -> Judg
     return Judgement.UNCLEAR
 
 
+def _ratio(verdict: ComparisonVerdict | None) -> float | None:
+    is_compared = verdict and verdict.outcome is not ComparisonOutcome.INCOMPARABLE
+    return verdict.ratio if verdict and is_compared else None
+
+
 def _log_ratio(verdict: ComparisonVerdict | None) -> float:
-    if (
-        verdict is None
-        or verdict.ratio is None
-        or verdict.outcome is ComparisonOutcome.INCOMPARABLE
-    ):
-        return 0.0
-    return math.log(verdict.ratio)
+    return math.log(_ratio(verdict) or 1.0)
 
 
 def _ends_alike(compared: Compared) -> str:
     verdict = compared.verdict
-    if (
-        verdict is None
-        or verdict.ratio is None
-        or verdict.outcome is ComparisonOutcome.INCOMPARABLE
-    ):
+    if verdict is None or (ratio := _ratio(verdict)) is None:
         why = compared.reason or " ".join(verdict.reasons if verdict is not None else ())
         return f"The bad build could not be compared with the good one: {why}"
-    return f"The bad build isn't slower than the good one: {verdict.outcome}, {format_change(verdict.ratio)}."
+    return (
+        f"The bad build isn't slower than the good one: {verdict.outcome}, {format_change(ratio)}."
+    )
 
 
 def _remarks(step: Compared, whole: float) -> tuple[str, ...]:

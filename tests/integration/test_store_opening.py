@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import socket
 import sqlite3
 import stat
 import subprocess
@@ -27,7 +28,7 @@ from orchestrator.errors import (
     StoreReadOnlyError,
     UsageError,
 )
-from orchestrator.store.database import store_errors
+from orchestrator.store.database import _LIMITS, store_errors
 from orchestrator.store.opening import open_store
 from tests.samples.command import Cli
 from tests.samples.places import REPO
@@ -167,6 +168,14 @@ def test_a_file_that_is_no_store_is_left_untouched(tmp_path: Path, content: byte
         open_store(path)
 
     assert contents(tmp_path) == {"runs.sqlite": content}
+
+
+def test_a_server_that_takes_a_connection_and_never_answers_is_told() -> None:
+    assert _LIMITS["connect_timeout"] <= 30
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://user@127.0.0.1:{silent.getsockname()[1]}/db?connect_timeout=2"
+        with pytest.raises(StoreError, match="can't be reached"):
+            open_store(url)
 
 
 def test_a_database_of_another_program_is_left_untouched(tmp_path: Path) -> None:

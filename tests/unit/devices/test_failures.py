@@ -51,7 +51,7 @@ def test_every_text_of_a_phone_is_read_as_its_code(source: Source, code: str, ex
     ],
 )
 def test_what_the_server_refuses_with_is_understood(message: str, kind: type[DeviceError]) -> None:
-    error = server_failure(message, serial="S1")
+    error = server_failure(message, serial="S1", what="opening")
     assert type(error) is kind
     assert message in str(error)
 
