@@ -89,23 +89,6 @@ def setting(device: AdbDevice) -> str:
     return device.shell(STAY_ON).text.strip()
 
 
-def test_a_fit_phone_is_kept_awake_while_it_is_used_and_is_as_before_afterwards(
-    device: AdbDevice, tmp_path: Path
-) -> None:
-    device.shell("settings put global stay_on_while_plugged_in 2")
-    conditioner = LadderConditioner(tmp_path)
-    fitness = conditioner.prepare(device, ANY)
-    assert fitness.reason == ""
-    assert fitness.state is not None
-    assert setting(device) not in {"2", "0"}
-    assert conditioner.unrestored() == [device.serial]
-    conditioner.prepare(device, ANY)
-    assert conditioner.restore(device)
-    assert setting(device) == "2"
-    assert conditioner.unrestored() == []
-    assert conditioner.restore(device) == []
-
-
 def test_a_setting_that_was_not_there_is_not_there_afterwards(
     device: AdbDevice, tmp_path: Path
 ) -> None:

@@ -61,32 +61,6 @@ def test_first_one_seen_is_in_use_with_its_origin_and_date(shop):
     assert shop.library.archive.path(file.sha256).name == "benchmark_model"
 
 
-def test_unchanged_content_is_told(shop):
-    shop.serve(binary("1"))
-    shop.fetch()
-    again = shop.fetch()
-    assert (again.is_new, again.previous) == (False, None)
-    assert len(shop.library.archive.releases("prog")) == 1
-
-
-def test_changed_content_is_told_used_and_the_old_one_kept_to_go_back_to(shop):
-    shop.serve(binary("1"))
-    old = shop.fetch().release
-    shop.serve(binary("2"))
-    changed = shop.fetch()
-    assert changed.previous == old
-    assert shop.resolved() == changed.release.program.sha256 != old.program.sha256
-    assert (
-        shop.library.resolve(
-            ToolName.NATIVE, "arm64-v8a", name_or_path=f"prog@{old.release_id}"
-        ).sha256
-        == old.program.sha256
-    )
-    shop.library.archive.use(shop.library.find_release(f"prog@{old.release_id[:6]}"))
-    assert shop.resolved() == old.program.sha256
-    assert shop.library.archive.releases("prog") == (changed.release, old)
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -123,14 +97,6 @@ def test_content_against_a_pin_is_refused_and_the_pinned_one_stays(server, tmp_p
         shop.fetch()
     assert shop.resolved() == pinned
     assert len(shop.library.archive.all()) == 1
-
-
-def test_cut_off_download_leaves_nothing_in_the_cache(shop):
-    shop.serve(binary("1"), faults=[("cut", 100), ("cut", 100)])
-    with pytest.raises(DownloadError, match="can't be fetched"):
-        shop.fetch()
-    assert_nothing_kept(shop)
-    assert shop.fetch().is_new
 
 
 def with_libraries(server, folder, version: str = "2.1.0") -> Shop:
@@ -262,11 +228,6 @@ def test_damaged_or_lost_program_in_use_is_told_and_not_replaced_by_another(shop
         shop.resolved()
     assert shop.fetch().previous is None
     assert shop.resolved()
-
-
-def test_a_recipe_is_a_source_too(server, tmp_path):
-    shop = Shop(server, tmp_path, url="", recipe=("bazel build //x", "cp x y"))
-    assert shop.fetch().recipe == ("bazel build //x", "cp x y")
 
 
 def test_digits_that_fit_no_release_or_several_are_refused(shop):

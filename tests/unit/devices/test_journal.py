@@ -29,10 +29,6 @@ def test_a_journal_that_can_not_be_read_is_not_overwritten(tmp_path: Path) -> No
         journal.pending(PHONE)
 
 
-def test_a_phone_without_a_journal_has_nothing_pending(tmp_path: Path) -> None:
-    assert UndoJournal(tmp_path / "none").pending(PHONE) == []
-
-
 @pytest.mark.parametrize("line", ['{"what": "tw', "[]", '{"what": "two"}', '{"undo": "true"}'])
 def test_a_journal_with_a_line_that_can_not_be_read_is_not_empty(tmp_path: Path, line: str) -> None:
     journal = UndoJournal(tmp_path)

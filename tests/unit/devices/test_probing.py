@@ -130,22 +130,6 @@ def test_usb_goes_before_tcp_for_one_phone() -> None:
     assert "adb disconnect 10.0.0.7:5555" in judged[0].advice
 
 
-def test_two_phones_of_one_serial_number_can_neither_be_used() -> None:
-    judged = judge_twins(
-        [
-            seen("10.0.0.7:5555", "0123456789ABCDEF", "b1"),
-            seen("10.0.0.8:5555", "0123456789ABCDEF", "b2"),
-        ]
-    )
-    assert [one.usable for one in judged] == [False, False]
-    assert "several phones call themselves 0123456789ABCDEF" in judged[0].reason
-
-
-def test_phones_without_twins_stay_as_they_are() -> None:
-    phones = [seen("A", "A", "b1"), seen("B", "B", "b2")]
-    assert judge_twins(phones) == phones
-
-
 @pytest.mark.parametrize(
     ("text", "cpus"),
     [("0-2,6\n", (0, 1, 2, 6)), ("4 5", (4, 5)), ("0-99999", ()), ("12345-6", ()), ("", ())],

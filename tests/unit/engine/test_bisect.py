@@ -91,8 +91,3 @@ def test_an_inconclusive_build_is_good_below_half_of_the_change_and_unclear_abov
     assert judgement_of(verdict(1.015, reach=0.02), whole) is Judgement.GOOD
     assert judgement_of(verdict(1.015, reach=0.02), math.log(1.04)) is Judgement.UNCLEAR
     assert judgement_of(verdict(1.015, reach=0.02), None) is Judgement.UNCLEAR
-
-
-def test_fewer_than_two_builds_are_no_row() -> None:
-    with pytest.raises(ValueError, match="good and a bad"):
-        bisect(1, lambda baseline, candidate: Compared(verdict=None))

@@ -63,20 +63,6 @@ def refused(
     return caught.value
 
 
-def test_all_faults_are_told_at_once_and_each_once(book: FlagBook) -> None:
-    error = refused(
-        book,
-        "cpu,xnnpack",
-        {"use_caching": "yes", "allow_fp17": "true"},
-        {"use_caching": "yes", "run_delay": "3x"},
-    )
-    assert len(error.faults) == 3
-    text = str(error)
-    assert "did you mean --allow_fp16?" in text
-    assert "--run_delay=3x: a number is expected" in text
-    assert "nothing was run" in text
-
-
 def test_a_flag_without_effect_anywhere_in_the_plan_is_refused(book: FlagBook) -> None:
     error = refused(book, "cpu,xnnpack", {"nnapi_accelerator_name": "x"})
     assert len(error.faults) == 1
@@ -84,18 +70,6 @@ def test_a_flag_without_effect_anywhere_in_the_plan_is_refused(book: FlagBook) -
         "--nnapi_accelerator_name does nothing without --use_nnapi=true (matrix.delegates or --delegate sets it)"
         in str(error)
     )
-
-
-def test_a_flag_with_effect_on_one_delegate_skips_the_others_with_a_reason(book: FlagBook) -> None:
-    expansion = checked(book, "xnnpack,gpu", {}, {"gpu_backend": "cl"})
-    assert [(case.delegate.value, case.flags) for case in expansion.cases] == [
-        ("xnnpack", ()),
-        ("gpu", ()),
-        ("gpu", (("gpu_backend", "cl"),)),
-    ]
-    (skip,) = expansion.skipped
-    assert (skip.delegate, skip.reason_code) == (DelegateName.XNNPACK, "flag-without-effect")
-    assert "--gpu_backend" in skip.reason
 
 
 def test_a_flag_for_one_pass_is_no_fault_in_a_plan_that_has_the_pass(book: FlagBook) -> None:

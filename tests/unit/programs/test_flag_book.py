@@ -48,15 +48,6 @@ def learned(book: FlagBook) -> FlagBook:
     return book
 
 
-def test_a_program_is_asked_once_and_known_by_its_content_from_then_on(tmp_path: Path) -> None:
-    first = FlagBook(tmp_path)
-    assert first.names(BUILD) == frozenset()
-    assert first.learn(BUILD, HELP)
-    again = FlagBook(tmp_path)
-    assert len(again.names(BUILD)) == 58
-    assert again.names(replace(BUILD, sha256=BuildSha("b" * 64))) == frozenset()
-
-
 def test_a_folder_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     book = FlagBook(tmp_path / "file" / "flags")
