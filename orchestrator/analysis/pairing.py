@@ -210,13 +210,9 @@ class PairProgress:
             key: [] for side in self._sides for key in self._pairing.sides[side]
         }
         for run in runs:
-            self.learn(run)
-
-    def learn(self, run: RunRecord) -> None:
-        """Take note of a stored run; one that the device wasn't fit for is still open."""
-        is_one = run.run_pass is FIGURE_PASS and run.outcome is not Outcome.UNFIT
-        if is_one and run.case.case_key in self._runs:
-            self._runs[run.case.case_key].append(run)
+            is_one = run.run_pass is FIGURE_PASS and run.outcome is not Outcome.UNFIT
+            if is_one and run.case.case_key in self._runs:
+                self._runs[run.case.case_key].append(run)
 
     def counts(self) -> dict[int, PairCount]:
         """Return how far each comparison is.
@@ -341,18 +337,6 @@ class PairProgress:
         first = pairs[min(pairs)]
         before, after = (measured_cases([run], devices={}, builds={})[0].actual for run in first)
         return (before, after) if before and after and before != after else ()
-
-    def side_of(self, key: CaseKey) -> str:
-        """Return the name of the side that a case belongs to: ``A, build old``; empty for another
-        case.
-        """
-        for letter, label, place in (
-            ("A", self._pairing.baseline, 0),
-            ("B", self._pairing.candidate, 1),
-        ):
-            if any(pair[place] == key for pair in self._pairing.sides):
-                return f"{letter}, {label}"
-        return ""
 
     def _process_of(self, side: int) -> str:
         cases = [self._cases[key] for key in self._pairing.sides[side]]

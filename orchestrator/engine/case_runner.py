@@ -226,7 +226,12 @@ class CaseRunner:
     def _keep(self, run: RunRecord) -> None:
         self._context.store.append_run(run)
         self._context.observer.on_event(
-            RunStored(run=run, position=self._position, total=self._total)
+            RunStored(
+                run=run,
+                position=self._position,
+                total=self._total,
+                side=self._side_of(run.case.case_key),
+            )
         )
         self._runs.append(slim(run))
         self.time.learn(run)
@@ -243,7 +248,12 @@ class CaseRunner:
 
     def _tell_started(self, invocation: Invocation) -> None:
         self._context.observer.on_event(
-            InvocationStarted(invocation=invocation, position=self._position, total=self._total)
+            InvocationStarted(
+                invocation=invocation,
+                position=self._position,
+                total=self._total,
+                side=self._side_of(invocation.case.case_key),
+            )
         )
 
     def _runs_of(self, invocation: Invocation, queue: Sequence[Invocation]) -> Iterator[RunRecord]:
@@ -354,7 +364,9 @@ class CaseRunner:
             cache_folder=f"{self._device.work_folder}/start-caches/{case.case_key}",
             inputs=inputs,
         )
-        self._context.observer.on_event(Measuring(invocation=invocation))
+        self._context.observer.on_event(
+            Measuring(invocation=invocation, side=self._side_of(invocation.case.case_key))
+        )
         raw = self._context.runner_of(own.name)(
             tool, self._device, request, cancelled=self._context.cancelled
         )
@@ -385,6 +397,10 @@ class CaseRunner:
                 "the device rebooted during the run", serial=self._facts.serial
             )
         return after
+
+    def _side_of(self, key: CaseKey) -> str:
+        pairing = self._context.campaign.terms.pairing
+        return pairing.side_of(key) if pairing is not None else ""
 
     def _recent_state(self) -> DeviceState | None:
         """Return the state after the last run if nothing has happened since; a computer changes too

@@ -17,10 +17,7 @@ from orchestrator.engine.case_runner import CaseFailures, CaseRunner
 from orchestrator.engine.events import (
     DeviceFinished,
     DeviceNote,
-    InvocationStarted,
-    Measuring,
     RoundAdded,
-    RunStored,
 )
 from orchestrator.engine.invocation import Context
 from orchestrator.engine.reference_check import ReferenceCheck
@@ -38,7 +35,7 @@ from orchestrator.errors import (
 )
 from orchestrator.passes import goes_on, is_around_others
 from orchestrator.planning.time_budget import TimeLeft
-from orchestrator.ports import Device, Observer
+from orchestrator.ports import Device
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts
@@ -121,7 +118,6 @@ class DeviceCampaign:
         self._serial = facts.serial
         self._campaign = context.campaign
         self._context = context
-        self._observer = context.observer
         self._others = others or WorkingDevices()
         #: What was abandoned on the device, also after it was away.
         self._failures = CaseFailures()
@@ -200,14 +196,10 @@ class DeviceCampaign:
 
     def _begin(self) -> None:
         """Read what is stored of the device."""
-        campaign = self._campaign
         self._runs = runs_of(self._context, serials=[self._serial])
         self._is_read = True
-        #: Of an A/B comparison, and the plan that was last reported.
-        self._pairs, self._told = None, ""
-        if campaign.terms.pairing is not None:
-            self._pairs = PairProgress(campaign, self._serial, self._runs)
-            self._context = replace(self._context, observer=_Sides(self._observer, self._pairs))
+        #: Of an A/B comparison: the counts that were last reported.
+        self._told = ""
 
     def _measure(self) -> None:
         """Run what is open: the plan's invocations, what the stopping rule adds, sustained curves.
@@ -258,10 +250,11 @@ class DeviceCampaign:
         return open_work(self._campaign, self._runs, self._serial, self._context.tools)
 
     def _tell_added(self, added: Sequence[Invocation]) -> None:
-        if self._pairs is None:
+        if self._campaign.terms.pairing is None:
             self._context.observer.on_event(_round_of(self._serial, added))
             return
-        counts, text = repr(self._pairs.counts()), self._pairs.plan_text()
+        pairs = PairProgress(self._campaign, self._serial, self._runs)
+        counts, text = repr(pairs.counts()), pairs.plan_text()
         if text and counts != self._told:
             self._told = counts
             self._note(text)
@@ -355,24 +348,6 @@ class DeviceCampaign:
         self._context.observer.on_event(
             DeviceNote(serial=self._serial, text=text, is_problem=is_problem, is_away=is_away)
         )
-
-
-class _Sides:
-    """Passes events on with the side that they are of."""
-
-    def __init__(self, observer: Observer, pairs: PairProgress) -> None:
-        self._observer = observer
-        self._pairs = pairs
-
-    def on_event(self, event: object) -> None:
-        """See Observer.on_event."""
-        match event:
-            case InvocationStarted(invocation=invocation) | Measuring(invocation=invocation):
-                event = replace(event, side=self._pairs.side_of(invocation.case.case_key))
-            case RunStored(run=run):
-                self._pairs.learn(run)
-                event = replace(event, side=self._pairs.side_of(run.case.case_key))
-        self._observer.on_event(event)
 
 
 def _round_of(serial: Serial, added: Sequence[Invocation]) -> RoundAdded:

@@ -162,6 +162,17 @@ class Pairing:
         """Whether a side would be compared with itself."""
         return any(before == after for before, after in self.sides)
 
+    def side_of(self, key: CaseKey) -> str:
+        """Return the name of the side that a case belongs to: ``A, build old``; empty for another
+        case.
+        """
+        for letter, label, keys in zip(
+            "AB", (self.baseline, self.candidate), zip(*self.sides, strict=True), strict=True
+        ):
+            if key in keys:
+                return f"{letter}, {label}"
+        return ""
+
     @property
     def first_numbers(self) -> range:
         """The invocation numbers of warm-up and first pair."""
