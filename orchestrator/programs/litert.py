@@ -17,10 +17,10 @@ import shlex
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from orchestrator.delegates import DELEGATES, flags_of
 from orchestrator.delegates.specification import FlagFamily
@@ -105,8 +105,7 @@ class LitertTool:
         return replace(report, delegate=_delegate(result, raw, case))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class Counts(NamedTuple):
     """How many inferences one process makes."""
 
     runs: int
@@ -171,33 +170,25 @@ def installed_build(named: str = "") -> Build:
 
 
 def _delegate(result: Mapping[str, object], raw: RawOutput, case: Case) -> DelegateEvidence:
-    log = raw.data("stderr").decode("utf-8", "replace") + raw.data("stdout").decode(
-        "utf-8", "replace"
-    )
+    log = (raw.data("stderr") + raw.data("stdout")).decode("utf-8", "replace")
     made = next(
         (line.strip() for line in log.splitlines() if "XNNPACK delegate for CPU" in line), ""
     )
-    is_xnnpack, is_full = (
-        case.delegate is DelegateName.XNNPACK,
-        result.get("fully_accelerated") is True,
-    )
-    lines = ([made] if is_xnnpack and made else []) + [
-        f"fully_accelerated: {result.get('fully_accelerated')}"
-    ]
-    if is_xnnpack and not made:
-        truth = DelegateTruth.UNKNOWN
-    elif is_full:
-        truth = DelegateTruth.FULL
-    else:
-        truth = DelegateTruth.PARTIAL if is_xnnpack else DelegateTruth.UNKNOWN
+    is_xnnpack = case.delegate is DelegateName.XNNPACK
+    is_full = result.get("fully_accelerated")
+    truth = DelegateTruth.UNKNOWN
+    if not is_xnnpack or made:
+        if is_full is True:
+            truth = DelegateTruth.FULL
+        elif is_xnnpack:
+            truth = DelegateTruth.PARTIAL
+    lines = (*filter(None, [made if is_xnnpack else ""]), f"fully_accelerated: {is_full}")
     actual = "" if truth is DelegateTruth.UNKNOWN else case.delegate.value
-    return DelegateEvidence(
-        requested=case.delegate.value, actual=actual, truth=truth, lines=tuple(lines)
-    )
+    return DelegateEvidence(requested=case.delegate.value, actual=actual, truth=truth, lines=lines)
 
 
-def _failed(code: str, reason: str, case: Case | None = None) -> ToolReport:
-    requested = case.delegate.value if case is not None else ""
+def _failed(code: str, reason: str, case: Case) -> ToolReport:
+    requested = case.delegate.value
     return ToolReport(
         outcome="failed",
         failure_code=code,

@@ -363,16 +363,11 @@ def in_mode(command: str, request: InvocationRequest) -> str:
     """Return the command line that runs ``command`` in the case's mode, or ends with a line that
     says why not.
     """
-    if (
-        request.case.process_mode is not ProcessMode.TOP_APP
-        or request.facts.kind is not DeviceKind.ANDROID
-    ):
-        return command
-    return call("top_app", MODE_FILE, _EXIT_CODE) + command
+    return call("top_app", MODE_FILE, _EXIT_CODE) + command if mode_files(request) else command
 
 
 def mode_files(request: InvocationRequest) -> tuple[str, ...]:
-    """Return the file that in_mode's command writes, if it does."""
+    """Return the file that in_mode's command writes, if the program is moved at all."""
     is_moved = (
         request.case.process_mode is ProcessMode.TOP_APP
         and request.facts.kind is DeviceKind.ANDROID
