@@ -350,14 +350,6 @@ def test_waiting_for_a_run_costs_the_phone_hardly_a_process_and_leaves_none(
     assert "sleep" not in device.shell("ps -A -o ARGS").text
 
 
-def test_a_run_survives_a_cut_link(device: AdbDevice, phone: "Phone", run_id: RunId) -> None:
-    cutting = when(runs(phone, "sleep 2"), lambda: fault(phone, "cut"))
-    result = device.run_detached("sleep 2; seq 1 1000", run_id=run_id, timeout_s=60)
-    cutting.join()
-    assert result.exit_code == 0
-    assert result.stdout == b"".join(b"%d\n" % number for number in range(1, 1001))
-
-
 def test_a_run_is_started_once_though_the_link_is_cut_while_it_starts(
     device: AdbDevice, phone: "Phone", run_id: RunId
 ) -> None:
@@ -413,16 +405,6 @@ def test_a_phone_that_is_gone_is_a_transient_error(bench: Bench, device: AdbDevi
     assert caught.value.transient
     with pytest.raises(DeviceTimeoutError):
         device.wait_until_ready(timeout_s=1.0)
-
-
-def test_phones_are_connected_again_after_their_server_was_started_again(
-    bench: Bench, device: AdbDevice, phone: "Phone", run_id: RunId
-) -> None:
-    # Forgetting all TCP phones is what a killed server does to them.
-    forgetting = when(runs(phone, "sleep 2"), lambda: bench.server.disconnect(phone.address))
-    result = device.run_detached("sleep 2; echo end", run_id=run_id, timeout_s=60)
-    forgetting.join()
-    assert (result.exit_code, result.stdout) == (0, b"end\n")
 
 
 # Files
