@@ -46,10 +46,6 @@ def facts_from(sections: Mapping[str, str], *, serial: str) -> DeviceFacts:
 
     hardware = parse_cpuinfo(sections.get("cpuinfo", "")).get("Hardware", [""])[-1]
     gpu, gpu_driver = parse_gles(sections.get("gles", ""))
-    abis = (
-        first("ro.product.cpu.abilist")
-        or f"{first('ro.product.cpu.abi')},{first('ro.product.cpu.abi2')}"
-    )
     sdk = first("ro.build.version.sdk")
     maker, chip = (
         first("ro.soc.manufacturer"),
@@ -75,7 +71,9 @@ def facts_from(sections: Mapping[str, str], *, serial: str) -> DeviceFacts:
         security_patch=first("ro.build.version.security_patch"),
         soc=" ".join(filter(None, (maker, chip))) or hardware,
         platform=first("ro.board.platform"),
-        abis=tuple(filter(None, (abi.strip() for abi in abis.split(",")))),
+        abis=tuple(
+            filter(None, (abi.strip() for abi in first("ro.product.cpu.abilist").split(",")))
+        ),
         clusters=_clusters(sections),
         memory_bytes=parse_meminfo(sections.get("meminfo", "")).get("MemTotal"),
         gpu=gpu,

@@ -178,7 +178,7 @@ class HeldNote:
         self._script = ""
         self._lease_s = LEASE_S
         self._renewed_s = 0.0
-        self._renewed_at: datetime | None = None
+        self._renewed_at = clock.now()
         self._is_beating = False
 
     def hold(self, script: str, *, lease_s: float, beat: Callable[[], None]) -> None:
@@ -229,11 +229,7 @@ class HeldNote:
         """Return how long ago the last renewal was, by whichever clock says longer: one of them
         stops in sleep.
         """
-        by_wall_s = (
-            0.0
-            if self._renewed_at is None
-            else (self._clock.now() - self._renewed_at).total_seconds()
-        )
+        by_wall_s = (self._clock.now() - self._renewed_at).total_seconds()
         return max(self._clock.monotonic_s() - self._renewed_s, by_wall_s)
 
     def _live(self, beat: weakref.WeakMethod[Callable[[], None]]) -> None:

@@ -249,22 +249,10 @@ _POWER_SOURCES: Final = {"ac": "AC", "usb": "USB", "wireless": "Wireless"}
 
 
 def parse_free_bytes(text: str) -> int | None:
-    """Read ``df -k``: bytes available; None when the columns can't be told apart."""
-    lines = text.strip().splitlines()
-    if len(lines) < 2:
-        return None
-    head = lines[0].replace("Mounted on", "Mounted").split()
-    row = " ".join(lines[1:]).split()  # a long device name moves the figures to a line of their own
-    column = next(
-        (number for number, name in enumerate(head) if name in {"Available", "Avail", "Free"}),
-        len(row),
-    )
-    # Old toolbox's df ignores -k and prints 1.5G.
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", row[column]) if column < len(row) else None
-    if found is None:
-        return None
-    factor = {"": 1024, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[found[2]]
-    return int(float(found[1]) * factor)
+    """Read ``df -k``: bytes available; None when the figures can't be told apart."""
+    # Blocks, used, available, share: a long device name moves them to a line of their own.
+    found = re.search(r"\s\d+\s+\d+\s+(\d+)\s+\d+%\s", text)
+    return int(found[1]) * 1024 if found else None
 
 
 def parse_first_number(text: str) -> float | None:
