@@ -15,8 +15,7 @@ from remembering import alternated, autoregression, staying
 from trials import CHANGED, RULE, in_turns, stopped_at, us
 
 from orchestrator.analysis.autocorrelation import UNSEEN, Autocorrelation, autocorrelation_of
-from orchestrator.analysis.compare import best_of, compare_samples
-from orchestrator.analysis.energy import mean_of
+from orchestrator.analysis.compare import best_of, compare_samples, mean_of
 from orchestrator.analysis.sessions import SessionNoise, session_noise
 from orchestrator.analysis.summary import summarize
 

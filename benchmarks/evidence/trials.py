@@ -13,7 +13,6 @@ from noise import Floats, Noise, drift, gaussian
 from orchestrator.analysis.autocorrelation import UNSEEN, Autocorrelation
 from orchestrator.analysis.compare import (
     CLAIM_LEVEL,
-    compare_in_turns,
     compare_pairs,
     compare_samples,
     threshold_for,
@@ -244,7 +243,7 @@ def in_turns(
     hits, same, spent = 0, 0, 0
     for _ in range(trials):
         both = draw(pairing.most)
-        verdict = compare_in_turns(
+        verdict = compare_pairs(
             us(both[0]),
             us(both[1]),
             most=pairing.most,

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
-from orchestrator.analysis.autocorrelation import autocorrelation_of
+from orchestrator.analysis.autocorrelation import PRIOR, autocorrelation_of
 from orchestrator.analysis.sessions import SessionNoise
 from orchestrator.analysis.summary import (
     LEVEL,
@@ -61,40 +61,59 @@ def looks_of(most: int) -> tuple[int, ...]:
     return (*(look for look in LOOKS if look < most), most)
 
 
-def compare_in_turns(
-    baseline_us: Sequence[float],
-    candidate_us: Sequence[float],
-    *,
-    most: int,
-    threshold: float = THRESHOLD,
-    level: float = CLAIM_LEVEL,
-    resolution_us: float = 0.0,
-) -> ComparisonVerdict:
-    """Return the verdict on pairs that end as soon as it is known: of the first look that finds a
-    change or none, else of all pairs.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Effect:
+    """A difference of logarithms, the candidate's less the baseline's, and how well it is known."""
 
-    The interval is one that holds the truth at all looks together as often as ``level`` says; it is
-    wider than that of as many pairs that were decided on before. Raises as :func:`compare_pairs`.
+    log: float
+    error: float
+    degrees: float
+    #: By how much it may be off because both sides are rounded.
+    rounding: float
+
+    def ends(self, level: float) -> tuple[float, float]:
+        """Return Student's interval, never narrower than what rounding may hide."""
+        reach = max(t_quantile(0.5 + level / 2, self.degrees) * self.error, self.rounding)
+        return self.log - reach, self.log + reach
+
+    def detectable(self, threshold: float, level: float) -> float:
+        """Return the smallest change that would have been seen with SEEN_POWER.
+
+        Both halves of the rule must hold: the interval leaves out 1, and the ratio passes the
+        threshold.
+        """
+        by_chance = t_quantile(0.5 + level / 2, self.degrees) * self.error
+        missed = t_quantile(SEEN_POWER, self.degrees) * self.error
+        return math.expm1(min(_MOST_LOG, max(by_chance, math.log1p(threshold)) + missed))
+
+
+def _of_pairs(logs: Sequence[float], rounding: float) -> _Effect:
+    """Return the effect that the log ratios of pairs show.
+
+    Pairs are made so that they have little in common: nothing is expected of their correlation.
     """
-    shared = 1 - LOOK_SHARE * (1 - level)
-    looks = [look for look in looks_of(most) if look < len(baseline_us)]
-    for count in (*looks, len(baseline_us)):
-        verdict = compare_pairs(
-            baseline_us[:count],
-            candidate_us[:count],
-            threshold=threshold,
-            level=shared,
-            resolution_us=resolution_us,
-        )
-        if verdict.is_decided:
-            break
-    return replace(verdict, level=level)
+    found = trimmed_mean(logs, correlation=autocorrelation_of(logs).correlation(prior=0.0))
+    return _Effect(
+        log=found.value, error=found.error or 0.0, degrees=found.degrees, rounding=rounding
+    )
+
+
+def _of_sides(
+    before: TrimmedMean, after: TrimmedMean, sessions: SessionNoise | None, rounding: float
+) -> _Effect:
+    """Return the effect that two samples show which aren't in pairs."""
+    variances = [((side.error or 0.0) ** 2, float(side.degrees)) for side in (before, after)]
+    if sessions is not None:
+        variances.append(sessions.variance)
+    error, degrees = pooled_error(variances)
+    return _Effect(log=after.value - before.value, error=error, degrees=degrees, rounding=rounding)
 
 
 def compare_pairs(
     baseline_us: Sequence[float],
     candidate_us: Sequence[float],
     *,
+    most: int | None = None,
     threshold: float = THRESHOLD,
     level: float = CLAIM_LEVEL,
     resolution_us: float = 0.0,
@@ -103,9 +122,15 @@ def compare_pairs(
     each other in time.
 
     Latencies in microseconds, one for each invocation, rounded to ``resolution_us``. The effect is
-    the trimmed mean of the log ratios, which takes out what both of a pair had in common (heat, clocks);
-    what pairs have in common with the pair before them widens its error. Raises ValueError for sides
-    of different length and for latencies that aren't positive numbers.
+    the trimmed mean of the log ratios, which takes out what both of a pair had in common (heat,
+    clocks); what pairs have in common with the pair before them widens its error.
+
+    ``most`` is for pairs that end as soon as their verdict is known, at most so many: the verdict is
+    that of the first look that finds a change or none, else of all pairs. Its interval holds the
+    truth at all looks together as often as ``level`` says; it is wider than that of as many pairs
+    that were decided on before.
+
+    Raises ValueError for sides of different length and for latencies that aren't positive numbers.
     """
     if len(baseline_us) != len(candidate_us):
         raise ValueError(
@@ -113,17 +138,23 @@ def compare_pairs(
         )
     sides = logs_of(baseline_us), logs_of(candidate_us)
     logs = [after - before for before, after in zip(*sides, strict=True)]
-    counts = (len(logs), len(logs))
+    verdict = ComparisonVerdict(
+        outcome=ComparisonOutcome.INCONCLUSIVE,
+        threshold=threshold,
+        level=level,
+        counts=(len(logs), len(logs)),
+    )
     if len(logs) < 2:
-        return _untested(
-            math.exp(logs[0]) if logs else None, counts, threshold=threshold, level=level
-        )
-    # Pairs are made so that they have little in common: nothing is expected of their correlation.
-    found = trimmed_mean(logs, correlation=autocorrelation_of(logs).correlation(prior=0.0))
-    error, rounding = found.error or 0.0, _rounding(sides, resolution_us)
-    ends = _student_ends(found.value, error, found.degrees, level, rounding)
-    least = _detectable(error, found.degrees, SEEN_POWER, level, threshold)
-    return _verdict(found.value, ends, counts, "paired-t", least, threshold=threshold, level=level)
+        return _untested(verdict, logs[0] if logs else None)
+    looks = [look for look in looks_of(most) if look < len(logs)] if most is not None else []
+    at_each = level if most is None else 1 - LOOK_SHARE * (1 - level)
+    for count in (*looks, len(logs)):
+        rounding = _rounding([side[:count] for side in sides], resolution_us)
+        blank = replace(verdict, method="paired-t", level=at_each, counts=(count, count))
+        verdict = _judged(blank, _of_pairs(logs[:count], rounding))
+        if verdict.is_decided:
+            break
+    return replace(verdict, level=level)
 
 
 def compare_samples(
@@ -139,59 +170,56 @@ def compare_samples(
 
     Welch's interval of the trimmed means of the logs. ``sessions`` is what sessions of one device
     differ by as a whole, and part of the interval; None for samples of one session. Both sides
-    together show what invocations remember. Where both sides fall into the same two groups, group is
+    together show the autocorrelation. Where both sides fall into the same two groups, group is
     compared with group; where one does, only a difference that no other share of the groups explains
     is claimed.
     """
-    before, after = baseline.logs, candidate.logs
-    counts = (len(before), len(after))
-    if min(counts) < 2:
-        ratio = math.exp(candidate.log_mean.value - baseline.log_mean.value)
-        return _untested(ratio, counts, threshold=threshold, level=level)
-    shown = autocorrelation_of(before) + autocorrelation_of(after)
+    sides = baseline.logs, candidate.logs
+    apart = candidate.log_mean.value - baseline.log_mean.value
+    verdict = ComparisonVerdict(
+        outcome=ComparisonOutcome.INCONCLUSIVE,
+        threshold=threshold,
+        level=level,
+        counts=(len(sides[0]), len(sides[1])),
+    )
+    if min(verdict.counts) < 2:
+        return _untested(verdict, apart)
+    shown = autocorrelation_of(sides[0]) + autocorrelation_of(sides[1])
     correlation = (shown + baseline.others + candidate.others).correlation()
-    sides = [trimmed_mean(logs, correlation=correlation) for logs in (before, after)]
+    before, after = (trimmed_mean(logs, correlation=correlation) for logs in sides)
+    rounding = _rounding(sides, max(baseline.resolution_us, candidate.resolution_us))
     states = baseline.states, candidate.states
-    between = [sessions.variance] if sessions else []
-    if states[0] and states[1] and (moved := moved_by(states[0], states[1])):
-        mean, method = moved[0], "state-by-state"
-        error, degrees = pooled_error(
-            [((moved[1] * max(side.error_factor for side in sides)) ** 2, moved[2]), *between]
-        )
-    else:
-        mean, method = sides[1].value - sides[0].value, "welch"
-        error, degrees = pooled_error([*map(_variance, sides), *between])
-    rounding = _rounding((before, after), max(baseline.resolution_us, candidate.resolution_us))
-    ends = _student_ends(mean, error, degrees, level, rounding)
-    found = [
-        (name, side) for name, side in zip(("baseline", "candidate"), states, strict=True) if side
+    reasons = [
+        f"The {name} has {side.text}."
+        for name, side in zip(("baseline", "candidate"), states, strict=True)
+        if side
     ]
-    reasons = [f"The {name} has {side.text}." for name, side in found]
-    margin = math.log1p(threshold)
-    explained = None if method == "state-by-state" else _explained(before, after, states)
-    if explained is not None:
-        ends = min(ends[0], explained[0] - margin), max(ends[1], explained[1] + margin)
-    least = _detectable(error, degrees, SEEN_POWER, level, threshold)
-    verdict = _verdict(mean, ends, counts, method, least, threshold=threshold, level=level)
-    if method == "state-by-state":
+    explained, moved = None, moved_by(states[0], states[1]) if states[0] and states[1] else None
+    if moved is not None:
+        log, error, degrees = moved
+        factor = max(before.error_factor, after.error_factor)
+        between = [sessions.variance] if sessions else []
+        error, degrees = pooled_error([((error * factor) ** 2, degrees), *between])
+        effect = _Effect(log=log, error=error, degrees=degrees, rounding=rounding)
         reasons.append("Each state is compared with its own.")
-    moved_apart = abs(candidate.log_mean.value - baseline.log_mean.value) >= margin
-    if moved_apart and (states[0] or states[1] or explained) and verdict.outcome not in CHANGES:
+    else:
+        effect = _of_sides(before, after, sessions, rounding)
+        explained = _explained(sides, states)
+    method = "welch" if moved is None else "state-by-state"
+    is_between_sessions = sessions is not None
+    verdict = replace(verdict, method=method, is_between_sessions=is_between_sessions)
+    verdict = _judged(verdict, effect, explained)
+    may_be_share = any(states) or explained is not None
+    if abs(apart) >= math.log1p(threshold) and may_be_share and verdict.outcome not in CHANGES:
         verdict = replace(verdict, outcome=ComparisonOutcome.INCONCLUSIVE)
         reasons.append("Another share of the two states may be all of the difference.")
     if sessions is not None:
         reasons.append(sessions.text)
-    return replace(
-        verdict,
-        reasons=(*verdict.reasons, *reasons),
-        is_between_sessions=sessions is not None,
-    )
+    return replace(verdict, reasons=tuple(reasons))
 
 
 def _explained(
-    before: Sequence[float],
-    after: Sequence[float],
-    states: tuple[TwoStates | None, TwoStates | None],
+    sides: Sequence[Sequence[float]], states: Sequence[TwoStates | None]
 ) -> tuple[float, float] | None:
     """Return the ends of what two sides may differ by because each drew a device's states in
     another share, or None.
@@ -202,23 +230,19 @@ def _explained(
     if any(states):
         old, new = (
             side.levels if side else (trimmed_mean(logs).value,)
-            for side, logs in zip(states, (before, after), strict=True)
+            for side, logs in zip(states, sides, strict=True)
         )
         return min(new) - max(old), max(new) - min(old)
-    both = two_states([*before, *after])
+    both = two_states([*sides[0], *sides[1]])
     cut = math.fsum(both.levels) / 2 if both else 0.0
     # A step makes two groups of both sides, too, with an invocation of a noisy side across the cut;
     # of states that mix, nothing lies between.
-    is_mixed = any(min(logs) < cut < max(logs) for logs in (before, after))
+    is_mixed = any(min(logs) < cut < max(logs) for logs in sides)
     return (
         (-both.gap, both.gap)
         if both and is_mixed and both.empty >= _EMPTY_OF_BOTH * both.within
         else None
     )
-
-
-def _variance(side: TrimmedMean) -> tuple[float, float]:
-    return (side.error or 0.0) ** 2, side.degrees
 
 
 def pooled_error(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
@@ -258,81 +282,45 @@ def threshold_for(detect: float) -> float:
     return min(THRESHOLD, detect * 2 / 3)
 
 
-def _detectable(
-    error: float, degrees: float, power: float, level: float, threshold: float
-) -> float:
-    by_chance = t_quantile(0.5 + level / 2, degrees) * error
-    missed = t_quantile(power, degrees) * error if power != 0.5 else 0.0
-    # Both halves of the rule must hold: the interval leaves out 1, and the ratio passes the
-    # threshold.
-    return math.expm1(min(_MOST_LOG, max(by_chance, math.log1p(threshold)) + missed))
-
-
-def _student_ends(
-    mean: float, error: float, degrees: float, level: float, rounding: float = 0.0
-) -> tuple[float, float]:
-    """Return Student's interval, never narrower than what rounding may hide."""
-    reach = max(t_quantile(0.5 + level / 2, degrees) * error, rounding)
-    return mean - reach, mean + reach
-
-
-def _untested(
-    ratio: float | None, counts: tuple[int, int], *, threshold: float, level: float
-) -> ComparisonVerdict:
-    if ratio is None:
-        side = "baseline" if counts[0] == 0 else "candidate"
-        outcome, reason = ComparisonOutcome.INCOMPARABLE, f"The {side} has no figure."
-    else:
-        outcome = ComparisonOutcome.INCONCLUSIVE
-        reason = (
-            "One side has a single invocation: nothing is known of how another one would differ."
+def _untested(verdict: ComparisonVerdict, log: float | None) -> ComparisonVerdict:
+    """Return the verdict on a single log ratio, which says nothing of another one, or on none."""
+    if log is None:
+        return replace(
+            verdict, outcome=ComparisonOutcome.INCOMPARABLE, reasons=("There is no pair.",)
         )
-    return ComparisonVerdict(
-        outcome=outcome,
-        ratio=ratio,
-        counts=counts,
-        threshold=threshold,
-        level=level,
-        reasons=(reason,),
-    )
+    reason = "One side has a single invocation: nothing is known of how another one would differ."
+    return replace(verdict, ratio=math.exp(log), reasons=(reason,))
 
 
-def _verdict(
-    mean: float,
-    ends: tuple[float, float],
-    counts: tuple[int, int],
-    method: str,
-    seen: float | None,
-    *,
-    threshold: float,
-    level: float,
+def _judged(
+    verdict: ComparisonVerdict, effect: _Effect, explained: tuple[float, float] | None = None
 ) -> ComparisonVerdict:
-    margin = math.log1p(threshold)
-    low, high = ends
+    """Return a verdict with what an effect says; ``explained`` are the ends of what a device's states
+    alone may make, which widen the interval.
+    """
+    margin = math.log1p(verdict.threshold)
+    low, high = effect.ends(verdict.level)
+    if explained is not None:
+        low, high = min(low, explained[0] - margin), max(high, explained[1] + margin)
     outcome = ComparisonOutcome.INCONCLUSIVE
-    if low > 0 and mean >= margin:
+    if low > 0 and effect.log >= margin:
         outcome = ComparisonOutcome.SLOWER
-    elif high < 0 and mean <= -margin:
+    elif high < 0 and effect.log <= -margin:
         outcome = ComparisonOutcome.FASTER
     elif -margin <= low and high <= margin:
         outcome = ComparisonOutcome.SAME
-    return ComparisonVerdict(
+    return replace(
+        verdict,
         outcome=outcome,
-        ratio=factor_of(mean),
+        ratio=factor_of(effect.log),
         low=factor_of(low),
         high=factor_of(high),
-        level=level,
-        threshold=threshold,
-        detectable=seen,
-        method=method,
-        counts=counts,
+        detectable=effect.detectable(verdict.threshold, verdict.level),
     )
 
 
 Key = TypeVar("Key")
 
-#: What sessions of a device differ by where no earlier ones are looked up.
-_SESSIONS: Final = SessionNoise()
 #: Comparisons with the fastest count as a little more than they are: it is picked by its figure.
 _RIVALS_POWER: Final = 1.15
 
@@ -378,25 +366,20 @@ def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> 
     That of pairs where both were measured in the same rounds, which takes out what a round had in
     common; else Welch's, which holds what sessions differ by where the two have none in common.
     """
-    log_ratio = baseline.log_mean.value - candidate.log_mean.value
-    if baseline.log_mean.error is None or candidate.log_mean.error is None:
-        return Ratio(value=math.exp(log_ratio), interval=None)
-    pairs = _pairs_of(baseline, candidate)
-    if pairs:
-        found = trimmed_mean(pairs, correlation=autocorrelation_of(pairs).correlation(prior=0.0))
-        log_ratio, error, degrees = found.value, found.error or 0.0, float(found.degrees)
+    slow, fast = baseline.log_mean, candidate.log_mean
+    if slow.error is None or fast.error is None:
+        return Ratio(value=math.exp(slow.value - fast.value), interval=None)
+    resolution_us = max(baseline.resolution_us, candidate.resolution_us)
+    rounding = _rounding((baseline.logs, candidate.logs), resolution_us)
+    if pairs := _pairs_of(baseline, candidate):
+        effect = _of_pairs(pairs, rounding)
     else:
-        between = [_SESSIONS.variance] if _are_apart(baseline, candidate) else []
-        sides = baseline.log_mean, candidate.log_mean
-        error, degrees = pooled_error([*map(_variance, sides), *between])
-    rounding = _rounding(
-        (baseline.logs, candidate.logs), max(baseline.resolution_us, candidate.resolution_us)
-    )
-    low, high = _student_ends(log_ratio, error, degrees, level, rounding)
-    interval = Interval(
-        low=factor_of(low), high=factor_of(high), level=level, method=IntervalMethod.LOG_T
-    )
-    return Ratio(value=math.exp(log_ratio), interval=interval)
+        # Earlier sessions aren't looked up.
+        sessions = SessionNoise() if _are_apart(baseline, candidate) else None
+        effect = _of_sides(fast, slow, sessions, rounding)
+    low, high = map(factor_of, effect.ends(level))
+    interval = Interval(low=low, high=high, level=level, method=IntervalMethod.LOG_T)
+    return Ratio(value=math.exp(effect.log), interval=interval)
 
 
 def _are_apart(baseline: Summary, candidate: Summary) -> bool:
@@ -435,3 +418,38 @@ def best_of(members: Mapping[Key, Summary], *, level: float = LEVEL) -> BestOfSe
         tied=tuple(key for key, ratio in ratios.items() if not ratio.differs),
         is_tested=all(ratio.interval is not None for ratio in ratios.values()),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mean:
+    """A trimmed mean with half the width of its 95 % interval; None for a single value."""
+
+    value: float
+    half_width: float | None
+    count: int
+
+
+def mean_of(values: Sequence[float], *, prior: float = PRIOR) -> Mean | None:
+    """Return the trimmed mean of values in order of time, with the interval that latencies have; None
+    for no value.
+    """
+    if not values:
+        return None
+    found = trimmed_mean(values, correlation=autocorrelation_of(values).correlation(prior))
+    # Values that are alike to the last digit say nothing of how another one would differ.
+    half = t_quantile(0.5 + LEVEL / 2, found.degrees) * found.error if found.error else None
+    return Mean(value=found.value, half_width=half, count=found.count)
+
+
+def ratio_of(ones: Mapping[Key, float], others: Mapping[Key, float]) -> Mean | None:
+    """Return how many times as much one takes as another, from the rounds that both have; the
+    interval is of pairs.
+
+    ``half_width`` is of the logarithm's interval, as a share of the ratio.
+    """
+    pairs = [math.log(value / others[key]) for key, value in ones.items() if key in others]
+    found = mean_of(pairs, prior=0.0)
+    if found is None:
+        return None
+    half = None if found.half_width is None else math.expm1(found.half_width)
+    return Mean(value=math.exp(found.value), half_width=half, count=found.count)

@@ -9,7 +9,6 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from statistics import NormalDist
 from typing import Final
@@ -19,17 +18,16 @@ from orchestrator.analysis.compare import (
     CHANGES,
     CLAIM_LEVEL,
     THRESHOLD,
-    compare_in_turns,
     compare_pairs,
     compare_samples,
     factor_of,
 )
 from orchestrator.analysis.matching import SETTINGS, Axis, Fact, Measured, Rule, match, title_of
-from orchestrator.analysis.outcome import figure_us, resolution_us
+from orchestrator.analysis.outcome import pair_figures
 from orchestrator.analysis.sessions import SessionNoise
 from orchestrator.records.case import Case, grouped
 from orchestrator.records.parity import ParityVerdict
-from orchestrator.records.run import FigureKind, RunRecord
+from orchestrator.records.run import FigureKind
 from orchestrator.records.verdict import (
     ComparisonOutcome,
     ComparisonVerdict,
@@ -389,24 +387,22 @@ def _no_verdict(before: Measured, after: Measured, rule: Rule) -> ComparisonVerd
 
 
 def _verdict(before: Measured, after: Measured, rule: Rule) -> tuple[ComparisonVerdict, list[str]]:
-    used, kind = (before.used, after.used), before.result.figure
     if are_interleaved(before, after):
-        numbers = sorted(used[0].keys() & used[1].keys())
-        if len(numbers) > 1:
-            pairs = [[_latency(side[number], kind) for number in numbers] for side in used]
-            in_turns = (
-                partial(compare_pairs)
-                if rule.most_pairs is None
-                else partial(compare_in_turns, most=rule.most_pairs)
-            )
-            verdict = in_turns(
-                pairs[0],
-                pairs[1],
+        used = before.used, after.used
+        pairs = [
+            (used[0][number], used[1][number]) for number in sorted(used[0].keys() & used[1].keys())
+        ]
+        if len(pairs) > 1:
+            before_us, after_us, resolution_us = pair_figures(pairs)
+            verdict = compare_pairs(
+                before_us,
+                after_us,
+                most=rule.most_pairs,
                 threshold=rule.threshold,
                 level=rule.level,
-                resolution_us=max(min(map(resolution_us, side.values())) for side in used),
+                resolution_us=resolution_us,
             )
-            return verdict, _left_out(before, after, len(numbers))
+            return verdict, _left_out(before, after, len(pairs))
     baseline, candidate = before.result.summary, after.result.summary
     assert baseline is not None, "what is compared has a figure"
     assert candidate is not None, "what is compared has a figure"
@@ -457,12 +453,6 @@ def are_interleaved(before: Measured, after: Measured) -> bool:
         <= min(run.started_at for run in rounds[second])
         for first, second in pairwise(numbers)
     )
-
-
-def _latency(run: RunRecord, kind: FigureKind) -> float:
-    latency_us = figure_us(run, kind)
-    assert latency_us is not None, "runs that a figure comes from have one"
-    return latency_us
 
 
 def overall_of(rows: Sequence[ComparedCase]) -> Overall | None:

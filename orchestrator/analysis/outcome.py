@@ -148,5 +148,27 @@ def of_one_kind(runs: Sequence[RunRecord]) -> tuple[FigureKind, list[tuple[RunRe
     return FigureKind.MEAN, means
 
 
+def pair_figures(
+    pairs: Iterable[tuple[RunRecord, RunRecord]],
+) -> tuple[list[float], list[float], float]:
+    """Return the latencies of both sides of pairs, of a kind that all share, and what they are rounded
+    to; a pair of which one run lacks it is left out.
+    """
+    pairs = tuple(pairs)
+    kind, _ = of_one_kind([run for pair in pairs for run in pair])
+    found = [
+        (before_us, after_us)
+        for before, after in pairs
+        if (before_us := figure_us(before, kind)) and (after_us := figure_us(after, kind))
+    ]
+    # The finest print of a side: one figure in ten ends in a zero that may not be printed.
+    rounded = [min(map(resolution_us, side)) for side in zip(*pairs, strict=True)]
+    return (
+        [before_us for before_us, _ in found],
+        [after_us for _, after_us in found],
+        max(rounded, default=0.0),
+    )
+
+
 def _figures(runs: Sequence[RunRecord], kind: FigureKind) -> list[tuple[RunRecord, float]]:
     return [(run, latency_us) for run in runs if (latency_us := figure_us(run, kind)) is not None]

@@ -4,7 +4,7 @@ Pure.
 
 On every device a pair runs first, which shows whether the sides can be compared at all. Then the
 pairs are looked at after 8, 12, 18 ... of them, and end as soon as a change is shown or that there
-is none (:func:`orchestrator.analysis.compare.compare_in_turns`). All of it follows from the stored
+is none (:func:`orchestrator.analysis.compare.compare_pairs`). All of it follows from the stored
 runs, so that a resume plans the same pairs again.
 """
 
@@ -20,9 +20,9 @@ from statistics import median
 from typing import Final
 
 from orchestrator.analysis.case_result import judge_case
-from orchestrator.analysis.compare import LOOKS, compare_in_turns, looks_of
+from orchestrator.analysis.compare import LOOKS, compare_pairs, looks_of
 from orchestrator.analysis.matching import measured_cases
-from orchestrator.analysis.outcome import figure_us, of_one_kind, resolution_us
+from orchestrator.analysis.outcome import pair_figures
 from orchestrator.records.campaign import Campaign, Invocation, Pairing
 from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Serial
 from orchestrator.records.model import FIGURE
@@ -78,51 +78,39 @@ def usable_pairs(
     }
 
 
-def log_ratios(pairs: Iterable[tuple[RunRecord, RunRecord]]) -> list[float]:
-    """Return the logarithm of candidate time / baseline time of each pair, both sides' figures of
-    one kind.
-    """
-    pairs = tuple(pairs)
-    kind, _ = of_one_kind([run for pair in pairs for run in pair])
-    found = [(figure_us(before, kind), figure_us(after, kind)) for before, after in pairs]
-    return [
-        math.log(after_us / before_us) for before_us, after_us in found if before_us and after_us
-    ]
-
-
 def count_pairs(
     pairing: Pairing,
-    ratios: Sequence[float],
+    baseline_us: Sequence[float],
+    candidate_us: Sequence[float],
     *,
-    resolution: float = 0.0,
+    resolution_us: float = 0.0,
     affordable: int | None = None,
 ) -> PairCount:
-    """Return how many pairs to count, from the log ratios of those that ran.
+    """Return how many pairs to count, from the latencies of those that ran.
 
-    ``resolution`` is by how much a ratio may be off because figures are rounded, as a share;
     ``affordable`` pairs are what the budget allows, None for no limit, and never fewer than those of
     the first look.
     """
-    looks = looks_of(pairing.most)
+    looks, count = looks_of(pairing.most), len(baseline_us)
     most = pairing.most if affordable is None else min(max(affordable, looks[0]), pairing.most)
     verdict = None
-    if ratios:
-        verdict = compare_in_turns(
-            [1.0] * len(ratios),
-            [math.exp(ratio) for ratio in ratios],
+    if count:
+        verdict = compare_pairs(
+            baseline_us,
+            candidate_us,
             most=pairing.most,
             threshold=pairing.threshold,
             level=pairing.level,
-            resolution_us=resolution,
+            resolution_us=resolution_us,
         )
         # Between two looks nothing is decided.
-        is_at_look = len(ratios) in looks or verdict.counts[0] < len(ratios)
+        is_at_look = count in looks or verdict.counts[0] < count
         if verdict.is_decided and is_at_look:
             return PairCount(pairs=verdict.counts[0], verdict=verdict)
-    if len(ratios) >= most:
+    if count >= most:
         limit = "most" if most == pairing.most else "budget"
-        return PairCount(pairs=len(ratios), verdict=verdict, limit=limit)
-    following = next((look for look in looks if look > len(ratios)), most)
+        return PairCount(pairs=count, verdict=verdict, limit=limit)
+    following = next((look for look in looks if look > count), most)
     return PairCount(pairs=min(following, most), verdict=verdict)
 
 
@@ -226,16 +214,12 @@ class PairProgress:
 
     def _count(self, side: int) -> PairCount:
         usable = self._usable(side)
-        rounding = [
-            resolution_us(run) / latency_us
-            for pair in usable.values()
-            for run in pair
-            if (latency_us := figure_us(run))
-        ]
+        before_us, after_us, resolution_us = pair_figures(usable.values())
         count = count_pairs(
             self._pairing,
-            log_ratios(usable.values()),
-            resolution=max(rounding, default=0.0),
+            before_us,
+            after_us,
+            resolution_us=resolution_us,
             affordable=self._affordable(),
         )
         if self.places(side):

@@ -1,22 +1,33 @@
-"""What one invocation's number is worth, and the findings that say why. Pure."""
+"""What one invocation's number is worth: its quality, its grade and the findings that say why. Pure.
+
+Clocks are judged by what took them: a limit that fell while the run went on, a cooling device of
+the CPU, GPU or NPU that was at work, a thermal status, or cores that worked as hard in the second
+half and were clocked lower. A limit that was low all along, with nothing that says it was heat, is
+told and weighs nothing: some phones ship so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from orchestrator.analysis.findings import finding
-from orchestrator.analysis.grading import grade_of
 from orchestrator.analysis.outcome import Ending
 from orchestrator.analysis.samples import derive_conditions, parse_samples
-from orchestrator.analysis.state_findings import state_findings
 from orchestrator.delegates import DELEGATES
 from orchestrator.records.case import IMPORTED_TOOLS, Case
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.plan import Screen
-from orchestrator.records.run import DelegateTruth, Outcome, RunSamples, ToolReport
-from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
+from orchestrator.records.run import (
+    DelegateTruth,
+    Outcome,
+    RunConditions,
+    RunSamples,
+    Sample,
+    ToolReport,
+)
+from orchestrator.records.verdict import Finding, Grade, Quality, QualityVerdict, Severity
 
 #: Yields what a report of a case on a device means in one pass alone.
 FindingsOf: TypeAlias = Callable[[ToolReport, Case, DeviceFacts], Iterable[Finding]]
@@ -155,3 +166,268 @@ def _report_findings(report: ToolReport, case: Case, facts: DeviceFacts) -> Iter
     big = len(facts.big_cores)
     if case.delegate.is_cpu and big and case.threads > big:
         yield finding("more-threads-than-big-cores", f"{case.threads} threads, {big} big cores")
+
+
+#: A clock limit that fell below this share of what it was before the run is throttling.
+CLOCK_LIMIT_MIN: Final = 0.98
+#: A cluster that was seen at more than this share of its highest clock was kept busy by the run.
+WORKING_SHARE: Final = 0.6
+#: The mean clock of a busy stretch against that of an earlier one, below which the cluster was
+#: slowed down.
+FALL_MAX: Final = 0.93
+#: Cores that other work may keep busy: on a computer right before a run, on a phone during it. An
+#: idle phone with its screen on uses 0.1 to 0.3 of a core itself.
+FOREIGN_CORES_MAX: Final = 0.3
+FOREIGN_CORES_MAX_PHONE: Final = 0.5
+#: The kernel tells the time of boot in whole seconds, so that it may come out one second apart.
+CLOCK_JUMP_S: Final = 3.0
+#: PowerManager's thermal status "light".
+_LIGHT: Final = 1
+
+
+def state_findings(
+    before: DeviceState | None,
+    after: DeviceState | None,
+    *,
+    case: Case,
+    kind: DeviceKind,
+    looks: RunSamples,
+    conditions: RunConditions,
+    is_median: bool,
+    screen: Screen = Screen.ON,
+) -> Iterator[Finding]:
+    """Yield what the states and the looks say; what is unknown is no finding.
+
+    ``is_median``: the run's figure is a median, which one inference that is measured wrongly
+    doesn't move. ``screen``: what the plan asks of it, which is no fault.
+    """
+    if before is not None and after is not None:
+        if before.boot_id and after.boot_id and before.boot_id != after.boot_id:
+            evidence = f"boot id {before.boot_id}, then {after.boot_id}"
+            yield finding("rebooted", "the phone rebooted during the run", evidence)
+            return
+        yield from _heat_findings(before, after, looks)
+    jump_s = conditions.clock_jump_s
+    if jump_s is not None and abs(jump_s) >= CLOCK_JUMP_S:
+        message = f"the phone's clock was moved by {jump_s:+.0f} s during the run; programs measure with it"
+        yield finding(
+            "clock-jumped", message, severity=Severity.WARNING if is_median else Severity.ERROR
+        )
+    yield from _clock_findings(case, before, after, looks, conditions)
+    yield from _load_findings(before, conditions, kind)
+    if before is not None and after is not None:
+        yield from _screen_findings(before, after, case, screen)
+        yield from _battery_findings(before, after)
+
+
+def _heat_findings(before: DeviceState, after: DeviceState, looks: RunSamples) -> Iterator[Finding]:
+    status = max(before.thermal_status or 0, after.thermal_status or 0)
+    # Light is Android's word for a warm skin. Where limits and cooling devices were read, they say
+    # whether clocks were taken.
+    is_told_by_clocks = status == _LIGHT and bool(before.clock_limit_khz) and bool(after.cooling)
+    if status > 0 and not is_told_by_clocks:
+        yield finding("throttled", f"thermal status {status}", _heat_text(after))
+    cooling = {
+        name: max(steps, before.cooling.get(name, 0)) for name, steps in after.cooling.items()
+    }
+    if at_work := [f"{name} by {steps}" for name, steps in cooling.items() if steps > 0]:
+        yield finding("throttled", "clocks were held down because of heat", ", ".join(at_work))
+    moments: tuple[Sample | DeviceState, ...] = (*looks.samples, after)
+    lowest = {
+        cpu: min(limits)
+        for cpu in before.clock_limit_khz
+        if (limits := [m.clock_limit_khz[cpu] for m in moments if cpu in m.clock_limit_khz])
+    }
+    for cpu, limit in lowest.items():
+        earlier = before.clock_limit_khz[cpu]
+        if limit < CLOCK_LIMIT_MIN * earlier:
+            evidence = f"cpu{cpu}: {earlier // 1000} MHz, then {limit // 1000} MHz"
+            yield finding("throttled", "a clock limit fell during the run", evidence)
+    gpu = [m.gpu_limit_khz for m in moments if m.gpu_limit_khz]
+    if gpu and before.gpu_limit_khz and min(gpu) < CLOCK_LIMIT_MIN * before.gpu_limit_khz:
+        evidence = f"GPU: {before.gpu_limit_khz // 1000} MHz, then {min(gpu) // 1000} MHz"
+        yield finding("throttled", "the GPU's clock limit fell during the run", evidence)
+
+
+def _clock_findings(
+    case: Case,
+    before: DeviceState | None,
+    after: DeviceState | None,
+    looks: RunSamples,
+    conditions: RunConditions,
+) -> Iterator[Finding]:
+    capped = [
+        f"cpu{one.cpu} at {one.limit_high:.0%}"
+        for one in conditions.clusters
+        if one.limit_high is not None and one.limit_high < CLOCK_LIMIT_MIN
+    ]
+    if capped and not is_held(before, after, looks):
+        message = "clocks were limited all along, and nothing says whether by heat"
+        yield finding("clocks-capped", message, ", ".join(capped))
+    if not case.delegate.is_cpu:
+        return
+    working = [one for one in conditions.clusters if (one.busiest_share or 0.0) >= WORKING_SHARE]
+    # The scheduler may move threads between clusters; from the fastest it doesn't while there is
+    # work for it.
+    fastest = max(
+        working, key=lambda one: (one.effective_mhz or 0.0) / (one.share or 1.0), default=None
+    )
+    if fastest is not None and fastest.fall is not None and fastest.fall < FALL_MAX:
+        evidence = f"cpu{fastest.cpu}: to {fastest.fall:.0%} of the clock that it had before"
+        yield finding("throttled", "busy cores were clocked lower as the run went on", evidence)
+
+
+def _load_findings(
+    before: DeviceState | None, conditions: RunConditions, kind: DeviceKind
+) -> Iterator[Finding]:
+    if (
+        before is not None
+        and before.busy_cores is not None
+        and before.busy_cores > FOREIGN_CORES_MAX
+    ):
+        message = f"{before.busy_cores:.2f} cores were busy before the run"
+        yield finding("foreign-load", message)
+    elif kind is DeviceKind.ANDROID and (conditions.foreign_cores or 0.0) > FOREIGN_CORES_MAX_PHONE:
+        message = (
+            f"other work kept at least {conditions.foreign_cores:.2f} cores busy during the run"
+        )
+        own = (
+            ""
+            if conditions.own_cores is None
+            else f"the run itself used {conditions.own_cores:.2f} cores"
+        )
+        yield finding("foreign-load", message, own)
+
+
+def _screen_findings(
+    before: DeviceState, after: DeviceState, case: Case, screen: Screen
+) -> Iterator[Finding]:
+    if after.screen_on is False and screen is Screen.ON:
+        yield finding("screen-off", "the screen was off at the run's end; phones slow down then")
+    # The benchmark's app takes the screen itself.
+    has_changed = before.foreground and after.foreground and before.foreground != after.foreground
+    if has_changed and not case.tool.is_app:
+        evidence = f"{before.foreground}, then {after.foreground}"
+        yield finding(
+            "foreground-changed", "another app came to the screen during the run", evidence
+        )
+
+
+def _battery_findings(before: DeviceState, after: DeviceState) -> Iterator[Finding]:
+    if after.battery_percent is not None and after.battery_percent < 15:
+        yield finding("battery-low", f"{after.battery_percent} % left")
+    if before.plugged and after.plugged and before.plugged != after.plugged:
+        evidence = f"{before.plugged}, then {after.plugged}"
+        yield finding("charging-changed", "the charger came or went during the run", evidence)
+    elif after.plugged not in {"", "none"} and (after.battery_percent or 0) < (
+        before.battery_percent or 0
+    ):
+        evidence = f"{before.battery_percent} %, then {after.battery_percent} %"
+        yield finding(
+            "battery-draining", "the battery was emptied though the phone was plugged in", evidence
+        )
+
+
+def _heat_text(state: DeviceState) -> str:
+    hottest = sorted(state.heat_c.items(), key=lambda item: -item[1])[:3]
+    return ", ".join(f"{name} {heat:.1f} C" for name, heat in hottest)
+
+
+#: A clock within this share of its limit is at it.
+_AT_LIMIT: Final = 0.99
+#: The mean clock of the fastest cluster that counts as "at its maximum throughout".
+_AT_MAXIMUM: Final = 0.99
+#: Other work and the load before that still count as quiet.
+_QUIET_CORES: Final = 0.5
+_QUIET_LOAD_PER_CORE: Final = 1.0
+#: What makes a device one whose state was touched.
+_TOUCHED: Final = frozenset(
+    {"throttled", "clocks-capped", "foreign-load", "screen-off", "battery-low", "clock-jumped"}
+)
+
+
+def grade_of(
+    facts: DeviceFacts,
+    before: DeviceState | None,
+    after: DeviceState | None,
+    *,
+    looks: RunSamples,
+    conditions: RunConditions,
+    codes: frozenset[str],
+) -> Grade:
+    """Return the grade: the first that fits from the worst, what is unknown never counting for a
+    better one.
+
+    ``codes`` are the invocation's findings.
+    """
+    if before is None or after is None or facts.is_emulator or not _is_seen(before):
+        return Grade.E
+    if codes & _TOUCHED:
+        return Grade.D
+    if _is_pinned(before) and _is_pinned(after) and is_held(before, after, looks):
+        return Grade.A
+    if not before.clock_limit_khz or not after.clock_limit_khz:
+        return Grade.D
+    at_maximum = conditions.is_sampled and (_fastest_share(facts, conditions) or 0.0) >= _AT_MAXIMUM
+    if at_maximum or is_held(before, after, looks):
+        return Grade.B
+    is_awake = before.screen_on is True and after.screen_on is True
+    is_cool = before.thermal_status == 0 and after.thermal_status == 0
+    return Grade.C if is_awake and is_cool and _is_quiet(facts, before, conditions) else Grade.D
+
+
+def is_held(before: DeviceState | None, after: DeviceState | None, looks: RunSamples) -> bool:
+    """Whether every cluster was seen at one and the same clock, its limit, before, during and after
+    the run.
+
+    That is what pinned clocks and a fixed performance mode look like: an idle phone's clocks are
+    else far below.
+    """
+    if before is None or after is None or not before.clock_khz or not before.clock_limit_khz:
+        return False
+    limits = before.clock_limit_khz
+    moments: tuple[Sample | DeviceState, ...] = (before, *looks.samples, after)
+    return all(
+        dict(moment.clock_limit_khz) == dict(limits) and _are_at(moment.clock_khz, limits)
+        for moment in moments
+    )
+
+
+def _fastest_share(facts: DeviceFacts, conditions: RunConditions) -> float | None:
+    """Return the mean clock's share of the highest for the cluster with the highest clock."""
+    fastest = max(facts.clusters, key=lambda cluster: cluster.max_khz or 0, default=None)
+    shares = {one.cpu: one.share for one in conditions.clusters}
+    return shares.get(min(fastest.cpus)) if fastest is not None and fastest.cpus else None
+
+
+def _are_at(clocks: Mapping[int, int], limits: Mapping[int, int]) -> bool:
+    return all(clocks.get(cpu, 0) >= _AT_LIMIT * limit for cpu, limit in limits.items())
+
+
+def _is_pinned(state: DeviceState) -> bool:
+    """Whether no cluster has a choice: its lowest clock is its highest, or its governor keeps the
+    highest.
+    """
+    return bool(state.clock_limit_khz) and all(
+        state.clock_floor_khz.get(cpu) == limit or state.governors.get(cpu) == "performance"
+        for cpu, limit in state.clock_limit_khz.items()
+    )
+
+
+def _is_seen(state: DeviceState) -> bool:
+    return (
+        bool(state.clock_limit_khz or state.heat_c)
+        or state.thermal_status is not None
+        or state.load_1min is not None
+    )
+
+
+def _is_quiet(facts: DeviceFacts, before: DeviceState, conditions: RunConditions) -> bool:
+    if conditions.foreign_cores is not None:
+        return conditions.foreign_cores <= _QUIET_CORES
+    cores = sum(len(cluster.cpus) for cluster in facts.clusters)
+    return (
+        before.load_1min is not None
+        and cores > 0
+        and before.load_1min <= _QUIET_LOAD_PER_CORE * cores
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -36,23 +36,14 @@ _GRAVITY: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BisectRequest:
-    """Which builds to search between; ``ab`` has no sides yet."""
-
-    good: str
-    bad: str
-    fresh_s: float
-    ab: AbRequest
-
-
 def bisect(
-    workspace: Workspace, request: BisectRequest
+    workspace: Workspace, ends: tuple[str, str], request: AbRequest, *, fresh_s: float
 ) -> tuple[BisectResult, Sequence[Release], DeviceFacts]:
     """Search the archived builds between two; every comparison is stored, and used again when the
-    command is repeated.
+    command is repeated within ``fresh_s``.
 
-    Returns what the search came to, the releases from the good to the bad one as it counts them,
+    ``ends`` are the good build and the bad one, ``request`` what both sides of each comparison
+    share. Returns what the search came to, the releases from the good to the bad one as it counts them,
     and the device.
 
     Raises:
@@ -62,12 +53,9 @@ def bisect(
         DeviceError kinds: the device was lost; what was measured is stored, and the same command
             goes on.
     """
-    good, bad = (
-        workspace.library.find_release(request.good),
-        workspace.library.find_release(request.bad),
-    )
+    good, bad = map(workspace.library.find_release, ends)
     opened = workspace.open_devices(
-        DeviceSelection(serials=tuple(each(request.ab.options.get("devices"))))
+        DeviceSelection(serials=tuple(each(request.options.get("devices"))))
     )
     if len(opened.devices) != 1:
         names = ", ".join(facts.serial for facts in opened.facts)
@@ -81,7 +69,9 @@ def bisect(
 
     def compare(baseline: int, candidate: int) -> Compared:
         sides = releases[baseline], releases[candidate]
-        return _compared(workspace, request, opened, sides, is_last=candidate == last)
+        return _compared(
+            workspace, request, opened, sides, is_last=candidate == last, fresh_s=fresh_s
+        )
 
     def note(probe: Probe) -> None:
         text = f"{titled(releases[probe.index])}: {probe.judgement}{figure_text(probe.compared)}"
@@ -121,18 +111,19 @@ def releases_between(
 
 def _compared(
     workspace: Workspace,
-    request: BisectRequest,
+    request: AbRequest,
     opened: OpenedDevices,
     sides: tuple[Release, Release],
     *,
     is_last: bool,
+    fresh_s: float,
 ) -> Compared:
     """Return the gravest verdict of the cases, from the store where it is; an unusable build is
     told as such.
     """
     try:
         named = tuple(f"build:{release.address}" for release in sides)
-        prepared = prepare(workspace, replace(request.ab, sides=named), opened)
+        prepared = prepare(workspace, replace(request, sides=named), opened)
     except PlanError:
         raise
     except (ArtifactError, UsageError) as error:
@@ -147,7 +138,7 @@ def _compared(
                 outcome=ComparisonOutcome.SAME, ratio=1.0, method="same content"
             )
         )
-    campaign = _stored(workspace, request, prepared)
+    campaign = _stored(workspace, prepared, fresh_s)
     if campaign is None or campaign.status is not CampaignStatus.FINISHED:
         result = measure(workspace, prepared) if campaign is None else go_on(workspace, campaign)
         if result.status is not CampaignStatus.FINISHED:
@@ -167,9 +158,9 @@ def _compared(
     return Compared(verdict=gravest, reason=reason, campaign_id=campaign.campaign_id)
 
 
-def _stored(workspace: Workspace, request: BisectRequest, prepared: Prepared) -> Campaign | None:
+def _stored(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Campaign | None:
     """Return a stored campaign that compared the same on the same system not too long ago."""
-    since = workspace.clock.now() - timedelta(seconds=request.fresh_s)
+    since = workspace.clock.now() - timedelta(seconds=fresh_s)
     recent = [
         item
         for item in workspace.store.campaigns()

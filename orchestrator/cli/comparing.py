@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from orchestrator.analysis.comparison import Comparison, FailOn
 from orchestrator.analysis.matching import Axis
 from orchestrator.app import bisecting, comparing, pairing, time_limits
-from orchestrator.app.bisecting import BisectRequest, figure_text, titled
+from orchestrator.app.bisecting import figure_text, titled
 from orchestrator.app.comparing import default_path, rule_for, ways_out
 from orchestrator.app.options import Listed, Out, Paths, Texts, arg, opt
 from orchestrator.app.pairing import AbRequest, pair_comparison
@@ -244,24 +244,17 @@ def _of_pairs(result: CampaignEnded) -> tuple[list[str], dict[str, object]]:
     return lines, {"campaign_id": identity, **fields_of(result, "status", "stored", "left", "lost")}
 
 
-@dataclass(frozen=True, kw_only=True)
-class BisectOptions:
-    """The two ends of the row of builds."""
-
-    good: Annotated[str, arg("The build that was fast: NAME@DIGITS.")]
-    bad: Annotated[str, arg("The build that is slow: NAME@DIGITS.")]
-    since: Annotated[str, opt("--since", "Reuse stored A/B results up to this age.")] = "24 h"
-
-
 @command("bisect", has_table=True)
 def bisect(
     settings: Settings,
-    ends: BisectOptions,
+    good: Annotated[str, arg("The build that was fast: NAME@DIGITS.")],
+    bad: Annotated[str, arg("The build that is slow: NAME@DIGITS.")],
     options: Annotated[
         PlanOptions,
         PlanKeys(f"devices {PAIR_KEYS}", devices="Serial number of the phone.", **PAIR_HELP),
     ],
     pairs: PairOptions,
+    since: Annotated[str, opt("--since", "Reuse stored A/B results up to this age.")] = "24 h",
 ) -> CommandResult:
     """Find the first build that is slower than a good one.
 
@@ -269,12 +262,11 @@ def bisect(
 
     Each step measures two builds in turns on one phone.
     """
-    fresh_s = time_limits.span_of("--since", ends.since) or 0.0
+    fresh_s = time_limits.span_of("--since", since) or 0.0
     asked = pairs.request(options, sides=(), name="bisect")
     with workspace_telling(settings) as workspace:
         workspace.wait = time_limits.waiting(pairs.wait)
-        request = BisectRequest(good=ends.good, bad=ends.bad, fresh_s=fresh_s, ab=asked)
-        result, releases, facts = bisecting.bisect(workspace, request)
+        result, releases, facts = bisecting.bisect(workspace, (good, bad), asked, fresh_s=fresh_s)
     found: dict[int, tuple[str, Compared | None]] = {0: ("the good one", None)} | {
         probe.index: (probe.judgement.value, probe.compared) for probe in result.probes
     }

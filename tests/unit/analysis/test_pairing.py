@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from datetime import timedelta
 import pytest
 
 from orchestrator.analysis.pairing import (
+    PairCount,
     PairProgress,
     count_pairs,
     pair_round,
@@ -95,34 +97,38 @@ def test_warm_up_and_pairs_with_an_unusable_run_are_left_out_whole() -> None:
     )
 
 
+def counted(logs: Sequence[float], pairing: Pairing = PAIRING, **options: int) -> PairCount:
+    return count_pairs(pairing, [1.0] * len(logs), [math.exp(log) for log in logs], **options)
+
+
 def noisy(std: float, count: int, *, seed: int, shift: float = 0.0) -> list[float]:
     chance = random.Random(seed)
     return [chance.gauss(shift, std) for _ in range(count)]
 
 
 def test_a_quiet_phone_needs_the_first_look_only_and_a_noisy_one_more() -> None:
-    quiet = count_pairs(PAIRING, noisy(0.001, 8, seed=1))
+    quiet = counted(noisy(0.001, 8, seed=1))
     assert (quiet.pairs, quiet.is_over, quiet.limit) == (8, True, "")
-    noisier = count_pairs(PAIRING, noisy(0.02, 8, seed=1))
+    noisier = counted(noisy(0.02, 8, seed=1))
     assert (noisier.pairs, noisier.is_over) == (12, False)
-    assert count_pairs(PAIRING, noisy(0.02, 12, seed=1)).pairs == 18
+    assert counted(noisy(0.02, 12, seed=1)).pairs == 18
 
 
 def test_nothing_is_decided_between_two_looks() -> None:
     logs = noisy(0.02, 30, seed=3, shift=0.03)
-    decided = [count for count in range(8, 31) if count_pairs(PAIRING, logs[:count]).is_over]
+    decided = [count for count in range(8, 31) if counted(logs[:count]).is_over]
     assert decided[0] in (12, 18, 27)
     assert decided == list(range(decided[0], 31))
 
 
 def test_the_most_pairs_and_the_budget_limit_a_plan_and_say_so() -> None:
     logs = noisy(0.06, 40, seed=2)
-    most = count_pairs(replace(PAIRING, most=20), logs[:20])
+    most = counted(logs[:20], replace(PAIRING, most=20))
     assert (most.pairs, most.is_over, most.limit) == (20, True, "most")
-    budget = count_pairs(PAIRING, logs[:14], affordable=14)
+    budget = counted(logs[:14], affordable=14)
     assert (budget.pairs, budget.is_over, budget.limit) == (14, True, "budget")
-    assert count_pairs(PAIRING, logs[:12], affordable=14).pairs == 14
-    assert count_pairs(PAIRING, logs[:8], affordable=1).limit == "budget"
+    assert counted(logs[:12], affordable=14).pairs == 14
+    assert counted(logs[:8], affordable=1).limit == "budget"
 
 
 def test_a_pause_between_a_crash_and_the_resume_is_no_part_of_what_a_pair_takes() -> None:

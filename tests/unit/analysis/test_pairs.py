@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.analysis.autocorrelation import UNSEEN
-from orchestrator.analysis.compare import compare_in_turns, compare_pairs, threshold_for
+from orchestrator.analysis.compare import compare_pairs, threshold_for
 from orchestrator.analysis.compare import compare_samples as compare_summaries
 from orchestrator.analysis.sessions import SessionNoise, session_noise
 from orchestrator.analysis.summary import summarize
@@ -148,7 +148,7 @@ def turns(chance, correlation=0.0, effect=0.0, noise=0.015, count=200):
 
 
 def judged(logs):
-    verdict = compare_in_turns(
+    verdict = compare_pairs(
         [10_000.0] * len(logs),
         [10_000.0 * math.exp(log) for log in logs],
         most=len(logs),
