@@ -196,11 +196,10 @@ def compare_samples(
     ]
     explained, moved = None, moved_by(states[0], states[1]) if states[0] and states[1] else None
     if moved is not None:
-        log, error, degrees = moved
         factor = max(before.error_factor, after.error_factor)
         between = [sessions.variance] if sessions else []
-        error, degrees = pooled_error([((error * factor) ** 2, degrees), *between])
-        effect = _Effect(log=log, error=error, degrees=degrees, rounding=rounding)
+        error, degrees = pooled_error([((moved[1] * factor) ** 2, moved[2]), *between])
+        effect = _Effect(log=moved[0], error=error, degrees=degrees, rounding=rounding)
         reasons.append("Each state is compared with its own.")
     else:
         effect = _of_sides(before, after, sessions, rounding)
@@ -336,6 +335,8 @@ class Ratio:
     value: float
     #: None when one side has a single invocation.
     interval: Interval | None
+    #: Whether the interval holds what sessions differ by.
+    is_between_sessions: bool = False
 
     @property
     def differs(self) -> bool:
@@ -371,15 +372,17 @@ def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> 
         return Ratio(value=math.exp(slow.value - fast.value), interval=None)
     resolution_us = max(baseline.resolution_us, candidate.resolution_us)
     rounding = _rounding((baseline.logs, candidate.logs), resolution_us)
+    # Earlier sessions aren't looked up.
+    sessions = SessionNoise() if _are_apart(baseline, candidate) else None
     if pairs := _pairs_of(baseline, candidate):
         effect = _of_pairs(pairs, rounding)
     else:
-        # Earlier sessions aren't looked up.
-        sessions = SessionNoise() if _are_apart(baseline, candidate) else None
         effect = _of_sides(fast, slow, sessions, rounding)
     low, high = map(factor_of, effect.ends(level))
     interval = Interval(low=low, high=high, level=level, method=IntervalMethod.LOG_T)
-    return Ratio(value=math.exp(effect.log), interval=interval)
+    return Ratio(
+        value=math.exp(effect.log), interval=interval, is_between_sessions=sessions is not None
+    )
 
 
 def _are_apart(baseline: Summary, candidate: Summary) -> bool:

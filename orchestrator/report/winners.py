@@ -147,11 +147,13 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
 
 
 def notes_of(rows: Sequence[ResultRow], names: ShortNames) -> list[str]:
-    """Return what a reader of a table with short names has to know, three sentences at most."""
+    """Return what a reader of a table with short names has to know, four sentences at most."""
     unclean = sum(not (row.result.is_judged or row.is_unused_thread_count) for row in rows)
     notes = [f"All {names.common}." if names.common else ""]
     if unclean:
         notes.append(f"{counted(unclean, 'configuration')} without a clean figure: see the report.")
+    if any(row.speed_up is not None and row.speed_up.is_between_sessions for row in rows):
+        notes.append("vs CPU is between sessions: the two were measured in different campaigns.")
     if any(row.is_virtual for row in rows):
         notes.append("Virtual: from benchfarm's own virtual phone, no measurement.")
     return [note for note in notes if note]
@@ -169,6 +171,9 @@ LEAD: Final[Sequence[Column[Ratio]]] = (
     ),
     Column(
         "lead_high", "", lambda lead: lead.interval and lead.interval.high, Kind.NUMBER, forms=DATA
+    ),
+    Column(
+        "lead_is_between_sessions", "", lambda lead: lead.is_between_sessions, Kind.FLAG, forms=DATA
     ),
 )
 

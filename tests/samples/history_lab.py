@@ -78,6 +78,8 @@ class Weeks:
     build: Callable[[int], BuildSha] = lambda night: OLD
     driver: Callable[[str, int], str] = lambda serial, night: "1"
     is_away: Callable[[str, int], bool] = lambda serial, night: False
+    #: Before this night programs print means alone, which lie 8 % above the medians.
+    means_until: int = 0
 
     def fill(self, store: Store) -> None:
         """Store the nights; deterministic."""
@@ -138,7 +140,9 @@ class Weeks:
                 facts,
                 case,
                 number,
-                plain(us),
+                LatencySummary(count=50, mean_us=1.08 * us)
+                if night < self.means_until
+                else plain(us),
                 quality,
             )
 

@@ -63,8 +63,6 @@ _FEW_NIGHTS: Final = 2.0
 _CONFIDENCE_LEAST: Final = 0.95
 #: Nights have gone back whose mean has less than this of the step left.
 _LEFT_MOST: Final = 0.4
-#: An alarm of one of so many last nights stays until nights contradict it.
-_HELD_NIGHTS: Final = 4
 #: For a cut, in squared sigmas.
 PENALTY: Final = 18.0
 _HAMPEL_NIGHTS: Final = 5
@@ -593,13 +591,12 @@ class _Row:
         """Return the changes with the alarm of one of the last nights, as far as today's noise would
         have told it then: a list that is asked for each night flaps less.
 
-        It stays, as sure as it was, until nights contradict it: then it went away. A small lasting
-        step is still lost and found again in about one of thirteen series.
+        It stays, as sure as it was, until two nights contradict it: then it went away.
         """
         length, nights = len(self.z), int(self.places[-1]) + 1
         if changes and is_news(changes[-1], nights=nights):
             return changes
-        for end in range(length - 1, max(length - 1 - _HELD_NIGHTS, 2 * SEGMENT_NIGHTS - 1), -1):
+        for end in range(length - 1, max(length - 1 - RECENT_NIGHTS, 2 * SEGMENT_NIGHTS - 1), -1):
             if came_from[end] < max(SEGMENT_NIGHTS, length - RECENT_NIGHTS):
                 continue
             cuts = _walked_back(came_from, end)
@@ -608,23 +605,35 @@ class _Row:
                 continue
             now = self.described(cuts, len(cuts) - 1, length)
             now = replace(now, confidence=then.confidence, is_clear=True)
-            level = self.z[cuts[-1] :]
-            if (
-                abs(now.ratio - 1) < LEAST_CHANGE
-                or self._has_left(then, level)
-                or self._has_left(then, level[-SEGMENT_NIGHTS:])
+            has_left = self._has_left(then, self.z[-SEGMENT_NIGHTS:])
+            if has_left or (
+                self._is_gone(then, cuts, length) and self._is_gone(then, cuts, length - 1)
             ):
                 now = replace(then, ended=int(self.places[-SEGMENT_NIGHTS]))
+            elif abs(now.ratio - 1) < LEAST_CHANGE:
+                now = then
             before = [item for item in changes if item.night < now.earliest]
             return [*(replace(item, is_newest=False) for item in before), now]
         return changes
+
+    def _is_gone(self, change: Change, cuts: Sequence[int], length: int) -> bool:
+        """Whether too little of a change is left in the nights since it, the first ones so many."""
+        then = self.described(cuts, len(cuts) - 1, length)
+        return abs(then.ratio - 1) < LEAST_CHANGE or self._has_left(
+            change, self.z[cuts[-1] : length]
+        )
 
     def _has_left(self, change: Change, nights: Floats) -> bool:
         """Whether nights have less of a change's step than it takes to be at its new level."""
         cut = int(np.searchsorted(self.places, change.night))
         level = float(np.mean(self.z[max(0, cut - change.nights_before) : cut]))
         step = math.log(change.ratio) / self.sigma
-        return bool(step) and (float(np.mean(nights)) - level) / step < _LEFT_MOST
+        if not step:
+            return False
+        parts = (nights - level) / step
+        # Half of the way is nearer to the level before; one night alone may be an outlier.
+        are_two = np.sum(parts[-SEGMENT_NIGHTS:] < 0.5) >= 2
+        return bool(are_two and np.mean(parts) < _LEFT_MOST)
 
 
 def _is_clear(before: Floats, after: Floats, step: float) -> bool:

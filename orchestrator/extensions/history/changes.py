@@ -55,7 +55,8 @@ CHANGES: Final[Sequence[Column[FoundChange]]] = (
         "change",
         "change [95 %]",
         lambda item: (
-            f"{format_change(item.ratio)} [{format_change(item.low)}, {format_change(item.high)}]"
+            f"{format_change(item.ratio)} [{format_change(item.low)}, {format_change(item.high)}"
+            " between sessions]"
         ),
         tone=lambda item: "keep bad" if item.ratio > 1 else "keep good",
     ),

@@ -283,8 +283,13 @@ def _heading(found: Regressions) -> str:
     asked = f"since {found.since}" if found.since else "new in the last 14 nights"
     worse = sum(item.is_worse for item in found.outputs)
     outputs = f"; the outputs of {worse} turned wrong or drifted" if worse else ""
+    figures = (
+        f"; {found.other_figures} series changed between means and medians, nights before that aren't compared"
+        if found.other_figures
+        else ""
+    )
     changes, nights = counted(len(found.changes), "change"), counted(found.nights, "night")
-    return f"{changes} {asked}, in {found.series} series over {nights}{outputs}"
+    return f"{changes} {asked}, in {found.series} series over {nights}{outputs}{figures}"
 
 
 def _as_text(found: Regressions) -> str:
@@ -320,6 +325,9 @@ def _data(found: Regressions) -> dict[str, object]:
     def told(item: FoundChange | OutputsChange) -> dict[str, object]:
         return {**asdict(item), "configuration": item.case.configuration}
 
+    def of_sessions(item: FoundChange) -> dict[str, object]:
+        return {**told(item), "is_between_sessions": True}
+
     return {
         "since": found.since,
         "nights": found.nights,
@@ -328,11 +336,12 @@ def _data(found: Regressions) -> dict[str, object]:
             {
                 "sentence": group.sentence,
                 "series": group.series,
-                "changes": [told(item) for item in group.members],
+                "changes": [of_sessions(item) for item in group.members],
             }
             for group in found.groups
         ],
         "outputs": [{**told(item), "is_worse": item.is_worse} for item in found.outputs],
+        "other_figures": found.other_figures,
     }
 
 

@@ -5,13 +5,14 @@ against annotations.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, tzinfo
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from orchestrator.analysis.outcome import figure_us, of_one_kind
 from orchestrator.delegates import DELEGATES
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history.causes import Cause, Causes, group_changes, sides_of
@@ -25,11 +26,11 @@ from orchestrator.extensions.history.changepoint import (
 )
 from orchestrator.extensions.history.series import Floats, NightTable, night_of, night_table
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import Case, DelegateName, SeriesKey
+from orchestrator.records.case import BuildSha, Case, DelegateName, SeriesKey, grouped
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Annotation, ConfirmationStatus, Contents, Points, RunMark
 from orchestrator.records.parity import NO_EVIDENCE, OUTPUT_FINDINGS, ParityVerdict
-from orchestrator.records.run import Outcome
+from orchestrator.records.run import FigureKind, Outcome
 from orchestrator.units import format_slowdown
 
 if TYPE_CHECKING:
@@ -157,6 +158,8 @@ class Regressions:
     groups: tuple[ChangeGroup, ...]
     #: Worse ones first.
     outputs: tuple[OutputsChange, ...] = ()
+    #: Series whose program began to print medians, or ended it: nights before aren't compared.
+    other_figures: int = 0
 
     @property
     def changes(self) -> tuple[FoundChange, ...]:
@@ -196,8 +199,14 @@ def find_regressions(
     if not question.selections:
         # After all that was read of series: one may begin meanwhile.
         attributes = describe_series(store)
-    cuts = changes(table.latency_us, phones=[sketch.serial for sketch in table.sketches])
+    phones = [sketch.serial for sketch in table.sketches]
+    cuts = changes(table.latency_us, phones=phones)
     found = [change for change in cuts if _is_asked_for(change, table, question)]
+    alike, other_figures = _of_one_kind(table, found, store)
+    if other_figures:
+        table = alike
+        cuts = changes(table.latency_us, phones=phones)
+        found = [change for change in cuts if _is_asked_for(change, table, question)]
     annotations = store.annotations()
     causes = Causes(store, table, found, cuts)
     confirmations = {(item.series_key, item.night): item for item in store.confirmations()}
@@ -240,6 +249,7 @@ def find_regressions(
         series=len(table.series),
         groups=_grouped(members, found, table, attributes),
         outputs=_outputs(store, question, marks, attributes, annotations),
+        other_figures=other_figures,
     )
 
 
@@ -451,6 +461,46 @@ def _is_asked_for(change: Change, table: NightTable, question: Question) -> bool
         return is_news(change, nights=len(table.nights), threshold=question.threshold)
     is_large = abs(change.ratio - 1) >= max(LEAST_CHANGE, question.threshold)
     return is_large and change.is_sure and table.nights[change.night] >= question.since
+
+
+def _of_one_kind(
+    table: NightTable, found: Sequence[Change], store: Store
+) -> tuple[NightTable, int]:
+    """Return nights without those before a program printed medians instead of means, or back, and in
+    how many series: a median beside a mean is no change.
+
+    Such are series with figures of both kinds around a change: on the nights on which it may have
+    begun, and the last one before.
+    """
+    campaigns = grouped(
+        plain_campaigns(store) if found else (), lambda item: night_of(item.created_at, store.zone)
+    )
+    kinds: dict[BuildSha, FigureKind | None] = {}
+
+    def kind_of(series: int, night: int) -> FigureKind | None:
+        build = table.contents[table.contents_at[series, night]].build_sha256
+        if build not in kinds:
+            at_once = [item.campaign_id for item in campaigns.get(table.nights[night], ())]
+            runs = store.runs(campaign_ids=at_once, series_keys=[table.series[series]])
+            own = [
+                run for run in runs if run.case.build_sha256 == build and figure_us(run) is not None
+            ]
+            kinds[build] = of_one_kind(own)[0] if own else None
+        return kinds[build]
+
+    latency_us, contents_at = table.latency_us.copy(), table.contents_at.copy()
+    changed = set()
+    for change in found:
+        there = np.flatnonzero(table.contents_at[change.series] >= 0)
+        first = max(0, int(np.searchsorted(there, change.earliest)) - 1)
+        near = there[first : int(np.searchsorted(there, change.latest)) + 1].tolist()
+        if len({kind_of(change.series, night) for night in near} - {None}) > 1:
+            changed.add(change.series)
+            newest = kind_of(change.series, int(there[-1]))
+            other = [night for night in there.tolist() if kind_of(change.series, night) != newest]
+            latency_us[change.series, other] = np.nan
+            contents_at[change.series, other] = -1
+    return replace(table, latency_us=latency_us, contents_at=contents_at), len(changed)
 
 
 def _median_of(row: Floats, nights: int) -> float:

@@ -295,18 +295,22 @@ def looks(values: np.ndarray, first: int, last: int) -> np.ndarray:
         seen = values[:, max(0, night - 89) : night + 1]
         for change in changes(seen):
             found[change.series, night] |= is_alarm(change, nights=seen.shape[1])
+            assert change.confidence >= 0.95 or not is_news(change, nights=seen.shape[1])
     return found[:, first:last]
 
 
-def test_an_alarm_stays_from_night_to_night_until_nights_contradict_it() -> None:
-    values = remembering(np.random.default_rng(SEED), 0.0, 200, 112)
-    values[:, 98:] *= 1.05
-    alarms = looks(values, 100, 110)
+@pytest.mark.parametrize(("step", "told", "most"), [(1.05, 0.95, 1), (1.03, 0.9, 8)])
+def test_an_alarm_stays_from_night_to_night_until_two_nights_contradict_it(
+    step: float, told: float, most: int
+) -> None:
+    values = remembering(np.random.default_rng(SEED), 0.0, 100, 112)
+    values[:, 98:] *= step
+    alarms = looks(values, 100, 112)
 
-    assert np.mean(alarms.any(axis=1)) >= 0.95
-    # Gone for a night, and back: 11 times of these series when each night was judged alone.
-    gone = alarms[:, :-2] & ~alarms[:, 1:-1] & alarms[:, 2:]
-    assert np.sum(gone) <= 1
+    assert np.mean(alarms.any(axis=1)) >= told
+    # Gone, and back: 11 of the small steps when one night could contradict them.
+    rows = ["".join(map(str, row)) for row in alarms.astype(int)]
+    assert sum("10" in row.rstrip("0") for row in rows) <= most
 
 
 def test_a_phone_that_became_noisier_is_known_by_all_its_series() -> None:

@@ -60,6 +60,31 @@ def gpu_on_640(case: Case, night: int) -> float:
     )
 
 
+def newer_from(night: int):
+    return {"build": lambda place: NEW if place >= night else OLD}
+
+
+def test_a_program_that_begins_to_print_medians_is_no_change() -> None:
+    store = weeks(**newer_from(CHANGE), means_until=CHANGE)
+    for since in (None, START.date()):
+        found = find_regressions(store, Question(since=since))
+        assert found.changes == ()
+        assert found.other_figures == len(store.series())
+
+
+def test_what_changed_since_a_program_prints_medians_is_found() -> None:
+    store = weeks(**newer_from(20), means_until=20, factor=gpu_on_640)
+    found = find_regressions(store, Question())
+    assert {change.case.serial for change in found.changes} == {"P0", "P1"}
+    assert all(change.ratio == pytest.approx(1.08, abs=0.02) for change in found.changes)
+
+
+def test_another_program_of_the_same_kind_of_figures_hides_nothing() -> None:
+    store = weeks(**newer_from(CHANGE), factor=lambda case, night: 1.08 if night >= CHANGE else 1.0)
+    found = find_regressions(store, Question())
+    assert (len(found.changes), found.other_figures) == (len(store.series()), 0)
+
+
 def new_driver(serial: str, night: int) -> str:
     return "2" if serial in ("P0", "P1") and night >= CHANGE else "1"
 
