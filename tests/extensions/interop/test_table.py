@@ -190,6 +190,19 @@ def test_what_a_comparison_replayed_is_in_the_table_only_when_it_is_asked_for(tm
     assert " 20.0" in table(home, "--campaign", "replay")
 
 
+def test_a_gain_over_another_campaigns_cpu_says_that_it_is_between_sessions(tmp_path):
+    cpu = series(replace(GPU, delegate=DelegateName.XNNPACK), 20_000)
+    gpu = series(GPU, 7_000, campaign_id="newer")
+    first, second = campaign_of(cpu), campaign_of(gpu, campaign_id="newer")
+    lab = replace(lab_of(cpu + gpu, REAL_PIXEL), campaigns=[first, second])
+    home = stored(tmp_path / "home", lab)
+    both = ("--campaign", first.campaign_id, "--campaign", second.campaign_id)
+    assert "vs CPU is between sessions: " in " ".join(table(home, *both).split())
+    (row,) = json.loads(table(home, *both, "--json"))
+    assert row["lead_is_between_sessions"] is True
+    assert "between sessions" not in table(home, "--campaign", first.campaign_id)
+
+
 def test_the_table_for_a_pull_request_has_the_fastest_of_each_model_and_phone(tmp_path):
     home = stored(tmp_path / "home", small_lab())
     rows = json.loads(table(home, "--json"))

@@ -90,6 +90,7 @@ def test_figures_of_two_sessions_are_tied_where_sessions_differ_by_as_much():
     for campaign, tied in (("one", ()), ("two", ("slow",))):
         members = {"fast": figure(10_000, "one"), "slow": figure(10_300, campaign)}
         assert best_of(members).tied == tied
+        assert speed_up(*members.values()).is_between_sessions == bool(tied)
     assert best_of({"fast": figure(10_000, "one"), "slow": figure(12_000, "two")}).tied == ()
 
 
