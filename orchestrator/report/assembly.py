@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import gc
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import wraps
-from typing import ParamSpec, TypeVar
 
 from orchestrator.analysis.autocorrelation import UNSEEN, Autocorrelation
 from orchestrator.analysis.case_result import (
@@ -41,13 +40,13 @@ from orchestrator.report.data import ReportData, headline_of
 from orchestrator.report.winners import ranked
 from orchestrator.tables.devices import origin_of
 from orchestrator.tables.escapes import without_folders
+from orchestrator.tables.evidence import LogExcerpt, Outputs, Trace, shown_logs
 from orchestrator.tables.labels import (
     MODEL_HASH,
     configuration_labels,
     configuration_order,
     unique_labels,
 )
-from orchestrator.tables.looks import LogExcerpt, Outputs, Trace, shown_logs
 from orchestrator.tables.operators import diff_pairs, profiles_of
 from orchestrator.tables.passes import (
     PassFigure,
@@ -70,29 +69,19 @@ _VIRTUAL_SUFFIX = " (virtual)"
 _MODEL_SUFFIX = ".tflite"
 
 
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
-
-
-def without_collector(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Return the function with the collector off while it runs; it is on again afterwards when it
-    was on before.
-    """
-
-    @wraps(function)
-    def held(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        if not gc.isenabled():
-            return function(*args, **kwargs)
-        gc.disable()
-        try:
-            return function(*args, **kwargs)
-        finally:
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """Keep the garbage collector off; it is on again afterwards when it was on before."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
             gc.enable()
 
-    return held
 
-
-@without_collector
+@collector_off()
 def build_report_data(
     *,
     campaigns: Sequence[Campaign],
@@ -248,15 +237,16 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
     if key in gathered.goals:
         result = replace(result, precision_goal=gathered.goals[key])
     of_pass = grouped(runs, lambda run: run.run_pass)
+    ran = [own for own in gathered.passes if own.name in of_pass]
     timed = latency_reports(of_pass[FIGURE_PASS], result)
     # Of a pass of its own, else of the runs that the latency comes from.
-    peaks = (run for own in gathered.passes if own.measures_memory for run in of_pass[own.name])
+    peaks = (run for own in ran if own.measures_memory for run in of_pass[own.name])
     memory = usable_reports(peaks) or timed
-    origins = {
-        run.campaign_id: origin_of(campaigns[run.campaign_id])
-        for run in runs
-        if run.campaign_id in campaigns
+    ran_in = {
+        run.campaign_id: campaigns[run.campaign_id] for run in runs if run.campaign_id in campaigns
     }
+    origins = {name: origin_of(campaign) for name, campaign in ran_in.items()}
+    candidates = campaigns if len(campaigns) == 1 else ran_in
     is_host = device.facts is not None and device.facts.kind is DeviceKind.HOST
 
     def invocation(run: RunRecord) -> InvocationRow:
@@ -280,26 +270,25 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
         peak_memory_mib=known_median(report.peak_memory_mib for report in memory),
         delegate=_evidence(result, runs),
         invocations=tuple(map(invocation, runs)),
-        figures=tuple(
-            figure for own in gathered.passes for figure in _figures(own, of_pass[own.name])
-        ),
+        figures=tuple(figure for own in ran for figure in _figures(own, of_pass[own.name])),
         of_passes={
             own.table.name: tuple(own.table.lines(of_pass[own.name], campaigns))
-            for own in gathered.passes
+            for own in ran
             if own.table is not None
         },
         profiles=profiles_of(of_pass[Pass.PROFILE]),
         findings=_findings(runs, result),
         suspect=frozenset(run.run_pass for run in runs if run.verdict.quality is Quality.SUSPECT),
         stopped=tuple(gathered.stopped[key]),
+        campaign=max(candidates.values(), key=lambda item: item.created_at, default=None),
         origin="; ".join(dict.fromkeys(filter(None, origins.values()))),
     )
 
 
 def _figures(own: PassSpec, runs: Sequence[RunRecord]) -> Iterator[PassFigure]:
-    """Yield the figures of a pass, nothing where the case wasn't run in it."""
+    """Yield the figures of a pass."""
     reports = usable_reports(runs)
-    for figure in own.figures if runs else ():
+    for figure in own.figures:
         known = [value for report in reports if (value := figure.value(report)) is not None]
         yield PassFigure(
             run_pass=own.name.value,
@@ -333,16 +322,8 @@ def _invocation_row(
     kind = result.figure if is_used else of_one_kind([run])[0]
     truth, latency_us = truth_of(run), figure_us(run, kind)
     # The profiles hold the operators already.
-    report = (
-        replace(run.report, operators=())
-        if run.report is not None and run.report.operators
-        else run.report
-    )
-    run = (
-        replace(run, attachments=(), report=report)
-        if run.attachments or report is not run.report
-        else run
-    )
+    if run.report is not None and run.report.operators:
+        run = replace(run, report=replace(run.report, operators=()))
     if is_host:
         # Texts of this computer name folders of its user, which a report doesn't.
         run = replace(run, reason=without_folders(run.reason), command=without_folders(run.command))

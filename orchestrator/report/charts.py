@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from orchestrator.analysis.case_result import OWN_FIGURE
@@ -30,23 +31,25 @@ _MOST_RUNS: Final = 60
 
 
 def charts_of(data: ReportData) -> Mapping[str, Sequence[tuple[str, Html]]]:
-    """Return the charts with their titles, by the section that they stand in."""
+    """Return the first charts with their titles, by the section that they stand in; one more than
+    are shown where there are more.
+    """
     profiled = sorted(
         (row for row in data.results if row.profiles),
         key=lambda row: (row.model.label, row.median_us or 0.0),
     )
-    return {
+    charts = {
         "runs": _runs(data.contests),
         "threads": _threads(data.results),
-        "operators": [(row.who, _map(row, row.profiles[-1])) for row in profiled],
+        "operators": ((row.who, _map(row, row.profiles[-1])) for row in profiled),
         "sustained": _sustained(data.results),
     }
+    return {name: list(islice(found, _MOST_CHARTS + 1)) for name, found in charts.items()}
 
 
-def _runs(contests: Sequence[Contest]) -> list[tuple[str, Html]]:
-    """Return the runs of each model on each phone, one configuration below the other."""
-    charts = []
-    for contest in contests[:_MOST_CHARTS]:
+def _runs(contests: Iterable[Contest]) -> Iterator[tuple[str, Html]]:
+    """Yield the runs of each model on each phone, one configuration below the other."""
+    for contest in contests:
         names = short_names((row.configuration, row.case) for row in contest.rows)
         used = {
             row.key: [item.run for item in row.invocations if item.is_used]
@@ -60,12 +63,10 @@ def _runs(contests: Sequence[Contest]) -> list[tuple[str, Html]]:
         ]
         if spreads:
             title = f"{contest.shown.model.label} on {contest.shown.device.title}"
-            charts.append((title, strips(spreads, f"{title}: the runs", "ms")))
-    return charts
+            yield title, strips(spreads, f"{title}: the runs", "ms")
 
 
-def _threads(rows: Sequence[ResultRow]) -> list[tuple[str, Html]]:
-    charts = []
+def _threads(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
     steps = grouped(
         thread_steps(rows), lambda step: (step.row.model.subject, step.row.device.serial)
     )
@@ -82,9 +83,8 @@ def _threads(rows: Sequence[ResultRow]) -> list[tuple[str, Html]]:
         title = f"{members[0].row.model.label} on {members[0].row.device.title}"
         told = f"{title}: median in ms by number of threads"
         words = [(n, f"{n}") for n in sorted({step.row.case.threads for step in members})]
-        drawing = lines(drawn[:_MOST_LINES], told, across="threads", words=words, is_log=True)
-        charts.append((title, drawing))
-    return charts
+        shown = drawn[:_MOST_LINES]
+        yield title, lines(shown, told, across="threads", words=words, is_log=True)
 
 
 def _series(steps: Iterable[ThreadStep]) -> Iterable[Sequence[ThreadStep]]:
@@ -121,8 +121,7 @@ def _map(row: ResultRow, profile: Profile) -> Html:
     return treemap(parts, f"{row.who}: the time of an inference by layer")
 
 
-def _sustained(rows: Sequence[ResultRow]) -> list[tuple[str, Html]]:
-    charts = []
+def _sustained(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
     of_place = grouped(
         (row for row in rows if row.of_passes.get("sustained")),
         lambda row: (row.model.subject, row.device.serial),
@@ -141,8 +140,7 @@ def _sustained(rows: Sequence[ResultRow]) -> list[tuple[str, Html]]:
         ]
         title = f"{members[0].model.label} on {members[0].device.title}"
         told = f"{title}: latency in ms over seconds"
-        charts.append((title, lines(drawn[:_MOST_LINES], told, across="s")))
-    return charts
+        yield title, lines(drawn[:_MOST_LINES], told, across="s")
 
 
 def _ms(row: ResultRow) -> float:

@@ -13,10 +13,9 @@ from orchestrator.analysis.matching import Measured
 from orchestrator.report.charts import spread_of
 from orchestrator.report.comparisons import level_text, sentences, summary_line
 from orchestrator.report.drawing import Dot, change_axis, dots, grid_lines, strips, ticks
-from orchestrator.report.render import render_template
 from orchestrator.tables.column import NOTHING, Column, Form, Kind
 from orchestrator.tables.comparisons import compared_table, worst_first
-from orchestrator.tables.html import Html
+from orchestrator.tables.html import Html, template
 from orchestrator.tables.table import Table
 from orchestrator.units import format_figure, format_percent
 
@@ -47,8 +46,7 @@ def render_comparison(comparison: Comparison) -> str:
     shown = worst_first(comparison)[:MOST_SHOWN]
     table, grid = _table(comparison, shown)
     sides = zip(_SIDES, (comparison.only_baseline, comparison.only_candidate), strict=True)
-    return render_template(
-        "compared.html.j2",
+    return template("compared.html.j2").render(
         title=f"{comparison.candidate} against {comparison.baseline}",
         comparison=comparison,
         answer=summary_line(comparison),

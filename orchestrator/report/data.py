@@ -57,6 +57,7 @@ class ReportData:
 _OUTPUT_CODES: Final[Mapping[ParityVerdict | None, str]] = {
     verdict: code for code, verdict in OUTPUT_FINDINGS.items()
 }
+_OUTPUTS_DIFFER: Final = "outputs differ"
 #: Kinds of problems that are told one by one, and the cases that each names.
 _MOST_KINDS: Final = 8
 _MOST_NAMED: Final = 5
@@ -213,7 +214,7 @@ def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[str]:
         is_suspect = result.status is CaseStatus.MEASURED
         why, cure = row.why_not_clean, finding_step(row.worst_code) if is_suspect else row.next_step
         if row.outputs is Outputs.DIFFER:
-            why, cure = "outputs differ", finding_step(_OUTPUT_CODES[result.parity])
+            why, cure = _OUTPUTS_DIFFER, finding_step(_OUTPUT_CODES[result.parity])
         groups[why, cure].append(row)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     has_models = len({row.model.subject for row in rows}) > 1
@@ -222,14 +223,16 @@ def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[str]:
         named = [
             f"{names.of(row.configuration)} on {row.device.title}"
             + f" with {row.model.label}" * has_models
-            + f" ({row.result.parity_reason})" * (row.outputs is Outputs.DIFFER)
             for row in members[:_MOST_NAMED]
         ]
         more = len(members) - _MOST_NAMED
         return "; ".join(named) + (f" and {more} more" if more > 0 else "")
 
     for (why, cure), members in ordered[:_MOST_KINDS]:
-        yield f"{who(members)}: {why}. {cure}".rstrip()
+        differ = why == _OUTPUTS_DIFFER
+        reasons = {row.result.parity_reason if differ else row.result.reason for row in members}
+        reason = reasons.pop() if len(reasons) == 1 else ""
+        yield f"{who(members)}: {why}{f': {reason}' if reason else ''}. {cure}".rstrip()
     if hidden := len(ordered[_MOST_KINDS:]):
         yield f"{counted(hidden, 'more kind')} of trouble: see the report's findings."
     # A case's latency may be clean beside a suspect run of such a pass.

@@ -22,6 +22,16 @@ from orchestrator.report.charts import colour_of, spread_of
 from orchestrator.report.drawing import strips, trace
 from orchestrator.tables.column import PAGE, Column
 from orchestrator.tables.escapes import visible, visible_block
+from orchestrator.tables.evidence import (
+    LOG_CHARACTERS,
+    LogExcerpt,
+    Trace,
+    battery_text,
+    clocks_text,
+    condition_traces,
+    hottest_text,
+    shorter,
+)
 from orchestrator.tables.findings import findings_table
 from orchestrator.tables.html import Html, badge, joined, parts, plain, tag, whole
 from orchestrator.tables.labels import (
@@ -31,16 +41,6 @@ from orchestrator.tables.labels import (
     figure_text,
     figure_unit,
     moment_text,
-)
-from orchestrator.tables.looks import (
-    LOG_CHARACTERS,
-    LogExcerpt,
-    Trace,
-    battery_text,
-    clocks_text,
-    condition_traces,
-    hottest_text,
-    shorter,
 )
 from orchestrator.tables.results import INVOCATIONS, Invocation, figures_decimals
 from orchestrator.tables.rows import BestMark, InvocationRow, ResultRow

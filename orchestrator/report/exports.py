@@ -14,7 +14,6 @@ from orchestrator import __version__
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.installation import require_packages
 from orchestrator.passes import pass_tables
-from orchestrator.records.campaign import Campaign
 from orchestrator.report.data import ReportData
 from orchestrator.report.winners import fastest_table
 from orchestrator.tables import csv, markdown
@@ -22,8 +21,7 @@ from orchestrator.tables.column import Column, Form, Kind, fields_of
 from orchestrator.tables.devices import BUILDS, CAMPAIGNS, DEVICES, MODELS
 from orchestrator.tables.escapes import markdown_text
 from orchestrator.tables.findings import skips_table
-from orchestrator.tables.results import Exported, exported_table, invocations_table, results_table
-from orchestrator.tables.rows import ResultRow
+from orchestrator.tables.results import exported_table, invocations_table, results_table
 from orchestrator.tables.table import Table
 
 if TYPE_CHECKING:
@@ -42,21 +40,7 @@ def table_of(parts: Iterable[ReportData], rows: Rows = "cases") -> Table[Any]:
     """Return the table of all parts, with a row for each case and campaign, or for each invocation."""
     if rows == "invocations":
         return invocations_table(row for part in parts for row in part.results)
-    return exported_table(
-        (Exported(row, campaign_of(row, part)) for part in parts for row in part.results),
-        pass_tables(),
-    )
-
-
-def campaign_of(row: ResultRow, data: ReportData) -> Campaign | None:
-    """Return the campaign that a case's figure is of: the newest with a run of it, None when
-    nothing says which.
-    """
-    if len(data.campaigns) == 1:
-        return data.campaigns[0]
-    named = {invocation.run.campaign_id for invocation in row.invocations}
-    fitting = [campaign for campaign in data.campaigns if campaign.campaign_id in named]
-    return max(fitting, key=lambda campaign: campaign.created_at, default=None)
+    return exported_table((row for part in parts for row in part.results), pass_tables())
 
 
 def frame_of(data: ReportData, rows: Rows = "cases") -> pd.DataFrame:

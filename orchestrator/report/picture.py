@@ -15,7 +15,7 @@ from orchestrator.report.winners import Contest, kind_title, model_answer
 from orchestrator.tables.column import Column, Kind
 from orchestrator.tables.html import Html
 from orchestrator.tables.labels import ShortNames, figure_text, figure_unit
-from orchestrator.tables.rows import BestMark, ModelRow, ResultRow
+from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.tables.table import Table
 from orchestrator.units import US_PER_MS, tokens_per_s
 
@@ -29,7 +29,6 @@ _MOST_NAMED: Final = 3
 class ModelPicture:
     """One model over all phones."""
 
-    model: ModelRow
     #: What won, in words.
     sentence: str
     #: A row for each phone; of one phone, a row for each configuration.
@@ -38,10 +37,10 @@ class ModelPicture:
     grid: str
 
 
-def model_pictures(contests: Sequence[Contest], names: ShortNames) -> list[ModelPicture]:
-    """Return the picture of each model, in the order of the contests."""
-    models = grouped(contests, lambda item: item.shown.model.subject).values()
-    return [_picture(members, names) for members in models]
+def model_pictures(contests: Sequence[Contest], names: ShortNames) -> dict[str, ModelPicture]:
+    """Return the picture of each model by its subject."""
+    models = grouped(contests, lambda item: item.shown.model.subject)
+    return {subject: _picture(members, names) for subject, members in models.items()}
 
 
 def _picture(members: Sequence[Contest], names: ShortNames) -> ModelPicture:
@@ -67,7 +66,6 @@ def _picture(members: Sequence[Contest], names: ShortNames) -> ModelPicture:
         },
     )
     return ModelPicture(
-        model=shown.model,
         sentence=f"{model_answer(members, names)}.",
         table=table,
         grid=grid_lines(axis),

@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
-import jinja2
-
-from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.passes import pass_tables
 from orchestrator.records.case import grouped
 from orchestrator.report.advice import advice_of
-from orchestrator.report.assembly import without_collector
+from orchestrator.report.assembly import collector_off
 from orchestrator.report.charts import ThreadStep, charts_of, thread_steps
 from orchestrator.report.data import ReportData
 from orchestrator.report.evidence import case_evidence
 from orchestrator.report.matrix import Line, labels_of, lines_of, matrix_table
-from orchestrator.report.picture import ModelPicture, model_pictures
+from orchestrator.report.picture import model_pictures
 from orchestrator.report.winners import kind_title
 from orchestrator.tables.column import Column, Kind
-from orchestrator.tables.devices import BUILDS, CAMPAIGNS, DEVICES, MODELS, origin_of
+from orchestrator.tables.devices import BUILDS, CAMPAIGNS, DEVICES, MODELS
 from orchestrator.tables.escapes import visible
-from orchestrator.tables.findings import kinds_table, problems_table, skips_table
-from orchestrator.tables.html import environment, pack, page_data, whole
+from orchestrator.tables.findings import kinds_table, skips_table
+from orchestrator.tables.html import pack, page_data, template, whole
 from orchestrator.tables.labels import (
-    STATE_CLASSES,
     ShortNames,
-    moment_text,
-    page_name,
     short_names,
 )
 from orchestrator.tables.operators import CHANGES, OPERATORS, TYPES, DiffPair, DiffRow
@@ -46,9 +39,8 @@ from orchestrator.tables.results import (
     pass_table,
     results_table,
 )
-from orchestrator.tables.rows import ModelRow, ResultRow
+from orchestrator.tables.rows import ResultRow
 from orchestrator.tables.table import Table
-from orchestrator.units import format_bytes, format_change, format_latency
 
 #: Cases whose evidence stands on the page itself, to be read without scripts. Beyond, it is folded
 #: into the page and unfolded when it is looked at.
@@ -59,8 +51,6 @@ _MOST_OPEN: Final = 3
 _MOST_CHIPS: Final = 14
 #: Cases whose evidence is folded together.
 EVIDENCE_SIZE: Final = 25
-_AS_MEANT: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNTIMED})
-_MOST_TROUBLED: Final = 200
 
 
 def _used_tables(data: ReportData) -> Sequence[tuple[str, Table[Any]]]:
@@ -82,17 +72,7 @@ def _is_virtual(item: object) -> bool:
     return bool(getattr(item, "is_virtual", False))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """What the page shows of a model first."""
-
-    model: ModelRow
-    #: None where no latency was asked for.
-    picture: ModelPicture | None
-    configurations: Table[Any]
-
-
-@without_collector
+@collector_off()
 def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> str:
     """Return the report as one HTML file: no reference to anything outside of it, styles and
     scripts inside.
@@ -102,23 +82,22 @@ def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> st
     """
     is_laid_out = len(data.results) <= _LAID_OUT_CASES
     names = short_names((row.configuration, row.case) for row in data.results)
-    pictures = {item.model.subject: item for item in model_pictures(data.contests, names)}
+    pictures = model_pictures(data.contests, names)
     models = {row.model.subject: row.model for row in data.results}.values()
+    # Of each model: its picture, which it hasn't where no latency was asked for, and its matrix.
     blocks = [
-        Block(model=model, picture=pictures.get(model.subject), configurations=table)
-        for model, table in zip(models, matrix_tables(data, names), strict=True)
-    ]
-    drawn = [
-        "" if block.picture is None else whole(block.picture.table, "pictured") for block in blocks
+        (model, picture, "" if picture is None else whole(picture.table, "pictured"), matrix)
+        for model, matrix in zip(models, matrix_tables(data, names), strict=True)
+        for picture in (pictures.get(model.subject),)
     ]
     grids = page_tables(data)
     folds = {
         table.name: pack(page_data(table))
-        for table in (*grids.values(), *(block.configurations for block in blocks))
+        for table in (*grids.values(), *(matrix for *_, matrix in blocks))
     }
     is_folded = len(blocks) > _MOST_OPEN
     if is_folded:
-        folds |= {f"picture-{place}": pack(html) for place, html in enumerate(drawn)}
+        folds |= {f"picture-{place}": pack(drawn) for place, (_, _, drawn, _) in enumerate(blocks)}
     evidence = iter(case_evidence(data.results))
     if not is_laid_out:
         # Never all of it at once: unfolded it is many times as large.
@@ -126,12 +105,10 @@ def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> st
         folds |= {f"evidence-{place}": pack(part) for place, part in enumerate(parts)}
     # A thread count that a delegate doesn't use is no trouble: another column has its figure.
     measured = [row for row in data.results if not row.is_unused_thread_count]
-    troubled = [row for row in measured if row.next_step and row.result.status not in _AS_MEANT]
-    return render_template(
-        "report.html.j2",
+    return template("report.html.j2").render(
         title=_whole_title(title, data),
         data=data,
-        blocks=list(zip(blocks, drawn, strict=True)),
+        blocks=blocks,
         is_folded=is_folded,
         chips=_chips(data),
         names=names,
@@ -146,8 +123,6 @@ def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> st
             for item in profile.rows
         ),
         findings=kinds_table(measured),
-        problems=problems_table(troubled[:_MOST_TROUBLED]),
-        troubled_count=len(troubled),
         skipped=skips_table(data.skipped),
         used=_used_tables(data),
         case_count=len(measured),
@@ -170,13 +145,6 @@ def _whole_title(title: str, data: ReportData) -> str:
     return subject if name in subject else f"{title}: {subject}"
 
 
-def render_template(name: str, **values: object) -> str:
-    """Return a template of reports/templates, filled in; text is made visible and escaped as in the
-    report.
-    """
-    return _environment().get_template(name).render(**values)
-
-
 def _chips(data: ReportData) -> Sequence[tuple[str, Sequence[str]]]:
     """Return what rows can be chosen by: the models and the kinds of devices, where it is a choice."""
     models = list(dict.fromkeys(visible(row.model.label) for row in data.results))
@@ -186,22 +154,6 @@ def _chips(data: ReportData) -> Sequence[tuple[str, Sequence[str]]]:
         for name, words in (("model", models), ("device", devices))
         if 1 < len(words) <= _MOST_CHIPS
     ]
-
-
-@cache
-def _environment() -> jinja2.Environment:
-    made = environment()
-    filters: Mapping[str, Callable[..., object]] = {
-        "size": format_bytes,
-        "moment": moment_text,
-        "origin": origin_of,
-        "latency": format_latency,
-        "change": format_change,
-        "page_name": page_name,
-        "state_class": lambda state: STATE_CLASSES.get(state, "v-warning"),
-    }
-    made.filters |= filters
-    return made
 
 
 _STEPS: Final[Sequence[Column[ThreadStep]]] = (

@@ -151,18 +151,18 @@ class Column(Generic[R]):
     def cells(self, rows: Sequence[R]) -> list[str]:
         """Return the column as people read it; nothing of it is escaped."""
         texts = [None if self.shown is None else self.shown(row) for row in rows]
-        if self.is_figure:
-            figures = self.figures(rows)
-            digits, sign = self.decimals(figures), "+" if self.is_signed else ""
-            own = [
-                NOTHING if figure is None else f"{figure:{sign}.{digits}f}" for figure in figures
-            ]
-        else:
-            own = [_words(self.value(row)) for row in rows]
+        if not self.is_figure:
+            pairs = zip(texts, rows, strict=True)
+            return [_words(self.value(row)) if text is None else text for text, row in pairs]
+        figures = self.figures(rows)
+        digits, sign = self.decimals(figures), "+" if self.is_signed else ""
+        own = (NOTHING if figure is None else f"{figure:{sign}.{digits}f}" for figure in figures)
         return [word if text is None else text for text, word in zip(texts, own, strict=True)]
 
 
 def _words(value: object) -> str:
+    if type(value) is str:
+        return value
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""What was noticed, what has no result and what was left out: findings, problems, skips."""
+"""What was noticed and what was left out: findings and skips."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Final
 
 from orchestrator.records.verdict import Severity
 from orchestrator.tables.column import DATA, PAGE, PEOPLE, Column, Kind
-from orchestrator.tables.labels import STATUS_WORDS
 from orchestrator.tables.rows import SEVERITIES, FindingRow, ResultRow, SkipRow
 from orchestrator.tables.table import Table
 
@@ -70,30 +69,9 @@ def kinds_table(rows: Iterable[ResultRow]) -> Table[Kinds]:
     return Table(
         name="kinds",
         caption="What was noticed, worst first",
+        nothing="Nothing was noticed.",
         columns=(*found[:4], *cases, found[5]),
         rows=[kinds[key] for key in keys],
-    )
-
-
-def problems_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
-    """Return cases without a result of their own, each with what to do next."""
-    return Table(
-        name="problems",
-        caption="Cases that failed, fell back or were rejected",
-        columns=(
-            Column("case", "case", _name, case=lambda row: row.key, forms=PEOPLE),
-            Column(
-                "status",
-                "what happened",
-                lambda row: row.result.status,
-                shown=lambda row: STATUS_WORDS[row.result.status],
-                tone=lambda row: f"s-{row.result.status.value}",
-            ),
-            Column("reason_code", "code", lambda row: row.result.reason_code, is_optional=True),
-            Column("reason", "reason", lambda row: row.result.reason or row.delegate_text),
-            Column("next_step", "what to do", lambda row: row.next_step),
-        ),
-        rows=rows,
     )
 
 

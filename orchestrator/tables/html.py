@@ -22,8 +22,11 @@ from markupsafe import escape
 from orchestrator import __version__
 from orchestrator.installation import data_folder
 from orchestrator.tables.column import NOTHING, Column, Form, Kind, R
+from orchestrator.tables.devices import origin_of
 from orchestrator.tables.escapes import visible
+from orchestrator.tables.labels import STATE_CLASSES, moment_text, page_name
 from orchestrator.tables.table import Table
+from orchestrator.units import format_bytes, format_change, format_latency
 
 #: A column with more different words than this has no list to choose from: searching finds them.
 _MOST_CHOICES: Final = 200
@@ -253,7 +256,7 @@ def _distinct(words: Sequence[str]) -> dict[str, list[object]]:
 
 def template(name: str) -> jinja2.Template:
     """Return a template of reports/templates; text in it is made visible and escaped."""
-    return environment().get_template(name)
+    return _environment().get_template(name)
 
 
 def mark(name: str, *values: object) -> str:
@@ -263,7 +266,7 @@ def mark(name: str, *values: object) -> str:
 
 
 @cache
-def environment() -> jinja2.Environment:
+def _environment() -> jinja2.Environment:
     """Return what all templates are drawn with."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(data_folder("reports") / "templates"),
@@ -280,6 +283,15 @@ def environment() -> jinja2.Environment:
         "page_policy": page_policy,
         "version": __version__,
         "whole": whole,
+    }
+    made.filters |= {
+        "size": format_bytes,
+        "moment": moment_text,
+        "origin": origin_of,
+        "latency": format_latency,
+        "change": format_change,
+        "page_name": page_name,
+        "state_class": lambda state: STATE_CLASSES.get(state, "v-warning"),
     }
     return made
 

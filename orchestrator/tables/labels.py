@@ -264,18 +264,13 @@ def moment_text(moment: datetime | None) -> str:
     return NOTHING if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def figure_ms(latency_us: float | None, decimals: int) -> str:
-    """Return a latency in milliseconds with a column's decimals, without its unit."""
-    return NOTHING if latency_us is None else f"{latency_us / US_PER_MS:.{decimals}f}"
-
-
 def figure_text(case: Case, latency_us: float | None, decimals: int) -> str:
     """Return a case's figure without its unit: milliseconds with a column's decimals, or tokens per
     second.
     """
     speed = tokens_per_s(latency_us) if case.is_per_token else None
     if speed is None:
-        return figure_ms(latency_us, decimals)
+        return NOTHING if latency_us is None else f"{latency_us / US_PER_MS:.{decimals}f}"
     return f"{speed:.{column_decimals([speed]) if speed < _WHOLE_TOKENS else 0}f}"
 
 

@@ -60,7 +60,6 @@ class OperatorRow:
     mean_us: float
     #: Of the time of one inference; 0 to 1.
     share: float
-    times_called: float
     #: The subgraph that it is in, where that runs inside of an operator such as WHILE.
     subgraph: str = ""
 
@@ -102,7 +101,6 @@ class Profile:
     aren't among them.
     """
 
-    run_id: str
     campaign_id: str
     rows: tuple[OperatorRow, ...]
     #: Those of subgraphs, whose time is already in the row of the operator that runs them.
@@ -225,7 +223,6 @@ def _profile(run: RunRecord) -> Profile:
     inference_us = report.latency_us(FigureKind.MEAN)
     whole_us = max(inference_us or 0.0, sum(row.mean_us for row in operators))
     return Profile(
-        run_id=str(run.run_id),
         campaign_id=str(run.campaign_id),
         rows=tuple(_row(row, whole_us) for row in operators),
         nested=tuple(_row(row, whole_us, subgraph=row.block) for row in nested),
@@ -242,7 +239,6 @@ def _row(row: OperatorTime, whole_us: float, *, subgraph: str = "") -> OperatorR
         is_partition=is_partition,
         mean_us=row.mean_us,
         share=row.mean_us / whole_us if whole_us > 0 else 0.0,
-        times_called=row.times_called,
         subgraph=subgraph,
         of_layer=row.layer,
     )

@@ -5,7 +5,7 @@ case.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from orchestrator.analysis.case_result import CaseStatus
@@ -190,9 +190,26 @@ _SPEED_UP: Final = _ratio_of(
 )
 #: A case's figure and what it is worth, behind the columns of its parts.
 OWN_COLUMNS: Final = (_MEDIAN, _FIGURE, _QUALITY)
+_NODES: Final = (
+    Column(
+        "delegated_nodes",
+        "delegated nodes",
+        _of_delegate("delegated_nodes"),
+        Kind.COUNT,
+        forms=DATA,
+    ),
+    Column("total_nodes", "nodes", _of_delegate("total_nodes"), Kind.COUNT, forms=DATA),
+)
+_STARTED: Final = (
+    _ms("init_us", "init", lambda row: row.init_us, forms=DATA),
+    _ms("first_inference_us", "first inference", lambda row: row.first_us, forms=DATA),
+    _ms("warmup_us", "warm-up", lambda row: row.warmup_us, forms=DATA),
+    _memory("init_memory_mib", "memory after init", lambda row: row.init_memory_mib),
+    _memory("overall_memory_mib", "memory overall", lambda row: row.overall_memory_mib),
+    _memory("peak_memory_mib", "peak memory", lambda row: row.peak_memory_mib),
+)
 RESULTS: Final[Sequence[Column[ResultRow]]] = (
-    *WHO[:2],
-    WHO[2],
+    *WHO,
     Column("model_sha256", "sha256 of the model", lambda row: row.model.sha256, forms=DATA),
     Column("serial", "serial number", lambda row: row.device.serial, forms=DATA),
     Column("is_virtual", "virtual", lambda row: row.is_virtual, Kind.FLAG, forms=DATA),
@@ -251,14 +268,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         lambda row: row.place if row.delegate is not None else None,
         forms=DATA,
     ),
-    Column(
-        "delegated_nodes",
-        "delegated nodes",
-        _of_delegate("delegated_nodes"),
-        Kind.COUNT,
-        forms=DATA,
-    ),
-    Column("total_nodes", "nodes", _of_delegate("total_nodes"), Kind.COUNT, forms=DATA),
+    *_NODES,
     _QUALITY,
     Column(
         "outputs",
@@ -306,12 +316,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     _own("min_us", "least", lambda own: own.min_us),
     _own("max_us", "most", lambda own: own.max_us),
     _own("std_us", "standard deviation", lambda own: own.std_us),
-    _ms("init_us", "init", lambda row: row.init_us, forms=DATA),
-    _ms("first_inference_us", "first inference", lambda row: row.first_us, forms=DATA),
-    _ms("warmup_us", "warm-up", lambda row: row.warmup_us, forms=DATA),
-    _memory("init_memory_mib", "memory after init", lambda row: row.init_memory_mib),
-    _memory("overall_memory_mib", "memory overall", lambda row: row.overall_memory_mib),
-    _memory("peak_memory_mib", "peak memory", lambda row: row.peak_memory_mib),
+    *_STARTED,
     Column(
         "accuracy_percent",
         "accuracy",
@@ -552,21 +557,9 @@ def figures_table(rows: Sequence[ResultRow]) -> Table[Any]:
     )
 
 
-_STARTED: Final = frozenset(
-    {
-        "init_us",
-        "first_inference_us",
-        "warmup_us",
-        "init_memory_mib",
-        "overall_memory_mib",
-        "peak_memory_mib",
-    }
-)
-
-
 def memory_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
     """Return start and memory of each case that has any of them."""
-    columns = [replace(column, forms=EVERYWHERE) for column in RESULTS if column.name in _STARTED]
+    columns = [replace(column, forms=EVERYWHERE) for column in _STARTED]
     return case_table(
         "starts",
         "Initialisation, first inference and memory of each case that has any of them",
@@ -580,11 +573,7 @@ def delegates_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
     """Return what each delegate brought."""
     nodes = [
         replace(column, head=head, unit="nodes", forms=EVERYWHERE)
-        for column, head in zip(
-            (column for column in RESULTS if column.name.endswith("_nodes")),
-            ("delegated", "of"),
-            strict=True,
-        )
+        for column, head in zip(_NODES, ("delegated", "of"), strict=True)
     ]
     left = Column[ResultRow](
         "left_to_cpu", "left to the CPU", lambda row: row.left_to_cpu, is_optional=True
@@ -607,14 +596,6 @@ def delegates_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """A case with the campaign that its figure is of; None where nothing says which."""
-
-    row: ResultRow
-    campaign: Campaign | None
-
-
 CAMPAIGN: Final[Sequence[Column[Campaign]]] = (
     Column("campaign_id", "campaign", lambda item: item.campaign_id),
     Column("campaign", "name", lambda item: item.name, forms=FLAT),
@@ -622,13 +603,9 @@ CAMPAIGN: Final[Sequence[Column[Campaign]]] = (
 )
 
 
-def _exported(item: Exported) -> ResultRow:
-    return item.row
-
-
 def exported_table(
-    rows: Iterable[Exported], of_passes: Sequence[PassTable[Any]] = ()
-) -> Table[Exported]:
+    rows: Iterable[ResultRow], of_passes: Sequence[PassTable[Any]] = ()
+) -> Table[ResultRow]:
     """Return what CSV, JSON and frames have of cases: of each its campaign, figure and parts, also
     those of passes.
     """
@@ -636,22 +613,20 @@ def exported_table(
         name="cases",
         caption="Cases",
         columns=[
-            *(column.of(lambda item: item.campaign) for column in CAMPAIGN),
-            *(column.of(_exported) for column in RESULTS),
-            *(column.of(_exported) for table in of_passes for column in _columns_of(table)),
+            *(column.of(lambda row: row.campaign) for column in CAMPAIGN),
+            *RESULTS,
+            *(column for table in of_passes for column in _columns_of(table)),
             Column(
                 "findings",
                 "findings",
-                lambda item: _records(FINDINGS, item.row.findings),
+                lambda row: _records(FINDINGS, row.findings),
                 Kind.RECORD,
                 forms=NESTED,
             ),
             Column(
                 "invocations",
                 "invocations",
-                lambda item: [
-                    invocations_table([item.row]).record(pair) for pair in _invocations(item.row)
-                ],
+                lambda row: _records(INVOCATIONS, _invocations(row)),
                 Kind.RECORD,
                 forms=NESTED,
             ),

@@ -32,6 +32,7 @@ from orchestrator.records.run import (
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.tables.column import NOTHING
 from orchestrator.tables.devices import origin_of
+from orchestrator.tables.evidence import LogExcerpt, Trace
 from orchestrator.tables.labels import (
     PARITY_WORDS,
     STATUS_WORDS,
@@ -39,7 +40,6 @@ from orchestrator.tables.labels import (
     next_step,
     truth_words,
 )
-from orchestrator.tables.looks import LogExcerpt, Trace
 from orchestrator.tables.operators import Profile
 from orchestrator.tables.passes import PassFigure
 from orchestrator.units import counted, format_percent, tokens_per_s
@@ -220,6 +220,8 @@ class ResultRow:
     #: Why it got as many invocations as it has, for each campaign with a stopping rule: (code,
     #: sentence).
     stopped: tuple[tuple[str, str], ...]
+    #: The one that its figure is of: the newest with a run of it; None when nothing says which.
+    campaign: Campaign | None = None
     #: Where its invocations were imported from, as their campaigns say it; empty for this lab's
     #: own.
     origin: str

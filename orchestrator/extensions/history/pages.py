@@ -37,10 +37,10 @@ from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import Quality
 from orchestrator.report.drawing import Line, Mark, Point, axis_of, lines, sparkline
-from orchestrator.report.render import render_html, render_template
+from orchestrator.report.render import render_html
 from orchestrator.tables.column import NOTHING, PAGE, Column, Kind, column_decimals
 from orchestrator.tables.devices import origin_of
-from orchestrator.tables.html import Html, mark, pack, page_data
+from orchestrator.tables.html import Html, mark, pack, page_data, template
 from orchestrator.tables.labels import STATE_CLASSES, moment_text, short_names
 from orchestrator.tables.table import Table
 from orchestrator.units import US_PER_MS, format_change
@@ -153,8 +153,7 @@ def farm_page(
 
     ``values``: farm_now.farm_values; ``changes``: those of late.
     """
-    return render_template(
-        "site_farm_now.html.j2" if is_part else "site_farm.html.j2",
+    return template("site_farm_now.html.j2" if is_part else "site_farm.html.j2").render(
         assets=_assets(),
         here="farm",
         root="",
@@ -255,9 +254,8 @@ def all_pages(workspace: Workspace, site: Site) -> Mapping[str, Callable[[], str
     }
 
 
-def _page(template: str, site: Site, **values: object) -> str:
-    return render_template(
-        template,
+def _page(name: str, site: Site, **values: object) -> str:
+    return template(name).render(
         site=site,
         assets=_assets(),
         is_live=site.is_live,

@@ -15,7 +15,7 @@ from orchestrator.report.assembly import build_report_data
 from orchestrator.report.exports import to_markdown
 from orchestrator.report.render import render_html
 from orchestrator.report.tables import render_text_table
-from orchestrator.tables.results import Exported, exported_table
+from orchestrator.tables.results import exported_table
 from orchestrator.tables.rows import BestMark
 from tests.samples.extensions import needs_extension
 from tests.samples.sample_lab import (
@@ -38,7 +38,7 @@ from tests.samples.sample_lab import (
 
 
 def exported(row):
-    return exported_table([Exported(row, None)]).record(Exported(row, None))
+    return exported_table([row]).record(row)
 
 
 def data_of(*runs, **other):
@@ -250,7 +250,7 @@ def test_a_suspect_figure_without_findings_of_its_own_says_what_else_is_the_matt
         for number in range(5, 9)
     ]
     rare = data_of(*series(case(), 1_000, count=2), *failed)
-    assert "of the largest magnitude): outputs differ" in drifting.headline.warnings[0]
+    assert ": outputs differ: largest difference 0.02" in drifting.headline.warnings[0]
     assert ": suspect (2 of 6 invocations usable)" in rare.headline.warnings[0]
 
 
@@ -291,8 +291,7 @@ def test_text_table_tells_what_other_passes_came_to_and_what_was_left_out():
     ]
     runs += [profile(cpu, CPU_ROWS), run(gpu, 0, 1_000.0, run_pass=Pass.MEMORY)]
     text = " ".join(render_text_table(data_of(*runs)).split())
-    assert "gpu on Google Pixel 3 (virtual) (largest" in text
-    assert "): outputs differ. " in text
+    assert "gpu on Google Pixel 3 (virtual): outputs differ: largest" in text
     assert "Don't use this configuration" in text
     assert (
         "parity left out for 1 case (parity-no-reference): nothing here computes the reference outputs"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.records.run import Sample
 from orchestrator.report.assembly import build_report_data
-from orchestrator.tables.looks import HEIGHT, WIDTH, condition_traces, sample_traces
+from orchestrator.tables.evidence import HEIGHT, WIDTH, condition_traces, sample_traces
 from tests.samples.sample_lab import case, lab_of, series
 
 

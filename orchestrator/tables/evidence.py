@@ -5,7 +5,7 @@ over time.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -143,24 +143,21 @@ def _cut(text: str, limit: int) -> tuple[str, int]:
     return f"{head}\n[... {omitted} bytes left out ...]\n{tail}", omitted
 
 
-def hottest_text(state: DeviceState | None) -> str:
-    """Return the hottest plausible zone: ``41.0 (cpu-1-0)``, in degrees Celsius."""
-    zones = (
-        [] if state is None else [(heat, zone) for zone, heat in plausible_heat_c(state).items()]
-    )
-    return "{:.1f} ({})".format(*max(zones)) if zones else NOTHING
-
-
-def plausible_heat_c(state: DeviceState | Sample) -> Mapping[str, float]:
-    """Return the zones that show a temperature, in degrees Celsius."""
+def _hottest(state: DeviceState | Sample) -> tuple[float, str] | None:
+    """Return the hottest zone that shows a temperature, in degrees Celsius; None without one."""
     low, high = _PLAUSIBLE_C
-    return {zone: heat for zone, heat in state.heat_c.items() if low < heat < high}
+    zones = ((heat, zone) for zone, heat in state.heat_c.items() if low < heat < high)
+    return max(zones, default=None)
 
 
-def battery_text(state: DeviceState | None) -> str:
+def hottest_text(state: DeviceState) -> str:
+    """Return the hottest plausible zone: ``41.0 (cpu-1-0)``, in degrees Celsius."""
+    hottest = _hottest(state)
+    return NOTHING if hottest is None else "{:.1f} ({})".format(*hottest)
+
+
+def battery_text(state: DeviceState) -> str:
     """Return the battery: ``82 %, 29.5 °C, usb``; its health where it isn't good."""
-    if state is None:
-        return NOTHING
     parts = []
     if state.battery_percent is not None:
         parts.append(f"{state.battery_percent} %")
@@ -173,15 +170,14 @@ def battery_text(state: DeviceState | None) -> str:
     return ", ".join(parts) or NOTHING
 
 
-def clocks_text(state: DeviceState | None) -> str:
+def clocks_text(state: DeviceState) -> str:
     """Return each cluster's clock of its limit in MHz: ``cpu0 1210/1766, cpu4 2170/2803``."""
-    if state is None or not (state.clock_khz or state.clock_limit_khz):
-        return NOTHING
     clocks, limits = state.clock_khz, state.clock_limit_khz
-    return ", ".join(
+    parts = (
         f"cpu{cpu} {_mhz(clocks.get(cpu))}/{_mhz(limits.get(cpu))}"
         for cpu in sorted({*clocks, *limits})
     )
+    return ", ".join(parts) or NOTHING
 
 
 def _mhz(khz: int | None) -> str:
@@ -214,19 +210,21 @@ def _traces(states: Iterable[tuple[float, DeviceState | Sample]]) -> tuple[Trace
     """Return what states (seconds, state) in the order of time show; what was seen once only is no
     trace.
     """
-    series: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    series: dict[tuple[str, int, str], list[tuple[float, float]]] = defaultdict(list)
     for at, state in states:
-        if zones := plausible_heat_c(state):
-            series["hottest zone", "°C"].append((at, max(zones.values())))
-        for name, clocks in (
-            ("limit of cpu", state.clock_limit_khz),
-            ("clock of cpu", state.clock_khz),
-        ):
-            for cpu, khz in sorted(clocks.items()):
-                series[f"{name}{cpu}", "MHz"].append((at, khz / _KHZ_PER_MHZ))
+        if (hottest := _hottest(state)) is not None:
+            series["hottest zone", -1, "°C"].append((at, hottest[0]))
+        for cpu, khz in state.clock_limit_khz.items():
+            series["limit of cpu", cpu, "MHz"].append((at, khz / _KHZ_PER_MHZ))
+        for cpu, khz in state.clock_khz.items():
+            series["clock of cpu", cpu, "MHz"].append((at, khz / _KHZ_PER_MHZ))
         if isinstance(state, Sample) and state.gpu_busy_percent is not None:
-            series["GPU busy", "%"].append((at, state.gpu_busy_percent))
-    return tuple(_trace(*key, points) for key, points in series.items() if len(points) > 1)
+            series["GPU busy", -1, "%"].append((at, state.gpu_busy_percent))
+    return tuple(
+        _trace(f"{name}{cpu}" if cpu >= 0 else name, unit, points)
+        for (name, cpu, unit), points in series.items()
+        if len(points) > 1
+    )
 
 
 def _trace(name: str, unit: str, points: Sequence[tuple[float, float]]) -> Trace:
