@@ -222,10 +222,9 @@ def _line(
 def _status(runs: list[RunRecord]) -> str:
     if any(run.is_virtual for run in runs):
         return "virtual"
-    if any(run.verdict.quality is not Quality.TRUSTED for run in runs):
-        return next(
-            run.verdict.quality.word for run in runs if run.verdict.quality is not Quality.TRUSTED
-        )
+    for run in runs:
+        if run.verdict.quality is not Quality.TRUSTED:
+            return run.verdict.quality.word
     is_shown = all(run.report is not None and run.report.delegate.truth in _SHOWN for run in runs)
     return "measured" if is_shown else "not-confirmed"
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -248,55 +248,42 @@ def _add_row(batch: _Batch, row: Row, line: bytes, path: Path) -> None:
 
 
 def _folder(path: Path, batch: _Batch) -> Origin:
+    """Add the jobs of a folder: a job's own, a session's, or one of sessions."""
     sums = hashlib.sha256()
-    for job in _jobs(path):
+    outer = _below(path)
+    for folder in (path, *outer, *(inner for each in outer for inner in _below(each))):
+        if (named := _JOB.fullmatch(folder.name)) is None:
+            continue
         try:
-            files = job.read()
+            files = _files(folder)
             for name, data in sorted(files.items()):
-                sums.update(
-                    f"{job.folder.relative_to(path)}/{name} {hashlib.sha256(data).hexdigest()}\n".encode()
-                )
-            _add_job(batch, job, files)
+                digest = hashlib.sha256(data).hexdigest()
+                sums.update(f"{folder.relative_to(path)}/{name} {digest}\n".encode())
+            _add_job(batch, folder, named[1], named[2], files)
         except OutputParseError as error:
-            batch.faults.append(f"{job.folder}: {error}")
+            batch.faults.append(f"{folder}: {error}")
     return Origin(file=path.resolve().name, sha256=sums.hexdigest())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
-    """One program that ran on one device: its folder."""
+def _content(path: Path) -> bytes | None:
+    """Return what a file holds; None where there is none, or a link.
 
-    folder: Path
-    accelerator: str
-    device_id: str
-
-    def read(self) -> dict[str, bytes]:
-        """Return its files.
-
-        Raises UsageError for one that is too large, OutputParseError for a link to elsewhere.
-        """
-        found = {}
-        for name in _FILES:
-            if (self.folder / name).is_symlink():
-                raise OutputParseError(f"{name} is a link, and isn't followed")
-            if (data := self.file(name)) is not None:
-                found[name] = data
-        if STDOUT not in found and (console := self.file("console.log")) is not None:
-            found[STDOUT] = console
-        return found
-
-    def file(self, name: str) -> bytes | None:
-        """Return a file of its folder; None where there is none, or a link."""
-        path = self.folder / name
-        return read_source(path) if path.is_file() and not path.is_symlink() else None
+    Raises UsageError for one that is too large.
+    """
+    return read_source(path) if path.is_file() and not path.is_symlink() else None
 
 
-def _jobs(path: Path) -> Iterator[_Job]:
-    """Yield the jobs of a folder: a job's own, a session's, or one of sessions."""
-    folders = [path, *_below(path), *(inner for outer in _below(path) for inner in _below(outer))]
-    for folder in folders:
-        if named := _JOB.fullmatch(folder.name):
-            yield _Job(folder=folder, accelerator=named[1], device_id=named[2])
+def _files(folder: Path) -> dict[str, bytes]:
+    """Return a job's files; raises OutputParseError for a link to elsewhere."""
+    found = {}
+    for name in _FILES:
+        if (folder / name).is_symlink():
+            raise OutputParseError(f"{name} is a link, and isn't followed")
+        if (data := _content(folder / name)) is not None:
+            found[name] = data
+    if STDOUT not in found and (console := _content(folder / "console.log")) is not None:
+        found[STDOUT] = console
+    return found
 
 
 def _below(path: Path) -> list[Path]:
@@ -306,11 +293,13 @@ def _below(path: Path) -> list[Path]:
         raise UsageError(f"{path}: {error.strerror}") from error
 
 
-def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
+def _add_job(
+    batch: _Batch, folder: Path, accelerator: str, device_id: str, files: Mapping[str, bytes]
+) -> None:
     """Add a job; raises OutputParseError for one that lacks what shows its worth."""
-    said = _said(job)
-    config = next((item for item in said.config.jobs if item.name == job.folder.name), _JobConfig())
-    if said.device_id not in {"", job.device_id}:
+    said = _said(folder)
+    config = next((item for item in said.config.jobs if item.name == folder.name), _JobConfig())
+    if said.device_id not in {"", device_id}:
         # What the file states of the session's one device doesn't hold for another.
         said = said.model_copy(update={"device": "", "os": "", "platform": "android"})
     provenance = files.get(PROVENANCE, b"")[: 1 << 20].decode("utf-8", "replace")
@@ -326,31 +315,31 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
     file = (named or _logged_model(files)).rpartition("/")[2]
     if not file and len(batch.known) != 1:
         raise OutputParseError("nothing says which model it is of: name its file with --model")
-    if is_lm and job.accelerator == "gpu" and not _names_gpu(files.get(LOGCAT, b"")):
+    if is_lm and accelerator == "gpu" and not _names_gpu(files.get(LOGCAT, b"")):
         raise OutputParseError(f"its {LOGCAT} names no GPU API: nothing shows that the GPU ran it")
     product = re.fullmatch(r"(.*) \(([\w.-]{1,60})\)", _line_of(provenance, "product"))
     sums = sorted(
         re.findall(r"^([0-9a-f]{64})  (?:\./)?([\w.+-]{1,100})$", provenance, re.MULTILINE)
     )
     # Without a sum the program is unknown: another session's counts as another one.
-    known_by = {"sums": sums} if sums else {"session": job.folder.parent.name}
+    known_by = {"sums": sums} if sums else {"session": folder.parent.name}
     model = (
         batch.model("", file, 0)
         if file
         else batch.models.setdefault(batch.known[0].sha256, batch.known[0])
     )
-    caches = config.labels.model_caches or ("on" if job.file(_WARM_UP) is not None else "")
+    caches = config.labels.model_caches or ("on" if _content(folder / _WARM_UP) is not None else "")
     threads = flags.get("num_threads") or flags.get("num_cpu_threads") or ""
     case = Case(
         serial=batch.device(
-            job.device_id,
+            device_id,
             said,
             title=product[1] if product is not None else "",
             build=_line_of(provenance, "build"),
         ),
         model_sha256=model.sha256,
         model_name=model.name,
-        delegate=ACCELERATORS[job.accelerator],
+        delegate=ACCELERATORS[accelerator],
         threads=int(threads) if threads.isdecimal() and 0 < int(threads) <= 64 else -1,
         tool=PROGRAM.name,
         build_sha256=batch.build(
@@ -364,7 +353,7 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
         affinity="all",
     )
     raw = raw_output(
-        job.folder / (METRICS if is_lm else RESULTS),
+        folder / (METRICS if is_lm else RESULTS),
         [Attachment(name=key, data=data) for key, data in files.items()],
         command=" ".join(f"--{key}={value}" for key, value in flags.items())[:2000],
         at=_moment(said.created),
@@ -428,15 +417,15 @@ class _Said(Part):
     config: Annotated[_Config, Field(alias="sessionConfig")] = _Config()
 
 
-def _said(job: _Job) -> _Said:
+def _said(folder: Path) -> _Said:
     """Return what ``session.json`` and ``ddp_session.json`` state of a job.
 
     Raises OutputParseError for what no runner writes.
     """
     said = _Said()
     for name in ("ddp_session.json", "session.json"):
-        for folder in (job.folder.parent, job.folder):
-            if (data := replace(job, folder=folder).file(name)) is not None:
+        for place in (folder.parent, folder):
+            if (data := _content(place / name)) is not None:
                 own = read_part(_Said, data, f"{name} is wrong")
                 told = {key: getattr(own, key) for key in own.model_fields_set}
                 said = said.model_copy(update=told)

@@ -161,14 +161,11 @@ class IPhoneDevice(AloneDevice):
             return value if least <= value <= most else None
 
         centi_c = number("Temperature", -4000, 12000)
-        plugged = told.get("ExternalConnected")
         return DeviceState(
             at=self.clock.now(),
             battery_percent=number("CurrentCapacity", 0, 100),
             battery_heat_c=centi_c / 100 if centi_c is not None else None,
-            plugged={True: "usb", False: "none"}.get(plugged, "")
-            if isinstance(plugged, bool)
-            else "",
+            plugged={"True": "usb", "False": "none"}.get(str(told.get("ExternalConnected")), ""),
         )
 
     def wait_until_ready(self, *, timeout_s: float) -> None:
@@ -276,15 +273,8 @@ class IPhoneDevice(AloneDevice):
         except OSError as error:
             raise UsageError(f"{file.source} can't be read: {error.strerror}") from error
         self._note(self.app, f"{file.kind} {file.name}", remote)
-        self._run(
-            "apps",
-            "push",
-            "--documents",
-            self.app,
-            str(file.source),
-            _path(remote),
-            timeout_s=_FILE_TIMEOUT_S,
-        )
+        words = _documents("push", self.app, str(file.source), _path(remote))
+        self._run(*words, timeout_s=_FILE_TIMEOUT_S)
         self._placed.add(remote)
         return PlacedFile(path=remote, sha256=file.sha256, pushed_bytes=size)
 
@@ -360,9 +350,9 @@ class IPhoneDevice(AloneDevice):
         """
         name = f"{self._mark}.check"
         self._note(self.app, "a check's file", name)
-        self._run("apps", "push", "--documents", self.app, str(local), _path(name))
+        self._run(*_documents("push", self.app, str(local), _path(name)))
         is_whole = self._pull(self.app, name) == local.read_bytes()
-        self._run("apps", "rm", "--documents", self.app, _path(name))
+        self._run(*_documents("rm", self.app, _path(name)))
         self._journal.keep(
             self.serial,
             [
@@ -385,7 +375,7 @@ class IPhoneDevice(AloneDevice):
 
         Raises HostStorageError.
         """
-        undo = shlex.join(["apps", "rm", "--documents", app, _path(remote)])
+        undo = shlex.join(_documents("rm", app, _path(remote)))
         change = Change(what=f"{what} in the app's folder", undo=undo)
         if change not in self._journal.pending(self.serial):
             self._journal.add(self.serial, change)
@@ -405,10 +395,10 @@ class IPhoneDevice(AloneDevice):
             self._known_folders.add(app)
         for name in (DONE_FILE, LOG, *results):
             with contextlib.suppress(FileAbsentError):
-                self._run("apps", "rm", "--documents", app, _path(name))
+                self._run(*_documents("rm", app, _path(name)))
 
     def _keep_before(self, app: str, name: str) -> None:
-        undo = shlex.join(["apps", "rm", "--documents", app, _path(name)])
+        undo = shlex.join(_documents("rm", app, _path(name)))
         if any(change.undo == undo for change in self._journal.pending(self.serial)):
             # A process that crashed kept what was there; this is its own.
             return
@@ -417,7 +407,7 @@ class IPhoneDevice(AloneDevice):
             kept = self._kept(app, name)
             make_private(self._folder)
             kept.write_bytes(before)
-            put = shlex.join(["apps", "push", "--documents", app, str(kept), _path(name)])
+            put = shlex.join(_documents("push", app, str(kept), _path(name)))
             self._journal.add(self.serial, Change(what=f"{name} as it was before", undo=put))
         self._note(app, name, name)
 
@@ -426,15 +416,8 @@ class IPhoneDevice(AloneDevice):
         with tempfile.TemporaryDirectory(prefix="benchfarm-") as folder:
             local = Path(folder) / "file"
             try:
-                self._run(
-                    "apps",
-                    "pull",
-                    "--documents",
-                    app,
-                    _path(name),
-                    str(local),
-                    timeout_s=_FILE_TIMEOUT_S,
-                )
+                words = _documents("pull", app, _path(name), str(local))
+                self._run(*words, timeout_s=_FILE_TIMEOUT_S)
             except FileAbsentError:
                 return None
             if not local.is_file():
@@ -543,6 +526,11 @@ class IPhoneDevice(AloneDevice):
     def refuse(self, what: str) -> NoReturn:
         """Raise UsageError for what an iPhone has not."""
         raise UsageError(f"the iPhone {self.serial} {what}")
+
+
+def _documents(verb: str, app: str, *words: str) -> tuple[str, ...]:
+    """Return the command that does something with a file of an app's Documents."""
+    return "apps", verb, "--documents", app, *words
 
 
 def _path(name: str) -> str:

@@ -220,10 +220,8 @@ def _take_metrics(process: Process, raw: RawOutput) -> None:
             f"{told} repetitions were printed, {METRICS} has {len(written.repetitions)}",
         )
     # The text has nanoseconds, the file whole microseconds.
-    process.repetitions = process.repetitions or written.repetitions
-    process.peak_mib = process.peak_mib or written.peak_mib
-    process.private_mib = process.private_mib or written.private_mib
-    process.dmabuf_mib = process.dmabuf_mib or written.dmabuf_mib
+    for name in ("repetitions", "peak_mib", "private_mib", "dmabuf_mib"):
+        setattr(process, name, getattr(process, name) or getattr(written, name))
     asked = re.search(r"--num_iterations=(\d+)", raw.command)
     if asked is not None and process.repetitions and len(process.repetitions) < int(asked[1]):
         left = f"{len(process.repetitions)} of {asked[1]} repetitions are in the results"

@@ -84,21 +84,12 @@ def delegate_status(evidence: DelegateEvidence) -> str:
     """Return "full", "partial", "none", "failed" or "unknown": how much of the model a delegate
     ran.
     """
-    truth = evidence.truth
+    truth, own, every = evidence.truth, evidence.delegated_nodes, evidence.total_nodes
     if evidence.actual == "cpu":
         return "none"
-    if truth in {
-        DelegateTruth.FULL,
-        DelegateTruth.PARTIAL,
-        DelegateTruth.FAILED,
-        DelegateTruth.UNKNOWN,
-    }:
-        return truth.value
     if truth is DelegateTruth.WRONG_BACKEND and evidence.actual == "gpu":
-        if evidence.delegated_nodes is None or evidence.total_nodes is None:
-            return "unknown"
-        return "full" if evidence.delegated_nodes == evidence.total_nodes else "partial"
-    return "none"
+        return "unknown" if None in (own, every) else "full" if own == every else "partial"
+    return truth.value if truth.value in {"full", "partial", "failed", "unknown"} else "none"
 
 
 def _delegate(evidence: DelegateEvidence) -> dict[str, object]:
@@ -179,29 +170,22 @@ def _profile(report: ToolReport) -> dict[str, object]:
     if rows:
         profile["first_row"] = rows[0].node_type
         profile["first_row_avg_ms"] = _ms(rows[0].mean_us)
-    init = next(
-        (
-            r
-            for r in report.operators
-            if r.phase == "init" and r.node_type == "ModifyGraphWithDelegate"
-        ),
-        None,
-    )
-    if init is not None:
-        profile["init_ModifyGraphWithDelegate_ms"] = _ms(init.mean_us)
+    for row in report.operators:
+        if row.phase == "init" and row.node_type == "ModifyGraphWithDelegate":
+            profile["init_ModifyGraphWithDelegate_ms"] = _ms(row.mean_us)
+            break
     block = next((b for b in report.profile_blocks if b.phase == "run"), None)
     if block is not None:
-        timings, names = (
-            block.timings,
-            {"avg": "mean_us", "min": "min_us", "max": "max_us", "std": "std_us"},
-        )
-        figures = {
-            "nodes_executed": block.nodes_executed,
-            "timings_count": timings.count if timings else None,
-        }
-        profile |= _known(figures)
+        timings = block.timings
+        figures = {"avg": "mean_us", "min": "min_us", "max": "max_us", "std": "std_us"}
         profile |= _known(
-            {f"timings_{name}_us": getattr(timings, each, None) for name, each in names.items()}
+            {
+                "nodes_executed": block.nodes_executed,
+                "timings_count": timings.count if timings else None,
+                **{
+                    f"timings_{name}_us": getattr(timings, at, None) for name, at in figures.items()
+                },
+            }
         )
     return profile
 
