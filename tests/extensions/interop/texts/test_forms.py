@@ -64,7 +64,6 @@ def studio_export(text: str) -> str:
 FORMS: dict[str, bytes] = {
     "quoted": each("> {}").encode(),
     "quoted without a blank": each(">{}").encode(),
-    "quoted three times": each("> >> {}").encode(),
     "quoted logcat": each("> 06-18 10:20:41.572  4669  4669 I tflite  : {}").encode(),
     "Android Studio without date": each(
         "13:52:45.328 20824-20847 tflite                  org.example  I  {}"
@@ -74,10 +73,7 @@ FORMS: dict[str, bytes] = {
     ).encode(),
     "tag only": each("I tflite  : {}").encode(),
     "logcat without numbers": each("06-08 12:09:32.317 I tflite   : {}").encode(),
-    "list": each("- `{}`").encode(),
-    "list with stars": each("* {}").encode(),
     "numbered list": each("1. `INFO: {}`").encode(),
-    "code": each("`{}`").encode(),
     "JSON string": json.dumps(RUN).encode(),
     "JSON object": json.dumps(
         {"device": "a", "steps": [{"stdout": RUN, "code": 0}]}, indent=2

@@ -132,12 +132,6 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
         ),
         {"delegate_truth": "wrong-backend", "actual_delegate": "nnapi-reference", "inference_avg_us": 402153},
     ),
-    "NNAPI refuses what changes its size": (
-        ("WARNING: Attempting to use a delegate that only supports static-sized tensors with a graph that has "
-        "dynamic-sized tensors (tensor#704 is a dynamic-sized tensor).\n"
-        "ERROR: Failed to apply NNAPI delegate.\nERROR: Benchmarking failed.\n"),
-        {"outcome": "failed", "delegate_status": "failed", "requested_delegate": "nnapi"},
-    ),
     "NNAPI was applied and took nothing": (
         ("INFO: Though NNAPI delegate is explicitly applied, the model graph\n"
         "      will not be executed by the delegate.\n"
@@ -209,14 +203,6 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
         + logcat("[dispatch_delegate.cc:99] Failed to create a dispatch delegate kernel: No runtime", tag="litert")
         .replace(" I litert", " E litert"),
         {"delegate_status": "failed", "failure_code": "npu-init-failed", "requested_delegate": "npu"},
-    ),
-    "a program for another machine": (
-        "/system/bin/sh: /data/local/tmp/benchmark_model: not executable: 32-bit ELF file\n",
-        {"outcome": "failed", "failure_reason": "not executable: 32-bit ELF file"},
-    ),
-    "a library that isn't there": (
-        'CANNOT LINK EXECUTABLE "/data/local/tmp/b": library "libomp.so" not found: needed by x.so\n',
-        {"outcome": "failed", "failure_code": "missing-library"},
     ),
     "an app that can't be installed": (
         "Performing Streamed Install\nadb: failed to install a.apk: Failure [INSTALL_FAILED_UPDATE_INCOMPATIBLE: x]\n",
