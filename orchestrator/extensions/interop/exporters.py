@@ -15,12 +15,12 @@ from typing import Final
 
 from orchestrator import __version__
 from orchestrator.app.exporting import private_folders
-from orchestrator.errors import UsageError
+from orchestrator.app.stored import find_run
 from orchestrator.extensions.interop.leaderboard import ACCELERATORS
 from orchestrator.files import write_file
 from orchestrator.plugins import Exported, Exporter, ExportRequest, Workspace
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import BUILTIN, IMPORTED_TOOLS, Build, Model, RunId, Serial
+from orchestrator.records.case import BUILTIN, IMPORTED_TOOLS, Build, Model, Serial
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.model import FIGURE, PHASES, REPETITIONS
 from orchestrator.records.run import SUMMARY_FIELDS, DelegateTruth, RunRecord
@@ -34,40 +34,17 @@ def _write_bundle(
     from orchestrator.extensions.interop.bundle import write_bundle
 
     ids = [campaign.campaign_id for campaign in campaigns]
-    run_ids, folders = _run_ids(workspace, campaigns, request.runs), private_folders(workspace)
     done = write_bundle(
-        out, workspace.store, ids, run_ids=run_ids, folders=folders, at=workspace.clock.now()
+        out,
+        workspace.store,
+        ids,
+        run_ids=[find_run(workspace.store, prefix).run_id for prefix in request.runs],
+        folders=private_folders(workspace),
+        at=workspace.clock.now(),
     )
     virtual = f", {done.virtual_runs} of them virtual" if done.virtual_runs else ""
     text = f"{counted(done.runs, 'run')} of {counted(done.campaigns, 'campaign')}{virtual}"
     return Exported(text=text, data={"contents": done})
-
-
-def _run_ids(
-    workspace: Workspace, chosen: Sequence[Campaign], prefixes: Sequence[str]
-) -> list[RunId]:
-    """Return the runs that a person names by the beginnings of their ids."""
-    if not prefixes:
-        return []
-    known = [
-        run.run_id
-        for run in workspace.store.runs(campaign_ids=[campaign.campaign_id for campaign in chosen])
-    ]
-    found = []
-    for prefix in prefixes:
-        if not prefix:
-            raise UsageError(
-                "--run names no run", hint="'benchfarm results runs CAMPAIGN' lists them"
-            )
-        fitting = [run_id for run_id in known if run_id.startswith(prefix)]
-        if len(fitting) != 1:
-            what = "no run" if not fitting else f"{len(fitting)} runs"
-            raise UsageError(
-                f"{what} of {', '.join(campaign.campaign_id for campaign in chosen)} begin with {prefix!r}",
-                hint="'benchfarm results runs CAMPAIGN' lists them",
-            )
-        found += fitting
-    return found
 
 
 def _write_leaderboard(
