@@ -108,16 +108,11 @@ def threadtime_header(whole: str) -> Line | None:
     )
 
 
-def parse_line(data: bytes, *, cut: bool = False) -> Line:
-    """Take one line apart; ``cut`` says that it has no line end, so its last word may not be whole."""
-    return parse_decoded(data[:LONGEST_LINE_BYTES].decode("utf-8", "replace"), cut=cut)
-
-
 def parse_decoded(
     whole: str, *, cut: bool = False, header: Callable[[str], Line | None] = threadtime_header
 ) -> Line:
-    """Take one line apart like :func:`parse_line`, of which the bytes are decoded; ``header`` takes
-    a log's off.
+    """Take one line apart; ``cut`` says that it has no line end, so its last word may not be whole;
+    ``header`` takes a log's off.
     """
     whole = whole.rstrip("\r\n\0")
     if "\x1b" in whole:
@@ -163,7 +158,7 @@ def iterate_lines(buffer: Buffer) -> Iterator[tuple[bytes, bool]]:
 def own_lines(buffer: Buffer) -> Iterator[Line]:
     """Yield the lines of a program's own output."""
     for data, cut in iterate_lines(buffer):
-        yield parse_line(data, cut=cut)
+        yield parse_decoded(data.decode("utf-8", "replace"), cut=cut)
 
 
 def iterate_blocks(buffer: Buffer) -> Iterator[bytes]:

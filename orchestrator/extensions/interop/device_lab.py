@@ -8,7 +8,6 @@ each (leaderboard.py).
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from typing import Final
 
@@ -22,6 +21,7 @@ from orchestrator.extensions.runtimes.litert_lm_output import (
 )
 from orchestrator.programs.foreign_app import ImportedTool
 from orchestrator.programs.specification import Program
+from orchestrator.reading.lines import own_lines
 from orchestrator.reading.report import RunFiles, parse_run
 from orchestrator.records.case import Case, ToolName
 from orchestrator.records.model import FIGURE, PHASES
@@ -35,9 +35,6 @@ METRICS: Final = "metrics.pb"
 PROVENANCE: Final = "provenance.txt"
 LOGCAT: Final = "logcat.txt"
 STDOUT: Final = "stdout.txt"
-_LOG_LINE: Final = re.compile(
-    rb"\d\d-\d\d \d\d:\d\d:\d\d\.\d+\s+(\d+)\s+\d+ [VDIWEF] (\S.*?)\s*: (.*)"
-)
 
 
 class DeviceLabTool(ImportedTool):
@@ -91,13 +88,12 @@ def _with_evidence(process: Process, logcat: bytes) -> Process:
     command runs a process before, which fills the caches: the measured one is the last with as many
     repetitions as its file has.
     """
-    logged: defaultdict[bytes, list[str]] = defaultdict(list)
-    own: dict[bytes, None] = {}
-    for line in logcat.splitlines():
-        if found := _LOG_LINE.match(line):
-            logged[found[1]].append(found[3].decode("utf-8", "replace"))
-            if b"BenchmarkInfo:" in found[3] or b"litert_lm_lib.cc" in found[3]:
-                own[found[1]] = None
+    logged: defaultdict[int | None, list[str]] = defaultdict(list)
+    own: dict[int | None, None] = {}
+    for line in own_lines(logcat):
+        logged[line.pid].append(line.raw)
+        if line.pid and ("BenchmarkInfo:" in line.raw or "litert_lm_lib.cc" in line.raw):
+            own[line.pid] = None
     told_by = [told for pid in own for told in _last_process(logged[pid])]
     alike = [told for told in told_by if len(told.repetitions) == len(process.repetitions)]
     for told in (alike or told_by)[-1:]:

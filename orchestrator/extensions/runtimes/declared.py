@@ -23,7 +23,7 @@ from orchestrator.programs.native import command_line
 from orchestrator.programs.running import run_and_collect
 from orchestrator.programs.specification import Option, Program
 from orchestrator.reading.failures import end_failure
-from orchestrator.reading.lines import parse_line
+from orchestrator.reading.lines import own_lines
 from orchestrator.records.build_spec import FlagSchema, FlagSpec
 from orchestrator.records.case import DECLARED, Build, BuildSha, Case, ToolName
 from orchestrator.records.device import DeviceKind
@@ -71,8 +71,7 @@ class DeclaredTool:
         try:
             for stream in section.streams:
                 kind, _, what = stream.partition(":")
-                for each in raw.data(kind)[:_MOST_BYTES].split(b"\n"):
-                    line = parse_line(each)
+                for line in own_lines(raw.data(kind)[:_MOST_BYTES]):
                     if kind != "logcat" or line.tag in {"", what}:
                         reader.feed(line.raw)
             reader.end()

@@ -37,6 +37,7 @@ from orchestrator.programs.native import command_line
 from orchestrator.programs.running import format_flags, library_folders, pass_flags, run_and_collect
 from orchestrator.programs.specification import Option, Program
 from orchestrator.reading.failures import end_failure
+from orchestrator.reading.lines import own_lines
 from orchestrator.records.build_spec import FlagSchema, FlagSpec
 from orchestrator.records.case import Build, BuildSha, Case, ToolName
 from orchestrator.records.device import DeviceKind
@@ -192,8 +193,8 @@ def _process(raw: RawOutput) -> Process:
     """Return what the last process of a run printed."""
     reader = LitertLmReader(is_known=True)
     for name in ("stdout", "stderr"):
-        for line in raw.data(name).decode("utf-8", "replace").split("\n"):
-            reader.feed(line.rstrip("\r"))
+        for line in own_lines(raw.data(name)):
+            reader.feed(line.raw)
     process = next(reversed(reader.end()), None) or Process()
     _take_metrics(process, raw)
     return process
