@@ -191,33 +191,34 @@ def load(entry: EntryPoint, kind: type[_KindT]) -> _KindT:
 
     Raises PluginError when it can't be imported or is something else.
     """
-    whose = _distribution(entry) or "an unknown distribution"
     try:
         found: Any = entry.load()
     except Exception as error:
-        is_extra = isinstance(error, ModuleNotFoundError) and extra_of(
-            (error.name or "").partition(".")[0]
-        )
-        if is_extra and whose == _OWN:
+        module = (getattr(error, "name", None) or "").partition(".")[0]
+        if isinstance(error, ModuleNotFoundError) and extra_of(module) and is_own(entry):
             raise
+        whose = _distribution(entry)
         raise PluginError(
             f"{entry.group} {entry.name!r} of {whose} can't be loaded: {type(error).__name__}: {error}",
             hint=f"update {whose}, or remove it: pip uninstall {whose}",
         ) from error
     if not isinstance(found, kind):
         raise PluginError(
-            f"{entry.group} {entry.name!r} of {whose}: {entry.value} is no {kind.__name__}"
+            f"{entry.group} {entry.name!r} of {_distribution(entry)}: {entry.value} is no"
+            f" {kind.__name__}"
         )
     return found
 
 
-def is_own(entry: EntryPoint) -> bool:
-    """Whether a plugin comes with benchfarm."""
-    return _distribution(entry) == _OWN
-
-
 def _distribution(entry: EntryPoint) -> str:
-    return entry.dist.name if entry.dist is not None else ""
+    return entry.dist.name if entry.dist is not None else "an unknown distribution"
+
+
+def is_own(entry: EntryPoint) -> bool:
+    """Whether a plugin comes with benchfarm; that is asked of its module, as a distribution's name
+    is read from a file.
+    """
+    return entry.module.startswith("orchestrator.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -243,28 +243,22 @@ def _serials(workspace: Workspace, word: str) -> set[str]:
     fitting = {
         str(serial) for serial, facts in devices.items() if device_matches(word, facts.names)
     }
-    found = {word} & fitting or fitting
-    if not found:
+    if not fitting:
         known = ", ".join(sorted(f"{serial} ({facts.title})" for serial, facts in devices.items()))
         raise UsageError(
             f"no device {word!r} is stored in {workspace.store.name}",
             hint=f"there are {known or 'none'}",
         )
-    return found
+    return {word} & fitting or fitting
 
 
 def _build_shas(workspace: Workspace, word: str) -> set[str]:
     name, _, digits = word.partition("@")
     stored = workspace.store.builds()
     found = {
-        sha
+        str(sha)
         for sha, build in stored.items()
-        if _begins(sha, word) or (build.name == name and not digits)
-    }
-    found |= {
-        sha
-        for sha, build in stored.items()
-        if digits and build.name == name and sha.startswith(digits)
+        if _begins(sha, word) or (build.name == name and sha.startswith(digits))
     }
     if not found and digits:
         try:

@@ -319,7 +319,7 @@ def reopen(workspace: Workspace, campaign: Campaign, cases: Sequence[Case]) -> P
 
     Raises:
         UsageError: a file has gone or changed.
-        NoDeviceError: none of the cases' devices is there.
+        DeviceError kinds: none of the cases' devices can be used.
     """
     known_models, known_builds = workspace.store.models(), workspace.store.builds()
     models = [
@@ -334,7 +334,10 @@ def reopen(workspace: Workspace, campaign: Campaign, cases: Sequence[Case]) -> P
     for name, sha256 in {file for case in cases for file in case.files}:
         _unchanged_file(name, sha256, campaign)
     serials = {case.serial for case in cases}
-    opened = _reachable(workspace, serials) if serials else OpenedDevices()
+    selection = DeviceSelection(
+        serials=tuple(sorted(serials - {HOST_SERIAL})), host=HOST_SERIAL in serials
+    )
+    opened = workspace.open_devices(selection, despite_losses=True) if serials else OpenedDevices()
     workspace.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
     return Prepared(campaign=campaign, models=models, builds=builds, opened=opened)
 
@@ -376,37 +379,6 @@ def _unchanged_file(name: str, sha256: str, campaign: Campaign) -> Path:
             f"{name}: {path} has another content now", hint="put the old file back, then resume"
         )
     return path
-
-
-def _reachable(workspace: Workspace, serials: set[Serial]) -> OpenedDevices:
-    """Open those of a campaign's devices that are there; raises NoDeviceError when none is."""
-    phones = serials - {HOST_SERIAL}
-    attached = workspace.attached(serials=sorted(phones)) if phones else []
-    kept_out: dict[str, str] = {
-        serial: reason for serial in phones if (reason := _kept_out(workspace, serial))
-    }
-    seen = {item.seen.serial for item in attached if item.seen.usable} - kept_out.keys()
-    selection = DeviceSelection(serials=tuple(sorted(phones & seen)), host=HOST_SERIAL in serials)
-    if not selection.serials and not selection.host:
-        reasons = "".join(f"\n  {serial}: {reason}" for serial, reason in sorted(kept_out.items()))
-        raise NoDeviceError(
-            f"none of the campaign's devices is usable now: {', '.join(sorted(serials))}{reasons}",
-            hint="'benchfarm device release SERIAL' ends a quarantine"
-            if any(map(workspace.quarantine.reason, phones))
-            else "",
-        )
-    opened = workspace.open_devices(selection, despite_losses=True)
-    return replace(opened, left_out={**opened.left_out, **kept_out})
-
-
-def _kept_out(workspace: Workspace, serial: Serial) -> str:
-    """Return why a phone isn't even asked anything; one that is measured by another command would
-    be disturbed.
-    """
-    if reason := workspace.quarantine.reason(serial):
-        return f"in quarantine: {reason}"
-    holder = workspace.user_of(serial)
-    return f"in use by {holder}" if holder else ""
 
 
 def read_again(

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from orchestrator.app.options import Texts, arg, opt
-from orchestrator.bootstrap import Settings, virtual_lab
+from orchestrator.bootstrap import Settings
+from orchestrator.bootstrap.virtual_lab import adb_server, call, read_lab
 from orchestrator.delegates import DELEGATES
 from orchestrator.delegates.specification import EVERYWHERE
 from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.files import write_file
+from orchestrator.processes import child_environment
 from orchestrator.records.plan import PlanOptions
 
 DEFAULT_PROFILES = ("pixel-3", "pixel-4")
@@ -30,46 +32,51 @@ class LabRequest:
     rooted: Annotated[bool, opt("--rooted", "Give the phones su, as on rooted ones.")] = False
 
     def specs(self, taken: Collection[str] = ()) -> list[Any]:
-        """Return the phones, with serial numbers that aren't taken; raises UsageError."""
-        asked = [name.partition("@") for name in self.profiles or DEFAULT_PROFILES]
-        if self.serial and len(asked) > 1:
+        """Return the phones, with serial numbers that aren't taken: ``VIRTUAL-PIXEL-3``, and
+        numbered from the second of a kind on.
+
+        Raises UsageError.
+        """
+        known, used, found = call("profiles", "profile_names"), set(taken), []
+        wanted = self.profiles or DEFAULT_PROFILES
+        if self.serial and len(wanted) > 1:
             raise UsageError("--serial is for one phone", hint="name one profile")
-        names = tuple(name for name, _, _ in asked)
-        known = serials_for(names, taken=taken)
-        return [
-            virtual_lab.phone_spec(name, self.serial or serial, rooted=self.rooted, usb=usb)
-            for (name, serial), (_, _, usb) in zip(known, asked, strict=True)
-        ]
+        for name, _, usb in (word.partition("@") for word in wanted):
+            if name not in known:
+                raise UsageError(
+                    f"there is no virtual phone {name!r}", hint=f"there are: {', '.join(known)}"
+                )
+            first = f"VIRTUAL-{name.upper()}"
+            names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
+            serial = self.serial or next(name for name in names if name not in used)
+            used.add(serial)
+            phone = {"profile": name, "serial": serial, "rooted": self.rooted, "usb": usb}
+            found.append(call("spec", "PhoneSpec", **phone))
+        return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """A lab that is up."""
-
-    #: Each with serial, profile and address.
-    phones: Sequence[Any]
-    adb_server: str
-    pid: int
-
-
-def start(settings: Settings, request: LabRequest, *, exit_with_parent: bool = False) -> Started:
-    """Start a lab and connect its phones; when anything fails, all that was started is stopped
-    again.
+def start(
+    settings: Settings, request: LabRequest, *, exit_with_parent: bool = False
+) -> Sequence[Any]:
+    """Start a lab, connect its phones and return them; when anything fails, all that was started is
+    stopped again.
 
     ``settings`` name its folder; with ``exit_with_parent`` it ends with this process.
     """
     folder, specs = settings.lab_folder, request.specs()
-    server = virtual_lab.adb_server(settings)
+    server = adb_server(settings)
     server.revive()
     try:
-        lab = virtual_lab.start_lab(
+        lab = call(
+            "lab",
+            "start_lab",
             folder,
             specs,
-            adb_key=folder / ".android" / "adbkey.pub",
+            adb_keys=[folder / ".android" / "adbkey.pub"],
             time_factor=request.speed,
             seed=request.seed,
             exit_with_parent=exit_with_parent,
-            environ=settings.environ,
+            environ=child_environment(settings.environ),
         )
         for phone in lab.phones:
             server.connect_tcp(phone.address)
@@ -79,29 +86,33 @@ def start(settings: Settings, request: LabRequest, *, exit_with_parent: bool = F
     except BaseException:
         stop(settings)
         raise
-    return Started(phones=lab.phones, adb_server=str(server.address), pid=lab.pid)
+    phones: Sequence[Any] = lab.phones
+    return phones
 
 
 def is_up(settings: Settings) -> bool:
     """Whether a lab runs."""
     try:
-        virtual_lab.read_lab(settings.lab_folder)
+        read_lab(settings.lab_folder)
     except UsageError:
         return False
-    return virtual_lab.adb_server(settings).answers()
+    return adb_server(settings).answers()
 
 
-def attach(settings: Settings, request: LabRequest) -> Started:
-    """Plug more phones in at a lab that is up; raises UsageError."""
-    folder, server = settings.lab_folder, virtual_lab.adb_server(settings)
-    lab = virtual_lab.read_lab(folder)
+def ask(settings: Settings, request: str, **keys: object) -> dict[str, Any]:
+    """Ask the lab something and return its answer; raises UsageError where none is up."""
+    return dict(call("lab", "lab_request", settings.lab_folder, {"request": request, **keys}))
+
+
+def attach(settings: Settings, request: LabRequest) -> Sequence[Any]:
+    """Plug more phones in at a lab that is up, and return all of its; raises UsageError."""
+    server = adb_server(settings)
+    lab = read_lab(settings.lab_folder)
     if not server.answers():
         raise UsageError("no lab is up", hint="start one with 'benchfarm virtual up'")
     for spec in request.specs({phone.serial for phone in lab.phones}):
-        added = {"request": "add", "phone": spec.to_json()}
-        server.connect_tcp(virtual_lab.lab_request(folder, added)["phone"]["address"])
-    lab = virtual_lab.read_lab(folder)
-    return Started(phones=lab.phones, adb_server=str(server.address), pid=lab.pid)
+        server.connect_tcp(ask(settings, "add", phone=spec.to_json())["phone"]["address"])
+    return read_lab(settings.lab_folder).phones
 
 
 def detach(settings: Settings, serial: str) -> None:
@@ -109,42 +120,18 @@ def detach(settings: Settings, serial: str) -> None:
 
     Raises UsageError.
     """
-    folder, server = settings.lab_folder, virtual_lab.adb_server(settings)
-    address = next(
-        (phone.address for phone in virtual_lab.read_lab(folder).phones if phone.serial == serial),
-        "",
-    )
-    virtual_lab.lab_request(folder, {"request": "remove", "serial": serial})
-    if address:
-        server.disconnect(address)
-
-
-def serials_for(profiles: tuple[str, ...], *, taken: Collection[str] = ()) -> list[tuple[str, str]]:
-    """Return (profile, serial number) pairs: ``VIRTUAL-PIXEL-3``, and numbered from the second of a
-    kind on; those that are ``taken`` are left out.
-    """
-    known = virtual_lab.profile_names()
-    used = set(taken)
-    pairs = []
-    for profile in profiles:
-        if profile not in known:
-            raise UsageError(
-                f"there is no virtual phone {profile!r}", hint=f"there are: {', '.join(known)}"
-            )
-        first = f"VIRTUAL-{profile.upper()}"
-        names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
-        used.add(serial := next(name for name in names if name not in used))
-        pairs.append((profile, serial))
-    return pairs
+    addresses = {phone.serial: phone.address for phone in read_lab(settings.lab_folder).phones}
+    ask(settings, "remove", serial=serial)
+    if serial in addresses:
+        adb_server(settings).disconnect(addresses[serial])
 
 
 def stop(settings: Settings) -> tuple[bool, bool]:
     """Stop the lab and its adb server; return whether there was a lab, and whether there was a
     server.
     """
-    server = virtual_lab.adb_server(settings)
-    stopped = virtual_lab.stop_lab(settings.lab_folder)
-    return stopped, server.stop()
+    server = adb_server(settings)
+    return call("lab", "stop_lab", settings.lab_folder), server.stop()
 
 
 def stop_quietly(settings: Settings) -> None:
@@ -179,11 +166,6 @@ def quickstart_options(serials: Sequence[str]) -> PlanOptions:
     )
 
 
-def clear_faults(settings: Settings, serial: str) -> Sequence[Any]:
-    """Take a phone's faults back and return them; raises UsageError."""
-    return _asked(settings, {"request": "clear", "serial": serial})["cleared"]  # type: ignore[no-any-return]
-
-
 def add_fault(
     settings: Settings, serial: str, kind: str, options: Sequence[str]
 ) -> dict[str, object]:
@@ -197,11 +179,8 @@ def add_fault(
                 hint="benchfarm virtual fault lists the kinds of fault",
             )
         values[name] = value
-    return _asked(settings, {"request": "fault", "serial": serial, "fault": values})["fault"]  # type: ignore[no-any-return]
-
-
-def _asked(settings: Settings, request: dict[str, object]) -> dict[str, Any]:
-    return virtual_lab.lab_request(settings.lab_folder, request)
+    added: dict[str, object] = ask(settings, "fault", serial=serial, fault=values)["fault"]
+    return added
 
 
 def write_program(path: Path, *, name: str, abi: str, version: str, time_percent: float) -> str:
@@ -210,11 +189,11 @@ def write_program(path: Path, *, name: str, abi: str, version: str, time_percent
     Raises UsageError.
     """
     marked = f"{version} time{time_percent:+.4g}%" if time_percent else version
-    if abs(virtual_lab.time_factor_of(marked) - (1 + time_percent / 100)) > 1e-6:
+    if abs(call("programs.process", "time_factor_of", marked) - (1 + time_percent / 100)) > 1e-6:
         raise UsageError(
             f"--time {time_percent:g} can't be",
             hint="a percentage from -95 to 999 with at most 4 digits",
         )
-    write_file(path, virtual_lab.fake_program(name, abi, version=marked))
+    write_file(path, call("samples", "benchmark_elf", name, abi, version=marked))
     path.chmod(0o755)
     return marked

@@ -3,8 +3,8 @@
 Nothing else does either.
 """
 
-from orchestrator.bootstrap.builds import fake_build
 from orchestrator.bootstrap.settings import Settings, this_computer
+from orchestrator.bootstrap.virtual_lab import fake_build
 from orchestrator.bootstrap.workspace import Attached, OpenedDevices, Workspace
 
 __all__ = ["Attached", "OpenedDevices", "Settings", "Workspace", "fake_build", "this_computer"]

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from orchestrator.bootstrap import virtual_lab
-from orchestrator.delegates.specification import FlagFamily
+from orchestrator.bootstrap.virtual_lab import fake_build
 from orchestrator.errors import ArtifactError
-from orchestrator.files import write_whole
 from orchestrator.planning.skips import NO_BUILD, tools_for
 from orchestrator.programs import program
 from orchestrator.records.case import (
     IMPORTED_TOOLS,
     Build,
-    BuildSha,
-    Companion,
     Serial,
     Skip,
     ToolName,
@@ -28,11 +23,6 @@ from orchestrator.records.plan import Plan
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.library import BuildLibrary
-
-
-#: Which libraries the fake binaries of a family of programs have beside them, where they aren't the
-#: DSP's.
-_LIBRARIES: Final = {FlagFamily.LITERT: "vendor", FlagFamily.LITERT_LM: "tokens"}
 
 
 class BuildChoice:
@@ -148,48 +138,3 @@ def _installed(find: Callable[[str], Build], named: str) -> Build | Skip:
         return Skip(
             reason_code=NO_BUILD, reason=str(error) + (f" ({error.hint})" if error.hint else "")
         )
-
-
-def fake_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = False) -> Build:
-    """Return the fake binary for a program that virtual phones can run, written to ``folder`` when
-    it isn't there.
-
-    The libraries that the real program needs beside it for a DSP or an NPU come with it.
-    """
-    package, libraries = "", {}
-    if tool.is_app:
-        name = "benchmark_model_plus_flex.apk" if has_flex else "benchmark_model.apk"
-        content, package = virtual_lab.fake_app(abi, has_flex=has_flex)
-    else:
-        name = "benchmark_model_plus_flex" if has_flex else program(tool).file_name
-        content = virtual_lab.fake_program(name, abi)
-        if not tool.is_declared:
-            libraries = virtual_lab.fake_libraries(
-                abi, needed=_LIBRARIES.get(program(tool).family, "dsp")
-            )
-    sha256 = hashlib.sha256(content).hexdigest()
-    return Build(
-        name=f"virtual {name}",
-        tool=tool,
-        sha256=BuildSha(sha256),
-        abi=abi,
-        version="virtual",
-        package=package,
-        is_virtual=True,
-        path=_kept(folder / sha256[:16] / name, content),
-        companions=tuple(
-            Companion(
-                name=library,
-                sha256=hashlib.sha256(data).hexdigest(),
-                path=_kept(folder / hashlib.sha256(data).hexdigest()[:16] / library, data),
-            )
-            for library, data in libraries.items()
-        ),
-    )
-
-
-def _kept(path: Path, content: bytes) -> Path:
-    """Write a file unless it is there, and return its path."""
-    if not path.is_file():
-        write_whole(path, content)
-    return path

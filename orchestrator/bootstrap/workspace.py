@@ -395,7 +395,9 @@ class Workspace(Adapters):
             item for item in attached if not selection.serials or item.fits(selection.serials)
         ]
         usable = [item for item in wanted if item.seen.usable]
-        if names_each and not (despite_losses and usable):
+        # This computer can be measured without them.
+        is_enough = despite_losses and (selection.host or bool(usable))
+        if names_each and not is_enough:
             for serial in selection.serials:
                 self.pick(serial, attached)
         opened, lost = self._open_each(usable)
@@ -420,7 +422,7 @@ class Workspace(Adapters):
         fitting = tuple(
             (device, facts) for device, facts in opened if facts.serial in choice.chosen
         )
-        if not fitting and required:
+        if not fitting and required and not (despite_losses and selection.host):
             what = (
                 "no attached phone fits the selection" if opened else "no usable phone is attached"
             )

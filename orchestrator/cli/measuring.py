@@ -279,7 +279,7 @@ def quickstart(settings: Settings) -> CommandResult:
         wanted = virtual_phones.LabRequest(speed=_PHONE_SPEED)
         phones = virtual_phones.start(own, wanted, exit_with_parent=True)
         try:
-            serials = tuple(phone.serial for phone in phones.phones)
+            serials = tuple(phone.serial for phone in phones)
             result = bench(own, virtual_phones.quickstart_options(serials), None)
         finally:
             virtual_phones.stop_quietly(own)

@@ -5,7 +5,7 @@ reaches them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -14,11 +14,11 @@ import typer
 from orchestrator.app import virtual_phones
 from orchestrator.app.options import Texts, arg, opt
 from orchestrator.app.virtual_phones import LabRequest
-from orchestrator.bootstrap import Settings, Workspace, virtual_lab
+from orchestrator.bootstrap import Settings, virtual_lab
 from orchestrator.cli.frame import command, refuse
 from orchestrator.cli.result import CommandResult, shown
 from orchestrator.errors import UsageError
-from orchestrator.tables.column import Column, Kind, fields_of
+from orchestrator.tables.column import Column, Kind
 from orchestrator.tables.table import Table
 from orchestrator.units import counted
 
@@ -31,14 +31,14 @@ def up(settings: Settings, context: typer.Context, request: LabRequest) -> Comma
     """
     if request.profiles and virtual_phones.is_up(settings):
         refuse(context, {"speed", "seed"}, "for phones that join others")
-        lab = virtual_phones.attach(settings, request)
+        phones = virtual_phones.attach(settings, request)
     else:
-        lab = virtual_phones.start(settings, request)
-    phones = [fields_of(phone, *(item.name for item in fields(phone))) for phone in lab.phones]
+        phones = virtual_phones.start(settings, request)
+    address = str(virtual_lab.adb_server(settings).address)
     return shown(
-        _phones(phones),
-        f"adb server at {lab.adb_server}; 'benchfarm virtual down' stops all of it",
-        facts={"adb_server": lab.adb_server},
+        _phones([asdict(phone) for phone in phones]),
+        f"adb server at {address}; 'benchfarm virtual down' stops all of it",
+        facts={"adb_server": address},
     )
 
 
@@ -94,12 +94,11 @@ def list_phones(settings: Settings) -> CommandResult:
 
     Example: benchfarm virtual list
     """
-    with Workspace(settings) as workspace:
-        try:
-            told = virtual_lab.lab_request(workspace.settings.lab_folder, {"request": "list"})
-        except UsageError:
-            told = {"phones": []}
-    profiles = list(virtual_lab.profile_names())
+    try:
+        told = virtual_phones.ask(settings, "list")
+    except UsageError:
+        told = {"phones": []}
+    profiles = virtual_lab.call("profiles", "profile_names")
     return shown(
         _phones(told["phones"]), f"profiles: {', '.join(profiles)}", facts={"profiles": profiles}
     )
@@ -119,11 +118,10 @@ def fault(
     Example: benchfarm virtual fault VIRTUAL-PIXEL-3 cut moment=run
     """
     if not serial or not kind:
-        return CommandResult(
-            text=virtual_lab.fault_kinds(), data={"kinds": virtual_lab.fault_kinds()}
-        )
+        kinds = virtual_lab.call("fault_kinds", "describe")
+        return CommandResult(text=kinds, data={"kinds": kinds})
     if kind == "clear":
-        cleared = virtual_phones.clear_faults(settings, serial)
+        cleared = virtual_phones.ask(settings, "clear", serial=serial)["cleared"]
         return CommandResult(
             text=f"{serial}: {counted(len(cleared), 'fault')} removed", data=cleared
         )
