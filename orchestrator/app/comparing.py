@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from orchestrator.analysis.comparison import ABSOLUTE, Comparison, FailOn, compare_sides, is_failure
 from orchestrator.analysis.matching import Axis, Fact, Rule
@@ -18,9 +18,6 @@ from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Case
 from orchestrator.units import counted
-
-if TYPE_CHECKING:
-    from orchestrator.store.opening import Store
 
 _SHORTEST_SHA: Final = 4
 #: What a configuration is chosen by, and which fact that frees; any other name is a flag's.
@@ -78,9 +75,10 @@ def compare(
     """
     if rule.axis is not Axis.CAMPAIGN:
         return _within_campaigns(workspace, sides, rule, campaigns)
-    pair = _paired_campaign(workspace.store, sides)
-    if pair is not None:
-        return pair_comparison(workspace, pair, allowed=rule.allowed)
+    if len(sides) == 1:
+        (campaign, *_) = find_campaigns(workspace.store, sides[0])
+        if campaign.terms.pairing is not None:
+            return pair_comparison(workspace, campaign, allowed=rule.allowed)
     return _between_campaigns(workspace, sides, rule)
 
 
@@ -99,14 +97,6 @@ def ways_out(comparison: Comparison, allowed: Collection[str]) -> Iterator[str]:
         every = ",".join(sorted({*allowed, *(fact.value for facts in helped for fact in facts)}))
         cases = counted(len(helped), "case")
         yield f"'--allow {every}' compares {cases} more and tells what differs beside each."
-
-
-def _paired_campaign(store: Store, sides: Sequence[str]) -> Campaign | None:
-    """Return the A/B campaign that is the only side named, else None."""
-    if len(sides) != 1:
-        return None
-    (campaign, *_) = find_campaigns(store, sides[0])
-    return campaign if campaign.terms.pairing is not None else None
 
 
 def _between_campaigns(workspace: Workspace, words: Sequence[str], rule: Rule) -> Comparison:

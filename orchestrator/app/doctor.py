@@ -161,7 +161,8 @@ def _adb(workspace: Workspace) -> list[Finding]:
 
 def _phones(workspace: Workspace) -> list[Finding]:
     attached = workspace.attached(start_server=False)
-    if not attached and workspace.named_server() is not None and not workspace.servers():
+    servers = workspace.lab_server(), workspace.running_plugged_server()
+    if not attached and workspace.named_server() is not None and not any(servers):
         # Of the server that is named the other check tells; what is plugged in nobody can say.
         return []
     if not attached:

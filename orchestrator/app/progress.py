@@ -78,8 +78,10 @@ def describe(event: object) -> str:
                 else f"invocations {number + 1} to {last + 1} are"
             )
             text = f"{serial}: {some} certain enough yet; {more} added"
-        case RunStored(run=run) if run.outcome is Outcome.SKIPPED and not _is_parity_word(run):
-            # The failure that it follows from was reported.
+        case RunStored(run=run) if run.outcome is Outcome.SKIPPED and not (
+            pass_of(run.run_pass).compares_outputs and run.reason_code.startswith("parity-")
+        ):
+            # The failure that it follows from was reported; why outputs can't be compared wasn't.
             text = ""
         case RunStored(run=run, position=position, total=total, side=side):
             of_side = f"[{side}] " if side else ""
@@ -98,11 +100,6 @@ def describe(event: object) -> str:
         case _:
             text = ""
     return one_line(text)
-
-
-def _is_parity_word(run: RunRecord) -> bool:
-    """Whether a skipped run says why outputs can't be compared, which nothing else reports."""
-    return pass_of(run.run_pass).compares_outputs and run.reason_code.startswith("parity-")
 
 
 def describe_run(run: RunRecord) -> str:

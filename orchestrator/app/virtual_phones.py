@@ -13,7 +13,7 @@ from orchestrator.bootstrap import Settings
 from orchestrator.bootstrap.virtual_lab import adb_server, call, read_lab
 from orchestrator.delegates import DELEGATES
 from orchestrator.delegates.specification import EVERYWHERE
-from orchestrator.errors import BenchfarmError, UsageError
+from orchestrator.errors import UsageError
 from orchestrator.files import write_file
 from orchestrator.processes import child_environment
 from orchestrator.records.plan import PlanOptions
@@ -132,15 +132,6 @@ def stop(settings: Settings) -> tuple[bool, bool]:
     """
     server = adb_server(settings)
     return call("lab", "stop_lab", settings.lab_folder), server.stop()
-
-
-def stop_quietly(settings: Settings) -> None:
-    """Stop the lab whatever happens; for the end of commands that started one."""
-    try:
-        stop(settings)
-    except BenchfarmError:
-        # The caller has its own error to tell, and 'benchfarm virtual down' can be called again.
-        return
 
 
 def quickstart_options(serials: Sequence[str]) -> PlanOptions:

@@ -217,15 +217,6 @@ class Workspace(Adapters):
         candidates = [AdbServer(), self.own_server()] if named is None else [named]
         return next((server for server in candidates if server.answers()), None)
 
-    def servers(self) -> list[AdbServer]:
-        """Return the adb servers that run now, each once; none is started."""
-        found = {
-            str(server.address): server
-            for server in (self.lab_server(), self.running_plugged_server())
-            if server
-        }
-        return list(found.values())
-
     def attached(self, *, serials: Sequence[str] = (), start_server: bool = True) -> list[Attached]:
         """Return all phones of all servers, usable or not; one phone seen by two servers is usable
         through one.
@@ -387,10 +378,9 @@ class Workspace(Adapters):
     ) -> OpenedDevices:
         # This computer alone needs no server for phones, and none is started for it.
         attached = self.attached(serials=selection.serials, start_server=required)
-        attached = [self.kept_out(item) for item in attached]
+        attached = [self._in_use(self.kept_out(item)) for item in attached]
         # "Any 2 of these four" wants two, not each of them.
         names_each = bool(selection.serials) and selection.any is None
-        attached = [self._in_use(item) for item in attached]
         wanted = [
             item for item in attached if not selection.serials or item.fits(selection.serials)
         ]
@@ -406,14 +396,8 @@ class Workspace(Adapters):
         reasons = {
             serial: str(error).removeprefix(f"{error.serial}: ") for serial, error in lost.items()
         }
-        left_out = {
-            **{
-                item.seen.serial or item.seen.address: item.seen.reason
-                for item in wanted
-                if not item.seen.usable
-            },
-            **reasons,
-        }
+        unusable = [item.seen for item in wanted if not item.seen.usable]
+        left_out = {seen.serial or seen.address: seen.reason for seen in unusable} | reasons
         here = {name for item in attached for name in (item.seen.serial, item.seen.address)}
         # What a phone that can't be asked is was told when it was measured last.
         known = self.store.devices() if selection.profiles or selection.where else {}
@@ -431,12 +415,7 @@ class Workspace(Adapters):
                 for serial, reason in [*choice.unfit.items(), *reasons.items()]
             )
             raise NoDeviceError(what + unfit + _reasons(attached), hint="see 'benchfarm devices'")
-        return OpenedDevices(
-            devices=fitting,
-            left_out=left_out,
-            missing=missing,
-            choice=choice,
-        )
+        return OpenedDevices(devices=fitting, left_out=left_out, missing=missing, choice=choice)
 
     def _open_each(
         self, phones: Sequence[Attached]
@@ -484,25 +463,18 @@ class Workspace(Adapters):
             )
             raise DeviceUnusableError(reason, serial=facts.serial, hint=advice)
 
-    def user_of(self, serial: Serial) -> str:
-        """Return which process uses a device, in words; empty for none, or none any more within
-        `wait`.
+    def _in_use(self, item: Attached) -> Attached:
+        """Return the phone as one that can't be used when another process still uses it after
+        `wait`: opening it would disturb a run.
         """
-        holder, is_told = self.lease.live_holder(serial), False
+        serial = Serial(item.seen.serial)
+        holder = self.lease.live_holder(serial) if item.seen.usable else ""
+        if holder and not self.wait.expired:
+            self.note(serial, f"waits until it is free: in use by {holder}")
         while holder and not self.wait.expired:
-            if not is_told:
-                self.note(serial, f"waits until it is free: in use by {holder}")
-                is_told = True
             if self.wait.wait(_USE_POLL_S, self.cancelled):
                 break
             holder = self.lease.live_holder(serial)
-        return holder
-
-    def _in_use(self, item: Attached) -> Attached:
-        """Return the phone as one that can't be used when another process uses it: opening it would
-        disturb a run.
-        """
-        holder = self.user_of(Serial(item.seen.serial)) if item.seen.usable else ""
         advice = "--wait 10m waits for it in 'bench', 'run' and 'ab'; or choose another one"
         return (
             replace(item.unusable(f"in use by {holder}", advice), is_busy=True) if holder else item

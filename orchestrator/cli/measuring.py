@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -27,7 +27,7 @@ from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, Streamed
 from orchestrator.cli.terminal import columns, command_lines, say
 from orchestrator.clock import SystemClock
 from orchestrator.engine.events import Notice
-from orchestrator.errors import HostStorageError, UsageError
+from orchestrator.errors import BenchfarmError, HostStorageError, UsageError
 from orchestrator.files import check_writable
 from orchestrator.records.case import SkippedCase
 from orchestrator.records.plan import PlanOptions
@@ -282,7 +282,9 @@ def quickstart(settings: Settings) -> CommandResult:
             serials = tuple(phone.serial for phone in phones)
             result = bench(own, virtual_phones.quickstart_options(serials), None)
         finally:
-            virtual_phones.stop_quietly(own)
+            # What went wrong before is told.
+            with suppress(BenchfarmError):
+                virtual_phones.stop(own)
     text = (
         f"{result.text}\n"
         f"store: {settings.store}; 'benchfarm table' and 'benchfarm results list' read it\n"
