@@ -58,10 +58,6 @@ ZoneLimits = Callable[[DeviceFacts], Mapping[str, float]]
 _Tell = Callable[[str], None]
 
 
-def _nobody(text: str) -> None:
-    """Nobody listens."""
-
-
 _UNDO_FILE: Final = "undo"
 _QUIET_TIMEOUT_S: Final = 120.0
 
@@ -75,7 +71,7 @@ class LadderConditioner:
         self,
         journal_folder: Path,
         *,
-        zone_limits: ZoneLimits | None = None,
+        zone_limits: ZoneLimits = lambda facts: {},
         stray_apps: Sequence[str] = (),
         lease_s: float = LEASE_S,
         clock: Clock | None = None,
@@ -106,8 +102,8 @@ class LadderConditioner:
         *,
         quiet: Quiet | None = None,
         recent: DeviceState | None = None,
-        on_wait: _Tell = _nobody,
-        on_note: _Tell = _nobody,
+        on_wait: _Tell = lambda text: None,
+        on_note: _Tell = lambda text: None,
         cancelled: threading.Event | None = None,
     ) -> Fitness:
         """Identify, clean, quieten and wait until fit; each change is journalled before it is made.
@@ -136,7 +132,7 @@ class LadderConditioner:
         # A dangerous one, and another screen than planned, have to be acted on.
         is_usable = recent and not danger(recent) and not _has_other_screen(recent, wanted)
         known = [recent] if recent and is_usable else []
-        zone_limits = self._zone_limits(device.facts()) if self._zone_limits is not None else {}
+        zone_limits = self._zone_limits(device.facts())
         return wait_until_fit(
             lambda: known.pop() if known else self._state(device, wanted, on_note),
             lambda state: unfit(state, limits, zone_limits),
@@ -145,7 +141,7 @@ class LadderConditioner:
             cancelled=cancelled,
         )
 
-    def take(self, device: Device, *, on_wait: _Tell = _nobody) -> None:
+    def take(self, device: Device, *, on_wait: _Tell = lambda text: None) -> None:
         """Take a phone as it is, changes that a crash left undone restored; `restore` gives it
         back.
 
@@ -187,7 +183,7 @@ class LadderConditioner:
         return [change.what for change in changes]
 
     def restore(
-        self, device: Device, *, on_note: _Tell = _nobody, take: bool = False
+        self, device: Device, *, on_note: _Tell = lambda text: None, take: bool = False
     ) -> Sequence[str]:
         """Undo every journalled change, also one of a crashed process or another computer; return
         what was restored.

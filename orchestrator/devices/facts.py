@@ -116,7 +116,6 @@ HOST_COMMANDS: Final[Mapping[str, str]] = {
     "boot_id": FACTS_COMMANDS["boot_id"],
     "cpus": f"cat {_CPU}/online",
     "cpuinfo": "cat /proc/cpuinfo",
-    "meminfo": "cat /proc/meminfo",
     "maker": "cat /sys/class/dmi/id/sys_vendor",
 }
 
@@ -145,7 +144,7 @@ def host_facts(sections: Mapping[str, str]) -> DeviceFacts:
         platform=platform.machine(),
         abis=(platform.machine(),),
         clusters=_clusters(sections) or (one_cluster,),
-        memory_bytes=parse_meminfo(sections.get("meminfo", "")).get("MemTotal") or _memory_bytes(),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         gpu=_host_gpu(),
         boot_id=sections.get("boot_id", "").strip(),
         is_rooted=os.geteuid() == 0,
@@ -159,13 +158,6 @@ def _host_gpu() -> str:
         driver = Path("/sys/class/drm") / node.name / "device" / "driver"
         return driver.resolve().name if driver.exists() else node.name
     return "Metal" if sys.platform == "darwin" else ""
-
-
-def _memory_bytes() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (OSError, ValueError):
-        return None
 
 
 _PROPERTY: Final = re.compile(r"^\[([^\]\n]+)\]: \[(.*?)\]\r?$", re.M | re.S)

@@ -64,122 +64,7 @@ class AloneDevice:
         raise NotImplementedError(what)
 
 
-class HostRuns:
-    """The runs of ours on this computer, each in a folder under ``folder``: a part of HostDevice."""
-
-    def __init__(self, folder: Path, *, sampling: bool = True) -> None:
-        self._runs_folder = folder
-        # Without /proc there is nothing to look at.
-        self._is_sampling = sampling and Path("/proc/stat").exists()
-
-    def run_folder(self, run_id: RunId) -> str:
-        """See Device.run_folder; raises UsageError for an id that can't be the name of one."""
-        return str(self._runs_folder / folder_name(run_id))
-
-    def run_detached(
-        self,
-        command: str,
-        *,
-        run_id: RunId,
-        timeout_s: float,
-        files: Sequence[str] = (),
-        cancelled: threading.Event | None = None,
-    ) -> ProcessResult:
-        """See Device.run_detached.
-
-        Raises HostStorageError, DeviceCommandError (there is such a run already).
-        """
-        folder = Path(self.run_folder(run_id))
-        deadline = Deadline(timeout_s)
-        begun_s = time.monotonic()
-        try:
-            make_private(folder.parent)
-            folder.mkdir()
-            (folder / "run.sh").write_text(text("run"))
-            if self._is_sampling:
-                (folder / "sampler.sh").write_text(text("sampler"))
-        except FileExistsError:
-            raise DeviceCommandError(f"there is a run {run_id} already in {folder}") from None
-        except OSError as error:
-            raise HostStorageError(f"{folder} can't be made: {error}") from error
-        with (folder / "out").open("w+b") as out, (folder / "err").open("w+b") as err:
-            process = subprocess.Popen(
-                ["/bin/sh", "run.sh", "run", command],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd=folder,
-                start_new_session=True,
-                env=child_environment(),
-            )
-            try:
-                (folder / _LEADER_FILE).write_text(f"{process.pid} {started_at(process.pid)}")
-                exit_code = self._wait(process, folder / "rc", deadline, cancelled)
-                duration_s = time.monotonic() - begun_s
-            finally:
-                # Also what the command left in the background: nothing may go on using the cores.
-                kill_group(process.pid)
-                process.wait()
-            was_cancelled = cancelled is not None and cancelled.is_set()
-            return ProcessResult(
-                exit_code=exit_code,
-                stdout=head_and_tail(out),
-                stderr=head_and_tail(err),
-                timed_out=exit_code is None and not was_cancelled,
-                duration_s=duration_s,
-                files={
-                    name: path.read_bytes() for name in files if (path := folder / name).is_file()
-                },
-            )
-
-    def discard_run(self, run_id: RunId) -> None:
-        """Remove a run's folder; not an error when it is gone."""
-        shutil.rmtree(self.run_folder(run_id), ignore_errors=True)
-
-    def kill_strays(self) -> Sequence[str]:
-        """Kill the process groups that crashed processes of ours left behind, remove their folders."""
-        killed: list[str] = []
-        for folder in sorted(self._runs_folder.glob("*")):
-            with contextlib.suppress(OSError, ValueError):
-                pid, started = (folder / _LEADER_FILE).read_text().split()
-                # A stranger may have its number by now.
-                if is_still(int(pid), float(started), folder=folder):
-                    kill_group(int(pid))
-                    killed.append(f"run {folder.name} (pid {pid})")
-            shutil.rmtree(folder, ignore_errors=True)
-        return tuple(killed)
-
-    def _wait(
-        self,
-        process: subprocess.Popen[bytes],
-        told: Path,
-        deadline: Deadline,
-        cancelled: threading.Event | None,
-    ) -> int | None:
-        """Return the exit code, that in the file ``told`` when only what watches the run goes on.
-
-        None: not ended.
-        """
-        rest: Deadline | None = None
-        while True:
-            try:
-                code = process.wait(timeout=min(_LOOK_S, deadline.remaining_s))
-            except subprocess.TimeoutExpired:
-                if rest is None and told.exists():
-                    rest = Deadline(_REST_S)
-                if (
-                    rest is not None
-                    and rest.expired
-                    and (written := told.read_text().strip()).isdigit()
-                ):
-                    return int(written)
-                if deadline.expired or (cancelled is not None and cancelled.is_set()):
-                    return None
-            else:
-                return shell_code(code)
-
-
-class HostDevice(HostRuns, AloneDevice):
+class HostDevice(AloneDevice):
     """This computer. Files stay where they are, commands run in ``/bin/sh``; apps and logs there
     are none.
     """
@@ -189,7 +74,7 @@ class HostDevice(HostRuns, AloneDevice):
 
     def __init__(self, work_folder: Path) -> None:
         """Name the folder that is ours; it is made when it is needed."""
-        super().__init__(work_folder / "runs")
+        self._runs_folder = work_folder / "runs"
         self.work_folder = str(work_folder)
         self._facts: DeviceFacts | None = None
         #: (path, size, modification time) of files whose checksum was compared.
@@ -290,6 +175,113 @@ class HostDevice(HostRuns, AloneDevice):
         raise UsageError(
             f"this computer (device 'host') {what}: use the tool 'litert' or 'native' on it, or a phone"
         )
+
+    def run_folder(self, run_id: RunId) -> str:
+        """See Device.run_folder; raises UsageError for an id that can't be the name of one."""
+        return str(self._runs_folder / folder_name(run_id))
+
+    def run_detached(
+        self,
+        command: str,
+        *,
+        run_id: RunId,
+        timeout_s: float,
+        files: Sequence[str] = (),
+        cancelled: threading.Event | None = None,
+    ) -> ProcessResult:
+        """See Device.run_detached.
+
+        Raises HostStorageError, DeviceCommandError (there is such a run already).
+        """
+        folder = Path(self.run_folder(run_id))
+        deadline = Deadline(timeout_s)
+        begun_s = time.monotonic()
+        try:
+            make_private(folder.parent)
+            folder.mkdir()
+            (folder / "run.sh").write_text(text("run"))
+            # Without /proc there is nothing to look at.
+            if Path("/proc/stat").exists():
+                (folder / "sampler.sh").write_text(text("sampler"))
+        except FileExistsError:
+            raise DeviceCommandError(f"there is a run {run_id} already in {folder}") from None
+        except OSError as error:
+            raise HostStorageError(f"{folder} can't be made: {error}") from error
+        with (folder / "out").open("w+b") as out, (folder / "err").open("w+b") as err:
+            process = subprocess.Popen(
+                ["/bin/sh", "run.sh", "run", command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=folder,
+                start_new_session=True,
+                env=child_environment(),
+            )
+            try:
+                (folder / _LEADER_FILE).write_text(f"{process.pid} {started_at(process.pid)}")
+                exit_code = self._wait(process, folder / "rc", deadline, cancelled)
+                duration_s = time.monotonic() - begun_s
+            finally:
+                # Also what the command left in the background: nothing may go on using the cores.
+                kill_group(process.pid)
+                process.wait()
+            was_cancelled = cancelled is not None and cancelled.is_set()
+            return ProcessResult(
+                exit_code=exit_code,
+                stdout=head_and_tail(out),
+                stderr=head_and_tail(err),
+                timed_out=exit_code is None and not was_cancelled,
+                duration_s=duration_s,
+                files={
+                    name: path.read_bytes() for name in files if (path := folder / name).is_file()
+                },
+            )
+
+    def discard_run(self, run_id: RunId) -> None:
+        """Remove a run's folder; not an error when it is gone."""
+        shutil.rmtree(self.run_folder(run_id), ignore_errors=True)
+
+    def kill_strays(self) -> Sequence[str]:
+        """Kill the process groups that crashed processes of ours left behind, remove their folders."""
+        killed: list[str] = []
+        for folder in sorted(self._runs_folder.glob("*")):
+            with contextlib.suppress(OSError, ValueError):
+                pid, started = (folder / _LEADER_FILE).read_text().split()
+                # A stranger may have its number by now.
+                if is_still(int(pid), float(started), folder=folder):
+                    kill_group(int(pid))
+                    killed.append(f"run {folder.name} (pid {pid})")
+            shutil.rmtree(folder, ignore_errors=True)
+        return tuple(killed)
+
+    def _wait(
+        self,
+        process: subprocess.Popen[bytes],
+        told: Path,
+        deadline: Deadline,
+        cancelled: threading.Event | None,
+    ) -> int | None:
+        """Return the exit code, that in the file ``told`` when only what watches the run goes on.
+
+        None: not ended.
+        """
+        rest: Deadline | None = None
+        while True:
+            try:
+                code = process.wait(timeout=min(_LOOK_S, deadline.remaining_s))
+            except subprocess.TimeoutExpired:
+                if rest is None and told.exists():
+                    rest = Deadline(_REST_S)
+                if (
+                    rest is not None
+                    and rest.expired
+                    and (written := told.read_text().strip()).isdigit()
+                ):
+                    return int(written)
+                if deadline.expired or (cancelled is not None and cancelled.is_set()):
+                    return None
+            else:
+                return shell_code(code)
 
 
 def check_content(file: HostFile, *, serial: str) -> None:

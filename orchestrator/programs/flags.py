@@ -20,7 +20,6 @@ from typing import Final
 
 from orchestrator.delegates import flags_of
 from orchestrator.delegates.specification import FlagFamily
-from orchestrator.errors import OutputParseError
 from orchestrator.files import write_whole
 from orchestrator.passes import pass_of
 from orchestrator.programs import program
@@ -41,12 +40,11 @@ _TRUE, _FALSE = frozenset({"true", "1"}), frozenset({"false", "0"})
 _WHOLE_BITS: Final = {"int32": 31, "int64": 63}
 
 
-def parse_help(text: str) -> FlagSchema:
+def parse_help(text: str) -> FlagSchema | None:
     """Return the schema that a binary prints for ``--help``; a flag that is listed twice counts as
     listed first.
 
-    Raises:
-        OutputParseError: there is no flag in the text.
+    None when there is no flag in the text.
     """
     flags: dict[str, FlagSpec] = {}
     for line in text.splitlines():
@@ -58,12 +56,7 @@ def parse_help(text: str) -> FlagSchema:
                 default=match["default"],
                 help=match["help"].strip(),
             )
-    if not flags:
-        raise OutputParseError(
-            "the program's --help lists no flags",
-            hint="the text is printed to standard error; give both streams",
-        )
-    return FlagSchema(flags=flags, is_learned=True)
+    return FlagSchema(flags=flags, is_learned=True) if flags else None
 
 
 @functools.cache
@@ -317,10 +310,7 @@ def _read(printed: bytes) -> FlagSchema | None:
 
     None when they aren't all listed.
     """
-    try:
-        learned = parse_help(printed.decode("utf-8", "replace"))
-    except OutputParseError:
-        return None
-    if _OPTIONS_FLAG in learned.flags:
+    learned = parse_help(printed.decode("utf-8", "replace"))
+    if learned is None or _OPTIONS_FLAG in learned.flags:
         return None
     return learned.merged_with(documented_flags(FlagFamily.BENCHMARK_MODEL))
