@@ -103,16 +103,6 @@ def test_an_invocation_isn_t_begun_that_would_end_too_late() -> None:
     assert time.is_over
 
 
-def test_without_a_limit_there_is_time_for_everything() -> None:
-    clock = ManualClock(START)
-    time = TimeLeft(campaign(), [], clock, CASE.serial, MemoryStore().recent_runs)
-    clock.advance(1e9)
-    queue = [Invocation(case=CASE, run_pass=Pass.TIMING, number=number) for number in (1, 0)]
-    time.learn(run(0, 0, taken_s=1e9))
-    assert not time.is_over
-    assert not time.lacks(queue[0])
-
-
 def test_a_clock_that_is_set_neither_ends_nor_prolongs_the_night() -> None:
     class Jumping(ManualClock):
         jump = timedelta()
@@ -228,13 +218,6 @@ def chosen_of(
 
 def kept(cases: Sequence[Case], left_out: object) -> list[str]:
     return [one.model_name for one in cases if one.case_key not in left_out]  # type: ignore[operator]
-
-
-def test_a_night_that_fits_is_left_whole() -> None:
-    cases = [named("a"), named("b")]
-    recent = {one.series_key: [recent_run(days=1, taken_s=10)] for one in cases}
-    chosen = chosen_of(queue(cases), recent, left_s=40)
-    assert (sum(costs_of(queue(cases), recent, PlanTerms()).values()), chosen) == (40, {})
 
 
 def test_the_first_cases_of_the_plan_are_kept_and_the_others_say_why_they_are_not() -> None:
