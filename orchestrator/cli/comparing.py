@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from orchestrator.analysis.comparison import Comparison, FailOn
 from orchestrator.analysis.matching import Axis
 from orchestrator.app import bisecting, comparing, pairing, time_limits
-from orchestrator.app.bisecting import figure_text, titled
+from orchestrator.app.bisecting import BisectResult, Compared, figure_text, titled
 from orchestrator.app.comparing import default_path, rule_for, ways_out
 from orchestrator.app.options import Listed, Out, Paths, Texts, arg, opt
 from orchestrator.app.pairing import AbRequest, pair_comparison
@@ -22,7 +22,6 @@ from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, Wait, comma
 from orchestrator.cli.live import workspace_telling
 from orchestrator.cli.result import CommandResult, format_of, share_of, shown, to_json
 from orchestrator.cli.terminal import columns
-from orchestrator.engine.bisect import BisectResult, Compared
 from orchestrator.engine.events import CampaignEnded
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file

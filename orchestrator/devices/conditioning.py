@@ -1,7 +1,7 @@
 """Bringing a device into a state in which a number means something, and restoring what was changed.
 
 The ladder: reachable (it answers) -> identified (the same phone, the same boot) -> clean (nothing
-runs, nobody else has it, there is space) -> quiet (as planned, quiet.py) -> fit (fitness.py).
+runs, nobody else has it, there is space) -> quiet (as planned, quiet.py) -> fit (state.py).
 Each change is journalled on this computer and on the phone before it is made, so that neither a
 crash nor another computer leaves anything behind.
 """
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Clock, Deadline, SystemClock
-from orchestrator.devices.fitness import danger, unfit, wait_until_fit
 from orchestrator.devices.journal import Change, UndoJournal, format_changes, parse_changes
 from orchestrator.devices.lease import FREE_MIN_BYTES, LEASE_S, Claims, Standing, check_free
 from orchestrator.devices.phone import AdbDevice
@@ -34,6 +33,7 @@ from orchestrator.devices.quiet import (
 )
 from orchestrator.devices.rescue import HubPower, port_of
 from orchestrator.devices.sockets import quote, reason_of, refusal_of
+from orchestrator.devices.state import danger, unfit, wait_until_fit
 from orchestrator.errors import (
     DeviceChangedError,
     DeviceCommandError,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from orchestrator.engine.bisect import BisectResult, Compared, Judgement, bisect, judgement_of
+from orchestrator.app.bisecting import BisectResult, Compared, Judgement, judgement_of, search
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 
 
@@ -38,7 +38,7 @@ def searched(
             return Compared(verdict=None, reason="the program crashed")
         return Compared(verdict=verdict(after / before, **other))
 
-    return bisect(len(times), compare), asked
+    return search(len(times), compare), asked
 
 
 @pytest.mark.parametrize("count", [2, 3, 6, 17, 64])
