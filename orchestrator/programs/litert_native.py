@@ -10,7 +10,6 @@ they are checked here against the documented tables.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from orchestrator.delegates import DELEGATES, delegates_of
@@ -31,7 +30,7 @@ from orchestrator.programs.running import (
     users_flags,
 )
 from orchestrator.programs.specification import Program
-from orchestrator.records.case import Pass, ToolName
+from orchestrator.records.case import ToolName
 from orchestrator.records.device import DeviceKind
 
 #: ``use_cpu`` is on by default; without it the CPU still takes what an accelerator leaves, unless
@@ -47,14 +46,11 @@ class LitertNativeTool(CollectingTool):
     """
 
     name = ToolName.LITERT_NATIVE
+    family = FlagFamily.LITERT
 
     def command(self, request: InvocationRequest, folder: str) -> str:
         """See CollectingTool.command."""
         return command_line(request, format_flags(litert_flags(request, folder=folder)))
-
-    def files(self, run_pass: Pass) -> Sequence[str]:
-        """See CollectingTool.files."""
-        return (RESULT_FILE, *pass_of(run_pass).files.get(FlagFamily.LITERT, {}).values())
 
 
 def litert_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, str]]:

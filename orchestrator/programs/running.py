@@ -66,6 +66,8 @@ class CollectingTool:
     """
 
     name: ToolName
+    #: Whose flags it has.
+    family = FlagFamily.BENCHMARK_MODEL
 
     def command(self, request: InvocationRequest, folder: str) -> str:
         """Return the command line for the device's shell; ``folder`` is the run's own.
@@ -73,10 +75,6 @@ class CollectingTool:
         Raises UsageError.
         """
         raise NotImplementedError
-
-    def files(self, run_pass: Pass) -> Sequence[str]:
-        """Return the names of the files that a pass leaves in its folder."""
-        return files_written(run_pass)
 
     def run(
         self,
@@ -91,7 +89,11 @@ class CollectingTool:
         """
         command = self.command(request, device.run_folder(request.run_id))
         return run_and_collect(
-            device, request, command, files=self.files(request.run_pass), cancelled=cancelled
+            device,
+            request,
+            command,
+            files=files_written(request.run_pass, self.family),
+            cancelled=cancelled,
         )
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
@@ -246,9 +248,11 @@ def placed_value(value: str, request: InvocationRequest) -> str:
     return request.file_paths.get(value[1:], value) if value.startswith("@") else value
 
 
-def files_written(run_pass: Pass) -> tuple[str, ...]:
+def files_written(
+    run_pass: Pass, family: FlagFamily = FlagFamily.BENCHMARK_MODEL
+) -> tuple[str, ...]:
     """Return the files that a program writes in a pass, by the flags that it is given."""
-    return (RESULT_FILE, *pass_of(run_pass).files.get(FlagFamily.BENCHMARK_MODEL, {}).values())
+    return (RESULT_FILE, *pass_of(run_pass).files.get(family, {}).values())
 
 
 def pass_flags(own: PassSpec, family: FlagFamily, folder: str) -> dict[str, str]:
