@@ -25,7 +25,7 @@ from sqlalchemy import (
 
 from orchestrator.documents import dump_document, load_document
 from orchestrator.errors import StoreCorruptError, StoreError
-from orchestrator.records.case import CampaignId, Case, CaseKey, Pass, RunId, Serial
+from orchestrator.records.case import CampaignId, Case, CaseKey, Pass, RunId, Serial, SeriesKey
 from orchestrator.records.run import Attachment, Outcome, RunRecord
 from orchestrator.store.campaigns import (
     device_kind,
@@ -143,6 +143,7 @@ class Runs(Database):
         *,
         campaign_ids: Sequence[CampaignId] = (),
         case_keys: Sequence[CaseKey] = (),
+        series_keys: Sequence[SeriesKey] = (),
         serials: Sequence[Serial] = (),
         run_passes: Sequence[Pass] = (),
         with_attachments: bool = False,
@@ -156,7 +157,9 @@ class Runs(Database):
         """
         cases: dict[int, Case] = {}
         with self.reading() as connection:
-            numbers = _run_numbers(connection, campaign_ids, case_keys, serials, run_passes)
+            numbers = _run_numbers(
+                connection, campaign_ids, case_keys, series_keys, serials, run_passes
+            )
         for page in pages(numbers, _RUN_PAGE):
             with self.reading() as connection:
                 found = self._read(connection, page, cases)
@@ -346,6 +349,7 @@ def _run_numbers(
     connection: Connection,
     campaign_ids: Collection[CampaignId],
     case_keys: Collection[CaseKey],
+    series_keys: Collection[SeriesKey] = (),
     serials: Collection[Serial] = (),
     run_passes: Collection[Pass] = (),
 ) -> array[int]:
@@ -353,12 +357,13 @@ def _run_numbers(
     query = select(RUNS.c.run_no)
     if campaign_ids:
         query = query.join(CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no)
-    if case_keys or serials:
+    if case_keys or series_keys or serials:
         query = query.join(CASES, RUNS.c.case_no == CASES.c.case_no)
     queries = [query]
     for column, values in (
         (CAMPAIGNS.c.campaign_id, campaign_ids),
         (CASES.c.case_key, case_keys),
+        (CASES.c.series_key, series_keys),
         (CASES.c.serial, serials),
         (RUNS.c.run_pass, [run_pass.value for run_pass in run_passes]),
     ):
