@@ -13,7 +13,7 @@ from itertools import pairwise
 from statistics import NormalDist
 from typing import Final
 
-from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.analysis.case_result import CaseStatus, comparable
 from orchestrator.analysis.compare import (
     CHANGES,
     CLAIM_LEVEL,
@@ -196,23 +196,35 @@ def compare_measured(before: Measured, after: Measured, rule: Rule) -> ComparedC
         + means
         + _notes(before, after, rule)
     )
-    title = title_of(before, rule)
-    verdict, how = _no_verdict(before, after, rule), list[str]()
-    if not any(item.fact in ABSOLUTE for item in apart):
+    if any(item.fact in ABSOLUTE for item in apart):
+        verdict, how = (
+            ComparisonVerdict(
+                outcome=ComparisonOutcome.INCOMPARABLE,
+                level=rule.level,
+                threshold=rule.threshold,
+                counts=(len(before.result.used), len(after.result.used)),
+            ),
+            list[str](),
+        )
+    else:
         verdict, how = _verdict(before, after, rule)
+    outcome, doubts = verdict.outcome, [] if apart else _doubts(before, after)
     if apart:
         # The figures stand beside what keeps them apart: a ratio that nobody claims is still an
         # answer.
-        reasons = (*(item.text for item in apart), *verdict.reasons, *how, *notes)
-        verdict = replace(verdict, outcome=ComparisonOutcome.INCOMPARABLE, reasons=reasons)
-        return ComparedCase(
-            title=title, baseline=before, candidate=after, verdict=verdict, differences=apart
-        )
-    doubts = _doubts(before, after)
-    if doubts and verdict.outcome in CHANGES:
-        verdict = replace(verdict, outcome=ComparisonOutcome.INCONCLUSIVE)
-    verdict = replace(verdict, reasons=(*verdict.reasons, *how, *doubts, *notes))
-    return ComparedCase(title=title, baseline=before, candidate=after, verdict=verdict)
+        outcome = ComparisonOutcome.INCOMPARABLE
+    elif doubts and outcome in CHANGES:
+        outcome = ComparisonOutcome.INCONCLUSIVE
+    why = (item.text for item in apart)
+    return ComparedCase(
+        title=title_of(before, rule),
+        baseline=before,
+        candidate=after,
+        verdict=replace(
+            verdict, outcome=outcome, reasons=(*why, *verdict.reasons, *how, *doubts, *notes)
+        ),
+        differences=apart,
+    )
 
 
 def _doubts(before: Measured, after: Measured) -> list[str]:
@@ -221,7 +233,7 @@ def _doubts(before: Measured, after: Measured) -> list[str]:
         return []
     return [
         f"No change is claimed: the {name} has {code}, which may be all of the difference."
-        for name, item in (("baseline", before), ("candidate", after))
+        for name, item in _sides(before, after)
         for code in sorted(_NO_VERDICT & item.codes)
     ]
 
@@ -238,7 +250,7 @@ def differences_of(before: Measured, after: Measured, free: frozenset[Fact]) -> 
     if before.is_virtual != after.is_virtual:
         text = "One figure is a virtual phone's and no measurement, the other is a real device's."
         found.append(Difference(fact=Fact.VIRTUAL, text=text))
-    for name, item in (("baseline", before), ("candidate", after)):
+    for name, item in _sides(before, after):
         found += _figure_faults(name, item)
     if not found and before.result.figure is not after.result.figure:
         text = f"One figure is a {before.result.figure}, the other a {after.result.figure}; neither has both."
@@ -297,20 +309,20 @@ def _of_one_kind(before: Measured, after: Measured) -> tuple[Measured, Measured,
 
     What can't be brought to one kind stays as it is: :func:`differences_of` tells it.
     """
-    sides = {"baseline": before, "candidate": after}
-    without = [name for name, item in sides.items() if item.result.figure is FigureKind.MEAN]
-    by_means = [item.result.by_means() for item in sides.values()]
-    if not without or None in by_means:
+    results = {"baseline": before.result, "candidate": after.result}
+    both = comparable(results)
+    without = [name for name, result in results.items() if result.figure is FigureKind.MEAN]
+    if not without or len(both) < len(results):
         return before, after, []
-    first, second = (
-        replace(item, result=result or item.result)
-        for item, result in zip(sides.values(), by_means, strict=True)
-    )
     return (
-        first,
-        second,
+        replace(before, result=both["baseline"]),
+        replace(after, result=both["candidate"]),
         [f"Means are compared: the {' and the '.join(without)} printed no medians."],
     )
+
+
+def _sides(before: Measured, after: Measured) -> tuple[tuple[str, Measured], ...]:
+    return ("baseline", before), ("candidate", after)
 
 
 def _same_place(before: Measured, after: Measured) -> bool:
@@ -338,7 +350,7 @@ def _flag_text(case: Case) -> str:
 def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
     """Return what doesn't forbid the comparison and must be known beside it."""
     notes = []
-    for name, item in (("baseline", before), ("candidate", after)):
+    for name, item in _sides(before, after):
         if item.origin:
             notes.append(f"The {name} is {item.origin}.")
         if item.result.quality is Quality.SUSPECT:
@@ -361,9 +373,7 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
             grade.value if grade is not None else "unknown" for grade in (before.grade, after.grade)
         ]
         notes.append(f"The least grades of control differ: {grades[0]} and {grades[1]}.")
-    unknown = [
-        name for name, item in (("baseline", before), ("candidate", after)) if not item.system
-    ]
+    unknown = [name for name, item in _sides(before, after) if not item.system]
     if unknown and rule.axis is not Axis.DEVICE and before.campaign_id != after.campaign_id:
         whose = " and the ".join(unknown)
         notes.append(
@@ -374,16 +384,6 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
             f"The systems differ: {before.system or 'unknown'} and {after.system or 'unknown'}."
         )
     return notes
-
-
-def _no_verdict(before: Measured, after: Measured, rule: Rule) -> ComparisonVerdict:
-    counts = (len(before.result.used), len(after.result.used))
-    return ComparisonVerdict(
-        outcome=ComparisonOutcome.INCOMPARABLE,
-        level=rule.level,
-        threshold=rule.threshold,
-        counts=counts,
-    )
 
 
 def _verdict(before: Measured, after: Measured, rule: Rule) -> tuple[ComparisonVerdict, list[str]]:

@@ -285,27 +285,23 @@ class PairProgress:
                 f"{min(_APART_PAIRS, self._pairing.most)} pairs is shown, no change is claimed, and no more are measured"
             )
         going = {side: count for side, count in counts.items() if not count.is_over}
+        if not going or all(count.pairs <= LOOKS[0] for count in going.values()):
+            return ""
+        # The same processes answer several comparisons.
         missing = {
             self._process[side]: count.pairs - len(self._usable(side))
             for side, count in going.items()
         }
-        if not going or all(count.pairs <= LOOKS[0] for count in going.values()):
-            return ""
-        pairs, pair_s = (
-            sum(missing.values()),
-            pair_seconds([run for runs in self._runs.values() for run in runs]),
-        )
+        pairs = sum(missing.values())
+        pair_s = pair_seconds([run for runs in self._runs.values() for run in runs])
         lasts = f", about {format_duration(pairs * pair_s)}" if pair_s else ""
-        seen = [
-            f"{format_change(verdict.ratio)} ({format_change(verdict.low)} to {format_change(verdict.high)})"
-            for count in going.values()
-            if (verdict := count.verdict) is not None
-        ]
-        undecided = (
-            f"{seen[0]} after {counted(min(len(self._usable(side)) for side in going), 'pair')}"
-            if len(seen) == 1
-            else f"{counted(len(seen), 'comparison')}"
-        )
+        undecided = counted(len(going), "comparison")
+        if len(going) == 1:
+            ((side, count),) = going.items()
+            if (verdict := count.verdict) is not None:
+                interval = f"{format_change(verdict.low)} to {format_change(verdict.high)}"
+                after = counted(len(self._usable(side)), "pair")
+                undecided = f"{format_change(verdict.ratio)} ({interval}) after {after}"
         return f"not decided yet: {undecided}; {counted(pairs, 'more pair')}{lasts}"
 
     def places(self, side: int) -> tuple[str, ...]:

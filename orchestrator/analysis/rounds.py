@@ -11,7 +11,6 @@ from __future__ import annotations
 import enum
 import math
 import random
-import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -108,8 +107,6 @@ def _wanted(latencies_us: Sequence[float], summary: Summary, rule: StoppingRule)
     return min(count, rule.most)
 
 
-#: What an invocation costs beside its process: probes before and after.
-_OVERHEAD_S: Final = 1.0
 #: A case that failed this often in a row the same way gets no more, if that isn't chance.
 FAILURES_MAX: Final = 2
 #: It is chance while less than half of this many last invocations gave no result.
@@ -153,12 +150,8 @@ class CaseStanding:
     #: Timing invocations that are stored, and those of them that the figure comes from.
     stored: int
     used: int
-    #: Invocations in all that are thought needed now.
-    wanted: int
     #: Half the interval as a share of the figure; None with fewer than two figures.
     half_width: float | None
-    #: What one more costs.
-    cost_s: float
     #: The number that the next invocation would have.
     next_number: int
 
@@ -177,19 +170,6 @@ class CaseStanding:
             StopReason.FIXED: f"{self.stored} as planned",
         }
         return texts.get(self.reason, "more to come")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Savings:
-    """What the stopping rule came to."""
-
-    cases: int
-    invocations: int
-    #: What the noisiest case got: a fixed scheme gives as many to every case for the same
-    #: certainty.
-    noisiest: int
-    #: The rule's most for a case.
-    most: int
 
 
 def is_hopeless(endings: Sequence[tuple[Outcome, str]]) -> bool:
@@ -286,22 +266,6 @@ def next_round(
     ]
 
 
-def savings(campaign: Campaign, runs: Iterable[RunRecord]) -> Savings | None:
-    """Return what the stopping rule saved, None for a campaign without one; cases that failed don't
-    count.
-    """
-    rule = campaign.terms.stopping
-    if rule is None:
-        return None
-    aside = {StopReason.FAILED, StopReason.UNUSED, StopReason.PLANNED}
-    counts = [
-        item.stored for item in standings(campaign, runs).values() if item.reason not in aside
-    ]
-    return Savings(
-        cases=len(counts), invocations=sum(counts), noisiest=max(counts, default=0), most=rule.most
-    )
-
-
 def _planned(campaign: Campaign) -> dict[CaseKey, tuple[Case, frozenset[int]]]:
     numbers: dict[CaseKey, set[int]] = {}
     cases: dict[CaseKey, Case] = {}
@@ -327,25 +291,21 @@ def _standing(
         for name in result.used
         if (latency_us := figure_us(by_id[name], kind)) is not None
     ]
-    taken = [run.duration_s for run in runs if run.duration_s > 0]
-    decision = decide(
-        figures if result.status in OWN_FIGURE else (), rule or StoppingRule(), others
-    )
+    is_own = result.status in OWN_FIGURE
+    decision = decide(figures if is_own else (), rule or StoppingRule(), others)
     reason = _reason(case, runs, rule, planned)
-    if reason is StopReason.OPEN and result.status not in OWN_FIGURE:
+    if reason is StopReason.OPEN and not is_own:
         reason = StopReason.FAILED
-    if reason is StopReason.OPEN and decision.is_enough:
+    elif reason is StopReason.OPEN and decision.is_enough:
         reason = StopReason(decision.reason)
-    if reason is StopReason.OPEN and rule is not None and len(runs) >= rule.most:
+    elif reason is StopReason.OPEN and rule is not None and len(runs) >= rule.most:
         reason = StopReason.MOST
     return CaseStanding(
         case=case,
         reason=reason,
         stored=len(runs),
-        used=len(figures) if result.status in OWN_FIGURE else 0,
-        wanted=decision.wanted,
+        used=len(figures) if is_own else 0,
         half_width=decision.half_width,
-        cost_s=(statistics.median(taken) if taken else case.min_secs) + _OVERHEAD_S,
         next_number=max((run.invocation for run in runs), default=-1) + 1,
     )
 

@@ -237,7 +237,6 @@ def _summary(
             "campaign_id": campaign.campaign_id,
             "status": campaign.status,
             **fields_of(result, "stored", "not_run", "left", "lost"),
-            "saved": result.savings,
             "stopped": Streamed(lambda: stopped(campaign, again())),
             "without_result": measured.without_result,
             "nothing_clean": nothing_clean,

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.analysis.rounds import savings
 from orchestrator.clock import Clock
 from orchestrator.engine.device_campaign import (
     DeviceCampaign,
@@ -216,7 +215,6 @@ def _end(
         not_run=sum(run.outcome is Outcome.SKIPPED for run in runs),
         left=_left(works),
         lost=lost,
-        savings=savings(campaign, runs),
     )
     context.observer.on_event(result)
     return result

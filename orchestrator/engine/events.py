@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from orchestrator.analysis.rounds import Savings
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.case import FIGURE_PASS, Pass, Serial
 from orchestrator.records.device import DeviceFacts
@@ -143,8 +142,6 @@ class CampaignEnded:
     #: Devices that were abandoned or aren't there, with the reason; their open invocations wait for
     #: a resume.
     lost: Mapping[Serial, str] = field(default_factory=dict)
-    #: What the stopping rule came to; None without one.
-    savings: Savings | None = None
     #: An error that ended a device's part and isn't the device's; to be raised once all is
     #: reported.
     fault: Exception | None = None

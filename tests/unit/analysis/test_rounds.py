@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.rounds import StopReason, is_hopeless, next_round, savings, standings
+from orchestrator.analysis.rounds import StopReason, is_hopeless, next_round, standings
 from orchestrator.analysis.sessions import autocorrelations
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.case import (
@@ -282,11 +282,3 @@ def test_cases_of_one_process_get_another_one_as_long_as_any_needs_it() -> None:
     batch = next_round(the_campaign, runs, SERIAL, lambda _: "one session")
     assert {item.case.threads for item in batch} == {1, 2, 3}
     assert {item.number for item in batch} == {4}
-
-
-def test_what_was_saved_is_counted_against_both_fixed_schemes() -> None:
-    runs = finish(campaign(), [])
-    saved = savings(campaign(), runs)
-    assert saved is not None
-    assert (saved.cases, saved.invocations, saved.most) == (3, len(runs), 12)
-    assert savings(campaign(rule=None), runs) is None
