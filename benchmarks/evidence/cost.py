@@ -14,8 +14,7 @@ import numpy as np
 from noise import PHONE_INVOCATION_STD, Floats, Noise
 from trials import RULE, stopped_at, us
 
-from orchestrator.analysis.autocorrelation import Autocorrelation, autocorrelation_of
-from orchestrator.analysis.case_result import autocorrelation_of_others
+from orchestrator.analysis.autocorrelation import UNSEEN, Autocorrelation, autocorrelation_of
 from orchestrator.analysis.findings import RUNS_MIN
 from orchestrator.analysis.summary import summarize
 from orchestrator.analysis.trimmed_mean import degrees_of, t_quantile, trimmed_mean
@@ -85,13 +84,8 @@ def campaign(
         )
         logs = noise.draw(rng, most_rounds * FIXED_INVOCATIONS, runs=FIXED_RUNS)
         drawn.append(logs)
-    shown = autocorrelation_of_others(
-        {
-            number: autocorrelation_of(logs[: RULE.first].tolist())
-            for number, logs in enumerate(drawn)
-        }
-    )
-    others = [shown[number] for number in range(len(drawn))]
+    shown = [autocorrelation_of(logs[: RULE.first].tolist()) for logs in drawn]
+    others = [sum(shown, UNSEEN) - own for own in shown]
     counts = [stopped_at(us(logs), others=known) for logs, known in zip(drawn, others, strict=True)]
     reached = _reached([logs[:count] for logs, count in zip(drawn, counts, strict=True)], others)
     rounds = next(

@@ -20,7 +20,6 @@ from orchestrator.analysis.autocorrelation import (
     Autocorrelation,
     autocorrelation_of,
 )
-from orchestrator.analysis.case_result import autocorrelation_of_others
 from orchestrator.analysis.compare import compare_pairs, compare_samples, threshold_for
 from orchestrator.analysis.summary import summarize
 from orchestrator.analysis.trimmed_mean import t_quantile, trimmed_mean
@@ -155,11 +154,9 @@ def siblings(
     hits, grown = 0, []
     for _ in range(devices):
         cases = [kind.draw(rng, count) for _ in range(SIBLINGS)]
-        others = autocorrelation_of_others(
-            {number: autocorrelation_of(logs.tolist()) for number, logs in enumerate(cases)}
-        )
-        for number, logs in enumerate(cases):
-            holds_it, width = judged(logs, kind.truth, others[number])
+        shown = [autocorrelation_of(logs.tolist()) for logs in cases]
+        for logs, own in zip(cases, shown, strict=True):
+            holds_it, width = judged(logs, kind.truth, sum(shown, UNSEEN) - own)
             hits += holds_it
             grown.append(width)
     return hits / len(grown), float(np.mean(grown))

@@ -48,9 +48,6 @@ def reference_moved(
     before: Sequence[float],
     after: Sequence[float],
     history: Sequence[float],
-    *,
-    level: float = REFERENCE_LEVEL,
-    least: float = MOVE_MIN,
 ) -> ReferenceVerdict:
     """Return whether the reference workload's figure moved between ``before`` and ``after``.
 
@@ -62,10 +59,10 @@ def reference_moved(
     is_known = len(logs_history) >= HISTORY_MIN
     noise = max(NOISE_MIN, _robust_std(logs_history)) if is_known else NOISE_ASSUMED
     if not logs_before or not logs_after:
-        return ReferenceVerdict(moved=None, ratio=None, limit=least)
+        return ReferenceVerdict(moved=None, ratio=None, limit=MOVE_MIN)
     degrees = len(logs_history) - 1 if is_known else HISTORY_MIN
     error = noise * math.sqrt(1 / len(logs_before) + 1 / len(logs_after))
-    limit = max(math.log1p(least), t_quantile(0.5 + level / 2, degrees) * error)
+    limit = max(math.log1p(MOVE_MIN), t_quantile(0.5 + REFERENCE_LEVEL / 2, degrees) * error)
     move = statistics.median(logs_after) - statistics.median(logs_before)
     return ReferenceVerdict(moved=abs(move) > limit, ratio=math.exp(move), limit=math.expm1(limit))
 

@@ -8,7 +8,7 @@ import enum
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final, TypeVar
@@ -35,7 +35,7 @@ from orchestrator.records.run import OPENGL, DelegateTruth, FigureKind, Outcome,
 from orchestrator.records.verdict import Finding, Grade, Quality, Severity
 from orchestrator.units import format_percent
 
-Key = TypeVar("Key")
+Key = TypeVar("Key", bound=Hashable)
 
 
 class CaseStatus(enum.StrEnum):
@@ -221,7 +221,26 @@ def comparable(results: Mapping[Key, CaseResult]) -> dict[Key, CaseResult]:
     }
 
 
-def case_autocorrelation(runs: Iterable[RunRecord]) -> Autocorrelation:
+def autocorrelation_of_others(
+    cases: Mapping[Key, Sequence[RunRecord]], campaigns: Iterable[Campaign] = ()
+) -> dict[Key, Autocorrelation]:
+    """Return of each case with runs what is known of its device beside it: from the device's other
+    cases, and from what earlier campaigns had shown when the last of ``campaigns`` began.
+    """
+    campaigns = tuple(campaigns)
+    shown = {key: _autocorrelation(runs) for key, runs in cases.items() if runs}
+    found: dict[Key, Autocorrelation] = {}
+    for serial, keys in grouped(shown, lambda key: cases[key][0].case.serial).items():
+        earlier = UNSEEN
+        for campaign in campaigns:
+            if (known := campaign.terms.autocorrelations.get(serial)) is not None:
+                earlier = Autocorrelation(weight=known[0], total=known[1])
+        whole = sum((shown[key] for key in keys), UNSEEN)
+        found |= {key: whole - shown[key] + earlier for key in keys}
+    return found
+
+
+def _autocorrelation(runs: Iterable[RunRecord]) -> Autocorrelation:
     """Return what the runs of one case show of their device."""
     timing = [
         run
@@ -231,20 +250,6 @@ def case_autocorrelation(runs: Iterable[RunRecord]) -> Autocorrelation:
     _, alike = of_one_kind(timing)
     alike.sort(key=lambda pair: pair[0].started_at)
     return autocorrelation_of(logs_of([latency_us for _, latency_us in alike]))
-
-
-def autocorrelation_of_others(
-    shown: Mapping[Key, Autocorrelation], serial: str = "", campaigns: Iterable[Campaign] = ()
-) -> dict[Key, Autocorrelation]:
-    """Return what is known of a device's autocorrelation beside each of its cases: from the other
-    cases, and from what earlier campaigns had shown when the last of ``campaigns`` began.
-    """
-    earlier = UNSEEN
-    for campaign in campaigns:
-        if (known := campaign.terms.autocorrelations.get(serial)) is not None:
-            earlier = Autocorrelation(weight=known[0], total=known[1])
-    whole = sum(shown.values(), UNSEEN)
-    return {key: whole - own + earlier for key, own in shown.items()}
 
 
 def judge_case(

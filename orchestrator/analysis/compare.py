@@ -401,16 +401,16 @@ def _pairs_of(baseline: Summary, candidate: Summary) -> list[float]:
     return [before[key] - after[key] for key in common] if are_enough else []
 
 
-def best_of(members: Mapping[Key, Summary], *, level: float = LEVEL) -> BestOfSet[Key] | None:
+def best_of(members: Mapping[Key, Summary]) -> BestOfSet[Key] | None:
     """Return the fastest of a set and its ties; None for an empty set.
 
     Equal medians keep the mapping's order. The comparisons with the fastest share their error, so
-    that of equals one is called slower in 1 - ``level`` of sets, however many they are.
+    that of equals one is called slower in 1 - LEVEL of sets, however many they are.
     """
     if not members:
         return None
     fastest = min(members, key=lambda key: members[key].median_us)
-    shared = 1 - (1 - level) / max(1, len(members) - 1) ** _RIVALS_POWER
+    shared = 1 - (1 - LEVEL) / max(1, len(members) - 1) ** _RIVALS_POWER
     ratios = {
         key: speed_up(summary, members[fastest], level=shared)
         for key, summary in members.items()

@@ -9,19 +9,18 @@ without a word.
 from __future__ import annotations
 
 import enum
-import operator
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from operator import itemgetter, or_
 from typing import Final
 
-from orchestrator.analysis.autocorrelation import UNSEEN
+from orchestrator.analysis.autocorrelation import Autocorrelation
 from orchestrator.analysis.case_result import (
     CaseResult,
     OutputChecks,
     autocorrelation_of_others,
-    case_autocorrelation,
     has_comparison,
     judge_case,
 )
@@ -29,7 +28,15 @@ from orchestrator.analysis.compare import CLAIM_LEVEL, THRESHOLD
 from orchestrator.analysis.sessions import SessionNoise
 from orchestrator.delegates import DELEGATES, place_of
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import FIGURE_PASS, Build, CampaignId, Case, SeriesKey, grouped
+from orchestrator.records.case import (
+    FIGURE_PASS,
+    Build,
+    CampaignId,
+    Case,
+    CaseKey,
+    SeriesKey,
+    grouped,
+)
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.parity import Outputs, outputs_of
 from orchestrator.records.run import Outcome, RunRecord
@@ -197,24 +204,12 @@ def measured_cases(
         )
         for of in (False, True)
     )
-    devices_of: dict[tuple[CampaignId, str], dict[str, list[RunRecord]]] = defaultdict(dict)
-    for (campaign_id, case_key), members in groups.items():
-        devices_of[campaign_id, members[0].case.serial][case_key] = members
-    begun = campaigns or {}
-    others = {
-        place: autocorrelation_of_others(
-            {key: case_autocorrelation(runs) for key, runs in cases.items()},
-            place[1],
-            [begun[place[0]]] if place[0] in begun else (),
-        )
-        for place, cases in devices_of.items()
-    }
-    known = {
-        campaign_id: OutputChecks(
-            [begun[campaign_id].terms.output_checks] if campaign_id in begun else []
-        )
-        for campaign_id, _ in devices_of
-    }
+    others: dict[tuple[CampaignId, CaseKey], Autocorrelation] = {}
+    known: dict[CampaignId, OutputChecks] = {}
+    for campaign_id, places in grouped(groups, itemgetter(0)).items():
+        own = [campaigns[campaign_id]] if campaigns and campaign_id in campaigns else []
+        others |= autocorrelation_of_others({place: groups[place] for place in places}, own)
+        known[campaign_id] = OutputChecks(campaign.terms.output_checks for campaign in own)
     for runs_compared in compared.values():
         for run in runs_compared:
             if run.campaign_id in known:
@@ -231,7 +226,7 @@ def measured_cases(
                 runs=tuple(members),
                 result=judge_case(
                     [*members, *compared[campaign_id, case_key]],
-                    others=others[campaign_id, case.serial].get(case_key, UNSEEN),
+                    others=others[campaign_id, case_key],
                     check=known[campaign_id].of(case),
                 ),
                 device=facts.title if facts is not None else str(case.serial),
@@ -284,7 +279,7 @@ def _steps(rule: Rule) -> list[_Parts]:
         # No program runs on both an iPhone and an Android phone.
         more.append("tool")
     free = _Parts(fact.value for fact in rule.free)
-    return list(accumulate((_Parts(parts.split()) for parts in more), operator.or_, initial=free))
+    return list(accumulate((_Parts(parts.split()) for parts in more), or_, initial=free))
 
 
 def _grouped(

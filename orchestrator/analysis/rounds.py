@@ -23,7 +23,6 @@ from orchestrator.analysis.autocorrelation import (
 from orchestrator.analysis.case_result import (
     OWN_FIGURE,
     autocorrelation_of_others,
-    case_autocorrelation,
     judge_case,
 )
 from orchestrator.analysis.outcome import figure_us
@@ -195,10 +194,7 @@ def standings(campaign: Campaign, runs: Iterable[RunRecord]) -> dict[CaseKey, Ca
     device's of it.
     """
     cases = grouped(runs, lambda run: run.case.case_key)
-    others: dict[CaseKey, Autocorrelation] = {}
-    for keys in grouped(cases, lambda key: cases[key][0].case.serial).values():
-        shown = {key: case_autocorrelation(cases[key]) for key in keys}
-        others |= autocorrelation_of_others(shown, cases[keys[0]][0].case.serial, [campaign])
+    others = autocorrelation_of_others(cases, [campaign])
     return dict(standings_of(campaign, cases.items(), others))
 
 

@@ -117,10 +117,10 @@ def moved_by(before: TwoStates, after: TwoStates) -> tuple[float, float, int] | 
     )
 
 
-def median_ends(logs: Sequence[float], *, level: float, error_factor: float) -> tuple[float, float]:
+def _median_ends(logs: Sequence[float], error_factor: float) -> tuple[float, float]:
     """Return the interval of the median; ``error_factor`` is that of a mean's standard error."""
     ordered, count = sorted(logs), len(logs)
-    reach = t_quantile(0.5 + level / 2, count - 1) * math.sqrt(count) / 2 * error_factor
+    reach = t_quantile(0.5 + LEVEL / 2, count - 1) * math.sqrt(count) / 2 * error_factor
     return _at(ordered, (count - 1) / 2 - reach), _at(ordered, (count - 1) / 2 + reach)
 
 
@@ -201,7 +201,6 @@ class Summary:
 def summarize(
     latencies_us: Sequence[float],
     *,
-    level: float = LEVEL,
     others: Autocorrelation = UNSEEN,
     resolution_us: float = 0.0,
     rounds: Sequence[tuple[str, int]] = (),
@@ -232,7 +231,7 @@ def summarize(
         max_us=max(latencies_us),
         std_us=sample_std(latencies_us, mean_us) if many else None,
         log_mean=log_mean,
-        interval=_interval(logs, log_mean, states, level, resolution_us),
+        interval=_interval(logs, log_mean, states, resolution_us),
         others=others,
         resolution_us=resolution_us,
         states=states,
@@ -258,16 +257,15 @@ def _interval(
     logs: list[float],
     log_mean: TrimmedMean,
     states: TwoStates | None,
-    level: float,
     resolution_us: float,
 ) -> Interval | None:
     if log_mean.error is None:
         return None
     method = IntervalMethod.LOG_T
-    reach = t_quantile(0.5 + level / 2, log_mean.degrees) * log_mean.error
+    reach = t_quantile(0.5 + LEVEL / 2, log_mean.degrees) * log_mean.error
     ends = log_mean.value - reach, log_mean.value + reach
     if states is not None:
-        ends = median_ends(logs, level=level, error_factor=log_mean.error_factor)
+        ends = _median_ends(logs, log_mean.error_factor)
         method = IntervalMethod.ORDER
     low, high = math.exp(ends[0]), math.exp(ends[1])
     # Of equal prints nothing is known but that the truth was rounded to them.
@@ -276,4 +274,4 @@ def _interval(
         low = max(center - resolution_us / 2, math.ulp(0.0))
         high = center + resolution_us / 2
         method = IntervalMethod.RESOLUTION
-    return Interval(low=low, high=high, level=level, method=method)
+    return Interval(low=low, high=high, level=LEVEL, method=method)

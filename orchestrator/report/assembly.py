@@ -14,7 +14,6 @@ from orchestrator.analysis.case_result import (
     CaseStatus,
     OutputChecks,
     autocorrelation_of_others,
-    case_autocorrelation,
     judge_case,
 )
 from orchestrator.analysis.outcome import figure_us, of_one_kind, truth_of
@@ -194,17 +193,13 @@ def _gather(campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> _Gather
         return not is_warm_up and not is_around_others(run)
 
     found.runs = grouped(filter(counts, runs), lambda run: run.case.case_key)
-    of_cases: dict[Serial, dict[CaseKey, Autocorrelation]] = defaultdict(dict)
     for key, own in found.runs.items():
         for run in own:
             found.checks.learn(run)
             found.cases.setdefault(key, run.case)
             if run.is_virtual:
                 found.virtual.add(run.case.serial)
-        if own:
-            of_cases[own[0].case.serial][key] = case_autocorrelation(own)
-    for serial, siblings in of_cases.items():
-        found.others |= autocorrelation_of_others(siblings, serial, campaigns)
+    found.others = autocorrelation_of_others(found.runs, campaigns)
     for campaign in campaigns:
         if campaign.terms.stopping is not None:
             # Of several campaigns each is on its own.

@@ -481,9 +481,11 @@ def _of_one_kind(
         build = table.contents[table.contents_at[series, night]].build_sha256
         if build not in kinds:
             at_once = [item.campaign_id for item in campaigns.get(table.nights[night], ())]
-            runs = store.runs(campaign_ids=at_once, series_keys=[table.series[series]])
+            serials = [table.sketches[series].serial]
             own = [
-                run for run in runs if run.case.build_sha256 == build and figure_us(run) is not None
+                run
+                for run in store.runs(campaign_ids=at_once, serials=serials)
+                if run.case.build_sha256 == build and figure_us(run) is not None
             ]
             kinds[build] = of_one_kind(own)[0] if own else None
         return kinds[build]

@@ -17,7 +17,6 @@ from orchestrator.analysis.autocorrelation import (
 )
 from orchestrator.analysis.case_result import (
     autocorrelation_of_others,
-    case_autocorrelation,
     judge_case,
 )
 from orchestrator.analysis.compare import compare_samples as compare_summaries
@@ -105,9 +104,7 @@ def test_siblings_show_whether_a_device_remembers() -> None:
             ]
             for number, logs in cases.items()
         }
-        others = autocorrelation_of_others(
-            {number: case_autocorrelation(of) for number, of in runs.items()}
-        )
+        others = autocorrelation_of_others(runs)
         own, with_siblings = (
             [judge_case(runs[number], others=known.get(number, UNSEEN)).summary for number in cases]
             for known in ({}, others)
