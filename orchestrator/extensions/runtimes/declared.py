@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import functools
 import platform
-import shutil
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Final
 
 from orchestrator.delegates.specification import Delegate
 from orchestrator.errors import ArtifactError, OutputParseError
 from orchestrator.extensions.runtimes.declaration import ProgramSection, declared, file_of
+from orchestrator.extensions.runtimes.litert_lm import on_path
 from orchestrator.extensions.runtimes.output import DeclaredReader, reports_of
 from orchestrator.files import sha256_of
 from orchestrator.ports import Device, InvocationRequest
@@ -217,22 +217,14 @@ def installed_build(section: ProgramSection, named: str) -> Build:
 
     Raises ArtifactError.
     """
-    path = (
-        Path(named or shutil.which(section.program or "") or section.program or "")
-        .expanduser()
-        .absolute()
-    )
-    if not path.is_file() or not section.program:
-        raise ArtifactError(
-            f"{section.program} isn't {f'at {named}' if named else 'on PATH'}",
-            hint=f"build or install it, then --build {section.name}=PATH",
-        )
+    program = section.program or section.name
+    path = on_path(program, named, f"build or install it, then --build {section.name}=PATH")
     try:
         digest = sha256_of(path)
     except OSError as error:
         raise ArtifactError(f"{path} can't be read: {error.strerror}") from error
     return Build(
-        name=section.program,
+        name=program,
         tool=section.tool,
         sha256=BuildSha(digest),
         abi=platform.machine(),

@@ -347,18 +347,23 @@ def _phone_command(request: InvocationRequest, folder: str, left_out: Set[str]) 
     return f"{command_line(request, [*filling, f'{_DECODE}1'])} < /dev/null > /dev/null 2>&1; {measured}"
 
 
+def on_path(program: str, named: str, hint: str) -> Path:
+    """Return a program of this computer, ``named`` or on PATH; raises ArtifactError."""
+    path = Path(named or shutil.which(program) or program).expanduser().absolute()
+    if not path.is_file():
+        where = f"at {named}" if named else "on PATH"
+        raise ArtifactError(f"{program} isn't {where}", hint=hint)
+    return path
+
+
 def installed_build(named: str) -> Build:
     """Return the command litert-lm of this computer, ``named`` or on PATH, known by the hashes of
     its packages' files.
 
     Raises ArtifactError where there is none, or it isn't installed as a package.
     """
-    path = Path(named or shutil.which("litert-lm") or "litert-lm").absolute()
-    if not path.is_file():
-        raise ArtifactError(
-            f"the command litert-lm isn't {f'at {named}' if named else 'on PATH'}",
-            hint="pip install litert-lm in an environment of its own, then --build litert-lm=ENVIRONMENT/bin/litert-lm",
-        )
+    hint = "pip install litert-lm in an environment of its own, then --build litert-lm=ENVIRONMENT/bin/litert-lm"
+    path = on_path("litert-lm", named, hint)
     records = sorted(
         path.parent.parent.glob("lib/python*/site-packages/litert_lm*.dist-info/RECORD")
     )
