@@ -69,16 +69,18 @@ Few = Annotated[list[Item], Field(max_length=_MOST_ITERATIONS)]
 
 
 class Part(BaseModel):
-    """An object that a stranger wrote, every value checked; null is the same as no value."""
+    """An object that a stranger wrote, every value checked; null and an empty text are the same as
+    no value.
+    """
 
     model_config = ConfigDict(strict=True, frozen=True)
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nulls(cls, values: object) -> object:
+    def _without_nothing(cls, values: object) -> object:
         if not isinstance(values, dict):
             return values
-        return {key: value for key, value in values.items() if value is not None}
+        return {key: value for key, value in values.items() if value not in (None, "")}
 
 
 _PartOf = TypeVar("_PartOf", bound=Part)

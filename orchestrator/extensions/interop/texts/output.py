@@ -206,7 +206,8 @@ def _reports_in(packed: Buffer) -> Iterator[ToolReport]:
         others = _litert_result(buffer) if texts is not None else []
         for source in program_sources():
             for text in (buffer,) if texts is None else (texts, buffer):
-                others = others or source.read(text, _lines)
+                if not any(map(_has_figure, others)):
+                    others = source.read(text, _lines) or others
         if held is None or any(map(_has_figure, others)):
             yield from filter(_is_surely_ours, held or ())
             yield from others if held is not None else filter(_tells, others)
