@@ -11,7 +11,7 @@ from benchfarm_virtual.hardware import VirtualHardware
 from benchfarm_virtual.profiles import load_profile, profile_names
 from orchestrator.analysis.case_result import CLOCKS_LOW_MAX, clocks_low
 from orchestrator.analysis.outcome import Ending
-from orchestrator.analysis.quality import Surroundings, judge
+from orchestrator.analysis.quality import judge
 from orchestrator.analysis.samples import with_busy_clock
 from orchestrator.passes import pass_of
 from orchestrator.records.case import (
@@ -245,7 +245,7 @@ class _Phone:
             facts=facts,
             before=before,
             after=after,
-            around=Surroundings(samples=looks),
+            samples=looks,
         )
         return verdict.has("throttled")
 

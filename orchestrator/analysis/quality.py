@@ -9,7 +9,6 @@ told and weighs nothing: some phones ship so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from orchestrator.analysis.findings import finding
@@ -33,16 +32,6 @@ from orchestrator.records.verdict import Finding, Grade, Quality, QualityVerdict
 FindingsOf: TypeAlias = Callable[[ToolReport, Case, DeviceFacts], Iterable[Finding]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What is known of a run's surroundings beside the device's state before and after it."""
-
-    #: What the watcher beside the run wrote, empty where none ran.
-    samples: bytes = b""
-    #: What the plan asks of the screen.
-    screen: Screen = Screen.ON
-
-
 def judge(
     report: ToolReport | None,
     ending: Ending,
@@ -52,13 +41,15 @@ def judge(
     facts: DeviceFacts,
     before: DeviceState | None,
     after: DeviceState | None,
-    around: Surroundings | None = None,
+    samples: bytes = b"",
+    screen: Screen = Screen.ON,
 ) -> QualityVerdict:
-    """Return the quality, the grade and the findings of one invocation; ``of_pass`` yields those of
-    its pass alone.
+    """Return the quality, the grade and the findings of one invocation.
+
+    ``of_pass`` yields the findings of its pass alone, ``samples`` are what the watcher beside it
+    wrote (empty where none ran), ``screen`` is what the plan asks of it.
     """
-    around = around or Surroundings()
-    looks = parse_samples(around.samples)
+    looks = parse_samples(samples)
     conditions = derive_conditions(before, after, looks)
     findings = list(_device_findings(facts))
     if case.tool in IMPORTED_TOOLS:
@@ -70,7 +61,7 @@ def judge(
     if _lacks_looks(looks, ending, case, facts, before, after):
         seen = f"{len(looks.samples)} of at least 2 looks"
         trouble = (
-            around.samples.decode("utf-8", "replace").strip().splitlines()[-1:]
+            samples.decode("utf-8", "replace").strip().splitlines()[-1:]
             if not looks.samples
             else []
         )
@@ -88,7 +79,7 @@ def judge(
         looks=looks,
         conditions=conditions,
         is_median=is_median,
-        screen=around.screen,
+        screen=screen,
     )
     codes = frozenset(each.code for each in findings)
     has_ended = ending.outcome is Outcome.COMPLETED

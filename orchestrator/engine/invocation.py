@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.analysis.outcome import Ending, ending_of
-from orchestrator.analysis.quality import Surroundings, judge
+from orchestrator.analysis.quality import judge
 from orchestrator.analysis.samples import with_busy_clock
 from orchestrator.clock import Clock
 from orchestrator.engine.events import FilePlaced
@@ -305,7 +305,8 @@ class Reading:
             facts=facts,
             before=states[0],
             after=states[1],
-            around=Surroundings(samples=samples, screen=screen),
+            samples=samples,
+            screen=screen,
         )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.analysis.findings import steadiness_findings
 from orchestrator.analysis.outcome import Ending
-from orchestrator.analysis.quality import Surroundings, judge
+from orchestrator.analysis.quality import judge
 from orchestrator.analysis.samples import derive_conditions, mean_khz, parse_samples
 from orchestrator.passes import pass_of
 from orchestrator.records.case import DelegateName, Pass
@@ -158,7 +158,7 @@ def test_without_looks_the_states_tell_what_they_can() -> None:
 def throttled(data: bytes, after: DeviceState = SEEN) -> bool:
     verdict = judge(
         GOOD, Ending(outcome=Outcome.COMPLETED), case=replace(CASE, delegate=DelegateName.XNNPACK),
-        of_pass=pass_of(Pass.TIMING).findings, facts=FACTS, before=SEEN, after=after, around=Surroundings(samples=data),
+        of_pass=pass_of(Pass.TIMING).findings, facts=FACTS, before=SEEN, after=after, samples=data,
     )  # fmt: skip
     return verdict.has("throttled")
 
@@ -209,7 +209,7 @@ def graded(
 ) -> Grade | None:
     return judge(
         GOOD, Ending(outcome=Outcome.COMPLETED), case=CASE, of_pass=pass_of(Pass.TIMING).findings,
-        facts=FACTS, before=before, after=after, around=Surroundings(samples=data),
+        facts=FACTS, before=before, after=after, samples=data,
     ).grade  # fmt: skip
 
 

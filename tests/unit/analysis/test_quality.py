@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.analysis.findings import CODES
 from orchestrator.analysis.outcome import Ending, ending_of
-from orchestrator.analysis.quality import Surroundings, judge
+from orchestrator.analysis.quality import judge
 from orchestrator.passes import pass_of
 from orchestrator.records.case import BuildSha, Case, DelegateName, ModelSha, Pass, Serial, ToolName
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
@@ -82,7 +82,8 @@ def verdict(
         facts=facts,
         before=before,
         after=after,
-        around=Surroundings(samples=samples, screen=screen),
+        samples=samples,
+        screen=screen,
     )
 
 
