@@ -8,7 +8,7 @@ import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from orchestrator.app.options import Listed, Texts, opt
 from orchestrator.app.stored import named_campaigns
@@ -19,15 +19,16 @@ from orchestrator.plugins import CommandResult, Settings, Workspace, command
 from orchestrator.records.case import grouped
 from orchestrator.records.device import device_matches
 from orchestrator.records.model import FIGURE, PHASES, TOKENS, worded
-from orchestrator.tables.column import Column
+from orchestrator.tables.column import DATA, Column, Kind
 from orchestrator.tables.labels import short_names
-from orchestrator.tables.rows import DeviceRow
+from orchestrator.tables.passes import MS
+from orchestrator.tables.rows import DeviceRow, ResultRow
+from orchestrator.tables.table import Table
 from orchestrator.units import US_PER_MS, US_PER_S
 
 if TYPE_CHECKING:
     from orchestrator.records.campaign import Campaign
     from orchestrator.report.matrix import Line
-    from orchestrator.tables.table import Table
 
 #: Named wherever the figures are shown.
 _GUIDE: Final = "TensorFlow Lite performance guide"
@@ -47,6 +48,19 @@ class PublishedFigure:
     text: str
     #: Where it stands, when it was published and what to know about it.
     source: str
+    #: What the file is called that `benchfarm model fetch` gets; empty where nothing is fetched.
+    file_name: str = ""
+
+    def is_of(self, row: ResultRow) -> bool:
+        """Whether a case of this lab is the same model, phone, delegate and number of threads."""
+        delegate, _, threads = self.configuration.partition(", ")
+        return (
+            row.case.model_name.lower().removesuffix(".tflite")
+            in {self.model.lower(), self.file_name}
+            and device_matches(self.device, row.device.names)
+            and row.case.delegate == delegate
+            and (not threads or row.case.threads == int(threads.split()[0]))
+        )
 
 
 def load_published() -> tuple[PublishedFigure, ...]:
@@ -60,6 +74,7 @@ def load_published() -> tuple[PublishedFigure, ...]:
             latency_us=float(row["latency_ms"]) * US_PER_MS,
             text=row["latency_ms"],
             source=_GUIDE,
+            file_name=row["file_name"],
         )
         for row in _rows("tflite_published.csv")
         if row["latency_ms"]
@@ -154,16 +169,58 @@ def show_table(settings: Settings, request: TableRequest) -> CommandResult:
         if not chosen and not figures:
             hint = "'benchfarm bench MODEL' measures; '--source published' shows figures that others published"
             raise UsageError("the store has no results yet", hint=hint)
-        table = _table(workspace, request, chosen, figures)
-    return shown(table)
+        return shown(*_tables(workspace, request, chosen, figures))
 
 
-def _table(
+#: A published figure and the case of this lab that it is set against.
+_Both: TypeAlias = "tuple[PublishedFigure, ResultRow]"
+_BESIDE: Final[Sequence[Column[_Both]]] = (
+    Column("model", "model", lambda both: both[0].model),
+    Column("device", "phone", lambda both: both[1].device.title),
+    Column("configuration", "configuration", lambda both: both[0].configuration),
+    Column("theirs_us", "theirs", lambda both: both[0].latency_us, **MS),
+    Column("mine_us", "mine", lambda both: _mine_us(both[1]), **MS),
+    Column(
+        "ratio",
+        "mine is",
+        lambda both: _mine_us(both[1]) / both[0].latency_us,
+        Kind.NUMBER,
+        digits=2,
+        shown=lambda both: f"{_mine_us(both[1]) / both[0].latency_us:.2f} of theirs",
+    ),
+    Column("is_virtual", "", lambda both: both[1].is_virtual, Kind.FLAG, forms=DATA),
+    Column("source", "source", lambda both: both[0].source),
+)
+
+
+def _mine_us(row: ResultRow) -> float:
+    """Return a clean case's figure in microseconds, 0 for one that has none."""
+    return (row.median_us or 0.0) if row.result.is_judged else 0.0
+
+
+def _beside(figures: Sequence[PublishedFigure], rows: Sequence[ResultRow]) -> Table[_Both]:
+    """Return the published figures of which this lab has a clean one, of several the fastest."""
+    both = [
+        (figure, min(own, key=_mine_us))
+        for figure in figures
+        if (own := [row for row in rows if _mine_us(row) and figure.is_of(row)])
+    ]
+    return Table(
+        name="beside",
+        caption="Latency: the means that others published, and the figures measured here",
+        columns=_BESIDE,
+        rows=both,
+        is_virtual=lambda item: item[1].is_virtual,
+    )
+
+
+def _tables(
     workspace: Workspace,
     request: TableRequest,
     chosen: Sequence[Campaign],
     figures: Sequence[PublishedFigure],
-) -> Table[Any]:
+) -> Iterator[Table[Any]]:
+    """Yield the table, and where figures of others stand in it those that this lab has, too."""
     from orchestrator.app.reporting import report_data
     from orchestrator.report.matrix import labels_of, lines_of, matrix_table
     from orchestrator.report.winners import fastest_table, notes_of
@@ -171,13 +228,14 @@ def _table(
 
     data = report_data(workspace, chosen)
     if not request.every and not figures:
-        return fastest_table(
+        yield fastest_table(
             [
                 item
                 for item in data.contests
                 if request.has(item.shown.case.model_name, item.shown.device.names)
             ]
         )
+        return
     rows = [row for row in data.results if request.has(row.case.model_name, row.device.names)]
     published = [figure for figure in figures if request.has(figure.model, (figure.device,))]
     names = short_names((row.configuration, row.case) for row in rows)
@@ -193,12 +251,14 @@ def _table(
         Column("model", "model", lambda line: line.model),
         Column("source", "source", lambda line: line.source, is_optional=True),
     )
-    return replace(
+    yield replace(
         matrix,
         columns=(around[0], *matrix.columns, around[1]),
         nothing="There is no figure for these devices and models.",
         notes=notes_of(rows, names),
     )
+    if (beside := _beside(published, rows)).rows:
+        yield beside
 
 
 def _published_lines(figures: Iterable[PublishedFigure]) -> list[Line]:

@@ -78,7 +78,7 @@ def test_language_models_have_each_speed_of_the_shipped_file(tmp_path):
 def test_own_figures_stand_in_rows_of_their_own_and_virtual_ones_say_so(tmp_path):
     home = stored(tmp_path / "home", small_lab())
     words = ("--source", "store,published", "--serial", "pixel-3,Pixel 4")
-    shown = rows_of(home, *words)
+    shown, beside = rows_of(home, *words).values()
     own = [row for row in shown if not row["source"]]
     assert {row["is_virtual"] for row in own} == {True}
     assert {row["is_virtual"] for row in shown if row not in own} == {False}
@@ -89,7 +89,15 @@ def test_own_figures_stand_in_rows_of_their_own_and_virtual_ones_say_so(tmp_path
     assert of_model["Google Pixel 3"]["gpu, native, median_us"] == pytest.approx(6_450, 0.01)
     # It fell back: its figure is the CPU's and must not stand here.
     assert of_model["Google Pixel 3"]["nnapi, native, median_us"] is None
+    # Theirs, mine and the ratio of what both have; what isn't clean is set against nobody's.
+    assert {(row["model"], row["device"], row["configuration"]) for row in beside} == {
+        ("Mobilenet_1.0_224(float)", f"Google Pixel {n} (virtual)", "gpu") for n in (3, 4)
+    }
+    gpu = beside[0]
+    assert (gpu["theirs_us"], gpu["is_virtual"]) == (pytest.approx(6_450), True)
+    assert gpu["ratio"] == pytest.approx(gpu["mine_us"] / gpu["theirs_us"])
     text = table(home, *words, "--all")
+    assert re.search(rf"gpu +6\.45 +6\.\d+ +{gpu['ratio']:.2f} of theirs", text)
     assert "fell back to CPU" in text
     assert "(suspect" in text
     assert re.search(r"\(partial \d+/\d+", text)
