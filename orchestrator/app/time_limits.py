@@ -121,16 +121,13 @@ def stored_left_out(
 ) -> Mapping[CampaignId, list[dict[str, object]]]:
     """Return what of stored campaigns there was no time for, those with time for all aside.
 
-    Of the campaigns that don't say so no run is read.
+    No other run of theirs is read.
     """
     skips = store.skips(campaign_ids, OUT_OF_TIME)
-    cut = [
-        name for name, counts in store.reason_counts(campaign_ids).items() if OUT_OF_TIME in counts
-    ]
-    late: dict[CampaignId, list[RunRecord]] = {name: [] for name in cut}
-    for run in store.runs(campaign_ids=cut) if cut else ():
-        if run.reason_code == OUT_OF_TIME:
-            late[run.campaign_id].append(run)
+    late: dict[CampaignId, list[RunRecord]] = {}
+    if campaign_ids:
+        for run in store.runs(campaign_ids=campaign_ids, reason_codes=[OUT_OF_TIME]):
+            late.setdefault(run.campaign_id, []).append(run)
     return {
         name: left_out_of(skips.get(name, ()), late.get(name, ()))
         for name in dict.fromkeys(campaign_ids)

@@ -146,6 +146,7 @@ class Runs(Database):
         series_keys: Sequence[SeriesKey] = (),
         serials: Sequence[Serial] = (),
         run_passes: Sequence[Pass] = (),
+        reason_codes: Sequence[str] = (),
         with_attachments: bool = False,
     ) -> Iterator[RunRecord]:
         """Yield runs in the order in which they were stored; their attachments are empty unless
@@ -158,7 +159,7 @@ class Runs(Database):
         cases: dict[int, Case] = {}
         with self.reading() as connection:
             numbers = _run_numbers(
-                connection, campaign_ids, case_keys, series_keys, serials, run_passes
+                connection, campaign_ids, case_keys, series_keys, serials, run_passes, reason_codes
             )
         for page in pages(numbers, _RUN_PAGE):
             with self.reading() as connection:
@@ -352,6 +353,7 @@ def _run_numbers(
     series_keys: Collection[SeriesKey] = (),
     serials: Collection[Serial] = (),
     run_passes: Collection[Pass] = (),
+    reason_codes: Collection[str] = (),
 ) -> array[int]:
     """Return the numbers of the runs that fit, in their order: 8 bytes a run."""
     query = select(RUNS.c.run_no)
@@ -366,6 +368,7 @@ def _run_numbers(
         (CASES.c.series_key, series_keys),
         (CASES.c.serial, serials),
         (RUNS.c.run_pass, [run_pass.value for run_pass in run_passes]),
+        (RUNS.c.reason_code, reason_codes),
     ):
         queries = [narrowed for known in queries for narrowed in filtered(known, column, values)]
     return array("q", sorted(number for known in queries for number in connection.scalars(known)))

@@ -14,7 +14,6 @@ from operator import itemgetter
 from typing import Any, Final
 
 from sqlalchemy import (
-    ColumnElement,
     Integer,
     Select,
     case,
@@ -255,18 +254,6 @@ class Usage(Runs):
                 newest=tuple(run for run, _ in newest_runs),
             )
 
-    def reason_counts(
-        self, campaign_ids: Sequence[CampaignId]
-    ) -> Mapping[CampaignId, Mapping[str, int]]:
-        """Return how many runs of some campaigns ended with each reason code, those with none
-        aside.
-        """
-        query = select(RUNS.c.reason_code, func.count()).where(RUNS.c.reason_code != "")
-        found: dict[CampaignId, dict[str, int]] = {}
-        for campaign_id, code, count in self._by_campaign(query, campaign_ids, RUNS.c.reason_code):
-            found.setdefault(campaign_id, {})[code] = count
-        return found
-
     def yields(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Yield]:
         """Return what the runs of some campaigns gave, campaigns without any run aside."""
         is_made = RUNS.c.outcome != Outcome.SKIPPED.value
@@ -330,15 +317,11 @@ class Usage(Runs):
                 insert(CONFIRMATIONS), {**row, "document": dump_document(confirmation)}
             )
 
-    def _by_campaign(
-        self, query: Select[Any], campaign_ids: Sequence[CampaignId], *groups: ColumnElement[Any]
-    ) -> Iterator[Any]:
+    def _by_campaign(self, query: Select[Any], campaign_ids: Sequence[CampaignId]) -> Iterator[Any]:
         """Yield what a query over runs finds, for each of some campaigns with its id before it."""
         joined = query.join(CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no)
         asked = joined.with_only_columns(CAMPAIGNS.c.campaign_id, *query.selected_columns)
         with self.reading() as connection:
             for page in pages(list(campaign_ids)):
                 of_page = asked.where(CAMPAIGNS.c.campaign_id.in_(page))
-                yield from connection.execute(
-                    of_page.group_by(CAMPAIGNS.c.campaign_id, *groups)
-                ).all()
+                yield from connection.execute(of_page.group_by(CAMPAIGNS.c.campaign_id)).all()
