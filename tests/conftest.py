@@ -154,8 +154,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     repo = Path(__file__).parents[1]
     folders = [repo / name for name in AGAINST_SERVERS]
     folders += repo.glob("tests/extensions/*/e2e")
+    of_path = {
+        path: any(path.is_relative_to(folder) for folder in folders)
+        for path in {item.path for item in items}
+    }
     for item in items:
-        is_against_servers = any(item.path.is_relative_to(folder) for folder in folders)
+        is_against_servers = of_path[item.path]
         is_against_servers |= not OF_SERVERS.isdisjoint(getattr(item, "fixturenames", ()))
         if is_against_servers:
             item.add_marker(pytest.mark.flaky(reruns=1))

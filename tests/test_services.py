@@ -23,7 +23,7 @@ PROGRAM = "/opt/benchfarm/bin/benchfarm"
 def require_parses(words: list[str]) -> None:
     """Have the option parser read a whole command line; it shows the help then and runs nothing."""
     asked = subprocess.run(
-        [BENCHFARM, *words, "--help"], capture_output=True, text=True, timeout=300, check=False
+        [BENCHFARM, *words, "--help"], capture_output=True, text=True, timeout=180, check=False
     )
     assert (asked.returncode, asked.stderr) == (0, "")
 
@@ -63,7 +63,7 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
         (tmp_path / unit.name).write_text(unit.read_text("utf-8").replace(PROGRAM, str(BENCHFARM)))
     checked = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *sorted(tmp_path.iterdir())],
-        capture_output=True, text=True, timeout=300, check=False,
+        capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
     assert (checked.returncode, checked.stderr) == (0, "")
 

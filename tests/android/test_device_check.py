@@ -28,7 +28,7 @@ def test_a_check_is_offered_until_it_was_made_and_finds_real_parts_sound(
     )
     offer = "benchfarm device check -s "
     assert offer in cli("devices", **environ).ok().stdout
-    (phone,) = cli("device", "check", "--json", **environ).ok().json["phones"]
+    (phone,) = cli("device check --json", **environ).ok().json["phones"]
     found = {item["name"].rpartition("/")[2]: item["result"] for item in phone["checks"]}
     assert {name for name, result in found.items() if result == "missing"} <= LACKING, found
     assert "fails" not in found.values(), found
@@ -55,7 +55,7 @@ def checked(own_phone: RealPhone, adb_server: AdbServer, tmp_path: Path) -> Any:
             Cli(home=tmp_path / "home"),
             {"BENCHFARM_ADB_SERVER": f"127.0.0.1:{adb_server.port}"},
         )
-        (phone,) = cli("device", "check", "--json", **environ).ended_with(exit_code).json["phones"]
+        (phone,) = cli("device check --json", **environ).ended_with(exit_code).json["phones"]
         return {
             item["name"].rpartition("/")[2]: (item["result"], item["seen"], item["cost"])
             for item in phone["checks"]

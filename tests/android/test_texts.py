@@ -213,13 +213,12 @@ def test_what_a_run_prints_has_its_code_and_next_step(
     program.write_bytes(real(benchmark_elf(abi="x86_64", version="1")))
     environ = {"BENCHFARM_ADB_SERVER": f"127.0.0.1:{adb_server.port}"}
     done = cli(
-        "run",
+        "run --json",
         plan(tmp_path, "native", program, invocations=len(RUNS), settings=", affinity: f"),
-        "--json",
         **environ,
     )
     campaign = done.json["campaign_id"]
-    runs = cli("results", "runs", campaign, "--limit", 0, "--json", **environ).ok().json
+    runs = cli("results runs --limit 0 --json", campaign, **environ).ok().json
     runs = sorted(
         runs["runs"] if isinstance(runs, dict) else runs, key=lambda run: run["invocation"]
     )
@@ -493,8 +492,8 @@ def test_a_phone_that_refuses_settings_and_keys_is_measured_every_night_and_owes
     night = plan(tmp_path, "native", program, invocations=2, settings=", affinity: f")
     night.write_text(f"{night.read_text()}quiet: {{animations_off: true}}\n")
     for _ in range(2):
-        done = cli("run", night, "--json", **environ)
-        runs = cli("results", "runs", done.json["campaign_id"], "--json", **environ).ok().json
+        done = cli("run --json", night, **environ)
+        runs = cli("results runs --json", done.json["campaign_id"], **environ).ok().json
         assert [run["reason_code"] for run in runs] == ["benchmark-failed"] * 2, done.stderr
         assert "can't be restored" not in done.stderr
         for line in (PUT, PRESS):
@@ -503,6 +502,6 @@ def test_a_phone_that_refuses_settings_and_keys_is_measured_every_night_and_owes
                 in done.stderr
             )
         assert stay.read_text() == "2\n"
-    cli("device", "restore", "TEXTS", **environ).ok()
+    cli("device restore TEXTS", **environ).ok()
     assert not list((cli.home / "state/journals").glob("*.undo"))
     assert device.shell(f"ls {device.work_folder}").text.split() == ["models", "programs", "runs"]

@@ -52,7 +52,7 @@ def left(store):
 def address(queue, left, database, tmp_path):
     """The server's address; its token is needed for actions only."""
     cli = Cli(home=tmp_path / "home")
-    words = ("serve", "--port", "0", "--token", TOKEN, "--anyone-reads")
+    words = ("serve --port 0 --anyone-reads", "--token", TOKEN)
     process = cli.start(*words, BENCHFARM_STORE=database)
     try:
         yield process.stderr.readline().strip()
@@ -143,7 +143,7 @@ def test_while_the_database_is_away_pages_say_so_and_go_on_by_themselves(open_ad
             live_farm.fill_queue(queue)
         open_store(database).close()
         cli = Cli(home=tmp_path / "home")
-        process = cli.start("serve", "--port", "0", BENCHFARM_STORE=database)
+        process = cli.start("serve --port 0", BENCHFARM_STORE=database)
         try:
             url = process.stderr.readline().strip()
             page = open_address(f"{url}farm", within=url)

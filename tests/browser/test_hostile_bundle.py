@@ -207,7 +207,7 @@ def test_no_script_of_a_bundle_runs_in_its_report(home, open_address):
 
 @pytest.mark.parametrize("home", ["small"], indirect=True)
 def test_no_script_of_a_bundle_runs_in_the_pages_of_a_site(home, open_address):
-    Cli(home=home / "ours")("history", "site", "--out", home / "site").ok()
+    Cli(home=home / "ours")("history site", "--out", home / "site").ok()
     root = (home / "site").as_uri()
     for path in ("index.html", "campaigns/index.html"):
         page = open_address(f"{root}/{path}", within=root)
@@ -222,7 +222,7 @@ def test_no_script_of_a_bundle_runs_in_the_pages_of_a_site(home, open_address):
 
 @pytest.mark.parametrize("home", ["large"], indirect=True)
 def test_no_script_of_a_bundle_runs_in_what_is_served(home, open_address):
-    served = Cli(home=home / "ours").start("serve", "--port", "0")
+    served = Cli(home=home / "ours").start("serve --port 0")
     try:
         address = re.search(r"http://127\.0\.0\.1:\d+", served.stderr.readline()).group()
         page = open_address(f"{address}/campaigns/index.html", within=address)

@@ -72,7 +72,7 @@ def values_of(hint: typing.Any) -> st.SearchStrategy[typing.Any]:
 
 @given(drawn=values_of(RunRecord))
 @settings(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -56,7 +56,7 @@ class Lab:
         """Take all faults back, and let phones in again that were kept out for one."""
         self.clear()
         for serial in quarantined(self):
-            self.cli("device", "release", serial).ok()
+            self.cli("device release", serial).ok()
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def nothing_goes_on() -> Iterator[None]:
     before = len(started)
     yield
     for cli in ended_since(before):
-        cli("device", "restore")
+        cli("device restore")
 
 
 @pytest.fixture(scope="module")
@@ -79,14 +79,14 @@ def lab_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., L
     def bring_up(*words: str) -> Lab:
         command = Cli(home=tmp_path_factory.mktemp("lab") / "home")
         commands.append(command)
-        up = command("virtual", "up", "--speed", SPEED, *words, "--json").ok().json
+        up = command("virtual up --json", "--speed", SPEED, *words).ok().json
         return Lab(cli=command, serials=tuple(phone["serial"] for phone in up["phones"]))
 
     try:
         yield bring_up
     finally:
         for command in commands:
-            command("virtual", "down")
+            command("virtual down")
             shutil.rmtree(command.home, ignore_errors=True)
 
 

@@ -109,8 +109,8 @@ def ran(lab: Lab, plan: Path, *, share: float) -> tuple[str, Counter[str]]:
 def stored_of(lab: Lab) -> tuple[str, Counter[tuple[str, str, int, str]]]:
     """Return the status of the newest campaign, and how often each of its results is stored, with
     how it ended."""
-    campaign = lab.cli("results", "list", "--json").ok().json[0]
-    runs = lab.cli("results", "runs", campaign["campaign_id"], "--json", timeout_s=600.0).ok().json
+    campaign = lab.cli("results list --json").ok().json[0]
+    runs = lab.cli("results runs --json", campaign["campaign_id"], timeout_s=600.0).ok().json
     return campaign["status"], Counter(
         (
             json.dumps(run["case"], sort_keys=True),
@@ -137,7 +137,7 @@ def test_faults_on_the_way_lose_nothing_double_nothing_and_leave_nothing_changed
     if resumed:
         # A phone that was away when all others were done is named, and nothing of it is lost.
         assert "abandoned with" in log
-        many.cli("run", "--resume", "--json", timeout_s=HANGS_S)
+        many.cli("run --resume --json", timeout_s=HANGS_S)
         status, found = stored_of(many)
     faulty_s = time.monotonic() - begun_s
     restore_as_told(many, log)

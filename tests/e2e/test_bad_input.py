@@ -55,12 +55,12 @@ def test_what_cannot_be_done_as_asked(
     exit_code: int,
     said: tuple[str, ...],
 ) -> None:
-    expect(cli(*words.format(model=model).split(), **environ), exit_code, *said)
+    expect(cli(words.format(model=model), **environ), exit_code, *said)
 
 
 def test_an_unknown_serial_number(lab: Lab, model: Path) -> None:
     expect(
-        lab.cli("bench", model, "-s", "NOSUCH", BENCHFARM_ADB_SERVER="127.0.0.1:1"),
+        lab.cli("bench -s NOSUCH", model, BENCHFARM_ADB_SERVER="127.0.0.1:1"),
         3,
         "NOSUCH",
         "benchfarm devices",
@@ -77,7 +77,7 @@ def test_a_model_that_is_none(cli: Cli, tmp_path: Path, model: Path) -> None:
     ):
         if content is not None:
             path.write_bytes(content)
-        expect(cli("bench", path, "--with-host"), 2, str(path))
+        expect(cli("bench --with-host", path), 2, str(path))
 
 
 def test_a_plan_with_five_mistakes_tells_all_five(cli: Cli, tmp_path: Path) -> None:
@@ -114,60 +114,56 @@ def test_a_store_that_is_no_store_is_left_as_it_is(cli: Cli, tmp_path: Path) -> 
 
 #: Commands that are about what is stored.
 READERS = (
-    ("results", "list"),
-    ("results", "runs"),
-    ("results", "log", "1a2b3c"),
-    ("report",),
-    ("history", "changes"),
-    ("history", "expect"),
-    ("history", "expect", "delegate=gpu", "2026-03-09", "driver 502"),
-    ("compare",),
-    ("table",),
-    ("history", "site", "--out", "{folder}/site"),
-    ("advise",),
-    ("results", "reparse"),
-    ("status",),
-    ("run", "--resume"),
-    ("export", "--out", "{folder}/bundle.zip"),
-    ("store", "backup", "{folder}/copy.sqlite"),
-    ("store", "prune", "--older-than", "9d", "--compact"),
+    "results list",
+    "results runs",
+    "results log 1a2b3c",
+    "report",
+    "history changes",
+    "history expect",
+    "history expect delegate=gpu 2026-03-09 driver-502",
+    "compare",
+    "table",
+    "history site --out {folder}/site",
+    "advise",
+    "results reparse",
+    "status",
+    "run --resume",
+    "export --out {folder}/bundle.zip",
+    "store backup {folder}/copy.sqlite",
+    "store prune --older-than 9d --compact",
 )
 
 
-@pytest.mark.parametrize("words", READERS, ids=" ".join)
+@pytest.mark.parametrize("words", READERS)
 def test_a_store_that_was_named_to_be_read_and_is_not_there_is_missed_and_not_made(
-    cli: Cli, tmp_path: Path, words: tuple[str, ...]
+    cli: Cli, tmp_path: Path, words: str
 ) -> None:
     path = tmp_path / "typed" / "wrong.sqlite"
-    words = tuple(word.format(folder=tmp_path) for word in words)
-    expect(cli("--store", path, *words), 2, str(path), "there is no store")
+    words = words.format(folder=tmp_path)
+    expect(cli(f"--store {path} {words}"), 2, str(path), "there is no store")
     assert not path.parent.exists()
 
 
 @pytest.mark.parametrize(
     ("words", "exit_code", "said"),
     [
-        (("results", "list"), 0, "nothing is stored yet in {store}"),
-        (("report",), 2, "no campaign in {store}"),
-        (("run", "--resume"), 0, "nothing is left to resume in {store}"),
-        (("results", "log", "1a2b3c"), 2, "'1a2b3c' in {store}"),
-        (("store", "backup", "{folder}/copy.sqlite"), 2, "nothing is stored yet in {store}"),
-        (("store", "prune", "--older-than", "9d", "--compact"), 0, "0 runs"),
-        (("doctor",), 1, "0 campaigns in {store}"),
-        (("history", "changes"), 1, "nothing was looked at: no series in {store}"),
-        (
-            ("history", "changes", "--fail-on", "never"),
-            0,
-            "nothing was looked at: no series in {store}",
-        ),
+        ("results list", 0, "nothing is stored yet in {store}"),
+        ("report", 2, "no campaign in {store}"),
+        ("run --resume", 0, "nothing is left to resume in {store}"),
+        ("results log 1a2b3c", 2, "'1a2b3c' in {store}"),
+        ("store backup {folder}/copy.sqlite", 2, "nothing is stored yet in {store}"),
+        ("store prune --older-than 9d --compact", 0, "0 runs"),
+        ("doctor", 1, "0 campaigns in {store}"),
+        ("history changes", 1, "nothing was looked at: no series in {store}"),
+        ("history changes --fail-on never", 0, "nothing was looked at: no series in {store}"),
     ],
     ids=str,
 )
 def test_a_home_without_a_store_is_no_fault_says_where_it_was_looked_for_and_stays_without(
-    cli: Cli, tmp_path: Path, words: tuple[str, ...], exit_code: int, said: tuple[str, ...]
+    cli: Cli, tmp_path: Path, words: str, exit_code: int, said: str
 ) -> None:
     path = cli.home / "store.sqlite"
-    done = cli(*(word.format(folder=tmp_path) for word in words))
+    done = cli(words.format(folder=tmp_path))
     assert said.format(store=path) in " ".join(done.ended_with(exit_code).said.split())
     assert not path.exists()
     assert not (tmp_path / "copy.sqlite").exists()
@@ -175,7 +171,7 @@ def test_a_home_without_a_store_is_no_fault_says_where_it_was_looked_for_and_sta
 
 def test_a_copy_into_a_folder_that_is_not_there_blames_the_copy(cli: Cli, tmp_path: Path) -> None:
     copy = tmp_path / "unmounted" / "copy.sqlite"
-    expect(cli("store", "backup", copy), 2, str(copy), "the copy's folder isn't there")
+    expect(cli("store backup", copy), 2, str(copy), "the copy's folder isn't there")
     assert not copy.parent.exists()
 
 
@@ -205,8 +201,8 @@ def test_a_folder_for_the_store_that_can_not_be_made(cli: Cli, tmp_path: Path) -
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_under_the_report(cli: Cli, model: Path) -> None:
     # 1: a busy computer gives no clean figure.
-    assert cli("bench", model, "--with-host", "--min-secs", "0.1", "-n", "1").exit_code in {0, 1}
-    done = cli("report", "--format", "csv", "--out", "/dev/full/x.csv")
+    assert cli("bench --with-host --min-secs 0.1 -n 1", model).exit_code in {0, 1}
+    done = cli("report --format csv --out /dev/full/x.csv")
     assert done.exit_code in {2, 5}, done.stderr
 
 
@@ -221,28 +217,26 @@ def test_a_name_in_a_plan_that_no_device_has(
     plan = tmp_path / "plan.yaml"
     plan.write_text(f"models: ['{model}']\ndevices: {{{devices}, host: true}}\n")
     meant = {"pro": "pixel-3", "poo": "nightlies", "tag": "root"}[devices[:3]]
-    for words in (("plan", "show", plan), ("run", plan)):
+    for words in (("plan show", plan), ("run", plan)):
         expect(cli(*words), 2, f"did you mean '{meant}'?")
-    assert cli("results", "list", "--json").ok().json == []
+    assert cli("results list --json").ok().json == []
 
 
 def test_errors_come_as_json_too(cli: Cli) -> None:
-    done = cli("report", "nosuch", "--json")
+    done = cli("report nosuch --json")
     assert done.exit_code == 2
     assert done.json["error"]["code"] == "usage"
 
 
 def test_the_traceback_is_shown_when_it_is_asked_for(cli: Cli) -> None:
     process = cli.start("--debug", "report", "nosuch")
-    assert "Traceback" in process.communicate(timeout=300)[1]
+    assert "Traceback" in process.communicate(timeout=180)[1]
     assert process.returncode == 2
 
 
-@pytest.mark.parametrize(
-    "words", [("run", "--json"), ("bench", "--json"), ("devices", "--nonsense", "--json")]
-)
-def test_options_that_are_refused_are_json_too(cli: Cli, words: tuple[str, ...]) -> None:
-    done = cli(*words)
+@pytest.mark.parametrize("words", ["run --json", "bench --json", "devices --nonsense --json"])
+def test_options_that_are_refused_are_json_too(cli: Cli, words: str) -> None:
+    done = cli(words)
     assert done.exit_code == 2
     assert done.json["error"]["exit_code"] == 2
     assert done.stderr
@@ -251,20 +245,20 @@ def test_options_that_are_refused_are_json_too(cli: Cli, words: tuple[str, ...])
 def test_a_place_for_the_report_that_can_not_be_written_is_found_before_anything_runs(
     cli: Cli, model: Path
 ) -> None:
-    expect(cli("bench", model, "--with-host", "--out", "/proc/nowhere/r.html"), 2, "/proc/nowhere")
-    assert cli("results", "list", "--json").ok().json == []
-    assert cli("bench", model, "--with-host", "--out", f"{'x' * 300}.html").exit_code == 2
+    expect(cli("bench --with-host --out /proc/nowhere/r.html", model), 2, "/proc/nowhere")
+    assert cli("results list --json").ok().json == []
+    assert cli("bench --with-host", model, "--out", f"{'x' * 300}.html").exit_code == 2
 
 
 def test_a_moment_that_there_is_none_of(lab: Lab) -> None:
-    expect(lab.cli("virtual", "fault", lab.serials[0], "cut", "moment=nope"), 2, "nope", "run")
-    expect(lab.cli("virtual", "fault", lab.serials[0], "cut", "bytes=²"), 2, "bytes")
+    expect(lab.cli("virtual fault", lab.serials[0], "cut", "moment=nope"), 2, "nope", "run")
+    expect(lab.cli("virtual fault", lab.serials[0], "cut", "bytes=²"), 2, "bytes")
 
 
 def test_this_computer_alone_is_measured_without_any_server_for_phones(
     cli: Cli, model: Path
 ) -> None:
     # 1: a busy computer gives no clean figure.
-    assert cli("bench", model, "-s", "host", "--min-secs", "0.1", "-n", "1").exit_code in {0, 1}
-    servers = cli("adb", "status", "--json").ok().json["servers"]
+    assert cli("bench -s host --min-secs 0.1 -n 1", model).exit_code in {0, 1}
+    servers = cli("adb status --json").ok().json["servers"]
     assert [server for server in servers if server["ours"]] == []

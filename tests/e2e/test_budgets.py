@@ -21,11 +21,11 @@ def test_a_budget_that_is_too_small_measures_the_plans_first_cases_and_says_what
     serial = lab.serials[0]
     # A second for each run: of what this computer's own work takes, its load would make anything.
     plan = plan_file((serial,), invocations=1, min_secs=40)
-    whole = lab.cli("run", plan, "--json").ok().json
+    whole = lab.cli("run --json", plan).ok().json
     assert (whole["stored"], whole["no_time_for"]) == (4, [])
     runs = whole["runs"]
     report = tmp_path / "night.html"
-    words = ("run", plan, "--budget", f"{0.7 * wanted_s(runs):.2f}s", "--out", report, "--json")
+    words = ("run --json", plan, "--budget", f"{0.7 * wanted_s(runs):.2f}s", "--out", report)
     cut = lab.cli("--log-format", "json", *words)
     assert cut.exit_code == 6, cut.stderr
     told = cut.json
@@ -46,7 +46,7 @@ def test_a_budget_that_is_too_small_measures_the_plans_first_cases_and_says_what
         told["campaign_id"]
     }
     # A resume owes nothing.
-    assert lab.cli("run", "--resume", told["campaign_id"]).exit_code == 2
+    assert lab.cli("run --resume", told["campaign_id"]).exit_code == 2
     check_raw_output_is_deleted(lab, tmp_path)
 
 
@@ -67,24 +67,22 @@ def usual_pause_s(runs: list[dict[str, Any]]) -> float:
 
 
 def check_raw_output_is_deleted(lab: Lab, tmp_path: Path) -> None:
-    lab.cli("store", "backup", tmp_path / "copy.sqlite").ok()
-    before = lab.cli("report", "--format", "csv").ok().stdout
-    trial = lab.cli("store", "prune", "--older-than", "0s", "--dry-run", "--json").ok().json
-    done = lab.cli("store", "prune", "--older-than", "0s", "--json").ok().json
+    lab.cli("store backup", tmp_path / "copy.sqlite").ok()
+    before = lab.cli("report --format csv").ok().stdout
+    trial = lab.cli("store prune --older-than 0s --dry-run --json").ok().json
+    done = lab.cli("store prune --older-than 0s --json").ok().json
     assert trial["runs"] == done["runs"] > 0
     # What takes less room than a note of its deletion stays.
-    campaigns = [item["campaign_id"] for item in lab.cli("results", "list", "--json").ok().json]
+    campaigns = [item["campaign_id"] for item in lab.cli("results list --json").ok().json]
     run_ids = [
         run["run_id"]
         for item in campaigns
-        for run in lab.cli("results", "runs", item, "--json").ok().json
+        for run in lab.cli("results runs --json", item).ok().json
     ]
-    logs = ((run_id, lab.cli("results", "log", run_id).ok().stdout) for run_id in run_ids)
+    logs = ((run_id, lab.cli("results log", run_id).ok().stdout) for run_id in run_ids)
     run_id, shown = next((run_id, text) for run_id, text in logs if "deleted: on " in text)
     assert "--older-than 0s" in shown
-    assert "0 changed" in lab.cli("results", "reparse").ok().stdout
-    assert lab.cli("report", "--format", "csv").ok().stdout == before
-    kept = (
-        lab.cli("results", "log", run_id, BENCHFARM_STORE=str(tmp_path / "copy.sqlite")).ok().stdout
-    )
+    assert "0 changed" in lab.cli("results reparse").ok().stdout
+    assert lab.cli("report --format csv").ok().stdout == before
+    kept = lab.cli("results log", run_id, BENCHFARM_STORE=str(tmp_path / "copy.sqlite")).ok().stdout
     assert "deleted: on " not in kept

@@ -27,7 +27,7 @@ def using(lab: Lab, model: Path) -> tuple[subprocess.Popen[str], str]:
 
 
 def listed(lab: Lab) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = lab.cli("results", "list", "--json").ok().json
+    rows: list[dict[str, Any]] = lab.cli("results list --json").ok().json
     return rows
 
 
@@ -42,7 +42,7 @@ def test_a_phone_in_use_is_refused_before_a_campaign_exists(lab: Lab, model: Pat
     for words in (
         ("bench", model, "-s", serial, *WORDS),
         ("run", plan),
-        ("ab", "threads:1", "threads:2", "-m", model, "-s", serial, "-d", "xnnpack"),
+        ("ab threads:1 threads:2 -d xnnpack", "-m", model, "-s", serial),
     ):
         refused = lab.cli(*words).ended_with(3)
         assert f"{serial}: in use by process {process.pid} on " in refused.stderr
@@ -56,7 +56,7 @@ def test_a_phone_in_use_is_waited_for_as_long_as_was_said(lab: Lab, model: Path)
     serial = lab.serials[0]
     process, _ = using(lab, model)
     before = listed(lab)
-    second = lab.cli.start("bench", model, "-s", serial, *WORDS, "--wait", "10m")
+    second = lab.cli.start("bench --wait 10m", model, "-s", serial, *WORDS)
     assert second.stderr is not None
     assert any(
         f"waits until it is free: in use by process {process.pid}" in line for line in second.stderr
@@ -68,14 +68,14 @@ def test_a_phone_in_use_is_waited_for_as_long_as_was_said(lab: Lab, model: Path)
     second.communicate()
     assert second.returncode == 0
     assert len(listed(lab)) == len(before) + 1
-    assert "--wait" in lab.cli("bench", model, "-s", serial, "--wait", "soon").ended_with(2).stderr
+    assert "--wait" in lab.cli("bench --wait soon", model, "-s", serial).ended_with(2).stderr
 
 
 def test_a_resume_that_names_none_prefers_what_has_runs_and_tells_of_the_others(
     lab: Lab, model: Path
 ) -> None:
     serial = lab.serials[0]
-    words = ("bench", model, "-s", serial, *WORDS[:4], "-n", 3, "--min-secs", "0.1")
+    words = ("bench -n 3 --min-secs 0.1", model, "-s", serial, *WORDS[:4])
     for stored in (1, 0):
         if not stored:
             lab.fault(serial, "program-hang")
@@ -87,13 +87,12 @@ def test_a_resume_that_names_none_prefers_what_has_runs_and_tells_of_the_others(
         process.communicate()
         lab.clear()
     newest, older = [item["campaign_id"] for item in listed(lab)[:2]]
-    done = lab.cli("run", "--resume").ok()
+    done = lab.cli("run --resume").ok()
     assert f"resumes campaign {older} ({model.stem}, " in done.stderr
     others = done.stderr.partition("'benchfarm run --resume ID' resumes another one: ")[2]
     assert re.match(rf"{newest} \(.*, 0 of 3 runs stored\)", others)
     assert (
-        json.loads(lab.cli("run", "--resume", newest[:-1], "--json").ok().stdout)["campaign_id"]
-        == newest
+        json.loads(lab.cli("run --resume --json", newest[:-1]).ok().stdout)["campaign_id"] == newest
     )
 
 
@@ -104,13 +103,11 @@ def test_a_campaign_is_resumed_by_no_other_home_with_the_same_store(
     # By another name: what counts is the file.
     (tmp_path / "store").symlink_to(lab.cli.home / "store.sqlite")
     other = Cli(home=tmp_path / "home")
-    for words in (("run", "--resume", campaign), ("results", "close", campaign)):
+    for words in (("run --resume", campaign), ("results close", campaign)):
         refused = other(*words, BENCHFARM_STORE=str(tmp_path / "store")).ended_with(2)
         assert f"by process {process.pid} on " in refused.stderr
-    assert (
-        f"by process {process.pid} on " in lab.cli("run", "--resume", campaign).ended_with(2).stderr
-    )
+    assert f"by process {process.pid} on " in lab.cli("run --resume", campaign).ended_with(2).stderr
     lab.clear()
     process.kill()
     process.communicate()
-    other("results", "close", campaign, BENCHFARM_STORE=str(tmp_path / "store")).ok()
+    other("results close", campaign, BENCHFARM_STORE=str(tmp_path / "store")).ok()

@@ -27,7 +27,7 @@ def rooted(lab_of: Callable[..., Lab]) -> Lab:
 def test_top_app_is_measured_beside_the_shell_and_proven(rooted: Lab) -> None:
     serial = rooted.serials[0]
     done = rooted.cli(
-        "bench", MODEL, "-s", serial, "--mode", "top-app,shell", "-n", 1, "--min-secs", "0.2", "--json"
+        "bench --mode top-app,shell -n 1 --min-secs 0.2 --json", MODEL, "-s", serial
     )  # fmt: skip
     runs = done.ok().json["runs"]
     assert {run["case"]["mode"] for run in runs} == {"top-app", None}
@@ -38,7 +38,7 @@ def test_a_phone_that_keeps_the_shell_out_of_top_app_gives_no_figure_under_its_n
     lab: Lab,
 ) -> None:
     done = lab.cli(
-        "bench", MODEL, "-s", lab.serials[1], "--mode", "top-app", "-n", 1, "--min-secs", "0.2", "--json"
+        "bench --mode top-app -n 1 --min-secs 0.2 --json", MODEL, "-s", lab.serials[1]
     )  # fmt: skip
     assert done.exit_code == 1
     (run,) = done.json["runs"]
@@ -54,10 +54,10 @@ def test_a_phone_left_changed_by_another_home_is_restored_from_the_phones_own_fi
     rooted.shell(serial, "settings put global window_animation_scale 0.5")
     change = '{"what": "window animation scale", "undo": "settings put global window_animation_scale 1.0"}'
     rooted.shell(serial, f"mkdir -p {folder}; echo '{change}' >{folder}/undo")
-    audit = rooted.cli("device", "restore", "--dry-run", serial, "--json")
+    audit = rooted.cli("device restore --dry-run --json", serial)
     assert audit.exit_code == 1
     assert audit.json[0]["pending"] == ["window animation scale"]
-    restored = rooted.cli("device", "restore", "--json").ok().json
+    restored = rooted.cli("device restore --json").ok().json
     assert restored["restored"] == {serial: ["window animation scale"]}
     assert rooted.shell(serial, "settings get global window_animation_scale") == "1.0"
     assert "undo" not in rooted.shell(serial, f"ls {folder}").split()
@@ -70,11 +70,11 @@ def test_a_phone_that_another_computer_holds_is_refused_with_its_name(rooted: La
     note = f'feed {boot_id} 99999999 {{"host": "lab-west", "pid": 7, "hold_s": 900}}'
     rooted.shell(serial, f"mkdir -p {folder}; echo '{note}' >{folder}/owner")
     try:
-        done = rooted.cli("device", "restore", serial)
+        done = rooted.cli("device restore", serial)
         assert done.exit_code == 3
         assert "process 7 on lab-west" in done.stdout
-        assert rooted.cli("device", "restore", "--force").exit_code == 2
-        rooted.cli("device", "restore", "--force", serial).ok()
+        assert rooted.cli("device restore --force").exit_code == 2
+        rooted.cli("device restore --force", serial).ok()
         assert "owner" not in rooted.shell(serial, f"ls {folder}").split()
     finally:
         rooted.shell(serial, f"rm -f {folder}/owner")
@@ -84,19 +84,17 @@ def test_a_phone_that_another_home_uses_is_left_alone_before_a_campaign_exists(
     lab: Lab, tmp_path: Path
 ) -> None:
     serial, other = lab.serials[1], Claims(tmp_path, clock=SystemClock())
-    before = lab.cli("results", "list", "--json").ok().json
+    before = lab.cli("results list --json").ok().json
     lab.shell(serial, other.script(WORK_FOLDER, hold_s=100_000))
     try:
-        done = lab.cli(
-            "bench", MODEL, "-d", "xnnpack", "-s", serial, "-n", 1, "--min-secs", "0.1", "--json"
-        )
+        done = lab.cli("bench -d xnnpack -n 1 --min-secs 0.1 --json", MODEL, "-s", serial)
     finally:
         lab.shell(serial, call("release", WORK_FOLDER, other.token))
     assert done.exit_code == 3
     assert f"{serial}: in use by process {os.getpid()}" in done.stderr
     # Nothing was changed on it.
     assert "be restored" not in done.stderr
-    assert lab.cli("results", "list", "--json").ok().json == before
+    assert lab.cli("results list --json").ok().json == before
 
 
 def test_a_screen_that_the_plan_wants_off_is_no_fault_of_a_run(lab: Lab, tmp_path: Path) -> None:
@@ -105,8 +103,8 @@ def test_a_screen_that_the_plan_wants_off_is_no_fault_of_a_run(lab: Lab, tmp_pat
         f"models: [{MODEL}]\nmatrix: {{delegates: [xnnpack], threads: [1]}}\ninvocations: 1\n"
         f"devices: {{serials: [{lab.serials[0]}]}}\nsettings: {{min_secs: 100 ms}}\nquiet: {{screen: 'off'}}\n"
     )
-    campaign = lab.cli("run", plan, "--json").ok().json["campaign_id"]
-    (run,) = lab.cli("results", "runs", campaign, "--json").ok().json
+    campaign = lab.cli("run --json", plan).ok().json["campaign_id"]
+    (run,) = lab.cli("results runs --json", campaign).ok().json
     assert run["state_after"]["screen_on"] is False
     assert "screen-off" not in [finding["code"] for finding in run["verdict"]["findings"]]
-    assert lab.cli("results", "reparse", campaign, "--json").ok().json["changed"] == []
+    assert lab.cli("results reparse --json", campaign).ok().json["changed"] == []

@@ -16,7 +16,7 @@ LEFT = (
 
 
 def results(lab: Lab, *words: object, exit_code: int = 0) -> dict[str, str]:
-    done = lab.cli("device", "check", "-s", lab.serials[0], *words, "--json").ended_with(exit_code)
+    done = lab.cli("device check --json", "-s", lab.serials[0], *words).ended_with(exit_code)
     (phone,) = done.json["phones"]
     return {item["name"]: item["result"] for item in phone["checks"]}
 
@@ -53,7 +53,7 @@ def test_what_a_phone_refuses_is_told_with_what_it_costs_and_the_other_checks_ar
     found = results(lab)
     assert found["cat /proc/stat"] == "missing"
     assert found["detached run"] == "works"
-    text = lab.cli("device", "check", "-s", lab.serials[0]).ok().stdout
+    text = lab.cli("device check", "-s", lab.serials[0]).ok().stdout
     assert "the load of other processes is unknown" in text
 
 
@@ -65,33 +65,25 @@ def test_a_phone_on_which_nothing_can_be_written_fails_its_check(lab: Lab) -> No
 
 
 def test_only_phones_are_checked_and_one_file_is_for_one_phone(lab: Lab, tmp_path: Path) -> None:
-    assert (
-        "-s SERIAL" in lab.cli("device", "check", "--out", tmp_path / "x.json").ended_with(2).said
-    )
-    assert "benchfarm doctor" in lab.cli("device", "check", "-s", "host").ended_with(2).said
+    assert "-s SERIAL" in lab.cli("device check", "--out", tmp_path / "x.json").ended_with(2).said
+    assert "benchfarm doctor" in lab.cli("device check -s host").ended_with(2).said
     assert not (tmp_path / "x.json").exists()
 
 
-def test_equal_sides_tell_what_a_phone_can_resolve_and_the_check_repeats_it(
-    lab: Lab, model: Path
-) -> None:
+def test_equal_sides_tell_what_a_phone_can_resolve_and_the_check_repeats_it(lab: Lab) -> None:
     serial = lab.serials[1]
     short = ("-s", serial, "-n", "4")
-    first = lab.cli("device", "check", *short, "--sessions", "3", "--json").ok().json["phones"]
+    first = lab.cli("device check --sessions 3 --json", *short).ok().json["phones"]
     first = first[0]["resolutions"]
     assert [len(item["sessions"]) for item in first] == [3]
     assert all(len(session["pairs"]) == 2 for session in first[0]["sessions"])
-    # Sessions add up from day to day, and equal sides of a comparison are sessions too.
-    shown = lab.cli("device", "check", *short, "--sessions", "1").ok().stdout
+    # Sessions add up from day to day.
+    shown = lab.cli("device check --sessions 1", *short).ok().stdout
     assert f"{serial} (Google Pixel 4 (virtual))" in shown
     assert "4 sessions" in shown
     assert "two sessions" in shown
     found = [line.split() for line in shown.splitlines() if line.startswith("ab, ")]
     changes = [float(words[-2]) for words in found]
     assert changes == sorted(changes, reverse=True)
-    known = lab.cli("device", "check", "-s", serial).ok().stdout
+    known = lab.cli("device check", "-s", serial).ok().stdout
     assert "4 sessions" in known
-    equal = ("delegate:gpu", "delegate:gpu", "-m", model, "-s", serial, "--min-secs", "0.1")
-    compared = lab.cli("ab", *equal).ok().stdout
-    assert "gpu" in compared
-    assert "smallest change found" in compared

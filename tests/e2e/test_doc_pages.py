@@ -23,7 +23,7 @@ import pytest
 
 from tests.conftest import poll_until
 from tests.e2e.conftest import Lab
-from tests.samples.command import Done
+from tests.samples.command import Done, Process
 from tests.samples.farm_hosts import private_database
 from tests.samples.places import MODELS, REPO
 
@@ -52,8 +52,8 @@ NOT_RUN = {
     "benchfarm model fetch": "a download",
     "benchfarm model build": "minutes of TensorFlow: tests/unit/models/test_building.py",
     "benchfarm build add libhexagon": "needs Hexagon's libraries: tests/e2e/test_builds.py",
-    "benchfarm import ~/.cache": "needs another lab's results: tests/e2e/test_lab_sessions.py",
-    "benchfarm import measurements.jsonl": "needs another lab's results: tests/e2e/test_lab_sessions.py",
+    "benchfarm import ~/.cache": "needs another lab's results: tests/extensions/interop/test_sessions.py",
+    "benchfarm import measurements.jsonl": "needs another lab's results: tests/extensions/interop/test_sessions.py",
     "benchfarm bench model.tflite -s 00008150": "needs an iPhone: tests/extensions/iphone/test_iphone_on_a_cable.py",
     "benchfarm device check -s 00008150": "needs an iPhone: tests/extensions/iphone/test_iphone_on_a_cable.py",
     "benchfarm import console.txt": "needs an app's results: tests/extensions/interop/test_ios_console.py",
@@ -131,6 +131,8 @@ class Reader:
     lab: Lab
     database: str
     done: set[str] = field(default_factory=set)
+    #: A page's worker ends with its page: the next one starts its own.
+    workers: list[Process] = field(default_factory=list)
 
     def paste(self, line: str) -> None:
         if line in self.done or any(line.startswith(start) for start in NOT_RUN):
@@ -146,10 +148,9 @@ class Reader:
         for option, value in SHORTER.get(name, {}).items():
             words += [] if option in words or "--campaign" in words else [option, value]
         if words[0] == "serve" or words[:2] == ["farm", "worker"]:
-            # A page's worker ends with its page: the next one starts its own.
             self.serve(words, environ)
             return
-        done: Done = self.lab.cli(*words, **environ)
+        done: Done = self.lab.cli(*words, workers=self.workers, **environ)
         allowed = {0, 1} if words[0] in ANSWERS else {0}
         assert done.exit_code in allowed, f"$ {line}\n{done.exit_code}: {done.said}"
         self.done.add(line)
@@ -162,9 +163,11 @@ class Reader:
             *words, *(["--port", "0"] if words[0] == "serve" else []), **environ
         )
         if words[0] == "farm":
+            self.workers.append(process)
 
             def phones() -> list[object]:
-                answer = self.lab.cli("farm", "status", "--json", **environ)
+                assert process.poll() is None, f"{words} has ended with {process.returncode}"
+                answer = self.lab.cli("farm status --json", **environ)
                 return answer.json["devices"] if answer.exit_code in {0, 1} else []
 
             poll_until(
@@ -184,9 +187,9 @@ class Reader:
         if word in {"SERIAL", "phone:SERIAL"}:
             return word.replace("SERIAL", self.lab.serials[0])
         if word == "CAMPAIGN":
-            return str(self.lab.cli("results", "list", "--json").ok().json[0]["campaign_id"])
+            return str(self.lab.cli("results list --json").ok().json[0]["campaign_id"])
         if word == "RUN":
-            return str(self.lab.cli("results", "runs", "--json").ok().json[0]["run_id"])
+            return str(self.lab.cli("results runs --json").ok().json[0]["run_id"])
         if word == "SUBMISSION":
             # The page's own, which is done.
             return "release-7"
@@ -218,30 +221,19 @@ def reader(
         patch.chdir(folder)
         for number, more in enumerate([(), ("--time", "+3")], 1):
             lab.cli(
-                "virtual",
-                "program",
+                "virtual program",
                 f"{['old', 'new'][number - 1]}-program",
                 "--release",
                 number,
                 *more,
             ).ok()
         for _ in range(2):
-            lab.cli(
-                "bench",
-                "model.tflite",
-                "-d",
-                "xnnpack,gpu",
-                "-t",
-                "1,4",
-                "-n",
-                "2",
-                "--min-secs",
-                "0.1",
-            ).ok()
+            lab.cli("bench model.tflite -d xnnpack,gpu -t 1,4 -n 2 --min-secs 0.1").ok()
         yield Reader(lab=lab, database=database.url)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
 def test_what_a_page_asks_to_paste_runs(reader: Reader, page: Path) -> None:
+    reader.workers.clear()
     for line in pasted(page):
         reader.paste(line)

@@ -33,7 +33,7 @@ def test_the_minimal_example_measures_every_delegate_that_is_there(
     plan.write_text(
         (EXAMPLES / "minimal.yaml").read_text("utf-8").replace("../orchestrator", samples) + QUICK
     )
-    done = lab.cli("run", plan, "--json").ok().json
+    done = lab.cli("run --json", plan).ok().json
     assert {item["serial"] for item in done["winners"]} == set(lab.serials)
     assert {run["case"]["delegate"] for run in done["runs"]} >= {"cpu", "xnnpack", "gpu"}
 
@@ -60,7 +60,7 @@ def test_each_example_plan_can_be_shown(lab: Lab, model: Path, name: str, cases:
             }
         )
     (lab.cli.home / "models.yaml").write_text(yaml.dump({"models": rows}))
-    shown = lab.cli("plan", "show", EXAMPLES / name, "--json").ok().json
+    shown = lab.cli("plan show --json", EXAMPLES / name).ok().json
     assert len(shown["cases"]) >= cases
     assert shown["devices"]["chosen"] == list(lab.serials)
     assert shown["missing"] == []
@@ -94,15 +94,15 @@ def test_a_plan_is_begun_with_for_the_attached_phones_and_can_be_run(
     own = tmp_path / "my model.tflite"
     shutil.copy(model, own)
     plan = tmp_path / "plan.yaml"
-    lab.cli("plan", "init", own, "--out", plan).ok()
+    lab.cli("plan init", own, "--out", plan).ok()
     text = plan.read_text("utf-8")
     assert '- "my model.tflite"' in text
     assert re.search(
         rf'- "{lab.serials[0]}" # Google Pixel 3 \(virtual\), Android \S+, .*profile pixel-3', text
     )
-    shown = lab.cli("plan", "show", plan, "--json").ok().json
+    shown = lab.cli("plan show --json", plan).ok().json
     assert shown["devices"]["chosen"] == list(lab.serials)
-    again = lab.cli("plan", "init", own, "--out", plan)
+    again = lab.cli("plan init", own, "--out", plan)
     assert again.exit_code == 2
     assert "is there already" in again.stderr
     assert plan.read_text("utf-8") == text
@@ -115,13 +115,13 @@ def test_a_plan_is_shown_without_its_programs_which_are_listed(
     plan.write_text(
         f"models: {model}\nmatrix: {{delegates: [cpu, xnnpack], tools: native}}\ndevices: {{host: true}}\n"
     )
-    shown = cli("plan", "show", plan).ok().stdout
+    shown = cli("plan show", plan).ok().stdout
     assert shown.count("native") >= 2
     assert re.search(
         r"missing:\n  no build of native for linux-\S+ is on this computer .*benchfarm build fetch",
         shown,
     )
-    (missing,) = cli("plan", "show", plan, "--json").ok().json["missing"]
+    (missing,) = cli("plan show --json", plan).ok().json["missing"]
     assert missing["serials"] == ["host"]
 
 
@@ -168,20 +168,7 @@ def mirror(tmp_path: Path) -> Iterator[FileServer]:
 def test_a_missing_program_is_offered_for_download_on_a_terminal_and_nowhere_else(
     cli: Cli, model: Path, mirror: FileServer, tmp_path: Path
 ) -> None:
-    words = (
-        "bench",
-        model,
-        "-s",
-        "host",
-        "--tool",
-        "native",
-        "-d",
-        "xnnpack",
-        "-t",
-        "1",
-        "-n",
-        "2",
-    )
+    words = ("bench -s host --tool native -d xnnpack -t 1 -n 2", model)
     place = {"BENCHFARM_MIRROR": mirror.url}
     piped = cli(*words, stdin="y\n", **place)
     assert (piped.exit_code, "[Y/n]" in piped.said, mirror.asked) == (2, False, [])
@@ -201,26 +188,16 @@ def test_a_missing_program_is_offered_for_download_on_a_terminal_and_nowhere_els
     code, said = in_terminal(cli, "\n", *words, **place)
     assert code in {0, 1}, said
     assert "report: " in said
-    assert f"linux-{platform.machine()}" in cli("build", "list").ok().stdout
+    assert f"linux-{platform.machine()}" in cli("build list").ok().stdout
 
 
-@pytest.mark.parametrize(
-    ("columns", "terminal"), [(60, "dumb"), (80, "dumb"), (60, "xterm"), (80, "xterm")]
-)
+@pytest.mark.parametrize(("columns", "terminal"), [(60, "dumb"), (80, "xterm")])
 def test_progress_of_an_ab_comparison_names_its_sides_and_breaks_no_word(
     lab: Lab, model: Path, columns: int, terminal: str
 ) -> None:
-    words = ("ab", "delegate:xnnpack", "delegate:gpu", "-m", model, "-s", lab.serials[0])
+    words = ("ab delegate:xnnpack delegate:gpu", "-m", model, "-s", lab.serials[0])
     code, said = in_terminal(
-        lab.cli,
-        "",
-        *words,
-        "--runs",
-        "3",
-        "--min-secs",
-        "0.1",
-        columns=columns,
-        TERM=terminal,
+        lab.cli, "", *words, "--runs", "3", "--min-secs", "0.1", columns=columns, TERM=terminal
     )
     assert code in {0, 1}, said
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "\n" if terminal == "xterm" else "", said)
@@ -233,11 +210,11 @@ def test_progress_of_an_ab_comparison_names_its_sides_and_breaks_no_word(
 
 
 def test_sample_models_are_copied_and_replace_no_other_file(cli: Cli, tmp_path: Path) -> None:
-    copied = cli("model", "fetch", "samples", "--out", tmp_path / "here", "--json").ok().json
+    copied = cli("model fetch samples --json", "--out", tmp_path / "here").ok().json
     assert [Path(item["path"]).parent for item in copied] == [tmp_path / "here"] * 2
-    cli("model", "fetch", "samples", "--out", tmp_path / "here").ok()
+    cli("model fetch samples", "--out", tmp_path / "here").ok()
     Path(copied[0]["path"]).write_bytes(b"somebody's own")
-    again = cli("model", "fetch", "samples", "--out", tmp_path / "here")
+    again = cli("model fetch samples", "--out", tmp_path / "here")
     assert again.exit_code == 2
     assert "is there already and is another file" in again.stderr
     assert Path(copied[0]["path"]).read_bytes() == b"somebody's own"

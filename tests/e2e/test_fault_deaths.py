@@ -91,7 +91,7 @@ def test_a_run_that_is_killed_before_its_campaign_is_kept_leaves_nothing_to_resu
 ) -> None:
     lab = matrix_lab
     before = changed(lab)
-    known = lab.cli("results", "list", "--json").ok().json
+    known = lab.cli("results list --json").ok().json
     # However long this test looks away: none of them says what it is.
     for serial in lab.serials:
         give(lab, serial, "hang", "moment=open:shell")
@@ -99,7 +99,7 @@ def test_a_run_that_is_killed_before_its_campaign_is_kept_leaves_nothing_to_resu
     poll_until(lambda: not faults_of(lab, lab.serials[0])[0]["moment"], "a phone is asked")
     ended(process)
     clear(lab)
-    assert lab.cli("results", "list", "--json").ok().json == known
+    assert lab.cli("results list --json").ok().json == known
     assert not_as_before(lab, before) == []
 
 
@@ -125,7 +125,7 @@ def test_a_run_killed_at_any_phase_is_finished_by_a_resume(
             break
         if dies(lab, process, waiting[0], lab.serials[number % 4], told):
             del waiting[0]
-            process = lab.cli.start("run", "--resume")
+            process = lab.cli.start("run --resume")
         else:
             # The phones were done before they could be disturbed.
             process = begun(number)
@@ -178,23 +178,12 @@ def test_what_a_killed_run_left_on_a_phone_is_ended_by_restore(
     before = changed(lab)[serial]
     give(lab, serial, "program-hang")
     process = lab.cli.start(
-        "bench",
-        model,
-        "-d",
-        "xnnpack",
-        "-s",
-        serial,
-        "--tool",
-        tool,
-        "-n",
-        "1",
-        "--min-secs",
-        "0.1",
+        "bench -d xnnpack -n 1 --min-secs 0.1", model, "-s", serial, "--tool", tool
     )
     poll_until(lambda: not faults_of(lab, serial), "the program hangs", timeout_s=60)
     ended(process)
     assert "benchmark" in changed(lab)[serial], "nothing was left"
-    lab.cli("device", "restore", serial).ok()
+    lab.cli("device restore", serial).ok()
     assert changed(lab)[serial] == before
 
 
@@ -251,7 +240,7 @@ def on_a_disk_of_its_own(
     mounted = f"mount -t tmpfs -o size=8m tmpfs {shlex.quote(str(disk))} && cd {shlex.quote(str(disk))}\n{script}"
     return subprocess.run(
         ["unshare", "--map-root-user", "--mount", "sh", "-c", mounted], env={**os.environ, **environ},
-        capture_output=True, text=True, timeout=600, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
 
 

@@ -111,8 +111,8 @@ FOR_EVER = datetime.max.replace(tzinfo=UTC)
 #: another campaign.
 CAMPAIGNS = 3
 #: Only a pass for parity looks at outputs: test_parity; only one for energy at the cable:
-#: test_energy. A phone that refuses settings refuses them all the time: test_restricted_phones.
-#: An APK is installed before a run: test_failures_on_phones.
+#: test_energy. A phone that refuses settings refuses them all the time: test_faulty_phones.
+#: An APK is installed before a run: test_faulty_phones.
 ELSEWHERE = {
     FaultKind.DELEGATE_WRONG,
     FaultKind.CABLE_OUT,
@@ -317,7 +317,7 @@ def test_no_fault_at_any_phase_costs_a_result(
             ):
                 break
             release(lab)
-            log += watched(lab.cli.start("run", "--resume"), on_line)
+            log += watched(lab.cli.start("run --resume"), on_line)
         for phone in phones.values():
             phone.take_back()
         found = finished(lab, log)

@@ -10,7 +10,7 @@ from tests.samples.command import Cli
 
 
 def test_wrong_flags_are_refused_all_at_once_and_nothing_is_stored(lab: Lab, model: Path) -> None:
-    before = lab.cli("results", "list", "--json").ok().json
+    before = lab.cli("results list --json").ok().json
     words = (
         "--flag",
         "use_cachin=true",
@@ -28,7 +28,7 @@ def test_wrong_flags_are_refused_all_at_once_and_nothing_is_stored(lab: Lab, mod
         "nothing was run",
     ):
         assert said in done.stderr, done.stderr
-    assert lab.cli("results", "list", "--json").ok().json == before
+    assert lab.cli("results list --json").ok().json == before
 
 
 def test_a_plan_is_shown_with_the_faults_of_its_flags(
@@ -38,7 +38,7 @@ def test_a_plan_is_shown_with_the_faults_of_its_flags(
     plan.write_text(
         plan.read_text("utf-8").replace("threads: [1, 2]", "threads: 1, flags: [{gpu_bakend: cl}]")
     )
-    done = lab.cli("plan", "show", plan)
+    done = lab.cli("plan show", plan)
     assert done.exit_code == 2
     assert "did you mean --gpu_backend?" in done.stderr
 
@@ -51,7 +51,7 @@ def test_a_combination_without_effect_is_skipped_and_named(lab: Lab, model: Path
 
 
 def test_what_a_program_says_of_its_flags_is_kept_and_shown(lab: Lab) -> None:
-    asked = lab.cli("flags", "use_xnnpack", "-s", lab.serials[0], "--json").ok().json
+    asked = lab.cli("flags use_xnnpack --json", "-s", lab.serials[0]).ok().json
     assert asked["learned"] is True
     (flag,) = asked["flags"]
     assert (flag["type"], flag["default"]) == ("bool", "false")
@@ -61,7 +61,7 @@ def test_what_a_program_says_of_its_flags_is_kept_and_shown(lab: Lab) -> None:
 
 
 def test_each_program_has_its_own_flags(cli: Cli) -> None:
-    flags = cli("flags", "--tool", "litert-lm", "--json").ok().json["flags"]
+    flags = cli("flags --tool litert-lm --json").ok().json["flags"]
     assert {item["name"] for item in flags} >= {"prefill_tokens", "decode_tokens", "cache"}
     assert "gpu_backend" not in {item["name"] for item in flags}
 
@@ -69,10 +69,10 @@ def test_each_program_has_its_own_flags(cli: Cli) -> None:
 def test_flags_are_explained_without_any_device(cli: Cli) -> None:
     listed = cli("flags").ok().stdout
     assert "num_threads" in listed
-    one = cli("flags", "gpu_backend=gl").ok().stdout
+    one = cli("flags gpu_backend=gl").ok().stdout
     for said in ("one of cl, gl", "--use_gpu", "OpenGL stands in"):
         assert said in one
-    wrong = cli("flags", "gpu_backen")
+    wrong = cli("flags gpu_backen")
     assert wrong.exit_code == 2
     assert "did you mean gpu_backend?" in wrong.stderr
     for tool in ("nativ", "litert", "text"):

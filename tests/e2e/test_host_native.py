@@ -72,7 +72,7 @@ def bench(cli: Cli, model: Path, program: Path) -> Done:
         "-n",
         "1",
     )
-    return cli("bench", model, *words, "--json")
+    return cli("bench --json", model, *words)
 
 
 def test_a_program_that_the_user_names_is_run_and_read(
@@ -87,7 +87,7 @@ def test_a_program_that_the_user_names_is_run_and_read(
     assert f"--graph={model}" in run["command"]
     assert run["outcome"] == "completed", run["reason"]
     assert run["report"]["delegate"]["truth"] == "full"
-    assert "given --graph=" in cli("results", "log", run["run_id"], "-a", "stderr").ok().stdout
+    assert "given --graph=" in cli("results log -a stderr", run["run_id"]).ok().stdout
 
 
 def test_both_ends_of_a_very_long_output_are_stored_and_the_report_says_so(
@@ -98,7 +98,7 @@ def test_both_ends_of_a_very_long_output_are_stored_and_the_report_says_so(
     assert run["outcome"] == "completed", run["reason"]
     (finding,) = (item for item in run["verdict"]["findings"] if item["code"] == "output-cut")
     assert re.fullmatch(r"the middle of 216\d{5} bytes of output is left out", finding["evidence"])
-    log = cli("results", "log", run["run_id"], "-a", "stdout").ok().stdout
+    log = cli("results log -a stdout", run["run_id"]).ok().stdout
     assert len(log) < 17 << 20
     assert f"benchfarm: {finding['evidence']} here" in log
     page = tmp_path / "report.html"
@@ -146,7 +146,7 @@ def test_what_is_exported_of_this_computer_names_no_folder_of_it(
     assert cli("run", plan).exit_code in {0, 1}
     texts = {}
     for name in ("night.zip", "night.csv", "night.parquet", "night.json"):
-        cli("export", "--rows", "invocations", "--out", tmp_path / name).ok()
+        cli("export --rows invocations", "--out", tmp_path / name).ok()
     with zipfile.ZipFile(tmp_path / "night.zip") as archive:
         texts |= {name: archive.read(name) for name in archive.namelist()}
     texts |= {name: (tmp_path / name).read_bytes() for name in ("night.csv", "night.json")}
@@ -159,7 +159,7 @@ def test_what_is_exported_of_this_computer_names_no_folder_of_it(
     assert "stored before" in cli("import", tmp_path / "night.zip").ok().stdout
     other = Cli(home=tmp_path / "other")
     other("import", tmp_path / "night.zip").ok()
-    (run,) = other("results", "runs", "--json").ok().json
+    (run,) = other("results runs --json").ok().json
     assert (run["outcome"], run["report"]["delegate"]["truth"]) == ("completed", "full")
 
 
@@ -167,19 +167,7 @@ def test_a_model_that_is_too_fast_for_the_usual_program_is_measured_with_a_finer
     cli: Cli, tmp_path: Path
 ) -> None:
     program = build(tmp_path, "xnnpack_true_fully_delegated.txt")
-    words = (
-        "bench",
-        TINY,
-        "--with-host",
-        "-d",
-        "xnnpack",
-        "-t",
-        "1",
-        "-n",
-        "1",
-        "--min-secs",
-        "0.1",
-    )
+    words = ("bench --with-host -d xnnpack -t 1 -n 1 --min-secs 0.1", TINY)
 
     def measured(*words: object) -> Done:
         done = cli(*words, "--json")
@@ -195,10 +183,7 @@ def test_a_model_that_is_too_fast_for_the_usual_program_is_measured_with_a_finer
     )
     assert [
         (run["case"]["tool"], run["outcome"], run["reason_code"]) for run in done.json["runs"]
-    ] == [
-        ("litert", "failed", "too-fast"),
-        ("native", "completed", ""),
-    ]
+    ] == [("litert", "failed", "too-fast"), ("native", "completed", "")]
     plan = tmp_path / "plan.yaml"
     plan.write_text(
         f"models: {TINY}\nmatrix: {{delegates: xnnpack, threads: 1}}\ndevices: {{host: true}}\n"

@@ -14,7 +14,7 @@ INT8 = min(MODELS.glob("*int8*.tflite"))
 
 def parity_runs(lab: Lab, campaign: str) -> dict[str, dict[str, Any]]:
     """The parity runs of a campaign, by delegate."""
-    runs = lab.cli("results", "runs", campaign, "--json").ok().json
+    runs = lab.cli("results runs --json", campaign).ok().json
     return {run["case"]["delegate"]: run for run in runs if run["run_pass"] == "parity"}
 
 
@@ -24,20 +24,7 @@ def test_fast_and_wrong_is_rejected_and_never_the_best(
     serial = lab.serials[1]
     lab.fault(serial, "delegate-wrong", "subject=gpu", "times=0")
     page = tmp_path / "report.html"
-    words = (
-        "bench",
-        model,
-        "-s",
-        serial,
-        "-d",
-        "cpu,xnnpack,gpu",
-        "-t",
-        "1",
-        "-n",
-        "2",
-        "--min-secs",
-        "0.1",
-    )
+    words = ("bench -d cpu,xnnpack,gpu -t 1 -n 2 --min-secs 0.1", model, "-s", serial)
     done = lab.cli(*words, "--pass", "timing,parity", "--out", page, "--json")
     assert done.exit_code == 1
     runs = parity_runs(lab, done.json["campaign_id"])
@@ -49,27 +36,15 @@ def test_fast_and_wrong_is_rejected_and_never_the_best(
     }
     assert extra["xnnpack"]["parity_error"] < extra["xnnpack"]["parity_threshold"] == 1e-4
     assert "wrong-outputs" in {finding["code"] for finding in runs["gpu"]["verdict"]["findings"]}
-    shown = lab.cli("report", done.json["campaign_id"], "--format", "text").ok().stdout
+    shown = lab.cli("report --format text", done.json["campaign_id"]).ok().stdout
     assert "---  rejected (outputs wrong)" in shown
     assert "wrong-outputs" in page.read_text("utf-8")
-    words = ("compare", "cpu", "gpu", "--by", "delegate", "--campaign", done.json["campaign_id"])
+    words = ("compare cpu gpu --by delegate", "--campaign", done.json["campaign_id"])
     assert "wrong-outputs" in lab.cli(*words, "--fail-on", "never").ok().stdout
 
 
 def test_stored_outputs_are_compared_again_by_reparse(lab: Lab) -> None:
-    done = lab.cli(
-        "bench",
-        INT8,
-        "-s",
-        lab.serials[0],
-        "-d",
-        "xnnpack",
-        "-t",
-        "1",
-        "--pass",
-        "parity",
-        "--json",
-    ).ok()
+    done = lab.cli("bench -d xnnpack -t 1 --pass parity --json", INT8, "-s", lab.serials[0]).ok()
     run = parity_runs(lab, done.json["campaign_id"])["xnnpack"]
     extra = run["report"]["extra"]
     # What the runtime's own kernels differ by here is more than the threshold of the type.
@@ -77,26 +52,14 @@ def test_stored_outputs_are_compared_again_by_reparse(lab: Lab) -> None:
         "same",
         max(2.0, extra["parity_kernel_distance"]),
     )
-    again = lab.cli("results", "reparse", done.json["campaign_id"], "--json").ok().json
+    again = lab.cli("results reparse --json", done.json["campaign_id"]).ok().json
     assert (again["reviewed"], again["changed"]) == (1, [])
 
 
 def test_the_app_is_compared_too_and_other_programs_say_why_they_are_not(
     lab: Lab, model: Path
 ) -> None:
-    words = (
-        "bench",
-        model,
-        "-s",
-        lab.serials[0],
-        "-d",
-        "xnnpack",
-        "-t",
-        "1",
-        "--pass",
-        "parity",
-        "--json",
-    )
+    words = ("bench -d xnnpack -t 1 --pass parity --json", model, "-s", lab.serials[0])
     done = lab.cli(*words, "--tool", "apk").ok()
     assert (
         parity_runs(lab, done.json["campaign_id"])["xnnpack"]["report"]["extra"]["parity"] == "same"
@@ -114,19 +77,7 @@ def test_given_inputs_are_used_and_must_have_the_right_size(
     given = tmp_path / "inputs"
     given.mkdir()
     file = given / f"{model.stem}.0.bin"
-    words = (
-        "bench",
-        model,
-        "-s",
-        lab.serials[0],
-        "-d",
-        "xnnpack",
-        "-t",
-        "1",
-        "--pass",
-        "parity",
-        "--json",
-    )
+    words = ("bench -d xnnpack -t 1 --pass parity --json", model, "-s", lab.serials[0])
     file.write_bytes(bytes(256 * 256 * 3 * 4))
     done = lab.cli(*words, "--parity-inputs", given).ok()
     assert (
@@ -140,7 +91,7 @@ def test_given_inputs_are_used_and_must_have_the_right_size(
 
 
 def test_outputs_of_what_is_new_are_compared_once_and_found_again(lab: Lab) -> None:
-    words = ("bench", INT8, "-s", lab.serials[1], "-d", "cpu,xnnpack,gpu", "-t", "1,2")
+    words = ("bench -d cpu,xnnpack,gpu -t 1,2", INT8, "-s", lab.serials[1])
     words = (*words, "-n", "2", "--min-secs", "0.1", "--json")
     first, again = (lab.cli(*words, BENCHFARM_CHECK_OUTPUTS="on").ok().json for _ in range(2))
     # One process each, whatever the number of threads; the builtin kernels are the reference's.
@@ -167,9 +118,9 @@ def test_a_comparison_in_turns_compares_new_outputs_once_too_and_a_plan_shows_th
         f"models: [{model}]\ndevices: {{serials: [{lab.serials[1]}]}}\ninvocations: 2\n"
         "matrix: {delegates: [cpu, gpu], threads: 3, tools: apk}\n"
     )
-    before = lab.cli("plan", "show", plan, "--json", **environ).ok().json
+    before = lab.cli("plan show --json", plan, **environ).ok().json
     assert before["invocations"] == 2 * 2 + 1
-    words = ("ab", "delegate:cpu", "delegate:gpu", "-m", model, "-s", lab.serials[1], "-t", "3")
+    words = ("ab delegate:cpu delegate:gpu -t 3", "-m", model, "-s", lab.serials[1])
     words = (*words, "--tool", "apk", "--min-secs", "0.1", "-n", "8", "--json")
     first, again = (lab.cli(*words, **environ).json for _ in range(2))
     assert parity_runs(lab, first["campaign_id"]).keys() == {"gpu"}
@@ -180,7 +131,7 @@ def test_a_comparison_in_turns_compares_new_outputs_once_too_and_a_plan_shows_th
             "reference",
             "checked",
         )
-    after = lab.cli("plan", "show", plan, "--json", **environ).ok().json
+    after = lab.cli("plan show --json", plan, **environ).ok().json
     assert after["invocations"] == 2 * 2
 
 
@@ -189,7 +140,7 @@ def test_outputs_that_differ_take_a_figure_out_of_the_ranking_in_later_campaigns
 ) -> None:
     serial = lab.serials[0]
     lab.fault(serial, "delegate-wrong", "subject=gpu", "times=0")
-    words = ("bench", model, "-s", serial, "-d", "xnnpack,gpu", "-t", "1")
+    words = ("bench -d xnnpack,gpu -t 1", model, "-s", serial)
     words = (*words, "-n", "2", "--min-secs", "0.1", "--json")
     for _ in range(2):
         done = lab.cli(*words, BENCHFARM_CHECK_OUTPUTS="on").ended_with(1)
@@ -198,11 +149,11 @@ def test_outputs_that_differ_take_a_figure_out_of_the_ranking_in_later_campaigns
         assert [item["configuration"] for item in done.json["winners"]] == [
             "xnnpack, 1 thread, native"
         ]
-        shown = lab.cli("report", campaign, "--format", "text").ok().stdout
+        shown = lab.cli("report --format text", campaign).ok().stdout
         assert "rejected (outputs wrong)" in shown
 
 
 def outputs_of(lab: Lab, campaign: str) -> dict[str, str]:
     """What is known of the outputs of a campaign's cases, by delegate."""
-    cases = lab.cli("report", campaign, "--format", "json").ok().json["results"]
+    cases = lab.cli("report --format json", campaign).ok().json["results"]
     return {item["delegate"]: item["outputs"] for item in cases}

@@ -33,14 +33,14 @@ def gate(cli: Cli, folder: Path, **variables: str) -> subprocess.CompletedProces
         env=environ,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=300,
         check=False,
     )
 
 
 def test_a_slower_program_fails_the_gate_and_is_summarized(cli: Cli, tmp_path: Path) -> None:
     for name, time in (("old", "+0"), ("new", "+20")):
-        cli("virtual", "program", tmp_path / name, "--release", name, "--time", time).ok()
+        cli("virtual program", tmp_path / name, "--release", name, "--time", time).ok()
     model = min(MODELS.glob("*float*.tflite"))
     summary = tmp_path / "summary.md"
     known = {"BASELINE": "./old", "MODELS": str(model), "VIRTUAL": "pixel-3 --speed 60"}
@@ -55,7 +55,7 @@ def test_a_slower_program_fails_the_gate_and_is_summarized(cli: Cli, tmp_path: P
     # A fault isn't an outcome, and the lab is taken down all the same.
     faulty = gate(cli, tmp_path, CANDIDATE="./missing", **known)
     assert faulty.returncode > 1
-    assert cli("virtual", "list", "--json").json["phones"] == []
+    assert cli("virtual list --json").json["phones"] == []
 
 
 @pytest.mark.parametrize("path", sorted(CI.rglob("*.yml")), ids=lambda path: path.name)

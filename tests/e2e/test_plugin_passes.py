@@ -40,33 +40,20 @@ def test_a_pass_of_a_third_party_is_in_help_schema_run_store_and_report(
 ) -> None:
     where = installed(tmp_path / "site")
     cli = Cli(home=lab.cli.home, is_cold=True)
-    assert "acme.idle" in cli("bench", "--help", PYTHONPATH=where, COLUMNS="200").ok().stdout
-    assert "acme.idle" in cli("plan", "schema", PYTHONPATH=where).ok().stdout
-    words = (
-        "bench",
-        model,
-        "-s",
-        lab.serials[0],
-        "-d",
-        "xnnpack",
-        "-t",
-        1,
-        "--pass",
-        "timing,acme.idle",
-        "-n",
-        2,
-    )
+    assert "acme.idle" in cli("bench --help", PYTHONPATH=where, COLUMNS="200").ok().stdout
+    assert "acme.idle" in cli("plan schema", PYTHONPATH=where).ok().stdout
+    words = ("bench -d xnnpack -t 1 --pass timing,acme.idle -n 2", model, "-s", lab.serials[0])
     told = cli(*words, PYTHONPATH=where).ok().stdout
     assert "acme.idle" in told
     assert re.search(r"\bup s +[\d.]+ +1\b", told), told
     assert re.search(r"\bidle s +[\d.]+ +1\b", told), told
-    runs = cli("results", "runs", "newest", "--json").ok().json
+    runs = cli("results runs newest --json").ok().json
     assert sorted(run["run_pass"] for run in runs) == ["acme.idle", "timing", "timing"]
     page, alone = tmp_path / "report.html", tmp_path / "alone.html"
-    cli("report", "newest", "-o", page, PYTHONPATH=where).ok()
+    cli("report newest", "-o", page, PYTHONPATH=where).ok()
     assert "Further passes" in page.read_text("utf-8")
     # Without it the run stays where it is, and is no case's figure.
-    cli("report", "newest", "-o", alone).ok()
+    cli("report newest", "-o", alone).ok()
     assert "Further passes" not in alone.read_text("utf-8")
     refused = cli(*words)
     assert refused.exit_code == 2
@@ -93,14 +80,14 @@ def test_a_pass_that_is_not_whole_is_refused_by_name(
     )
     text = text.replace("no_findings\n", "no_findings, plainly\n", 1)
     where = installed(tmp_path / "site", name=name, text=text)
-    done = replace(cli, is_cold=True)("bench", "m.tflite", "--pass", name, PYTHONPATH=where)
+    done = replace(cli, is_cold=True)("bench m.tflite", "--pass", name, PYTHONPATH=where)
     assert done.exit_code == 2
     assert name in done.stderr
     assert why in done.stderr
 
 
 def test_an_unknown_pass_is_refused_with_the_nearest(cli: Cli, tmp_path: Path) -> None:
-    done = cli("bench", tmp_path / "m.tflite", "--pass", "enrgy")
+    done = cli("bench --pass enrgy", tmp_path / "m.tflite")
     assert done.exit_code == 2
     assert "there is no pass 'enrgy'; did you mean 'energy'?" in done.stderr
     assert json.dumps("Traceback") not in done.stderr

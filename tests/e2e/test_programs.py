@@ -30,9 +30,7 @@ def quantised() -> Path:
 def bench(
     lab: Lab, *words: object, serial: int = PIXEL, exit_code: int = 0
 ) -> list[dict[str, Any]]:
-    done = lab.cli(
-        "bench", *words, "-s", lab.serials[serial], "--min-secs", "0.1", "-n", "1", "--json"
-    )
+    done = lab.cli("bench --min-secs 0.1 -n 1 --json", *words, "-s", lab.serials[serial])
     assert done.exit_code == exit_code, done.stdout + done.stderr
     return done.json["runs"]
 
@@ -74,8 +72,7 @@ def test_the_plain_app_is_restored_after_the_flex_app(
 ) -> None:
     flex_model = tiny(tmp_path, "multi_add_flex.bin")
     done = lab.cli(
-        "bench", flex_model, model, "--tool", "apk", "-d", "cpu", "-s", lab.serials[PIXEL], "--min-secs", "0.1",
-        "-n", "2", "--json",
+        "bench --tool apk -d cpu --min-secs 0.1 -n 2 --json", flex_model, model, "-s", lab.serials[PIXEL],
     )  # fmt: skip
     runs = done.json["runs"]
     flex = {
@@ -147,8 +144,7 @@ def test_litert_whose_delegate_is_missing_or_fails_has_no_figure_of_it(
 
 def test_a_misspelt_vendor_flag_is_refused_before_anything_runs(lab: Lab, model: Path) -> None:
     done = lab.cli(
-        "bench", model, "--tool", "litert-native", "-d", "npu", "-s", lab.serials[GALAXY],
-        "--flag", "qualcomm_htp_perfomance_mode=burst",
+        "bench --tool litert-native -d npu --flag qualcomm_htp_perfomance_mode=burst", model, "-s", lab.serials[GALAXY],
     )  # fmt: skip
     assert done.exit_code != 0
     assert "qualcomm_htp_performance_mode" in done.stderr
@@ -197,10 +193,10 @@ def test_a_cpu_is_not_measured_with_the_flags_of_an_external_delegate(
     library = tmp_path / "libmine.so"
     library.write_bytes(benchmark_elf("dummy_external_delegate"))
     done = lab.cli(
-        "bench", tiny(tmp_path, "multi_add.bin"), "-d", "cpu,external", "-s", lab.serials[PIXEL], "--min-secs", "0.1",
-        "-n", "1", "--flag", f"external_delegate_path=@{library}", "--flag",
-        "external_delegate_options=allowed_builtin_code:0",
-    ).ok()  # fmt: skip
+        f"bench -d cpu,external -s {lab.serials[PIXEL]} --min-secs 0.1 -n 1",
+        *(tiny(tmp_path, "multi_add.bin"), "--flag", f"external_delegate_path=@{library}"),
+        *("--flag", "external_delegate_options=allowed_builtin_code:0"),
+    ).ok()
     assert "cpu, native: external_delegate_path switches on another delegate" in " ".join(
         done.stdout.split()
     )
@@ -219,19 +215,26 @@ def test_a_stable_delegate_gets_its_settings_and_its_library(lab: Lab, tmp_path:
     assert [name for name, _ in run["case"]["files"]] == ["libstable.so", "settings.json"]
     (tmp_path / "libstable.so").unlink()
     done = lab.cli(
-        "bench", model, "-d", "external", "-s", lab.serials[PIXEL],
-        "--flag", f"stable_delegate_settings_file=@{settings}",
+        "bench -d external", model, "-s", lab.serials[PIXEL], "--flag", f"stable_delegate_settings_file=@{settings}",
     )  # fmt: skip
     assert "libstable.so' doesn't lie beside it" in done.stderr
 
 
-def test_a_pass_leaves_the_files_that_it_writes_and_no_others(
+def test_a_pass_leaves_the_figures_and_files_that_it_writes_and_no_others(
     lab: Lab, model: Path, tmp_path: Path
 ) -> None:
     runs = bench(lab, model, "-d", "xnnpack", "--pass", "timing,memory,profile")
+    by_pass = {run["run_pass"]: run["report"] for run in runs}
+    assert by_pass["memory"]["peak_memory_mib"] > 0
+    operators = by_pass["profile"]["operators"]
+    # The model's own names, under which its author looks for them.
+    layers = [row["layer"] for row in operators if "DWConv" in row["name"]]
+    assert layers[:2] == ["Relu6_1", "Relu6_3"]
+    assert not by_pass["timing"]["operators"]
+    assert by_pass["timing"]["peak_memory_mib"] is None
     found = {}
     for run in runs:
-        refused = lab.cli("results", "log", run["run_id"], "--out", tmp_path / "one")
+        refused = lab.cli("results log", run["run_id"], "--out", tmp_path / "one")
         found[run["run_pass"]] = refused.stderr.rpartition("there are: ")[2].split()
     assert found["timing"] == ["stdout,", "stderr,", "result.pb,", "runtime_info.pb,", "samples"]
     assert found["memory"] == ["stdout,", "stderr,", "result.pb,", "samples"]
@@ -249,20 +252,7 @@ def test_the_gpu_of_a_phone_without_opencl_is_measured_on_opengl_and_called_so(
     lab_of: Callable[..., Lab], model: Path
 ) -> None:
     lab = lab_of("moto-e5-play")
-    measure = (
-        "bench",
-        model,
-        "-d",
-        "gpu",
-        "-s",
-        lab.serials[0],
-        "--min-secs",
-        "0.1",
-        "-n",
-        "1",
-        "--tool",
-        "native",
-    )
+    measure = ("bench -d gpu --min-secs 0.1 -n 1 --tool native", model, "-s", lab.serials[0])
     done = lab.cli(*measure).ok()
     assert "gpu (OpenGL), " in done.stdout
     report = lab.cli("table").ok().stdout

@@ -192,7 +192,7 @@ def test_ctrl_c_restores_the_phone_and_resume_measures_the_rest(
     serial = running_lab.serials[0]
     with Lab(progress=stop) as lab, pytest.raises(InterruptedByUserError):
         lab.bench("model.tflite", devices=serial, invocations=4, **QUICK)
-    running_lab.cli("device", "restore", "--dry-run", serial).ok()
+    running_lab.cli("device restore --dry-run", serial).ok()
     with Lab() as lab:
         results = lab.resume()
         assert isinstance(results, Results)

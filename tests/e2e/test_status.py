@@ -1,4 +1,4 @@
-"""``benchfarm status``: a running campaign, one that was cut off, and nothing at all."""
+"""What runs, what was cut off, what is stored, and what it advises."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def test_status_tells_each_phones_work_while_it_runs_and_after_it_was_cut_off(
     assert campaign["eta_s"] > 0
     # Nobody resumes it meanwhile, and nobody says that it ended.
     for words in ((), (campaign["campaign_id"],)):
-        refused = lab.cli("run", "--resume", *words)
+        refused = lab.cli("run --resume", *words)
         assert refused.exit_code == 2, refused.stderr
         assert f"process {process.pid} " in refused.stderr
     (listed,) = [
         c
-        for c in lab.cli("results", "list", "--json").ok().json
+        for c in lab.cli("results list --json").ok().json
         if c["campaign_id"] == campaign["campaign_id"]
     ]
     assert listed["status"] == "running"
     process.kill()
     process.communicate()
     assert "cut off" in lab.cli("status").ok().stdout
-    listed = lab.cli("results", "list", "--status", "cut off", "--json").ok().json
+    listed = lab.cli("results list --json", "--status", "cut off").ok().json
     assert [item["campaign_id"] for item in listed] == [campaign["campaign_id"]]
 
 
@@ -70,7 +70,7 @@ def test_what_was_cut_off_waits_for_a_resume_until_it_was_resumed(
     assert "cut off" in told
     assert f"benchfarm run --resume {campaign}" in told
     lab.clear()
-    lab.cli("run", "--resume", campaign).ok()
+    lab.cli("run --resume", campaign).ok()
     assert campaign not in lab.cli("status").ok().stdout
 
 
@@ -85,7 +85,7 @@ def _stopped_when_told(lab: Lab, process: subprocess.Popen[str]) -> Any:
     for _ in range(40):
         process.send_signal(signal.SIGSTOP)
         (campaign,) = [
-            item for item in lab.cli("status", "--json").ok().json["campaigns"] if item["is_held"]
+            item for item in lab.cli("status --json").ok().json["campaigns"] if item["is_held"]
         ]
         holders = {phone["holder"] for phone in campaign["phones"]}
         # Between two runs a phone is prepared.
@@ -99,3 +99,48 @@ def _stopped_when_told(lab: Lab, process: subprocess.Popen[str]) -> Any:
         process.send_signal(signal.SIGCONT)
         time.sleep(0.1)
     pytest.fail(f"status never told of both phones: {campaign}")
+
+
+@pytest.fixture
+def measured(lab: Lab, model: Path) -> str:
+    words = ("-d", "cpu", "-n", 2, "--min-secs", 0.1, "--json")
+    done = lab.cli("bench", model, "-s", lab.serials[0], *words)
+    return str(done.json["campaign_id"])
+
+
+def test_the_output_of_the_newest_run_is_shown_without_its_id(lab: Lab, measured: str) -> None:
+    runs = lab.cli("results runs --json", measured).ok().json
+    newest = max(runs, key=lambda run: run["started_at"])
+    shown = lab.cli("results log newest --json").ok().json
+    assert shown["run_id"] == newest["run_id"]
+    assert shown["attachments"]
+
+
+def test_what_is_kept_on_the_disk_is_shown_with_what_frees_it(lab: Lab, measured: str) -> None:
+    assert measured
+    rows = {row["kind"]: row for row in lab.cli("store usage --json").ok().json}
+    assert list(rows) == ["store", "reports", "checks", "cache"]
+    assert rows["store"]["size_bytes"] >= Path(rows["store"]["path"]).stat().st_size
+    assert rows["reports"]["files"] >= 1
+    text = lab.cli("store usage").ok().stdout
+    assert "benchfarm store prune --older-than" in text
+
+
+def test_where_nothing_is_kept_nothing_is_made(tmp_path: Path) -> None:
+    cli = Cli(home=tmp_path / "home")
+    rows = cli("store usage --json").ok().json
+    assert {(row["files"], row["size_bytes"]) for row in rows} == {(0, 0)}
+    assert not (tmp_path / "home").exists()
+    assert "no campaign" in cli("results log newest").ended_with(2).stderr
+
+
+def test_advice_is_a_sentence_with_its_figure(lab: Lab, model: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    words = ("-s", lab.serials[0], "-d", "cpu", "-t", "4,8", "-n", "3", "--min-secs", "0.2")
+    lab.cli("bench --pass timing,profile", model, *words, "--out", page).ok()
+    text = lab.cli("advise").ok().stdout
+    assert "cpu, 4 threads, native: no number of threads above it is faster: 8 take " in text
+    assert "they say nothing about real ones" in text
+    lines = lab.cli("advise --json").ok().json["advice"]["lines"]
+    assert {line["rule"] for line in lines} >= {"threads-enough"}
+    assert all(line["text"] in page.read_text("utf-8") for line in lines)

@@ -1,5 +1,4 @@
-"""After a power cut, in a restarted container, without /proc: work is resumed, and no stranger's
-process dies."""
+"""After a power cut, in a restarted container, without /proc: work is resumed, and no stranger's process dies."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ def ask(cli: Cli, world: str, folder: Path, script: str) -> str:
     options, first = WORLDS[world]
     done = subprocess.run(
         ["unshare", *options, "sh", "-c", f"{first}\n{script}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, check=False, timeout=300, env=cli.environ(B=str(BENCHFARM), TMP=str(folder)),
+        text=True, check=False, timeout=180, env=cli.environ(B=str(BENCHFARM), TMP=str(folder)),
     )  # fmt: skip
     assert "Traceback" not in done.stdout, done.stdout
     return done.stdout
@@ -52,13 +51,11 @@ def cut_off(lab: Lab, model: Path) -> str:
     changed; return its id."""
     serial = lab.serials[0]
     lab.fault(serial, "program-hang")
-    process = lab.cli.start(
-        "bench", model, "-s", serial, "-d", "xnnpack", "-t", 1, "-n", 2, "--min-secs", "0.1"
-    )
+    process = lab.cli.start("bench -d xnnpack -t 1 -n 2 --min-secs 0.1", model, "-s", serial)
     journal = lab.cli.home / "state" / "journals" / f"device-{serial}.undo"
     poll_until(journal.exists, "the phone is changed")
-    poll_until(lambda: lab.cli("status", "--json").ok().json["campaigns"], "the campaign is begun")
-    (campaign,) = lab.cli("status", "--json").ok().json["campaigns"]
+    poll_until(lambda: lab.cli("status --json").ok().json["campaigns"], "the campaign is begun")
+    (campaign,) = lab.cli("status --json").ok().json["campaigns"]
     process.kill()
     process.communicate()
     lab.clear()
@@ -84,9 +81,7 @@ def test_a_campaign_that_was_cut_off_is_resumed_and_its_phone_restored(
     assert "ended with 0" in resumed
     assert "left changed" not in resumed
     (listed,) = [
-        item
-        for item in lab.cli("results", "list", "--json").ok().json
-        if item["campaign_id"] == campaign
+        item for item in lab.cli("results list --json").ok().json if item["campaign_id"] == campaign
     ]
     assert listed["status"] == "finished"
 
@@ -106,22 +101,9 @@ def test_a_stranger_that_has_the_number_of_a_run_that_was_cut_off_lives_on(
     recording = "xnnpack_true_fully_delegated.txt"
     (tmp_path / "slow").mkdir()
     slow, quick = build(tmp_path / "slow", recording, lasts_s=600), build(tmp_path, recording)
-    words = (
-        "bench",
-        model,
-        "-d",
-        "xnnpack",
-        "--with-host",
-        "--tool",
-        "native",
-        "-t",
-        1,
-        "-n",
-        1,
-        "--build",
-    )
+    words = ("bench -d xnnpack --with-host --tool native -t 1 -n 1", model)
     runs = cli.home / "state" / "host" / "runs"
-    process = cli.start(*words, f"native={slow}")
+    process = cli.start(*words, "--build", f"native={slow}")
     poll_until(lambda: any(note.read_text() for note in runs.glob("*/leader")), "a run is begun")
     (note,) = runs.glob("*/leader")
     number = int(note.read_text().split()[0])
@@ -134,10 +116,43 @@ def test_a_stranger_that_has_the_number_of_a_run_that_was_cut_off_lives_on(
         f"""
         setsid sleep 600 & stranger=$!
         sed -i "s/\\b{number}\\b/$stranger/g" {note}
-        $B {again} native={quick}
+        $B {again} --build native={quick}
         kill -9 $stranger && echo the stranger lived
         """,
     )  # fmt: skip
     assert "1 stored, 0 left" in said, said
     assert "the stranger lived" in said
     assert not note.exists()
+
+
+#: A mount namespace of its own whose /proc is empty.
+_WITHOUT = ("unshare", "--mount", "--propagation", "private", "sh", "-c")
+_EMPTY_PROC = 'mount -t tmpfs none /proc && exec "$@"'
+
+
+def without_proc(cli: Cli, *words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*_WITHOUT, _EMPTY_PROC, "sh", BENCHFARM, *map(str, words)],
+        env=cli.environ(), capture_output=True, text=True, timeout=180, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="taking /proc away takes root")
+def test_phones_are_measured_told_and_released_without_proc(tmp_path: Path, model: Path) -> None:
+    cli = Cli(home=tmp_path / "home")
+    up = without_proc(cli, "virtual", "up", "pixel-3", "--speed", 60)
+    try:
+        assert up.returncode == 0, up.stderr
+        words = ("-d", "xnnpack,gpu", "-n", 2, "--min-secs", 0.1, "--json")
+        done = without_proc(cli, "bench", model, *words)
+        assert done.returncode == 0, done.stderr
+        assert "Traceback" not in done.stderr
+        doctor = without_proc(cli, "doctor")
+        assert doctor.returncode == 0, doctor.stderr
+        assert "no phone is in use" in doctor.stdout
+    finally:
+        down = without_proc(cli, "virtual", "down")
+    assert down.returncode == 0, down.stderr
+    runs = cli("results runs --json").ok().json
+    assert [run["outcome"] for run in runs] == ["completed"] * 4
+    assert cli("virtual list --json").ok().json["phones"] == []

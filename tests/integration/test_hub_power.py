@@ -182,10 +182,7 @@ def test_a_port_that_cant_be_switched_on_is_told_until_it_has_power(hub: Hub) ->
     assert hub.conditioner.power_on(serial) == ([], why + "failed")
     assert LadderConditioner(
         hub.journal.folder, power=HubPower(hub.journal, search_path="")
-    ).power_on(serial) == (
-        [],
-        why + "isn't installed here",
-    )
+    ).power_on(serial) == ([], why + "isn't installed here")
     hub.device.usb_path = "usb:1-4.3"
     with pytest.raises(DeviceCommandError, match="powered off"):
         hub.conditioner.restore(hub.device)

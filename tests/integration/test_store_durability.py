@@ -102,14 +102,7 @@ def check_whole(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "fatal",
-    [
-        "BEGIN IMMEDIATE",
-        "INSERT INTO runs",
-        "INSERT INTO attachments",
-        "COMMIT",
-        "return",
-    ],
+    "fatal", ["BEGIN IMMEDIATE", "INSERT INTO runs", "INSERT INTO attachments", "COMMIT", "return"]
 )
 def test_a_store_is_whole_when_its_process_is_killed_while_it_appends(
     path: Path, samples, fatal: str

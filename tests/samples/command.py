@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,8 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cli:
-    """Runs ``benchfarm`` with a home of its own."""
+    """Runs ``benchfarm`` with a home of its own; the first word may be several with blanks between:
+    ``cli("results runs --json", campaign)``."""
 
     home: Path
     #: Each command starts an interpreter of its own.
@@ -71,11 +73,18 @@ class Cli:
         }
 
     def __call__(
-        self, *words: object, timeout_s: float = 300.0, stdin: str = "", **environ: str
+        self,
+        *words: object,
+        timeout_s: float = 180.0,
+        stdin: str = "",
+        workers: Sequence[Process] = (),
+        **environ: str,
     ) -> Done:
+        """Run the command to its end; fail when one of the workers that it may wait for ends
+        before."""
         with self.process(words, environ, stdin=subprocess.PIPE) as process:
             try:
-                stdout, stderr = process.communicate(stdin, timeout=timeout_s)
+                stdout, stderr = communicated(process, stdin, timeout_s, workers)
             except BaseException:
                 process.kill()
                 raise
@@ -99,7 +108,25 @@ class Cli:
             else subprocess.Popen
         )
         how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
-        return kind([BENCHFARM, *map(str, words)], env=whole, text=True, **how)
+        command, *others = map(str, words)
+        return kind([BENCHFARM, *command.split(), *others], env=whole, text=True, **how)
+
+
+def communicated(
+    process: Process, stdin: str, timeout_s: float, workers: Sequence[Process]
+) -> tuple[str, str]:
+    """Return what a command says; fail when it isn't done in time, or a worker has ended."""
+    ends_s = time.monotonic() + timeout_s
+    while True:
+        left_s = ends_s - time.monotonic()
+        try:
+            return process.communicate(stdin, timeout=min(1.0, left_s) if workers else left_s)
+        except subprocess.TimeoutExpired:
+            stdin = ""  # is on its way
+            ended = [worker.returncode for worker in workers if worker.poll() is not None]
+            assert not ended, f"{process.args} waits; a worker has ended with {ended[0]}"
+            if time.monotonic() > ends_s:
+                raise
 
 
 #: What was started without waiting for its end, and where.

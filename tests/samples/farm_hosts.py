@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: A dead host's jobs are taken by others after so long.
 DEAD_AFTER_S = 4
-PATIENCE_S = 300
+PATIENCE_S = 120
 OVER = ("done", "failed", "cancelled")
 
 

@@ -183,10 +183,7 @@ def test_a_package_is_told_by_its_first_apk(shell: Shell) -> None:
     apk = shell.folder / "base.apk"
     apk.write_bytes(DATA)
     shell.tool("pm", f'[ "$2" = org.one ] && echo "package:{apk}" && echo package:/other')
-    shell.tool(
-        "dumpsys",
-        "echo '  versionCode=7 minSdk=1'; echo other; echo '  versionName=1.2'",
-    )
+    shell.tool("dumpsys", "echo '  versionCode=7 minSdk=1'; echo other; echo '  versionName=1.2'")
     told = shell.call("package", "org.one").stdout.decode()
     lines = r" +versionCode=7 .*\n +versionName=1\.2\n$"
     assert re.match(rf"path {re.escape(str(apk))}\nhash {SHA256}.*\n{lines}", told)

@@ -1,12 +1,23 @@
-"""Terms and codes are explained from the pages, and every code that a run can carry is among them."""
+"""Words that are explained, lists of runs, and command lines."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
 
 import pytest
 
+from orchestrator.app.progress import listed_runs
 from orchestrator.cli.explaining import entries, explain
+from orchestrator.cli.terminal import command_lines
 from orchestrator.errors import UsageError
 from orchestrator.records.failures import FAILURES, INSTALL_STEPS
 from orchestrator.records.parity import Outputs
+from orchestrator.records.run import Outcome
+from orchestrator.tables import text
 from orchestrator.tables.rows import BestMark
+from orchestrator.tables.runs import runs_table
+from tests.samples.sample_lab import rich_lab, small_lab
 
 
 def test_a_finding_with_all_its_columns() -> None:
@@ -56,3 +67,43 @@ def test_a_word_that_names_several_pages_lists_them() -> None:
     with pytest.raises(UsageError, match="several pages") as caught:
         explain("virtual-phones")
     assert caught.value.hint == "choose of guides/virtual-phones, reference/virtual-phones"
+
+
+def test_a_run_that_fell_back_has_a_reason_and_no_figure() -> None:
+    fell = [run for run in rich_lab().runs if run.reason_code == "delegate-fell-back"]
+    assert fell
+    assert all(run.report is not None and run.report.latency_us() for run in fell)
+    for table in (listed_runs(fell), runs_table(fell)):
+        told = text.render(table, 300)
+        assert "delegate-fell-back" in told
+        assert " ms" not in told.split("\n", 1)[1]
+        for run in fell:
+            assert f"{run.report.latency_us() / 1000:.2f}" not in told
+
+
+def test_each_run_of_a_virtual_phone_says_so() -> None:
+    runs = [run for run in small_lab().runs if run.is_virtual and run.outcome is Outcome.COMPLETED]
+    assert runs
+    lines = text.render(listed_runs(runs), 300).split("\n")[1:]
+    assert all("(virtual)" in line for line in lines[: len(runs)])
+
+
+ADVICE = (
+    "to try every delegate with other thread counts: "
+    "benchfarm bench '/data/my models/mobilenet.tflite' -s VIRTUAL-PIXEL-3 -d all -t 1,2,4"
+)
+
+
+def test_a_command_that_does_not_fit_is_broken_so_that_a_shell_reads_it_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    about, *lines = command_lines(ADVICE)
+    assert about == "to try every delegate with other thread counts:"
+    assert all(len(line) <= 60 for line in lines)
+    assert len(lines) > 1
+    script = "\n".join(lines).replace("benchfarm", "printf '%s\\n'", 1)
+    words = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert words.splitlines() == shlex.split(ADVICE.partition(": benchfarm ")[2])
+    monkeypatch.setenv("COLUMNS", "200")
+    assert command_lines(ADVICE) == [ADVICE]

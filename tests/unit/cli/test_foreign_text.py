@@ -54,11 +54,11 @@ def test_a_serial_number_with_escapes_is_shown_and_not_obeyed(
     strange_server: str, tmp_path: Path
 ) -> None:
     cli = Cli(home=tmp_path / "home")
-    for words in (("devices",), ("doctor",), ("status",), ("bench", "m.tflite", "-s", SERIAL)):
+    for words in (("devices",), ("doctor",), ("status",), ("bench m.tflite", "-s", SERIAL)):
         assert is_harmless(cli(*words, BENCHFARM_ADB_SERVER=strange_server)), words
     shown = cli("devices", BENCHFARM_ADB_SERVER=strange_server).ended_with(3)
     assert "S\\x1b[2J\\u202egpj" in shown.stdout
-    told = cli("devices", "--json", BENCHFARM_ADB_SERVER=strange_server).ended_with(3)
+    told = cli("devices --json", BENCHFARM_ADB_SERVER=strange_server).ended_with(3)
     assert is_harmless(told)
     assert [item["address"] for item in told.json] == [SERIAL]
 
@@ -67,9 +67,9 @@ def test_an_error_shows_what_was_typed_and_obeys_nothing(tmp_path: Path) -> None
     cli = Cli(home=tmp_path / "home")
     for words in (
         ("--store", f"/{SERIAL}/x", "results", "list"),
-        ("results", "runs", SERIAL),
+        ("results runs", SERIAL),
         (SERIAL,),
-        ("bench", SERIAL, "--json"),
+        ("bench --json", SERIAL),
     ):
         done = cli(*words)
         assert done.exit_code != 0

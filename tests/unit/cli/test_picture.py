@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from orchestrator.app.progress import describe
+from orchestrator.app.progress import describe, describe_run
 from orchestrator.app.status import PublishedStatus, running_here
 from orchestrator.cli.live import STYLES, TerminalObserver, about, picture
+from orchestrator.cli.result import to_json
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceNote
 from orchestrator.locks import Locks
 from orchestrator.records.campaign import (
-    Campaign,
     CampaignStatus,
     LiveFigure,
     PhoneStatus,
@@ -25,6 +25,11 @@ from orchestrator.records.campaign import (
     Status,
 )
 from orchestrator.records.case import CampaignId, Serial
+from orchestrator.records.verdict import Finding, Quality, Severity
+from orchestrator.report.assembly import build_report_data
+from orchestrator.tables.results import invocations_table
+from tests.samples.sample_lab import case, lab_of, run, series
+from tests.samples.stores import Samples
 
 
 def row(
@@ -122,10 +127,7 @@ def test_a_phone_whose_runs_all_failed_is_not_green() -> None:
     assert "2 of 2 runs without a result" in looks[2][0]
 
 
-CAMPAIGN = Campaign(
-    campaign_id=CampaignId("night-1"), name="nightly", created_at=datetime(2026, 3, 1, tzinfo=UTC),
-    status=CampaignStatus.RUNNING, plan_text="", seed=1, benchfarm_version="1", host="lab", skipped=(), invocations=(),
-)  # fmt: skip
+CAMPAIGN = Samples().campaign("night-1", invocations=(), skipped=())
 A, B = Serial("A"), Serial("B")
 STARTED = CampaignStarted(
     campaign=CAMPAIGN, devices=(), total=7, done=2, stored={A: 2}, left={A: 2, B: 3}
@@ -208,3 +210,21 @@ def test_the_live_view_prints_what_is_to_be_remembered_and_gives_the_terminal_ba
     assert "campaign night-1 finished: 7 stored, 0 left" in written
     assert "away: the cable" in written
     assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l")
+
+
+def test_a_reason_that_was_found_twice_is_told_once() -> None:
+    hot = [
+        Finding(code="throttled", severity=Severity.WARNING, message=f"a limit of cpu{cpu} fell")
+        for cpu in (0, 4)
+    ]
+    busy = Finding(code="foreign-load", severity=Severity.WARNING, message="busy")
+    record = run(case(), quality=Quality.SUSPECT, findings=(hot[0], busy, hot[1]))
+    assert "suspect (throttled, foreign-load)" in describe_run(record)
+
+
+def test_invocations_count_from_one_wherever_they_are_read() -> None:
+    runs = series(case(), 5_000, count=3)
+    assert [describe_run(item).partition("#")[2][:1] for item in runs] == ["1", "2", "3"]
+    assert [item["invocation"] for item in json.loads(to_json({"runs": runs}))["runs"]] == [1, 2, 3]
+    table = invocations_table(build_report_data(**lab_of(runs).inputs()).results)  # type: ignore[arg-type]
+    assert [table.record(pair)["invocation"] for pair in table.rows] == [1, 2, 3]

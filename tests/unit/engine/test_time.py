@@ -24,56 +24,35 @@ from orchestrator.planning.time_budget import (
     usual_pause_s,
 )
 from orchestrator.programs.native import NativeTool
-from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
+from orchestrator.records.campaign import Campaign, Invocation, Terms
 from orchestrator.records.case import (
-    Build,
-    BuildSha,
-    CampaignId,
     Case,
     CaseKey,
     DelegateName,
-    Model,
-    ModelSha,
     Pass,
-    RunId,
-    Serial,
     ToolName,
 )
-from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import Plan, PlanModel, PlanTerms, StoppingRule
 from orchestrator.records.run import OUT_OF_TIME, Outcome, RecentRun, RunRecord
-from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.store.opening import MemoryStore
 from tests.samples.manual_clock import ManualClock
+from tests.samples.stores import Samples
 
 START = datetime(2026, 3, 2, 1, 0, tzinfo=UTC)
-CASE = Case(
-    serial=Serial("A"), model_sha256=ModelSha("aa" * 32), model_name="m", delegate=DelegateName.XNNPACK, threads=4,
-    tool=ToolName.NATIVE, build_sha256=BuildSha("bb" * 32),
-)  # fmt: skip
-PHONE = DeviceFacts(serial=CASE.serial, kind=DeviceKind.ANDROID, is_virtual=False)
-MODEL = Model(name=CASE.model_name, sha256=CASE.model_sha256, size_bytes=1)
-BUILD = Build(name="b", tool=ToolName.NATIVE, sha256=CASE.build_sha256, abi="")
+SAMPLES = Samples()
+CASE = SAMPLES.case()
 PLAN = Plan(name="p", models=(PlanModel(name="m", path=Path("m.tflite")),))
 TOOLS = {ToolName.NATIVE: NativeTool()}
 
 
-def campaign(invocations: int = 2, **terms: object) -> Campaign:
-    return Campaign(
-        campaign_id=CampaignId("c"), name="p", created_at=START, status=CampaignStatus.RUNNING, plan_text="", seed=0,
-        benchfarm_version="1", host="h", terms=Terms(**terms),  # type: ignore[arg-type]
-        invocations=tuple(Invocation(case=CASE, run_pass=Pass.TIMING, number=number) for number in range(invocations)),
-    )  # fmt: skip
+def campaign(**terms: object) -> Campaign:
+    planned = [Invocation(case=CASE, run_pass=Pass.TIMING, number=number) for number in (0, 1)]
+    return SAMPLES.campaign(created_at=START, invocations=tuple(planned), terms=Terms(**terms))  # type: ignore[arg-type]
 
 
 def run(number: int, begins_s: float, taken_s: float = 10.0, **changes: object) -> RunRecord:
-    values: dict[str, object] = {
-        "run_id": RunId(f"r{number}"), "campaign_id": CampaignId("c"), "case": CASE, "run_pass": Pass.TIMING,
-        "invocation": number, "outcome": Outcome.COMPLETED, "reason_code": "", "reason": "", "is_virtual": False,
-        "started_at": START + timedelta(seconds=begins_s), "duration_s": taken_s, "command": "", "exit_code": 0,
-        "attachments": (), "report": None, "verdict": QualityVerdict(quality=Quality.TRUSTED), **changes,
-    }  # fmt: skip
-    return RunRecord(**values)  # type: ignore[arg-type]
+    started_at = START + timedelta(seconds=begins_s)
+    return SAMPLES.run(number, **{"started_at": started_at, "duration_s": taken_s, **changes})
 
 
 def test_the_narrower_of_both_limits_counts() -> None:
@@ -291,18 +270,7 @@ def test_what_is_kept_never_takes_more_than_there_is(
     chosen = chosen_of(queue(cases, each=1), recent, left_s=left_s)
     costs_s = costs_of(queue(cases, each=1), recent, PlanTerms())
     kept = [one for one in cases if one.case_key not in chosen]
-    assert sum(costs_s[one.case_key] for one in kept) <= left_s + 1e-9 or len(kept) == 1
+    # When nothing fits, the first of the plan is begun.
+    assert sum(costs_s[one.case_key] for one in kept) <= left_s + 1e-9 or kept == cases[:1]
     assert bool(kept) == (left_s > 0)
     assert bool(chosen) <= (sum(costs_s.values()) > left_s)
-
-
-def test_when_nothing_fits_the_first_of_the_plan_is_begun_and_nothing_without_time() -> None:
-    cases = [named("old"), named("new")]
-    recent = {
-        cases[0].series_key: [recent_run(days=9, taken_s=50)],
-        cases[1].series_key: [recent_run(days=1, taken_s=50)],
-    }
-    chosen = chosen_of(queue(cases), recent, left_s=20)
-    assert kept(cases, chosen) == ["old"]
-    chosen = chosen_of(queue(cases), recent, left_s=0)
-    assert kept(cases, chosen) == []

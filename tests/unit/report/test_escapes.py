@@ -1,3 +1,5 @@
+"""Texts of others bring no markup, no formula and no control; an issue names nobody."""
+
 import csv
 import html
 import io
@@ -6,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.report.issue import without_private
 from orchestrator.tables.escapes import (
     csv_text,
     display_width,
@@ -119,3 +122,30 @@ def test_markdown_text_mentions_nobody_and_links_to_nothing(text, alive):
 )
 def test_folders_of_absolute_paths_are_left_out(text, shown):
     assert without_folders(text) == (text if shown is None else shown)
+
+
+PRIVATE = ("R58M123ABC", "alice", "alices-laptop", "/home/alice")
+
+
+def test_names_paths_and_addresses_are_left_out() -> None:
+    text = (
+        "/home/alice/models/net.tflite on R58M123ABC (r58m123abc) by alice@example.org from alices-laptop\n"
+        "LD_LIBRARY_PATH=/data/local/tmp/benchfarm/ab12:/data/local/tmp/x ./run --graph=/data/local/tmp/m/net.tflite\n"
+        "connected 192.168.1.20:5555, 00:11:22:aa:bb:cc; /vendor/lib64/libOpenCL.so; /system/bin/sh\n"
+        "file:///home/alice/report.html malice stays, 1.2.3 stays"
+    )
+    told = without_private(text, PRIVATE)
+    for word in (
+        *PRIVATE,
+        "r58m123abc",
+        "192.168",
+        "00:11",
+        "example.org",
+        "/data/local",
+        "benchfarm/ab12",
+    ):
+        assert word not in told.replace("malice", ""), word
+    assert "net.tflite on PRIVATE (PRIVATE)" in told
+    assert "--graph=./net.tflite" in told
+    assert "/vendor/lib64/libOpenCL.so; /system/bin/sh" in told
+    assert told.endswith("malice stays, 1.2.3 stays")

@@ -274,10 +274,6 @@ def test_every_head_has_a_scope_and_every_table_of_the_page_a_caption():
     )
 
 
-def test_same_data_gives_the_same_page():
-    assert page_of(small_lab()) == small_page()
-
-
 def test_nothing_is_a_page_too():
     html = page_of(Lab())
     assert "Nothing has been measured yet." in html

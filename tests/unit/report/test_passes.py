@@ -1,16 +1,25 @@
-"""Threads, delegates, trade-offs and sustained runs of a report."""
+"""Memory, starts, threads, delegates and sustained runs of a report."""
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from orchestrator.analysis.sustained import ATTEMPT_NUMBERS
 from orchestrator.records.campaign import Terms
 from orchestrator.records.case import DelegateName, Pass, ToolName
+from orchestrator.records.run import DelegateTruth, Outcome
+from orchestrator.records.verdict import Quality
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.charts import charts_of, thread_steps
+from orchestrator.report.exports import to_json
+from orchestrator.report.render import render_html
+from orchestrator.report.tables import render_text_table
+from orchestrator.tables.results import memory_table
 from tests.samples.sample_lab import (
     MOBILENET,
     MOBILENET_INT8,
@@ -24,6 +33,105 @@ from tests.samples.sample_lab import (
     series,
     small_lab,
 )
+
+GPU = case(delegate=DelegateName.GPU)
+FELL_BACK = {
+    "truth": DelegateTruth.FELL_BACK,
+    "outcome": Outcome.FAILED,
+    "quality": Quality.REJECTED,
+    "reason_code": "delegate-fell-back",
+}
+
+
+def memory_run(number, mib, **more):
+    record = run(GPU, number, 6_000.0, run_pass=Pass.MEMORY, **more)
+    report = replace(
+        record.report, init_memory_mib=mib / 2, overall_memory_mib=mib, peak_memory_mib=mib * 2
+    )
+    return replace(record, report=report)
+
+
+def data_of(*runs):
+    return build_report_data(**lab_of(runs, PIXEL_3).inputs())
+
+
+def column(table, name):
+    (own,) = (item for item in table.columns if item.name == name)
+    return [own.data(row) for row in table.listed]
+
+
+def test_memory_is_that_of_the_invocations_that_ran_where_they_were_meant_to() -> None:
+    data = data_of(*series(GPU, 6_450), memory_run(0, 50.0), memory_run(1, 900.0, **FELL_BACK))
+    (row,) = data.results
+    assert row.overall_memory_mib == 50.0
+
+
+@pytest.mark.parametrize(
+    "unusable", [FELL_BACK, {"quality": Quality.REJECTED}, {"outcome": Outcome.TIMED_OUT}]
+)
+def test_memory_of_unusable_invocations_is_not_shown_beside_a_good_latency(unusable) -> None:
+    (row,) = data_of(*series(GPU, 6_450), memory_run(0, 900.0, **unusable)).results
+    # What the timing invocations printed beside their latency stays.
+    assert row.overall_memory_mib == series(GPU, 6_450)[0].report.overall_memory_mib != 900.0
+
+
+@pytest.mark.parametrize(
+    "latency", [[], [run(GPU, 0, None, outcome=Outcome.FAILED, reason_code="crashed")]]
+)
+def test_memory_is_shown_in_every_form_without_a_latency(latency) -> None:
+    data = data_of(*latency, memory_run(0, 50.0))
+    assert json.loads(to_json(data))["results"][0]["peak_memory_mib"] == 100.0
+    grid = memory_table(data.results)
+    assert column(grid, "overall_memory_mib") == [50.0]
+    assert column(grid, "median_us") == [None]
+    assert "after init 25.0 MB, overall 50.0 MB, peak 100.0 MB" in " ".join(
+        render_text_table(data).split()
+    )
+
+
+def test_start_of_a_figure_that_is_no_result_is_not_shown_beside_its_memory() -> None:
+    data = data_of(*series(GPU, 6_450, **FELL_BACK), memory_run(0, 50.0))
+    grid = memory_table(data.results)
+    assert column(grid, "overall_memory_mib") == [50.0]
+    assert column(grid, "init_us") == [None]
+
+
+def start(number, latency_us, **more):
+    return run(GPU, number, latency_us, run_pass=Pass.COLD, **more)
+
+
+def test_starts_are_medians_by_stage_and_leave_rejected_ones_out() -> None:
+    data = data_of(
+        start(0, 100.0), start(3, 300.0), start(1, 7.0), start(4, 9_999.0, quality=Quality.REJECTED),
+        start(2, 5.0, quality=Quality.SUSPECT),
+    )  # fmt: skip
+    (row,) = data.results
+    # The sample's first inference takes twice its latency.
+    assert [
+        (item.stage.value, item.count, item.first_us, item.quality.value)
+        for item in row.of_passes["stages"]
+    ] == [
+        ("first-load", 2, 400.0, "trusted"),
+        ("process-cold", 1, 14.0, "trusted"),
+        ("cache-warm", 1, 10.0, "suspect"),
+    ]
+    assert row.result.summary is None
+
+
+def test_starts_are_shown_in_every_form_only_where_there_are_any() -> None:
+    with_starts = data_of(*series(GPU, 6_450), start(0, 123_450.0), start(2, 5.0))
+    without = data_of(*series(GPU, 6_450))
+    assert "246.90" in render_text_table(with_starts)
+    page = render_html(with_starts, title="t")
+    assert "Cold starts" in page
+    assert 'data-grid="stages"' in page
+    assert [item["stage"] for item in json.loads(to_json(with_starts))["results"][0]["starts"]] == [
+        "first-load",
+        "cache-warm",
+    ]
+    assert "first-load" not in render_text_table(without)
+    assert "Cold starts" not in render_html(without, title="t")
+
 
 ACCURACY = {MOBILENET.sha256: 71.8, MOBILENET_INT8.sha256: 70.7}
 

@@ -1,19 +1,19 @@
-"""With JSON logs every line on standard error is a JSON object: of whatever command, and however it
-ends."""
+"""Progress and answers as lines of JSON; and readers of them that go away."""
 
 from __future__ import annotations
 
 import json
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from tests.e2e.conftest import Lab
-    from tests.samples.command import Cli
+from tests.e2e.conftest import Lab
+from tests.samples.command import Cli
+from tests.samples.places import BENCHFARM
 
 KEYS = {"at", "level", "event", "text", "pid", "benchfarm"}
 NO_DATABASE = "postgresql://benchfarm@127.0.0.1:1/none?connect_timeout=2"
@@ -61,7 +61,7 @@ def test_the_option_counts_before_it_is_read(cli: Cli) -> None:
         (line,) = lines_of(cli(*words).stderr)
         assert "--nope" in line["text"]
     # For people as ever.
-    assert "'benchfarm run -h' shows what there is" in cli("run", "--nope").stderr
+    assert "'benchfarm run -h' shows what there is" in cli("run --nope").stderr
     # With --json standard output says the same.
     refused = cli("--log-format", "json", "run", "--nope", "--json")
     assert refused.json["error"]["message"] == lines_of(refused.stderr)[0]["text"]
@@ -87,24 +87,15 @@ def test_all_that_is_told_while_phones_are_worked_with_is_json(
     begun = [json.loads(next(process.stderr))["event"] for _ in range(3)]
     assert begun[0] == "campaign-started"
     process.kill()
-    process.communicate(timeout=300)
+    process.communicate(timeout=180)
     lab.clear()
-    resumed = lab.cli("run", "--resume", BENCHFARM_LOG="json").ok()
+    resumed = lab.cli("run --resume", BENCHFARM_LOG="json").ok()
     assert {"campaign-resumed", "campaign-ended"} <= {
         line["event"] for line in lines_of(resumed.stderr)
     }
     lines_of(
         lab.cli(
-            "device",
-            "quiet",
-            serial,
-            "--option",
-            "sync_off",
-            "-n",
-            4,
-            "--min-secs",
-            0.05,
-            BENCHFARM_LOG="json",
+            "device quiet --option sync_off -n 4 --min-secs 0.05", serial, BENCHFARM_LOG="json"
         ).stderr
     )
     lines_of(lab.cli("doctor", BENCHFARM_LOG="json").stderr)
@@ -118,5 +109,34 @@ def test_a_server_tells_its_address_in_json(cli: Cli) -> None:
         assert (first["event"], first["url"].startswith("http://127.0.0.1:")) == ("serving", True)
     finally:
         process.send_signal(signal.SIGINT)
-        _, rest = process.communicate(timeout=300)
+        _, rest = process.communicate(timeout=180)
     lines_of(rest)
+
+
+#: Both streams to a reader of one line; the progress on a full disk; no stream at all.
+LOSSES = ("2>&1 | head -n 1", "2>/dev/full", "<&- >&- 2>&-")
+
+
+def in_shell(cli: Cli, redirection: str, words: str) -> int:
+    """Return the exit code of the command itself, whatever it is piped into."""
+    line = f'{{ "$@"; echo $? >"$CODE"; }} {redirection}'
+    code = cli.home.parent / "code"
+    command = ["sh", "-c", line, "sh", BENCHFARM, *words.split()]
+    subprocess.run(
+        command, env=cli.environ(CODE=str(code)), capture_output=True, timeout=180, check=False
+    )
+    return int(code.read_text())
+
+
+@pytest.mark.parametrize("redirection", LOSSES)
+def test_losing_the_progress_stream_stops_no_campaign(
+    lab: Lab, model: Path, redirection: str
+) -> None:
+    words = f"bench {model} -s {lab.serials[0]} -d xnnpack --min-secs 0.1 -n 2 -t 1"
+    assert in_shell(lab.cli, redirection, words) == 0
+    campaign = lab.cli("results list --json").ok().json[0]
+    assert (campaign["status"], campaign["stored"]) == ("finished", 2)
+
+
+def test_an_answer_that_nobody_reads_is_no_answer(cli: Cli) -> None:
+    assert in_shell(cli, "| true", "flags --json") == 141

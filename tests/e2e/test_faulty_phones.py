@@ -1,0 +1,325 @@
+"""Phones that fail, refuse or say more than they are asked: each cause is told, and costs no more than it must."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchfarm_virtual.samples import benchmark_apk
+from tests.e2e.conftest import Lab
+
+
+def test_an_app_that_does_not_respond_is_told_with_android_s_reason(lab: Lab, model: Path) -> None:
+    lab.fault(lab.serials[0], "not-responding")
+    (run,) = lab.cli("bench -d xnnpack --tool apk -n 1 --json", model, "-s", lab.serials[0]).json[
+        "runs"
+    ]
+    assert (run["outcome"], run["reason_code"]) == ("failed", "app-not-responding")
+    assert "Input dispatching timed out" in run["reason"]
+    assert lab.shell(lab.serials[0], "pidof org.tensorflow.lite.benchmark") == ""
+
+
+def test_an_app_that_hangs_for_good_is_stopped_at_its_time_and_the_anr_told(
+    lab: Lab, model: Path
+) -> None:
+    lab.fault(lab.serials[0], "not-responding", "seconds=0")
+    words = (
+        "--tool",
+        "apk",
+        "-n",
+        "1",
+        "--timeout",
+        "3",
+        "--max-secs",
+        "0.5",
+        "--min-secs",
+        "0.1",
+        "--json",
+    )
+    (run,) = lab.cli("bench -d xnnpack", model, "-s", lab.serials[0], *words).json["runs"]
+    assert (run["outcome"], run["reason_code"]) == ("timed-out", "timed-out")
+    assert "ANR in org.tensorflow.lite.benchmark" in run["reason"]
+    assert lab.shell(lab.serials[0], "pidof org.tensorflow.lite.benchmark") == ""
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "words"),
+    [
+        (("selinux-denial", "subject=*.tflite"), "selinux-denied", "avc: denied { read }"),
+        (("low-memory",), "low-memory-kill", "Kill 'virtual_benchmark_model'"),
+        (("segv",), "segfault", "Fatal signal 11 (SIGSEGV)"),
+    ],
+    ids=["selinux", "lmkd", "segv"],
+)
+def test_what_ended_a_native_program_is_told_from_the_log_of_its_time(
+    lab: Lab, model: Path, fault: tuple[str, ...], code: str, words: str
+) -> None:
+    serial = lab.serials[0]
+    lab.fault(serial, *fault)
+    (run,) = lab.cli("bench -d xnnpack -n 1 --json", model, "-s", serial).json["runs"]
+    assert (run["outcome"], run["reason_code"]) == ("failed", code)
+    assert words in run["reason"]
+    logged = lab.cli("results log --attachment logcat", run["run_id"]).ok().stdout
+    assert words in logged
+
+
+def test_a_good_native_run_asks_for_no_log(lab: Lab, model: Path) -> None:
+    (run,) = lab.cli("bench -d xnnpack -n 1 --json", model, "-s", lab.serials[0]).ok().json["runs"]
+    assert lab.cli("results log --attachment logcat", run["run_id"]).exit_code == 2
+
+
+def test_what_ended_an_earlier_run_is_not_taken_for_the_end_of_one_after_the_clock_went_back(
+    lab: Lab, model: Path
+) -> None:
+    serial = lab.serials[0]
+    lab.fault(serial, "low-memory")
+    lab.cli("bench -d xnnpack -n 1", model, "-s", serial)
+    # By the phone's clock, the kill is still to come.
+    lab.fault(serial, "clock-jump", "seconds=-3600")
+    lab.fault(serial, "segv")
+    (run,) = lab.cli("bench -d xnnpack -n 1 --json", model, "-s", serial).json["runs"]
+    assert (run["outcome"], run["reason_code"]) == ("failed", "segfault")
+
+
+@pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        ("INSTALL_FAILED_USER_RESTRICTED: Install canceled by user", "Install via USB"),
+        ("INSTALL_FAILED_VERIFICATION_FAILURE: Install not allowed", "Auto Blocker"),
+        ("INSTALL_FAILED_ABORTED: User rejected permissions", "look at its screen"),
+    ],
+)
+def test_a_phone_that_refuses_an_install_is_told_with_its_words_and_the_next_step(
+    lab: Lab, model: Path, tmp_path: Path, text: str, step: str
+) -> None:
+    serial = lab.serials[0]
+    lab.shell(serial, "pm uninstall org.tensorflow.lite.benchmark")
+    lab.fault(serial, "install-refused", f"text={text}")
+    words = ("-d", "xnnpack", "-t", "1", "-s", serial, "--tool", "apk", "-n", "1")
+    page = tmp_path / "report.html"
+    (run,) = lab.cli("bench --json", model, *words, "--out", page).ended_with(1).json["runs"]
+    assert (run["outcome"], run["reason_code"]) == ("failed", "install")
+    assert text in run["reason"]
+    assert step in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        ("Could not set capabilities: Operation not permitted", "forbids run-as"),
+        ("setegid(AID_PACKAGE_INFO) failed: Operation not permitted", "set-uid"),
+        ("unknown package: org.tensorflow.lite.benchmark", "installed for the user"),
+    ],
+)
+def test_an_app_s_run_keeps_its_figure_where_run_as_is_refused_and_each_cause_is_told(
+    lab: Lab, model: Path, tmp_path: Path, text: str, step: str
+) -> None:
+    serial, page = lab.serials[0], tmp_path / "report.html"
+    lab.fault(serial, "run-as-refused", f"text={text}")
+    words = ("-d", "xnnpack", "-t", "1", "-s", serial, "--tool", "apk", "-n", "1")
+    (run,) = lab.cli("bench --json", model, *words, "--out", page).json["runs"]
+    assert (run["outcome"], run["report"]["inference"]["mean_us"] > 0) == ("completed", True)
+    (finding,) = (item for item in run["verdict"]["findings"] if item["code"] == "files-refused")
+    assert text in finding["evidence"]
+    assert step in finding["evidence"]
+    assert step in page.read_text("utf-8")
+
+
+def test_an_app_whose_files_are_refused_has_its_figure_and_the_report_says_why(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
+    serial, apk, page = lab.serials[0], tmp_path / "release.apk", tmp_path / "report.html"
+    lab.shell(serial, "pm uninstall org.tensorflow.lite.benchmark")
+    apk.write_bytes(benchmark_apk(debuggable=False))
+    words = ("-d", "xnnpack", "-t", "1", "-s", serial, "--tool", "apk", "-n", "1")
+    try:
+        done = lab.cli("bench --json", model, *words, "--build", f"apk={apk}", "--out", page)
+        (run,) = done.json["runs"]
+        assert (run["outcome"], run["report"]["inference"]["mean_us"] > 0) == ("completed", True)
+        (finding,) = (
+            item for item in run["verdict"]["findings"] if item["code"] == "files-refused"
+        )
+        assert "debuggable" in finding["evidence"]
+        assert "files-refused" in page.read_text("utf-8")
+    finally:
+        lab.shell(serial, "pm uninstall org.tensorflow.lite.benchmark")
+
+
+LIMITS = ("-d", "xnnpack", "-t", "1", "-n", "2", "--min-secs", "0.1", "--max-secs", "0.5")
+SETTING = "settings get global stay_on_while_plugged_in"
+
+
+@pytest.mark.parametrize(
+    ("subjects", "is_asleep"),
+    [
+        (("settings",), False),
+        (("input",), True),
+        (("settings", "input", "svc"), False),
+        (("settings", "input", "svc"), True),
+    ],
+)
+def test_a_phone_that_refuses_its_shell_is_measured_twice_in_a_row_and_owes_nothing_afterwards(
+    lab: Lab, model: Path, subjects: tuple[str, ...], is_asleep: bool
+) -> None:
+    restricted, _ = lab.serials
+    if is_asleep:
+        lab.shell(restricted, "input keyevent KEYCODE_SLEEP")
+    lab.shell(restricted, "settings put global stay_on_while_plugged_in 2")
+    for subject in subjects:
+        lab.fault(restricted, "shell-restricted", f"subject={subject}")
+    try:
+        for _ in range(2):
+            # No way is left to have the screen on, without which a figure isn't one of the series.
+            is_off = is_asleep and "svc" in subjects
+            done = lab.cli("bench --json", model, "-s", restricted, *LIMITS).ended_with(int(is_off))
+            assert [run["outcome"] for run in done.json["runs"]] == ["completed"] * 2
+            assert "can't be restored" not in done.stderr
+            step = "(shell-restricted). Turn on 'USB debugging (Security settings)'"
+            assert done.stderr.count(step) == ("svc" in subjects) + is_off
+        restored = lab.cli("device restore", restricted).ok()
+        assert "can't" not in restored.stderr
+        lab.cli("device restore").ok()
+        assert lab.shell(restricted, SETTING) == "2"
+        lab.clear()
+        assert lab.shell(restricted, "ls /data/local/tmp/benchfarm").split() == [
+            "models",
+            "programs",
+            "runs",
+        ]
+        assert not list((lab.cli.home / "state/journals").glob("*.undo"))
+    finally:
+        lab.clear()
+        lab.shell(
+            restricted,
+            "input keyevent KEYCODE_WAKEUP; settings put global stay_on_while_plugged_in 0",
+        )
+
+
+def test_a_phone_whose_own_list_of_changes_can_not_be_read_is_named(lab: Lab) -> None:
+    serial = lab.serials[0]
+    file = "/data/local/tmp/benchfarm/undo"
+    lab.shell(serial, f"mkdir -p /data/local/tmp/benchfarm; echo broken >{file}")
+    try:
+        said = lab.cli("device restore").ended_with(3).stdout
+        assert f"what is to be undone can't be read from {file}: line 1" in said
+        assert "undo what it names, then remove it" in said
+        assert lab.shell(serial, f"cat {file}") == "broken"
+    finally:
+        lab.shell(serial, f"rm {file}")
+    lab.cli("device restore").ok()
+
+
+def bench(lab: Lab, model: Path, *words: str, exit_code: int = 0) -> Any:
+    limits = ("-d", "xnnpack", "-t", "1", "-n", "2", "--min-secs", "0.1", "--max-secs", "0.5")
+    return lab.cli("bench --json", model, *limits, *words).ended_with(exit_code).json
+
+
+def test_a_linker_s_warning_for_each_tool_costs_no_run(lab: Lab, model: Path) -> None:
+    for serial in lab.serials:
+        lab.fault(serial, "tool-warning")
+    done = bench(lab, model, "--tool", "native,apk")
+    assert {
+        (run["case"]["serial"], run["case"]["tool"], run["outcome"]) for run in done["runs"]
+    } == {(serial, tool, "completed") for serial in lab.serials for tool in ("native", "apk")}
+    assert not done["missing"]
+
+
+def test_a_banner_is_no_serial_number_and_costs_no_run(lab: Lab, model: Path) -> None:
+    for serial in lab.serials:
+        lab.fault(serial, "banner", "text=Welcome")
+    listed = lab.cli("devices --json").ok().json
+    assert {item["serial"] for item in listed if item["usable"]} == set(lab.serials)
+    done = bench(lab, model, "--tool", "native,apk")
+    assert {run["outcome"] for run in done["runs"]} == {"completed"}
+    assert {run["case"]["serial"] for run in done["runs"]} == set(lab.serials)
+
+
+def test_a_phone_that_shows_no_properties_is_named_with_that_and_the_exit_code_says_so(
+    lab: Lab, model: Path
+) -> None:
+    denied, other = lab.serials
+    lab.fault(denied, "properties-denied")
+    (row,) = (item for item in lab.cli("devices --json").json if not item["usable"])
+    assert row["reason"] == "its properties can't be read: getprop says 'Permission denied'"
+    assert row["serial"] != "Permission denied"
+    done = bench(lab, model, exit_code=1)
+    assert {run["case"]["serial"] for run in done["runs"]} == {other}
+    assert list(done["missing"].values()) == [row["reason"]]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ("closed",),
+        ("properties-denied", "times=1"),
+        *(("answer-cut", f"bytes={size}") for size in (0, 150, 2000)),
+    ],
+    ids=" ".join,
+)
+def test_a_phone_that_fails_to_answer_once_is_asked_again(
+    lab: Lab, model: Path, fault: tuple[str, ...]
+) -> None:
+    lab.fault(lab.serials[0], *fault)
+    done = bench(lab, model)
+    assert {run["case"]["serial"] for run in done["runs"]} == set(lab.serials)
+    assert {run["outcome"] for run in done["runs"]} == {"completed"}
+
+
+@pytest.mark.parametrize(
+    "fault", [("closed", "times=0"), ("answer-cut", "bytes=0", "times=0")], ids=" ".join
+)
+def test_a_phone_that_never_answers_whole_is_named_and_the_exit_code_says_so(
+    lab: Lab, model: Path, fault: tuple[str, ...]
+) -> None:
+    mute, other = lab.serials
+    lab.fault(mute, *fault)
+    done = bench(lab, model, exit_code=1)
+    assert {run["case"]["serial"] for run in done["runs"]} == {other}
+    assert len(done["missing"]) == 1
+    said = lab.cli("bench -d xnnpack -n 1 --min-secs 0.1", model).ended_with(1).stdout
+    assert sum("not measured" in line for line in said.splitlines()) == 1
+
+
+def test_an_app_that_selinux_denies_its_model_is_not_waited_for_because_others_log(
+    lab: Lab, model: Path
+) -> None:
+    lab.fault(lab.serials[0], "selinux-denial", "subject=*.tflite")
+    lab.fault(lab.serials[0], "noisy-log", "lines_per_s=20")
+    words = ("--tool", "apk", "--timeout", "25", "-s", lab.serials[0], "-n", "1")
+    (run,) = bench(lab, model, *words, exit_code=1)["runs"]
+    assert (run["outcome"], run["reason_code"]) == ("failed", "selinux-denied")
+    assert run["reason"].startswith(f'avc: denied {{ read }} for name="{model.name}"')
+    assert "untrusted_app" in run["reason"]
+    assert run["duration_s"] < 25
+
+
+FULL = ("device-storage", "there is no space left on the phone", "free some space")
+REFUSED = ("folder-refused", "the phone's shell user may not write there", "ls -ld /data/local/tmp")
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (("no-space", "subject=/data/local/tmp/benchfarm/*"), FULL),
+        (("no-space", "bytes=300", "subject=/data/local/tmp/benchfarm/*"), FULL),
+        (("no-space", "subject=*/runs/*"), FULL),
+        (("permission-denied", "subject=/data/local/tmp/benchfarm/*"), REFUSED),
+        (("permission-denied", "subject=*/runs/*"), REFUSED),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_the_cause_is_told_and_what_to_do(
+    lab: Lab, plan_file: Callable[..., Path], fault: tuple[str, ...], told: tuple[str, str, str]
+) -> None:
+    serial = lab.serials[0]
+    lab.fault(serial, *fault)
+    runs = lab.cli("run --json", plan_file((serial,), invocations=1)).json["runs"]
+    failed = [(run["reason_code"], run["reason"]) for run in runs if run["outcome"] == "failed"]
+    assert failed
+    code, cause, hint = told
+    assert all(found == code and cause in reason and hint in reason for found, reason in failed), (
+        failed
+    )
