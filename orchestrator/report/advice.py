@@ -168,8 +168,9 @@ def _slow_delegate(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
         for group in others.values() if on_cpu else ():
             best, cpu = fastest_of(group), fastest_of(on_cpu)
             ratio = speed_up(figure_of(cpu), figure_of(best))
-            if not _differs(ratio) or ratio.value < 1:
-                shown = "is slower than" if _differs(ratio) else "isn't shown to be faster than"
+            differs = _differs(ratio)
+            if not differs or ratio.value < 1:
+                shown = "is slower than" if differs else "isn't shown to be faster than"
                 text = f"{best.configuration} {shown} {cpu.configuration}: it takes {times_as_long(best, cpu)} as long"
                 yield Sentence(text, [best, cpu])
 

@@ -14,13 +14,10 @@ from orchestrator.records.case import Build, Model
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import Attachment, RunRecord
 from orchestrator.tables.escapes import one_line, visible_block
+from orchestrator.tables.evidence import excerpt
 from orchestrator.units import counted, format_bytes, format_figure
 
-#: Lines of each stream that are shown: of its beginning and of its end.
-_FIRST_LINES: Final = 20
-_LAST_LINES: Final = 40
-_LONGEST_LINE: Final = 400
-_STREAMS: Final = frozenset({"stdout", "stderr", "logcat"})
+_LOG_CHARACTERS: Final = 12_000
 #: A path of this computer or of a phone's folder of ours; its last part is what anybody needs.
 _PATH: Final = re.compile(
     r"(?<![\w./-])(?:/(?!(?:system|vendor|apex|odm|product|proc|sys|dev)/)[\w.@%+,~-]+)+/([\w.@%+,~-]+)"
@@ -79,9 +76,8 @@ def issue_text(reported: Reported) -> str:
         _block([run.command]),
         "## Output",
     ]
-    for item in reported.attachments:
-        if item.name in _STREAMS and item.data.strip():
-            parts += [f"`{item.name}`:", _block(_excerpt(item.data))]
+    if (log := excerpt(reported.attachments, _LOG_CHARACTERS)) is not None:
+        parts.append(_block([log.text]))
     return without_private("\n\n".join(parts), reported.private) + "\n"
 
 
@@ -153,11 +149,3 @@ def _block(lines: Iterable[str]) -> str:
     text = visible_block("\n".join(lines))
     fence = "`" * max(3, 1 + max((len(found) for found in re.findall(r"`+", text)), default=0))
     return f"{fence}text\n{text}\n{fence}"
-
-
-def _excerpt(data: bytes) -> list[str]:
-    lines = [line[:_LONGEST_LINE] for line in data.decode("utf-8", "replace").splitlines()]
-    left_out = len(lines) - _FIRST_LINES - _LAST_LINES
-    if left_out <= 0:
-        return lines
-    return [*lines[:_FIRST_LINES], f"[{left_out} lines left out]", *lines[-_LAST_LINES:]]

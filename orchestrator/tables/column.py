@@ -135,8 +135,10 @@ class Column(Generic[R]):
 
     def figures(self, rows: Iterable[R]) -> list[float | None]:
         """Return the figures as they are shown, not yet rounded."""
-        values = (self.value(row) for row in rows)
-        return [None if value is None else float(value * self.scale) for value in values]
+        return [
+            None if (value := self.value(row)) is None else float(value * self.scale)
+            for row in rows
+        ]
 
     def decimals(self, figures: Iterable[float | None]) -> int:
         """Return how many decimals of these figures are shown."""
@@ -150,19 +152,27 @@ class Column(Generic[R]):
 
     def cells(self, rows: Sequence[R]) -> list[str]:
         """Return the column as people read it; nothing of it is escaped."""
-        texts = [None if self.shown is None else self.shown(row) for row in rows]
+        shown = self.shown or _nothing
         if not self.is_figure:
-            pairs = zip(texts, rows, strict=True)
-            return [_words(self.value(row)) if text is None else text for text, row in pairs]
+            return [
+                _words(self.value(row)) if (text := shown(row)) is None else text for row in rows
+            ]
         figures = self.figures(rows)
-        digits, sign = self.decimals(figures), "+" if self.is_signed else ""
-        own = (NOTHING if figure is None else f"{figure:{sign}.{digits}f}" for figure in figures)
-        return [word if text is None else text for text, word in zip(texts, own, strict=True)]
+        form = f"{'+' if self.is_signed else ''}.{self.decimals(figures)}f"
+        own = [NOTHING if figure is None else format(figure, form) for figure in figures]
+        if self.shown is None:
+            return own
+        pairs = zip(rows, own, strict=True)
+        return [word if (text := shown(row)) is None else text for row, word in pairs]
+
+
+def _nothing(_: object) -> None:
+    """Return no words of a row's own."""
 
 
 def _words(value: object) -> str:
-    if type(value) is str:
-        return value
+    if isinstance(value, str):
+        return str(value)
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 #: Joiners that are part of how words and emoji are written, although Unicode calls them format
@@ -73,16 +73,6 @@ def _plain(found: re.Match[str]) -> str:
         # The comment parts the text: a page looks for names and addresses in what is shown.
         return f"&#{ord(found[0])};<!-- -->"
     return f"\\{found[0]}" if found["special"] else _HTML[found[0]]
-
-
-def markdown_table(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Container[int] = ()
-) -> list[str]:
-    """Return the lines of a Markdown table of escaped cells; the columns at the places in ``right``
-    hold figures.
-    """
-    rule = ["---:" if place in right else "---" for place in range(len(heads))]
-    return [f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows)]
 
 
 def display_width(text: str) -> int:

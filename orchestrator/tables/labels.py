@@ -179,20 +179,16 @@ def configuration_labels(cases: Iterable[Case], builds: Mapping[str, Build]) -> 
         for case in members:
             extra = [f"{name} {value(case)}" for name, value in aspects]
             if has_build:
-                extra.append(f"build {_build_label(case.build_sha256, builds)}")
+                named = f"{build.name} " if (build := builds.get(case.build_sha256)) else ""
+                extra.append(f"build {named}{case.build_sha256[:SHORT_HASH]}")
             labels[case.case_key] = ", ".join([base, *extra])
     places = Counter((case.subject, case.serial, labels[case.case_key]) for case in cases)
     return {
-        case.case_key: with_key(labels[case.case_key], case)
+        case.case_key: f"{labels[case.case_key]}, case {case.case_key[:SHORT_HASH]}"
         if places[case.subject, case.serial, labels[case.case_key]] > 1
         else labels[case.case_key]
         for case in cases
     }
-
-
-def with_key(label: str, case: Case) -> str:
-    """Return a label that only this case has."""
-    return f"{label}, case {case.case_key[:SHORT_HASH]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,12 +273,6 @@ def figure_text(case: Case, latency_us: float | None, decimals: int) -> str:
 def figure_unit(case: Case) -> str:
     """Return the unit of :func:`figure_text`."""
     return "tokens/s" if case.is_per_token else "ms"
-
-
-def _build_label(sha256: str, builds: Mapping[str, Build]) -> str:
-    build = builds.get(sha256)
-    short = sha256[:SHORT_HASH]
-    return f"{build.name} {short}" if build is not None else short
 
 
 #: What became of a change -> the class that colours it; any other is a doubt.
