@@ -334,8 +334,6 @@ def runner_elsewhere(settings: Settings, campaign: Campaign) -> str:
     return "" if is_own or campaign.status is not CampaignStatus.RUNNING else campaign.host
 
 
-#: How the reason begins for which a phone can't be used that its host keeps in quarantine.
-IN_QUARANTINE: Final = "in quarantine: "
 #: A farm's queue: the FarmQueue of extensions/farm/queue.py, which the core doesn't know.
 QueueView = Any
 

@@ -120,8 +120,11 @@ class CampaignAnswer:
     host: str
     stored: int
     planned: int
-    #: Path of its report on this server; empty when it has none.
+    #: Path of its report on this server.
     page: str
+    #: Where it was imported from; empty for one of this store's own.
+    origin: str
+    is_virtual: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +203,8 @@ class NightFigure:
     high_us: float | None
     invocations: int
     is_clean: bool
+    #: Ids of the campaigns that measured it.
+    campaigns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

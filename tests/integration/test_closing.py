@@ -205,7 +205,8 @@ def test_cancelling_closes_what_had_begun_and_waits_and_leaves_what_runs_to_its_
         submitted(queue)
         host_lives(queue, "two", version="1")
         begin(queue, "A", host="two")
-        result = farm_control.cancel(shared, NIGHT, [])
+        with Workspace(shared) as workspace:
+            result = farm_control.cancel(workspace, queue, NIGHT, [])
     said = "night: 1 job cancelled, 1 being stopped; what was left of 1 that had begun is abandoned"
     assert result.text == said
     assert open_ones(shared) == {"night_A"}

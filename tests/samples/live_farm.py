@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from orchestrator.app.status import IN_QUARANTINE
 from orchestrator.extensions.farm.manifest import dump
-from orchestrator.extensions.farm.queue import Announced, FarmQueue
+from orchestrator.extensions.farm.queue import IN_QUARANTINE, Announced, FarmQueue
 from orchestrator.extensions.history.series import night_of
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.case import (

@@ -128,7 +128,7 @@ def test_a_notifier_is_found_by_the_scheme_of_an_address(benchfarm: Installed) -
         "from orchestrator.extensions.history.notifying import receiver_of, send\n"
         "from orchestrator.plugins import Message, Settings\n"
         "import sys\n"
-        "receiver = receiver_of(sys.argv[1], '--notify', Settings.from_environment())\n"
+        "receiver = receiver_of(sys.argv[1], Settings.from_environment())\n"
         "print(send(receiver, Message(content={}, text='2 changes')))\n"
     )
     place = benchfarm.folder / "messages"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import time
-from dataclasses import fields, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
@@ -15,10 +17,11 @@ from orchestrator.cli.frame import DryRun, Json, command
 from orchestrator.cli.live import observer_for_stderr
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, shown
 from orchestrator.cli.terminal import say, tell
+from orchestrator.config.profiles import KeptInventory
 from orchestrator.errors import UsageError
-from orchestrator.extensions.farm import control, host
+from orchestrator.extensions.farm import control
 from orchestrator.extensions.farm import submit as submitting
-from orchestrator.extensions.farm.host import WorkerRequest
+from orchestrator.extensions.farm.contents import Contents
 from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.extensions.history.farm_now import (
     hosts_table,
@@ -30,7 +33,7 @@ from orchestrator.plugins import Settings, Workspace
 from orchestrator.records.answers import DoneAnswer, FarmAnswer
 from orchestrator.records.case import CampaignId
 from orchestrator.tables.escapes import one_line
-from orchestrator.units import counted
+from orchestrator.units import counted, format_bytes, parse_age
 
 #: As far as the database's integers go.
 Priority = Annotated[
@@ -38,6 +41,42 @@ Priority = Annotated[
 ]
 #: Seconds between two polls of the queue.
 _WATCH_S: Final = 2.0
+#: Connections to the queue, at most: of all that a worker does beside its main work, and of that.
+_CONNECTIONS: Final = 3
+_OWN_CONNECTIONS: Final = 2
+#: Of --dead-after, the share that two polls of the queue are apart at most: who is heard more
+#: rarely is soon taken for dead.
+_POLL_SHARE: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRequest:
+    """How a worker of a host works."""
+
+    name: Annotated[
+        str, opt("--name", "Name of this host in the farm (default: its network name).")
+    ] = ""
+    dead_after_s: Annotated[
+        float,
+        opt(
+            "--dead-after", "Seconds without a heartbeat after which a host counts as dead.", min=2
+        ),
+    ] = 30.0
+    poll_s: Annotated[
+        float,
+        opt(
+            "--every",
+            "Seconds between two polls of the queue, at most --dead-after / 4.",
+            min=0.1,
+        ),
+    ] = 2.0
+    until_empty: Annotated[bool, opt("--until-empty", "Exit when no job waits for this host.")] = (
+        False
+    )
+    idle_check_s: Annotated[
+        float,
+        opt("--idle-every", "Seconds between two checks of an idle phone. 0: no checks.", min=0),
+    ] = 180.0
 
 
 @command("farm worker")
@@ -46,13 +85,36 @@ def worker(settings: Settings, request: WorkerRequest) -> CommandResult:
 
     Example: benchfarm farm worker
     """
-    name, jobs = host.work(
-        settings,
-        request,
-        tell=partial(tell, settings.log_format, "worker"),
-        observer=partial(observer_for_stderr, settings.log_format),
-    )
-    return CommandResult(text=f"{jobs} jobs ended on {name}", data={"host": name, "jobs": jobs})
+    # They load what only a worker needs.
+    from orchestrator.extensions.farm.host_phones import HostPhones, Shared
+    from orchestrator.extensions.farm.job import Jobs
+    from orchestrator.extensions.farm.worker import HostWorker
+
+    host = request.name or socket.gethostname()
+
+    def log(text: str, /, *, level: str = "info", **keys: object) -> None:
+        tell(settings.log_format, "worker", f"farm: {text}", level=level, host=host, **keys)
+
+    with ExitStack() as stack:
+        queue = stack.enter_context(FarmQueue(settings.store, connections=_CONNECTIONS))
+        # Its own: whatever the jobs fetch meanwhile, this host is heard.
+        own_queue = stack.enter_context(FarmQueue(settings.store, connections=_OWN_CONNECTIONS))
+        opened = stack.enter_context(Workspace(settings))
+        inventory = KeptInventory(opened.inventory_file)
+        shared = Shared(settings=settings, store=opened.store, inventory=inventory)
+        contents = Contents(queue, settings.cache_folder)
+        contents.clean_copies()
+        observer = partial(observer_for_stderr, settings.log_format)
+        jobs = HostWorker(
+            own_queue,
+            HostPhones(shared, own_queue, host, idle_check_s=request.idle_check_s, say=log),
+            Jobs(shared=shared, contents=contents, host=host, observer=observer, say=log),
+            host=host,
+            dead_after_s=request.dead_after_s,
+            poll_s=min(request.poll_s, request.dead_after_s * _POLL_SHARE),
+            say=log,
+        ).run(until_empty=request.until_empty)
+    return CommandResult(text=f"{jobs} jobs ended on {host}", data={"host": host, "jobs": jobs})
 
 
 @command("farm submit")
@@ -170,7 +232,8 @@ def cancel(
 
     Example: benchfarm farm cancel nightly
     """
-    return control.cancel(settings, submission, phones)
+    with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
+        return control.cancel(workspace, queue, submission, phones)
 
 
 @command("farm pause")
@@ -188,7 +251,8 @@ def pause(
 
     Example: benchfarm farm pause --undo
     """
-    return (control.resume if undo else control.pause)(settings, scopes)
+    with FarmQueue(settings.store) as queue:
+        return (control.resume if undo else control.pause)(queue, scopes)
 
 
 @command("farm forget")
@@ -200,7 +264,8 @@ def forget(
 
     Example: benchfarm farm forget host:lab-2
     """
-    return control.forget(settings, scopes)
+    with FarmQueue(settings.store) as queue:
+        return control.forget(queue, scopes)
 
 
 @command("farm clean")
@@ -215,4 +280,18 @@ def clean(
 
     Example: benchfarm farm clean --dry-run
     """
-    return control.clean(settings, older_than=older_than, is_trial=dry_run)
+    try:
+        older_than_s = parse_age(older_than)
+    except ValueError as error:
+        raise UsageError(
+            f"--older-than: {error}", hint="a number with its unit, for example 30d"
+        ) from error
+    with FarmQueue(settings.store) as queue:
+        contents = Contents(queue, settings.cache_folder)
+        cleaned = contents.clean(older_than_s=older_than_s, is_trial=dry_run)
+    what = "would be deleted" if dry_run else "were deleted"
+    size = format_bytes(cleaned.size_bytes)
+    return DoneAnswer(
+        text=f"{cleaned.jobs} jobs and {cleaned.files} files ({size}) of the farm {what}",
+        data={"trial": dry_run, "farm": cleaned},
+    )

@@ -1,4 +1,4 @@
-"""Steering a farm of many hosts: cancelling, pausing, forgetting, cleaning."""
+"""Steering a farm of many hosts: cancelling, pausing, forgetting."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from typing import Final
 
 from orchestrator.app.resuming import close_cancelled
 from orchestrator.errors import UsageError
-from orchestrator.extensions.farm.contents import Contents
 from orchestrator.extensions.farm.queue import FarmQueue
-from orchestrator.plugins import Settings, Workspace
+from orchestrator.plugins import Workspace
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.case import CampaignId
 from orchestrator.tables.escapes import one_line
-from orchestrator.units import counted, format_bytes, parse_age
+from orchestrator.units import counted
 
 _LISTED: Final = "'benchfarm farm status' lists all"
 _SCOPES: Final = "write farm, host:NAME or phone:SERIAL"
 
 
-def cancel(settings: Settings, submission: str, serials: Sequence[str]) -> DoneAnswer:
+def cancel(
+    workspace: Workspace, queue: FarmQueue, submission: str, serials: Sequence[str]
+) -> DoneAnswer:
     """Cancel a submission, or some phones' part of it: what waits at once, what runs once its phone
     is restored.
 
     What is left of their campaigns is abandoned, of what waits at once, of what runs by its worker.
     """
-    with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
-        jobs = queue.jobs(submission)
-        if not jobs:
-            raise unknown_submission(submission)
-        unknown = sorted(set(serials) - {job["serial"] for job in jobs})
-        if unknown:
-            raise UsageError(f"{submission} has no job for {', '.join(unknown)}")
-        stopped = queue.cancel(submission, list(serials) or None)
-        over = [job["campaign_id"] for job in jobs if stopped.get(job["job_id"]) == "waits"]
-        closed = close_cancelled(workspace, map(CampaignId, over))
+    jobs = queue.jobs(submission)
+    if not jobs:
+        raise unknown_submission(submission)
+    unknown = sorted(set(serials) - {job["serial"] for job in jobs})
+    if unknown:
+        raise UsageError(f"{submission} has no job for {', '.join(unknown)}")
+    stopped = queue.cancel(submission, list(serials) or None)
+    over = [job["campaign_id"] for job in jobs if stopped.get(job["job_id"]) == "waits"]
+    closed = close_cancelled(workspace, map(CampaignId, over))
     waiting, running = (list(stopped.values()).count(status) for status in ("waits", "runs"))
     text = f"{submission}: {counted(waiting, 'job')} cancelled, {running} being stopped"
     if closed:
@@ -43,47 +43,25 @@ def cancel(settings: Settings, submission: str, serials: Sequence[str]) -> DoneA
     return DoneAnswer(text=text, data=data)
 
 
-def clean(settings: Settings, *, older_than: str, is_trial: bool) -> DoneAnswer:
-    """Forget old jobs and delete files of the farm that no job needs; raises UsageError."""
-    try:
-        older_than_s = parse_age(older_than)
-    except ValueError as error:
-        raise UsageError(
-            f"--older-than: {error}", hint="a number with its unit, for example 30d"
-        ) from error
-    with FarmQueue(settings.store) as queue:
-        found = Contents(queue, settings.cache_folder).clean(
-            older_than_s=older_than_s, is_trial=is_trial
-        )
-    what = "would be deleted" if is_trial else "were deleted"
-    size = format_bytes(found.size_bytes)
-    return DoneAnswer(
-        text=f"{found.jobs} jobs and {found.files} files ({size}) of the farm {what}",
-        data={"trial": is_trial, "farm": found},
-    )
-
-
-def pause(settings: Settings, scopes: Sequence[str]) -> DoneAnswer:
+def pause(queue: FarmQueue, scopes: Sequence[str]) -> DoneAnswer:
     """Pause hosts or phones (``host:NAME``, ``phone:SERIAL``) or the whole farm."""
-    with FarmQueue(settings.store) as queue:
-        known = {"farm"}
-        known |= {f"host:{row['name']}" for row in queue.hosts()}
-        known |= {f"phone:{row['serial']}" for row in queue.phones()}
-        if unknown := set(scopes) - known:
-            names = ", ".join(sorted(unknown))
-            raise UsageError(f"the farm has no {names}", hint=f"{_SCOPES}; {_LISTED}")
-        for scope in scopes or ["farm"]:
-            queue.pause(scope)
-        return _paused(queue)
+    known = {"farm"}
+    known |= {f"host:{row['name']}" for row in queue.hosts()}
+    known |= {f"phone:{row['serial']}" for row in queue.phones()}
+    if unknown := set(scopes) - known:
+        names = ", ".join(sorted(unknown))
+        raise UsageError(f"the farm has no {names}", hint=f"{_SCOPES}; {_LISTED}")
+    for scope in scopes or ["farm"]:
+        queue.pause(scope)
+    return _paused(queue)
 
 
-def resume(settings: Settings, scopes: Sequence[str]) -> DoneAnswer:
+def resume(queue: FarmQueue, scopes: Sequence[str]) -> DoneAnswer:
     """End pauses; raises UsageError for one that isn't there."""
-    with FarmQueue(settings.store) as queue:
-        for scope in scopes or ["farm"]:
-            if not queue.resume(scope):
-                raise UsageError(f"{scope} isn't paused", hint=_LISTED)
-        return _paused(queue)
+    for scope in scopes or ["farm"]:
+        if not queue.resume(scope):
+            raise UsageError(f"{scope} isn't paused", hint=_LISTED)
+    return _paused(queue)
 
 
 def _paused(queue: FarmQueue) -> DoneAnswer:
@@ -96,7 +74,7 @@ def paused_text(pauses: Sequence[str]) -> str:
     return f"paused: {', '.join(pauses) or 'nothing'}"
 
 
-def forget(settings: Settings, scopes: Sequence[str]) -> DoneAnswer:
+def forget(queue: FarmQueue, scopes: Sequence[str]) -> DoneAnswer:
     """Take hosts and phones out of the farm that are gone for good (``host:NAME``,
     ``phone:SERIAL``).
 
@@ -104,13 +82,12 @@ def forget(settings: Settings, scopes: Sequence[str]) -> DoneAnswer:
 
     Raises UsageError for a host that lives, and a phone that a host announces.
     """
-    with FarmQueue(settings.store) as queue:
-        for scope in scopes:
-            if not queue.forget(scope):
-                raise UsageError(
-                    f"{scope} isn't known, or it is there now",
-                    hint=f"end its worker or unplug it first; {_SCOPES}; {_LISTED}",
-                )
+    for scope in scopes:
+        if not queue.forget(scope):
+            raise UsageError(
+                f"{scope} isn't known, or it is there now",
+                hint=f"end its worker or unplug it first; {_SCOPES}; {_LISTED}",
+            )
     text = "\n".join(one_line(f"{scope}: forgotten") for scope in scopes)
     return DoneAnswer(text=text, data={"forgotten": list(scopes)})
 

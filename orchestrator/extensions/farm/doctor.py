@@ -11,7 +11,7 @@ from orchestrator.app.doctor import Finding, ok, problem, run_checks, warning
 from orchestrator.extensions.farm.queue import HOST_SILENT_S, FarmQueue
 from orchestrator.extensions.history.farm_now import counted, read_farm
 from orchestrator.plugins import Workspace
-from orchestrator.records.answers import DeviceAnswer, FarmAnswer, HostAnswer
+from orchestrator.records.answers import FarmAnswer
 from orchestrator.units import format_duration
 
 #: A job whose phone is free is taken within seconds.
@@ -70,46 +70,38 @@ def _hosts(farm: FarmAnswer) -> Iterable[Finding]:
         yield problem("hosts", "no host works for the farm", step)
     with_phones = {item.host for item in farm.devices}
     for host in farm.hosts:
-        yield from _host(host, has_phones=host.name in with_phones)
-
-
-def _host(host: HostAnswer, *, has_phones: bool) -> Iterable[Finding]:
-    name = host.name
-    if host.silent_s > HOST_SILENT_S:
-        text = f"{name} was last heard {format_duration(host.silent_s)} ago"
-        step = f"start its worker again; gone for good: 'benchfarm farm forget host:{name}'"
-        yield problem("hosts", text, step)
-        return
-    if host.note:
-        step = f"mend that on {name}; its worker looks again"
-        yield problem("hosts", f"{name}: {host.note}", step)
-    elif not has_phones:
-        step = f"plug some in, or look at {name} with 'benchfarm doctor'"
-        yield warning("hosts", f"{name} has announced no phone", step)
-    if host.benchfarm_version != __version__:
-        text = f"{name} has benchfarm {host.benchfarm_version}, this host {__version__}"
-        yield warning("hosts", text, "install the same benchfarm on every host")
+        name = host.name
+        if host.silent_s > HOST_SILENT_S:
+            text = f"{name} was last heard {format_duration(host.silent_s)} ago"
+            step = f"start its worker again; gone for good: 'benchfarm farm forget host:{name}'"
+            yield problem("hosts", text, step)
+            continue
+        if host.note:
+            step = f"mend that on {name}; its worker looks again"
+            yield problem("hosts", f"{name}: {host.note}", step)
+        elif name not in with_phones:
+            step = f"plug some in, or look at {name} with 'benchfarm doctor'"
+            yield warning("hosts", f"{name} has announced no phone", step)
+        if host.benchfarm_version != __version__:
+            text = f"{name} has benchfarm {host.benchfarm_version}, this host {__version__}"
+            yield warning("hosts", text, "install the same benchfarm on every host")
 
 
 def _phones(farm: FarmAnswer) -> Iterable[Finding]:
     yield ok("phones", counted(item.state for item in farm.devices) or "none")
     for phone in farm.devices:
-        yield from _phone(phone)
+        forget = f"'benchfarm farm forget phone:{phone.serial}'"
+        if phone.state == "clash":
+            step = f"unplug all but one, then {forget}"
+            yield problem("phones", f"{phone.serial}: {phone.reason}", step)
+        elif phone.state in _WRONG:
+            text = f"{phone.serial} at {phone.host}: {phone.state}: {phone.reason}"
+            yield problem("phones", text, f"look at it at {phone.host}")
+        elif phone.state == "away" and phone.seen_at is not None:
+            step = f"plug it in, or start its host's worker; gone for good: {forget}"
+            yield warning("phones", f"{phone.serial} is away {phone.reason}", step)
     if not {item.state for item in farm.devices} - {*_WRONG, "away", "silent"}:
         yield problem("phones", "no phone can be used", "benchfarm farm status")
-
-
-def _phone(phone: DeviceAnswer) -> Iterable[Finding]:
-    forget = f"'benchfarm farm forget phone:{phone.serial}'"
-    if phone.state == "clash":
-        step = f"unplug all but one, then {forget}"
-        yield problem("phones", f"{phone.serial}: {phone.reason}", step)
-    elif phone.state in _WRONG:
-        text = f"{phone.serial} at {phone.host}: {phone.state}: {phone.reason}"
-        yield problem("phones", text, f"look at it at {phone.host}")
-    elif phone.state == "away" and phone.seen_at is not None:
-        step = f"plug it in, or start its host's worker; gone for good: {forget}"
-        yield warning("phones", f"{phone.serial} is away {phone.reason}", step)
 
 
 def _pauses(farm: FarmAnswer) -> Iterable[Finding]:

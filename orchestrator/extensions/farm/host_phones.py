@@ -9,15 +9,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.app.status import IN_QUARANTINE
 from orchestrator.bootstrap import Attached, Settings, Workspace
 from orchestrator.clock import Deadline
 from orchestrator.config.profiles import KeptInventory
 from orchestrator.devices.adb_server import is_tcp
 from orchestrator.devices.discovery import KnownPhones
 from orchestrator.errors import BenchfarmError
-from orchestrator.extensions.farm.manifest import dump, labels_of
-from orchestrator.extensions.farm.queue import Announced, FarmQueue
+from orchestrator.extensions.farm.manifest import PhoneLabels, dump
+from orchestrator.extensions.farm.queue import IN_QUARANTINE, Announced, FarmQueue
 from orchestrator.ports import Observer
 from orchestrator.records.case import Serial
 from orchestrator.tables.escapes import one_line
@@ -210,9 +209,7 @@ class HostPhones:
                         self._say(told, level="error", serial=serial)
             elif not facts:
                 unusable = f"in use by {user}"
-        labels = workspace.inventory.get(serial)
-        return Announced(
-            facts=facts,
-            unusable=unusable,
-            labels=dump(labels_of(labels)) if labels is not None else "",
-        )
+        said, labels = workspace.inventory.get(serial), ""
+        if said is not None:
+            labels = dump(PhoneLabels(pools=tuple(said.pools), tags=tuple(said.tags)))
+        return Announced(facts=facts, unusable=unusable, labels=labels)

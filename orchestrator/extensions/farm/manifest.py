@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from orchestrator.documents import adapter_of, describe
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.passes import pass_names
-from orchestrator.predicates import Labels, parse_predicate
+from orchestrator.predicates import parse_predicate
 from orchestrator.records.case import Build
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
@@ -52,8 +52,6 @@ class Manifest:
     programs: tuple[Content, ...] = ()
     #: The model of the reference workload; None when the plan doesn't want it.
     reference: Content | None = None
-    #: What the submitter's computer says that phones are for, by serial number.
-    labels: Mapping[str, PhoneLabels] = field(default_factory=dict)
 
     def all_builds(self) -> Iterator[Build]:
         """Yield every build of every kind of phone."""
@@ -134,11 +132,6 @@ def read_labels(document: str) -> PhoneLabels:
     Raises PlanError naming what is wrong.
     """
     return _read(PhoneLabels, document) if document else PhoneLabels()
-
-
-def labels_of(item: Labels) -> PhoneLabels:
-    """Return the pools and tags of what an inventory says of a phone."""
-    return PhoneLabels(pools=tuple(item.pools), tags=tuple(item.tags))
 
 
 def _read(kind: type[_Record], document: str, **options: Any) -> _Record:  # noqa: ANN401

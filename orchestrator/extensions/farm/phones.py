@@ -9,12 +9,16 @@ from itertools import combinations
 from typing import Any, Final
 
 from orchestrator.errors import BenchfarmError, NoDeviceError
-from orchestrator.extensions.farm.manifest import read_facts, read_labels, read_manifest
+from orchestrator.extensions.farm.manifest import (
+    PhoneLabels,
+    read_facts,
+    read_labels,
+    read_manifest,
+)
 from orchestrator.extensions.farm.queue import Announced, FarmQueue, can_have_jobs
 from orchestrator.extensions.history.farm_now import away_since
 from orchestrator.planning.selection import choose, misfit
 from orchestrator.plugins import Workspace
-from orchestrator.predicates import Labels
 from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts, told_apart
 from orchestrator.records.plan import DeviceSelection
@@ -26,22 +30,19 @@ _Row = Mapping[str, Any]
 
 
 def choose_phones(
-    queue: FarmQueue, wanted: DeviceSelection, inventory: Mapping[Serial, Labels]
+    queue: FarmQueue, wanted: DeviceSelection
 ) -> tuple[list[DeviceFacts], dict[str, str], bool]:
     """Return the announced phones that a plan means, each once; why not the others; and whether all
     that it means have a job.
 
-    A phone's pools and tags are those of this computer's inventory, or else its host's. Raises
-    NoDeviceError when none is meant.
+    A phone's pools and tags are those that its host announces. Raises NoDeviceError when none is
+    meant.
     """
     known, left_out = usable(queue.phones(), wanted.serials)
     away: dict[str, str] = {}
     if wanted.any is None and not wanted.one_of_each:
         absent = {row["serial"]: row for row in queue.away()}
-        away = {
-            serial: f"away {away_since(absent[serial])}"
-            for serial in _fitting(wanted, absent, inventory)
-        }
+        away = {serial: f"away {away_since(absent[serial])}" for serial in _fitting(wanted, absent)}
     left_out |= away
     if named := wanted.serials:
         left_out = {
@@ -50,7 +51,7 @@ def choose_phones(
             if serial not in known
         }
         known = {serial: row for serial, row in known.items() if serial in named}
-    facts, labels = facts_and_labels(known, inventory)
+    facts, labels = _facts_and_labels(known)
     choice = choose(wanted, facts, labels)
     is_whole = not away and (wanted.any is not None or not (named and left_out))
     left_out |= {str(serial): why for serial, why in {**choice.unfit, **choice.unneeded}.items()}
@@ -72,18 +73,12 @@ def check_names(workspace: Workspace, queue: FarmQueue, wanted: DeviceSelection)
     workspace.check_names(wanted, facts, [read_labels(row["labels"]) for row in rows])
 
 
-def facts_and_labels(
-    announced: Mapping[str, _Row], inventory: Mapping[Serial, Labels]
-) -> tuple[list[DeviceFacts], dict[Serial, Labels]]:
-    """Return the facts of announced phones, and their labels: the inventory's go before a host's.
-
-    Raises PlanError for what can't be read.
-    """
+def _facts_and_labels(
+    announced: Mapping[str, _Row],
+) -> tuple[list[DeviceFacts], dict[Serial, PhoneLabels]]:
+    """Return facts and labels of announced phones; raises PlanError for what can't be read."""
     facts = [read_facts(row["facts"]) for row in announced.values()]
-    labels: dict[Serial, Labels] = {
-        Serial(key): read_labels(row["labels"]) for key, row in announced.items()
-    }
-    return facts, labels | dict(inventory)
+    return facts, {Serial(key): read_labels(row["labels"]) for key, row in announced.items()}
 
 
 def usable(rows: Iterable[_Row], named: Collection[str]) -> tuple[dict[str, _Row], dict[str, str]]:
@@ -146,22 +141,18 @@ def _meant(document: str, phones: Mapping[str, Announced]) -> dict[str, str]:
 
     One that wants a number of phones, or one of each kind, chose them when it was made.
     """
-    manifest = read_manifest(document)
-    wanted = manifest.plan.devices
+    wanted = read_manifest(document).plan.devices
     if wanted.any is not None or wanted.one_of_each:
         return {}
     rows = {
         serial: {"facts": phone.facts, "labels": phone.labels} for serial, phone in phones.items()
     }
-    inventory = {Serial(serial): item for serial, item in manifest.labels.items()}
-    return {serial: phones[serial].facts for serial in _fitting(wanted, rows, inventory)}
+    return {serial: phones[serial].facts for serial in _fitting(wanted, rows)}
 
 
-def _fitting(
-    wanted: DeviceSelection, rows: Mapping[str, _Row], inventory: Mapping[Serial, Labels]
-) -> list[str]:
+def _fitting(wanted: DeviceSelection, rows: Mapping[str, _Row]) -> list[str]:
     """Return the phones that a plan means by what they are; raises PlanError."""
-    facts, labels = facts_and_labels(rows, inventory)
+    facts, labels = _facts_and_labels(rows)
     return [
         item.serial
         for item in facts

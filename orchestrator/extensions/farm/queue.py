@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from orchestrator.app.status import IN_QUARANTINE
 from orchestrator.errors import UsageError
 from orchestrator.extensions.farm.schema import Database
 from orchestrator.records.case import CampaignId, Serial, campaign_id_of
@@ -32,38 +31,42 @@ _AWAY_DAYS: Final = 7
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 #: Procrastinate's own names are 128 characters at most.
 _LONGEST_SERIAL: Final = 112
+#: How the reason begins for which a phone can't be used that its host keeps in quarantine.
+IN_QUARANTINE: Final = "in quarantine: "
 #: The phones that are announced, with their hosts, their job, what pauses them and whether several
 #: have the number.
-_PHONES: Final = (
-    "SELECT p.serial, p.host, p.facts, p.labels, p.unusable, r.job_id AS job, s.silent_s, x.state,"
-    " CASE x.state WHEN 'clash' THEN c.reason WHEN 'unusable' THEN p.unusable WHEN 'silent' THEN"
-    " 'its host ' || h.name || ' is silent' WHEN 'paused' THEN 'paused: ' || d.paused ELSE '' END"
-    " AS reason"
-    " FROM farm_phones p JOIN farm_hosts h ON h.name = p.host"
-    " LEFT JOIN farm_clashes c ON c.serial = p.serial"
-    " LEFT JOIN farm_jobs r ON r.serial = p.serial AND r.status = 'runs' AND r.host = h.name"
-    " CROSS JOIN LATERAL (SELECT string_agg(scope, ', ' ORDER BY scope) AS paused FROM farm_pauses"
-    " WHERE scope IN ('farm', 'host:' || h.name, 'phone:' || p.serial)) d"
-    " CROSS JOIN LATERAL (SELECT extract(epoch FROM now() - h.seen_at)::float AS silent_s) s"
-    " CROSS JOIN LATERAL (SELECT CASE WHEN c.serial IS NOT NULL THEN 'clash'"
-    f" WHEN s.silent_s > {HOST_SILENT_S} THEN 'silent' WHEN r.job_id IS NOT NULL THEN 'busy'"
-    " WHEN p.unusable <> '' THEN 'unusable' WHEN d.paused IS NOT NULL THEN 'paused'"
-    " ELSE 'free' END AS state) x"
-    " WHERE p.gone_at IS NULL ORDER BY p.serial, p.host"
-)
+_PHONES: Final = f"""
+SELECT p.serial, p.host, p.facts, p.labels, p.unusable, s.silent_s, x.state,
+    CASE x.state WHEN 'clash' THEN c.reason WHEN 'unusable' THEN p.unusable
+        WHEN 'quarantined' THEN substr(p.unusable, {len(IN_QUARANTINE) + 1})
+        WHEN 'silent' THEN 'its host ' || h.name || ' is silent'
+        WHEN 'paused' THEN 'paused: ' || d.paused ELSE '' END AS reason
+FROM farm_phones p JOIN farm_hosts h ON h.name = p.host
+    LEFT JOIN farm_clashes c ON c.serial = p.serial
+    CROSS JOIN LATERAL (SELECT string_agg(scope, ', ' ORDER BY scope) AS paused FROM farm_pauses
+        WHERE scope IN ('farm', 'host:' || h.name, 'phone:' || p.serial)) d
+    CROSS JOIN LATERAL (SELECT extract(epoch FROM now() - h.seen_at)::float AS silent_s) s
+    CROSS JOIN LATERAL (SELECT CASE WHEN c.serial IS NOT NULL THEN 'clash'
+        WHEN s.silent_s > {HOST_SILENT_S} THEN 'silent'
+        WHEN EXISTS (SELECT 1 FROM farm_jobs r WHERE r.serial = p.serial AND r.host = h.name
+            AND r.status = 'runs') THEN 'measuring'
+        WHEN starts_with(p.unusable, '{IN_QUARANTINE}') THEN 'quarantined'
+        WHEN p.unusable <> '' THEN 'unusable' WHEN d.paused IS NOT NULL THEN 'paused'
+        ELSE 'free' END AS state) x
+WHERE p.gone_at IS NULL ORDER BY p.serial, p.host
+"""
 #: Whether a job (f) is none's that lives.
-_IS_LEFT: Final = (
-    "(f.status = 'runs' AND NOT EXISTS (SELECT 1 FROM farm_hosts h WHERE h.name = f.host"
-    f" AND h.is_working AND h.seen_at > now() - make_interval(secs => {HOST_SILENT_S})))"
-)
-_JOBS: Final = (
-    "SELECT f.job_id, f.submission, f.serial, s.plan_name, f.campaign_id, f.host, s.priority,"
-    " f.tries, f.deaths, CASE WHEN x.is_left THEN 'waits' ELSE f.status END AS status,"
-    " CASE WHEN x.is_left THEN 'its host ' || f.host || ' is silent' ELSE f.note END AS note,"
-    " CASE WHEN f.status = 'waits' THEN f.again_at END AS again_at"
-    " FROM farm_jobs f JOIN farm_submissions s ON s.submission = f.submission"
-    f" CROSS JOIN LATERAL (SELECT {_IS_LEFT} AS is_left) x"
-)
+_IS_LEFT: Final = f"""(f.status = 'runs' AND NOT EXISTS (SELECT 1 FROM farm_hosts h
+    WHERE h.name = f.host AND h.is_working
+    AND h.seen_at > now() - make_interval(secs => {HOST_SILENT_S})))"""
+_JOBS: Final = f"""
+SELECT f.job_id, f.submission, f.serial, s.plan_name, f.campaign_id, f.host, s.priority,
+    f.tries, f.deaths, CASE WHEN x.is_left THEN 'waits' ELSE f.status END AS status,
+    CASE WHEN x.is_left THEN 'its host ' || f.host || ' is silent' ELSE f.note END AS note,
+    CASE WHEN f.status = 'waits' THEN f.again_at END AS again_at
+FROM farm_jobs f JOIN farm_submissions s ON s.submission = f.submission
+    CROSS JOIN LATERAL (SELECT {_IS_LEFT} AS is_left) x
+"""
 _OPEN: Final = "status IN ('waits', 'runs')"
 
 
@@ -141,9 +144,11 @@ class FarmQueue(Database):
     def beat(self, host: str, *, benchfarm_version: str, note: str) -> None:
         """Say that a host lives, and what is wrong with it if anything."""
         self.rows(
-            "INSERT INTO farm_hosts (name, benchfarm_version, note) VALUES (%s, %s, %s)"
-            " ON CONFLICT (name) DO UPDATE SET seen_at = now(), is_working = true,"
-            " note = excluded.note, benchfarm_version = excluded.benchfarm_version",
+            """
+            INSERT INTO farm_hosts (name, benchfarm_version, note) VALUES (%s, %s, %s)
+            ON CONFLICT (name) DO UPDATE SET seen_at = now(), is_working = true,
+            note = excluded.note, benchfarm_version = excluded.benchfarm_version
+            """,
             host,
             benchfarm_version,
             note,
@@ -155,18 +160,22 @@ class FarmQueue(Database):
         """
         with self.connection() as connection:
             gone = connection.execute(
-                "UPDATE farm_phones SET gone_at = now()"
-                " WHERE host = %s AND gone_at IS NULL AND NOT serial = ANY(%s)",
+                """
+                UPDATE farm_phones SET gone_at = now()
+                WHERE host = %s AND gone_at IS NULL AND NOT serial = ANY(%s)
+                """,
                 (host, list(phones)),
             ).rowcount
             written = [
                 connection.execute(
-                    "INSERT INTO farm_phones (host, serial, facts, unusable, labels)"
-                    " VALUES (%s, %s, %s, %s, %s) ON CONFLICT (serial, host) DO UPDATE SET"
-                    " facts = excluded.facts, unusable = excluded.unusable,"
-                    " labels = excluded.labels, gone_at = NULL WHERE (farm_phones.facts,"
-                    " farm_phones.unusable, farm_phones.labels, farm_phones.gone_at IS NULL)"
-                    " IS DISTINCT FROM (excluded.facts, excluded.unusable, excluded.labels, true)",
+                    """
+                    INSERT INTO farm_phones (host, serial, facts, unusable, labels)
+                    VALUES (%s, %s, %s, %s, %s) ON CONFLICT (serial, host) DO UPDATE SET
+                    facts = excluded.facts, unusable = excluded.unusable,
+                    labels = excluded.labels, gone_at = NULL WHERE (farm_phones.facts,
+                    farm_phones.unusable, farm_phones.labels, farm_phones.gone_at IS NULL)
+                    IS DISTINCT FROM (excluded.facts, excluded.unusable, excluded.labels, true)
+                    """,
                     (host, serial, phone.facts, phone.unusable, phone.labels),
                 ).rowcount
                 for serial, phone in sorted(phones.items())
@@ -185,11 +194,13 @@ class FarmQueue(Database):
         listed.
         """
         return self.rows(
-            "SELECT name, benchfarm_version, note, silent_s, CASE WHEN silent_s > %s THEN 'silent'"
-            " WHEN 'host:' || name IN (SELECT scope FROM farm_pauses) THEN 'paused'"
-            " ELSE 'alive' END AS state FROM farm_hosts"
-            " CROSS JOIN LATERAL (SELECT extract(epoch FROM now() - seen_at)::float AS silent_s) s"
-            " WHERE is_working ORDER BY name",
+            """
+            SELECT name, benchfarm_version, note, silent_s, CASE WHEN silent_s > %s THEN 'silent'
+            WHEN 'host:' || name IN (SELECT scope FROM farm_pauses) THEN 'paused'
+            ELSE 'alive' END AS state FROM farm_hosts
+            CROSS JOIN LATERAL (SELECT extract(epoch FROM now() - seen_at)::float AS silent_s) s
+            WHERE is_working ORDER BY name
+            """,
             HOST_SILENT_S,
         )
 
@@ -197,8 +208,8 @@ class FarmQueue(Database):
         """Return the phones announced, one row for each host that has it.
 
         Of each: serial, host, facts (a document), labels (JSON: its pools and tags), unusable
-        (why), state (``clash``, ``silent``, ``busy``, ``unusable``, ``paused``, ``free``), reason
-        (of the state), job (that it does, or None), and of the host: silent_s.
+        (why), state (``clash``, ``silent``, ``measuring``, ``quarantined``, ``unusable``,
+        ``paused``, ``free``), reason (of the state), and of the host: silent_s.
         """
         return self.rows(_PHONES)
 
@@ -209,11 +220,13 @@ class FarmQueue(Database):
         labels of then.
         """
         return self.rows(
-            "SELECT DISTINCT ON (serial) serial, host, facts, labels, gone_at AS seen_at"
-            " FROM farm_phones p WHERE facts <> '' AND gone_at > now() - make_interval(days => %s)"
-            " AND NOT EXISTS"
-            " (SELECT 1 FROM farm_phones o WHERE o.serial = p.serial AND o.gone_at IS NULL)"
-            " ORDER BY serial, gone_at DESC",
+            """
+            SELECT DISTINCT ON (serial) serial, host, facts, labels, gone_at AS seen_at
+            FROM farm_phones p WHERE facts <> '' AND gone_at > now() - make_interval(days => %s)
+            AND NOT EXISTS
+            (SELECT 1 FROM farm_phones o WHERE o.serial = p.serial AND o.gone_at IS NULL)
+            ORDER BY serial, gone_at DESC
+            """,
             _AWAY_DAYS,
         )
 
@@ -230,8 +243,10 @@ class FarmQueue(Database):
         once.
         """
         rows = self.rows(
-            "UPDATE farm_phones SET release_asked = false WHERE host = %s AND release_asked"
-            " RETURNING serial",
+            """
+            UPDATE farm_phones SET release_asked = false WHERE host = %s AND release_asked
+            RETURNING serial
+            """,
             host,
         )
         return [row["serial"] for row in rows]
@@ -241,8 +256,10 @@ class FarmQueue(Database):
         none does.
         """
         rows = self.rows(
-            "UPDATE farm_phones SET release_asked = true WHERE serial = %s AND gone_at IS NULL"
-            " AND starts_with(unusable, %s) RETURNING host",
+            """
+            UPDATE farm_phones SET release_asked = true WHERE serial = %s AND gone_at IS NULL
+            AND starts_with(unusable, %s) RETURNING host
+            """,
             serial,
             IN_QUARANTINE,
         )
@@ -255,10 +272,12 @@ class FarmQueue(Database):
         (announced now).
         """
         return self.rows(
-            "SELECT serial, host, facts, gone_at IS NULL"
-            " AND seen_at > now() - make_interval(secs => %s) AS is_live"
-            " FROM farm_phones JOIN farm_hosts ON name = host"
-            " WHERE facts <> '' AND serial = ANY(%s) ORDER BY serial, host",
+            """
+            SELECT serial, host, facts, gone_at IS NULL
+            AND seen_at > now() - make_interval(secs => %s) AS is_live
+            FROM farm_phones JOIN farm_hosts ON name = host
+            WHERE facts <> '' AND serial = ANY(%s) ORDER BY serial, host
+            """,
             HOST_SILENT_S,
             list(serials),
         )
@@ -296,17 +315,21 @@ class FarmQueue(Database):
             raise UsageError(f"{wrong[0]!r} can't be a serial number")
         with self.connection() as connection:
             kept = connection.execute(
-                "INSERT INTO farm_submissions (submission, document, plan_name, files, priority)"
-                " VALUES (%(submission)s, %(document)s, %(plan_name)s, %(files)s, %(priority)s)"
-                " ON CONFLICT DO NOTHING",
+                """
+                INSERT INTO farm_submissions (submission, document, plan_name, files, priority)
+                VALUES (%(submission)s, %(document)s, %(plan_name)s, %(files)s, %(priority)s)
+                ON CONFLICT DO NOTHING
+                """,
                 asdict(submission),
             )
             if not kept.rowcount:
                 raise UsageError(f"{name}: this submission is in the queue already")
             held = connection.execute(
-                "WITH kept AS MATERIALIZED"
-                " (SELECT sha256 FROM farm_files WHERE sha256 = ANY(%s) ORDER BY sha256 FOR UPDATE)"
-                " UPDATE farm_files f SET used_at = now() FROM kept WHERE f.sha256 = kept.sha256",
+                """
+                WITH kept AS MATERIALIZED
+                (SELECT sha256 FROM farm_files WHERE sha256 = ANY(%s) ORDER BY sha256 FOR UPDATE)
+                UPDATE farm_files f SET used_at = now() FROM kept WHERE f.sha256 = kept.sha256
+                """,
                 (list(submission.files),),
             )
             if held.rowcount < len(set(submission.files)):
@@ -318,11 +341,13 @@ class FarmQueue(Database):
         job.
         """
         rows = self.rows(
-            "SELECT submission, document FROM farm_submissions s WHERE NOT cancelled"
-            f" AND EXISTS (SELECT 1 FROM farm_jobs f WHERE f.submission = s.submission AND f.{_OPEN})"
-            " AND EXISTS (SELECT unnest(%s::text[]) EXCEPT"
-            " SELECT serial FROM farm_jobs f WHERE f.submission = s.submission)"
-            " ORDER BY submission",
+            f"""
+            SELECT submission, document FROM farm_submissions s WHERE NOT cancelled
+            AND EXISTS (SELECT 1 FROM farm_jobs f WHERE f.submission = s.submission AND f.{_OPEN})
+            AND EXISTS (SELECT unnest(%s::text[]) EXCEPT
+            SELECT serial FROM farm_jobs f WHERE f.submission = s.submission)
+            ORDER BY submission
+            """,
             list(serials),
         )
         return [(row["submission"], row["document"]) for row in rows]
@@ -344,9 +369,11 @@ class FarmQueue(Database):
         is_due.
         """
         return self.rows(
-            "SELECT f.job_id, f.serial, s.priority, f.cancel_asked, f.again_at <= now() AS is_due"
-            " FROM farm_jobs f JOIN farm_submissions s ON s.submission = f.submission"
-            f" WHERE f.{_OPEN} AND f.serial = ANY(%s) ORDER BY f.job_id",
+            f"""
+            SELECT f.job_id, f.serial, s.priority, f.cancel_asked, f.again_at <= now() AS is_due
+            FROM farm_jobs f JOIN farm_submissions s ON s.submission = f.submission
+            WHERE f.{_OPEN} AND f.serial = ANY(%s) ORDER BY f.job_id
+            """,
             list(serials),
         )
 
@@ -356,14 +383,16 @@ class FarmQueue(Database):
         None for one that is over, or was paused since its worker looked.
         """
         rows = self.rows(
-            "UPDATE farm_jobs f SET status = 'runs', host = %s, note = '', changed_at = now(),"
-            " delivery = delivery + 1, deaths = deaths + (status = 'runs')::integer"
-            " FROM farm_submissions s WHERE s.submission = f.submission"
-            f" AND job_id = %s AND {_OPEN} AND again_at <= now() AND NOT EXISTS"
-            " (SELECT 1 FROM farm_pauses"
-            " WHERE scope IN ('farm', 'host:' || %s, 'phone:' || f.serial))"
-            " RETURNING f.job_id, f.serial, f.submission, f.campaign_id,"
-            " s.document, f.facts, f.tries, f.deaths, f.delivery",
+            f"""
+            UPDATE farm_jobs f SET status = 'runs', host = %s, note = '', changed_at = now(),
+            delivery = delivery + 1, deaths = deaths + (status = 'runs')::integer
+            FROM farm_submissions s WHERE s.submission = f.submission
+            AND job_id = %s AND {_OPEN} AND again_at <= now() AND NOT EXISTS
+            (SELECT 1 FROM farm_pauses
+            WHERE scope IN ('farm', 'host:' || %s, 'phone:' || f.serial))
+            RETURNING f.job_id, f.serial, f.submission, f.campaign_id,
+            s.document, f.facts, f.tries, f.deaths, f.delivery
+            """,
             host,
             job_id,
             host,
@@ -380,9 +409,11 @@ class FarmQueue(Database):
         as one of the phone.
         """
         rows = self.rows(
-            "UPDATE farm_jobs SET status = %s, note = %s, tries = tries + %s, changed_at = now(),"
-            " again_at = now() + make_interval(secs => %s)"
-            " WHERE job_id = %s AND delivery = %s AND status = 'runs' RETURNING again_at",
+            """
+            UPDATE farm_jobs SET status = %s, note = %s, tries = tries + %s, changed_at = now(),
+            again_at = now() + make_interval(secs => %s)
+            WHERE job_id = %s AND delivery = %s AND status = 'runs' RETURNING again_at
+            """,
             status,
             note,
             int(is_try),
@@ -409,8 +440,10 @@ class FarmQueue(Database):
     def owners(self, campaign_ids: Sequence[CampaignId]) -> dict[CampaignId, Owner]:
         """Return the jobs that some campaigns belong to; campaigns of no job aside."""
         rows = self.rows(
-            f"SELECT campaign_id, submission, serial, {_OPEN} AS is_open FROM farm_jobs"
-            " WHERE campaign_id = ANY(%s)",
+            f"""
+            SELECT campaign_id, submission, serial, {_OPEN} AS is_open FROM farm_jobs
+            WHERE campaign_id = ANY(%s)
+            """,
             list(campaign_ids),
         )
         return {row.pop("campaign_id"): Owner(**row) for row in rows}
@@ -428,12 +461,14 @@ class FarmQueue(Database):
                 (serials is None, submission),
             )
             rows = connection.execute(
-                f"WITH open AS (SELECT job_id, CASE WHEN {_IS_LEFT} THEN 'waits' ELSE status END"
-                f" AS state FROM farm_jobs f WHERE submission = %s AND {_OPEN}"
-                " AND (%s::text[] IS NULL OR serial = ANY(%s)) ORDER BY job_id FOR UPDATE)"
-                " UPDATE farm_jobs f SET cancel_asked = true, changed_at = now(), status ="
-                " CASE open.state WHEN 'waits' THEN 'cancelled' ELSE f.status END"
-                " FROM open WHERE open.job_id = f.job_id RETURNING f.job_id, open.state",
+                f"""
+                WITH open AS (SELECT job_id, CASE WHEN {_IS_LEFT} THEN 'waits' ELSE status END
+                AS state FROM farm_jobs f WHERE submission = %s AND {_OPEN}
+                AND (%s::text[] IS NULL OR serial = ANY(%s)) ORDER BY job_id FOR UPDATE)
+                UPDATE farm_jobs f SET cancel_asked = true, changed_at = now(), status =
+                CASE open.state WHEN 'waits' THEN 'cancelled' ELSE f.status END
+                FROM open WHERE open.job_id = f.job_id RETURNING f.job_id, open.state
+                """,
                 (submission, serials, serials),
             ).fetchall()
         return {number: str(status) for number, status in rows}
@@ -462,17 +497,21 @@ class FarmQueue(Database):
         kind, _, name = scope.partition(":")
         if kind == "host":
             gone = self.rows(
-                "DELETE FROM farm_hosts WHERE name = %s"
-                " AND NOT (is_working AND seen_at > now() - make_interval(secs => %s))"
-                " RETURNING name",
+                """
+                DELETE FROM farm_hosts WHERE name = %s
+                AND NOT (is_working AND seen_at > now() - make_interval(secs => %s))
+                RETURNING name
+                """,
                 name,
                 HOST_SILENT_S,
             )
         else:
             gone = self.rows("DELETE FROM farm_clashes WHERE serial = %s RETURNING serial", name)
             gone += self.rows(
-                "DELETE FROM farm_phones WHERE serial = %s AND gone_at IS NOT NULL"
-                " RETURNING serial",
+                """
+                DELETE FROM farm_phones WHERE serial = %s AND gone_at IS NOT NULL
+                RETURNING serial
+                """,
                 name,
             )
         if gone:
@@ -494,11 +533,13 @@ def _add(
 ) -> list[tuple[int, str]]:
     """Make jobs for those phones that have none of a submission; return number and phone."""
     return connection.execute(
-        "INSERT INTO farm_jobs (submission, serial, campaign_id, facts)"
-        " SELECT %s, serial, campaign, facts"
-        " FROM unnest(%s::text[], %s::text[], %s::text[]) WITH ORDINALITY"
-        " AS p (serial, campaign, facts, place) ORDER BY place"
-        " ON CONFLICT (submission, serial) DO NOTHING RETURNING job_id, serial",
+        """
+            INSERT INTO farm_jobs (submission, serial, campaign_id, facts)
+            SELECT %s, serial, campaign, facts
+            FROM unnest(%s::text[], %s::text[], %s::text[]) WITH ORDINALITY
+            AS p (serial, campaign, facts, place) ORDER BY place
+            ON CONFLICT (submission, serial) DO NOTHING RETURNING job_id, serial
+            """,
         (
             submission,
             list(phones),

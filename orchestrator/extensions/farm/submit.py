@@ -14,26 +14,19 @@ from orchestrator.app.preparing import host_files, identify, reference_model
 from orchestrator.config.plan import load_plan
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.extensions.farm.contents import Contents
-from orchestrator.extensions.farm.manifest import Content, Manifest, dump, kind_of, labels_of
+from orchestrator.extensions.farm.manifest import Content, Manifest, dump, kind_of
 from orchestrator.extensions.farm.phones import check_names, choose_phones
 from orchestrator.extensions.farm.queue import FarmQueue, Submission
+from orchestrator.extensions.history.farm_now import job_answer
 from orchestrator.files import sha256_of
 from orchestrator.planning.skips import tools_for
 from orchestrator.plugins import Settings, Workspace
 from orchestrator.programs import program
-from orchestrator.records.case import Build, CampaignId, Model, Serial, Skip, campaign_id_of
+from orchestrator.records.answers import JobAnswer
+from orchestrator.records.case import Build, Model, Serial, Skip, campaign_id_of
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.model import model_ending
 from orchestrator.records.plan import Plan, PlanModel
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedJob:
-    """A phone's job."""
-
-    job_id: int
-    serial: Serial
-    campaign_id: CampaignId
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +34,7 @@ class Submitted:
     """What was queued of a plan."""
 
     submission: str
-    jobs: Sequence[QueuedJob]
+    jobs: Sequence[JobAnswer]
     #: How many files the jobs need, and how many of them the farm didn't have.
     files: int = 0
     uploaded: int = 0
@@ -54,17 +47,6 @@ class Submitted:
     is_whole: bool = True
     #: Whether it was there already, and nothing was queued now.
     is_known: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Packed:
-    """What a submission needs at its phones' hosts."""
-
-    manifest: Manifest
-    #: sha256 -> where the file lies on this computer.
-    paths: Mapping[str, Path]
-    #: Serial number -> why this computer has no build of some programs: the phone's host may.
-    missing: Mapping[Serial, Sequence[str]]
 
 
 def submit(
@@ -93,59 +75,49 @@ def submit(
     submission = name or f"{bare_name}-{secrets.token_hex(4)}"
     with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
         submission = submission.replace("{date}", f"{queue.now():%Y%m%d}")
-        if once and (known := _known(queue, submission)) is not None:
-            return known
+        if once and (jobs := _jobs(queue, submission)):
+            return Submitted(submission=submission, jobs=jobs, is_known=True)
         check_names(workspace, queue, plan.devices)
-        chosen, left_out, is_whole = choose_phones(queue, plan.devices, workspace.inventory)
-        packed = pack(workspace, plan, chosen, models)
-        ids = {facts.serial: campaign_id_of(submission, facts.serial) for facts in chosen}
-        if any(workspace.store.campaign(name) is not None for name in ids.values()):
+        chosen, left_out, is_whole = choose_phones(queue, plan.devices)
+        manifest, paths, missing = _pack(workspace, plan, chosen, models)
+        serials = [facts.serial for facts in chosen]
+        names = [campaign_id_of(submission, serial) for serial in serials]
+        if any(workspace.store.campaign(name) is not None for name in names):
             raise UsageError(
                 f"{submission}: a submission of this name was measured before",
                 hint="give another --name",
             )
         contents = Contents(queue, settings.cache_folder)
-        uploaded = sum(contents.keep(file, sha256) for sha256, file in packed.paths.items())
-        overlaps = _overlaps(queue, ids)
+        uploaded = sum(contents.keep(file, sha256) for sha256, file in paths.items())
+        overlaps = _overlaps(queue, serials)
         made = Submission(
             submission=submission,
-            document=dump(packed.manifest),
+            document=dump(manifest),
             plan_name=plan.name,
-            files=sorted(packed.paths),
+            files=sorted(paths),
             priority=priority,
         )
         try:
-            numbers = queue.submit(made, {facts.serial: dump(facts) for facts in chosen})
+            queue.submit(made, {facts.serial: dump(facts) for facts in chosen})
         except UsageError:
-            if once and (known := _known(queue, submission)) is not None:
-                return known
+            if once and (jobs := _jobs(queue, submission)):
+                return Submitted(submission=submission, jobs=jobs, is_known=True)
             raise
+        jobs = _jobs(queue, submission)
     return Submitted(
         submission=submission,
-        jobs=[
-            QueuedJob(job_id=number, serial=serial, campaign_id=campaign_id)
-            for number, (serial, campaign_id) in zip(numbers, ids.items(), strict=True)
-        ],
-        files=len(packed.paths),
+        jobs=jobs,
+        files=len(paths),
         uploaded=uploaded,
         left_out=left_out,
-        without_program=packed.missing,
+        without_program=missing,
         overlaps=overlaps,
         is_whole=is_whole,
     )
 
 
-def _known(queue: FarmQueue, submission: str) -> Submitted | None:
-    """Return a submission that is there already, None for one that isn't."""
-    jobs = [
-        QueuedJob(
-            job_id=row["job_id"],
-            serial=Serial(row["serial"]),
-            campaign_id=CampaignId(row["campaign_id"]),
-        )
-        for row in queue.jobs(submission)
-    ]
-    return Submitted(submission=submission, jobs=jobs, is_known=True) if jobs else None
+def _jobs(queue: FarmQueue, submission: str) -> list[JobAnswer]:
+    return [job_answer(row) for row in queue.jobs(submission)]
 
 
 def _overlaps(queue: FarmQueue, serials: Collection[str]) -> dict[str, list[str]]:
@@ -157,10 +129,11 @@ def _overlaps(queue: FarmQueue, serials: Collection[str]) -> dict[str, list[str]
     return found
 
 
-def pack(
+def _pack(
     workspace: Workspace, plan: Plan, phones: Sequence[DeviceFacts], models: Sequence[Model]
-) -> Packed:
-    """Return everything that a plan names; nothing is sent yet.
+) -> tuple[Manifest, Mapping[str, Path], Mapping[Serial, Sequence[str]]]:
+    """Return everything that a plan names, where its files lie on this computer by sha256, and by
+    phone why this computer has no build of some programs: the phone's host may.
 
     Raises PlanError for a file that can't be read, ArtifactError for a build that isn't here or
     doesn't fit a phone.
@@ -220,9 +193,8 @@ def pack(
         parity_inputs=inputs,
         programs=tuple(content(path) for path in dict.fromkeys(declaring) if path is not None),
         reference=content(reference) if reference is not None else None,
-        labels={str(serial): labels_of(item) for serial, item in workspace.inventory.items()},
     )
-    return Packed(manifest=manifest, paths=paths, missing=missing)
+    return manifest, paths, missing
 
 
 def _without_paths(plan: Plan, models: Sequence[Model]) -> Plan:

@@ -12,7 +12,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -220,7 +220,6 @@ class HostWorker:
         self._has_due = True
         self._done = 0
         self._said: set[str] = set()
-        self._fault: BaseException | None = None
 
     @property
     def _name(self) -> str:
@@ -231,30 +230,23 @@ class HostWorker:
 
         Raises UsageError when another worker has the name, StoreError.
         """
-        ended = threading.Event()
-
-        def work() -> None:
-            try:
-                self._work(until_empty)
-            except BaseException as error:  # noqa: BLE001 - raised where it is waited for
-                self._fault = error
-            finally:
-                ended.set()
-
         interrupt: KeyboardInterrupt | None = None
-        threading.Thread(target=work, name="farm", daemon=True).start()
-        while not ended.is_set():
+        with ThreadPoolExecutor(1, "farm") as pool:
+            work = pool.submit(self._work, until_empty)
             try:
-                ended.wait(0.5)
-            except KeyboardInterrupt as error:
-                if interrupt is not None:
-                    self._say("restoring phones; please wait")
-                interrupt = interrupt or error
+                while not work.done():
+                    try:
+                        wait([work], timeout=0.5)
+                    except KeyboardInterrupt as error:
+                        if interrupt is not None:
+                            self._say("restoring phones; please wait")
+                        interrupt = interrupt or error
+                        self.stop()
+            finally:
                 self.stop()
         if interrupt is not None:
             raise interrupt
-        if self._fault is not None:
-            raise self._fault
+        work.result()
         return self._done
 
     def stop(self) -> None:

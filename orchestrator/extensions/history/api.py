@@ -10,15 +10,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from itertools import islice
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
+from orchestrator.app.phones import release_phone
+from orchestrator.app.status import QueueView, extension
+from orchestrator.app.stored import find_campaigns
 from orchestrator.errors import BenchfarmError, UsageError
-from orchestrator.records.answers import ErrorAnswer
+from orchestrator.extensions.history.farm_now import FarmNow, job_answer
+from orchestrator.extensions.history.site import Site
+from orchestrator.plugins import Workspace
+from orchestrator.records.answers import (
+    CampaignAnswer,
+    ChangeAnswer,
+    DeviceAnswer,
+    DoneAnswer,
+    ErrorAnswer,
+    FarmAnswer,
+    JobAnswer,
+    OneSeriesAnswer,
+    PauseRequest,
+    RunAnswer,
+    SeriesAnswer,
+    answer_of,
+)
+from orchestrator.records.case import Serial
 
 PATH: Final = "/api/v1"
 
@@ -32,25 +52,10 @@ class MissingError(UsageError):
     """What was asked for isn't there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    """One request of the API."""
-
-    method: str
-    path: str
-    summary: str
-    #: Its parameters and what it returns are the request's; called from several threads. May raise
-    #: BenchfarmError.
-    answer: Callable[..., Any]
-
-    @property
-    def needs_token(self) -> bool:
-        """Whether only the token lets the request pass."""
-        return changes_something(self.method, f"{PATH}{self.path}")
-
-
-def make_api(routes: Sequence[Route]) -> FastAPI:
-    """Return the application that is mounted at ``PATH`` and answers these requests."""
+def make_api(
+    workspace: Workspace, queue: QueueView | None, site_now: Callable[[], Site], farm_now: FarmNow
+) -> FastAPI:
+    """Return the application that is mounted at ``PATH``; its answers are made in several threads."""
     api = FastAPI(
         title="benchfarm",
         version="1",
@@ -64,38 +69,130 @@ def make_api(routes: Sequence[Route]) -> FastAPI:
 
     @api.exception_handler(BenchfarmError)
     async def _refused(_: Request, error: BenchfarmError) -> Response:
-        status = (
-            404
-            if isinstance(error, MissingError)
-            else 409
-            if isinstance(error, UsageError)
-            else 503
-        )
-        return refusal(status, str(error), error.hint)
+        status = 409 if isinstance(error, UsageError) else 503
+        return refusal(404 if isinstance(error, MissingError) else status, str(error), error.hint)
 
     @api.exception_handler(RequestValidationError)
     async def _misread(_: Request, error: RequestValidationError) -> Response:
         faults = (f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
         return refusal(422, "; ".join(faults), f"{PATH}/openapi.json describes what is asked for")
 
-    for route in routes:
-        api.add_api_route(
-            route.path,
-            route.answer,
-            methods=[route.method],
-            summary=route.summary,
-            openapi_extra={"security": [{"token": []}]} if route.needs_token else None,
+    @api.get("/farm")
+    def farm() -> FarmAnswer:
+        """Return the farm as it is now."""
+        return farm_now.read()
+
+    @api.get("/devices")
+    def devices() -> Sequence[DeviceAnswer]:
+        """Return all phones."""
+        return farm_now.read().devices
+
+    @api.get("/jobs")
+    def jobs(submission: str = "", offset: Offset = 0, limit: Limit = 100) -> Sequence[JobAnswer]:
+        """Return the jobs of a submission, or all open and the newest others."""
+        rows = queue.jobs(submission) if queue is not None else []
+        return [job_answer(row) for row in rows[offset : offset + limit]]
+
+    @api.get("/campaigns")
+    def campaigns(offset: Offset = 0, limit: Limit = 100) -> Sequence[CampaignAnswer]:
+        """Return the campaigns, newest first."""
+        return site_now().campaigns[offset : offset + limit]
+
+    @api.get("/runs")
+    def runs(campaign: str, offset: Offset = 0, limit: Limit = 100) -> Sequence[RunAnswer]:
+        """Return some runs of a campaign or submission, in the order of storing."""
+        store = workspace.store
+        chosen = [item.campaign_id for item in find_campaigns(store, campaign)]
+        return [
+            answer_of(
+                RunAnswer,
+                run,
+                serial=run.case.serial,
+                model=run.case.model_name,
+                configuration=run.case.configuration,
+                invocation=run.invocation + 1,
+                quality=run.verdict.quality.word,
+            )
+            for run in islice(store.runs(campaign_ids=chosen), offset, offset + limit)
+        ]
+
+    @api.get("/series")
+    def series(offset: Offset = 0, limit: Limit = 100) -> Sequence[SeriesAnswer]:
+        """Return the series over the nights, worst first."""
+        site = site_now()
+        return [site.series_answer(row) for row in site.series[offset : offset + limit]]
+
+    @api.get("/series/{series_key}")
+    def one_series(series_key: str) -> OneSeriesAnswer:
+        """Return a series with its nights."""
+        site = site_now()
+        row = next((row for row in site.series if row.key == series_key), None)
+        if row is None:
+            raise MissingError("there is no series of this key")
+        return OneSeriesAnswer(
+            series=site.series_answer(row),
+            nights=tuple(site.nights_of(row)),
+            changes=tuple(site.change_answer(row, change) for change in row.changes),
         )
-    described = api.openapi
 
-    def _described() -> dict[str, object]:
-        found = described()
-        found["servers"] = [{"url": PATH}]
-        found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        return found
+    @api.get("/changes")
+    def changes(offset: Offset = 0, limit: Limit = 100) -> Sequence[ChangeAnswer]:
+        """Return the changes of series, the newest first and of a night the largest first."""
+        return site_now().change_answers[offset : offset + limit]
 
-    api.openapi = _described  # type: ignore[method-assign]
+    @api.get("/access")
+    def access() -> DoneAnswer:
+        """Return that the token is right: without it the request doesn't come so far."""
+        return DoneAnswer(text="the token is right")
+
+    @api.post("/pauses")
+    def pause(wanted: PauseRequest) -> DoneAnswer:
+        """Pause the farm, a host or a phone; needs the token."""
+        return steered(lambda control, opened: control.pause(opened, [wanted.scope]))
+
+    @api.delete("/pauses")
+    def resume(scope: str) -> DoneAnswer:
+        """End a pause; needs the token."""
+        return steered(lambda control, opened: control.resume(opened, [scope]))
+
+    @api.delete("/submissions/{submission}")
+    def cancel(submission: str, phone: Phones = None) -> DoneAnswer:
+        """Cancel a submission, or some phones' part of it; needs the token."""
+        return steered(
+            lambda control, opened: control.cancel(workspace, opened, submission, phone or [])
+        )
+
+    @api.delete("/quarantine/{serial}")
+    def release(serial: str) -> DoneAnswer:
+        """Release a phone from quarantine; needs the token."""
+        done = release_from_quarantine(workspace, queue, serial)
+        farm_now.read(is_fresh=True)
+        return done
+
+    def steered(act: Callable[[Any, QueueView], DoneAnswer]) -> DoneAnswer:
+        """Do something by the farm's module of such; StoreError for a queue of another version."""
+        if queue is None:
+            raise UsageError(
+                "this store has no farm's queue", hint="a farm needs a store on PostgreSQL"
+            )
+        with extension("queue").FarmQueue(workspace.settings.store) as opened:
+            done = act(extension("control"), opened)
+        farm_now.read(is_fresh=True)
+        return done
+
     return api
+
+
+def release_from_quarantine(
+    workspace: Workspace, queue: QueueView | None, serial: str
+) -> DoneAnswer:
+    """End a phone's quarantine, or have its host do that; raises UsageError."""
+    if workspace.quarantine.reason(Serial(serial)):
+        return release_phone(workspace.settings, serial)
+    if queue is not None and (host := queue.ask_release(serial)):
+        text = f"{serial}: its host {host} releases it at its next look"
+        return DoneAnswer(text=text, data={"host": host})
+    raise UsageError(f"{serial} isn't in quarantine")
 
 
 def changes_something(method: str, path: str) -> bool:

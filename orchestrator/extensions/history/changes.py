@@ -1,4 +1,6 @@
-"""What changed over the nights, and what somebody has said to expect."""
+"""What changed over the nights, confirmed by running old against new on the same phone, and what
+somebody has said to expect.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,12 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Final
 
-from orchestrator.errors import UsageError
+from orchestrator.app.pairing import AbRequest, measure, pair_comparison, pairing_of, prepare
+from orchestrator.engine.events import DeviceNote
+from orchestrator.errors import ArtifactError, BenchfarmError, InterruptedByUserError, UsageError
 from orchestrator.extensions.history.regressions import (
     FoundChange,
     OutputsChange,
@@ -20,12 +25,19 @@ from orchestrator.extensions.history.regressions import (
     fits,
     moment_of,
 )
+from orchestrator.files import sha256_of
 from orchestrator.plugins import Workspace
-from orchestrator.records.history import Annotation, ConfirmationStatus
+from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.case import BuildSha
+from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
+from orchestrator.records.plan import PlanOptions
+from orchestrator.records.verdict import ComparisonOutcome
 from orchestrator.tables.column import LINES, Column
 from orchestrator.tables.labels import STATE_CLASSES
 from orchestrator.units import format_change
 
+#: Pairs of one confirmation, at most.
+_MOST_PAIRS: Final = 40
 #: What is asked to fail -> the states of a slowdown that do.
 FAIL_ON: Final[Mapping[str, frozenset[ConfirmationStatus]]] = {
     "confirmed": frozenset({ConfirmationStatus.CONFIRMED}),
@@ -113,8 +125,6 @@ def find_changes(
         )
     found = find_regressions(workspace.store, question)
     if confirm:
-        from orchestrator.extensions.history.confirming import confirm_changes
-
         confirm_changes(workspace, found.changes)
         found = find_regressions(workspace.store, question)
     # What looked at nothing has shown nothing to be good.
@@ -165,3 +175,130 @@ def night_meant(text: str, workspace: Workspace, what: str) -> date:
         raise UsageError(
             f"{what} {text!r} isn't a date", hint="write 2026-03-09, 30d or 4w"
         ) from None
+
+
+def confirm_changes(workspace: Workspace, changes: Sequence[FoundChange]) -> None:
+    """Run each unconfirmed, unexpected, lasting change's old side against its new one, and keep what came of
+    it.
+    """
+    for change in changes:
+        is_open = change.status in {ConfirmationStatus.UNCONFIRMED, ConfirmationStatus.CANNOT}
+        if change.expected or change.ended is not None or not is_open:
+            continue
+        status, detail, ratio = _outcome(workspace, change)
+        workspace.store.confirm(
+            Confirmation(
+                series_key=change.series_key,
+                night=change.night,
+                status=status,
+                detail=detail,
+                ratio=ratio,
+                at=workspace.clock.now(),
+            )
+        )
+        text = f"{change.case.model_name}, {change.case.configuration}: {status.value} {detail}".rstrip()
+        workspace.observer.on_event(DeviceNote(serial=change.case.serial, text=text))
+
+
+def _outcome(
+    workspace: Workspace, change: FoundChange
+) -> tuple[ConfirmationStatus, str, float | None]:
+    """Return the outcome of an A/B rerun of a change, or why it can't be run now."""
+    try:
+        sides, models = _sides(workspace, change)
+        prepared = prepare(workspace, _request(change, sides, models))
+        if pairing_of(prepared.campaign).is_same:
+            return ConfirmationStatus.CANNOT, "old and new are of the same content here", None
+        result = measure(workspace, prepared)
+    except InterruptedByUserError:
+        raise
+    except BenchfarmError as error:
+        return ConfirmationStatus.CANNOT, str(error), None
+    if result.status is not CampaignStatus.FINISHED:
+        return ConfirmationStatus.CANNOT, next(iter(result.lost.values()), "it was abandoned"), None
+    rows = pair_comparison(workspace, result.campaign).rows
+    where = f"campaign {result.campaign.campaign_id}"
+    if not rows:
+        return ConfirmationStatus.CANNOT, f"nothing was measured ({where})", None
+    verdict = rows[0].verdict
+    wanted = ComparisonOutcome.SLOWER if change.ratio > 1 else ComparisonOutcome.FASTER
+    if verdict.outcome is wanted:
+        return ConfirmationStatus.CONFIRMED, f"{_size(verdict.ratio)} in {where}", verdict.ratio
+    if verdict.outcome is ComparisonOutcome.INCOMPARABLE:
+        return ConfirmationStatus.CANNOT, f"{'; '.join(verdict.reasons)} ({where})", verdict.ratio
+    return (
+        ConfirmationStatus.REFUTED,
+        f"{verdict.outcome.value}, {_size(verdict.ratio)} in {where}",
+        verdict.ratio,
+    )
+
+
+def _size(ratio: float | None) -> str:
+    return "no figure" if ratio is None else format_change(ratio)
+
+
+def _sides(workspace: Workspace, change: FoundChange) -> tuple[tuple[str, str], tuple[Path, ...]]:
+    """Return the sides of the rerun and the models that both have in common.
+
+    Raises:
+        UsageError: neither build nor model changed, both did, or one of them is no longer on this
+            computer.
+    """
+    before, after = change.before, change.after
+    other_build = before.build_sha256 != after.build_sha256
+    other_model = before.model_sha256 != after.model_sha256
+    if other_build == other_model:
+        what = "both build and model changed" if other_build else "neither build nor model changed"
+        raise UsageError(f"{what}: there is no old against new to run")
+    models = [
+        _unchanged(workspace, sha256, "model ")
+        for sha256 in ([before.model_sha256] if other_model else []) + [after.model_sha256]
+    ]
+    if other_model:
+        return (f"model:{models[0]}", f"model:{models[1]}"), ()
+    old, new = (_build(workspace, sha256) for sha256 in (before.build_sha256, after.build_sha256))
+    return (f"build:{old}", f"build:{new}"), tuple(models)
+
+
+def _build(workspace: Workspace, sha256: BuildSha) -> str:
+    """Return a build as ``--build`` takes it: from the archive, or where its campaign had it."""
+    name = workspace.store.builds()[sha256].name
+    try:
+        return workspace.library.find_release(f"{name}@{sha256}").address
+    except ArtifactError:
+        return str(_unchanged(workspace, sha256, f"build {name}@"))
+
+
+def _unchanged(workspace: Workspace, sha256: str, what: str) -> Path:
+    """Return a file that still has a content, where the campaigns of this computer had it.
+
+    A path may hold another night's by now. Raises UsageError.
+    """
+    campaigns = workspace.store.campaigns()
+    for path in map(Path, dict.fromkeys(item.terms.files.get(sha256, "") for item in campaigns)):
+        if path.is_file() and sha256_of(path) == sha256:
+            return path
+    raise UsageError(f"the {what}{sha256[:12]} is no longer on this computer")
+
+
+def _request(change: FoundChange, sides: tuple[str, str], models: tuple[Path, ...]) -> AbRequest:
+    case = change.case
+    options = PlanOptions(
+        models=models,
+        delegates=case.delegate.value,
+        threads=case.threads,
+        tools=case.tool.value,
+        devices=case.serial,
+        flags=dict(case.flags),
+        modes=() if case.mode is None else case.mode.value,
+        num_runs=case.num_runs,
+        min_secs=case.min_secs,
+        max_secs=case.max_secs,
+        affinity=case.affinity,
+        warmup_runs=case.warmup_runs,
+        warmup_min_secs=case.warmup_min_secs,
+        name="confirm",
+    )
+    # Half of what the nights show must be seen.
+    detect = max(0.01, abs(change.ratio - 1) / 2)
+    return AbRequest(sides=sides, options=options, detect=detect, most=_MOST_PAIRS)

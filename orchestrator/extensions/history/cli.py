@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import secrets
+import socket
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Annotated, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from orchestrator.app.options import Out, Texts, arg, opt
 from orchestrator.app.status import queue_beside
@@ -16,7 +19,6 @@ from orchestrator.cli.result import CommandResult, format_of, share_of, shown, t
 from orchestrator.cli.terminal import tell
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history import changes as history
-from orchestrator.extensions.history.access import Listening, access_of, address_of
 from orchestrator.extensions.history.changepoint import LEAST_CHANGE
 from orchestrator.extensions.history.changes import CHANGES, OUTPUTS
 from orchestrator.extensions.history.notifying import receiver_of, send
@@ -38,10 +40,18 @@ from orchestrator.tables.escapes import markdown_text, one_line
 from orchestrator.tables.table import Table
 from orchestrator.units import counted
 
+if TYPE_CHECKING:
+    from orchestrator.extensions.history.web import Access
+
 _SELECTION = (
     "A series key or its beginning, or words that must all match: delegate=gpu,GPU=*640*. The words are delegate, "
     "model, serial, phone, soc, GPU, tool and threads."
 )
+
+
+#: A token that is shorter can be guessed.
+_LEAST_TOKEN: Final = 16
+_MADE_UP: Final = "'openssl rand -hex 16' makes one up"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +86,9 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
 
     Example: benchfarm history changes --since 30d
     """
-    form, out = format_of(options.form, options.out, tuple(_RENDERERS), default="text"), options.out
+    form, out = format_of(options.form, options.out, _FORMS, default="text"), options.out
     threshold = share_of(options.threshold, "--threshold", least=LEAST_CHANGE, most=1.0)
-    receivers = [receiver_of(text, "--notify", settings) for text in options.notify]
+    receivers = [receiver_of(text, settings) for text in options.notify]
     with workspace_telling(settings, makes_store=False) as workspace:
         question = Question(
             since=first_night(options.since, workspace),
@@ -88,17 +98,14 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
         done = history.find_changes(
             workspace, question, confirm=options.confirm, fail_on=options.fail_on
         )
-    text = _RENDERERS[form](done.found)
+    text = _rendered(done, form)
     if out is not None:
         write_file(out, text.encode())
-        text = str(out)
-    if done.nothing and (out is not None or form in {"text", "markdown"}):
-        is_markdown = out is None and form == "markdown"
-        text = f"{text}\n\n{markdown_text(one_line(done.nothing)) if is_markdown else one_line(done.nothing)}"
+        text = f"{out}\n\n{done.nothing}" if done.nothing else f"{out}"
     data = {**_data(done.found), "fails": done.fails}
     undelivered = []
     if receivers and done.fails:
-        content, told = json.loads(to_json(data)), done.nothing or _as_text(done.found)
+        content, told = json.loads(to_json(data)), done.nothing or _rendered(done, "text")
         message = Message(content=content, text=told)
         undelivered = [reason for receiver in receivers if (reason := send(receiver, message))]
     for reason in undelivered:
@@ -218,6 +225,92 @@ def write_site(settings: Settings, request: SiteRequest) -> CommandResult:
     return CommandResult(text=text, data=done)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Listening:
+    """Where a command listens, and who may read what it serves there."""
+
+    host: Annotated[
+        str,
+        opt("--host", "Address to listen on. Any other than this computer's own requires a token."),
+    ] = "127.0.0.1"
+    port: Annotated[int, opt("--port", "Port. 0 takes a free one.", min=0, max=65535)] = 8080
+    token: Annotated[
+        str,
+        opt("--token", "Token for reading and for actions ($BENCHFARM_TOKEN). 'new' creates one."),
+    ] = ""
+    token_file: Annotated[Path | None, opt("--token-file", "File that holds the token.")] = None
+    allow_host: Annotated[
+        Texts, opt("--allow-host", "Another name of this server. Repeat for several.")
+    ] = ()
+    anyone_reads: Annotated[
+        bool, opt("--anyone-reads", "Require the token for actions only, not for reading.")
+    ] = False
+
+
+def token_of(settings: Settings, listening: Listening) -> str:
+    """Return the token of the option, the file or the environment, in this order; empty for none.
+
+    Raises:
+        UsageError: the file can't be read or is empty, or the token is too short to be one.
+    """
+    token = listening.token
+    if listening.token_file is not None:
+        if token:
+            raise UsageError(
+                "--token and --token-file are two tokens", hint="leave one of them out"
+            )
+        try:
+            token = listening.token_file.read_text("utf-8").strip()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it isn't text"
+            raise UsageError(f"--token-file {listening.token_file}: {reason}") from error
+        if not token:
+            raise UsageError(f"--token-file {listening.token_file} is empty")
+    token = token or settings.token
+    if token == "new":  # noqa: S105 - a word, no secret
+        return secrets.token_urlsafe(24)
+    if token and (len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable()):
+        raise UsageError(
+            f"a token must have {_LEAST_TOKEN} letters or more, and nothing but ASCII",
+            hint=_MADE_UP,
+        )
+    return token
+
+
+def access_of(settings: Settings, listening: Listening) -> Access:
+    """Return who may ask; raises UsageError when there is no token and one is needed."""
+    from orchestrator.extensions.history import web
+
+    token = token_of(settings, listening)
+    is_local = web.is_loopback(listening.host)
+    if not is_local and not token:
+        raise UsageError(
+            f"{listening.host} can be reached by other computers: that needs a token",
+            hint=f"--token-file FILE or $BENCHFARM_TOKEN; {_MADE_UP}; on 127.0.0.1 only this computer can connect",
+        )
+    if listening.anyone_reads and not token:
+        raise UsageError(
+            "--anyone-reads is about a server with a token",
+            hint="give --token-file, or leave it out",
+        )
+    return web.Access(
+        hosts=(
+            *listening.allow_host,
+            *(() if is_local else (listening.host, socket.gethostname())),
+        ),
+        any_address=not is_local,
+        token=token,
+        anyone_reads=listening.anyone_reads,
+    )
+
+
+def address_of(listening: socket.socket) -> str:
+    """Return ``http://host:port`` of a listening socket."""
+    address = listening.getsockname()
+    name = f"[{address[0]}]" if ":" in address[0] else address[0]
+    return f"http://{name}:{address[1]}"
+
+
 @command("serve")
 def serve(settings: Settings, listening: Listening, since: Since = "") -> CommandResult:
     """Serve the history pages and the live page of the farm.
@@ -229,9 +322,9 @@ def serve(settings: Settings, listening: Listening, since: Since = "") -> Comman
     Prometheus.
     """
     require_packages("benchfarm serve", "fastapi", "uvicorn", "prometheus_client")
-    from orchestrator.extensions.history import web
+    from orchestrator.extensions.history import api, web
     from orchestrator.extensions.history.farm_now import FarmNow
-    from orchestrator.extensions.history.live import LiveAnswers, LivePages, recent_changes
+    from orchestrator.extensions.history.live import LivePages, recent_changes
     from orchestrator.extensions.history.metrics import Numbers
 
     access = access_of(settings, listening)
@@ -244,7 +337,6 @@ def serve(settings: Settings, listening: Listening, since: Since = "") -> Comman
         farm = FarmNow(workspace, queue, can_be_steered=bool(access.token))
         pages = LivePages(workspace, farm, since=first)
         numbers = Numbers(workspace, farm, lambda: recent_changes(pages.site()))
-        answers = LiveAnswers(workspace, queue, pages, farm)
         opened = stack.enter_context(web.listen(listening.host, listening.port))
         url = f"{address_of(opened)}/"
         if listening.token == "new":  # noqa: S105 - a word, no secret
@@ -254,16 +346,18 @@ def serve(settings: Settings, listening: Listening, since: Since = "") -> Comman
         def page_at(path: str) -> web.ServedPage | None:
             return numbers.page() if path == "metrics" else pages.page(path)
 
-        app = web.make_app(page_at, access=access, routes=answers.routes)
+        answers = api.make_api(workspace, queue, pages.site, farm)
+        app = web.make_app(page_at, access=access, api_app=answers)
         tell(settings.log_format, "serving", url, url=url)
         about = "the farm, live: /farm; its API: /api/v1; numbers for Prometheus: /metrics"
         tell(settings.log_format, "serving", about)
         tell(settings.log_format, "serving", "Ctrl-C ends it")
         with suppress(KeyboardInterrupt):
-            web.serve(app, opened)
+            web.server_of(app).run(sockets=[opened])
     return CommandResult(text="", data={"url": url})
 
 
+_FORMS: Final = ("text", "markdown", "json")
 #: Columns of which a cell alone says too little.
 _HEADED: Final = frozenset({"since", "confidence", "outputs", "compared", "expected"})
 #: What stands over some rows, and the rows.
@@ -292,14 +386,31 @@ def _heading(found: Regressions) -> str:
     return f"{changes} {asked}, in {found.series} series over {nights}{outputs}{figures}"
 
 
-def _as_text(found: Regressions) -> str:
+def _rendered(done: history.Changes, form: str) -> str:
+    """Return what was found as ``text``, ``markdown`` or ``json``."""
     from orchestrator.report.comparisons import wrapped
 
-    lines = list(wrapped(_heading(found), following="    "))
+    found = done.found
+    if form == "json":
+        return to_json(_data(found))
+    is_markdown = form == "markdown"
+
+    def told(text: str, mark: str) -> list[str]:
+        if is_markdown:
+            return [f"{mark}{markdown_text(one_line(text))}"]
+        return wrapped(one_line(text), following="    ")
+
+    lines = told(_heading(found), "## ")
     for heading, table in _parts(found):
-        lines += ["", *wrapped(one_line(heading), following="    ")]
+        lines += ["", *told(heading, "### ")]
+        if is_markdown:
+            lines += ["", markdown.render(table).rstrip()]
+            continue
         for row in zip(*map(partial(_said, table.listed), table.of(Form.TEXT)), strict=True):
             lines += wrapped(f"  {one_line(', '.join(filter(None, row)))}", following=" " * 6)
+    if done.nothing:
+        nothing = one_line(done.nothing)
+        lines += ["", markdown_text(nothing) if is_markdown else nothing]
     return "\n".join(lines)
 
 
@@ -307,18 +418,6 @@ def _said(rows: Sequence[Any], column: Column[Any]) -> list[str]:
     """Return the cells of a column for a sentence, where no head says what they are."""
     head = f"{column.head} " if column.name in _HEADED else ""
     return [cell and f"{head}{cell}" for cell in column.cells(rows)]
-
-
-def _as_markdown(found: Regressions) -> str:
-    lines = [f"## {_heading(found)}"]
-    for heading, table in _parts(found):
-        lines += [
-            "",
-            f"### {markdown_text(one_line(heading))}",
-            "",
-            markdown.render(table).rstrip(),
-        ]
-    return "\n".join(lines)
 
 
 def _data(found: Regressions) -> dict[str, object]:
@@ -343,10 +442,3 @@ def _data(found: Regressions) -> dict[str, object]:
         "outputs": [{**told(item), "is_worse": item.is_worse} for item in found.outputs],
         "other_figures": found.other_figures,
     }
-
-
-_RENDERERS: Final[Mapping[str, Callable[[Regressions], str]]] = {
-    "text": _as_text,
-    "markdown": _as_markdown,
-    "json": lambda found: to_json(_data(found)),
-}

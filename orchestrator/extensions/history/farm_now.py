@@ -8,20 +8,14 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
-from orchestrator.app.status import (
-    IN_QUARANTINE,
-    QueueView,
-    doing_of,
-    phone_elsewhere,
-    running_here,
-)
+from orchestrator.app.status import QueueView, doing_of, phone_elsewhere, running_here
 from orchestrator.documents import adapter_of
 from orchestrator.errors import BenchfarmError
 from orchestrator.extensions.history.series import first_moment, night_of
@@ -49,9 +43,6 @@ if TYPE_CHECKING:
 _FRESH_S: Final = 2.0
 #: Heat and battery are those of runs of campaigns begun within these hours.
 _HOURS: Final = 24
-#: Jobs that the page lists, at most; of more than so few its submissions are folded.
-_MOST_JOBS: Final = 100
-_MOST_OPEN: Final = 12
 _STANDINGS: Final = {
     Standing.WORKING: "measuring",
     Standing.WAITING: "waiting",
@@ -76,7 +67,7 @@ ORDER: Final = (
 _COUNTS: Final = ("clash", "measuring", "free", "paused", "quarantined", "unusable", "silent")
 _JOB_ORDER: Final = ("runs", "waits", "failed", "done", "cancelled")
 #: The colours of states; the normal isn't marked.
-_TONES: Final[Mapping[str, str]] = {
+TONES: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("abandoned", "clash", "quarantined", "unusable", "silent", "failed"), "v-error"
     ),
@@ -137,22 +128,30 @@ def read_farm(workspace: Workspace, queue: QueueView | None, submission: str = "
     jobs = queue.jobs() if queue is not None else []
     running = {str(job["serial"]): job for job in jobs if job["status"] == "runs"}
     working = _working(workspace, running, opened, progress, newest)
-    if queue is None:
-        phones = _of_this_computer(workspace, {*newest, *working})
-    else:
-        phones = _announced(queue.phones(), queue.away())
-        here = working.keys() - {phone.serial for phone in phones}
-        phones += [DeviceAnswer(serial=serial, state="measuring", reason="") for serial in here]
     known = {str(serial): facts for serial, facts in store.devices().items()}
+    rows = _announced(queue) if queue is not None else _of_this_computer(workspace, newest)
+    # What measures here may be announced by nobody.
+    state = "measuring" if queue is not None else "idle"
+    rows |= {
+        serial: {"serial": serial, "state": state, "reason": ""} for serial in working.keys() - rows
+    }
     devices = []
-    for phone in phones:
-        serial = phone.serial
-        item = _with_facts(phone, known[serial]) if serial in known else phone
-        item = _with_run(item, newest[serial]) if serial in newest else item
-        item = _with_work(item, *working[serial], now) if serial in working else item
-        devices.append(
-            replace(item, submission=running[serial]["submission"]) if serial in running else item
+    for serial, row in rows.items():
+        job = running.get(serial)
+        phone = DeviceAnswer(
+            serial=serial,
+            state=row["state"],
+            reason=row["reason"],
+            host=row.get("host", ""),
+            seen_at=row.get("seen_at"),
+            submission=job["submission"] if job is not None else "",
         )
+        if (facts := known.get(serial) or _facts_of(row)) is not None:
+            name = facts.title.removesuffix(" (virtual)")
+            phone = replace(phone, name=name, is_virtual=facts.is_virtual)
+        phone = _with_run(phone, newest[serial]) if serial in newest else phone
+        phone = _with_work(phone, *working[serial], now) if serial in working else phone
+        devices.append(phone)
     devices.sort(key=lambda item: (ORDER.index(item.state), item.name, item.serial))
     ends = [item.done_at for item in devices if item.serial in working]
     farm = FarmAnswer(
@@ -216,27 +215,15 @@ def _working(
     return found
 
 
-def _announced(phones: Sequence[_Row], away: Sequence[_Row]) -> list[DeviceAnswer]:
+def _announced(queue: QueueView) -> dict[str, _Row]:
     """Return the phones of the farm's hosts, each once, and those that are at no host now."""
-    found: dict[str, DeviceAnswer] = {}
-    for row in phones:
-        state, reason = row["state"], row["reason"]
-        if state == "unusable" and reason.startswith(IN_QUARANTINE):
-            state, reason = "quarantined", reason.removeprefix(IN_QUARANTINE)
-        state = "measuring" if state == "busy" else state
-        phone = DeviceAnswer(serial=row["serial"], state=state, reason=reason, host=row["host"])
-        before = found.get(phone.serial)
-        if before is None or _COUNTS.index(state) < _COUNTS.index(before.state):
-            found[phone.serial] = _with_facts(phone, _facts_of(row))
-    for row in away:
-        phone = DeviceAnswer(
-            serial=row["serial"],
-            state="away",
-            reason=away_since(row),
-            seen_at=row["seen_at"],
-        )
-        found[phone.serial] = _with_facts(phone, _facts_of(row))
-    return list(found.values())
+    found: dict[str, _Row] = {}
+    for row in queue.phones():
+        before = found.get(row["serial"], row)
+        found[row["serial"]] = min(before, row, key=lambda item: _COUNTS.index(item["state"]))
+    for row in queue.away():
+        found[row["serial"]] = {**row, "host": "", "state": "away", "reason": away_since(row)}
+    return found
 
 
 def away_since(row: _Row) -> str:
@@ -245,31 +232,20 @@ def away_since(row: _Row) -> str:
     return f"since {since}, seen last at {row['host']}"
 
 
-def _of_this_computer(workspace: Workspace, serials: Collection[str]) -> list[DeviceAnswer]:
-    quarantine = workspace.quarantine
-    kept_out = {str(serial): quarantine.reason(serial) for serial in quarantine.serials()}
-    return [
-        DeviceAnswer(
-            serial=serial,
-            state="quarantined" if serial in kept_out else "idle",
-            reason=kept_out.get(serial, ""),
-        )
-        for serial in {*serials, *kept_out}
-    ]
+def _of_this_computer(workspace: Workspace, serials: Iterable[str]) -> dict[str, _Row]:
+    """Return the phones that measured of late or are kept out."""
+    found = {serial: {"serial": serial, "state": "idle", "reason": ""} for serial in serials}
+    for serial in workspace.quarantine.serials():
+        reason = workspace.quarantine.reason(serial)
+        found[serial] = {"serial": serial, "state": "quarantined", "reason": reason}
+    return dict(found)
 
 
 def _facts_of(row: _Row) -> DeviceFacts | None:
     """Return what a host says of its phone; what a newer benchfarm says may not be read."""
-    with suppress(ValueError):
+    with suppress(KeyError, ValueError):
         return adapter_of(DeviceFacts).validate_json(row["facts"], strict=True)
     return None
-
-
-def _with_facts(phone: DeviceAnswer, facts: DeviceFacts | None) -> DeviceAnswer:
-    if facts is None:
-        return phone
-    name = facts.title.removesuffix(" (virtual)")
-    return replace(phone, name=name, is_virtual=facts.is_virtual)
 
 
 def _with_run(phone: DeviceAnswer, run: RunRecord) -> DeviceAnswer:
@@ -346,29 +322,6 @@ def job_answer(row: _Row) -> JobAnswer:
     return answer_of(JobAnswer, row, plan=row["plan_name"])
 
 
-def farm_values(farm: FarmAnswer, now: datetime, zone: tzinfo | None) -> dict[str, object]:
-    """Return what the template of the farm's page shows, but for changes."""
-    jobs: dict[str, list[JobAnswer]] = {}
-    for job in farm.jobs[:_MOST_JOBS]:
-        jobs.setdefault(job.submission, []).append(job)
-    return {
-        "farm": farm,
-        "states": [
-            (state, count, _TONES.get(state) == "v-error")
-            for state, count in Counter(item.state for item in farm.devices).items()
-        ],
-        "phones": phones_table(farm, now),
-        "submissions": [
-            (name, counted(job.status for job in own), jobs_table(own, now), _cancel(name))
-            for name, own in jobs.items()
-        ],
-        "more_jobs": len(farm.jobs[_MOST_JOBS:]),
-        "is_open": len(farm.jobs) <= _MOST_OPEN,
-        "hosts": hosts_table(farm),
-        "pause_all": _pause(farm, "farm", "the whole farm") if farm.has_queue else "",
-    }
-
-
 def counted(states: Iterable[str]) -> str:
     """Return how many there are of each: ``3 free, 1 away``."""
     return ", ".join(f"{count} {state}" for state, count in Counter(states).items())
@@ -396,14 +349,14 @@ def phones_table(farm: FarmAnswer, now: datetime) -> Table[DeviceAnswer]:
             f"DELETE /quarantine/{quote(item.serial, safe='')}",
             asks=f"Release {item.serial} from quarantine?",
         )
-        pause = _pause(farm, f"phone:{item.serial}", "phone") if farm.has_queue else ""
+        pause = pause_button(farm, f"phone:{item.serial}", "phone") if farm.has_queue else ""
         return (release if item.state == "quarantined" else "") + pause
 
     columns: list[Column[DeviceAnswer]] = [
         Column("phone", "phone", lambda item: mark("phone", item), Kind.MARKUP, forms=PAGE),
         Column("serial", "phone", lambda item: item.serial, forms=LINES),
         Column("host", "host", lambda item: item.host, is_optional=True),
-        Column("state", "state", lambda i: i.state, tone=lambda i: _TONES.get(i.state, "")),
+        Column("state", "state", lambda i: i.state, tone=lambda i: TONES.get(i.state, "")),
         Column("doing", "what it does", lambda item: mark("doing", item), Kind.MARKUP, forms=PAGE),
         Column("does", "what it does", lambda i: i.reason or i.doing, forms=LINES),
         Column("progress", "progress", progress, Kind.MARKUP, forms=PAGE),
@@ -446,7 +399,7 @@ def jobs_table(rows: Sequence[JobAnswer], now: datetime) -> Table[JobAnswer]:
     columns: Sequence[Column[JobAnswer]] = (
         Column("submission", "submission", lambda job: job.submission, forms=LINES),
         Column("serial", "phone", lambda job: job.serial),
-        Column("status", "status", status, tone=lambda job: _TONES.get(job.status, "")),
+        Column("status", "status", status, tone=lambda job: TONES.get(job.status, "")),
         Column("plan", "plan", lambda job: job.plan),
         Column("priority", "priority", lambda job: job.priority, Kind.COUNT),
         Column("host", "host", lambda job: job.host),
@@ -459,10 +412,10 @@ def hosts_table(farm: FarmAnswer) -> Table[HostAnswer]:
     """Return the farm's hosts."""
     columns: list[Column[HostAnswer]] = [
         Column("name", "host", lambda item: item.name),
-        Column("state", "state", lambda i: i.state, tone=lambda i: _TONES.get(i.state, "")),
+        Column("state", "state", lambda i: i.state, tone=lambda i: TONES.get(i.state, "")),
         Column("benchfarm_version", "benchfarm", lambda item: item.benchfarm_version),
         Column("note", "note", lambda item: item.note, is_optional=True),
-        *_actions(farm, lambda item: _pause(farm, f"host:{item.name}", "host")),
+        *_actions(farm, lambda item: pause_button(farm, f"host:{item.name}", "host")),
     ]
     nothing = "No host is known: 'benchfarm farm worker' adds one."
     return Table(name="hosts", caption="Hosts", columns=columns, rows=farm.hosts, nothing=nothing)
@@ -474,13 +427,15 @@ def _actions(farm: FarmAnswer, made: Callable[[_R], str]) -> list[Column[_R]]:
     return [column] if farm.can_be_steered else []
 
 
-def _pause(farm: FarmAnswer, scope: str, what: str) -> str:
+def pause_button(farm: FarmAnswer, scope: str, what: str) -> str:
+    """Return the button that pauses a part of the farm, or resumes it."""
     if scope in farm.pauses:
         return _act(f"Resume {what}", f"DELETE /pauses?scope={quote(scope, safe='')}")
     return _act(f"Pause {what}", "POST /pauses", body=json.dumps({"scope": scope}))
 
 
-def _cancel(submission: str) -> str:
+def cancel_button(submission: str) -> str:
+    """Return the button that cancels a submission."""
     return _act(
         f"Cancel {submission}",
         f"DELETE /submissions/{quote(submission, safe='')}",

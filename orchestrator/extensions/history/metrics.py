@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -24,41 +24,6 @@ from orchestrator.records.run import Outcome
 HOURS: Final = 24
 _LATE: Final = f"of campaigns begun in the last {HOURS} hours"
 _OF_RUN: Final = f"of a phone after the last invocation {_LATE}."
-#: Name -> what it is about, and its labels.
-_FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "benchfarm_info": ("Version.", ("version",)),
-    "benchfarm_up": ("1 when a source could be read.", ("source",)),
-    "benchfarm_campaigns": ("Campaigns stored.", ("status",)),
-    "benchfarm_campaign_finished_timestamp_seconds": (
-        "When the last campaign of a name was finished; time() minus it is its age.",
-        ("campaign",),
-    ),
-    "benchfarm_recent_invocations": (
-        f"Invocations {_LATE}, by how they ended.",
-        ("outcome", "phones"),
-    ),
-    "benchfarm_recent_failures": (
-        f"Invocations without a result {_LATE}, by reason.",
-        ("code", "outcome", "phones"),
-    ),
-    "benchfarm_night_invocations": ("Invocations of the campaigns begun since noon.", ("state",)),
-    "benchfarm_phone_heat_celsius": (f"Temperatures {_OF_RUN}", ("serial", "sensor")),
-    "benchfarm_phone_battery_percent": (f"Charge {_OF_RUN}", ("serial",)),
-    "benchfarm_changed_series": (
-        "Series with an unexpected change within the last 14 nights.",
-        ("direction", "state"),
-    ),
-    "benchfarm_queue_jobs": ("Open and lately failed jobs of the farm.", ("state", "priority")),
-    "benchfarm_queue_lag_seconds": ("Longest wait of a job whose phone is free.", ()),
-    "benchfarm_phones": ("Phones of the farm, as its page shows them.", ("state",)),
-    "benchfarm_phone_seen_timestamp_seconds": (
-        "When a phone that is away was announced last; time() minus it is how long it is away.",
-        ("serial",),
-    ),
-    "benchfarm_host_silent_seconds": ("Since a host was last heard.", ("host",)),
-}
-#: A family's name, and by its labels' values (one of one label by itself) its numbers.
-_Known = tuple[str, Mapping[Any, float | None]]
 
 
 class Numbers(Collector):
@@ -85,62 +50,61 @@ class Numbers(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all numbers."""
-        found: list[_Known] = [("benchfarm_info", {__version__: 1})]
+        yield _gauge("benchfarm_info", "Version.", ["version"], {__version__: 1})
         sources = {"store": self._of_store, "history": self._of_history, "farm": self._of_farm}
         up = {}
         for name, read in sources.items():
             try:
-                found += list(read())
+                yield from list(read())
                 up[name] = 1
             except BenchfarmError:
                 up[name] = 0
-        for name, values in [*found, ("benchfarm_up", up)]:
-            about, labels = _FAMILIES[name]
-            family = GaugeMetricFamily(name, about, labels=labels)
-            for key, value in values.items():
-                if value is not None:
-                    family.add_metric((key,) if isinstance(key, str) else key, float(value))
-            yield family
+        yield _gauge("benchfarm_up", "1 when a source could be read.", ["source"], up)
 
-    def _of_store(self) -> Iterator[_Known]:
+    def _of_store(self) -> Iterator[Metric]:
         workspace = self._workspace
         now = workspace.clock.now()
         activity = workspace.store.activity(now - timedelta(hours=HOURS))
+        yield _gauge("benchfarm_campaigns", "Campaigns stored.", ["status"], activity.campaigns)
+        finished = {
+            name: moment.timestamp() for name, moment in sorted(activity.finished_at.items())
+        }
+        about = "When the last campaign of a name was finished; time() minus it is its age."
+        yield _gauge("benchfarm_campaign_finished_timestamp_seconds", about, ["campaign"], finished)
         runs: Counter[tuple[str, ...]] = Counter()
         failures: Counter[tuple[str, ...]] = Counter()
         for item in activity.runs:
             phones = "virtual" if item.is_virtual else "real"
-            runs[str(item.outcome), phones] += item.count
+            runs[item.outcome, phones] += item.count
             if item.outcome is not Outcome.COMPLETED:
-                failures[item.reason_code, str(item.outcome), phones] += item.count
-        yield (
-            "benchfarm_campaigns",
-            {str(status): count for status, count in activity.campaigns.items()},
+                failures[item.reason_code, item.outcome, phones] += item.count
+        about, labels = f"Invocations {_LATE}, by how they ended.", ["outcome", "phones"]
+        yield _gauge("benchfarm_recent_invocations", about, labels, dict(sorted(runs.items())))
+        about = f"Invocations without a result {_LATE}, by reason."
+        yield _gauge(
+            "benchfarm_recent_failures", about, ["code", *labels], dict(sorted(failures.items()))
         )
-        finished = {
-            name: moment.timestamp() for name, moment in sorted(activity.finished_at.items())
+        states = {
+            str(run.case.serial): state
+            for run in activity.newest
+            if (state := run.state_after or run.state_before) is not None
         }
-        yield "benchfarm_campaign_finished_timestamp_seconds", finished
-        yield "benchfarm_recent_invocations", dict(sorted(runs.items()))
-        yield "benchfarm_recent_failures", dict(sorted(failures.items()))
-        newest = {
-            str(run.case.serial): run.state_after or run.state_before for run in activity.newest
-        }
-        states = {serial: state for serial, state in newest.items() if state is not None}
-        yield "benchfarm_phone_heat_celsius", _heat(states)
-        yield (
-            "benchfarm_phone_battery_percent",
-            {serial: it.battery_percent for serial, it in states.items()},
+        heat = _heat(states)
+        yield _gauge(
+            "benchfarm_phone_heat_celsius", f"Temperatures {_OF_RUN}", ["serial", "sensor"], heat
         )
+        battery = {serial: state.battery_percent for serial, state in states.items()}
+        yield _gauge("benchfarm_phone_battery_percent", f"Charge {_OF_RUN}", ["serial"], battery)
 
-    def _of_history(self) -> Iterator[_Known]:
+    def _of_history(self) -> Iterator[Metric]:
         counts = Counter(
             ("slower" if item.ratio > 1 else "faster", item.state) for item in self._changes()
         )
         none = {("slower", "not confirmed yet"): 0, ("faster", "not confirmed yet"): 0}
-        yield "benchfarm_changed_series", {**none, **counts}
+        about = "Series with an unexpected change within the last 14 nights."
+        yield _gauge("benchfarm_changed_series", about, ["direction", "state"], {**none, **counts})
 
-    def _of_farm(self) -> Iterator[_Known]:
+    def _of_farm(self) -> Iterator[Metric]:
         """Give what the farm's page shows; raises StoreError when not all of it could be read."""
         farm = self._farm.read()
         if farm.fault:
@@ -151,19 +115,43 @@ class Numbers(Collector):
             "without_result": night.without_result,
             "left": night.left,
         }
-        yield "benchfarm_night_invocations", of_night
+        about = "Invocations of the campaigns begun since noon."
+        yield _gauge("benchfarm_night_invocations", about, ["state"], of_night)
         counted = Counter(item.state for item in farm.devices)
-        yield "benchfarm_phones", {state: counted[state] for state in ORDER}
-        yield "benchfarm_host_silent_seconds", {item.name: item.silent_s for item in farm.hosts}
-        away = {item.serial: item.seen_at for item in farm.devices if item.seen_at is not None}
-        yield (
-            "benchfarm_phone_seen_timestamp_seconds",
-            {serial: seen_at.timestamp() for serial, seen_at in away.items()},
+        phones = {state: counted[state] for state in ORDER}
+        yield _gauge(
+            "benchfarm_phones", "Phones of the farm, as its page shows them.", ["state"], phones
         )
+        silent = {item.name: item.silent_s for item in farm.hosts}
+        yield _gauge(
+            "benchfarm_host_silent_seconds", "Since a host was last heard.", ["host"], silent
+        )
+        seen = {
+            item.serial: item.seen_at.timestamp()
+            for item in farm.devices
+            if item.seen_at is not None
+        }
+        about = (
+            "When a phone that is away was announced last; time() minus it is how long it is away."
+        )
+        yield _gauge("benchfarm_phone_seen_timestamp_seconds", about, ["serial"], seen)
         if farm.has_queue:
             jobs = Counter((job.status, str(job.priority)) for job in farm.jobs)
-            yield "benchfarm_queue_jobs", jobs
-            yield "benchfarm_queue_lag_seconds", {(): farm.lag_s}
+            about = "Open and lately failed jobs of the farm."
+            yield _gauge("benchfarm_queue_jobs", about, ["state", "priority"], jobs)
+            about = "Longest wait of a job whose phone is free."
+            yield _gauge("benchfarm_queue_lag_seconds", about, [], {(): farm.lag_s})
+
+
+def _gauge(
+    name: str, about: str, labels: Sequence[str], values: Mapping[Any, float | None]
+) -> Metric:
+    """Return a number for each value of its labels (one of one label by itself); None is left out."""
+    family = GaugeMetricFamily(name, about, labels=labels)
+    for key, value in values.items():
+        if value is not None:
+            family.add_metric((key,) if isinstance(key, str) else key, float(value))
+    return family
 
 
 def _heat(states: Mapping[str, DeviceState]) -> dict[tuple[str, str], float | None]:

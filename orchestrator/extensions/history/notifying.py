@@ -40,8 +40,8 @@ def send(
     return f"the message to {receiver.name} wasn't delivered: {reason}" if reason else ""
 
 
-def receiver_of(text: str, option: str, settings: Settings) -> Receiver:
-    """Return where an option's messages go; raises UsageError.
+def receiver_of(text: str, settings: Settings) -> Receiver:
+    """Return where the messages of ``--notify`` go; raises UsageError.
 
     ``text`` is an address, or ``@FILE`` with one in it; its scheme says which notifier's it is.
     """
@@ -51,14 +51,14 @@ def receiver_of(text: str, option: str, settings: Settings) -> Receiver:
             address = Path(text[1:]).read_text("utf-8").strip()
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it isn't text"
-            raise UsageError(f"{option} {text}: the file can't be read: {reason}") from error
+            raise UsageError(f"--notify {text}: the file can't be read: {reason}") from error
     scheme, known = address.partition(":")[0].lower(), plugins("notifiers")
     try:
         if scheme not in known:
             raise ValueError(f"it is no address of {', '.join(known)}")
         return load(known[scheme], Notifier).receiver(address, settings)
     except ValueError as error:
-        what = f"{option} {text}: it" if text.startswith("@") else f"{option} it"
+        what = f"--notify {text}: it" if text.startswith("@") else "--notify it"
         hint = "https://..., or @FILE with such an address in that file"
         raise UsageError(f"{what} can't be used: {error}", hint=hint) from error
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Final
@@ -17,12 +17,19 @@ from orchestrator.app.reporting import report_data
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history.changepoint import SEGMENT_NIGHTS
 from orchestrator.extensions.history.changes import CHANGES
+from orchestrator.extensions.history.farm_now import (
+    TONES,
+    cancel_button,
+    counted,
+    hosts_table,
+    jobs_table,
+    pause_button,
+    phones_table,
+)
 from orchestrator.extensions.history.regressions import ChangeGroup, FoundChange
 from orchestrator.extensions.history.site import (
     SILENT_NIGHTS,
     Site,
-    SiteCampaign,
-    SiteNight,
     SiteRequest,
     SiteSeries,
     first_night,
@@ -31,7 +38,13 @@ from orchestrator.extensions.history.site import (
 from orchestrator.files import unwritable, write_file
 from orchestrator.installation import data_folder
 from orchestrator.plugins import Page, Workspace, every
-from orchestrator.records.answers import ChangeAnswer
+from orchestrator.records.answers import (
+    CampaignAnswer,
+    ChangeAnswer,
+    FarmAnswer,
+    JobAnswer,
+    NightFigure,
+)
 from orchestrator.records.case import CampaignId
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
@@ -39,7 +52,6 @@ from orchestrator.records.verdict import Quality
 from orchestrator.report.drawing import Line, Mark, Point, axis_of, lines, sparkline
 from orchestrator.report.render import render_html
 from orchestrator.tables.column import NOTHING, PAGE, Column, Kind, column_decimals
-from orchestrator.tables.devices import origin_of
 from orchestrator.tables.html import Html, mark, pack, page_data, template
 from orchestrator.tables.labels import STATE_CLASSES, moment_text, short_names
 from orchestrator.tables.table import Table
@@ -49,6 +61,9 @@ from orchestrator.units import US_PER_MS, format_change
 _PLAIN_ROWS: Final = 200
 _MOST_GROUPS: Final = 12
 _MOST_MEMBERS: Final = 20
+#: Jobs that the farm's page lists, at most; of more than so few its submissions are folded.
+_MOST_JOBS: Final = 100
+_MOST_OPEN: Final = 12
 #: A line is broken where so many nights are without a figure.
 _GAP: Final = 8
 #: A figure this much off the window's median is told as slower or faster.
@@ -70,7 +85,7 @@ class WrittenSite:
 
 
 @cache
-def shared_files() -> Mapping[str, bytes]:
+def shared_files() -> Mapping[str, str]:
     """Return the style sheet and the script by their paths: the report's, and what only these pages
     have. Their names have their content's hash.
     """
@@ -80,8 +95,8 @@ def shared_files() -> Mapping[str, bytes]:
         ("css", ("report.css", "site.css")),
         ("js", ("page.js", "grid.js", "farm.js")),
     ):
-        content = b"".join((folder / name).read_bytes() for name in names)
-        digest = hashlib.sha256(content).hexdigest()[:12]
+        content = "".join((folder / name).read_text("utf-8") for name in names)
+        digest = hashlib.sha256(content.encode()).hexdigest()[:12]
         files[f"assets/benchfarm-{digest}.{ending}"] = content
     return files
 
@@ -138,7 +153,7 @@ def campaigns_page(site: Site) -> str:
             rows=site.campaigns,
             nothing="There is none.",
             key=lambda item: item.page,
-            link=("", ""),
+            link=("../", ""),
             is_virtual=lambda item: item.is_virtual,
         ),
         is_virtual=any(item.is_virtual for item in site.campaigns),
@@ -147,12 +162,13 @@ def campaigns_page(site: Site) -> str:
 
 
 def farm_page(
-    values: Mapping[str, object], changes: Sequence[ChangeAnswer], *, is_part: bool
+    farm: FarmAnswer, changes: Sequence[ChangeAnswer], now: datetime, *, is_part: bool
 ) -> str:
-    """Return the live page of the farm, or the part of it that its script asks for again.
-
-    ``values``: farm_now.farm_values; ``changes``: those of late.
-    """
+    """Return the live page of the farm, or the part of it that its script asks for again."""
+    jobs: dict[str, list[JobAnswer]] = {}
+    for job in farm.jobs[:_MOST_JOBS]:
+        jobs.setdefault(job.submission, []).append(job)
+    states = Counter(item.state for item in farm.devices)
     return template("site_farm_now.html.j2" if is_part else "site_farm.html.j2").render(
         assets=_assets(),
         here="farm",
@@ -162,7 +178,17 @@ def farm_page(
         more=_more(),
         changes=changes,
         most_changes=_MOST_GROUPS,
-        **values,
+        farm=farm,
+        states=[(state, count, TONES.get(state) == "v-error") for state, count in states.items()],
+        phones=phones_table(farm, now),
+        submissions=[
+            (name, counted(job.status for job in own), jobs_table(own, now), cancel_button(name))
+            for name, own in jobs.items()
+        ],
+        more_jobs=len(farm.jobs[_MOST_JOBS:]),
+        is_open=len(farm.jobs) <= _MOST_OPEN,
+        hosts=hosts_table(farm),
+        pause_all=pause_button(farm, "farm", "the whole farm") if farm.has_queue else "",
     )
 
 
@@ -181,7 +207,7 @@ def series_page(site: Site, row: SiteSeries) -> str:
         table=_nights_table(site, row, nights),
         origins=sorted(
             {
-                origin_of(site.by_id[item].campaign)
+                site.by_id[item].origin
                 for night in nights
                 for item in night.campaigns
                 if item in site.by_id
@@ -193,20 +219,18 @@ def series_page(site: Site, row: SiteSeries) -> str:
     )
 
 
-def _chart(row: SiteSeries, nights: Sequence[SiteNight]) -> Html:
+def _chart(row: SiteSeries, nights: Sequence[NightFigure]) -> Html:
     """Return a series' nights as a line of points with intervals, where the calendar has them, and
     what changed and happened beside it.
     """
     points, ends = [], []
     for night in nights:
-        low, high = (
-            end / US_PER_MS if math.isfinite(end) else None for end in (night.low_us, night.high_us)
-        )
+        low, high = (end and end / US_PER_MS for end in (night.low_us, night.high_us))
         figure = night.median_us / US_PER_MS
         ends += [figure, low or figure, high or figure]
         interval = "" if low is None else f" ({low:.4g} to {high:.4g})"
         told = f"{night.night}: {figure:.4g} ms{interval}, {_quality(row, night)}"
-        look = "" if night.is_trusted else "suspect"
+        look = "" if night.is_clean else "suspect"
         points.append(
             Point(x=night.night.toordinal(), y=figure, low=low, high=high, told=told, look=look)
         )
@@ -240,8 +264,9 @@ def all_pages(workspace: Workspace, site: Site) -> Mapping[str, Callable[[], str
     Raises PluginError.
     """
     return {
+        **{path: partial(str, content) for path, content in shared_files().items()},
         **{
-            f"campaigns/{item.page}": partial(campaign_html, workspace, item.campaign.campaign_id)
+            item.page: partial(campaign_html, workspace, CampaignId(item.campaign_id))
             for item in site.campaigns
         },
         **{
@@ -275,41 +300,43 @@ def _assets() -> dict[str, str]:
     return {path.rpartition(".")[2]: path for path in shared_files()}
 
 
-def _quality(row: SiteSeries, night: SiteNight) -> str:
+def _quality(row: SiteSeries, night: NightFigure) -> str:
     """Return what a night's figure is worth; however well it was measured, with wrong outputs it is
     nothing.
     """
     faulty = row.outputs_on(night.night)
-    if faulty is not None and (faulty.after is ParityVerdict.WRONG or night.is_trusted):
+    if faulty is not None and (faulty.after is ParityVerdict.WRONG or night.is_clean):
         return f"outputs {faulty.after.value}"
-    quality = Quality.TRUSTED if night.is_trusted else Quality.SUSPECT
-    if not math.isfinite(night.low_us):
+    quality = Quality.TRUSTED if night.is_clean else Quality.SUSPECT
+    if night.low_us is None or night.high_us is None:
         return f"{quality.word}, one process"
     is_precise = night.high_us - night.low_us <= 2 * StoppingRule().half_width * night.median_us
     return quality.word if is_precise else f"{quality.word}, not precise"
 
 
-def _nights_table(site: Site, row: SiteSeries, nights: Sequence[SiteNight]) -> Table[SiteNight]:
+def _nights_table(site: Site, row: SiteSeries, nights: Sequence[NightFigure]) -> Table[NightFigure]:
     """Return the nights of a series, newest first."""
     digits = column_decimals([night.median_us / US_PER_MS for night in nights])
 
-    def interval(night: SiteNight) -> str:
+    def interval(night: NightFigure) -> str:
+        if night.low_us is None or night.high_us is None:
+            return NOTHING
         low, high = night.low_us / US_PER_MS, night.high_us / US_PER_MS
-        return f"{low:.{digits}f} - {high:.{digits}f}" if math.isfinite(low) else NOTHING
+        return f"{low:.{digits}f} - {high:.{digits}f}"
 
-    def reports(night: SiteNight) -> str:
+    def reports(night: NightFigure) -> str:
         return mark("reports", [site.by_id[i] for i in night.campaigns if i in site.by_id])
 
-    median = Column[SiteNight](
+    median = Column[NightFigure](
         "median", "median", lambda night: night.median_us, Kind.NUMBER, "ms", 1 / US_PER_MS
     )
     columns = (
-        Column[SiteNight]("night", "night", lambda night: night.night),
+        Column[NightFigure]("night", "night", lambda night: night.night),
         replace(median, digits=digits),
-        Column[SiteNight]("interval", "95 % interval ms", interval, tone=lambda _: "n"),
-        Column[SiteNight]("runs", "invocations", lambda night: night.invocations, Kind.COUNT),
-        Column[SiteNight]("quality", "quality", lambda night: _quality(row, night)),
-        Column[SiteNight]("report", "report", reports, Kind.MARKUP, forms=PAGE),
+        Column[NightFigure]("interval", "95 % interval ms", interval, tone=lambda _: "n"),
+        Column[NightFigure]("runs", "invocations", lambda night: night.invocations, Kind.COUNT),
+        Column[NightFigure]("quality", "quality", lambda night: _quality(row, night)),
+        Column[NightFigure]("report", "report", reports, Kind.MARKUP, forms=PAGE),
     )
     return Table(
         name="nights",
@@ -329,20 +356,15 @@ def _spark(site: Site, row: SiteSeries) -> Html:
     return sparkline(row.latency_us.tolist(), changes, _GAP)
 
 
-_CAMPAIGNS: Final[Sequence[Column[SiteCampaign]]] = (
+_CAMPAIGNS: Final[Sequence[Column[CampaignAnswer]]] = (
     Column("campaign", "campaign", lambda item: item.name, opens=True),
-    Column("started", "started", lambda item: moment_text(item.campaign.created_at)),
-    Column("finished", "finished", lambda item: moment_text(item.campaign.finished_at)),
-    Column("status", "status", lambda item: item.campaign.status.value),
-    Column(
-        "runs",
-        "runs",
-        lambda item: f"{item.stored} of {max(item.planned, item.stored)}",
-        tone=lambda _: "n",
-    ),
-    Column("host", "run from", lambda item: item.campaign.host or NOTHING),
-    Column("campaign_id", "identity", lambda item: item.campaign.campaign_id),
-    Column("origin", "origin", lambda item: origin_of(item.campaign), is_optional=True),
+    Column("started", "started", lambda item: moment_text(item.created_at)),
+    Column("finished", "finished", lambda item: moment_text(item.finished_at)),
+    Column("status", "status", lambda item: item.status),
+    Column("runs", "runs", lambda item: f"{item.stored} of {item.planned}", tone=lambda _: "n"),
+    Column("host", "run from", lambda item: item.host or NOTHING),
+    Column("campaign_id", "identity", lambda item: item.campaign_id),
+    Column("origin", "origin", lambda item: item.origin, is_optional=True),
 )
 
 
@@ -457,12 +479,8 @@ def build(workspace: Workspace, request: SiteRequest) -> WrittenSite:
     """
     out, since = request.out, first_night(request.since, workspace)
     site, marks = gather(workspace.store, since=since)
-    of_page = {f"campaigns/{item.page}": item.campaign.campaign_id for item in site.campaigns}
-    makers: dict[str, Callable[[], bytes]] = {
-        path: partial(bytes, content) for path, content in shared_files().items()
-    }
-    for path, page in all_pages(workspace, site).items():
-        makers[path] = partial(_encoded, page)
+    of_page = {item.page: CampaignId(item.campaign_id) for item in site.campaigns}
+    makers = all_pages(workspace, site)
     files = {path: marks[of_page[path]] if path in of_page else "" for path in makers}
     before = _known_files(out)
     # A build that is cut off leaves pages that the next one knows as its own.
@@ -472,7 +490,7 @@ def build(workspace: Workspace, request: SiteRequest) -> WrittenSite:
         target = out / path
         if files[path] and before.get(path) == files[path] and target.is_file():
             continue
-        content = make()
+        content = make().encode()
         if target.is_symlink() or not target.is_file() or _content(target) != content:
             write_file(target, content)
             written += 1
@@ -492,10 +510,6 @@ def build(workspace: Workspace, request: SiteRequest) -> WrittenSite:
         unchanged=len(files) - written,
         removed=len(gone),
     )
-
-
-def _encoded(page: Callable[[], str]) -> bytes:
-    return page().encode()
 
 
 def _content(path: Path) -> bytes:

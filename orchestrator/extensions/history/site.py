@@ -23,7 +23,7 @@ from orchestrator.extensions.history.causes import (
     content_steps,
     system_differences,
 )
-from orchestrator.extensions.history.changepoint import WINDOW_NIGHTS
+from orchestrator.extensions.history.changepoint import RECENT_NIGHTS, WINDOW_NIGHTS
 from orchestrator.extensions.history.changes import night_meant
 from orchestrator.extensions.history.regressions import (
     ChangeGroup,
@@ -46,11 +46,19 @@ from orchestrator.extensions.history.series import (
 )
 from orchestrator.installation import data_folder
 from orchestrator.plugins import Workspace
+from orchestrator.records.answers import (
+    CampaignAnswer,
+    ChangeAnswer,
+    NightFigure,
+    SeriesAnswer,
+    answer_of,
+)
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import CampaignId, Case, SeriesKey
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import DeviceSighting, Points
 from orchestrator.records.parity import ParityVerdict
+from orchestrator.tables.devices import origin_of
 from orchestrator.tables.labels import page_name
 
 if TYPE_CHECKING:
@@ -80,19 +88,6 @@ class SiteEvent:
     #: ``note``, ``system``, ``build``, ``model``, ``file`` or ``outputs``.
     kind: str
     text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteNight:
-    """One night of one series."""
-
-    night: date
-    median_us: float
-    low_us: float
-    high_us: float
-    invocations: int
-    is_trusted: bool
-    campaigns: tuple[CampaignId, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,31 +188,10 @@ class SiteSeries:
         return f"{self.model} on {self.phone} ({self.case.serial}), {self.case.configuration}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteCampaign:
-    """A campaign as the index lists it."""
-
-    campaign: Campaign
-    stored: int
-    planned: int
-    is_virtual: bool
-
-    @property
-    def name(self) -> str:
-        """What people call it."""
-        return self.campaign.name or self.campaign.campaign_id
-
-    @property
-    def page(self) -> str:
-        """The file name of its page."""
-        return f"{page_name(self.campaign.campaign_id)}.html"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Site:
     """Everything that the pages show."""
 
-    since: date | None
     table: NightTable
     details: NightDetails
     #: Worst first.
@@ -226,7 +200,7 @@ class Site:
     #: Those that nobody expected and those that are wrong first.
     faulty_outputs: tuple[OutputsChange, ...]
     #: Newest first.
-    campaigns: tuple[SiteCampaign, ...]
+    campaigns: tuple[CampaignAnswer, ...]
     #: Whether a server shows it, with the live page of the farm beside it.
     is_live: bool = False
 
@@ -236,30 +210,62 @@ class Site:
         return self.table.nights
 
     @cached_property
-    def by_id(self) -> Mapping[CampaignId, SiteCampaign]:
+    def by_id(self) -> Mapping[str, CampaignAnswer]:
         """The campaigns by their ids."""
-        return {item.campaign.campaign_id: item for item in self.campaigns}
+        return {item.campaign_id: item for item in self.campaigns}
 
-    def nights_of(self, series: SiteSeries) -> list[SiteNight]:
+    def nights_of(self, series: SiteSeries) -> list[NightFigure]:
         """Return the nights of a series that have a figure, oldest first."""
         place, details = series.place, self.details
         of_series, of_night, ids = details.campaigns
         begin, end = np.searchsorted(of_series, [place, place + 1]).tolist()
-        campaigns: dict[int, list[CampaignId]] = defaultdict(list)
+        campaigns: dict[int, list[str]] = defaultdict(list)
         for night, campaign_id in zip(of_night[begin:end].tolist(), ids[begin:end], strict=True):
             campaigns[night].append(campaign_id)
         return [
-            SiteNight(
+            NightFigure(
                 night=self.nights[night],
                 median_us=float(self.table.latency_us[place, night]),
-                low_us=float(details.low_us[place, night]),
-                high_us=float(details.high_us[place, night]),
+                low_us=_finite(details.low_us[place, night]),
+                high_us=_finite(details.high_us[place, night]),
                 invocations=int(details.invocations[place, night]),
-                is_trusted=bool(details.is_trusted[place, night]),
+                is_clean=bool(details.is_trusted[place, night]),
                 campaigns=tuple(campaigns[night]),
             )
             for night in np.flatnonzero(np.isfinite(self.table.latency_us[place])).tolist()
         ]
+
+    def series_answer(self, row: SiteSeries) -> SeriesAnswer:
+        """Return a series as the API has it."""
+        return answer_of(
+            SeriesAnswer,
+            row,
+            series_key=row.key,
+            device=row.phone,
+            serial=row.case.serial,
+            configuration=row.case.configuration,
+            last_night=self.nights[row.last_place],
+            newest_change=row.newest and self.change_answer(row, row.newest),
+            page=f"series/{row.page}",
+        )
+
+    def change_answer(self, row: SiteSeries, change: FoundChange) -> ChangeAnswer:
+        """Return a change as the API has it."""
+        return answer_of(
+            ChangeAnswer,
+            change,
+            series_key=row.key,
+            label=row.label,
+            page=f"series/{row.page}",
+            is_recent=change.night >= self.nights[-RECENT_NIGHTS:][0],
+            is_virtual=row.is_virtual,
+        )
+
+    @cached_property
+    def change_answers(self) -> Sequence[ChangeAnswer]:
+        """All changes, the newest first and of a night the largest first."""
+        found = [self.change_answer(row, change) for row in self.series for change in row.changes]
+        return sorted(found, key=lambda item: (item.night, abs(math.log(item.ratio))), reverse=True)
 
     @property
     def has_virtual(self) -> bool:
@@ -272,6 +278,10 @@ class Site:
     def has_real(self) -> bool:
         """Whether any figure is a real device's."""
         return any(not item.is_virtual for item in self.series)
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
 
 
 def gather(store: Store, *, since: date | None) -> tuple[Site, Mapping[CampaignId, str]]:
@@ -291,13 +301,12 @@ def gather(store: Store, *, since: date | None) -> tuple[Site, Mapping[CampaignI
     details = night_details(points, table)
     found = find_regressions(store, Question(since=first), table=whole)
     series = sorted(
-        _series(store, table, details.is_trusted, found, only),
+        _series(store, table, details.is_trusted, found),
         key=lambda row: (-row.badness, row.key),
     )
     faulty = [item.faulty_outputs for item in series if item.faulty_outputs is not None]
     progress, virtual = store.progress(), _virtual_campaigns(store, chosen, points)
     site = Site(
-        since=since,
         table=table,
         details=details,
         series=tuple(series),
@@ -314,26 +323,27 @@ def gather(store: Store, *, since: date | None) -> tuple[Site, Mapping[CampaignI
             )
         ),
         campaigns=tuple(
-            SiteCampaign(
-                campaign=item,
-                stored=progress.get(item.campaign_id, (0, 0))[0],
-                planned=progress.get(item.campaign_id, (0, 0))[1],
+            answer_of(
+                CampaignAnswer,
+                item,
+                name=item.name or item.campaign_id,
+                stored=stored,
+                planned=max(stored, planned),
+                page=f"campaigns/{page_name(item.campaign_id)}.html",
+                origin=origin_of(item),
                 is_virtual=item.campaign_id in virtual,
             )
             for item in chosen
+            for stored, planned in (progress.get(item.campaign_id, (0, 0)),)
         ),
     )
     return site, marks
 
 
 def _series(
-    store: Store,
-    table: NightTable,
-    trusted: NDArray[np.bool_],
-    found: Regressions,
-    only: Collection[CampaignId],
+    store: Store, table: NightTable, trusted: NDArray[np.bool_], found: Regressions
 ) -> Iterator[SiteSeries]:
-    """Yield every series of a table; ``only`` are the campaigns that count."""
+    """Yield every series of a table."""
     cases, devices, words = store.series(), store.devices(), describe_series(store)
     builds = {str(sha256): build.name for sha256, build in store.builds().items()}
     annotations = [
@@ -348,10 +358,9 @@ def _series(
     outputs: dict[SeriesKey, list[OutputsChange]] = defaultdict(list)
     for turn in sorted(found.outputs, key=lambda item: item.night):
         outputs[turn.series_key].append(turn)
-    last_of = [int(np.flatnonzero(np.isfinite(row))[-1]) for row in table.latency_us]
     for place, key in enumerate(table.series):
         sketch, row = table.sketches[place], table.latency_us[place]
-        last = last_of[place]
+        last = int(np.flatnonzero(np.isfinite(row))[-1])
         events = [
             *(
                 SiteEvent(night=item.night, kind="note", text=item.text)

@@ -19,10 +19,8 @@ import resource
 import secrets
 import socket
 import struct
-import threading
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
@@ -110,20 +108,18 @@ class Access:
     token: str = ""
     #: Whether who hasn't the token may read, too.
     anyone_reads: bool = False
-    _loopback: Collection[str] = field(default=("localhost", "127.0.0.1", "::1"), repr=False)
 
     def knows(self, header: str) -> bool:
         """Whether a request's Host header names this server."""
         name = _host_name(header)
-        if name in self._loopback or name in {host.lower() for host in self.hosts}:
-            return True
-        return self.any_address and is_address(name)
+        known = {"localhost", "127.0.0.1", "::1", *(host.lower() for host in self.hosts)}
+        return name in known or (self.any_address and is_address(name))
 
     def admits(self, request: Request) -> bool:
         """Whether a request brings the token; every comparison takes the same time."""
         if not self.token or self.anyone_reads:
             return True
-        has_token = same(self.token, _bearer(request))
+        has_token = self.lets_steer(request)
         return same(self.reading_key, request.cookies.get(_COOKIE, "")) or has_token
 
     @property
@@ -135,12 +131,8 @@ class Access:
 
     def lets_steer(self, request: Request) -> bool:
         """Whether a request brings the token in the header that no other site's script can send."""
-        return bool(self.token) and same(self.token, _bearer(request))
-
-
-def _bearer(request: Request) -> str:
-    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-    return bearer if scheme.lower() == "bearer" else ""
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        return bool(self.token) and scheme.lower() == "bearer" and same(self.token, bearer)
 
 
 def same(token: str, text: str) -> bool:
@@ -172,7 +164,7 @@ def make_app(
     page_at: Callable[[str], ServedPage | None],
     *,
     access: Access,
-    routes: Sequence[api.Route] = (),
+    api_app: FastAPI | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -180,11 +172,11 @@ def make_app(
         page_at: returns the page of a path without its leading ``/``, None for none; called from
             several threads.
         access: who may ask.
-        routes: the requests of the API; there is none without any.
+        api_app: what answers under ``api.PATH``.
     """
     app = FastAPI(title="benchfarm", docs_url=None, redoc_url=None, openapi_url=None)
-    if routes:
-        app.mount(api.PATH, api.make_api(routes))
+    if api_app is not None:
+        app.mount(api.PATH, api_app)
 
     @app.middleware("http")
     async def _guard(
@@ -258,12 +250,8 @@ def _refused_change(request: Request, access: Access) -> Response | None:
     if not access.lets_steer(request):
         return api.refusal(401, "this needs the token", "send it as 'Authorization: Bearer TOKEN'")
     length = request.headers.get("content-length", "0")
-    if (
-        "transfer-encoding" in request.headers
-        or not length.isdecimal()
-        or len(length) > 9
-        or int(length) > _MOST_BYTES
-    ):
+    is_told = length.isdecimal() and len(length) <= 9
+    if "transfer-encoding" in request.headers or not is_told or int(length) > _MOST_BYTES:
         return api.refusal(
             413, f"a request may bring {_MOST_BYTES} bytes along, and says how many it brings"
         )
@@ -289,24 +277,6 @@ def listen(host: str, port: int) -> socket.socket:
             f"can't listen on {host} port {port}: {getattr(error, 'strerror', None) or error}",
             hint="choose another port, or 0 for any that is free",
         ) from error
-
-
-def serve(app: FastAPI, listening: socket.socket) -> None:
-    """Answer requests until the process is interrupted."""
-    server_of(app).run(sockets=[listening])
-
-
-@contextmanager
-def answering(app: FastAPI, listening: socket.socket) -> Iterator[None]:
-    """Answer requests in a thread while the context lasts."""
-    server = server_of(app)
-    thread = threading.Thread(target=server.run, args=([listening],), name="server", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        thread.join(timeout=10)
 
 
 class _Guarded(H11Protocol):

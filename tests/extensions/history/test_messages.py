@@ -37,7 +37,7 @@ def server() -> Iterator[Server]:
 
 def to(address: str) -> Receiver:
     settings = Settings.from_environment({}, home=Path("/nowhere"))
-    return receiver_of(address, "--notify", settings)
+    return receiver_of(address, settings)
 
 
 def test_a_server_that_does_not_answer_is_abandoned(server: Server) -> None:

@@ -161,22 +161,6 @@ def test_models_that_are_not_tflite_keep_their_ending_and_a_program_of_ones_own_
         )
 
 
-def test_a_database_that_is_started_again_costs_no_result(
-    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
-) -> None:
-    farm.until_announced(*farm.hosts)
-    serials = tuple(host.serial for host in farm.hosts)
-    farm.one("farm", "submit", plan_file(serials, invocations=2), "--name", name)
-    for job in farm.jobs(name):
-        farm.until_stored(job["campaign_id"], 1)
-    farm.database.restart("immediate")
-    farm.until_ended(name)
-    farm.expect_no_loss(name, 8, before)
-    twice = farm.one.cli("farm", "submit", plan_file(serials), "--name", name, **farm.one.environ())
-    assert twice.exit_code == 2
-    assert "a submission of this name was measured before" in twice.stderr
-
-
 def test_what_a_timer_submits_is_submitted_once_and_says_what_it_overlaps_with(
     farm: FarmOfHosts, plan_file: PlanFile, name: str
 ) -> None:
@@ -204,14 +188,20 @@ def test_a_night_in_which_a_phone_gave_nothing_does_not_look_as_if_all_were_well
     farm.two("virtual", "fault", farm.two.serial, "segv", "times=0")
     try:
         farm.one("farm", "submit", plan, "--name", name)
-        farm.until_ended(name)
+        watched = farm.one.cli("farm", "status", name, "--watch", **farm.one.environ())
     finally:
         farm.two("virtual", "fault", farm.two.serial, "clear")
+    for host in farm.hosts:
+        assert re.search(rf"{name}\s+{host.serial}\s+done", watched.ended_with(1).stdout)
     # Each failure is stored as one.
     farm.expect_no_loss(name, 4, before)
     cli, environ = farm.one.cli, farm.one.environ()
+    twice = cli("farm", "submit", plan, "--name", name, **environ).ended_with(2)
+    assert "a submission of this name was measured before" in twice.stderr
     status = cli("farm", "status", name, "--json", **environ)
     assert (status.exit_code, status.json["without_result"]) == (1, {farm.two.serial: 4})
+    assert (status.json["night"]["stored"] >= 8, status.json["night"]["left"]) == (True, 0)
+    assert {item["doing"][:5] for item in status.json["devices"]} == {"last:"}
     notes = {job["serial"]: job["note"] for job in status.json["jobs"]}
     assert (notes[farm.one.serial], notes[farm.two.serial]) == (
         "4 stored",

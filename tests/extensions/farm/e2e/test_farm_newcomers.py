@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.bootstrap import Settings
 from orchestrator.errors import UsageError
 from orchestrator.extensions.farm import control
-from orchestrator.extensions.farm.manifest import Manifest, PhoneLabels, dump
+from orchestrator.extensions.farm.manifest import Manifest, dump
 from orchestrator.extensions.farm.phones import Doubt, welcome
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.records.case import Serial
@@ -63,11 +62,10 @@ def told(*phones: DeviceFacts, labels: str = "", unusable: str = "") -> dict[str
 def submit(
     queue: FarmQueue,
     name: str = "night",
-    inventory: Mapping[Any, Any] | None = None,
     **devices: Any,
 ) -> None:
     plan = replace(PLAN, devices=DeviceSelection(**devices))
-    document = dump(Manifest(plan=plan, labels=dict(inventory or {})))
+    document = dump(Manifest(plan=plan))
     made = submission(name, document=document, priority=3)
     queue.submit(made, {"A": dump(phone("A"))})
 
@@ -102,13 +100,6 @@ def test_a_phone_that_a_submission_means_gets_its_job_when_it_comes(
     comes(queue, told(phone("B")) | told(phone("C", model="Pixel 8"), labels=NIGHTLY))
     assert serials(queue) == ["A", *wanted]
     assert {row["priority"] for row in queue.jobs()} == {3}
-
-
-def test_what_the_submitter_says_of_a_phone_wins(queue: FarmQueue) -> None:
-    submit(queue, "theirs", pools=("nightly",))
-    submit(queue, "ours", {"B": PhoneLabels(pools=("nightly",))}, pools=("nightly",))
-    comes(queue, told(phone("B"), labels=json.dumps({"pools": ["other"], "tags": []})))
-    assert (serials(queue, "theirs"), serials(queue, "ours")) == (["A"], ["A", "B"])
 
 
 def test_it_is_added_once_by_hosts_that_all_see_it_and_told_of_once(
@@ -176,9 +167,8 @@ def test_a_serial_number_that_two_phones_have_now_is_remembered(
 
 
 def test_two_phones_of_one_number_stay_two_while_one_of_their_hosts_is_away_until_that_is_forgotten(
-    queue: FarmQueue, tmp_path: Path
+    queue: FarmQueue,
 ) -> None:
-    settings = Settings.from_environment({}, home=tmp_path, store=queue.url)
     comes(queue, told(phone("B")))
     # Its host goes, and another one has a phone of the same number: they were never seen at the
     # same time.
@@ -189,7 +179,7 @@ def test_two_phones_of_one_number_stay_two_while_one_of_their_hosts_is_away_unti
     assert serials(queue) == ["A"]
     assert "a Pixel 4 at one, a Pixel 8 at two (not the same model)" in queue.clashes()["B"]
     assert [row["state"] for row in queue.phones()] == ["clash"]
-    control.forget(settings, ["phone:B"])
+    control.forget(queue, ["phone:B"])
     comes(queue, told(phone("B", model="Pixel 8")), "two")
     assert (queue.clashes(), serials(queue)) == ({}, ["A", "B"])
 

@@ -26,8 +26,9 @@ from orchestrator.extensions.farm import doctor as farm_doctor
 from orchestrator.extensions.farm.manifest import dump
 from orchestrator.extensions.farm.phones import check_names, choose_phones, welcome
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
-from orchestrator.extensions.history import live as serving
+from orchestrator.extensions.history.api import release_from_quarantine
 from orchestrator.extensions.history.farm_now import FarmNow
+from orchestrator.extensions.history.live import LivePages
 from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import CampaignId, RunId, Serial, campaign_id_of
@@ -148,15 +149,15 @@ def test_a_host_that_is_gone_for_good_is_forgotten_with_all_that_was_its_own(
     busy_farm(queue)
     queue.pause("host:one")
     with pytest.raises(UsageError, match="host:one isn't known, or it is there now"):
-        farm_control.forget(settings, ["host:one"])
+        farm_control.forget(queue, ["host:one"])
     assert len(queue.phones()) == 4
     queue.rows("UPDATE farm_hosts SET seen_at = now() - interval '1 minute'")
     host_lives(queue, "two", version=__version__)
     queue.announce("two", {"B": Announced(facts="{}")})
     for wrong in ("host:three", "one"):
         with pytest.raises(UsageError, match=f"{wrong} isn't known"):
-            farm_control.forget(settings, [wrong])
-    result = farm_control.forget(settings, ["host:one"])
+            farm_control.forget(queue, [wrong])
+    result = farm_control.forget(queue, ["host:one"])
     assert (result.text, result.data) == ("host:one: forgotten", {"forgotten": ["host:one"]})
     assert [row["name"] for row in queue.hosts()] == ["two"]
     assert queue.pauses() == ["phone:C"]
@@ -202,13 +203,13 @@ def test_what_is_paused_is_a_part_of_the_farm_and_is_told(
 ) -> None:
     busy_farm(queue)
     with pytest.raises(UsageError, match="host:two, phone:Z"):
-        farm_control.pause(settings, ["phone:A", "phone:Z", "host:two"])
+        farm_control.pause(queue, ["phone:A", "phone:Z", "host:two"])
     assert queue.pauses() == ["phone:C"]
-    told = farm_control.pause(settings, ["host:one", "farm"]).text
+    told = farm_control.pause(queue, ["host:one", "farm"]).text
     assert told == "paused: farm, host:one, phone:C"
     assert told in farm.farm_status(settings).text
-    assert farm_control.resume(settings, ["host:one", "farm"]).text == "paused: phone:C"
-    assert farm_control.resume(settings, ["phone:C"]).text == "paused: nothing"
+    assert farm_control.resume(queue, ["host:one", "farm"]).text == "paused: phone:C"
+    assert farm_control.resume(queue, ["phone:C"]).text == "paused: nothing"
 
 
 def failed(queue: FarmQueue, submission: str, *serials: str, plan: str = "p") -> None:
@@ -256,7 +257,7 @@ def served(settings: Settings) -> tuple[bytes, str]:
         opened = stack.enter_context(Workspace(settings))
         queue = queue_beside(settings, stack)
         now = farm_of(opened, queue)
-        page = serving.LivePages(opened, now, since=None).page("")
+        page = LivePages(opened, now, since=None).page("")
         numbers = Numbers(opened, now, list)
         assert page is not None
         return page.content, numbers.page().content.decode()
@@ -285,22 +286,17 @@ def test_pages_and_numbers_are_served_to_a_role_that_may_only_read(
     assert 'benchfarm_phones{state="measuring"} 1.0' in served(reader)[1]
 
 
-def test_a_farm_in_order_has_no_problem(queue: FarmQueue, settings: Settings) -> None:
+def test_a_farm_in_order_has_no_problem_and_what_ails_a_host_is_told(
+    queue: FarmQueue, settings: Settings
+) -> None:
     from orchestrator import __version__
 
     host_lives(queue, "one", version=__version__)
     queue.announce("one", {"A": Announced(facts="{}")})
     result = devices.doctor(settings, farm=True)
     assert (result.exit_code, found(result, "problem"), found(result, "warning")) == (0, {}, {})
-
-
-def test_a_host_that_says_what_is_wrong_with_it_is_a_problem_and_one_without_phones_is_told(
-    queue: FarmQueue, settings: Settings
-) -> None:
-    from orchestrator import __version__
-
+    # One host says what is wrong with it, another has no phone.
     ails = "its phones can't be looked at: no adb server answers at 127.0.0.1:5999"
-    host_lives(queue, "one", version=__version__)
     host_lives(queue, "two", version=__version__)
     host_lives(queue, "one", version=__version__, note=ails)
     result = devices.doctor(settings, farm=True)
@@ -422,12 +418,21 @@ def test_what_dead_processes_left_on_a_host_is_told_with_a_next_step(
     assert "benchfarm device release KEPT-OUT" in steps["quarantine"]
 
 
-def test_an_adb_server_that_is_named_and_does_not_answer_is_a_problem(tmp_path: Path) -> None:
-    with Workspace(
-        Settings.from_environment({"BENCHFARM_ADB_SERVER": "127.0.0.1:1"}, home=tmp_path)
-    ) as opened:
+def test_each_check_of_a_host_that_finds_a_fault_says_so_and_the_others_are_made(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "store.sqlite").write_bytes(b"no database" * 100)
+    (tmp_path / "devices.yaml").write_text("devices:\n  A: {pools: [nightly], tag: [rooted]}\n")
+    environ = {"BENCHFARM_ADB_SERVER": "127.0.0.1:1"}
+    settings = Settings.from_environment(environ, home=tmp_path)
+    with Workspace(settings) as opened:
         result = devices.told(devices.of_host(opened))
-    (text,) = found(result, "problem")["adb"]
+    problems = found(result, "problem")
+    assert "isn't a benchfarm store" in problems["store"][0]
+    (text,) = problems["devices.yaml"]
+    assert "devices.yaml:2:" in text
+    assert "tag: unknown key" in text
+    (text,) = problems["adb"]
     assert text.startswith(
         "no adb server answers at 127.0.0.1:1, which $BENCHFARM_ADB_SERVER names: "
     )
@@ -436,27 +441,11 @@ def test_an_adb_server_that_is_named_and_does_not_answer_is_a_problem(tmp_path: 
     assert "unset $BENCHFARM_ADB_SERVER" in step
     # Nobody looked: nothing is said of phones.
     assert not [item for item in result.data["findings"] if item["check"] == "phones"]  # type: ignore[index]
-
-
-def test_faults_of_what_phones_are_for_are_a_problem_with_their_place(tmp_path: Path) -> None:
-    (tmp_path / "devices.yaml").write_text("devices:\n  A: {pools: [nightly], tag: [rooted]}\n")
-    settings = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)
-    with Workspace(settings) as opened:
-        (text,) = found(devices.told(devices.of_host(opened)), "problem")["devices.yaml"]
-    assert "devices.yaml:2:" in text
-    assert "tag: unknown key" in text
-    with pytest.raises(PlanError, match="unknown key"):
-        devices.list_attached(settings)
-
-
-def test_a_store_that_can_t_be_opened_is_one_problem_among_other_checks(tmp_path: Path) -> None:
-    (tmp_path / "store.sqlite").write_bytes(b"no database" * 100)
-    with Workspace(
-        Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)
-    ) as workspace:
-        result = devices.told(devices.of_host(workspace))
-    assert "isn't a benchfarm store" in found(result, "problem")["store"][0]
     assert {"disk", "journals", "quarantine"} <= found(result, "ok").keys()
+    with pytest.raises(PlanError, match="unknown key"):
+        devices.list_attached(
+            Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)
+        )
 
 
 def test_phones_that_a_plan_names_and_of_which_nothing_is_known_keep_no_other_from_being_measured(
@@ -467,7 +456,7 @@ def test_phones_that_a_plan_names_and_of_which_nothing_is_known_keep_no_other_fr
     assert states(settings) == {"A": ("quarantined", "battery swollen")}
     wanted = DeviceSelection(serials=(Serial("A"), Serial("B"), Serial("C")))
     with pytest.raises(NoDeviceError) as caught:
-        choose_phones(queue, wanted, {})
+        choose_phones(queue, wanted)
     ails = {"A": "in quarantine: battery swollen", "B": "no host has announced it"}
     assert all(f"{serial}: {why}" in str(caught.value) for serial, why in ails.items())
     announced = {
@@ -477,7 +466,7 @@ def test_phones_that_a_plan_names_and_of_which_nothing_is_known_keep_no_other_fr
         for serial in ("C", "D")
     }
     queue.announce("one", {"A": Announced(facts="", unusable=ails["A"]), **announced})
-    chosen, left_out, is_whole = choose_phones(queue, wanted, {})
+    chosen, left_out, is_whole = choose_phones(queue, wanted)
     assert ([facts.serial for facts in chosen], left_out, is_whole) == (["C"], ails, False)
 
 
@@ -552,7 +541,7 @@ def test_a_plan_that_means_a_phone_which_is_away_says_so(
     queue: FarmQueue, settings: Settings, wanted: DeviceSelection, missed: set[str]
 ) -> None:
     away_farm(queue)
-    chosen, left_out, is_whole = choose_phones(queue, wanted, {})
+    chosen, left_out, is_whole = choose_phones(queue, wanted)
     assert [facts.serial for facts in chosen] == ["A"]
     away = {serial for serial, text in left_out.items() if text.startswith("away since ")}
     assert (away, is_whole) == (missed, not missed)
@@ -588,8 +577,8 @@ def test_a_phone_that_is_gone_for_good_is_forgotten_and_one_that_is_there_is_not
     queue.pause("phone:B")
     for scope in ("phone:A", "phone:Z"):
         with pytest.raises(UsageError, match=f"{scope} isn't known, or it is there now"):
-            farm_control.forget(settings, [scope])
-    result = farm_control.forget(settings, ["phone:B", "phone:C"])
+            farm_control.forget(queue, [scope])
+    result = farm_control.forget(queue, ["phone:B", "phone:C"])
     assert result.text == "phone:B: forgotten\nphone:C: forgotten"
     assert (queue.away(), queue.pauses()) == ([], [])
 
@@ -609,13 +598,11 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
     with Workspace(elsewhere) as watched, Workspace(settings) as own:
         own.quarantine.put(Serial("A"), "it moved")
         now = FarmNow(watched, queue, can_be_steered=True)
-        pages = serving.LivePages(watched, now, since=None)
-        answers = serving.LiveAnswers(watched, queue, pages, now)
-        (shown,) = answers.farm().devices
+        (shown,) = now.read().devices
         assert (shown.state, shown.reason) == ("quarantined", "it moved (since yesterday)")
-        assert "its host one releases it" in answers.release("A").text
+        assert "its host one releases it" in release_from_quarantine(watched, queue, "A").text
         with pytest.raises(UsageError, match="isn't in quarantine"):
-            answers.release("B")
+            release_from_quarantine(watched, queue, "B")
         said: list[str] = []
         HostPhones(
             Shared(settings=settings), queue, "one", idle_check_s=0,

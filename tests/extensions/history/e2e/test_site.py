@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import http.client
+import http.server
 import json
 import re
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 import pytest
@@ -316,6 +319,15 @@ def test_a_token_is_asked_for_and_leaves_the_address_and_a_cookie_or_a_large_req
         assert "SameSite=strict" in headers["set-cookie"]
         cookie = headers["set-cookie"].partition(";")[0]
         assert ask(url, Cookie=cookie)[0] == ask(url, "/api/v1/farm", Cookie=cookie)[0] == 200
+        # What a browser keeps only reads, and isn't the token.
+        key = cookie.partition("=")[2]
+        assert TOKEN not in cookie
+        assert ask(url, Cookie=f"benchfarm-token={TOKEN}")[0] == 401
+        assert ask(url, Authorization=f"Bearer {key}")[0] == 401
+        assert ask(url, "/metrics")[0] == 401
+        status, headers, numbers = ask(url, "/metrics", **bearer)
+        assert (status, headers["content-type"][:25]) == (200, "text/plain; version=0.0.4")
+        assert 'benchfarm_up{source="store"} 1.0' in numbers.splitlines()
         assert ask(url, f"/%5cevil.example?token={TOKEN}")[1]["location"] == "./%5Cevil.example"
         assert ask(url, "/api/v1/pauses?scope=farm", "DELETE", Cookie=cookie)[0] == 401
         assert ask(url, "/api/v1/access", Cookie=cookie)[0] == 401
@@ -337,6 +349,52 @@ def test_a_token_can_be_made_up_and_a_port_that_is_taken_is_told(weeks):
         refused = weeks("serve", "--port", str(urlsplit(url).port))
     assert refused.exit_code == 2
     assert "can't listen" in refused.stderr
+
+
+class Hook(http.server.BaseHTTPRequestHandler):
+    """A webhook that keeps what it gets."""
+
+    got: ClassVar[list] = []
+
+    def do_POST(self):
+        self.got.append(
+            (self.path, self.headers, self.rfile.read(int(self.headers["content-length"])))
+        )
+        # This one is busy at first: the message comes again.
+        self.send_response(503 if len(self.got) == 1 else 200)
+        self.end_headers()
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+def test_a_slowdown_is_sent_to_a_webhook_until_somebody_expects_it(weeks, tmp_path):
+    Hook.got.clear()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}/hooks/secret"
+        (tmp_path / "hook").write_text(f"{address}\n")
+        told = weeks("history", "changes", "--notify", f"@{tmp_path / 'hook'}")
+        assert (told.exit_code, told.stderr) == (1, "")
+        path, headers, body = Hook.got[-1]
+        assert (len(Hook.got), path) == (2, "/hooks/secret")
+        assert headers["content-type"] == "application/json"
+        message = json.loads(body)
+        assert message["text"] in told.stdout
+        changes = [item for group in message["report"]["groups"] for item in group["changes"]]
+        slower = [item for item in changes if item["case"]["serial"] == "pixel-4-a"]
+        assert [item["low"] < 1.2 < item["high"] for item in slower] == [True, True]
+        # Where nobody listens, that is said, without the address; the exit code stays.
+        lost = weeks("history", "changes", "--notify", "http://127.0.0.1:1/hooks/secret")
+        assert lost.exit_code == 1
+        assert "the message to 127.0.0.1:1 wasn't delivered" in lost.stderr
+        assert "secret" not in lost.said
+        # Somebody knows the reason: no alarm, and no message.
+        night = slower[0]["night"]
+        weeks("history", "expect", "serial=pixel-4-a,delegate=gpu", night, "a new driver").ok()
+        weeks("history", "changes", "--notify", address).ok()
+        assert len(Hook.got) == 2
+        server.shutdown()
 
 
 def test_what_isnt_installed_is_told(weeks, tmp_path):
