@@ -1,4 +1,4 @@
-"""``benchfarm`` is the public name: as an import, as ``python -m``, in type checkers."""
+"""The public name, as an import and in type checkers; and data that is shipped."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import benchfarm
 import orchestrator
+from orchestrator.installation import data_folder
 
 
 def test_the_package_benchfarm_is_the_public_interface_of_orchestrator() -> None:
@@ -26,3 +27,8 @@ def test_python_m_benchfarm_is_the_command(tmp_path: Path) -> None:
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert wrong.returncode == 2
+
+
+def test_shipped_data_is_found():
+    assert (data_folder("reports") / "templates" / "report.html.j2").is_file()
+    assert (data_folder("reports") / "published" / "tflite_published.csv").is_file()
