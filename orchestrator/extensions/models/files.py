@@ -209,34 +209,38 @@ def fetch(settings: Settings, names: Sequence[str], *, out: Path | None) -> list
 
 
 def _fetched(
-    model: PublishedModel, downloader: Downloader, folder: Path, manifest: Path
+    row: Mapping[str, str], downloader: Downloader, folder: Path, manifest: Path
 ) -> ManifestEntry:
     from orchestrator.config.model_manifest import add_to_manifest, load_manifest
     from orchestrator.models.inspect import identify_model
 
-    known = load_manifest(manifest).values()
-    before = next((entry for entry in known if entry.name == model.name), None)
-    sha256 = before.sha256 if before is not None and before.url == model.url else None
-    target = folder / f"{model.name}.tflite"
+    name, url = row["name"], row["url"]
+    before = next((item for item in load_manifest(manifest).values() if item.name == name), None)
+    sha256 = before.sha256 if before is not None and before.url == url else None
+    target = folder / f"{name}.tflite"
     if before is not None and sha256 is not None and target.exists():
         with contextlib.suppress(ModelError):  # damaged or replaced
             identify_model(target, sha256=sha256)
             return before
     arrival = target.with_name(f".{target.name}.new")
     try:
-        with downloader.fetched(model.url) as downloaded:
-            take_model(downloaded.path, arrival, label=model.url)
+        with downloader.fetched(url) as downloaded:
+            take_model(downloaded.path, arrival, label=url)
         found = identify_model(arrival, sha256=sha256)
         arrival.replace(target)
     finally:
         arrival.unlink(missing_ok=True)
     entry = ManifestEntry(
-        name=model.name,
+        name=name,
         sha256=found.sha256,
         path=target,
-        command=shlex.join(["benchfarm", "model", "fetch", model.name]),
-        url=model.url,
-        accuracy=model.accuracy,
+        command=shlex.join(["benchfarm", "model", "fetch", name]),
+        url=url,
+        accuracy=Accuracy(
+            percent=float(row["top1_percent"]),
+            metric="ImageNet top-1",
+            source=row["accuracy_source"],
+        ),
     )
     add_to_manifest(manifest, [entry])
     return entry
@@ -294,30 +298,10 @@ def samples(out: Path | None) -> list[Model]:
     return [identify_model(path) for path in paths]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedModel:
-    """One model of the published tables."""
-
-    name: str
-    url: str
-    accuracy: Accuracy
-
-
-def published_models() -> Mapping[str, PublishedModel]:
-    """Return them by name."""
+def published_models() -> dict[str, dict[str, str]]:
+    """Return the rows of the published tables by the models' names."""
     with Path(__file__).with_name("published.csv").open(encoding="utf-8", newline="") as stream:
-        return {
-            row["name"]: PublishedModel(
-                name=row["name"],
-                url=row["url"],
-                accuracy=Accuracy(
-                    percent=float(row["top1_percent"]),
-                    metric="ImageNet top-1",
-                    source=row["accuracy_source"],
-                ),
-            )
-            for row in csv.DictReader(stream)
-        }
+        return {row["name"]: row for row in csv.DictReader(stream)}
 
 
 def take_model(archive: Path, target: Path, *, label: str) -> None:
