@@ -141,24 +141,20 @@ def _plain(line: Line) -> str:
     return text
 
 
-def iterate_lines(buffer: Buffer) -> Iterator[tuple[bytes, bool]]:
-    """Yield every line with its end removed, and whether it was cut off (the buffer ends without a
-    line end).
+def own_lines(
+    buffer: Buffer, *, header: Callable[[str], Line | None] = threadtime_header
+) -> Iterator[Line]:
+    """Yield the lines of a program's own output; ``header`` as for :func:`parse_decoded`.
+
+    Where the buffer ends without a line end, its last line was cut off.
     """
     start, size = 0, len(buffer)
     while start < size:
-        end = buffer.find(b"\n", start)
-        if end < 0:
-            yield buffer[start : min(size, start + LONGEST_LINE_BYTES)], True
-            return
-        yield buffer[start : min(end, start + LONGEST_LINE_BYTES)], False
+        found = buffer.find(b"\n", start)
+        end = size if found < 0 else found
+        data = buffer[start : min(end, start + LONGEST_LINE_BYTES)]
+        yield parse_decoded(data.decode("utf-8", "replace"), cut=found < 0, header=header)
         start = end + 1
-
-
-def own_lines(buffer: Buffer) -> Iterator[Line]:
-    """Yield the lines of a program's own output."""
-    for data, cut in iterate_lines(buffer):
-        yield parse_decoded(data.decode("utf-8", "replace"), cut=cut)
 
 
 def iterate_blocks(buffer: Buffer) -> Iterator[bytes]:

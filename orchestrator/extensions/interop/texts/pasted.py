@@ -31,7 +31,7 @@ from orchestrator.reading.lines import (
     SECONDS,
     Buffer,
     Line,
-    iterate_lines,
+    own_lines,
     parse_decoded,
     threadtime_header,
 )
@@ -353,8 +353,7 @@ def iterate_long_logcat(buffer: Buffer) -> Iterator[Line]:
     before it.
     """
     header: re.Match[str] | None = None
-    for data, cut in iterate_lines(buffer):
-        line = parse_decoded(data.decode("utf-8", "replace"), cut=cut, header=any_header)
+    for line in own_lines(buffer, header=any_header):
         found = _LONG_HEADER.match(line.raw.rstrip()) if line.style == "console" else None
         if found is not None:
             header = found
