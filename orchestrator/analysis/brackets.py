@@ -4,7 +4,6 @@ they doubt. Pure.
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections.abc import Iterable, Sequence
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from orchestrator.analysis.summary import logs_of
+from orchestrator.analysis.summary import logs_of, neighbour_std
 from orchestrator.analysis.sustained import measured_us
 from orchestrator.analysis.trimmed_mean import t_quantile
 from orchestrator.records.case import CampaignId, Pass, RunId, grouped
@@ -57,7 +56,7 @@ def reference_moved(
     """
     logs_before, logs_after, logs_history = logs_of(before), logs_of(after), logs_of(history)
     is_known = len(logs_history) >= HISTORY_MIN
-    noise = max(NOISE_MIN, _robust_std(logs_history)) if is_known else NOISE_ASSUMED
+    noise = max(NOISE_MIN, neighbour_std(logs_history)) if is_known else NOISE_ASSUMED
     if not logs_before or not logs_after:
         return ReferenceVerdict(moved=None, ratio=None, limit=MOVE_MIN)
     degrees = len(logs_history) - 1 if is_known else HISTORY_MIN
@@ -65,14 +64,6 @@ def reference_moved(
     limit = max(math.log1p(MOVE_MIN), t_quantile(0.5 + REFERENCE_LEVEL / 2, degrees) * error)
     move = statistics.median(logs_after) - statistics.median(logs_before)
     return ReferenceVerdict(moved=abs(move) > limit, ratio=math.exp(move), limit=math.expm1(limit))
-
-
-def _robust_std(logs: Sequence[float]) -> float:
-    """Return the deviation by the median of differences of neighbours, which slow changes of level
-    don't touch.
-    """
-    differences = [abs(after - before) for before, after in itertools.pairwise(logs)]
-    return 1.4826 * statistics.median(differences) / math.sqrt(2)
 
 
 #: Invocations of the reference workload in one check; the number of its first one is a multiple of

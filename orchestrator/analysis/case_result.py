@@ -514,15 +514,12 @@ def _without_low_clocks(
         f"invocation {one.run.invocation + 1} at {one.share:.0%}, not {one.usual:.0%}"
         for one in low
     )
-    finding = Finding(
-        code="clocks-low",
-        severity=Severity.INFO if are_few else Severity.WARNING,
-        message=f"{len(low)} of {len(used)} invocations ran slower, at lower clocks than the others"
-        + (": left out" if are_few else ""),
-        evidence=listed,
-    )
+    message = f"{len(low)} of {len(used)} invocations ran slower, at lower clocks than the others"
+    if not are_few:
+        return used, (finding("clocks-low", message, listed),)
     odd = {one.run.run_id for one in low}
-    return [pair for pair in used if pair[0].run_id not in odd] if are_few else used, (finding,)
+    left_out = finding("clocks-low", f"{message}: left out", listed, severity=Severity.INFO)
+    return [pair for pair in used if pair[0].run_id not in odd], (left_out,)
 
 
 def _without_slow_start(
@@ -539,20 +536,16 @@ def _without_slow_start(
     slowdown = math.log(first[0][1]) - usual.value
     if slowdown < max(SLOW_START_LEAST, SLOW_START_STDS * (usual.std or 0.0)):
         return used, ()
-    finding = Finding(
-        code="slow-start",
-        severity=Severity.INFO,
-        message="The first invocation was slower than the others: left out",
-        evidence=f"{format_percent(math.expm1(slowdown))} slower than the mean of the others",
-    )
-    return others, (finding,)
+    message = "The first invocation was slower than the others: left out"
+    evidence = f"{format_percent(math.expm1(slowdown))} slower than the mean of the others"
+    return others, (finding("slow-start", message, evidence),)
 
 
 def _two_states(summary: Summary) -> tuple[Finding, ...]:
     if summary.states is None:
         return ()
     message = f"The invocations fall into {summary.states.text}: the interval is the median's."
-    return (Finding(code="two-states", severity=Severity.INFO, message=message),)
+    return (finding("two-states", message),)
 
 
 def _mixed_grades(runs: Sequence[RunRecord]) -> tuple[Finding, ...]:
@@ -563,7 +556,7 @@ def _mixed_grades(runs: Sequence[RunRecord]) -> tuple[Finding, ...]:
         return ()
     listed = ", ".join(f"{count} of {grade}" for grade, count in sorted(counts.items()))
     message = f"The invocations were made under differently controlled conditions: {listed}."
-    return (Finding(code="mixed-grades", severity=Severity.INFO, message=message),)
+    return (finding("mixed-grades", message),)
 
 
 def _objection(status: CaseStatus, run: RunRecord) -> tuple[str, str]:

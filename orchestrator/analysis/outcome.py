@@ -57,19 +57,14 @@ def ending_of(report: ToolReport, *, exit_code: int | None, timed_out: bool) -> 
             reason_code="timed-out",
             reason=report.failure_reason or "the program was still running when its time was over",
         )
-    if report.outcome != "ok":
+    if report.outcome != "ok" or exit_code not in {0, None}:
+        what = f"ended with {_exit_text(exit_code)} and no result"
+        if report.outcome == "ok":
+            what = f"printed a result but ended with {_exit_text(exit_code)}"
         return Ending(
             outcome=Outcome.FAILED,
             reason_code=report.failure_code or "tool-failed",
-            reason=report.failure_reason
-            or f"the program ended with {_exit_text(exit_code)} and no result",
-        )
-    if exit_code not in {0, None}:
-        return Ending(
-            outcome=Outcome.FAILED,
-            reason_code=report.failure_code or "tool-failed",
-            reason=report.failure_reason
-            or f"the program printed a result but ended with {_exit_text(exit_code)}",
+            reason=report.failure_reason or f"the program {what}",
         )
     if report.delegate.truth in NOT_WHAT_WAS_ASKED:
         why_code = report.failure_code if report.failure_code.startswith(SETUP_CODES) else ""

@@ -15,6 +15,7 @@ Student's t, not the normal distribution).
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -122,6 +123,14 @@ def _median_ends(logs: Sequence[float], error_factor: float) -> tuple[float, flo
     ordered, count = sorted(logs), len(logs)
     reach = t_quantile(0.5 + LEVEL / 2, count - 1) * math.sqrt(count) / 2 * error_factor
     return _at(ordered, (count - 1) / 2 - reach), _at(ordered, (count - 1) / 2 + reach)
+
+
+def neighbour_std(logs: Sequence[float]) -> float:
+    """Return the deviation by the median of differences of neighbours, which slow changes of level
+    don't touch.
+    """
+    differences = [abs(after - before) for before, after in itertools.pairwise(logs)]
+    return 1.4826 * statistics.median(differences) / math.sqrt(2)
 
 
 def _at(ordered: Sequence[float], rank: float) -> float:

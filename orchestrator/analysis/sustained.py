@@ -12,7 +12,6 @@ its own, and an attempt that was cut stays in the store beside the one that was 
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from orchestrator.analysis.summary import neighbour_std
 from orchestrator.records.case import grouped
 from orchestrator.records.run import NOT_BEGUN, Outcome, RunRecord
 
@@ -135,13 +135,9 @@ def _onset(ordered: Sequence[tuple[float, float]], burst_us: float) -> float | N
     for index in range(len(logs)):
         start = max(0, min(index - WINDOW // 2, len(logs) - WINDOW))
         smooth.append(statistics.median(logs[start : start + WINDOW]))
-    # Neighbours differ by noise alone, whatever the curve does: their median difference measures
-    # it.
-    differences = [abs(after - before) for before, after in itertools.pairwise(logs)]
-    noise = 1.4826 * statistics.median(differences) / math.sqrt(2)
-    limit = math.log(burst_us) + max(
-        math.log1p(SLOWER_BY), SIGMAS * 1.2533 * noise / math.sqrt(WINDOW)
-    )
+    # Neighbours differ by noise alone, whatever the curve does.
+    noise = SIGMAS * 1.2533 * neighbour_std(logs) / math.sqrt(WINDOW)
+    limit = math.log(burst_us) + max(math.log1p(SLOWER_BY), noise)
     above = [log > limit for log in smooth]
     # From the end backwards: the earliest step from which nearly all steps are above.
     held, onset = 0, None
