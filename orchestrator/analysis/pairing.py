@@ -21,7 +21,7 @@ from typing import Final
 
 from orchestrator.analysis.case_result import judge_case
 from orchestrator.analysis.compare import LOOKS, compare_pairs, looks_of
-from orchestrator.analysis.matching import measured_cases
+from orchestrator.analysis.matching import Fact, Rule, measured_cases
 from orchestrator.analysis.outcome import pair_figures
 from orchestrator.records.campaign import Campaign, Invocation, Pairing
 from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Serial
@@ -30,8 +30,6 @@ from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import ComparisonVerdict
 from orchestrator.units import counted, format_change, format_duration
 
-#: Kinds of sides whose operators may run in different places: that belongs to what is compared.
-PLACE_FREE: Final = frozenset({"delegate", "model"})
 #: So many pairs are measured of sides that can't be compared: enough for an interval of their ratio.
 _APART_PAIRS: Final = 3
 #: Which side of a pair goes first (0: baseline), pair by pair: A B | B A | B A | A B.
@@ -312,7 +310,7 @@ class PairProgress:
         compared.
         """
         pairs = self._usable(side)
-        if not pairs or self._pairing.kind in PLACE_FREE:
+        if not pairs or Fact.TRUTH in Rule(varied=frozenset({Fact(self._pairing.kind)})).free:
             return ()
         first = pairs[min(pairs)]
         before, after = (measured_cases([run], devices={}, builds={})[0].actual for run in first)

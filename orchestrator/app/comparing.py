@@ -20,12 +20,12 @@ from orchestrator.records.case import Case
 from orchestrator.units import counted
 
 _SHORTEST_SHA: Final = 4
-#: What a configuration is chosen by, and which fact that frees; any other name is a flag's.
-_CONFIG_KEYS: Final[Mapping[str, tuple[Fact, Callable[[Case], str]]]] = {
-    "delegate": (Fact.DELEGATE, lambda case: case.delegate.value),
-    "threads": (Fact.THREADS, lambda case: str(case.threads)),
-    "tool": (Fact.TOOL, lambda case: case.tool.value),
-    "mode": (Fact.MODE, lambda case: case.process_mode.value),
+#: What a configuration is chosen by, a fact that is then free; any other name is a flag's.
+_CONFIG_KEYS: Final[Mapping[str, Callable[[Case], str]]] = {
+    Fact.DELEGATE: lambda case: case.delegate.value,
+    Fact.THREADS: lambda case: str(case.threads),
+    Fact.TOOL: lambda case: case.tool.value,
+    Fact.MODE: lambda case: case.process_mode.value,
 }
 
 
@@ -58,9 +58,7 @@ def rule_for(
         threshold=threshold,
         level=level,
         allowed=frozenset(Fact(name) for name in allowed),
-        varied=frozenset(
-            _CONFIG_KEYS[key][0] if key in _CONFIG_KEYS else Fact.FLAGS for key, _ in parts
-        ),
+        varied=frozenset(Fact(key) if key in _CONFIG_KEYS else Fact.FLAGS for key, _ in parts),
     )
 
 
@@ -284,7 +282,7 @@ def config_parts(word: str) -> list[tuple[str, str]]:
 
 def _has(case: Case, key: str, value: str) -> bool:
     if key in _CONFIG_KEYS:
-        return _CONFIG_KEYS[key][1](case) == value
+        return _CONFIG_KEYS[key](case) == value
     return dict(case.flags).get(key) == value
 
 

@@ -37,20 +37,18 @@ from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.records.verdict import ComparisonOutcome
 from orchestrator.units import counted, each, format_percent, split
 
-#: What two sides may differ in -> the fact that is then free, and the parts of a case that differ
-#: with it.
-KINDS: Final[Mapping[str, tuple[Fact, tuple[str, ...]]]] = {
-    "build": (Fact.BUILD, ("build_sha256", "files")),
-    "model": (Fact.MODEL, ("model_sha256", "model_name")),
-    "flags": (Fact.FLAGS, ("flags", "files")),
-    "delegate": (Fact.DELEGATE, ("delegate", "files")),
-    "threads": (Fact.THREADS, ("threads",)),
-    "tool": (Fact.TOOL, ("tool", "build_sha256", "files")),
-    "mode": (Fact.MODE, ("mode",)),
+#: What two sides may differ in, a fact that is then free -> the parts of a case that differ with it.
+KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    Fact.BUILD: ("build_sha256", "files"),
+    Fact.MODEL: ("model_sha256", "model_name"),
+    Fact.FLAGS: ("flags", "files"),
+    Fact.DELEGATE: ("delegate", "files"),
+    Fact.THREADS: ("threads",),
+    Fact.TOOL: ("tool", "build_sha256", "files"),
+    Fact.MODE: ("mode",),
 }
 #: How plans call what the remaining kinds name.
 _OPTIONS: Final = {"delegate": "delegates", "threads": "threads", "tool": "tools", "mode": "modes"}
-_AXES: Final = {"build": Axis.BUILD, "model": Axis.MODEL, "delegate": Axis.DELEGATE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,11 +198,11 @@ def pair_comparison(
     """Return the comparison of an A/B campaign's pairs; ``allowed`` facts may differ and are noted."""
     pairing = pairing_of(campaign)
     rule = Rule(
-        axis=_AXES.get(pairing.kind, Axis.CONFIG),
+        axis=Axis(pairing.kind) if pairing.kind in list(Axis) else Axis.CONFIG,
         threshold=pairing.threshold,
         level=pairing.level,
         most_pairs=pairing.most,
-        varied=frozenset({KINDS[pairing.kind][0]}),
+        varied=frozenset({Fact(pairing.kind)}),
         allowed=allowed,
     )
     known = {item.case.case_key: item for item in load_measured(workspace, [campaign])}
@@ -302,6 +300,6 @@ def _plan(request: AbRequest, side: Side) -> Plan:
 def _shared_key(case: Case, kind: str) -> str:
     """Return what both sides of a pair have in common."""
     row = case.to_row()
-    for part in KINDS[kind][1]:
+    for part in KINDS[kind]:
         row.pop(part, None)
     return content_key([row, dict(case.flags).get(FIGURE)])
