@@ -161,16 +161,8 @@ def add_fault(
     settings: Settings, serial: str, kind: str, options: Sequence[str]
 ) -> dict[str, object]:
     """Give a phone a fault, its options as ``name=value``; return it. Raises UsageError."""
-    values: dict[str, object] = {"kind": kind}
-    for option in options:
-        name, equals, value = option.partition("=")
-        if not equals:
-            raise UsageError(
-                f"{option!r} isn't name=value",
-                hint="benchfarm virtual fault lists the kinds of fault",
-            )
-        values[name] = value
-    added: dict[str, object] = ask(settings, "fault", serial=serial, fault=values)["fault"]
+    told = ask(settings, "fault", serial=serial, kind=kind, options=list(options))
+    added: dict[str, object] = told["fault"]
     return added
 
 

@@ -118,7 +118,7 @@ def fault(
     Example: benchfarm virtual fault VIRTUAL-PIXEL-3 cut moment=run
     """
     if not serial or not kind:
-        kinds = virtual_lab.call("fault_kinds", "describe")
+        kinds = virtual_lab.call("faults", "describe")
         return CommandResult(text=kinds, data={"kinds": kinds})
     if kind == "clear":
         cleared = virtual_phones.ask(settings, "clear", serial=serial)["cleared"]

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from benchfarm_virtual.fault_kinds import FaultKind
+from benchfarm_virtual.faults import FaultKind
 from tests.e2e.conftest import Lab
 from tests.samples.faulty_lab import (
     SEED,

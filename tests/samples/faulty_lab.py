@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchfarm_virtual.faults import parse_fault
 from benchfarm_virtual.lab import lab_request
 from orchestrator.devices.adb_server import OwnServer, find_adb
 from tests.conftest import poll_until
@@ -64,7 +63,7 @@ def give(lab: Lab, serial: str, *words: str) -> None:
 
     No process is started for it.
     """
-    ask(lab, request="fault", serial=serial, fault=parse_fault(words[0], words[1:]).to_json())
+    ask(lab, request="fault", serial=serial, kind=words[0], options=words[1:])
 
 
 def clear(lab: Lab) -> None:

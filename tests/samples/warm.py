@@ -136,7 +136,7 @@ def import_all() -> None:
         documents.adapter_of(kind)
     yaml_file.adapter_of(plan.Plan)
     # And of virtual phones and models.
-    for name in ("ai_edge_litert.schema_py_generated", "benchfarm_virtual.lab", "benchfarm_virtual.fault_kinds",
+    for name in ("ai_edge_litert.schema_py_generated", "benchfarm_virtual.lab", "benchfarm_virtual.faults",
                  "benchfarm_virtual.samples", "benchfarm_virtual.programs.process"):  # fmt: skip
         importlib.import_module(name)
 

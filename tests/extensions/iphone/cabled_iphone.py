@@ -299,56 +299,22 @@ def ended(phone: Phone, text: str, code: int) -> None:
 
 def write_protos(folder: Path, flags: Mapping[str, str], mean_us: float, delegate: str) -> None:
     """Write what benchmark_model is asked for: its result, and which node ran where."""
-    from benchfarm_virtual.protos import Message
+    from benchfarm_virtual.protos import message
 
     count = max(int(flags["num_runs"]), round(float(flags["min_secs"]) * 1e6 / mean_us))
-    latency = Message()
-    for number, (name, us) in enumerate(
-        (
-            ("avg", mean_us), ("min", mean_us - 90), ("max", mean_us + 90), ("stddev", 40.0), ("median", mean_us),
-            ("p5", 3990.0), ("p95", 4010.0), ("init", 23500.0), ("first_inference", 5100.0),
-            ("average_warm_up", mean_us),
-        ),
-        start=1,
-    ):  # fmt: skip
-        latency.single(number, f"{name}_ms", us / 1e3)
+    # Average, least, most, deviation, median, p5, p95, init, first inference, warm-up.
+    times_us = (
+        mean_us, mean_us - 90, mean_us + 90, 40.0, mean_us, 3990.0, 4010.0, 23500.0, 5100.0, mean_us,
+    )  # fmt: skip
+    latency = message({number: us / 1e3 for number, us in enumerate(times_us, start=1)})
     size = (folder / flags["graph"]).stat().st_size
-    misc = (
-        Message()
-        .single(1, "model_size_mb", size / 1e6)
-        .integer(2, "num_runs", count)
-        .integer(3, "warmups", 125)
-    )
-    memory = (
-        Message().integer(1, "init_footprint_kb", 8192).integer(2, "overall_footprint_kb", 12288)
-    )
-    result = (
-        Message().child(2, "latency", latency).child(3, "memory", memory).child(4, "misc", misc)
-    )
-    (folder / flags["result_file_path"]).write_bytes(result.to_bytes())
+    misc = message({1: size / 1e6, 2: count, 3: 125})
+    memory = message({1: 8192, 2: 12288})
+    (folder / flags["result_file_path"]).write_bytes(message({2: latency, 3: memory, 4: misc}))
     if path := flags.get("model_runtime_info_output_file"):
         nodes = tuple(range(31))
-        graph = Message().integer(1, "subgraph_id", 0)
-        for node in nodes:
-            graph.child(
-                3,
-                "nodes",
-                Message()
-                .integer(1, "id", node)
-                .text(2, "name", "CONV_2D")
-                .text(3, "type", "CONV_2D")
-                .integer(9, "to", 31),
-            )
-        taken = Message().text(1, "delegate_name", delegate).packed(2, "replaced", nodes)
-        graph.child(
-            3,
-            "nodes",
-            Message()
-            .integer(1, "id", 31)
-            .text(2, "name", delegate)
-            .text(3, "type", delegate)
-            .child(8, "d", taken),
-        )
-        (folder / path).write_bytes(
-            Message().text(1, "model_name", flags["graph"]).child(2, "graph", graph).to_bytes()
-        )
+        operators = [message({1: node, 2: "CONV_2D", 3: "CONV_2D", 9: 31}) for node in nodes]
+        taken = message({1: delegate, 2: nodes})
+        operators.append(message({1: 31, 2: delegate, 3: delegate, 8: taken}))
+        graph = message({1: 0, 3: operators})
+        (folder / path).write_bytes(message({1: flags["graph"], 2: graph}))

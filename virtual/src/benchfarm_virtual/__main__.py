@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
+from pathlib import Path
 
 from benchfarm_virtual.errors import LabError
-from benchfarm_virtual.lab import LabSettings
 from benchfarm_virtual.serving import serve
 
 
@@ -19,7 +20,7 @@ def main(state_dir: str, settings: str) -> int:
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     try:
-        serve(LabSettings.from_command(state_dir, settings))
+        serve(Path(state_dir), json.loads(settings))
     except LabError as error:
         sys.stderr.write(f"{error}\n" + (f"{error.hint}\n" if error.hint else ""))
         return error.exit_code

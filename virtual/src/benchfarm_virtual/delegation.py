@@ -182,18 +182,6 @@ class PlanNode:
     replaced: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replacement:
-    """What came of applying a delegate to one subgraph."""
-
-    delegate: str
-    nodes: int
-    total: int
-    #: As the runtime counts in its log: runs of nodes of either kind.
-    partitions: int
-    kernels: tuple[PlanNode, ...]
-
-
 @dataclass(slots=True)
 class SubgraphPlan:
     """One subgraph's nodes and the order in which they are executed, changed as delegates are
@@ -248,30 +236,24 @@ class SubgraphPlan:
         chosen = sorted(runs, key=len, reverse=True)[:limit]
         return frozenset(node for run in chosen for node in run)
 
-    def replace(self, delegate: str, taken: frozenset[int]) -> Replacement:
-        """Put a delegate's kernels in the place of the nodes that it takes."""
-        total = len(self.execution)
+    def replace(self, delegate: str, taken: frozenset[int]) -> tuple[int, int]:
+        """Put a delegate's kernels in the place of the nodes that it takes; return how many
+        partitions the runtime counts in its log (runs of nodes of either kind), and kernels.
+        """
         runs = [run for run in self.partitions(taken) if run]
         execution: list[int] = []
-        kernels: list[PlanNode] = []
         used_later = self._consumers()
+        before = len(self.nodes)
         for run in runs:
             if run[0] not in taken:
                 execution.extend(run)
                 continue
             kernel = self._kernel(delegate, run, used_later)
             self.nodes.append(kernel)
-            kernels.append(kernel)
             execution.append(kernel.node_id)
             self.delegated.update(dict.fromkeys(run, kernel.node_id))
         self.execution = execution
-        return Replacement(
-            delegate=delegate,
-            nodes=len(taken),
-            total=total,
-            partitions=len(runs),
-            kernels=tuple(kernels),
-        )
+        return len(runs), len(self.nodes) - before
 
     def _consumers(self) -> dict[int, set[int]]:
         consumers: dict[int, set[int]] = {}

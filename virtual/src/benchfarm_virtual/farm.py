@@ -53,11 +53,8 @@ class VirtualLab:
         profile: str,
         *,
         serial: str = "",
-        abis: Sequence[str] = (),
-        android: str = "",
         rooted: bool = False,
         legacy: bool = False,
-        usb: str = "",
         port: int = 0,
     ) -> Phone:
         """Switch a phone on and return it; its settings are those of PhoneSpec.
@@ -65,17 +62,9 @@ class VirtualLab:
         See :meth:`add_spec` for errors.
         """
         serial = serial or f"VIRTUAL{next(self._numbers):04d}"
-        spec = PhoneSpec(
-            profile=profile,
-            serial=serial,
-            abis=tuple(abis),
-            android=android,
-            rooted=rooted,
-            legacy=legacy,
-            usb=usb,
-            port=port,
+        return self.add_spec(
+            PhoneSpec(profile=profile, serial=serial, rooted=rooted, legacy=legacy, port=port)
         )
-        return self.add_spec(spec)
 
     def add_spec(self, spec: PhoneSpec) -> Phone:
         """Switch a phone on and return it.

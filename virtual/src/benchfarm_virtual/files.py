@@ -23,19 +23,9 @@ AccessHook = Callable[[str, str], int]
 #: Says how many of the bytes that are about to be written to a path still fit (for faults).
 SpaceHook = Callable[[str, int], int]
 
+#: Where bionic has other words than this computer's library.
 _WORDS: Final[Mapping[int, str]] = {
-    errno.ENOENT: "No such file or directory",
-    errno.EACCES: "Permission denied",
-    errno.EPERM: "Operation not permitted",
-    errno.EEXIST: "File exists",
-    errno.ENOTDIR: "Not a directory",
-    errno.EISDIR: "Is a directory",
-    errno.ENOTEMPTY: "Directory not empty",
-    errno.ENOSPC: "No space left on device",
-    errno.EROFS: "Read-only file system",
-    errno.EINVAL: "Invalid argument",
     errno.ELOOP: "Too many symbolic links encountered",
-    errno.ENAMETOOLONG: "File name too long",
     errno.EXDEV: "Cross-device link",
 }
 #: Group that every user of the phone is in, as far as shared storage goes, and the owner of what is
@@ -45,7 +35,6 @@ MEDIA_UID: Final = 1023
 #: What isn't a folder.
 _LEAVES: Final = (HeldFile, FileNode, LinkNode, DeviceNode)
 _MAX_LINKS: Final = 40
-_MOST_KNOWN: Final = 2000
 _MAX_PATH_BYTES: Final = 4095
 _MAX_NAME_BYTES: Final = 255
 _OPERATIONS: Final[Mapping[int, str]] = {1: "execute", 2: "write", 4: "read"}
@@ -171,8 +160,6 @@ class PhoneTree:
         self.root = HeldFolder(0o755, 0, 0)
         self._denied = denied
         self._passing = passing
-        #: Where paths below /sys lead: what there is doesn't change, and everybody may search it.
-        self._known: dict[tuple[str, bool], _Place] = {}
         #: Held while names come or go.
         self._changing = threading.RLock()
 
@@ -197,10 +184,7 @@ class PhoneTree:
             raise file_error(errno.EINVAL)
         if _longer(path, _MAX_PATH_BYTES):
             raise file_error(errno.ENAMETOOLONG)
-        place = self._known.get((path, follow)) or self._walk(path, uid, follow=follow)
-        is_lasting = path.startswith("/sys/") and ".." not in path and place.names[:1] == ("sys",)
-        if is_lasting and place.node is not None and len(self._known) < _MOST_KNOWN:
-            self._known[path, follow] = place
+        place = self._walk(path, uid, follow=follow)
         if place.node is None and not isinstance(place.above, HeldFolder):
             if operation == "write":
                 place.changeable(uid)

@@ -12,7 +12,7 @@ import random
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from benchfarm_virtual.contract import Battery, CpuCluster, GpuActivity, ThermalZone
 from benchfarm_virtual.heat import ClusterClocks, Heat, next_lower
@@ -37,11 +37,10 @@ _GAUGE_S: Final = 0.5
 _GAUGE_NOISE: Final = 0.01
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Work:
     """A load on the phone: busy cores, and watts in the GPU or another accelerator."""
 
-    work_id: int
     cpus: tuple[int, ...]
     gpu_share: float = 0.0
     accelerator_watts: float = 0.0
@@ -63,11 +62,10 @@ class VirtualHardware:
         self._time = time
         self._lock = threading.RLock()
         self._clusters = [ClusterClocks(spec, profile.governors[-1]) for spec in profile.clusters]
-        self._works: dict[int, Work] = {}
+        self._works: list[Work] = []
         #: The shares of the cores' time that they ask for, all together; cores without any aren't
         #: in it.
         self._wanted: dict[int, float] = {}
-        self._work_ids = itertools.count(1)
         self._process_numbers = itertools.count(1)
         self._gpu_steps_down = 0
         self._gpu_held_steps = 0
@@ -103,50 +101,33 @@ class VirtualHardware:
         """
         return self.seed * 1_000_003 + next(self._process_numbers)
 
-    def begin_work(
-        self,
-        cpus: Sequence[int],
-        *,
-        gpu_share: float = 0.0,
-        accelerator_watts: float = 0.0,
-        cpu_share: float = 1.0,
-        pid: int = 0,
-        memory_share: float = 0.0,
-    ) -> Work:
-        """Register a load; it heats the phone until :meth:`end_work`."""
+    def begin_work(self, cpus: Sequence[int], **load: Any) -> Work:  # noqa: ANN401 - Work's
+        """Register a load, with :class:`Work`'s settings; it heats the phone until :meth:`end_work`."""
+        work = Work(tuple(cpus), **load)
         with self._lock:
             self._advance()
-            work = Work(
-                work_id=next(self._work_ids),
-                cpus=tuple(cpus),
-                gpu_share=gpu_share,
-                accelerator_watts=accelerator_watts,
-                cpu_share=cpu_share,
-                pid=pid,
-                memory_share=memory_share,
-            )
-            self._works[work.work_id] = work
+            self._works.append(work)
             self._count_wanted()
-            return work
+        return work
 
     def begin_spin(self, pid: int, *, memory_share: float = 0.0) -> Work:
         """Register a process that keeps one core busy: the fastest of those with the least to do."""
         with self._lock:
             self._look()
-            fastest = sorted(
-                (cpu for state in self._clusters for cpu in state.spec.cpus),
-                key=lambda cpu: (
-                    -max(state.spec.watts for state in self._clusters if cpu in state.spec.cpus)
-                ),
-            )
-            least = min(fastest, key=lambda cpu: self._wanted.get(cpu, 0.0))
+            cpus = [
+                (self._wanted.get(cpu, 0.0), -state.spec.watts, cpu)
+                for state in self._clusters
+                for cpu in state.spec.cpus
+            ]
+            least = min(cpus)[2]
             return self.begin_work([least], pid=pid, memory_share=memory_share)
 
     def end_work(self, work: Work) -> None:
         """Take a load away again."""
         with self._lock:
             self._advance()
-            self._works.pop(work.work_id, None)
+            if work in self._works:
+                self._works.remove(work)
             self._count_wanted()
 
     def core_shares(self, work: Work | None = None) -> dict[int, float]:
@@ -155,7 +136,7 @@ class VirtualHardware:
         """
         with self._lock:
             self._look()
-            others = [other for other in self._works.values() if other is not work]
+            others = [other for other in self._works if other is not work]
             shares = {}
             for state in self._clusters:
                 speed = state.khz(busy=True, fixed=self._fixed) / state.spec.available_khz[-1]
@@ -168,13 +149,13 @@ class VirtualHardware:
     def memory_share(self) -> float:
         """Return what is left of the memory's bandwidth beside those who do nothing but move data."""
         with self._lock:
-            return 1.0 / (1.0 + sum(work.memory_share for work in self._works.values()))
+            return 1.0 / (1.0 + sum(work.memory_share for work in self._works))
 
     def gpu_share(self, work: Work | None = None) -> float:
         """Return the GPU's speed as a share of its highest, divided among those who use it."""
         with self._lock:
             self._look()
-            others = sum(other.gpu_share for other in self._works.values() if other is not work)
+            others = sum(other.gpu_share for other in self._works if other is not work)
             return self._gpu_speed() / (1.0 + others)
 
     # The contract
@@ -300,7 +281,7 @@ class VirtualHardware:
                 return GpuActivity(limit_khz=0, busy_share=0.0, ticks_ms={})
             return GpuActivity(
                 limit_khz=gpu.available_khz[self._gpu_top()],
-                busy_share=min(1.0, sum(work.gpu_share for work in self._works.values())),
+                busy_share=min(1.0, sum(work.gpu_share for work in self._works)),
                 ticks_ms={khz: int(seconds * 1000) for khz, seconds in self._gpu_ticks_s.items()},
             )
 
@@ -430,7 +411,7 @@ class VirtualHardware:
 
     def _gpu_khz_now(self) -> int:
         assert self.profile.gpu is not None
-        busy = any(work.gpu_share for work in self._works.values())
+        busy = any(work.gpu_share for work in self._works)
         top_khz = self.profile.gpu.available_khz[self._gpu_top()]
         return top_khz if busy else min(top_khz, self.gpu_least_khz())
 
@@ -453,10 +434,10 @@ class VirtualHardware:
                 continue
             share = state.khz(busy=True, fixed=self._fixed) / state.spec.available_khz[-1]
             watts[state.spec.name] = busy * state.spec.watts * share**_POWER_EXPONENT
-        busy = min(1.0, sum(work.gpu_share for work in self._works.values()))
+        busy = min(1.0, sum(work.gpu_share for work in self._works))
         if self.profile.gpu is not None and busy:
             watts["gpu"] = busy * self.profile.gpu.watts * self._gpu_speed() ** _POWER_EXPONENT
-        watts["accelerator"] = sum(work.accelerator_watts for work in self._works.values())
+        watts["accelerator"] = sum(work.accelerator_watts for work in self._works)
         return watts
 
     def _net_watts(self, watts: float) -> float:
@@ -512,14 +493,14 @@ class VirtualHardware:
             self._throttled_s += step_s
         wanted = self._wanted
         self._busy_s += step_s * sum(min(1.0, share) for share in wanted.values())
-        for work in self._works.values():
+        for work in self._works:
             used = sum(work.cpu_share / max(1.0, wanted[cpu]) for cpu in work.cpus)
             self._cpu_s[work.pid] = self._cpu_s.get(work.pid, 0.0) + step_s * used
 
     def _count_wanted(self) -> None:
         """Take note of other loads than before."""
         self._wanted = {}
-        for work in self._works.values():
+        for work in self._works:
             for cpu in work.cpus:
                 self._wanted[cpu] = self._wanted.get(cpu, 0.0) + work.cpu_share
 

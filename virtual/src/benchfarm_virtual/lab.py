@@ -47,44 +47,6 @@ _LOG_TAIL_BYTES: Final = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabSettings:
-    """What a lab's process is started with."""
-
-    #: Folder for lab.json and the log; absolute.
-    state_dir: Path
-    #: Public keys (adbkey.pub) of the adb servers that get in; absolute.
-    adb_keys: Sequence[Path]
-    #: Phone seconds in one real second.
-    time_factor: float = 1.0
-    #: Where the phones' noise comes from.
-    seed: int = 1
-    #: The phones to begin with.
-    phones: Sequence[PhoneSpec] = ()
-    #: End when this process has ended; 0: no process is waited for.
-    parent_pid: int = 0
-
-    def command(self) -> list[str]:
-        """Return the command line of the lab's process, for :data:`SOURCES`."""
-        rest = {
-            "adb_keys": [str(key) for key in self.adb_keys],
-            "time_factor": self.time_factor,
-            "seed": self.seed,
-            "phones": [spec.to_json() for spec in self.phones],
-            "parent_pid": self.parent_pid,
-        }
-        module = [sys.executable, "-m", "benchfarm_virtual"]
-        return [*module, str(self.state_dir), json.dumps(rest)]
-
-    @classmethod
-    def from_command(cls, state_dir: str, rest: str) -> LabSettings:
-        """Read the settings of a command line."""
-        given = json.loads(rest)
-        given["adb_keys"] = [Path(key) for key in given["adb_keys"]]
-        given["phones"] = [PhoneSpec.from_json(spec) for spec in given["phones"]]
-        return cls(state_dir=Path(state_dir), **given)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LabPhone:
     """A virtual phone of a running lab."""
 
@@ -135,17 +97,16 @@ def start_lab(
             hint="stop it with 'benchfarm virtual down'",
         )
     (state_dir / STATE_FILE).unlink(missing_ok=True)
-    settings = LabSettings(
-        state_dir=state_dir,
-        adb_keys=[key.absolute() for key in adb_keys],
-        time_factor=time_factor,
-        seed=seed,
-        phones=phones,
-        parent_pid=os.getpid() if exit_with_parent else 0,
-    )
+    settings = {
+        "adb_keys": [str(key.absolute()) for key in adb_keys],
+        "time_factor": time_factor,
+        "seed": seed,
+        "phones": [spec.to_json() for spec in phones],
+        "parent_pid": os.getpid() if exit_with_parent else 0,
+    }
     with (state_dir / LOG_FILE).open("wb") as log:
         process = subprocess.Popen(
-            settings.command(),
+            [sys.executable, "-m", "benchfarm_virtual", str(state_dir), json.dumps(settings)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -244,22 +205,11 @@ def _read_state(state_dir: Path) -> LabInfo | None:
     try:
         state = json.loads((state_dir / STATE_FILE).read_text("utf-8"))
         phones = tuple(
-            LabPhone(
-                serial=str(phone["serial"]),
-                address=str(phone["address"]),
-                port=int(phone["port"]),
-                profile=str(phone["profile"]),
-            )
+            LabPhone(**{name: phone[name] for name in ("serial", "address", "port", "profile")})
             for phone in state["phones"]
         )
-        return LabInfo(
-            state_dir=state_dir,
-            pid=int(state["pid"]),
-            control_port=int(state["control_port"]),
-            token=str(state["token"]),
-            time_factor=float(state["time_factor"]),
-            phones=phones,
-        )
+        told = {name: state[name] for name in ("pid", "control_port", "token", "time_factor")}
+        return LabInfo(state_dir=state_dir, phones=phones, **told)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -37,9 +37,7 @@ DEFAULT_PATH = (
     "/product/bin:/apex/com.android.runtime/bin:/apex/com.android.art/bin:/system_ext/bin:/system/bin:/system/xbin:"
     "/odm/bin:/vendor/bin:/vendor/xbin"
 )
-#: Folders of the system's, into which nobody puts a program, and those of them that really have the
-#: commands.
-_SEALED_FOLDERS = COMMAND_FOLDERS | set(DEFAULT_PATH.split(":"))
+#: Those of them that really have the commands.
 _FULL_FOLDERS = frozenset({"/system/bin", "/bin"})
 
 
@@ -78,10 +76,8 @@ def find_program(system: PhoneSystem, name: str, *, path: str, cwd: str, uid: in
         return name
     for folder in path.split(":"):
         where = folder or cwd
-        if where in _SEALED_FOLDERS:
-            if where in _FULL_FOLDERS and find_command(name, system.props) is not None:
-                return f"{where}/{name}"
-            continue
+        if where in _FULL_FOLDERS and find_command(name, system.props) is not None:
+            return f"{where}/{name}"
         candidate = f"{where}/{name}" if where.startswith("/") else f"{cwd}/{where}/{name}"
         if system.files.may(candidate, 1, uid=uid):
             return candidate
@@ -149,8 +145,8 @@ def _run(request: Launch, path: str) -> int:
     if not request.system.files.may(full, 1, uid=request.process.uid):
         raise LaunchFaultError(f"{request.argv[0]}: can't execute: Permission denied", 126)
     head = request.system.files.open_read(full, uid=0).read(65536)
-    if is_elf(head):
-        return run_executable(request, full, head, found.size_bytes)
+    if head.startswith(b"\x7fELF"):
+        return run_executable(request, full, head)
     return _run_script(request, full, head)
 
 
@@ -174,18 +170,11 @@ def _run_script(request: Launch, full: str, head: bytes) -> int:
 
     first = head.split(b"\n", 1)[0]
     if first.startswith(b"#!"):
-        interpreter = first[2:].split(None, 1)
-        program = interpreter[0].decode("utf-8", "surrogateescape") if interpreter else ""
-        if not _there(request.system, program):
+        program = first[2:].decode("utf-8", "surrogateescape").strip()
+        if not _there(request.system, program.partition(" ")[0]):
             raise LaunchFaultError(f"{request.argv[0]}: No such file or directory", 126)
-        if program.rsplit("/", 1)[-1] != "sh":
-            extra = (
-                [interpreter[1].strip().decode("utf-8", "surrogateescape")]
-                if len(interpreter) > 1
-                else []
-            )
-            request.argv = [program, *extra, full, *request.argv[1:]]
-            return _run(request, program)
+        if program.rpartition("/")[2] != "sh":
+            raise LaunchFaultError(f"{request.argv[0]}: a virtual phone runs scripts of sh", 126)
     elif b"\0" in head[:256]:
         raise LaunchFaultError(f"{request.argv[0]}: not executable: magic {head[:4].hex()}", 126)
     source = request.system.files.open_read(full, uid=request.process.uid)
@@ -199,22 +188,15 @@ def _run_script(request: Launch, full: str, head: bytes) -> int:
 _ARM: Final = {40: False, 183: True}
 
 
-def is_elf(head: bytes) -> bool:
-    """Say whether a file begins as an ELF file does."""
-    return head.startswith(b"\x7fELF")
-
-
-def run_executable(launch: Launch, path: str, head: bytes, size_bytes: int) -> int:
+def run_executable(launch: Launch, path: str, head: bytes) -> int:
     """Run the ELF file at a phone path; return its exit status.
 
     Raises LaunchFaultError when the phone can't.
     """
-    from benchfarm_virtual.launching import LaunchFaultError
-
     shown = launch.argv[0]
     machine = int.from_bytes(head[18:20], "little")
     bits = 64 if head[4:5] == b"\x02" else 32
-    program = launch.system.shelf.native(path.rsplit("/", 1)[-1], head, size_bytes)
+    program = launch.system.shelf.native(path.rsplit("/", 1)[-1], head)
     if machine not in _ARM:
         raise LaunchFaultError(f"{shown}: not executable: {bits}-bit ELF file", 126)
     if _ARM[machine] and not launch.system.props.get("ro.product.cpu.abilist64", "arm64-v8a"):

@@ -18,7 +18,7 @@ BUFFERS: Final = ("main", "radio", "events", "system", "crash", "stats", "kernel
 LOG_BUF_BYTES: Final = 1024
 #: What logd takes of a message in one piece.
 _MAX_PAYLOAD_BYTES: Final = 4068
-_DEFAULT_RING_BYTES: Final = 256 * 1024
+_RING_BYTES: Final = 256 * 1024
 #: What an entry takes beside its text.
 _HEADER_BYTES: Final = 28
 
@@ -29,7 +29,6 @@ class LogEntry:
 
     number: int
     wall_s: float
-    uptime_s: float
     buffer: str
     priority: LogPriority
     tag: str
@@ -48,7 +47,6 @@ class PhoneLogs:
         self._last_number = 0
         self._rings: dict[str, deque[LogEntry]] = {}
         self._sizes: dict[str, int] = {}
-        self.ring_bytes: dict[str, int] = dict.fromkeys(BUFFERS, _DEFAULT_RING_BYTES)
         #: Called before a message is kept; what it returns is kept before it (for faults).
         self.between: Callable[[], bytes | None] | None = None
 
@@ -86,53 +84,34 @@ class PhoneLogs:
         with self._changed:
             for text in (extra, data):
                 if text is not None:
+                    self._last_number += 1
                     self._keep(
-                        priority,
-                        tag,
-                        text[: _MAX_PAYLOAD_BYTES - len(tag) - 3],
-                        pid,
-                        tid,
-                        uid,
-                        buffer,
+                        LogEntry(
+                            number=self._last_number,
+                            wall_s=self._time.wall_s(),
+                            buffer=buffer,
+                            priority=priority,
+                            tag=tag,
+                            message=text[: _MAX_PAYLOAD_BYTES - len(tag) - 3],
+                            pid=pid,
+                            tid=pid if tid is None else tid,
+                            uid=uid,
+                        )
                     )
             self._changed.notify_all()
 
-    def _keep(
-        self,
-        priority: LogPriority,
-        tag: str,
-        data: bytes,
-        pid: int,
-        tid: int | None,
-        uid: int,
-        buffer: str,
-    ) -> None:
-        self._last_number += 1
-        entry = LogEntry(
-            self._last_number,
-            self._time.wall_s(),
-            self._time.uptime_s(),
-            buffer,
-            priority,
-            tag,
-            data,
-            pid,
-            pid if tid is None else tid,
-            uid,
-        )
-        ring = self._rings.setdefault(buffer, deque())
+    def _keep(self, entry: LogEntry) -> None:
+        ring = self._rings.setdefault(entry.buffer, deque())
         ring.append(entry)
-        size = self._sizes.get(buffer, 0) + _size(entry)
-        while size > self.ring_bytes.get(buffer, _DEFAULT_RING_BYTES) and len(ring) > 1:
+        size = self._sizes.get(entry.buffer, 0) + _size(entry)
+        while size > _RING_BYTES and len(ring) > 1:
             size -= _size(ring.popleft())
-        self._sizes[buffer] = size
+        self._sizes[entry.buffer] = size
 
-    def entries(self, buffers: Sequence[str], after: int = 0) -> list[LogEntry]:
-        """Return what is kept of some buffers, in order, from the message after number ``after``
-        on.
-        """
+    def entries(self, buffers: Sequence[str]) -> list[LogEntry]:
+        """Return what is kept of some buffers, in order."""
         with self._changed:
-            return self._entries(buffers, after)
+            return self._entries(buffers, 0)
 
     def _entries(self, buffers: Sequence[str], after: int) -> list[LogEntry]:
         found: list[LogEntry] = []
@@ -173,10 +152,6 @@ class PhoneLogs:
     def restart(self) -> None:
         """Forget everything, as a reboot does."""
         self.clear(BUFFERS)
-
-    def used_bytes(self, buffer: str) -> int:
-        """Return how full a buffer is."""
-        return self._sizes.get(buffer, 0)
 
 
 def _size(entry: LogEntry) -> int:

@@ -18,11 +18,10 @@ from benchfarm_virtual.contract import (
 from benchfarm_virtual.faults import Fault, FaultKind, FaultTable
 from benchfarm_virtual.hardware import VirtualHardware, Work
 from benchfarm_virtual.link import LOOPBACK, LinkState, PhoneServer
-from benchfarm_virtual.profiles import VirtualProfile
 from benchfarm_virtual.services import FEATURES, LEGACY_FEATURES, ServiceDesk
 from benchfarm_virtual.shelf import build_shelf
 from benchfarm_virtual.spec import PhoneSpec
-from benchfarm_virtual.system import PhoneBuild, ScaledTime
+from benchfarm_virtual.system import ScaledTime
 from benchfarm_virtual.userland import build_userland
 
 #: How long a phone is away when it is told to reboot, in its own seconds.
@@ -67,7 +66,7 @@ class Phone:
             time=self.time,
             hardware=self.hardware,
             shelf=build_shelf(profile, self.hardware, self.faults),
-            build=_build_of(profile, spec),
+            rooted=spec.rooted,
             faults=self.faults,
             on_reboot=self.reboot,
             moment=ProgramMoments(self.faults),
@@ -195,8 +194,8 @@ class Phone:
         handle(FaultKind.HANG, self._hang, lambda fault: self._server.hang(hung=False))
         handle(
             FaultKind.SLOW,
-            lambda fault: self._set_speed(fault.number("bytes_per_s")),
-            lambda fault: self._set_speed(0.0),
+            lambda fault: setattr(self._link, "bytes_per_s", fault.number("bytes_per_s")),
+            lambda fault: setattr(self._link, "bytes_per_s", 0.0),
         )
         handle(FaultKind.REBOOT, lambda fault: self.reboot(away_s=fault.number("seconds")))
         handle(
@@ -219,8 +218,10 @@ class Phone:
         handle(FaultKind.FOREIGN_LOAD, self._load, lambda fault: self._unload())
         handle(
             FaultKind.BATTERY_HEALTH,
-            lambda fault: self._say_health(int(fault.number("health"))),
-            lambda fault: self._say_health(None),
+            lambda fault: setattr(
+                self.userland.state, "battery_health", int(fault.number("health"))
+            ),
+            lambda fault: setattr(self.userland.state, "battery_health", None),
         )
         handle(FaultKind.NOISY_LOG, self._chatter, lambda fault: self._hush())
         handle(
@@ -246,9 +247,6 @@ class Phone:
             self._silent.set()
             self._silent = None
 
-    def _say_health(self, health: int | None) -> None:
-        self.userland.state.battery_health = health
-
     def _hang(self, fault: Fault) -> None:
         self._server.hang(hung=True)
         if seconds := fault.number("seconds"):
@@ -271,27 +269,6 @@ class Phone:
         if self._foreign is not None:
             self.hardware.end_work(self._foreign)
             self._foreign = None
-
-    def _set_speed(self, bytes_per_s: float) -> None:
-        self._link.bytes_per_s = bytes_per_s
-
-
-def _build_of(profile: VirtualProfile, spec: PhoneSpec) -> PhoneBuild:
-    """Return what the userland shows of the phone's make."""
-    cores = {
-        cpu: (cluster.implementer, cluster.variant, cluster.part, cluster.revision)
-        for cluster in profile.clusters
-        for cpu in cluster.cpus
-    }
-    return PhoneBuild(
-        serial=spec.serial,
-        rooted=spec.rooted,
-        memory_bytes=profile.memory_mb << 20,
-        gles=profile.gpu.gles if profile.gpu else "",
-        gpu=profile.gpu.name if profile.gpu else "",
-        cores=tuple(cores[cpu] for cpu in sorted(cores)),
-        cpu_features=profile.cpu_features,
-    )
 
 
 SIGSEGV: Final = 11

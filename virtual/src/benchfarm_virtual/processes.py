@@ -211,19 +211,6 @@ def acting_for(process: Process | None) -> Iterator[None]:
         _HERE.process = before
 
 
-#: What every phone runs, enough for ps and pidof to look right: name, user and parent of each pid.
-_RESIDENTS: Final[Mapping[int, tuple[str, int, int]]] = {
-    1: ("init", 0, 0),
-    2: ("[kthreadd]", 0, 0),
-    498: ("logd", 1036, 1),
-    499: ("servicemanager", 1000, 1),
-    512: ("zygote64", 0, 1),
-    613: ("surfaceflinger", 1000, 1),
-    741: ("adbd", SHELL_UID, 1),
-    1003: ("system_server", 1000, 512),
-    1297: ("com.android.systemui", 10041, 512),
-    1466: ("com.android.phone", 1001, 512),
-}
 ADBD_PID: Final = 741
 ZYGOTE_PID: Final = 512
 SYSTEM_SERVER_PID: Final = 1003
@@ -330,7 +317,9 @@ class ProcessTable:
 
     def rows(self) -> Iterator[Process]:
         """Return everything that ps shows, the phone's own services included."""
-        for pid, (name, uid, ppid) in _RESIDENTS.items():
+        from benchfarm_virtual.system import DEFAULTS
+
+        for pid, (name, uid, ppid) in DEFAULTS["residents"].items():
             process = Process(
                 pid=pid,
                 ppid=ppid,

@@ -1,20 +1,44 @@
-"""Writing protocol buffers in their wire format, with field numbers from the public .proto files.
-
-Fields that are set are written also when they are 0 (proto2, or explicit presence).
-"""
+"""Writing protocol buffers in their wire format, with field numbers from the public .proto files."""
 
 from __future__ import annotations
 
 import struct
-from typing import Final
+from collections.abc import Mapping
 
-_SMALL: Final = [bytes([value]) for value in range(0x80)]
+#: A number, a float, a text, a message (or bytes), packed numbers, a repeated message.
+Value = int | float | str | bytes | tuple[int, ...] | list[bytes]
 
 
-def varint(value: int) -> bytes:
+def message(fields: Mapping[int, Value]) -> bytes:
+    """Return a message's fields by their numbers, in this order.
+
+    Fields that are set are written also when they are 0 (proto2, or explicit presence); a packed
+    list without numbers isn't.
+    """
+    return b"".join(_field(number, value) for number, value in fields.items())
+
+
+def _field(number: int, value: Value) -> bytes:
+    match value:
+        case int():
+            return _varint(number << 3) + _varint(value)
+        case float():
+            return _varint(number << 3 | 5) + struct.pack("<f", value)
+        case list():
+            return b"".join(_field(number, item) for item in value)
+        case ():
+            return b""
+        case tuple():
+            data = b"".join(map(_varint, value))
+        case str():
+            data = value.encode("utf-8", "replace")
+        case _:
+            data = value
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def _varint(value: int) -> bytes:
     """Return a whole number in groups of seven bits; a negative one as one of 64 bits."""
-    if 0 <= value < 0x80:
-        return _SMALL[value]
     value &= (1 << 64) - 1
     out = bytearray()
     while value > 0x7F:
@@ -22,49 +46,3 @@ def varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
-
-
-def number_field(number: int, value: int) -> bytes:
-    """Return an integer field."""
-    return varint(number << 3) + varint(value)
-
-
-def bytes_field(number: int, value: bytes | str) -> bytes:
-    """Return a string, bytes or message field."""
-    data = value if isinstance(value, bytes) else value.encode("utf-8", "replace")
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-class Message:
-    """A message being built, field by field; the fields' names are for readers."""
-
-    def __init__(self) -> None:
-        self._out = bytearray()
-
-    def _add(self, field: bytes) -> Message:
-        self._out += field
-        return self
-
-    def integer(self, number: int, name: str, value: int) -> Message:
-        """Add an integer or enum field."""
-        return self._add(number_field(number, value))
-
-    def single(self, number: int, name: str, value: float) -> Message:
-        """Add a float field."""
-        return self._add(varint(number << 3 | 5) + struct.pack("<f", value))
-
-    def text(self, number: int, name: str, value: str | bytes) -> Message:
-        """Add a string or bytes field."""
-        return self._add(bytes_field(number, value))
-
-    def child(self, number: int, name: str, value: Message) -> Message:
-        """Add a message field, as the message is now."""
-        return self._add(bytes_field(number, value.to_bytes()))
-
-    def packed(self, number: int, name: str, values: tuple[int, ...]) -> Message:
-        """Add a packed list of integers; nothing when it is empty."""
-        return self._add(bytes_field(number, b"".join(map(varint, values)))) if values else self
-
-    def to_bytes(self) -> bytes:
-        """Return the message in the wire format."""
-        return bytes(self._out)

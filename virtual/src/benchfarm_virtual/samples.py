@@ -4,6 +4,7 @@ virtual phones only.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import struct
@@ -13,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from benchfarm_virtual.elf import MACHINES, FakeNote, fake
 from benchfarm_virtual.errors import UsageError
 
 #: Programs that write_benchmark_elf can make a fake binary for; ``cpu_only`` is a build without
@@ -289,3 +289,103 @@ def _element_chunks(element: Element, numbers: Mapping[str, int]) -> bytes:
     inner = b"".join(_element_chunks(child, numbers) for child in element.children)
     end = struct.pack("<II", _NONE, numbers[element.name])
     return _node(_START_ELEMENT, head + attributes) + inner + _node(_END_ELEMENT, end)
+
+
+MAGIC: Final = b"\x7fELF"
+#: ABI -> (class: 1 is 32-bit, 2 is 64-bit; e_machine).
+MACHINES: Final = {"arm64-v8a": (2, 183), "armeabi-v7a": (1, 40), "x86_64": (2, 62), "x86": (1, 3)}
+NOTE_OWNER: Final = b"benchfarm\x00"
+_NOTE_TYPE: Final = 1
+_DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_STRSZ = 0, 1, 5, 10
+_ET_DYN: Final = 3
+_PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
+#: A note is looked for in this much of a file.
+_SEARCHED_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeNote:
+    """What a fake binary says that it is."""
+
+    program: str
+    version: str
+    min_sdk: int
+
+
+def abi_of(head: bytes) -> str | None:
+    """Return the ABI of an ELF file from its first 20 bytes.
+
+    None when it is no ELF, or for another machine.
+    """
+    if len(head) < 20 or head[:4] != MAGIC or head[5] != 1:
+        return None
+    machine = struct.unpack_from("<H", head, 18)[0]
+    return next(
+        (abi for abi, (kind, code) in MACHINES.items() if code == machine and kind == head[4]), None
+    )
+
+
+def note_of(content: bytes) -> FakeNote | None:
+    """Return a fake binary's note, None for any other file."""
+    searched = content[:_SEARCHED_BYTES]
+    at = searched.find(struct.pack("<I", len(NOTE_OWNER)))
+    while at >= 0:
+        if searched[at + 12 : at + 12 + len(NOTE_OWNER)] == NOTE_OWNER and len(searched) >= at + 12:
+            return _parse_note(searched, at)
+        at = searched.find(struct.pack("<I", len(NOTE_OWNER)), at + 1)
+    return None
+
+
+def _parse_note(content: bytes, at: int) -> FakeNote | None:
+    size = struct.unpack_from("<I", content, at + 4)[0]
+    start = at + 12 + (len(NOTE_OWNER) + 3) // 4 * 4
+    try:
+        value = json.loads(content[start : start + size].rstrip(b"\0"))
+        return FakeNote(**value)
+    except (ValueError, TypeError):
+        return None
+
+
+def fake(note: FakeNote, abi: str, needed: Sequence[str]) -> bytes:
+    """Return a fake binary's bytes: header, segments, names of libraries, dynamic entries, note.
+
+    ``needed`` are the libraries that a program of that kind is linked against (DT_NEEDED).
+    """
+    bits, machine = MACHINES[abi]
+    wide = bits == 2
+    header_bytes, segment_bytes = (64, 56) if wide else (52, 32)
+    strings = b"\x00" + b"".join(name.encode() + b"\x00" for name in needed)
+    description = _padded(json.dumps(dataclasses.asdict(note)).encode(), 4)
+    sizes = struct.pack("<III", len(NOTE_OWNER), len(description), _NOTE_TYPE)
+    notes = sizes + _padded(NOTE_OWNER, 4) + description
+
+    strings_at = header_bytes + 3 * segment_bytes
+    dynamic_at = strings_at + len(_padded(strings, 8))
+    entries = [(_DT_NEEDED, strings.index(b"\0" + name.encode()) + 1) for name in needed]
+    entries += [(_DT_STRTAB, strings_at), (_DT_STRSZ, len(strings)), (_DT_NULL, 0)]
+    entry = "<qQ" if wide else "<iI"
+    dynamic = b"".join(struct.pack(entry, tag, value) for tag, value in entries)
+    note_at = dynamic_at + len(_padded(dynamic, 8))
+
+    ident = MAGIC + bytes([bits, 1, 1, 0]) + bytes(8)
+    header = ident + struct.pack(
+        "<HHIQQQIHHHHHH" if wide else "<HHIIIIIHHHHHH",
+        *(_ET_DYN, machine, 1, 0, header_bytes, 0, 0, header_bytes, segment_bytes, 3, 0, 0, 0),
+    )
+    segments = (
+        (_PT_LOAD, 0, note_at + len(notes)),
+        (_PT_DYNAMIC, dynamic_at, len(dynamic)),
+        (_PT_NOTE, note_at, len(notes)),
+    )
+    heads = b"".join(_segment(*segment, wide=wide) for segment in segments)
+    return header + heads + _padded(strings, 8) + _padded(dynamic, 8) + notes
+
+
+def _segment(kind: int, at: int, size: int, *, wide: bool) -> bytes:
+    if wide:
+        return struct.pack("<IIQQQQQQ", kind, 4, at, at, at, size, size, 8)
+    return struct.pack("<IIIIIIII", kind, at, at, at, size, size, 4, 8)
+
+
+def _padded(content: bytes, align: int) -> bytes:
+    return content.ljust((len(content) + align - 1) // align * align, b"\0")

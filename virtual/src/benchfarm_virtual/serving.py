@@ -5,7 +5,7 @@ A request is ``{"token": ..., "request": NAME, ...}``, the answer ``{"ok": true,
 ``{"ok": false, "error": CODE, "message": TEXT, "hint": TEXT}``. Requests:
 
 * ``list``: the phones, with the faults that wait for them
-* ``fault`` (``serial``; ``fault``: kind, moment, bytes, subject, times, args): add a fault
+* ``fault`` (``serial``, ``kind``, ``options``: as parse_fault takes them): add a fault
 * ``clear`` (``serial``; ``fault_id`` for one only): remove faults
 * ``add`` (``phone``: what PhoneSpec.to_json gives), ``remove`` (``serial``), ``stop``
 """
@@ -22,12 +22,13 @@ import socketserver
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from benchfarm_virtual.errors import LabError, UsageError
 from benchfarm_virtual.farm import VirtualLab
-from benchfarm_virtual.faults import Fault
-from benchfarm_virtual.lab import STATE_FILE, LabSettings, take_lock
+from benchfarm_virtual.faults import parse_fault
+from benchfarm_virtual.lab import STATE_FILE, take_lock
 from benchfarm_virtual.link import LOOPBACK
 from benchfarm_virtual.phone import Phone
 from benchfarm_virtual.spec import PhoneSpec
@@ -36,59 +37,56 @@ _LOOK_AROUND_S: Final = 1.0
 _SWITCH_S: Final = 0.001
 
 
-def serve(settings: LabSettings) -> None:
+def serve(state_dir: Path, settings: Mapping[str, Any]) -> None:
     """Run a lab until it is told to stop, gets SIGTERM or SIGINT, or its parent has ended.
 
-    Raises UsageError when another lab uses the same folder, and what VirtualLab and PhoneSpec
-    raise.
+    ``settings``: as start_lab writes them. Raises UsageError when another lab uses the same folder,
+    and what VirtualLab and PhoneSpec raise.
     """
-    settings.state_dir.mkdir(parents=True, exist_ok=True)
     # Threads compute in short turns: those that read the links are among them.
     sys.setswitchinterval(_SWITCH_S)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    take_lock(settings.state_dir)
+    take_lock(state_dir)
     try:
         with VirtualLab(
-            adb_public_keys=settings.adb_keys,
-            time_factor=settings.time_factor,
-            seed=settings.seed,
+            adb_public_keys=map(Path, settings["adb_keys"]),
+            time_factor=settings["time_factor"],
+            seed=settings["seed"],
         ) as lab:
-            for spec in settings.phones:
-                lab.add_spec(spec)
+            for spec in settings["phones"]:
+                lab.add_spec(PhoneSpec.from_json(spec))
             desk = PhoneDesk(lab, stop=stopping.set)
             token = secrets.token_urlsafe(24)
-            control = ControlServer(desk, token)
+            about = {
+                "pid": os.getpid(),
+                "control_port": ControlServer(desk, token).port,
+                "token": token,
+                "time_factor": settings["time_factor"],
+                "seed": settings["seed"],
+            }
             writing = threading.Lock()
 
             def write_state() -> None:
                 with writing:
-                    _write_state(settings, desk, control.port, token)
+                    _write_state(state_dir, {**about, "phones": desk.phones()})
 
             desk.changed = write_state
             write_state()
-            _wait(settings.parent_pid, stopping)
+            _wait(settings["parent_pid"], stopping)
     finally:
-        (settings.state_dir / STATE_FILE).unlink(missing_ok=True)
+        (state_dir / STATE_FILE).unlink(missing_ok=True)
 
 
-def _write_state(settings: LabSettings, desk: PhoneDesk, control_port: int, token: str) -> None:
-    state = {
-        "pid": os.getpid(),
-        "control_port": control_port,
-        "token": token,
-        "time_factor": settings.time_factor,
-        "seed": settings.seed,
-        "phones": desk.phones(),
-    }
-    fresh = settings.state_dir / f"{STATE_FILE}.{os.getpid()}"
+def _write_state(state_dir: Path, state: Answer) -> None:
+    fresh = state_dir / f"{STATE_FILE}.{os.getpid()}"
     descriptor = os.open(
         fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
     )  # the token is a secret
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(state, file, indent=1)
-    fresh.replace(settings.state_dir / STATE_FILE)
+    fresh.replace(state_dir / STATE_FILE)
 
 
 def _wait(parent_pid: int, stopping: threading.Event) -> None:
@@ -187,43 +185,37 @@ class PhoneDesk:
         self._stop = stop
         #: Called when phones came or went.
         self.changed: Callable[[], None] = lambda: None
-        self._requests: Mapping[str, Callable[[Request], Answer]] = {
-            "list": self._list,
-            "fault": self._fault,
-            "clear": self._clear,
-            "add": self._add,
-            "remove": self._remove,
-            "stop": self._end,
-        }
 
     def ask(self, request: Request) -> Answer:
         """Answer a request.
 
         Raises UsageError for a wrong one, DeviceError when it can't be done.
         """
-        handler = self._requests.get(str(request.get("request")))
-        if handler is None:
-            raise UsageError(
-                f"there is no request {request.get('request')!r}: {', '.join(self._requests)}"
-            )
-        return handler(request)
+        match request.get("request"):
+            case "list":
+                return {"phones": self.phones()}
+            case "fault":
+                return self._fault(request)
+            case "clear":
+                return self._clear(request)
+            case "add":
+                return self._add(request)
+            case "remove":
+                self._lab.remove(self._phone(request).serial)
+                self.changed()
+            case "stop":
+                self._stop()
+            case unknown:
+                raise UsageError(f"there is no request {unknown!r}")
+        return {}
 
     def phones(self) -> list[Answer]:
         """Return what each phone is now, in the order in which they were added."""
         return [describe_phone(phone) for phone in self._lab.phones.values()]
 
-    def _list(self, request: Request) -> Answer:
-        return {"phones": self.phones()}
-
-    def _end(self, request: Request) -> Answer:
-        self._stop()
-        return {}
-
     def _fault(self, request: Request) -> Answer:
-        fault = request.get("fault")
-        if not isinstance(fault, dict):
-            raise UsageError("the request names no fault")
-        return {"fault": self._phone(request).faults.add(Fault.from_json(fault)).to_json()}
+        fault = parse_fault(str(request.get("kind", "")), request.get("options", ()))
+        return {"fault": self._phone(request).faults.add(fault).to_json()}
 
     def _clear(self, request: Request) -> Answer:
         faults = self._phone(request).faults
@@ -239,11 +231,6 @@ class PhoneDesk:
         phone = self._lab.add_spec(PhoneSpec.from_json(given))
         self.changed()
         return {"phone": describe_phone(phone)}
-
-    def _remove(self, request: Request) -> Answer:
-        self._lab.remove(self._phone(request).serial)
-        self.changed()
-        return {}
 
     def _phone(self, request: Request) -> Phone:
         return self._lab.get(str(request.get("serial", "")))

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from benchfarm_virtual.contract import AppInfo, Program
-from benchfarm_virtual.elf import abi_of, note_of
 from benchfarm_virtual.faults import FaultTable
 from benchfarm_virtual.hardware import VirtualHardware
 from benchfarm_virtual.profiles import VirtualProfile
@@ -26,7 +25,7 @@ from benchfarm_virtual.programs.native import (
 )
 from benchfarm_virtual.programs.other_runtimes import NAMES, OtherRuntimeProgram
 from benchfarm_virtual.programs.process import Bench, time_factor_of
-from benchfarm_virtual.samples import APP_NOTE
+from benchfarm_virtual.samples import APP_NOTE, abi_of, note_of
 
 #: Real programs by their usual file names.
 _NAMES: Final = (
@@ -49,11 +48,10 @@ class VirtualProgramShelf:
         #: The apps that were installed, by their packages.
         self._apps: dict[str, AppInfo] = {}
 
-    def native(self, name: str, head: bytes, size_bytes: int) -> Program | None:
+    def native(self, name: str, head: bytes) -> Program | None:
         """Return the fake binary for an executable: by the note in a fake file, else by a real
         program's name.
         """
-        del size_bytes
         abi = abi_of(head)
         if abi is None or abi not in self._bench.profile.abis:
             return None

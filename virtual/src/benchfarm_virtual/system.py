@@ -7,17 +7,18 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from benchfarm_virtual.contract import SYSTEM_UID, MomentHook
+from benchfarm_virtual.data import read_yaml
 
 if TYPE_CHECKING:
-    from benchfarm_virtual.activities import ActivityService
     from benchfarm_virtual.faults import FaultTable
     from benchfarm_virtual.files import PhoneTree, Storage
     from benchfarm_virtual.hardware import VirtualHardware
     from benchfarm_virtual.logs import PhoneLogs
-    from benchfarm_virtual.packages import PackageStore
+    from benchfarm_virtual.packages import ActivityService, PackageStore
     from benchfarm_virtual.processes import ProcessTable
     from benchfarm_virtual.shelf import VirtualProgramShelf
     from benchfarm_virtual.tracing import TraceService
@@ -28,28 +29,12 @@ if TYPE_CHECKING:
 _LAST_WORDS_S: Final = 0.2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhoneBuild:
-    """How a phone was built: what of it is there or allowed."""
-
-    serial: str
-    #: ``su`` works, and sysfs can be written through it.
-    rooted: bool = False
-    memory_bytes: int = 4 << 30
-    #: The GLES line of SurfaceFlinger, without its ``GLES: ``.
-    gles: str = ""
-    #: The GPU's name in sysfs (kgsl) or ""; frequencies come from the hardware.
-    gpu: str = ""
-    #: One text per core for /proc/cpuinfo: implementer, variant, part, revision.
-    cores: tuple[tuple[str, str, str, int], ...] = ()
-    cpu_features: str = "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm lrcpc dcpop asimddp"
-
-
 @dataclass(slots=True, kw_only=True)
 class PhoneSystem:
     """The parts. They are put together in ``userland``."""
 
-    build: PhoneBuild
+    #: ``su`` works, and sysfs can be written through it.
+    rooted: bool
     time: ScaledTime
     hardware: VirtualHardware
     shelf: VirtualProgramShelf
@@ -85,40 +70,12 @@ class PhoneSystem:
         self.processes.kill_all()
 
 
-NAMESPACES: Final = ("system", "secure", "global")
-_DEFAULTS: Final[Mapping[str, Mapping[str, str]]] = {
-    "system": {
-        "screen_off_timeout": "60000",
-        "screen_brightness": "102",
-        "screen_brightness_mode": "1",
-        "accelerometer_rotation": "1",
-        "peak_refresh_rate": "60.0",
-    },
-    "secure": {
-        "android_id": "9774d56d682e549c",
-        "location_mode": "3",
-        "ui_night_mode": "1",
-        "lockscreen.disabled": "0",
-    },
-    "global": {
-        "adb_enabled": "1",
-        "airplane_mode_on": "0",
-        "auto_time": "1",
-        "bluetooth_on": "1",
-        "boot_count": "7",
-        "development_settings_enabled": "1",
-        "device_provisioned": "1",
-        "low_power": "0",
-        "mobile_data": "1",
-        "package_verifier_user_consent": "1",
-        "stay_on_while_plugged_in": "0",
-        "wifi_on": "1",
-        "window_animation_scale": "1.0",
-        "transition_animation_scale": "1.0",
-        "animator_duration_scale": "1.0",
-        "zen_mode": "0",
-    },
-}
+#: What every phone begins with: settings, the shell's environment, processes, folders.
+DEFAULTS: Final[Mapping[str, Any]] = read_yaml(Path(__file__).with_name("defaults.yaml"))
+_SETTINGS: Final[Mapping[str, Mapping[str, str]]] = DEFAULTS["settings"]
+
+
+NAMESPACES: Final = tuple(_SETTINGS)
 
 
 class PhoneSettings:
@@ -133,7 +90,7 @@ class PhoneSettings:
     def get(self, namespace: str, name: str) -> str | None:
         """Return a value, None when there is none."""
         changed = self._changed[namespace]
-        return changed[name] if name in changed else _DEFAULTS[namespace].get(name)
+        return changed[name] if name in changed else _SETTINGS[namespace].get(name)
 
     def put(self, namespace: str, name: str, value: str | None) -> None:
         """Set a value; None deletes it."""
@@ -142,7 +99,7 @@ class PhoneSettings:
 
     def all(self, namespace: str) -> Mapping[str, str]:
         """Return everything in a table, sorted."""
-        merged: dict[str, str | None] = {**_DEFAULTS[namespace], **self._changed[namespace]}
+        merged: dict[str, str | None] = {**_SETTINGS[namespace], **self._changed[namespace]}
         return {name: value for name, value in sorted(merged.items()) if value is not None}
 
 

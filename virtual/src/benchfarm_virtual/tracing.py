@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.contract import CpuCluster, TraceEvent
-from benchfarm_virtual.protos import bytes_field, number_field
+from benchfarm_virtual.protos import Value, message
 from benchfarm_virtual.system import PhoneProps
 
 if TYPE_CHECKING:
@@ -145,75 +145,48 @@ PowerLook = tuple[int, Sequence[int], tuple[int, int, int]]
 def perfetto_trace(session: TraceSession, clusters: Iterable[CpuCluster]) -> bytes:
     """Return the recording as a ``perfetto.protos.Trace``, events in a bundle for each core."""
     events = session.recorded()
-    packets = [bytes_field(6, _clock_snapshot(session.begun_ns))]
-    packets.append(
-        bytes_field(2, b"".join(_process(pid, *who) for pid, who in session.processes.items()))
-    )
-    packets.append(bytes_field(34, _ftrace_stats(_START, events, 0)))
+    clock = message({1: message({1: _BOOTTIME, 2: session.begun_ns})})
+    processes = [
+        message({1: pid, 2: 1, 3: command_line, 5: uid})
+        for pid, (command_line, uid) in session.processes.items()
+    ]
     by_cpu: dict[int, list[bytes]] = {}
+
+    def happen(cpu: int, at_ns: int, pid: int, kind: int, content: bytes) -> None:
+        by_cpu.setdefault(cpu, []).append(message({1: at_ns, 2: pid, kind: content}))
+
     for cluster in clusters:
         for cpu in cluster.cpus:
-            clock = number_field(1, cluster.current_khz) + number_field(2, cpu)
-            by_cpu.setdefault(cpu, []).append(_event(session.begun_ns, 0, bytes_field(11, clock)))
+            happen(cpu, session.begun_ns, 0, 11, message({1: cluster.current_khz, 2: cpu}))
     for cpu, pid, at_ns in _switches(events):
         comm = comm_of(session.processes.get(pid, ("<...>", 0))[0])
-        switch = (
-            bytes_field(1, "swapper")
-            + number_field(2, 0)
-            + bytes_field(5, comm)
-            + number_field(6, pid)
-        )
-        by_cpu.setdefault(cpu, []).append(_event(at_ns, 0, bytes_field(4, switch)))
+        happen(cpu, at_ns, 0, 4, message({1: "swapper", 2: 0, 5: comm, 6: pid}))
     for event in events:
-        text = bytes_field(3, bytes_field(2, event.text + "\n"))
-        by_cpu.setdefault(event.cpu, []).append(_event(event.at_ns, event.pid, text))
+        happen(event.cpu, event.at_ns, event.pid, 3, message({2: event.text + "\n"}))
+    packets: list[dict[int, Value]] = [{6: clock}, {2: message({1: processes})}]
+    packets.append({34: _ftrace_stats(_START, events, 0)})
     for cpu, written in sorted(by_cpu.items()):
-        packets.append(
-            bytes_field(
-                1, number_field(1, cpu) + b"".join(bytes_field(2, item) for item in written)
-            )
-        )
-    packets.append(bytes_field(34, _ftrace_stats(_END, events, session.lost)))
-    return b"".join(bytes_field(1, packet + number_field(10, _SEQUENCE)) for packet in packets)
+        packets.append({1: message({1: cpu, 2: written})})
+    packets.append({34: _ftrace_stats(_END, events, session.lost)})
+    return message({1: [message({**packet, 10: _SEQUENCE}) for packet in packets]})
 
 
 def power_packets(rails: Sequence[str], looks: Sequence[PowerLook]) -> bytes:
     """Return what android.power writes: rails with their descriptors once, and the battery's
     counters, at each look.
     """
-    packets = []
-    for number, (at_ns, energy_uj, gauge) in enumerate(looks):
+    packets: list[dict[int, Value]] = []
+    for number, (at_ns, energy_uj, (current, voltage_uv, charge_uah)) in enumerate(looks):
+        names = rails if number == 0 else ()
+        described = [message({1: at, 2: name, 3: "virtual"}) for at, name in enumerate(names)]
+        told = [
+            message({1: at, 2: at_ns // 1_000_000, 3: energy})
+            for at, energy in enumerate(energy_uj)
+        ]
         if rails:
-            told = b""
-            if number == 0:
-                told = b"".join(
-                    bytes_field(
-                        1, number_field(1, index) + bytes_field(2, name) + bytes_field(3, "virtual")
-                    )
-                    for index, name in enumerate(rails)
-                )
-            for index, energy in enumerate(energy_uj):
-                told += bytes_field(
-                    2,
-                    number_field(1, index)
-                    + number_field(2, at_ns // 1_000_000)
-                    + number_field(3, energy),
-                )
-            packets.append(number_field(8, at_ns) + bytes_field(40, told))
-        current, voltage_uv, charge_uah = gauge
-        battery = (
-            number_field(1, charge_uah)
-            + number_field(3, current % (1 << 64))
-            + number_field(7, voltage_uv)
-        )
-        packets.append(number_field(8, at_ns) + bytes_field(38, battery))
-    return b"".join(
-        bytes_field(1, packet + number_field(10, _POWER_SEQUENCE)) for packet in packets
-    )
-
-
-def _event(at_ns: int, pid: int, content: bytes) -> bytes:
-    return number_field(1, at_ns) + number_field(2, pid) + content
+            packets.append({8: at_ns, 40: message({1: described, 2: told})})
+        packets.append({8: at_ns, 38: message({1: charge_uah, 3: current, 7: voltage_uv})})
+    return message({1: [message({**packet, 10: _POWER_SEQUENCE}) for packet in packets]})
 
 
 def _switches(events: list[TraceEvent]) -> Iterable[tuple[int, int, int]]:
@@ -225,28 +198,13 @@ def _switches(events: list[TraceEvent]) -> Iterable[tuple[int, int, int]]:
             yield event.cpu, event.pid, max(0, event.at_ns - 1000)
 
 
-def _process(pid: int, command_line: str, uid: int) -> bytes:
-    return bytes_field(
-        1,
-        number_field(1, pid)
-        + number_field(2, 1)
-        + bytes_field(3, command_line)
-        + number_field(5, uid),
-    )
-
-
-def _clock_snapshot(now_ns: int) -> bytes:
-    return bytes_field(1, number_field(1, _BOOTTIME) + number_field(2, now_ns))
-
-
 def _ftrace_stats(phase: int, events: list[TraceEvent], lost: int) -> bytes:
-    stats = number_field(1, phase)
-    for cpu, count in sorted(Counter(event.cpu for event in events).items()):
-        stats += bytes_field(
-            2, number_field(1, cpu) + number_field(2, count) + number_field(3, lost)
-        )
-        lost = 0
-    return stats if not lost else stats + bytes_field(2, number_field(1, 0) + number_field(3, lost))
+    counts = sorted(Counter(event.cpu for event in events).items()) or [(0, 0)]
+    cores = [
+        message({1: cpu, 2: count, 3: lost if place == 0 else 0})
+        for place, (cpu, count) in enumerate(counts)
+    ]
+    return message({1: phase, 2: cores})
 
 
 def comm_of(command_line: str) -> str:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from benchfarm_virtual.activities import ActivityService
-from benchfarm_virtual.contract import SHELL_UID, SYSTEM_UID, MomentHook, ShellSession
+from benchfarm_virtual.contract import SHELL_UID, MomentHook, ShellSession
 from benchfarm_virtual.faults import FaultKind, FaultTable
-from benchfarm_virtual.files import MEDIA_UID, SHARED_GID, PhoneTree, Storage
+from benchfarm_virtual.files import PhoneTree, Storage
 from benchfarm_virtual.launching import DEFAULT_PATH
 from benchfarm_virtual.logs import PhoneLogs
 from benchfarm_virtual.open_files import ClientSink, ClientSource
-from benchfarm_virtual.packages import PackageStore
+from benchfarm_virtual.packages import ActivityService, PackageStore
 from benchfarm_virtual.processes import FIRST_APP_UID, ProcessTable, current_process
 from benchfarm_virtual.shell.interpreter import Shell
 from benchfarm_virtual.shell.syntax import Variables
-from benchfarm_virtual.system import PhoneBuild, PhoneProps, PhoneSettings, PhoneState, PhoneSystem
+from benchfarm_virtual.system import DEFAULTS, PhoneProps, PhoneSettings, PhoneState, PhoneSystem
 from benchfarm_virtual.tracing import TraceService, comm_of
 from benchfarm_virtual.trees.node import LinkNode
 from benchfarm_virtual.trees.rootfs import computed_trees
@@ -27,22 +26,6 @@ if TYPE_CHECKING:
     from benchfarm_virtual.system import ScaledTime
 
 _SHELL: Final = "/system/bin/sh"
-_ENVIRONMENT: Final[Mapping[str, str]] = {
-    "ANDROID_ASSETS": "/system/app",
-    "ANDROID_BOOTLOGO": "1",
-    "ANDROID_DATA": "/data",
-    "ANDROID_ROOT": "/system",
-    "ANDROID_STORAGE": "/storage",
-    "EXTERNAL_STORAGE": "/sdcard",
-    "HOME": "/",
-    "HOSTNAME": "localhost",
-    "LOGNAME": "shell",
-    "PATH": DEFAULT_PATH,
-    "SHELL": "/bin/sh",
-    "TERM": "xterm-256color",
-    "TMPDIR": "/data/local/tmp",
-    "USER": "shell",
-}
 
 
 def run_command(system: PhoneSystem, command: str, session: ShellSession) -> int:
@@ -57,7 +40,8 @@ def run_command(system: PhoneSystem, command: str, session: ShellSession) -> int
         ClientSink(session.stdout),
         ClientSink(session.stderr),
     )
-    variables = Variables(dict(_ENVIRONMENT) | {"PWD": "/"}, set(_ENVIRONMENT) | {"PWD"})
+    environment = {**DEFAULTS["environment"], "PATH": DEFAULT_PATH, "PWD": "/"}
+    variables = Variables(environment, set(environment))
     shell = Shell(
         system,
         process,
@@ -98,7 +82,7 @@ def build_userland(
     time: ScaledTime,
     hardware: VirtualHardware,
     shelf: VirtualProgramShelf,
-    build: PhoneBuild,
+    rooted: bool = False,
     faults: FaultTable | None = None,
     on_reboot: Callable[[str], None] = lambda reason: None,
     moment: MomentHook | None = None,
@@ -125,7 +109,7 @@ def build_userland(
     packages = PackageStore(shelf, phone_props, files)
     activities = ActivityService()
     system = PhoneSystem(
-        build=build,
+        rooted=rooted,
         time=time,
         hardware=hardware,
         shelf=shelf,
@@ -192,19 +176,7 @@ def _log_noise(faults: FaultTable) -> bytes | None:
 
 def _lay_out(files: PhoneTree) -> None:
     """Create the folders that every phone has."""
-    for path, mode, uid, gid in (
-        ("data", 0o771, SYSTEM_UID, SYSTEM_UID),
-        ("data/local", 0o751, 0, 0),
-        ("data/local/tmp", 0o771, SHELL_UID, SHELL_UID),
-        ("data/data", 0o771, SYSTEM_UID, SYSTEM_UID),
-        ("data/app", 0o771, SYSTEM_UID, SYSTEM_UID),
-        ("data/user", 0o771, SYSTEM_UID, SYSTEM_UID),
-        ("data/misc", 0o771, SYSTEM_UID, SYSTEM_UID),
-        ("data/misc/perfetto-traces", 0o773, 0, SHELL_UID),
-        ("storage/emulated/0/Android/data", 0o771, MEDIA_UID, SHARED_GID),
-        ("storage/emulated/0/Download", 0o771, MEDIA_UID, SHARED_GID),
-        ("storage/self", 0o771, MEDIA_UID, SHARED_GID),
-    ):
+    for path, (mode, uid, gid) in DEFAULTS["folders"].items():
         files.lay(path, mode, uid, gid)
     files.lay("storage/self").nodes["primary"] = LinkNode("/storage/emulated/0")
     files.lay("data/user").nodes["0"] = LinkNode("/data/data")

@@ -122,7 +122,7 @@ class BenchPhone:
     def program(self, name: str) -> Program:
         """Return the fake binary for a program."""
         elf = benchmark_elf(name, self.profile.abis[0])
-        program = self.shelf.native(name, elf, len(elf))
+        program = self.shelf.native(name, elf)
         assert program is not None
         return program
 

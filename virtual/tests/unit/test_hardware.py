@@ -49,15 +49,6 @@ def test_load_heats_up_throttles_in_steps_and_rest_undoes_it(profile):
     assert hardware.thermal_status() == 0
 
 
-def test_throttling_takes_speed_from_running_work():
-    hardware, time = made("pixel-4")
-    work = hardware.begin_work(range(4, 8))
-    cool = hardware.core_shares(work)[7]
-    time.now_s = 900
-    assert cool == 1.0
-    assert hardware.core_shares(work)[7] < 0.95
-
-
 def test_looking_often_or_seldom_gives_the_same_heat():
     often, often_time = made()
     seldom, seldom_time = made()
@@ -68,15 +59,6 @@ def test_looking_often_or_seldom_gives_the_same_heat():
         often.zones()
     often_time.now_s = seldom_time.now_s = 120.0
     assert hottest_c(often) == pytest.approx(hottest_c(seldom), abs=1.5)
-
-
-def test_two_works_on_the_same_cores_share_them():
-    hardware, _ = made()
-    first = hardware.begin_work([4, 5])
-    hardware.begin_work([5])
-    shares = hardware.core_shares(first)
-    assert shares[4] == 1.0
-    assert shares[5] == 0.5
 
 
 def test_time_in_state_counts_the_clocks_that_were_run_at():
@@ -117,12 +99,6 @@ def test_a_reboot_forgets_the_gpus_throttling_and_what_processes_used_as_well():
     assert hardware.cpu_s(7) == 0
 
 
-def test_fixed_performance_mode_holds_clocks_below_the_highest():
-    hardware, _ = made()
-    hardware.set_fixed_performance(enabled=True)
-    assert all(c.min_khz < c.current_khz < c.max_khz for c in hardware.clusters())
-
-
 def test_forced_heat_throttles_at_once_and_cools_down():
     hardware, time = made()
     hardware.force(heat_c=85.0)
@@ -131,25 +107,6 @@ def test_forced_heat_throttles_at_once_and_cools_down():
     assert hardware.clusters()[1].limit_khz < hardware.clusters()[1].max_khz
     time.now_s = 1800
     assert hottest_c(hardware) < 35
-
-
-def test_battery_drains_under_load_and_can_be_set():
-    hardware, time = made()
-    before = hardware.battery().charge_counter_uah
-    hardware.begin_work(range(8), gpu_share=1.0)
-    time.now_s = 600
-    battery = hardware.battery()
-    assert battery.charge_counter_uah < before
-    assert battery.current_ua < 0
-    hardware.force(battery_percent=4)
-    assert hardware.battery().level_percent == 4
-
-
-def test_gpu_clock_is_low_at_rest_and_high_under_load():
-    hardware, _ = made()
-    assert hardware.gpu_khz()[0] == min(hardware.gpu_khz()[1])
-    hardware.begin_work([4], gpu_share=1.0)
-    assert hardware.gpu_khz()[0] == max(hardware.gpu_khz()[1])
 
 
 def test_those_that_only_move_data_take_their_share_of_the_memory():

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from benchfarm_virtual.elf import note_of
 from benchfarm_virtual.programs.process import time_factor_of
 from benchfarm_virtual.samples import benchmark_apk, benchmark_elf
 
@@ -31,12 +30,6 @@ def test_a_version_says_how_long_inferences_take(version: str, factor: float) ->
     assert time_factor_of(version) == pytest.approx(factor)
 
 
-def test_the_note_of_a_program_keeps_the_mark() -> None:
-    note = note_of(benchmark_elf(version="1 time+3%"))
-    assert note is not None
-    assert note.version == "1 time+3%"
-
-
 def inference_us(text: str) -> float:
     found = re.search(r"Inference \(avg\): ([0-9.e+]+)", text)
     assert found is not None, text
@@ -50,7 +43,7 @@ def test_a_marked_program_takes_that_much_longer_on_a_phone(
     latencies_us = []
     for version in ("1", "1 time+25%"):
         phone = bench_phone()
-        marked = phone.shelf.native("benchmark_model", benchmark_elf(version=version), 0)
+        marked = phone.shelf.native("benchmark_model", benchmark_elf(version=version))
         phone.program = lambda _, marked=marked: marked
         path = phone.put("m.tflite", models.tiny_cnn())
         if is_app:

@@ -86,17 +86,6 @@ def test_a_phone_without_opencl_falls_back_to_opengl(bench_phone, models):
     assert strict.exit_code == 1
 
 
-def test_a_build_without_gpu_runs_on_the_cpu_and_only_the_warning_tells(phone):
-    run = phone.run(
-        "--graph=tiny_cnn_float.tflite",
-        "--use_gpu=true",
-        *SHORT,
-        program="benchmark_model_cpu_only",
-    )
-    assert run.exit_code == 0
-    assert "WARN: Unconsumed cmdline flags: --use_gpu=true" in run.stdout
-
-
 def test_heat_slows_a_run_down(bench_phone, models):
     phone = bench_phone()
     phone.put("m.tflite", models.BY_NAME["mobilenet_v1_0.25_128_static_float.tflite"]())
@@ -111,13 +100,6 @@ def test_heat_slows_a_run_down(bench_phone, models):
     phone.hardware.force(heat_c=95.0)
     hot = measured_us(phone.run(*flags))
     assert hot > 1.15 * cool
-
-
-def test_small_cores_are_slower_than_big_ones(phone):
-    flags = ("--graph=mobilenet_v1_0.25_128_static_uint8io.tflite", "--use_xnnpack=false", *SHORT)
-    assert measured_us(phone.run(*flags, affinity=0x0F)) > 2 * measured_us(
-        phone.run(*flags, affinity=0xF0)
-    )
 
 
 # The app
@@ -174,15 +156,6 @@ def test_performance_options_end_with_a_summary_sorted_by_average(phone):
     ]
     assert averages == sorted(averages)
     assert run.exit_code == 0
-
-
-def test_what_is_said_once_per_process_is_missing_in_later_runs(phone):
-    run = phone.run(
-        "--graph=tiny_cnn_float.tflite", "--perf_options_list=cpu", *SHORT, **PERFORMANCE
-    )
-    assert run.stderr.count("Created TensorFlow Lite XNNPACK delegate for CPU.") == 1
-    assert run.stdout.count("XNNPACK delegate created.") == 1
-    assert run.stdout.count("Explicitly applied XNNPACK delegate") == 3
 
 
 # LiteRT

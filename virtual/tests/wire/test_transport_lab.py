@@ -50,7 +50,7 @@ WRONG = [
     ({"request": "dance"}, "dance"),
     ({"request": "remove", "serial": "NONE"}, "NONE"),
     ({"request": "fault", "serial": "ONE"}, "no fault"),
-    ({"request": "fault", "serial": "ONE", "fault": {"kind": "explode"}}, "explode"),
+    ({"request": "fault", "serial": "ONE", "kind": "explode"}, "explode"),
     ({"request": "add", "phone": {"profile": "pixel-3", "serial": "ONE"}}, "already"),
     ({"request": "add", "phone": {"profile": "nokia-3310", "serial": "X"}}, "nokia-3310"),
     ({"request": "add", "phone": {"profile": "pixel-3", "serial": "../x"}}, r"\.\./x"),

@@ -17,7 +17,6 @@ from benchfarm_virtual.commands.invocation import (
     read_options,
 )
 from benchfarm_virtual.contract import FileStat, PhoneFileError
-from benchfarm_virtual.processes import user_name
 
 
 def local_time(seconds: float) -> datetime:
@@ -93,28 +92,13 @@ def stat(call: Invocation) -> int:
 
 
 def _stat_text(form: str, path: str, found: FileStat) -> str:
-    kind = (
-        "directory"
-        if modes.S_ISDIR(found.mode)
-        else "symbolic link"
-        if modes.S_ISLNK(found.mode)
-        else "character special file"
-        if modes.S_ISCHR(found.mode)
-        else "regular file"
-        if found.size_bytes
-        else "regular empty file"
-    )
+    moment = local_time(found.mtime_s)
     values = {
         "s": found.size_bytes,
         "Y": found.mtime_s,
         "a": f"{found.mode & 0o7777:o}",
-        "A": modes.filemode(found.mode),
         "n": path,
-        "u": found.uid,
-        "U": user_name(found.uid),
-        "F": kind,
-        "%": "%",
-        "y": local_time(found.mtime_s).strftime("%Y-%m-%d %H:%M:%S.000000000 +0000"),
+        "y": moment.strftime("%Y-%m-%d %H:%M:%S.000000000 +0000"),
     }
     return re.sub(r"%(.)", lambda match: str(values.get(match[1], "?")), form)
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from benchfarm_virtual.activities import short_component
 from benchfarm_virtual.commands.app_commands import dump_package, package_command
 from benchfarm_virtual.commands.invocation import Invocation, command
 from benchfarm_virtual.contract import SYSTEM_UID, Battery, ThermalZone
-from benchfarm_virtual.fault_kinds import FaultKind
+from benchfarm_virtual.faults import FaultKind
+from benchfarm_virtual.packages import short_component
 from benchfarm_virtual.processes import FIRST_APP_UID, Process
 from benchfarm_virtual.system import NAMESPACES
 
@@ -141,17 +141,10 @@ def _power(call: Invocation, args: Sequence[str]) -> int:
 
 
 def _connectivity(call: Invocation, args: Sequence[str]) -> int:
-    if args[:1] == ["airplane-mode"] and call.system.props.sdk >= _ANDROID_11:
-        if len(args) == 1:
-            call.out.line(
-                "enabled"
-                if call.system.settings.get("global", "airplane_mode_on") == "1"
-                else "disabled"
-            )
-            return 0
-        if args[1] in {"enable", "disable"}:
-            call.system.settings.put("global", "airplane_mode_on", str(int(args[1] == "enable")))
-            return 0
+    is_known = call.system.props.sdk >= _ANDROID_11 and args[:1] == ["airplane-mode"]
+    if is_known and args[1:] in (["enable"], ["disable"]):
+        call.system.settings.put("global", "airplane_mode_on", str(int(args[1] == "enable")))
+        return 0
     call.error(f"Unknown command: {args[0] if args else ''}")
     return 255
 
@@ -315,10 +308,10 @@ def _window(call: Invocation, args: Sequence[str]) -> int:
 
 
 def _surfaceflinger(call: Invocation, args: Sequence[str]) -> int:
-    gles = call.system.build.gles
+    gpu = call.system.hardware.profile.gpu
     call.out.line(
         "Visible layers (count = 12)\n"
-        + (f"GLES: {gles}\n" if gles else "")
+        + (f"GLES: {gpu.gles}\n" if gpu else "")
         + "  orientation=ROTATION_0"
     )
     return 0

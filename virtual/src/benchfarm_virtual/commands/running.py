@@ -125,7 +125,7 @@ def renice(call: Invocation) -> int:
 @command("su")
 def su(call: Invocation) -> int:
     """Become root, on a rooted phone."""
-    if not call.system.build.rooted and call.uid != 0:
+    if not call.system.rooted and call.uid != 0:
         call.error("/system/bin/sh: su: inaccessible or not found")
         return 127
     args = list(call.args)
@@ -159,29 +159,12 @@ def run_as(call: Invocation) -> int:
     return call.become(args[1:] or ["/system/bin/sh"], env=environment, cwd=package.data_path)
 
 
-_SHELL_GROUPS = (
-    "1004(input),1007(log),1011(adb),1015(sdcard_rw),1028(sdcard_r),3001(net_bt_admin),3002(net_bt),3003(inet),"
-    "3006(net_bw_stats),3009(readproc),3011(uhid)"
-)
-
-
 @command("id")
 def id_(call: Invocation) -> int:
     """Say who the user is."""
     options = read_options(call, "u")
-    uid, name = call.uid, user_name(call.uid)
-    if "u" in options:
-        call.out.line(uid)
-        return 0
-    context = (
-        "u:r:su:s0"
-        if uid == 0
-        else "u:r:shell:s0"
-        if uid == SHELL_UID
-        else "u:r:runas_app:s0:c123,c256,c512,c768"
-    )
-    groups = f"{uid}({name})" + (f",{_SHELL_GROUPS}" if uid == SHELL_UID else "")
-    call.out.line(f"uid={uid}({name}) gid={uid}({name}) groups={groups} context={context}")
+    name = user_name(call.uid)
+    call.out.line(call.uid if "u" in options else f"uid={call.uid}({name}) gid={call.uid}({name})")
     return 0
 
 
@@ -249,25 +232,15 @@ def date(call: Invocation) -> int:
 _Field = tuple[str, int, Callable[[Process], str]]
 
 
-def _arguments(process: Process) -> str:
-    return " ".join(process.argv)
-
-
 #: What ps can show: heading, width (negative: to the left), value.
 _FIELDS: Final[Mapping[str, _Field]] = {
     "USER": ("USER", -12, lambda p: user_name(p.uid)),
     "PID": ("PID", 5, lambda p: str(p.pid)),
     "PPID": ("PPID", 5, lambda p: str(p.ppid)),
     "PGID": ("PGID", 5, lambda p: str(p.pgid)),
-    "VSZ": ("VSZ", 7, lambda p: str(p.rss_bytes // 256)),
-    "RSS": ("RSS", 6, lambda p: str(p.rss_bytes // 1024)),
-    "WCHAN": ("WCHAN", -10, lambda p: "0"),
-    "ADDR": ("ADDR", 10, lambda p: "0"),
-    "S": ("S", 1, lambda p: p.state),
     "NAME": ("NAME", -27, lambda p: p.name if p.group == "shell" else p.argv[0]),
-    "ARGS": ("ARGS", -27, _arguments),
+    "ARGS": ("ARGS", -27, lambda p: " ".join(p.argv)),
 }
-_USUAL: Final = ("USER", "PID", "PPID", "VSZ", "RSS", "WCHAN", "ADDR", "S", "NAME")
 
 
 @command("ps")
@@ -275,7 +248,9 @@ def ps(call: Invocation) -> int:
     """List processes: the user's, or all (-A); -o chooses fields."""
     options = read_options(call, "A", "o")
     rows = [row for row in call.system.processes.rows() if "A" in options or row.uid == call.uid]
-    names = ",".join(options.values["o"]).split(",") if "o" in options else _USUAL
+    if "o" not in options:
+        call.fail("-o FIELDS is all that a virtual phone knows")
+    names = ",".join(options.values["o"]).split(",")
     unknown = [name for name in names if name not in _FIELDS]
     if unknown:
         call.fail(f"bad -o {unknown[0]}")

@@ -19,7 +19,6 @@ from benchfarm_virtual.commands.invocation import (
 )
 from benchfarm_virtual.contract import PhoneFileError
 from benchfarm_virtual.open_files import OpenFile
-from benchfarm_virtual.shell.patterns import CLASSES
 from benchfarm_virtual.shell.printing import PrintfFaultError, printed
 
 
@@ -107,34 +106,18 @@ def wc(call: Invocation) -> int:
     """Count lines, words and bytes."""
     options = read_options(call, "lwc")
     kinds = [kind for kind in "lwc" if kind in options] or ["l", "w", "c"]
-    totals = dict.fromkeys("lwc", 0)
-    rows: list[tuple[dict[str, int], str]] = []
+    if len(options.args) > 1:
+        call.fail("a virtual phone counts one file")
     for path, source in call.inputs(options.args):
-        counts = dict.fromkeys("lwc", 0)
-        inside = False
         try:
-            for piece in call.chunks(source):
-                counts["l"] += piece.count(b"\n")
-                words = piece.split()
-                counts["w"] += len(words) - (inside and bool(words) and not piece[:1].isspace())
-                inside = not piece[-1:].isspace()
-                counts["c"] += len(piece)
+            content = b"".join(call.chunks(source))
         except PhoneFileError as exc:
             call.complain(f"{path}: {exc}")
-            call.failed = True
-            continue
-        rows.append((counts, path if options.args else ""))
-        for kind in totals:
-            totals[kind] += counts[kind]
-    if len(options.args) > 1:
-        rows.append((totals, "total"))
-    alone = len(kinds) == 1 and len(rows) == 1
-    for counts, name in rows:
-        one_file = len(rows) == 1 and bool(options.args)
-        figures = " ".join(
-            str(counts[kind]) if alone or one_file else f"{counts[kind]:>7}" for kind in kinds
-        )
-        call.out.line(f"{figures} {name}" if name else figures)
+            return 1
+        counts = {"l": content.count(b"\n"), "w": len(content.split()), "c": len(content)}
+        width = 0 if options.args or len(kinds) == 1 else 7
+        figures = " ".join(f"{counts[kind]:>{width}}" for kind in kinds)
+        call.out.line(f"{figures} {path}" if options.args else figures)
     return 1 if call.failed else 0
 
 
@@ -202,65 +185,17 @@ def checksum(call: Invocation) -> int:
 
 def translated(pattern: str, *, extended: bool) -> str:
     """Return a POSIX regular expression (basic or extended) as Python writes it."""
-    out: list[str] = []
-    at = 0
-    while at < len(pattern):
-        char = pattern[at]
-        if char == "[":
-            piece, at = _bracket(pattern, at)
-            out.append(piece)
-            continue
-        if char == "\\":
-            following = pattern[at + 1 : at + 2]
-            if not extended and following in "(){}|+?" and following:
-                out.append(following)
-            elif following.isalnum() and following not in "wWsSbBnt123456789":
-                out.append(re.escape(following))
-            else:
-                out.append("\\" + following if following else r"\\")
-            at += 2
-            continue
-        if not extended and char in "(){}|+?":
-            out.append("\\" + char)
-        elif char == "*" and (not out or (out[-1] in {"(", "|", "^"} and not extended)):
-            out.append(r"\*")
-        elif char == "^" and not extended and out and out[-1] not in {"(", "|"}:
-            out.append(r"\^")
-        elif (
-            char == "$"
-            and not extended
-            and at + 1 < len(pattern)
-            and pattern[at + 1 : at + 3] not in {"\\)", "\\|"}
-        ):
-            out.append(r"\$")
-        elif char == "$":
-            out.append(r"(?=\n?\Z)(?!\n)")
-        elif char == "{" and extended and not re.match(r"\{\d*,?\d*\}", pattern[at:]):
-            out.append(r"\{")
-        else:
-            out.append(char)
-        at += 1
-    return "".join(out)
 
+    def one(match: re.Match[str]) -> str:
+        text = match.group()
+        if text.startswith("["):
+            return "[" + re.sub(r"[\[&~|\\]", r"\\\g<0>", text[1:-1]) + "]"
+        if extended or (text.startswith("\\") and text[1] not in "(){}|+?"):
+            return text
+        return text[1:] if text.startswith("\\") else "\\" + text
 
-def _bracket(pattern: str, at: int) -> tuple[str, int]:
-    place = at + 1
-    negated = pattern[place : place + 1] == "^"
-    place += negated
-    out: list[str] = []
-    first = True
-    while place < len(pattern):
-        char = pattern[place]
-        if char == "]" and not first:
-            return f"[{'^' if negated else ''}{''.join(out)}]", place + 1
-        first = False
-        if pattern.startswith("[:", place) and (end := pattern.find(":]", place)) > 0:
-            out.append(CLASSES.get(pattern[place + 2 : end], ""))
-            place = end + 2
-            continue
-        out.append("\\" + char if char in "\\[]^&~|" else char)
-        place += 1
-    raise CommandFaultError(f"bad regex '{pattern}': Unmatched [")
+    # In a basic expression, what a backslash makes special is ordinary without it.
+    return re.sub(r"\\.|\[\^?\]?[^]]*\]|[(){}|+?]", one, pattern)
 
 
 @command("grep")
@@ -274,11 +209,7 @@ def grep(call: Invocation) -> int:
 
 
 def _grep(call: Invocation) -> int:
-    options = read_options(
-        call,
-        "EFGivwclqsnhHa",
-        "em",
-    )
+    options = read_options(call, "EivclqsH", "em")
     patterns = list(options.values.get("e", []))
     if "e" not in options:
         if not options.args:
@@ -289,25 +220,22 @@ def _grep(call: Invocation) -> int:
         for pattern in patterns
         for line in pattern.split("\n")
     ]
-    named = ("H" in options or len(options.args) > 1) and "h" not in options
     found = False
-    search = _Search(call, options, expressions, named=named)
     for path, source in _grep_inputs(call, options):
-        found = search.look(path, source) or found
+        found = bool(_look(call, options, expressions, path, source)) or found
         if found and "q" in options:
             return 0
     return 2 if call.failed else 0 if found else 1
 
 
 def _grep_expression(call: Invocation, options: Options, pattern: str) -> re.Pattern[str]:
-    text = re.escape(pattern) if "F" in options else translated(pattern, extended="E" in options)
-    if "w" in options:
-        text = rf"(?<!\w)(?:{text})(?!\w)"
+    if "[:" in pattern:
+        call.fail("a virtual phone knows no classes of characters here")
+    text = translated(pattern, extended="E" in options)
     try:
         return re.compile(text, re.IGNORECASE if "i" in options else 0)
     except re.error as exc:
-        words = "Unmatched ( or \\\\(" if "(" in pattern or ")" in pattern else str(exc)
-        raise CommandFaultError(f"bad regex '{pattern}': {words}", 2) from exc
+        raise CommandFaultError(f"bad regex '{pattern}': {exc}", 2) from exc
 
 
 def _grep_inputs(call: Invocation, options: Options) -> Iterator[tuple[str, OpenFile]]:
@@ -320,50 +248,31 @@ def _grep_inputs(call: Invocation, options: Options) -> Iterator[tuple[str, Open
                 call.complain(f"{path}: {exc}")
 
 
-class _Search:
-    """What is looked for in each file, and what is shown of it."""
-
-    def __init__(
-        self,
-        call: Invocation,
-        options: Options,
-        expressions: Sequence[re.Pattern[str]],
-        *,
-        named: bool,
-    ) -> None:
-        self._call = call
-        self._expressions = expressions
-        self._named = named
-        self._limit = int(options.last("m", "0") or 0)
-        self._inverted, self._numbered, self._counted = (
-            "v" in options,
-            "n" in options,
-            "c" in options,
-        )
-        self._quiet = bool({"q", "c", "l"} & options.flags)
-        self._one_is_enough = bool({"q", "l"} & options.flags)
-        self._lists = "l" in options
-
-    def look(self, path: str, source: OpenFile) -> bool:
-        """Look through a file, and say whether anything was found."""
-        shown_name = "(standard input)" if path == "-" else path
-        head = encoded(f"{shown_name}:") if self._named else b""
-        count = 0
-        for number, raw in enumerate(self._call.lines(source), 1):
-            line = decoded(raw)
-            if any(expression.search(line) for expression in self._expressions) == self._inverted:
-                continue
-            count += 1
-            if not self._quiet:
-                self._call.out.write(
-                    head + (encoded(f"{number}:") if self._numbered else b"") + raw + b"\n"
-                )
-            if path == "-":
-                self._call.out.flush()
-            if self._one_is_enough or (self._limit and count >= self._limit):
-                break
-        if self._counted:
-            self._call.out.line(f"{shown_name}:{count}" if self._named else count)
-        if self._lists and count:
-            self._call.out.line(shown_name)
-        return bool(count)
+def _look(
+    call: Invocation,
+    options: Options,
+    expressions: Sequence[re.Pattern[str]],
+    path: str,
+    source: OpenFile,
+) -> int:
+    """Look through a file; return how many lines were found, as far as that matters."""
+    limit = 1 if {"q", "l"} & options.flags else int(options.last("m", "0") or 0)
+    shown_name = "(standard input)" if path == "-" else path
+    is_named = "H" in options or len(options.args) > 1
+    count = 0
+    for raw in call.lines(source):
+        line = decoded(raw)
+        if any(expression.search(line) for expression in expressions) == ("v" in options):
+            continue
+        count += 1
+        if not {"q", "c", "l"} & options.flags:
+            call.out.write((encoded(f"{shown_name}:") if is_named else b"") + raw + b"\n")
+        if path == "-":
+            call.out.flush()
+        if count == limit:
+            break
+    if "c" in options:
+        call.out.line(f"{shown_name}:{count}" if is_named else count)
+    if "l" in options and count:
+        call.out.line(shown_name)
+    return count

@@ -14,6 +14,7 @@ from benchfarm_virtual.programs.delegates import (
     operators_of,
     reduced,
     replace_nodes,
+    say_taken,
 )
 from benchfarm_virtual.programs.process import (
     APP_FOLDERS,
@@ -32,44 +33,33 @@ _USE_COMPATIBLE: Final = (
 REFERENCE_DEVICE: Final = "nnapi-reference"
 
 
-class NnapiDelegate:
-    """NNAPI with the device that was named, or with the best one."""
-
-    provider = "NNAPI"
-
-    def __init__(self, device: AcceleratorSpec | None) -> None:
-        self._device = device
-
-    def apply(self, interpreter: Interpreter) -> int:
-        """Give it what its device takes."""
-        run = interpreter.run
-        named = run.parameters.text("nnapi_accelerator_name")
-        if named and self._device is None:
-            names = ",".join(device.name for device in run.bench.profile.nnapi)
-            run.say.runtime(
-                "ERROR",
-                f"Could not find the specified NNAPI accelerator: {named}. Must be one of: {{{names}}}.",
-            )
-            raise BenchmarkFailedError
-        device = self._device
-        if device is None or (device.name == REFERENCE_DEVICE and not named):
-            return 0
-        kernels = apply_accelerator(interpreter, device, NNAPI, hexagon=False)
-        failing = run.bench.take_fault(FaultKind.DELEGATE_FAILING, "nnapi") is not None
-        if kernels and (failing or device.compilation_fails):
-            run.say.runtime(
-                "ERROR",
-                "NN API returned error ANEURALNETWORKS_OP_FAILED at line 4768 while completing NNAPI compilation.\n",
-            )
-            not_prepared(interpreter, interpreter.plan, NNAPI, node=interpreter.plan.execution[0])
-        return kernels
+def _apply_nnapi(interpreter: Interpreter, device: AcceleratorSpec | None) -> int:
+    """Give the device that was named, or the best one, what it takes."""
+    run = interpreter.run
+    named = run.parameters.text("nnapi_accelerator_name")
+    if named and device is None:
+        names = ",".join(known.name for known in run.bench.profile.nnapi)
+        run.say.runtime(
+            "ERROR",
+            f"Could not find the specified NNAPI accelerator: {named}. Must be one of: {{{names}}}.",
+        )
+        raise BenchmarkFailedError
+    if device is None or (device.name == REFERENCE_DEVICE and not named):
+        return 0
+    kernels = apply_accelerator(interpreter, device, NNAPI)
+    failing = run.bench.take_fault(FaultKind.DELEGATE_FAILING, "nnapi") is not None
+    if kernels and (failing or device.compilation_fails):
+        run.say.runtime(
+            "ERROR",
+            "NN API returned error ANEURALNETWORKS_OP_FAILED at line 4768 while completing NNAPI compilation.\n",
+        )
+        not_prepared(interpreter, interpreter.plan, NNAPI, node=interpreter.plan.execution[0])
+    return kernels
 
 
-def apply_accelerator(
-    interpreter: Interpreter, device: AcceleratorSpec, delegate: str, *, hexagon: bool
-) -> int:
+def apply_accelerator(interpreter: Interpreter, device: AcceleratorSpec, delegate: str) -> int:
     """Give a device of the phone's maker what it takes; return how many kernels that makes."""
-    plan = interpreter.plan
+    plan, hexagon = interpreter.plan, delegate == HEXAGON
     subject = "hexagon" if hexagon else "nnapi"
     taken = frozenset(
         i
@@ -83,14 +73,8 @@ def apply_accelerator(
     )
     note_wrong(interpreter, subject, delegate)
     if hexagon:
-        kernels = sum(1 for run in plan.partitions(taken) if run and run[0] in taken)
-        interpreter.run.say.runtime(
-            "INFO",
-            f"{delegate} delegate: {len(taken)} nodes delegated out of {len(plan.execution)} nodes with {kernels} "
-            "partitions.\n",
-        )
-    done = replace_nodes(interpreter, plan, delegate, taken)
-    return len(done.kernels) if done is not None else 0
+        say_taken(interpreter, plan, delegate, taken)
+    return replace_nodes(interpreter, plan, delegate, taken)
 
 
 def create_nnapi(interpreter: Interpreter) -> Delegate | None:
@@ -108,7 +92,7 @@ def create_nnapi(interpreter: Interpreter) -> Delegate | None:
         if named
         else _best_device(interpreter, devices)
     )
-    return NnapiDelegate(device)
+    return Delegate("NNAPI", lambda applied: _apply_nnapi(applied, device))
 
 
 def _best_device(
@@ -131,20 +115,12 @@ def _best_device(
     return max(usable, key=merit, default=None)
 
 
-class HexagonDelegate:
-    """The Hexagon delegate on a DSP."""
-
-    provider = "Hexagon"
-
-    def __init__(self, device: AcceleratorSpec) -> None:
-        self._device = device
-
-    def apply(self, interpreter: Interpreter) -> int:
-        """Give it the quantized operators."""
-        if interpreter.run.bench.take_fault(FaultKind.DELEGATE_FAILING, "hexagon") is not None:
-            interpreter.run.say.runtime("ERROR", "Failed to prepare graph.")
-            not_prepared(interpreter, interpreter.plan, HEXAGON)
-        return apply_accelerator(interpreter, self._device, HEXAGON, hexagon=True)
+def _apply_hexagon(interpreter: Interpreter, device: AcceleratorSpec) -> int:
+    """Give the DSP the quantized operators."""
+    if interpreter.run.bench.take_fault(FaultKind.DELEGATE_FAILING, "hexagon") is not None:
+        interpreter.run.say.runtime("ERROR", "Failed to prepare graph.")
+        not_prepared(interpreter, interpreter.plan, HEXAGON)
+    return apply_accelerator(interpreter, device, HEXAGON)
 
 
 def create_hexagon(interpreter: Interpreter) -> Delegate | None:
@@ -158,7 +134,7 @@ def create_hexagon(interpreter: Interpreter) -> Delegate | None:
         return None
     if run.once.first("hexagon created"):
         run.say.runtime("INFO", "Created TensorFlow Lite delegate for Hexagon.")
-    return HexagonDelegate(device)
+    return Delegate("Hexagon", lambda applied: _apply_hexagon(applied, device))
 
 
 def _no_hexagon(interpreter: Interpreter, why: str) -> None:

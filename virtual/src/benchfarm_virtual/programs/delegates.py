@@ -6,20 +6,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from benchfarm_virtual.contract import PhoneFileError
 from benchfarm_virtual.delegation import (
     FLEX,
     XNNPACK,
-    Replacement,
     SubgraphPlan,
     dynamic_outputs,
     xnnpack_takes,
 )
-from benchfarm_virtual.elf import note_of
 from benchfarm_virtual.faults import FaultKind
 from benchfarm_virtual.graph import Operator
 from benchfarm_virtual.programs.process import (
@@ -30,38 +28,48 @@ from benchfarm_virtual.programs.process import (
     size_of,
     write_whole,
 )
+from benchfarm_virtual.samples import note_of
 
 if TYPE_CHECKING:
     from benchfarm_virtual.programs.interpreter import Interpreter
 
 
-class Delegate(Protocol):
+@dataclass(frozen=True, slots=True)
+class Delegate:
     """A delegate that was created."""
 
     #: The provider's name in the tool's lines.
     provider: str
-
-    def apply(self, interpreter: Interpreter) -> int:
-        """Apply it; return how many kernels the primary subgraph got.
-
-        Raises BenchmarkFailedError.
-        """
-        ...
+    #: Applies it; returns how many kernels the primary subgraph got. Raises BenchmarkFailedError.
+    apply: Callable[[Interpreter], int]
 
 
 def replace_nodes(
     interpreter: Interpreter, plan: SubgraphPlan, delegate: str, taken: frozenset[int]
-) -> Replacement | None:
-    """Put kernels into a plan and say so; None when there is nothing to replace."""
+) -> int:
+    """Put kernels into a plan and say so; return how many."""
     if not taken:
-        return None
-    done = plan.replace(delegate, taken)
+        return 0
+    total = len(plan.execution)
+    partitions, kernels = plan.replace(delegate, taken)
     interpreter.run.say.runtime(
         "VERBOSE",
-        f"Replacing {done.nodes} out of {done.total} node(s) with delegate ({interpreter.shown(delegate)}) node, "
-        f"yielding {done.partitions} partitions for subgraph {plan.index} ({plan.subgraph.name}).",
+        f"Replacing {len(taken)} out of {total} node(s) with delegate ({interpreter.shown(delegate)}) node, "
+        f"yielding {partitions} partitions for subgraph {plan.index} ({plan.subgraph.name}).",
     )
-    return done
+    return kernels
+
+
+def say_taken(
+    interpreter: Interpreter, plan: SubgraphPlan, name: str, taken: frozenset[int]
+) -> None:
+    """Say what a simple delegate takes, as all of them do."""
+    partitions = sum(1 for run in plan.partitions(taken) if run and run[0] in taken)
+    interpreter.run.say.runtime(
+        "INFO",
+        f"{name} delegate: {len(taken)} nodes delegated out of {len(plan.execution)} nodes with {partitions} "
+        "partitions.\n",
+    )
 
 
 def operators_of(plan: SubgraphPlan) -> Iterator[tuple[int, Operator]]:
@@ -111,19 +119,6 @@ def kept_file(interpreter: Interpreter, magic: str, size_bytes: int) -> bytes:
 _WEIGHT_CACHE_GAIN: Final = 0.4
 
 
-class XnnpackDelegate:
-    """XNNPACK, when it was asked for."""
-
-    provider = "XNNPACK"
-
-    def apply(self, interpreter: Interpreter) -> int:
-        """Give it what it takes of every subgraph."""
-        if interpreter.run.bench.take_fault(FaultKind.DELEGATE_FAILING, "xnnpack") is not None:
-            interpreter.run.say.runtime("ERROR", "failed to create XNNPACK runtime")
-            not_prepared(interpreter, interpreter.plan, XNNPACK)
-        return _apply_xnnpack(interpreter)
-
-
 def create_xnnpack(interpreter: Interpreter) -> Delegate | None:
     """Create it, or say why there is none (then None)."""
     run = interpreter.run
@@ -134,7 +129,14 @@ def create_xnnpack(interpreter: Interpreter) -> Delegate | None:
     if run.parameters.text("xnnpack_weight_cache_file_path"):
         run.say.info("XNNPack file-backed weight cache enabled.")
     _say_xnnpack(interpreter)
-    return XnnpackDelegate()
+    return Delegate("XNNPACK", _apply_explicit_xnnpack)
+
+
+def _apply_explicit_xnnpack(interpreter: Interpreter) -> int:
+    if interpreter.run.bench.take_fault(FaultKind.DELEGATE_FAILING, "xnnpack") is not None:
+        interpreter.run.say.runtime("ERROR", "failed to create XNNPACK runtime")
+        not_prepared(interpreter, interpreter.plan, XNNPACK)
+    return _apply_xnnpack(interpreter)
 
 
 def _say_xnnpack(interpreter: Interpreter) -> None:
@@ -160,8 +162,8 @@ def _apply_xnnpack(interpreter: Interpreter) -> int:
         if plan is interpreter.plan:
             taken = reduced(interpreter, taken, "xnnpack")
         done = replace_nodes(interpreter, plan, XNNPACK, taken)
-        if done is not None and plan is interpreter.plan:
-            kernels = len(done.kernels)
+        if plan is interpreter.plan:
+            kernels = done
     note_wrong(interpreter, "xnnpack", XNNPACK)
     path = interpreter.run.parameters.text("xnnpack_weight_cache_file_path")
     if path and kernels:
@@ -196,94 +198,10 @@ def apply_flex(interpreter: Interpreter) -> None:
 #: The name in the note of a fake library for it.
 DUMMY_PROGRAM: Final = "dummy_external_delegate"
 STABLE_PROGRAM: Final = "sample_stable_delegate"
+_DUMMY_NAME: Final = "DummyDelegate"
+_DUMMY_ERRORS: Final = ("error_during_init", "error_during_prepare", "error_during_invoke")
 _STABLE_NAME: Final = "google_sample_delegate"
 _STABLE_OPERATORS: Final = frozenset({"ADD", "SUB"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DummyDelegate:
-    """Its options."""
-
-    allowed_builtin_code: int = -1
-    error_during_init: bool = False
-    error_during_prepare: bool = False
-    error_during_invoke: bool = False
-
-    @classmethod
-    def from_options(cls, text: str) -> DummyDelegate:
-        """Return what ``key:value;key:value`` says; what can't be read is dropped without a word."""
-        options = dict(part.split(":", 1) for part in text.split(";") if ":" in part)
-        try:
-            code = int(options.get("allowed_builtin_code", "-1"))
-        except ValueError:
-            code = -1
-        return cls(
-            allowed_builtin_code=code,
-            error_during_init=options.get("error_during_init") == "true",
-            error_during_prepare=options.get("error_during_prepare") == "true",
-            error_during_invoke=options.get("error_during_invoke") == "true",
-        )
-
-    def settings(self) -> Iterator[tuple[str, int]]:
-        """Yield the options as the delegate lists them."""
-        yield "allowed_builtin_code", self.allowed_builtin_code
-        yield "error_during_init", int(self.error_during_init)
-        yield "error_during_prepare", int(self.error_during_prepare)
-        yield "error_during_invoke", int(self.error_during_invoke)
-
-
-class ExternalDelegate:
-    """A delegate from a library; the only one that this phone can stand in for is the test
-    delegate.
-    """
-
-    provider = "EXTERNAL"
-    #: The delegate's own name in the plan.
-    runtime_name: ClassVar[str] = "DummyDelegate"
-
-    def __init__(self, dummy: DummyDelegate) -> None:
-        self._dummy = dummy
-
-    def apply(self, interpreter: Interpreter) -> int:
-        """Give it the operators of one kind."""
-        say, plan = interpreter.run.say, interpreter.plan
-        taken = frozenset(
-            i for i, op in operators_of(plan) if op.code == self._dummy.allowed_builtin_code
-        )
-        partitions = sum(1 for run in plan.partitions(taken) if run and run[0] in taken)
-        say.runtime(
-            "INFO",
-            f"{self.runtime_name} delegate: {len(taken)} nodes delegated out of {len(plan.execution)} nodes with "
-            f"{partitions} partitions.\n",
-        )
-        kernel_node = len(plan.nodes)
-        done = replace_nodes(interpreter, plan, self.runtime_name, taken)
-        if done is None:
-            return 0
-        if self._dummy.error_during_init:
-            say.runtime("ERROR", "Failed to initialize kernel.")
-            raise BenchmarkFailedError
-        if self._dummy.error_during_prepare:
-            not_prepared(interpreter, plan, self.runtime_name, node=kernel_node)
-        if self._dummy.error_during_invoke:
-            interpreter.invoke_error = (
-                f"Node number {kernel_node} ({self.runtime_name}) failed to invoke."
-            )
-        return len(done.kernels)
-
-
-class SampleStableDelegate:
-    """TensorFlow Lite's sample of a stable delegate: it takes additions and subtractions."""
-
-    provider = "STABLE_DELEGATE"
-
-    def apply(self, interpreter: Interpreter) -> int:
-        """Give it the operators that it has."""
-        taken = frozenset(
-            i for i, op in operators_of(interpreter.plan) if op.name in _STABLE_OPERATORS
-        )
-        done = replace_nodes(interpreter, interpreter.plan, _STABLE_NAME, taken)
-        return len(done.kernels) if done is not None else 0
 
 
 def create_external(interpreter: Interpreter) -> Delegate | None:
@@ -296,10 +214,39 @@ def create_external(interpreter: Interpreter) -> Delegate | None:
         return None
     if note is None or note.program != DUMMY_PROGRAM:
         return None
-    dummy = DummyDelegate.from_options(run.parameters.text("external_delegate_options"))
-    for name, value in dummy.settings():
+    options = _dummy_options(run.parameters.text("external_delegate_options"))
+    for name, value in options.items():
         run.say.runtime("INFO", f"Dummy delegate: {name} set to {value}.")
-    return ExternalDelegate(dummy)
+    return Delegate("EXTERNAL", lambda applied: _apply_dummy(applied, options))
+
+
+def _dummy_options(text: str) -> dict[str, int]:
+    """Return what ``key:value;key:value`` says; what can't be read is dropped without a word."""
+    given = dict(part.split(":", 1) for part in text.split(";") if ":" in part)
+    code = given.get("allowed_builtin_code", "")
+    return {
+        "allowed_builtin_code": int(code) if code.isdigit() else -1,
+        **{name: int(given.get(name) == "true") for name in _DUMMY_ERRORS},
+    }
+
+
+def _apply_dummy(interpreter: Interpreter, options: Mapping[str, int]) -> int:
+    """Give the test delegate the operators of one kind."""
+    say, plan = interpreter.run.say, interpreter.plan
+    taken = frozenset(
+        i for i, op in operators_of(plan) if op.code == options["allowed_builtin_code"]
+    )
+    say_taken(interpreter, plan, _DUMMY_NAME, taken)
+    kernel_node = len(plan.nodes)
+    kernels = replace_nodes(interpreter, plan, _DUMMY_NAME, taken)
+    if kernels and options["error_during_init"]:
+        say.runtime("ERROR", "Failed to initialize kernel.")
+        raise BenchmarkFailedError
+    if kernels and options["error_during_prepare"]:
+        not_prepared(interpreter, plan, _DUMMY_NAME, node=kernel_node)
+    if kernels and options["error_during_invoke"]:
+        interpreter.invoke_error = f"Node number {kernel_node} ({_DUMMY_NAME}) failed to invoke."
+    return kernels
 
 
 def create_stable(interpreter: Interpreter) -> Delegate | None:
@@ -326,4 +273,11 @@ def create_stable(interpreter: Interpreter) -> Delegate | None:
             f"Failed to load stable ABI delegate from stable ABI delegate binary ({library})."
         )
         return None
-    return SampleStableDelegate()
+    return Delegate("STABLE_DELEGATE", _apply_stable)
+
+
+def _apply_stable(interpreter: Interpreter) -> int:
+    """Give TensorFlow Lite's sample of a stable delegate the additions and subtractions."""
+    plan = interpreter.plan
+    taken = frozenset(i for i, op in operators_of(plan) if op.name in _STABLE_OPERATORS)
+    return replace_nodes(interpreter, plan, _STABLE_NAME, taken)

@@ -23,7 +23,7 @@ from benchfarm_virtual.programs.process import (
     size_of,
     write_whole,
 )
-from benchfarm_virtual.protos import bytes_field, number_field
+from benchfarm_virtual.protos import message
 
 #: Flags that it has, with their defaults; any other ends it at once.
 _FLAGS: Final = {
@@ -158,7 +158,7 @@ class _Engine:
                 self._turn(min(decode, context - prefill), is_prompt=False),
             )
             self._say_info(init_us, *turns)
-            written += bytes_field(1, _metrics(init_us, *turns))
+            written += message({1: _metrics(init_us, *turns)})
         announce(process, "results")
         if flags["report_peak_memory_footprint"] == "true":
             _say(process, f"Peak system ram usage: {1.4 * self._model_bytes / 2**20 + 90:.2f}MB.")
@@ -237,14 +237,19 @@ def _metrics(init_us: float, prefill: _Turn, decode: _Turn) -> bytes:
     """Return a repetition as a LitertLmMetrics; its durations are whole microseconds."""
 
     def phase(name: str, time_us: float) -> bytes:
-        return bytes_field(2, bytes_field(1, name) + number_field(2, int(time_us)))
+        return message({1: name, 2: int(time_us)})
 
-    def turn(number: int, one: _Turn) -> bytes:
-        return bytes_field(number, number_field(1, int(one.time_us)) + number_field(2, one.tokens))
+    def turn(one: _Turn) -> bytes:
+        return message({1: int(one.time_us), 2: one.tokens})
 
-    asked = bytes_field(1, number_field(1, prefill.tokens) + number_field(2, decode.tokens))
-    phases = phase("Init Executor", 0.98 * init_us) + phase("Init Total", init_us)
-    return asked + phases + turn(4, prefill) + turn(5, decode)
+    return message(
+        {
+            1: message({1: prefill.tokens, 2: decode.tokens}),
+            2: [phase("Init Executor", 0.98 * init_us), phase("Init Total", init_us)],
+            4: turn(prefill),
+            5: turn(decode),
+        }
+    )
 
 
 def _say(process: ProcessContext, text: str, *, source: str = "") -> None:

@@ -117,7 +117,7 @@ class LitertProgram:
         if path:
             _log(say, 177, f"Saving benchmark result to: {path}")
             peak_kb = memory.peak_kb if own.switch("report_peak_memory_footprint") else 0
-            content = result_proto(results, results.model_bytes, peak_kb).to_bytes()
+            content = result_proto(results, results.model_bytes, peak_kb)
             if write_whole(process, path, content):
                 _log(say, 181, f"Saved benchmark result to: {path}")
             else:

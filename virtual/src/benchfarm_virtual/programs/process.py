@@ -18,11 +18,11 @@ from benchfarm_virtual.contract import (
     ProcessContext,
     ProgramDiedError,
 )
-from benchfarm_virtual.elf import FakeNote, note_of
 from benchfarm_virtual.faults import Fault, FaultKind, FaultTable
 from benchfarm_virtual.hardware import VirtualHardware
 from benchfarm_virtual.latency import Noise, Speed, cpu_speed, gpu_speed, place_threads
 from benchfarm_virtual.profiles import VirtualProfile
+from benchfarm_virtual.samples import FakeNote, note_of
 
 #: In a fake binary's version, for tests and demonstrations: its inferences take so much longer or
 #: shorter.

@@ -16,9 +16,10 @@ from benchfarm_virtual.delegation import FLEX, GPU, XNNPACK, data_type
 from benchfarm_virtual.graph import Operator, Subgraph
 from benchfarm_virtual.programs import outputs
 from benchfarm_virtual.programs.process import number, write_whole
-from benchfarm_virtual.protos import Message
+from benchfarm_virtual.protos import Value, message
 
 if TYPE_CHECKING:
+    from benchfarm_virtual.delegation import PlanNode, SubgraphPlan
     from benchfarm_virtual.latency import NodeWork
     from benchfarm_virtual.programs.benchmark import BenchmarkRun, Results
     from benchfarm_virtual.programs.interpreter import Interpreter
@@ -55,7 +56,7 @@ def report_details(run: BenchmarkRun, interpreter: Interpreter, results: Results
         write_whole(
             run.process,
             flags.text("model_runtime_info_output_file"),
-            runtime_info(interpreter).to_bytes(),
+            runtime_info(interpreter),
         )
     path = flags.text("result_file_path")
     if path:
@@ -64,7 +65,7 @@ def report_details(run: BenchmarkRun, interpreter: Interpreter, results: Results
         if write_whole(
             run.process,
             path,
-            result_proto(results, interpreter.graph.size_bytes, peak_kb).to_bytes(),
+            result_proto(results, interpreter.graph.size_bytes, peak_kb),
         ):
             say.info(f"Saved benchmark result to: {path}")
         else:
@@ -83,8 +84,8 @@ def _write_profile(run: BenchmarkRun, interpreter: Interpreter, results: Results
         return
     init = initialisation(interpreter)
     rows = operators(interpreter, results.runs.count) if results.runs.count else []
-    proto = profiling_proto(init, rows, interpreter.subgraph.name, 0)
-    write_whole(run.process, path, proto.to_bytes())
+    proto = profiling_proto(init, rows, interpreter.subgraph.name)
+    write_whole(run.process, path, proto)
 
 
 def _say_peak(run: BenchmarkRun, results: Results) -> None:
@@ -100,125 +101,92 @@ def _say_peak(run: BenchmarkRun, results: Results) -> None:
     run.say.info(f"+ RssFile + RssShmem : {total - anonymous} MB")
 
 
-def result_proto(results: Results, size_bytes: int, peak_kb: int) -> Message:
+def result_proto(results: Results, size_bytes: int, peak_kb: int) -> bytes:
     """Return a BenchmarkResult."""
     runs, warmup = results.runs, results.warmup
     values = runs.values
     low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    latency = (
-        Message()
-        .single(1, "avg_ms", runs.average / 1e3)
-        .single(2, "min_ms", low / 1e3)
-        .single(3, "max_ms", high / 1e3)
-        .single(4, "stddev_ms", runs.deviation / 1e3)
-        .single(5, "median_ms", runs.percentile(50) / 1e3)
-        .single(6, "p5_ms", runs.percentile(5) / 1e3)
-        .single(7, "p95_ms", runs.percentile(95) / 1e3)
-        .single(8, "init_ms", results.init_us / 1e3)
-        .single(9, "first_inference_ms", results.first_us / 1e3)
-        .single(10, "average_warm_up_ms", warmup.average / 1e3)
-    )
-    memory = (
-        Message()
-        .integer(1, "init_footprint_kb", results.footprint.init_kb)
-        .integer(2, "overall_footprint_kb", results.footprint.overall_kb)
-    )
+    latency: dict[int, Value] = {
+        1: runs.average / 1e3,
+        2: low / 1e3,
+        3: high / 1e3,
+        4: runs.deviation / 1e3,
+        5: runs.percentile(50) / 1e3,
+        6: runs.percentile(5) / 1e3,
+        7: runs.percentile(95) / 1e3,
+        8: results.init_us / 1e3,
+        9: results.first_us / 1e3,
+        10: warmup.average / 1e3,
+    }
+    memory: dict[int, Value] = {1: results.footprint.init_kb, 2: results.footprint.overall_kb}
     if peak_kb > 0:
-        memory.single(3, "peak_mem_mb", peak_kb / _KB_PER_MB)
+        memory[3] = peak_kb / _KB_PER_MB
     throughput = results.input_bytes / 2**20 / (runs.average / 1e6) if runs.average else 0.0
-    misc = (
-        Message()
-        .single(1, "model_size_mb", size_bytes / 1e6)
-        .integer(2, "num_runs", runs.count)
-        .integer(3, "num_warmup_runs", warmup.count)
-        .single(4, "model_throughput_in_mb_per_sec", throughput)
-    )
-    return (
-        Message()
-        .child(2, "latency_metrics", latency)
-        .child(3, "memory_metrics", memory)
-        .child(4, "misc_metrics", misc)
-    )
+    misc: dict[int, Value] = {1: size_bytes / 1e6, 2: runs.count, 3: warmup.count, 4: throughput}
+    return message({2: message(latency), 3: message(memory), 4: message(misc)})
 
 
 #: Edge.DataType of model_runtime_info.proto.
-_DATA_TYPES: Final = {
-    "FLOAT32": 1,
-    "INT32": 2,
-    "UINT8": 3,
-    "INT64": 4,
-    "STRING": 5,
-    "BOOL": 6,
-    "INT16": 7,
-    "COMPLEX64": 8,
-    "INT8": 9,
-    "FLOAT16": 10,
-    "FLOAT64": 11,
-    "COMPLEX128": 12,
-    "UINT64": 13,
-    "RESOURCE": 14,
-    "VARIANT": 15,
-    "UINT32": 16,
-    "UINT16": 17,
-    "INT4": 18,
-    "BFLOAT16": 19,
-    "INT2": 20,
-    "UINT4": 21,
-    "FLOAT8_E4M3FN": 22,
-    "FLOAT8_E5M2": 23,
-}
+_DATA_TYPES: Final = (
+    " FLOAT32 INT32 UINT8 INT64 STRING BOOL INT16 COMPLEX64 INT8 FLOAT16 FLOAT64 COMPLEX128 UINT64 "
+    "RESOURCE VARIANT UINT32 UINT16 INT4 BFLOAT16 INT2 UINT4 FLOAT8_E4M3FN FLOAT8_E5M2"
+)
 _TFLITE_SUBGRAPH: Final = 1
 
 
 @lru_cache(maxsize=64)
-def _edges(subgraph: Subgraph) -> tuple[bytes, ...]:
+def _edges(subgraph: Subgraph) -> list[bytes]:
     """Return the Edge of each tensor."""
-    return tuple(
-        Message()
-        .integer(1, "id", index)
-        .text(2, "name", tensor.name)
-        .integer(3, "data_type", _DATA_TYPES[tensor.type_name])
-        .packed(4, "shape", tensor.shape)
-        .text(5, "allocation_type", "kTfLiteMmapRo" if tensor.constant else "kTfLiteArenaRw")
-        .integer(6, "layout_type", 0)
-        .integer(7, "size", min(tensor.size_bytes, 2**31 - 1))
-        .to_bytes()
+    types = _DATA_TYPES.split(" ")
+    return [
+        message(
+            {
+                1: index,
+                2: tensor.name,
+                3: types.index(tensor.type_name),
+                4: tensor.shape,
+                5: "kTfLiteMmapRo" if tensor.constant else "kTfLiteArenaRw",
+                6: 0,
+                7: min(tensor.size_bytes, 2**31 - 1),
+            }
+        )
         for index, tensor in enumerate(subgraph.tensors)
-    )
+    ]
 
 
-def runtime_info(interpreter: Interpreter) -> Message:
+def runtime_info(interpreter: Interpreter) -> bytes:
     """Return a ModelRuntimeDetails: each node, and the delegate that runs it."""
-    details = Message()
-    for plan in interpreter.plans:
-        subgraph = Message().integer(1, "subgraph_id", plan.index)
-        for edge in _edges(plan.subgraph):
-            subgraph.text(2, "edges", edge)
-        for node in plan.nodes:
-            name = interpreter.shown(node.name)
-            type_name = name if node.operator is None or not node.operator.custom else "CUSTOM"
-            message = (
-                Message()
-                .integer(1, "id", node.node_id)
-                .text(2, "name", name)
-                .text(3, "type", type_name)
-                .packed(4, "inputs", node.inputs)
-                .packed(5, "outputs", node.outputs)
-            )
-            if node.delegate:
-                replaced = (
-                    Message()
-                    .text(1, "delegate_name", interpreter.shown(node.delegate))
-                    .packed(2, "tflite_node_ids_replaced", node.replaced)
-                )
-                message.child(8, "delegate_node_details", replaced)
-            elif node.node_id in plan.delegated:
-                message.integer(9, "delegated_to_node_id", plan.delegated[node.node_id])
-            subgraph.child(3, "nodes", message)
-        subgraph.packed(4, "execution_plan", tuple(plan.execution))
-        subgraph.integer(5, "subgraph_type", _TFLITE_SUBGRAPH).text(6, "name", plan.subgraph.name)
-        details.child(2, "subgraphs", subgraph)
-    return details
+    subgraphs = [
+        message(
+            {
+                1: plan.index,
+                2: _edges(plan.subgraph),
+                3: [_node(interpreter, plan, node) for node in plan.nodes],
+                4: tuple(plan.execution),
+                5: _TFLITE_SUBGRAPH,
+                6: plan.subgraph.name,
+            }
+        )
+        for plan in interpreter.plans
+    ]
+    return message({2: subgraphs})
+
+
+def _node(interpreter: Interpreter, plan: SubgraphPlan, node: PlanNode) -> bytes:
+    name = interpreter.shown(node.name)
+    is_custom = node.operator is not None and node.operator.custom
+    fields: dict[int, Value] = {
+        1: node.node_id,
+        2: name,
+        3: "CUSTOM" if is_custom else name,
+        4: node.inputs,
+        5: node.outputs,
+    }
+    if node.delegate:
+        fields[8] = message({1: interpreter.shown(node.delegate), 2: node.replaced})
+    elif node.node_id in plan.delegated:
+        fields[9] = plan.delegated[node.node_id]
+    return message(fields)
 
 
 _MOST_RUNS: Final = 4000
@@ -341,56 +309,35 @@ def _gpu_type(operator: Operator, index: int) -> str:
     return f"{name} {index}"
 
 
-# Tables
-# ---------------------------------------------------------------------------------------------------------------
-
-
-# Protos
-# ---------------------------------------------------------------------------------------------------------------
-
-
-def _stat_message(values: NDArray[np.int64]) -> Message:
-    count = len(values)
-    if not count:
-        return Message()
-    deviation = int(values.std())
-    return (
-        Message()
-        .integer(1, "first", int(values[0]))
-        .integer(2, "last", int(values[-1]))
-        .integer(3, "avg", int(values.mean()))
-        .single(4, "stddev", deviation)
-        .single(5, "variance", int(values.var()))
-        .integer(6, "min", int(values.min()))
-        .integer(7, "max", int(values.max()))
-        .integer(8, "sum", int(values.sum()))
-        .integer(9, "count", count)
+def _statistics(values: NDArray[np.int64]) -> bytes:
+    if not len(values):
+        return b""
+    whole = (values[0], values[-1], values.mean(), values.min(), values.max(), values.sum())
+    first, last, mean, low, high, total = map(int, whole)
+    spread, variance = float(int(values.std())), float(int(values.var()))
+    return message(
+        {1: first, 2: last, 3: mean, 4: spread, 5: variance, 6: low, 7: high, 8: total}
+        | {9: len(values)}
     )
 
 
-def _profile_message(rows: Sequence[OpTimes], subgraph_name: str, index: int) -> Message:
-    part = Message().text(1, "subgraph_name", subgraph_name).integer(2, "subgraph_index", index)
-    for order, row in enumerate(rows):
-        memory = np.full(len(row.times), int(row.mem_kb), dtype=np.int64)
-        message = (
-            Message()
-            .text(1, "node_type", row.node_type)
-            .child(2, "inference_microseconds", _stat_message(row.times))
-            .child(3, "mem_kb", _stat_message(memory))
-            .integer(4, "times_called", row.times_called)
-            .text(5, "name", row.name)
-            .integer(6, "run_order", order)
+def _profile(rows: Sequence[OpTimes], subgraph_name: str) -> bytes:
+    operators = [
+        message(
+            {
+                1: row.node_type,
+                2: _statistics(row.times),
+                3: _statistics(np.full(len(row.times), int(row.mem_kb), dtype=np.int64)),
+                4: row.times_called,
+                5: row.name,
+                6: order,
+            }
         )
-        part.child(3, "per_op_profiles", message)
-    return Message().child(1, "subgraph_profiles", part)
+        for order, row in enumerate(rows)
+    ]
+    return message({1: message({1: subgraph_name, 2: 0, 3: operators})})
 
 
-def profiling_proto(
-    init: Sequence[OpTimes], rows: Sequence[OpTimes], subgraph_name: str, index: int
-) -> Message:
+def profiling_proto(init: Sequence[OpTimes], rows: Sequence[OpTimes], subgraph_name: str) -> bytes:
     """Return a BenchmarkProfilingData."""
-    return (
-        Message()
-        .child(2, "init_profile", _profile_message(init, subgraph_name, index))
-        .child(3, "runtime_profile", _profile_message(rows, subgraph_name, index))
-    )
+    return message({2: _profile(init, subgraph_name), 3: _profile(rows, subgraph_name)})

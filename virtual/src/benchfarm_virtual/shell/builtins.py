@@ -14,7 +14,7 @@ from benchfarm_virtual.contract import FileStat, PhoneFileError, StreamClosedErr
 from benchfarm_virtual.launching import DEFAULT_PATH, find_program
 from benchfarm_virtual.open_files import DeviceFile
 from benchfarm_virtual.processes import signal_number
-from benchfarm_virtual.shell.arithmetic import ArithmeticFaultError
+from benchfarm_virtual.shell.expansion import ArithmeticFaultError
 from benchfarm_virtual.shell.interpreter import Shell
 from benchfarm_virtual.shell.parsing import RESERVED
 from benchfarm_virtual.shell.printing import echoed

@@ -11,17 +11,22 @@ from benchfarm_virtual.files import PhoneTree
 from benchfarm_virtual.launching import DEFAULT_PATH, Launch
 from benchfarm_virtual.open_files import OpenFile, WrittenFile
 from benchfarm_virtual.processes import SIGNAL_WORDS, Process, acting_for
-from benchfarm_virtual.shell.arithmetic import ArithmeticFaultError, Calculator
-from benchfarm_virtual.shell.expansion import Expander, ExpansionFaultError
+from benchfarm_virtual.shell.expansion import (
+    ArithmeticFaultError,
+    Calculator,
+    Expander,
+    ExpansionFaultError,
+)
 from benchfarm_virtual.shell.parsing import parse_script
-from benchfarm_virtual.shell.redirection import (
+from benchfarm_virtual.shell.statements import (
     RedirectFaultError,
+    execute,
     redirected,
     release_all,
     retained,
+    run_simple,
     start_job,
 )
-from benchfarm_virtual.shell.statements import execute, run_simple
 from benchfarm_virtual.shell.syntax import (
     Block,
     ExitError,

@@ -78,17 +78,13 @@ def cpu_count(system: PhoneSystem) -> int:
 
 def _cpuinfo(system: PhoneSystem) -> bytes:
     """One paragraph per core, and the chip's name, as arm64 kernels print them."""
-    known = system.build.cores
-    paragraphs = []
-    for number in range(cpu_count(system)):
-        implementer, variant, part, revision = (
-            known[number] if number < len(known) else ("0x41", "0x0", "0xd05", 0)
-        )
-        paragraphs.append(
-            f"processor\t: {number}\nBogoMIPS\t: 38.40\nFeatures\t: {system.build.cpu_features}\n"
-            f"CPU implementer\t: {implementer}\nCPU architecture: 8\nCPU variant\t: {variant}\nCPU part\t: {part}\n"
-            f"CPU revision\t: {revision}\n\n"
-        )
+    profile = system.hardware.profile
+    paragraphs = [
+        f"processor\t: {number}\nBogoMIPS\t: 38.40\nFeatures\t: {profile.cpu_features}\n"
+        f"CPU implementer\t: {spec.implementer}\nCPU architecture: 8\nCPU variant\t: {spec.variant}\n"
+        f"CPU part\t: {spec.part}\nCPU revision\t: {spec.revision}\n\n"
+        for number, spec in sorted((cpu, spec) for spec in profile.clusters for cpu in spec.cpus)
+    ]
     chip = system.props.get("ro.soc.model") or system.props.get("ro.board.platform", "")
     return (
         "Processor\t: AArch64 Processor rev 13 (aarch64)\n"
@@ -99,7 +95,7 @@ def _cpuinfo(system: PhoneSystem) -> bytes:
 
 def memory_figures(system: PhoneSystem) -> tuple[int, int, int]:
     """Return total, free and available memory in bytes."""
-    total = system.build.memory_bytes
+    total = system.hardware.profile.memory_mb << 20
     used = total // 3 + sum(process.rss_bytes for process in system.processes.live())
     free = max(total // 20, total // 4 - used // 8)
     return total, free, max(free, total - used)

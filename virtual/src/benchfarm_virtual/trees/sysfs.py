@@ -40,11 +40,11 @@ def _class_nodes(system: PhoneSystem) -> Mapping[str, Node]:
         "power_supply": ComputedFolder(lambda: {"battery": battery}),
         "devfreq": ComputedFolder(),
     }
-    frequencies = system.hardware.gpu_khz()[1]
-    if "adreno" in system.build.gpu.lower() and frequencies:
+    gpu = system.hardware.profile.gpu
+    if gpu is not None and "adreno" in gpu.name.lower():
         adreno = ComputedFolder(lambda: _adreno_nodes(system))
         nodes["kgsl"] = ComputedFolder(lambda: {"kgsl-3d0": adreno})
-    elif frequencies:
+    elif gpu is not None:
         mali = ComputedFolder(lambda: {"device": ComputedFolder(lambda: _mali_nodes(system))})
         nodes["misc"] = ComputedFolder(lambda: {"mali0": mali})
     return nodes

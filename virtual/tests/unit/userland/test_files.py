@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import stat
 
 import pytest
 
@@ -60,22 +59,6 @@ def test_folder_that_may_no_longer_be_searched_is_closed_at_once(phone):
     assert files.open_read(f"{TMP}/one/two/file").read() == b"content"
 
 
-def test_folder_that_took_the_place_of_another_is_the_one_that_is_read(phone):
-    files = phone.userland.files
-    for name in ("old", "new"):
-        files.make_folder(f"{TMP}/{name}")
-        phone.put(f"{TMP}/{name}/file", name.encode())
-        assert files.open_read(f"{TMP}/{name}/file").read() == name.encode()
-    files.rename(f"{TMP}/old", f"{TMP}/older")
-    files.rename(f"{TMP}/new", f"{TMP}/old")
-    assert files.open_read(f"{TMP}/old/file").read() == b"new"
-    assert files.open_read(f"{TMP}/older/file").read() == b"old"
-    files.remove(f"{TMP}/old/file")
-    files.remove(f"{TMP}/old")
-    with _Fails(errno.ENOENT):
-        files.open_write(f"{TMP}/old/file")
-
-
 @pytest.mark.parametrize(
     ("path", "number"),
     [("/system/x", errno.EROFS), ("/x", errno.EROFS), ("/sys/x", errno.EACCES), ("/proc/x", errno.EACCES),
@@ -84,11 +67,6 @@ def test_folder_that_took_the_place_of_another_is_the_one_that_is_read(phone):
 def test_shell_user_may_not_write_there(phone, path, number):
     with _Fails(number):
         phone.userland.files.open_write(path)
-
-
-def test_shell_user_may_not_list_the_apps_data(phone):
-    with _Fails(errno.EACCES):
-        phone.userland.files.list("/data/data")
 
 
 def test_app_reads_what_was_pushed_but_writes_only_in_its_own_places(phone):
@@ -106,18 +84,6 @@ def test_app_reads_what_was_pushed_but_writes_only_in_its_own_places(phone):
             attempt()
     files.open_write("/sdcard/shared", uid=10147)
     assert files.stat("/sdcard/shared").mode & 0o777 == 0o660
-
-
-def test_mode_and_time_are_kept(phone):
-    files = phone.userland.files
-    phone.put(f"{TMP}/f", b"", mode=0o755)
-    files.set_times(f"{TMP}/f", 1_000_000_000)
-    found = files.stat(f"{TMP}/f")
-    assert (stat.S_IMODE(found.mode), found.mtime_s, found.uid) == (0o755, 1_000_000_000, 2000)
-    files.set_mode(f"{TMP}/f", 0o000)
-    assert stat.S_IMODE(files.stat(f"{TMP}/f").mode) == 0
-    with _Fails(errno.EACCES):
-        files.open_read(f"{TMP}/f")
 
 
 def test_full_phone_writes_what_fits_and_says_so(phone):
@@ -145,10 +111,3 @@ def test_permission_fault_denies_its_subject_only(phone):
     phone.faults.add(Fault(kind=FaultKind.PERMISSION_DENIED, subject=f"{TMP}/a"))
     assert phone.run(f"cat {TMP}/a")[2] == f"cat: {TMP}/a: Permission denied\n"
     assert phone.out(f"cat {TMP}/b") == "x"
-
-
-def test_device_files_do_what_they_do(phone):
-    assert phone.out("head -c 4 /dev/zero") == "\0" * 4
-    assert phone.out("cat /dev/null") == ""
-    assert phone.out("head -c 16 /dev/urandom | wc -c") == "16\n"
-    assert phone.run("echo x > /dev/null")[0] == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from benchfarm_virtual.hardware import VirtualHardware
 from benchfarm_virtual.profiles import load_profile
 from benchfarm_virtual.samples import benchmark_apk
 from benchfarm_virtual.shelf import build_shelf
-from benchfarm_virtual.system import PhoneBuild, ScaledTime
+from benchfarm_virtual.system import ScaledTime
 from benchfarm_virtual.userland import build_userland, run_command
 from virtual.tests.unit.bench_phone import HandTime
 
@@ -28,7 +27,6 @@ PROPS = {
     "ro.product.cpu.abilist": "arm64-v8a,armeabi-v7a,armeabi", "ro.product.cpu.abilist64": "arm64-v8a",
     "ro.build.fingerprint": "google/blueline/blueline:11/RQ3A/1:user/release-keys",
 }  # fmt: skip
-GLES = "Qualcomm, Adreno (TM) 630, OpenGL ES 3.2"
 ARM64_ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00\xb7\x00" + bytes(200)
 X86_ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00\x3e\x00" + bytes(200)
 
@@ -44,26 +42,8 @@ class ScriptProgram:
 
 
 def _probe(process: ProcessContext) -> int:
-    match process.argv[1:2]:
-        case ["exit"]:
-            return int(process.argv[2])
-        case ["die"]:
-            raise ProgramDiedError(int(process.argv[2]))
-        case ["hang"]:
-            process.stdout.write(b"hanging\n")
-            process.killed.wait()
-            raise ProgramDiedError(process.signal)
-        case ["flood"]:
-            while True:
-                process.stdout.write(b"x" * 65536)
-        case ["facts"]:
-            facts = {
-                "argv": list(process.argv), "cwd": process.cwd, "uid": process.uid, "affinity": process.affinity,
-                "group": process.group, "env": process.env.get("LD_LIBRARY_PATH", ""),
-            }  # fmt: skip
-            process.stdout.write(json.dumps(facts).encode() + b"\n")
-    process.stderr.write(b"a word on stderr\n")
-    return 0
+    process.killed.wait()
+    raise ProgramDiedError(process.signal)
 
 
 @dataclass(slots=True)
@@ -73,7 +53,7 @@ class Shelf:
     started: list[Mapping[str, str]] = field(default_factory=list)
     activity_body: Callable[[ProcessContext], int] = lambda process: 0
 
-    def native(self, name: str, head: bytes, size_bytes: int) -> Program | None:
+    def native(self, name: str, head: bytes) -> Program | None:
         return (
             ScriptProgram(_probe)
             if name.startswith("probe") and head.startswith(b"\x7fELF")
@@ -170,7 +150,11 @@ class TestPhone:
     __test__ = False
 
     def __init__(
-        self, *, time_factor: float = 1.0, props: Mapping[str, str] | None = None, **build: object
+        self,
+        *,
+        time_factor: float = 1.0,
+        props: Mapping[str, str] | None = None,
+        rooted: bool = False,
     ) -> None:
         self.hardware = VirtualHardware(load_profile("pixel-3"), HandTime(), seed=1)
         self.shelf = Shelf()
@@ -179,8 +163,7 @@ class TestPhone:
         self.reboots: list[str] = []
         self.userland = build_userland(
             props={**PROPS, **(props or {})}, time=self.time, hardware=self.hardware, shelf=self.shelf,
-            build=PhoneBuild(serial="VP0001", gles=GLES, gpu="Adreno (TM) 630", **build),  # type: ignore[arg-type]
-            faults=self.faults, on_reboot=self.reboots.append,
+            faults=self.faults, on_reboot=self.reboots.append, rooted=rooted,
         )  # fmt: skip
 
     def call(self, command: str, stdin: Given | bytes = b"") -> Call:
