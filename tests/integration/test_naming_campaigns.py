@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from orchestrator.app.stored import find_campaign, find_campaigns
+from orchestrator.app.stored import find_campaigns
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import CampaignId, Pass, Serial
@@ -69,10 +69,6 @@ def test_a_word_that_fits_several_campaigns_that_are_no_submission_is_refused(fa
         find_campaigns(farm, "n")
     with pytest.raises(UsageError, match="no campaign 'n2'"):
         find_campaigns(farm, "n2")
-
-
-def test_where_one_campaign_is_wanted_its_whole_id_is_enough(farm: Store) -> None:
-    assert find_campaign(farm, "n1_PIXEL-3").campaign_id == "n1_PIXEL-3"
 
 
 def test_the_previous_campaign_is_one_that_has_a_case_in_common(store: Store, samples) -> None:

@@ -84,13 +84,10 @@ def test_a_percentage_is_a_hundredth(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("0.02", "may be meant as a percentage or as a share"),
-        (".5", "may be meant as"),
         ("0%", "isn't between 0.01% and 50%"),
         ("60%", "isn't between 0.01% and 50%"),
         ("-1%", "isn't between"),
         ("nan", "isn't a percentage"),
-        ("often", "--threshold: 'often' isn't a percentage"),
     ],
 )
 def test_what_is_no_share_is_refused(text: str, word: str) -> None:
@@ -178,7 +175,8 @@ def test_a_command_by_its_old_name_says_what_it_says_by_its_new_one(
     by_old, by_new = cli(*old.split(), *words), cli(*new.split(), *words)
     assert by_old.exit_code != 0
     assert (by_old.exit_code, by_old.said) == (by_new.exit_code, by_new.said)
-    assert "No such command" not in by_old.said
+    assert "there is no command" not in by_old.said
+    assert "No such" not in by_old.said
 
 
 def test_the_adb_server_is_shown_or_stopped_and_nothing_else(cli: Cli) -> None:
