@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     ValidationInfo,
@@ -125,6 +127,8 @@ Seconds = Annotated[float, _read(parse_seconds), _NUMBER]
 Percent = Annotated[float, _read(parse_percent), _NUMBER]
 #: The same, under a key that says that it is a percentage.
 NamedPercent = Annotated[float, _read(partial(parse_percent, is_named=True)), _NUMBER]
+#: A path under the key ``file``.
+FilePath = Annotated[Path, Field(alias="file")]
 Celsius = Annotated[float, _read(parse_celsius), _NUMBER]
 
 

@@ -5,44 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated
 
 import yaml
-from pydantic import Field
 
 from orchestrator.config.yaml_file import Faults, Section, checked, read_yaml
-from orchestrator.fields import AnyText, NamedPercent, Sha256, Text
 from orchestrator.files import keep_file
-from orchestrator.records.model import Accuracy, ManifestEntry
+from orchestrator.records.model import ManifestEntry
 
 MANIFEST_NAME = "models.yaml"
-
-
-class AccuracySection(Section):
-    """How right a model is."""
-
-    percent: NamedPercent
-    metric: Text = "top-1"
-    source: Text
-
-
-class EntrySection(Section):
-    """One model."""
-
-    name: Text
-    file: Text
-    sha256: Sha256
-    command: Text | None = None
-    build: dict[Text, AnyText] = Field(default_factory=dict)
-    url: Text | None = None
-    accuracy: AccuracySection | None = None
-    note: Text | None = None
 
 
 class ManifestSection(Section):
     """The whole file."""
 
-    models: Annotated[list[EntrySection], Field(default_factory=list)]
+    models: tuple[ManifestEntry, ...] = ()
 
 
 def load_manifest(path: Path) -> Mapping[str, ManifestEntry]:
@@ -64,11 +40,8 @@ def load_manifest(path: Path) -> Mapping[str, ManifestEntry]:
             faults.add(
                 ("models", number, "name"), f"{entry.name!r} is already the name of another model"
             )
-        found[entry.sha256] = ManifestEntry(
-            **entry.model_dump(exclude={"file", "accuracy"}, exclude_none=True),
-            path=folder / Path(entry.file).expanduser(),
-            accuracy=Accuracy(**entry.accuracy.model_dump()) if entry.accuracy else None,
-        )
+        path = folder / entry.path.expanduser()
+        found[entry.sha256] = dataclasses.replace(entry, path=path)
     faults.raise_if_any()
     return found
 

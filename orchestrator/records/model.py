@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from orchestrator.fields import AnyText, FilePath, NamedPercent, Sha256, Text
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorFacts:
@@ -85,30 +87,30 @@ class ModelFacts:
 class Accuracy:
     """How right a model is, by whom."""
 
-    percent: float
+    percent: NamedPercent
     #: For example ``ImageNet top-1``.
-    metric: str
+    metric: Text = "top-1"
     #: A page's address, or how it was measured.
-    source: str
+    source: Text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestEntry:
     """One model of a ``models.yaml``: what it is, and all that is needed to have it again."""
 
-    name: str
-    sha256: str
-    #: Absolute.
-    path: Path
+    name: Text
+    sha256: Sha256
+    #: Absolute; the file's name may start from the manifest's folder.
+    path: FilePath
     #: The command that builds or fetches it.
-    command: str = ""
+    command: Text = ""
     #: Versions and settings of the build, by name: ``tensorflow``, ``seed``, ``variant`` ...
-    build: Mapping[str, str] = field(default_factory=dict)
+    build: Mapping[Text, AnyText] = field(default_factory=dict)
     #: Where it was downloaded from.
-    url: str = ""
+    url: Text = ""
     accuracy: Accuracy | None = None
     #: For people, for example that its weights are random.
-    note: str = ""
+    note: Text = ""
 
 
 #: What is measured where a plan names nothing else, as the published leaderboard is.
