@@ -269,6 +269,9 @@ def backup(settings: Settings, out: Path) -> Path:
         )
     from orchestrator.store.opening import copy_to
 
+    # A store that was named and isn't there, or isn't one of ours, is told and not copied.
+    with Workspace(settings, makes_store=False) as workspace:
+        workspace.store.campaign_count()
     if not path.is_file():
         raise UsageError(f"nothing is stored yet in {path}", hint="there is nothing to copy")
     copy_to(path, out)
