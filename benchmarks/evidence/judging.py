@@ -243,8 +243,7 @@ class _Phone:
             case=CASE,
             of_pass=pass_of(Pass.TIMING).findings,
             facts=facts,
-            before=before,
-            after=after,
+            states=(before, after),
             samples=looks,
         )
         return verdict.has("throttled")

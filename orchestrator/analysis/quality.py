@@ -39,16 +39,17 @@ def judge(
     case: Case,
     of_pass: FindingsOf,
     facts: DeviceFacts,
-    before: DeviceState | None,
-    after: DeviceState | None,
+    states: tuple[DeviceState | None, DeviceState | None],
     samples: bytes = b"",
     screen: Screen = Screen.ON,
 ) -> QualityVerdict:
     """Return the quality, the grade and the findings of one invocation.
 
-    ``of_pass`` yields the findings of its pass alone, ``samples`` are what the watcher beside it
-    wrote (empty where none ran), ``screen`` is what the plan asks of it.
+    ``of_pass`` yields the findings of its pass alone, ``states`` are the device's before and after,
+    ``samples`` what the watcher beside it wrote (empty where none ran), ``screen`` is what the plan
+    asks of it.
     """
+    before, after = states
     looks = parse_samples(samples)
     conditions = derive_conditions(before, after, looks)
     findings = list(_device_findings(facts))

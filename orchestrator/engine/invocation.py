@@ -303,8 +303,7 @@ class Reading:
             case=case,
             of_pass=pass_of(run_pass).findings,
             facts=facts,
-            before=states[0],
-            after=states[1],
+            states=states,
             samples=samples,
             screen=screen,
         )

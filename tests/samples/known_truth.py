@@ -144,7 +144,7 @@ class WatchedPhone:
         report = self._tool.parse(raw, case)
         verdict = judge(
             report, ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out), case=case,
-            of_pass=pass_of(Pass.TIMING).findings, facts=self.device.facts(), before=before, after=after,
+            of_pass=pass_of(Pass.TIMING).findings, facts=self.device.facts(), states=(before, after),
             samples=raw.data(SAMPLES_FILE),
         )  # fmt: skip
         return self.phone.hardware.throttled_s() > throttled_s, verdict

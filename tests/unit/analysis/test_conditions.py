@@ -158,7 +158,7 @@ def test_without_looks_the_states_tell_what_they_can() -> None:
 def throttled(data: bytes, after: DeviceState = SEEN) -> bool:
     verdict = judge(
         GOOD, Ending(outcome=Outcome.COMPLETED), case=replace(CASE, delegate=DelegateName.XNNPACK),
-        of_pass=pass_of(Pass.TIMING).findings, facts=FACTS, before=SEEN, after=after, samples=data,
+        of_pass=pass_of(Pass.TIMING).findings, facts=FACTS, states=(SEEN, after), samples=data,
     )  # fmt: skip
     return verdict.has("throttled")
 
@@ -209,7 +209,7 @@ def graded(
 ) -> Grade | None:
     return judge(
         GOOD, Ending(outcome=Outcome.COMPLETED), case=CASE, of_pass=pass_of(Pass.TIMING).findings,
-        facts=FACTS, before=before, after=after, samples=data,
+        facts=FACTS, states=(before, after), samples=data,
     ).grade  # fmt: skip
 
 
@@ -239,8 +239,7 @@ def test_a_failed_run_has_no_grade() -> None:
         case=CASE,
         of_pass=pass_of(Pass.TIMING).findings,
         facts=FACTS,
-        before=SEEN,
-        after=SEEN,
+        states=(SEEN, SEEN),
     )
     assert verdict.grade is None
 

@@ -80,8 +80,7 @@ def verdict(
         case=case,
         of_pass=pass_of(run_pass).findings,
         facts=facts,
-        before=before,
-        after=after,
+        states=(before, after),
         samples=samples,
         screen=screen,
     )
