@@ -63,8 +63,12 @@ def test_a_pass_of_a_third_party_is_in_help_schema_run_store_and_report(
 @pytest.mark.parametrize(
     ("name", "change", "why"),
     [
-        ("acme.idle", ("runner=runner", "runner=plainly"), "runs a program as it is"),
-        ("acme.idle", ("    read=read,\n", ""), "missing 1 required keyword-only argument: 'read'"),
+        ("acme.idle", ("    runner=runner,\n", ""), "runs a program as it is"),
+        (
+            "acme.idle",
+            ("    about=", "    guide="),
+            "missing 1 required keyword-only argument: 'about'",
+        ),
         ("acme.other", ("", ""), "calls itself 'acme.idle'"),
         ("idle", ('Pass("acme.idle")', 'Pass("idle")'), "a prefix and a dot"),
     ],
@@ -78,7 +82,6 @@ def test_a_pass_that_is_not_whole_is_refused_by_name(
         if change[0]
         else ""
     )
-    text = text.replace("no_findings\n", "no_findings, plainly\n", 1)
     where = installed(tmp_path / "site", name=name, text=text)
     done = replace(cli, is_cold=True)("bench m.tflite", "--pass", name, PYTHONPATH=where)
     assert done.exit_code == 2
