@@ -203,7 +203,8 @@ def share_of(text: str, option: str, *, least: float = _LEAST_DIFFERENCE, most: 
         raise UsageError(f"{option}: {error}") from error
     if not least <= share <= most:
         limits = f"{least * 100:.4g}% and {most * 100:.4g}%"
+        example = f"{max(least, 0.02) * 100:.4g}%"
         raise UsageError(
-            f"{option} {text} isn't between {limits}", hint="a percentage, for example 2%"
+            f"{option} {text} isn't between {limits}", hint=f"a percentage, for example {example}"
         )
     return share

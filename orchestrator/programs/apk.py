@@ -30,6 +30,7 @@ from orchestrator.programs.running import (
 from orchestrator.programs.specification import Program
 from orchestrator.records.case import Case, RunId, ToolName
 from orchestrator.records.device import DeviceKind
+from orchestrator.records.parity import OUTPUTS_FILE
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.scripts import ask
 
@@ -65,6 +66,11 @@ _SILENCE_AFTER_ERROR_S: Final = 2.0
 #: How often a phone is asked whether a silent process lives; a running benchmark prints nothing for
 #: seconds on end.
 _SILENCE_S: Final = 30.0
+#: How often it is asked whether the activity has gone.
+_POLL_S: Final = 0.2
+#: How long the activity may write a model's outputs: it does so after it has said that the result is
+#: saved (seen of LiteRT's own program, by its system calls).
+_OUTPUTS_S: Final = 10.0
 
 
 class ApkTool:
@@ -99,6 +105,8 @@ class ApkTool:
                     raise SystemDownError("; ".join(said)[-300:], serial=device.serial)
                 if not any(line.startswith(_REFUSED) for line in said):
                     watch.follow(lines)
+                    if OUTPUTS_FILE in files_written(request.run_pass):
+                        watch.wait_for_outputs()
         except BaseException:
             # Whatever ends the wait, the app must not continue to heat the phone.
             with contextlib.suppress(DeviceError):
@@ -200,6 +208,13 @@ class _Watch:
             if self.deadline.expired:
                 # Its last lines don't come when the phone's clock went back meanwhile.
                 self.timed_out = not self._has_ended()
+                return
+
+    def wait_for_outputs(self) -> None:
+        """Wait until the activity has gone: stopped before, it leaves no outputs, or a part of them."""
+        wait = Deadline(min(_OUTPUTS_S, self.deadline.remaining_s))
+        while not self._has_ended() and not wait.expired:
+            if wait.wait(_POLL_S, self.cancelled):
                 return
 
     def _take(self, line: bytes) -> bool:
