@@ -24,7 +24,7 @@ from pathlib import Path
 
 from orchestrator.analysis.samples import parse_samples
 from orchestrator.analysis.trimmed_mean import t_quantile
-from orchestrator.devices.host import HostRuns
+from orchestrator.devices.host import HostDevice
 from orchestrator.records.case import RunId
 from orchestrator.records.run import SAMPLES_FILE
 
@@ -42,7 +42,7 @@ print(statistics.median(taken) * 1e6)
 """
 
 
-def median_us(runs: HostRuns, seconds: float) -> tuple[float, int]:
+def median_us(runs: HostDevice, seconds: float) -> tuple[float, int]:
     """Run one process; return its median in microseconds and how many looks there were."""
     run_id = RunId(uuid.uuid4().hex)
     command = f"{shlex.quote(sys.executable)} -c {shlex.quote(_PROCESS)} {seconds}"
@@ -71,8 +71,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        watched = HostRuns(Path(folder) / "watched")
-        alone = HostRuns(Path(folder) / "alone", sampling=False)
+        watched = HostDevice(Path(folder) / "watched")
+        alone = HostDevice(Path(folder) / "alone")
+        alone.is_watching = False
         with_watcher, without, looks = [], [], 0
         for number in range(options.pairs):
             # Three processes in turn; the order goes round, so that each is first, second and last

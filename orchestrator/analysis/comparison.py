@@ -393,7 +393,7 @@ def _verdict(before: Measured, after: Measured, rule: Rule) -> tuple[ComparisonV
             (used[0][number], used[1][number]) for number in sorted(used[0].keys() & used[1].keys())
         ]
         if len(pairs) > 1:
-            before_us, after_us, resolution_us = pair_figures(pairs)
+            before_us, after_us, resolution_us = pair_figures(pairs, before.result.figure)
             verdict = compare_pairs(
                 before_us,
                 after_us,
@@ -402,7 +402,7 @@ def _verdict(before: Measured, after: Measured, rule: Rule) -> tuple[ComparisonV
                 level=rule.level,
                 resolution_us=resolution_us,
             )
-            return verdict, _left_out(before, after, len(pairs))
+            return verdict, _left_out(before, after, len(before_us))
     baseline, candidate = before.result.summary, after.result.summary
     assert baseline is not None, "what is compared has a figure"
     assert candidate is not None, "what is compared has a figure"

@@ -144,13 +144,13 @@ def of_one_kind(runs: Sequence[RunRecord]) -> tuple[FigureKind, list[tuple[RunRe
 
 
 def pair_figures(
-    pairs: Iterable[tuple[RunRecord, RunRecord]],
+    pairs: Iterable[tuple[RunRecord, RunRecord]], kind: FigureKind | None = None
 ) -> tuple[list[float], list[float], float]:
-    """Return the latencies of both sides of pairs, of a kind that all share, and what they are rounded
-    to; a pair of which one run lacks it is left out.
+    """Return the latencies of both sides of pairs, of one kind (default: what all share), and what
+    they are rounded to; a pair of which one run lacks it is left out.
     """
     pairs = tuple(pairs)
-    kind, _ = of_one_kind([run for pair in pairs for run in pair])
+    kind = kind or of_one_kind([run for pair in pairs for run in pair])[0]
     found = [
         (before_us, after_us)
         for before, after in pairs

@@ -91,11 +91,8 @@ def search(
     """Return the first bad one of ``count`` builds, the first of which is good and the last bad.
 
     Builds that can't be measured or judged are gone around, as long as others are left between; the
-    result then names those among which the first bad one is. Raises ValueError for fewer than two
-    builds.
+    result then names those among which the first bad one is. There are two builds at least.
     """
-    if count < 2:
-        raise ValueError("a good and a bad build are needed")
     probes: list[Probe] = []
 
     def look(index: int, whole: float | None) -> Judgement:
@@ -262,9 +259,13 @@ def releases_between(
         if wanted.release_id not in fitting:
             raise UsageError(f"{option} {wanted.address} isn't for this device ({', '.join(abis)})")
         places.append([item.release_id for item in ordered].index(wanted.release_id))
-    if places[0] >= places[1]:
+    if places[0] == places[1]:
         raise UsageError(
-            "GOOD must be a build that was first seen before BAD", hint="benchfarm build list --all"
+            "GOOD and BAD are one and the same build", hint="benchfarm build list --all"
+        )
+    if places[0] > places[1]:
+        raise UsageError(
+            "GOOD was archived after BAD", hint="to look for what made it faster, swap the two"
         )
     return ordered[places[0] : places[1] + 1]
 

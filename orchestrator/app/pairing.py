@@ -132,7 +132,9 @@ def prepare(
         cases.append({_shared_key(case, sides[0].kind): case for case in expansion.cases})
     pairs = [(cases[0][key], cases[1][key]) for key in cases[0] if key in cases[1]]
     if not pairs:
-        raise nothing_to_measure(reasons or ["the sides have no case in common"])
+        if not reasons:
+            raise UsageError("nothing can be compared: the sides have no case in common")
+        raise nothing_to_measure(reasons)
     pairing = Pairing(
         sides=tuple((before.case_key, after.case_key) for before, after in pairs),
         baseline=sides[0].label,

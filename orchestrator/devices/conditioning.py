@@ -94,6 +94,9 @@ class LadderConditioner:
         #: Those that refused to switch their screen: they aren't asked again before they are
         #: restored, or boot.
         self._stuck: set[Serial] = set()
+        #: The screens of phones that were quiet already when they were taken, and on which nothing
+        #: was changed yet: a screen may go off by itself meanwhile.
+        self._screens: dict[Serial, str] = {}
 
     def prepare(
         self,
@@ -219,6 +222,7 @@ class LadderConditioner:
             self._claims.release(device)
             # Last, so that what a killed process left of this is done.
             self.journal.keep_snapshot(device.serial, None)
+            self._screens.pop(device.serial, None)
         finally:
             # One that can't be restored now is free for others soon all the same: they undo what
             # its own file tells.
@@ -238,8 +242,10 @@ class LadderConditioner:
     def _keep_snapshot(self, device: Device, told: Answer | None = None) -> None:
         """Keep what a phone is before its first change; ``told`` if it was asked just now."""
         if isinstance(device, AdbDevice) and self.journal.snapshot(device.serial) is None:
-            told = told or _ask(device, SNAPSHOT_COMMANDS)
-            self.journal.keep_snapshot(device.serial, parse_snapshot(told.texts()))
+            found = parse_snapshot((told or _ask(device, SNAPSHOT_COMMANDS)).texts())
+            if screen := self._screens.get(device.serial):
+                found[SCREEN_STATE] = screen
+            self.journal.keep_snapshot(device.serial, found)
 
     def hold(self, device: Device, change: Change, command: str) -> None:
         """Run ``command`` with ``change`` journalled before it; `restore` undoes it, whatever
@@ -316,10 +322,11 @@ class LadderConditioner:
                 tell(f"{step.name} can't be had: the phone doesn't have it")
                 continue
             to_do.append((step, original))
-        # Also where all is quiet: the screen may go off by itself later.
-        self._keep_snapshot(device, told)
         if to_do:
+            self._keep_snapshot(device, told)
             self._make(device, to_do, tell)
+        elif screen := parse_snapshot(told.texts()).get(SCREEN_STATE):
+            self._screens.setdefault(device.serial, screen)
 
     def _note(self, device: Device, changes: Sequence[Change]) -> list[Change]:
         """Write changes down here, then on the phone; nothing may be changed when this raises.

@@ -76,6 +76,8 @@ class HostDevice(AloneDevice):
         """Name the folder that is ours; it is made when it is needed."""
         self._runs_folder = work_folder / "runs"
         self.work_folder = str(work_folder)
+        #: Whether the state is looked at during runs (benchmarks/sampler_disturbance.py).
+        self.is_watching = True
         self._facts: DeviceFacts | None = None
         #: (path, size, modification time) of files whose checksum was compared.
         self._verified: dict[tuple[str, int, int], str] = {}
@@ -201,7 +203,7 @@ class HostDevice(AloneDevice):
             folder.mkdir()
             (folder / "run.sh").write_text(text("run"))
             # Without /proc there is nothing to look at.
-            if Path("/proc/stat").exists():
+            if self.is_watching and Path("/proc/stat").exists():
                 (folder / "sampler.sh").write_text(text("sampler"))
         except FileExistsError:
             raise DeviceCommandError(f"there is a run {run_id} already in {folder}") from None

@@ -159,6 +159,7 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         *,
         seen: Seen | None = None,
         clock: Clock | None = None,
+        work_folder: str = WORK_FOLDER,
     ) -> None:
         """Open the phone that the server knows as ``transport`` (its USB serial or host:port).
 
@@ -175,12 +176,12 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
             Serial(seen.serial) if seen is not None and seen.serial else self._ask_serial()
         )
         #: Our folder on the phone.
-        self.work_folder = WORK_FOLDER
+        self.work_folder = work_folder
         #: Names the profile that its facts fit.
         self.match_profile: ProfileMatcher = lambda facts: ""
         self._facts: DeviceFacts | None = None
-        DetachedRuns.__init__(self, f"{WORK_FOLDER}/runs")
-        PlacedFiles.__init__(self, WORK_FOLDER)
+        DetachedRuns.__init__(self, f"{work_folder}/runs")
+        PlacedFiles.__init__(self, work_folder)
 
     def beat(self) -> None:
         """Send an empty command, for the renewal of our note alone; from any thread.

@@ -4,9 +4,12 @@ are of.
 
 from __future__ import annotations
 
+import functools
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from orchestrator.delegates.specification import FlagFamily
@@ -20,6 +23,7 @@ from orchestrator.passes.specification import (
 )
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.records.case import Case, Pass
+from orchestrator.records.model import is_foreign, is_language_model
 from orchestrator.records.run import Attachment, OperatorTime, RawOutput, ToolReport
 from orchestrator.tables.operators import KERNEL, outer_and_nested
 
@@ -28,6 +32,7 @@ _LAYERS_FILE: Final = "layers"
 #: What kernels of XNNPACK and the GPU are called, in small letters, and the types of the layers that
 #: they may be of; the first that fits. XNNPACK runs a convolution of 1 x 1 as a fully connected layer.
 _KERNEL_LAYERS: Final = (
+    ("batched_matmul", ("BATCH_MATMUL",)),
     ("dwconv", ("DEPTHWISE_CONV_2D",)),
     ("depthwise_conv", ("DEPTHWISE_CONV_2D",)),
     ("deconvolution", ("TRANSPOSE_CONV",)),
@@ -37,10 +42,12 @@ _KERNEL_LAYERS: Final = (
     ("fully_connected", ("FULLY_CONNECTED",)),
     ("batch matrix multiply", ("BATCH_MATMUL",)),
     ("softmax", ("SOFTMAX",)),
+    ("global average pooling", ("MEAN", "AVERAGE_POOL_2D")),
     ("average pooling", ("AVERAGE_POOL_2D",)),
     ("max pooling", ("MAX_POOL_2D",)),
     ("pooling_2d", ("AVERAGE_POOL_2D", "MAX_POOL_2D")),
     ("mean", ("MEAN",)),
+    ("hard_swish", ("HARD_SWISH",)),
     ("sigmoid", ("LOGISTIC",)),
     ("hardswish", ("HARD_SWISH",)),
     ("resize", ("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")),
@@ -54,6 +61,12 @@ _KERNEL_LAYERS: Final = (
 )
 
 
+@functools.lru_cache(maxsize=8)
+def _layers(path: Path, changed_ns: int) -> tuple[tuple[str, str], ...]:
+    """Return a model's layers, read once for all runs of it."""
+    return inspect_model(path).layers
+
+
 def _run_with_layers(
     tool: Tool,
     device: Device,
@@ -65,8 +78,9 @@ def _run_with_layers(
     raw = tool.run(device, request, cancelled=cancelled)
     path = request.model_file
     try:
-        layers = inspect_model(path).layers if path is not None and path.suffix == ".tflite" else ()
-    except ModelError:
+        is_read = path is not None and not (is_foreign(path) or is_language_model(path))
+        layers = _layers(path, path.stat().st_mtime_ns) if path is not None and is_read else ()
+    except (ModelError, OSError):
         return raw  # it was read before; the operators' times stand without names
     lines = "".join(f"{kind}\t{' '.join(name.split())}\n" for kind, name in layers).encode()
     kept = Attachment(name=_LAYERS_FILE, data=lines)
@@ -104,15 +118,20 @@ def _kernel_layers(
         is_kernel = row.name.startswith(KERNEL)
         kinds = _kinds_of_kernel(row.node_type) if is_kernel else (row.node_type,)
         found = next((at for at in range(place, len(layers)) if layers[at][0] in kinds), None)
-        if found is not None:
-            place = found + 1
-            if is_kernel:
-                yield id(row), layers[found][1]
+        if found is None:
+            continue
+        place = found + 1
+        if is_kernel and row.times_called == 1:
+            yield id(row), layers[found][1]
+        elif is_kernel:
+            # Kernels of several partitions that have one name, told as one: of no single layer.
+            return
 
 
 def _kinds_of_kernel(node_type: str) -> tuple[str, ...]:
     name = node_type.lower()
-    return next((kinds for word, kinds in _KERNEL_LAYERS if word in name), ())
+    found = (kinds for word, kinds in _KERNEL_LAYERS if re.search(rf"(?<![a-z]){word}", name))
+    return next(found, ())
 
 
 PASS = PassSpec(

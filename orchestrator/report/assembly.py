@@ -243,6 +243,8 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
     origins = {name: origin_of(campaign) for name, campaign in ran_in.items()}
     candidates = campaigns if len(campaigns) == 1 else ran_in
     is_host = device.facts is not None and device.facts.kind is DeviceKind.HOST
+    if is_host:
+        result = replace(result, reason=without_folders(result.reason))
 
     def invocation(run: RunRecord) -> InvocationRow:
         origin, log = origins.get(run.campaign_id, ""), gathered.logs.get(run.run_id)

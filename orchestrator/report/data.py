@@ -17,7 +17,7 @@ from orchestrator.records.case import IMPORTED_TOOLS, Build
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.parity import OUTPUT_FINDINGS, Outputs, ParityVerdict
 from orchestrator.report.winners import Contest, answers_of
-from orchestrator.tables.labels import ShortNames, short_names
+from orchestrator.tables.labels import PARITY_WORDS, ShortNames, short_names
 from orchestrator.tables.operators import DiffPair
 from orchestrator.tables.rows import DeviceRow, ModelRow, ResultRow, SkipRow
 from orchestrator.units import counted, format_percent
@@ -57,9 +57,14 @@ class ReportData:
 _OUTPUT_CODES: Final[Mapping[ParityVerdict | None, str]] = {
     verdict: code for code, verdict in OUTPUT_FINDINGS.items()
 }
-_OUTPUTS_DIFFER: Final = "outputs differ"
-#: Kinds of problems that are told one by one, and the cases that each names.
-_MOST_KINDS: Final = 8
+_OF_OUTPUTS: Final = {
+    _OUTPUT_CODES[ParityVerdict.WRONG],
+    PARITY_WORDS[ParityVerdict.WRONG],
+    PARITY_WORDS[ParityVerdict.DRIFT],
+}
+#: Without a figure, and nobody has to mend it.
+_NOTHING_WRONG: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.SKIPPED})
+#: Of a kind of problem that many cases have so many are named.
 _MOST_NAMED: Final = 5
 _MOST_NAMES: Final = 3
 _MOST_TITLED: Final = 2
@@ -206,16 +211,20 @@ def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[str]:
     """Yield what is wrong with figures, or why there are none, each with what to do about it; what
     most cases have first.
     """
-    groups: dict[tuple[str, str], list[ResultRow]] = defaultdict(list)
+    groups: dict[tuple[str, str, str], list[ResultRow]] = defaultdict(list)
     for row in rows:
         result = row.result
-        if result.is_judged or result.status is CaseStatus.UNTIMED:
+        if result.is_judged or result.status in _NOTHING_WRONG:
             continue
         is_suspect = result.status is CaseStatus.MEASURED
-        why, cure = row.why_not_clean, finding_step(row.worst_code) if is_suspect else row.next_step
-        if row.outputs is Outputs.DIFFER:
-            why, cure = _OUTPUTS_DIFFER, finding_step(_OUTPUT_CODES[result.parity])
-        groups[why, cure].append(row)
+        why, reason = row.why_not_clean, result.reason
+        cure = finding_step(row.worst_code) if is_suspect else row.next_step
+        # What else is wrong comes first: a fallback's outputs may differ, too.
+        code = row.worst_code if is_suspect else result.reason_code
+        if row.outputs is Outputs.DIFFER and code in _OF_OUTPUTS:
+            why, reason = "outputs differ", result.parity_reason
+            cure = finding_step(_OUTPUT_CODES[result.parity])
+        groups[why, reason, cure].append(row)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     has_models = len({row.model.subject for row in rows}) > 1
 
@@ -228,13 +237,8 @@ def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[str]:
         more = len(members) - _MOST_NAMED
         return "; ".join(named) + (f" and {more} more" if more > 0 else "")
 
-    for (why, cure), members in ordered[:_MOST_KINDS]:
-        differ = why == _OUTPUTS_DIFFER
-        reasons = {row.result.parity_reason if differ else row.result.reason for row in members}
-        reason = reasons.pop() if len(reasons) == 1 else ""
+    for (why, reason, cure), members in ordered:
         yield f"{who(members)}: {why}{f': {reason}' if reason else ''}. {cure}".rstrip()
-    if hidden := len(ordered[_MOST_KINDS:]):
-        yield f"{counted(hidden, 'more kind')} of trouble: see the report's findings."
     # A case's latency may be clean beside a suspect run of such a pass.
     for run_pass in (own.name for own in passes() if own.warns):
         if suspect := [row for row in rows if run_pass in row.suspect]:

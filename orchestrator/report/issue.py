@@ -76,8 +76,10 @@ def issue_text(reported: Reported) -> str:
         _block([run.command]),
         "## Output",
     ]
-    if (log := excerpt(reported.attachments, _LOG_CHARACTERS)) is not None:
-        parts.append(_block([log.text]))
+    for stream in reported.attachments:
+        log = excerpt([stream], _LOG_CHARACTERS) if stream.data.strip() else None
+        if log is not None:
+            parts += [f"{stream.name}:", _block([log.text])]
     return without_private("\n\n".join(parts), reported.private) + "\n"
 
 

@@ -43,8 +43,9 @@ _FOLDER: Final = Path(__file__).with_name("dictionaries")
 @functools.cache
 def _dictionaries() -> dict[str, zstd.ZstdDict]:
     """Return the dictionaries by the names of their files, ``native.1.zdict``, the newest last."""
-    files = sorted((item.name, item) for item in _FOLDER.iterdir() if item.suffix == ".zdict")
-    return {name: zstd.ZstdDict(item.read_bytes()) for name, item in files}
+    files = [item for item in _FOLDER.iterdir() if item.suffix == ".zdict"]
+    files.sort(key=lambda item: int(item.stem.rpartition(".")[2]))
+    return {item.name: zstd.ZstdDict(item.read_bytes()) for item in files}
 
 
 def pack(content: bytes, program: str = "") -> bytes:

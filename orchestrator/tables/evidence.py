@@ -214,9 +214,9 @@ def _traces(states: Iterable[tuple[float, DeviceState | Sample]]) -> tuple[Trace
     for at, state in states:
         if (hottest := _hottest(state)) is not None:
             series["hottest zone", -1, "°C"].append((at, hottest[0]))
-        for cpu, khz in state.clock_limit_khz.items():
+        for cpu, khz in sorted(state.clock_limit_khz.items()):
             series["limit of cpu", cpu, "MHz"].append((at, khz / _KHZ_PER_MHZ))
-        for cpu, khz in state.clock_khz.items():
+        for cpu, khz in sorted(state.clock_khz.items()):
             series["clock of cpu", cpu, "MHz"].append((at, khz / _KHZ_PER_MHZ))
         if isinstance(state, Sample) and state.gpu_busy_percent is not None:
             series["GPU busy", -1, "%"].append((at, state.gpu_busy_percent))

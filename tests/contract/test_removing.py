@@ -76,7 +76,7 @@ def test_a_campaign_that_can_not_be_read_is_removed_by_its_whole_id(
     with closing(sqlite3.connect(tmp_path / "store.sqlite")) as rows:
         rows.execute("UPDATE campaigns SET document = x'00' WHERE campaign_id = 'one'")
         rows.commit()
-    assert stored.remove(settings, ["one"], yes=True).text == "removed one (can't be read): 1 runs"
+    assert stored.remove(settings, ["one"], yes=True).text == "removed one (can't be read): 1 run"
     with Workspace(settings) as workspace:
         assert list(workspace.store.progress()) == ["two"]
 

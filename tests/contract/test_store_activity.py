@@ -44,6 +44,7 @@ def test_activity_counts_late_runs_by_ending_and_knows_each_devices_newest(
     names = [CampaignId("night-1"), CampaignId("night-9")]
     (ended,) = store.runs(campaign_ids=names, reason_codes=["oom"])
     assert (ended.campaign_id, ended.reason_code) == ("night-1", "oom")
+    assert list(store.runs(campaign_ids=names, reason_codes=["nowhere"])) == []
 
 
 def test_what_the_runs_of_campaigns_gave_is_counted(store: Store, samples) -> None:

@@ -25,8 +25,8 @@ def test_a_budget_that_is_too_small_measures_the_plans_first_cases_and_says_what
     assert (whole["stored"], whole["no_time_for"]) == (4, [])
     runs = whole["runs"]
     report = tmp_path / "night.html"
-    words = ("run --json", plan, "--budget", f"{0.7 * wanted_s(runs):.2f}s", "--out", report)
-    cut = lab.cli("--log-format", "json", *words)
+    words = (plan, "--budget", f"{0.7 * wanted_s(runs):.2f}s", "--out", report)
+    cut = lab.cli("--log-format json run --json", *words)
     assert cut.exit_code == 6, cut.stderr
     told = cut.json
     assert (told["status"], told["left"]) == ("finished", 0)

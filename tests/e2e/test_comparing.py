@@ -271,7 +271,7 @@ def test_the_first_slow_one_of_six_builds_is_found_and_found_again_without_measu
     assert len(bench.cli("results list --json").ok().json) == stored
     swapped = bench.cli("bisect", f"mine@{mine['v5']}", f"mine@{mine['v0']}", "-m", bench.model)
     assert swapped.exit_code == 2
-    assert "first seen before BAD" in swapped.stderr
+    assert "archived after" in swapped.stderr
 
 
 @pytest.mark.parametrize(

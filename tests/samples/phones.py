@@ -53,7 +53,8 @@ class PhoneBody:
 
     def observer(self) -> PhoneBody:
         """Return the same phone with a device object of its own, for another thread."""
-        again = AdbDevice(self.server, self.device.transport)
+        device = self.device
+        again = AdbDevice(self.server, device.transport, work_folder=device.work_folder)
         return PhoneBody(again, self.server, self.powers)
 
 

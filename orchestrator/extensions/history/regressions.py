@@ -26,7 +26,7 @@ from orchestrator.extensions.history.changepoint import (
 )
 from orchestrator.extensions.history.series import Floats, NightTable, night_of, night_table
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import BuildSha, Case, DelegateName, SeriesKey, grouped
+from orchestrator.records.case import BuildSha, Case, DelegateName, Serial, SeriesKey, grouped
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Annotation, ConfirmationStatus, Contents, Points, RunMark
 from orchestrator.records.parity import NO_EVIDENCE, OUTPUT_FINDINGS, ParityVerdict
@@ -475,20 +475,21 @@ def _of_one_kind(
     campaigns = grouped(
         plain_campaigns(store) if found else (), lambda item: night_of(item.created_at, store.zone)
     )
-    kinds: dict[BuildSha, FigureKind | None] = {}
+    # An app's files, which have the medians, may be refused on one phone alone.
+    kinds: dict[tuple[Serial, BuildSha], FigureKind | None] = {}
 
     def kind_of(series: int, night: int) -> FigureKind | None:
         build = table.contents[table.contents_at[series, night]].build_sha256
-        if build not in kinds:
+        serial = table.sketches[series].serial
+        if (serial, build) not in kinds:
             at_once = [item.campaign_id for item in campaigns.get(table.nights[night], ())]
-            serials = [table.sketches[series].serial]
             own = [
                 run
-                for run in store.runs(campaign_ids=at_once, serials=serials)
+                for run in store.runs(campaign_ids=at_once, serials=[serial])
                 if run.case.build_sha256 == build and figure_us(run) is not None
             ]
-            kinds[build] = of_one_kind(own)[0] if own else None
-        return kinds[build]
+            kinds[serial, build] = of_one_kind(own)[0] if own else None
+        return kinds[serial, build]
 
     latency_us, contents_at = table.latency_us.copy(), table.contents_at.copy()
     changed = set()
@@ -498,8 +499,9 @@ def _of_one_kind(
         near = there[first : int(np.searchsorted(there, change.latest)) + 1].tolist()
         if len({kind_of(change.series, night) for night in near} - {None}) > 1:
             changed.add(change.series)
-            newest = kind_of(change.series, int(there[-1]))
-            other = [night for night in there.tolist() if kind_of(change.series, night) != newest]
+            known = {night: kind_of(change.series, night) for night in there.tolist()}
+            newest = next(kind for kind in reversed(known.values()) if kind is not None)
+            other = [night for night, kind in known.items() if kind not in {None, newest}]
             latency_us[change.series, other] = np.nan
             contents_at[change.series, other] = -1
     return replace(table, latency_us=latency_us, contents_at=contents_at), len(changed)

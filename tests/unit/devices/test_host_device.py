@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.devices.host import HostDevice
 from orchestrator.errors import DeviceCommandError, DeviceTimeoutError, UsageError
+from orchestrator.files import LEFT_OUT, OUTPUT_MOST_BYTES
 from orchestrator.ports import HostFile
 from orchestrator.records.case import RunId
 from tests.conftest import process_is_gone
@@ -88,3 +89,18 @@ def test_a_computer_that_can_not_be_asked_is_in_an_unknown_state(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     state = device.state()
     assert (state.boot_id, state.busy_cores, state.heat_c) == ("", None, {})
+
+
+def test_of_a_long_output_both_ends_are_kept_and_the_cut_is_told(device: HostDevice) -> None:
+    command = "echo first; yes 0123456789 | head -c 40000000; echo; echo last"
+    detached = device.run_detached(command, run_id=RunId("r"), timeout_s=100).stdout
+    for output in (detached, device.shell(command, timeout_s=100).stdout):
+        lines = output.splitlines()
+        assert (lines[0], lines[-1], len(output) < OUTPUT_MOST_BYTES + 100) == (
+            b"first",
+            b"last",
+            True,
+        )
+        assert len(LEFT_OUT.findall(output)) == 1
+        # No line was cut into another one.
+        assert {len(line) for line in lines[1:-2]} <= {10, len(LEFT_OUT.search(output)[0])}

@@ -197,6 +197,28 @@ def test_a_suspect_figure_without_findings_of_its_own_says_what_else_is_the_matt
     rare = data_of(*series(case(), 1_000, count=2), *failed)
     assert ": outputs differ: largest difference 0.02" in drifting.headline.warnings[0]
     assert ": suspect (2 of 6 invocations usable)" in rare.headline.warnings[0]
+    # What gave no result is told as that, whatever its outputs were.
+    both = data_of(*failed, parity(case(), ParityVerdict.WRONG, 0.8)).headline.warnings[0]
+    assert "failed (crashed)" in both
+    assert "outputs" not in both
+
+
+def test_each_kind_of_problem_is_told_with_its_reason_and_what_was_skipped_is_none():
+    gpu = case(delegate=DelegateName.GPU)
+    runs = [
+        run(
+            replace(gpu, threads=threads),
+            0,
+            None,
+            outcome=Outcome.SKIPPED if threads == 1 else Outcome.FAILED,
+            quality=Quality.REJECTED,
+            reason_code="out-of-time" if threads == 1 else "op-failed",
+            reason=f"node {threads}",
+        )
+        for threads in range(1, 12)
+    ]
+    told = data_of(*runs).headline.warnings
+    assert [re.findall(r"node \d+", line) for line in told] == [[f"node {n}"] for n in range(2, 12)]
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ class VirtualLab:
         rooted: bool = False,
         legacy: bool = False,
         port: int = 0,
+        usb: str = "",
     ) -> Phone:
         """Switch a phone on and return it; its settings are those of PhoneSpec.
 
@@ -63,7 +64,9 @@ class VirtualLab:
         """
         serial = serial or f"VIRTUAL{next(self._numbers):04d}"
         return self.add_spec(
-            PhoneSpec(profile=profile, serial=serial, rooted=rooted, legacy=legacy, port=port)
+            PhoneSpec(
+                profile=profile, serial=serial, rooted=rooted, legacy=legacy, port=port, usb=usb
+            )
         )
 
     def add_spec(self, spec: PhoneSpec) -> Phone:
