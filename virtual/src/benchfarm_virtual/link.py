@@ -45,6 +45,10 @@ _MAX_PROOFS: Final = 256
 #: On a slow link, bytes move in portions that take this long.
 _SLOW_PORTION_S: Final = 0.02
 _ACCEPT_PAUSE_S: Final = 1.0
+#: How long closing waits for the thread that accepts, and how often what hangs looks whether its
+#: connection is still there.
+_ACCEPT_END_S: Final = 5.0
+_HUNG_LOOK_S: Final = 0.2
 
 
 class _WireError(Exception):
@@ -70,14 +74,16 @@ class LinkState:
 
     def pace(self, count_bytes: int) -> None:
         """Wait as long as so many bytes take on a slow link."""
-        if self.bytes_per_s:
-            time.sleep(count_bytes / self.bytes_per_s)
+        rate = self.bytes_per_s  # another thread may change it between two looks
+        if rate:
+            time.sleep(count_bytes / rate)
 
     def portion(self, count_bytes: int) -> int:
         """Return how many of so many bytes move at once."""
-        if not self.bytes_per_s:
+        rate = self.bytes_per_s
+        if not rate:
             return count_bytes
-        return min(count_bytes, max(1, int(self.bytes_per_s * _SLOW_PORTION_S)))
+        return min(count_bytes, max(1, int(rate * _SLOW_PORTION_S)))
 
 
 class Connection:
@@ -130,11 +136,12 @@ class Connection:
             self._flush()
 
     def _flush(self) -> None:
-        if not self._link.flows.is_set():
-            return
         data, self._unsent = memoryview(self._unsent), bytearray()
         try:
             while data and not self._gone:
+                if not self._link.flows.is_set():
+                    self._unsent = bytearray(data)
+                    return
                 count = self._link.portion(len(data))
                 self._sock.sendall(data[:count])
                 self._link.pace(count)
@@ -174,9 +181,13 @@ class Connection:
         faults = self._link.faults
         while left:
             received = self._sock.recv_into(left[: self._link.portion(len(left))])
-            self._link.flows.wait()
+            if not received:
+                raise _WireError
+            while not self._link.flows.wait(_HUNG_LOOK_S):
+                if self._gone:
+                    raise _WireError
             _, cut = faults.advance(FaultKind.CUT, received, subject="up")
-            if cut is not None or not received:
+            if cut is not None:
                 raise _WireError
             self._link.pace(received)
             faults.reach("", received, subject="up")
@@ -202,7 +213,7 @@ class Connection:
             elif command == OKAY:
                 stream.acknowledged()
             elif command == CLSE:
-                del self._streams[arg1]
+                self._streams.pop(arg1, None)  # its service may be ending it at this moment
                 stream.abandon()
                 self.send(CLSE, stream.local_id, stream.remote_id)
 
@@ -334,10 +345,13 @@ class PhoneServer:
         if listener is not None and self._acceptor is threading.current_thread():
             listener.close()
         elif listener is not None:
-            # Whoever waits for connections looks again when one comes.
-            with contextlib.suppress(OSError):
-                socket.create_connection((LOOPBACK, self.port), timeout=_ACCEPT_PAUSE_S).close()
-            self._acceptor.join()
+            # Whoever waits for connections looks again: on Linux now, elsewhere when one comes.
+            try:
+                listener.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    socket.create_connection((LOOPBACK, self.port), timeout=_ACCEPT_PAUSE_S).close()
+            self._acceptor.join(timeout=_ACCEPT_END_S)
         if self._reserved is not None:
             self._reserved.close()
             self._reserved = None
@@ -389,15 +403,27 @@ class PhoneServer:
                 try:
                     sock, _ = listener.accept()
                 except OSError:
+                    if self._listener is not listener:
+                        return
                     time.sleep(_ACCEPT_PAUSE_S)  # no descriptor is left: trying on would only spin
                     continue
                 if self._listener is not listener:
                     sock.close()
                     return
-                connection = Connection(sock, self._link, self._connections.discard)
-                self._connections.add(connection)
-                connection.start()
-                self._link.faults.reach("connect")
+                try:
+                    self._take_in(sock)
+                except Exception:  # noqa: BLE001 - logged whole; the phone goes on listening
+                    _LOG.exception("%s: a connection failed as it was made", self._link.serial)
+
+    def _take_in(self, sock: socket.socket) -> None:
+        with contextlib.ExitStack() as undo:
+            undo.callback(sock.close)
+            connection = Connection(sock, self._link, self._connections.discard)
+            self._connections.add(connection)
+            undo.callback(self._connections.discard, connection)
+            connection.start()
+            undo.pop_all()  # from here on the thread that reads lets go of it
+        self._link.faults.reach("connect")
 
 
 def _bound_socket(port: int) -> socket.socket:

@@ -214,7 +214,10 @@ class PhoneDesk:
         return [describe_phone(phone) for phone in self._lab.phones.values()]
 
     def _fault(self, request: Request) -> Answer:
-        fault = parse_fault(str(request.get("kind", "")), request.get("options", ()))
+        options = request.get("options", [])
+        if not isinstance(options, list) or not all(isinstance(o, str) for o in options):
+            raise UsageError("a fault's options are a list of texts, each name=value")
+        fault = parse_fault(str(request.get("kind", "")), options)
         return {"fault": self._phone(request).faults.add(fault).to_json()}
 
     def _clear(self, request: Request) -> Answer:

@@ -61,6 +61,15 @@ def test_looking_often_or_seldom_gives_the_same_heat():
     assert hottest_c(often) == pytest.approx(hottest_c(seldom), abs=1.5)
 
 
+def test_two_works_on_the_same_cores_share_them():
+    hardware, _ = made()
+    first = hardware.begin_work([4, 5])
+    hardware.begin_work([5])
+    shares = hardware.core_shares(first)
+    assert shares[4] == 1.0
+    assert shares[5] == 0.5
+
+
 def test_time_in_state_counts_the_clocks_that_were_run_at():
     hardware, time = made()
     time.now_s = 10

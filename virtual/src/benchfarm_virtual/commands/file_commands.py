@@ -87,20 +87,24 @@ def stat(call: Invocation) -> int:
             call.complain(f"'{path}': {exc}")
             call.failed = True
             continue
-        call.out.line(_stat_text(options.last("c"), path, found))
+        call.out.line(_stat_text(call, options.last("c"), path, found))
     return 1 if call.failed else 0
 
 
-def _stat_text(form: str, path: str, found: FileStat) -> str:
+def _stat_text(call: Invocation, form: str, path: str, found: FileStat) -> str:
     moment = local_time(found.mtime_s)
     values = {
+        "%": "%",
         "s": found.size_bytes,
         "Y": found.mtime_s,
         "a": f"{found.mode & 0o7777:o}",
         "n": path,
         "y": moment.strftime("%Y-%m-%d %H:%M:%S.000000000 +0000"),
     }
-    return re.sub(r"%(.)", lambda match: str(values.get(match[1], "?")), form)
+    for letter in re.findall(r"%(.)", form):
+        if letter not in values:
+            call.fail(f"a virtual phone knows no %{letter} here")
+    return re.sub(r"%(.)", lambda match: str(values[match[1]]), form)
 
 
 def tree(call: Invocation, path: str) -> Iterator[tuple[str, FileStat]]:

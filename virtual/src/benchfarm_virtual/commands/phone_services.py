@@ -142,6 +142,10 @@ def _power(call: Invocation, args: Sequence[str]) -> int:
 
 def _connectivity(call: Invocation, args: Sequence[str]) -> int:
     is_known = call.system.props.sdk >= _ANDROID_11 and args[:1] == ["airplane-mode"]
+    if is_known and len(args) == 1:
+        is_on = call.system.settings.get("global", "airplane_mode_on") == "1"
+        call.out.line("enabled" if is_on else "disabled")
+        return 0
     if is_known and args[1:] in (["enable"], ["disable"]):
         call.system.settings.put("global", "airplane_mode_on", str(int(args[1] == "enable")))
         return 0

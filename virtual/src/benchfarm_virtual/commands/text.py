@@ -231,6 +231,9 @@ def _grep(call: Invocation) -> int:
 def _grep_expression(call: Invocation, options: Options, pattern: str) -> re.Pattern[str]:
     if "[:" in pattern:
         call.fail("a virtual phone knows no classes of characters here")
+    for piece in re.findall(r"\\.|\[\^?\]?[^]]*\]", pattern):
+        if re.fullmatch(r"\\[A-Za-z]", piece) and piece[1] not in "wWsSbB":
+            call.fail(f"a virtual phone knows no {piece} here")
     text = translated(pattern, extended="E" in options)
     try:
         return re.compile(text, re.IGNORECASE if "i" in options else 0)

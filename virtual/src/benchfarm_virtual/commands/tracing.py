@@ -34,7 +34,9 @@ _CONFIGS: Final = "/data/misc/perfetto-configs/"
 _MOST_CONFIG_BYTES: Final = 1 << 20
 #: The signals at which perfetto ends as if its time were over.
 _GRACEFUL: Final = frozenset({2, 15})
-_FIELD: Final = re.compile(r'([a-z_]+)(?:\s*:\s*|\s+)("[^"\n]*"|-?[\w.]+)')
+_TOKEN: Final = re.compile(
+    r"\s+|#[^\n]*|(?P<name>[a-z_]\w*)\s*:?|(?P<value>\"[^\"\n]*\"|-?[\w.]+)|(?P<brace>[{}])"
+)
 _LONGEST_SLEEP_S: Final = 60.0
 #: From this API level on there is android.power; it reads no more rails, and no more often.
 _POWER_SDK: Final = 29
@@ -61,10 +63,32 @@ class _Config:
 
 
 def _parse_config(text: str) -> _Config:
-    values = tuple((name, value.strip('"')) for name, value in _FIELD.findall(text))
-    if not values or text.count("{") != text.count("}"):
-        raise _ConfigError("unmatched {" if values else "it is empty")
-    return _Config(values=values)
+    values: list[tuple[str, str]] = []
+    depth, position, name = 0, 0, ""
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise _ConfigError(f"unexpected character at {position}")
+        position = match.end()
+        if brace := match["brace"]:
+            depth += 1 if brace == "{" else -1
+            if depth < 0:
+                raise _ConfigError("unmatched }")
+            if bool(name) != (brace == "{"):
+                raise _ConfigError(f"no value of {name}" if name else "no field's name before {")
+            name = ""
+        elif match["value"] or (match["name"] and name):
+            if not name:
+                raise _ConfigError(f"no field's name before {match[0].strip()}")
+            values.append((name, (match["value"] or match["name"]).strip('"')))
+            name = ""
+        elif match["name"]:
+            name = match["name"]
+    if name:
+        raise _ConfigError(f"no value of {name}")
+    if depth or not values:
+        raise _ConfigError("unmatched {" if depth else "it is empty")
+    return _Config(values=tuple(values))
 
 
 @command("perfetto", since_sdk=28)

@@ -30,6 +30,34 @@ def test_screen_and_keyguard_follow_keys_and_faults(phone):
     assert "mWakefulness=Asleep" in phone.out("dumpsys power")
 
 
+def test_airplane_mode_is_told_and_switched(phone):
+    ask = "cmd connectivity airplane-mode"
+    assert phone.run(ask)[:2] == (0, "disabled\n")
+    assert phone.out(f"{ask} enable; {ask}") == "enabled\n"
+    assert phone.run(f"{ask} perhaps")[0] == 255
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        r"echo 1 | grep '\d'",
+        r"echo 1 | grep -E '^1\Z'",
+        "stat -c '%s %F' /data",
+        "stat -c %5s /data",
+    ],
+)
+def test_forms_that_are_not_known_are_refused(phone, command):
+    status, out, err = phone.run(command)
+    assert status != 0
+    assert out == ""
+    assert "knows no" in err
+
+
+def test_forms_that_look_like_unknown_ones_are_taken(phone):
+    assert phone.out(r"printf '%s\n' 'a\d' b | grep '[\d]'; echo a1 | grep '\w1'") == "a\\d\na1\n"
+    assert phone.out("stat -c '%%a %n' /data") == "%a /data\n"
+
+
 CPU = "/sys/devices/system/cpu"
 
 

@@ -79,6 +79,13 @@ def test_following_goes_on_until_the_client_hangs_up(phone, arguments):
     assert "logcat" not in phone.out("ps -A -o NAME")
 
 
+def test_ring_forgets_the_oldest(phone):
+    log(phone, *(f"{number:04d} " + "x" * 900 for number in range(800)))
+    lines = shown(phone)[1:]
+    assert lines[-1].startswith("0799")
+    assert 200 < len(lines) < 300
+
+
 def test_garbage_fault_comes_between_the_lines(phone):
     log(phone, "first")
     phone.faults.add(Fault(kind=FaultKind.LOG_GARBAGE))
