@@ -319,7 +319,7 @@ def reopen(workspace: Workspace, campaign: Campaign, cases: Sequence[Case]) -> P
 
     Raises:
         UsageError: a file has gone or changed.
-        DeviceError kinds: none of the cases' devices can be used.
+        NoDeviceError: none of the cases' devices can be used; it says why of each.
     """
     known_models, known_builds = workspace.store.models(), workspace.store.builds()
     models = [
@@ -337,7 +337,7 @@ def reopen(workspace: Workspace, campaign: Campaign, cases: Sequence[Case]) -> P
     selection = DeviceSelection(
         serials=tuple(sorted(serials - {HOST_SERIAL})), host=HOST_SERIAL in serials
     )
-    opened = workspace.open_devices(selection, despite_losses=True) if serials else OpenedDevices()
+    opened = workspace.open_devices(selection, resumes=True) if serials else OpenedDevices()
     workspace.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
     return Prepared(campaign=campaign, models=models, builds=builds, opened=opened)
 

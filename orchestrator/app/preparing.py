@@ -239,9 +239,12 @@ def prepare(
     inputs: Inputs,
     *,
     reference: Model | None = None,
+    is_known: bool = False,
 ) -> Prepared:
     """Return the campaign of a plan on these devices; ``reference`` stands in for this computer's
     own model of the reference workload.
+
+    Of a campaign that ``is_known``, what it carries over of earlier ones isn't read again.
 
     What there is no time for is among the campaign's skips.
 
@@ -266,6 +269,7 @@ def prepare(
             for invocation in (*brackets.get(serial, ()), *queue)
         ],
         output_checks=checks,
+        is_known=is_known,
     )
     return Prepared(
         campaign=replace(campaign, skipped=expansion.skipped),
@@ -391,14 +395,17 @@ def new_campaign(
     files: Mapping[str, str],
     invocations: Iterable[Invocation],
     output_checks: Mapping[str, OutputCheck],
+    is_known: bool = False,
 ) -> Campaign:
     """Return a campaign of a plan that begins now, on this computer.
 
-    ``output_checks`` is what earlier campaigns know of its outputs.
+    ``output_checks`` is what earlier campaigns know of its outputs. One that ``is_known`` has kept
+    what its devices' earlier ones show.
     """
     now, devices = workspace.clock.now(), tuple(devices)
     serials = {facts.serial for facts in devices}
-    earlier = autocorrelations(workspace.store.points(since=now - _AUTOCORRELATION_SPAN), serials)
+    since = now - _AUTOCORRELATION_SPAN
+    earlier = {} if is_known else autocorrelations(workspace.store.points(since=since), serials)
     return Campaign(
         campaign_id=new_campaign_id(now),
         name=plan.name,

@@ -71,20 +71,29 @@ def _chosen(workspace: Workspace) -> Campaign | None:
     listed = workspace.store.campaigns(only_open=True)
     if not listed:
         return None
-    busy = {item.campaign_id: reason for item, reason, _ in _others(workspace, listed)}
+    owners = owners_of(workspace.settings, [item.campaign_id for item in listed])
+    free, reasons, by_name = list[Campaign](), list[str](), list[str]()
     for item in listed:
-        if holder := workspace.campaigns.live_holder(item.campaign_id):
-            busy[item.campaign_id] = f"run by {holder}"
+        identity = item.campaign_id
+        owner = owners.get(identity)
+        if holder := workspace.campaigns.live_holder(identity):
+            reasons.append(f"{identity} is run by {holder}")
+        elif owner is not None and owner.is_open:
+            reasons.append(f"{identity} is a job of the farm that waits or runs")
         elif where := runner_elsewhere(workspace.settings, item):
-            busy.setdefault(item.campaign_id, f"run by {where}")
-        elif kind := _kind_of(_whole(workspace, item.campaign_id)):
-            busy.setdefault(item.campaign_id, kind)
-    free = [item for item in listed if item.campaign_id not in busy]
+            reasons.append(f"{identity} is run by {where}, as far as is known here")
+            by_name.append(f"{identity} (run by {where}, as far as is known here)")
+        elif kind := _kind_of(_whole(workspace, identity)):
+            reasons.append(f"{identity} is {kind}")
+            by_name.append(f"{identity} ({kind})")
+        else:
+            free.append(item)
     if not free:
-        reasons = "; ".join(f"{identity} is {reason}" for identity, reason in busy.items())
         raise UsageError(
-            f"no campaign in {workspace.store.name} can be resumed here: {reasons}",
-            hint="'benchfarm run --resume ID' resumes one by name",
+            f"no campaign in {workspace.store.name} can be resumed here: {'; '.join(reasons)}",
+            hint="'benchfarm run --resume ID' resumes one by name"
+            if by_name
+            else "'benchfarm results list' lists them",
         )
     progress = workspace.store.progress(only_open=True)
     told = {
@@ -95,8 +104,8 @@ def _chosen(workspace: Workspace) -> Campaign | None:
     # The store lists the newest first.
     chosen = next((item for item in free if progress.get(item.campaign_id, (0, 0))[0]), free[0])
     text = f"resumes campaign {told.pop(chosen.campaign_id)}"
-    if told:
-        text += f"; 'benchfarm run --resume ID' resumes another one: {', '.join(told.values())}"
+    if further := [*told.values(), *by_name]:
+        text += f"; 'benchfarm run --resume ID' resumes another one: {', '.join(further)}"
     keys = {"campaign_id": chosen.campaign_id, "campaign": chosen.name}
     workspace.observer.on_event(Notice(event="campaign-resumed", text=text, keys=keys))
     return _whole(workspace, chosen.campaign_id)

@@ -359,7 +359,7 @@ _COLUMNS: Final[Sequence[Column[DiskUse]]] = (
     Column("freed_by", "freed by", lambda use: use.freed_by),
 )
 _FREED_BY: Final = {
-    "store": "benchfarm store prune --older-than 90d --compact; benchfarm results remove",
+    "store": "benchfarm store prune --older-than 90d --compact; benchfarm results remove --yes",
     "reports": "delete it: benchfarm report writes it again",
     "checks": "delete what isn't needed",
     "cache": "delete it: what is needed is made or fetched again",
@@ -374,7 +374,8 @@ def disk_usage(settings: Settings) -> Table[DiskUse]:
     found = {kind: (path, list(_sizes(_files(path)))) for kind, path in places.items()}
     if store is not None:
         files = [store, *(store.with_name(f"{store.name}{end}") for end in ("-wal", "-shm"))]
-        found = {"store": (store, list(_sizes(files))), **found}
+        # It may be a link to where there is room.
+        found = {"store": (store, [*_sizes(file.resolve() for file in files)]), **found}
     rows = [
         DiskUse(
             kind=kind, path=path, files=len(sizes), size_bytes=sum(sizes), freed_by=_FREED_BY[kind]

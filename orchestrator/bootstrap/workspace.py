@@ -313,14 +313,14 @@ class Workspace(Adapters):
         return found
 
     def open_devices(
-        self, selection: DeviceSelection, *, despite_losses: bool = False
+        self, selection: DeviceSelection, *, despite_losses: bool = False, resumes: bool = False
     ) -> OpenedDevices:
         """Open every device that fits the selection and probe its facts, phones in parallel.
 
         This computer is meant by ``host`` and by the serial number ``host``. Attached phones that
         can't be used, or are lost while they are opened, are ``left_out``, unless phones are named;
         with ``despite_losses`` those that are lost, can't be used or aren't there are left out also
-        then, as long as one can be used.
+        then, as long as one can be used; what ``resumes`` measures this computer without them too.
 
         Phones that another process still uses after `wait` are left out too, and asked nothing.
 
@@ -338,7 +338,9 @@ class Workspace(Adapters):
         )
         opened = OpenedDevices()
         if phones.serials or phones.profiles or phones.pools or phones.tags or phones.where:
-            opened = self._open_phones(phones, required=True, despite_losses=despite_losses)
+            opened = self._open_phones(
+                phones, required=True, despite_losses=despite_losses or resumes, resumes=resumes
+            )
         elif not names_host:
             opened = self._open_phones(phones, required=not selection.host)
         if selection.host or names_host:
@@ -350,16 +352,17 @@ class Workspace(Adapters):
         self,
         selection: DeviceSelection,
         devices: Iterable[DeviceFacts] = (),
-        labels: Iterable[Labels] = (),
+        labels: Iterable[Labels] | None = None,
     ) -> None:
         """Raise UsageError for a profile, pool or tag that nothing has, nor any of these further
-        devices and labels.
+        devices. Only these labels count, without them those of this computer's inventory.
         """
         if selection.profiles or selection.pools or selection.tags:
             profiles = {*self.profiles, *(facts.profile for facts in devices)}
             if not profiles.issuperset(selection.profiles):
                 profiles |= {facts.profile for facts in self.store.devices().values()}
-            check_names(selection, profiles - {""}, [*self.inventory.values(), *labels])
+            known = self.inventory.values() if labels is None else labels
+            check_names(selection, profiles - {""}, known)
 
     def host(self) -> Device:
         """This computer as a device."""
@@ -375,6 +378,7 @@ class Workspace(Adapters):
         *,
         required: bool,
         despite_losses: bool = False,
+        resumes: bool = False,
     ) -> OpenedDevices:
         # This computer alone needs no server for phones, and none is started for it.
         attached = self.attached(serials=selection.serials, start_server=required)
@@ -385,9 +389,9 @@ class Workspace(Adapters):
             item for item in attached if not selection.serials or item.fits(selection.serials)
         ]
         usable = [item for item in wanted if item.seen.usable]
-        # This computer can be measured without them.
-        is_enough = despite_losses and (selection.host or bool(usable))
-        if names_each and not is_enough:
+        # What is open of a campaign on this computer can be measured without them.
+        host_is_enough = resumes and selection.host
+        if names_each and not resumes and not (despite_losses and usable):
             for serial in selection.serials:
                 self.pick(serial, attached)
         opened, lost = self._open_each(usable)
@@ -406,7 +410,14 @@ class Workspace(Adapters):
         fitting = tuple(
             (device, facts) for device, facts in opened if facts.serial in choice.chosen
         )
-        if not fitting and required and not (despite_losses and selection.host):
+        if not fitting and required and not host_is_enough:
+            if resumes:
+                each = ", ".join(f"{serial}: {why}" for serial, why in missing.items())
+                ways = dict.fromkeys(item.seen.advice for item in wanted if item.seen.advice)
+                raise NoDeviceError(
+                    f"none of the campaign's devices is usable now: {each}",
+                    hint="; ".join(ways) or "see 'benchfarm devices'",
+                )
             what = (
                 "no attached phone fits the selection" if opened else "no usable phone is attached"
             )

@@ -273,7 +273,10 @@ def bisect(
         name="builds",
         caption="Builds between the good and the bad one",
         columns=_BISECTED,
-        rows=[(release, *found.get(index, ("", None))) for index, release in enumerate(releases)],
+        rows=[
+            (release, *found.get(index, ("", None)), index == result.first_bad)
+            for index, release in enumerate(releases)
+        ],
     )
 
     def identity(index: int | None) -> str | None:
@@ -298,13 +301,21 @@ def bisect(
     )
 
 
-#: A build of the row, what it was found to be, and how it was compared; None for one that wasn't.
-_BisectedBuild: TypeAlias = "tuple[Release, str, Compared | None]"
+#: A build of the row, what it was found to be, how it was compared, None for one that wasn't, and
+#: whether it is the first bad one.
+_BisectedBuild: TypeAlias = "tuple[Release, str, Compared | None, bool]"
 _BISECTED: Final[Sequence[Column[_BisectedBuild]]] = (
     *(column.of(lambda row: row[0]) for column in RELEASE),
     Column("judgement", "is", lambda row: row[1]),
     Column("compared", "", lambda row: row[2], Kind.RECORD, forms=NESTED),
     Column("change", "change", lambda row: figure_text(row[2]).strip(" ,")),
+    Column(
+        "is_first_bad",
+        "",
+        lambda row: row[3],
+        Kind.FLAG,
+        shown=lambda row: "<- first bad" if row[3] else "",
+    ),
 )
 
 

@@ -154,7 +154,8 @@ class Root(typer.core.TyperGroup):
         Raises UsageError naming the words that are like an unknown one.
         """
         args = _in_todays_words(args)
-        if args and args[0] not in _abouts():
+        # What is only completed is told of nothing.
+        if args and args[0] not in _abouts() and not ctx.resilient_parsing:
             hint = nearest(args[0], _abouts()) or "'benchfarm -h' lists all"
             raise UsageError(f"there is no command {args[0]!r}", hint=hint)
         return super().resolve_command(ctx, args)
@@ -211,12 +212,13 @@ class Command(typer.core.TyperCommand):
         }
         for item, record in shown:
             if item.param_type_name == "argument" and record is not None:
-                blocks["Arguments"].append((item.metavar or item.name.upper(), record[1]))
+                name = item.metavar or item.name.upper() + "..." * (item.nargs == -1)
+                blocks["Arguments"].append((name, record[1]))
             elif record is not None:
                 panel = getattr(item, "rich_help_panel", None) or next(
                     (panel for panel, names in PANELS.items() if item.opts[0] in names), "Options"
                 )
-                blocks[panel if is_long else "Options"].append(record)
+                blocks.setdefault(panel if is_long else "Options", []).append(record)
         for title, rows in blocks.items():
             if rows:
                 with formatter.section(title):
@@ -268,8 +270,10 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
                 given[key] = kind(**{name: given.pop(name) for name in names})
             if words.startswith("farm "):
                 require_packages("a farm", *_FARM_PACKAGES)
+            # Read also for who needs none: what is wrong with it is told by every command.
+            settings = _settings(is_json=form == "json")
             if "settings" in hints:
-                given["settings"] = _settings(is_json=form == "json")
+                given["settings"] = settings
             _show(function(**given), form)
 
         parameters = [

@@ -245,12 +245,23 @@ def _figures(status: Status) -> list[str]:
 
 def _title(title: str, status: Status, width: int | None) -> str:
     eta = about(status.eta_s)
-    of = f" of at most {status.most}" if status.most > status.planned else f"/{status.total}"
+    is_open = status.most > status.planned and not _is_over(status)
+    of = f" of at most {status.most}" if is_open else f"/{_total(status)}"
     runs = f"{status.stored}{of} runs"
     told = f"{_bar(status)}{runs}{f', about {eta} left' if eta else ''}; {_counted(status.phones)}"
     # The name is what everybody knows.
     name = _cut(one_line(title), None if width is None else max(10, width - len(told) - 2))
     return _cut(f"{name}: {told}", width)
+
+
+def _is_over(status: Status) -> bool:
+    """Whether no phone measures any more: before, a rule may add a round where nothing is left."""
+    return bool(status.phones) and all(phone.standing is Standing.DONE for phone in status.phones)
+
+
+def _total(status: Status) -> int:
+    """Return how many runs there are: a rule may have ended before all that were planned."""
+    return status.stored + status.left if _is_over(status) else status.total
 
 
 def _bar(status: Status) -> str:
@@ -259,7 +270,8 @@ def _bar(status: Status) -> str:
     """
     if not status.planned:
         return ""
-    full = round(_BAR * status.stored / max(status.most, status.total))
+    most = _total(status) if _is_over(status) else max(status.most, status.total)
+    full = round(_BAR * status.stored / most) if most else _BAR
     return f"[{'#' * full}{'.' * (_BAR - full)}] "
 
 

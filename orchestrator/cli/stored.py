@@ -252,7 +252,13 @@ def prune(
     pruned = stored.prune(settings, older_than=older_than, is_trial=dry_run, compact=compact)
     runs = f"{counted(pruned.runs, 'run')} in {counted(pruned.campaigns, 'campaign')}"
     freed = f"{format_bytes(pruned.freed_bytes)} of the database"
-    deleted = "would be deleted" if dry_run else "deleted, and later runs use that space"
+    deleted = (
+        "would be deleted"
+        if dry_run
+        else "deleted, and given back to the disk"
+        if compact
+        else "deleted; later runs use that space, --compact gives it back to the disk"
+    )
     text = f"raw output of {runs}, {freed}: {deleted}; their figures, verdicts and states stay"
     return CommandResult(text=text, data={"trial": dry_run, **asdict(pruned)})
 

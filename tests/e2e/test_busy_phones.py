@@ -10,6 +10,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.e2e.conftest import Lab
 from tests.samples.command import Cli
 
@@ -50,6 +52,20 @@ def test_a_phone_in_use_is_refused_before_a_campaign_exists(lab: Lab, model: Pat
     assert listed(lab) == before
     process.kill()
     process.communicate()
+
+
+@pytest.mark.parametrize("away", ["profiles: [pixel-9]", "serials: [Z]"])
+def test_this_computer_does_not_stand_in_for_a_phone_that_is_away(
+    lab: Lab, model: Path, away: str
+) -> None:
+    before = listed(lab)
+    plan = lab.cli.home / "plan.yaml"
+    plan.write_text(
+        f"models: [{model}]\ndevices: {{{away}, host: true}}\nmatrix: {{delegates: [xnnpack]}}\n"
+    )
+    refused = lab.cli("run", plan).ended_with(3).stderr
+    assert "no attached phone fits" in refused or "Z: is not attached" in refused
+    assert listed(lab) == before
 
 
 def test_a_phone_in_use_is_waited_for_as_long_as_was_said(lab: Lab, model: Path) -> None:

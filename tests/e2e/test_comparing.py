@@ -263,11 +263,13 @@ def test_the_first_slow_one_of_six_builds_is_found_and_found_again_without_measu
     tags = {build["release_id"]: build["tag"] for build in found["builds"]}
     assert (tags[found["first_bad"]], tags[found["last_good"]]) == ("v4", "v3")
     assert found["step"]["verdict"]["low"] < 1.4 < found["step"]["verdict"]["high"]
+    assert [tags[b["release_id"]] for b in found["builds"] if b["is_first_bad"]] == ["v4"]
     assert found["is_virtual"]
     assert sum(build["compared"] is not None for build in found["builds"]) < 5
     stored = len(bench.cli("results list --json").ok().json)
     again = bench.cli(*words).ok()
     assert f"first bad: mine@{mine['v4']} (v4); last good: mine@{mine['v3']} (v3)" in again.stdout
+    assert again.stdout.count("<- first bad") == 1
     assert len(bench.cli("results list --json").ok().json) == stored
     swapped = bench.cli("bisect", f"mine@{mine['v5']}", f"mine@{mine['v0']}", "-m", bench.model)
     assert swapped.exit_code == 2

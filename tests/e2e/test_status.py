@@ -126,6 +126,18 @@ def test_what_is_kept_on_the_disk_is_shown_with_what_frees_it(lab: Lab, measured
     assert "benchfarm store prune --older-than" in text
 
 
+def test_a_store_that_is_a_link_takes_what_its_file_takes(lab: Lab, measured: str) -> None:
+    assert measured
+    link = lab.cli.home / "elsewhere.sqlite"
+    link.symlink_to(lab.cli.home / "store.sqlite")
+    rows = {
+        row["kind"]: row
+        for row in lab.cli("store usage --json", BENCHFARM_STORE=str(link)).ok().json
+    }
+    assert rows["store"]["size_bytes"] >= link.stat().st_size
+    link.unlink()
+
+
 def test_where_nothing_is_kept_nothing_is_made(tmp_path: Path) -> None:
     cli = Cli(home=tmp_path / "home")
     rows = cli("store usage --json").ok().json

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orchestrator.analysis.rounds import standings
+from orchestrator.app.resuming import resume
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli import devices, measuring, stored
 from orchestrator.engine.campaign import close_campaign
+from orchestrator.engine.events import Notice
 from orchestrator.engine.rounds import open_works
-from orchestrator.errors import UsageError
+from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.extensions.farm import control as farm_control
 from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
@@ -210,3 +212,44 @@ def test_cancelling_closes_what_had_begun_and_waits_and_leaves_what_runs_to_its_
     said = "night: 1 job cancelled, 1 being stopped; what was left of 1 that had begun is abandoned"
     assert result.text == said
     assert open_ones(shared) == {"night_A"}
+
+
+def test_what_is_resumed_by_name_only_is_named_by_a_resume_that_names_none(
+    settings: Settings, samples: Samples
+) -> None:
+    def traced(store: Store, name: str) -> None:
+        case = samples.case()
+        invocations = (Invocation(case=case, number=0, run_pass=Pass("trace")),)
+        samples.begin(
+            store,
+            samples.campaign(name, status=CampaignStatus.INTERRUPTED, invocations=invocations),
+        )
+
+    seen: list[object] = []
+
+    class Seen:
+        def on_event(self, event: object) -> None:
+            seen.append(event)
+
+    with Workspace(settings, observer=Seen()) as opened:
+        traced(opened.store, "look")
+        with pytest.raises(UsageError, match="look is a trace") as refused:
+            resume(opened)
+        assert refused.value.hint == "'benchfarm run --resume ID' resumes one by name"
+        interrupted(opened.store, samples)
+        # Of a phone that isn't here.
+        with pytest.raises(BenchfarmError):
+            resume(opened)
+    (told,) = [item.text for item in seen if isinstance(item, Notice)]
+    assert told.endswith("'benchfarm run --resume ID' resumes another one: look (a trace)")
+
+
+def test_no_name_is_advised_where_a_process_is_at_all_that_is_open(
+    settings: Settings, samples: Samples
+) -> None:
+    with Workspace(settings) as opened, Workspace(settings) as other:
+        begun = interrupted(opened.store, samples)
+        other.hold_campaign(begun.campaign_id, begun.name)
+        with pytest.raises(UsageError, match="cut is run by process") as refused:
+            resume(opened)
+    assert refused.value.hint == "'benchfarm results list' lists them"

@@ -90,6 +90,30 @@ def test_a_phone_that_another_command_uses_is_left_out_and_its_facts_are_not_ask
     assert len(asked) == 4
 
 
+def test_this_computer_stands_in_for_no_phone_but_a_resume_measures_on_it_without_them(
+    phones: list[Phone], here: Settings
+) -> None:
+    for wanted in (
+        DeviceSelection(serials=("Z",), host=True),
+        DeviceSelection(profiles=("pixel-4",), host=True),
+    ):
+        with Workspace(here) as workspace:
+            for despite_losses in (False, True):
+                with pytest.raises(NoDeviceError):
+                    workspace.open_devices(wanted, despite_losses=despite_losses)
+    with Workspace(here) as other, other.lease.acquire(Serial("S1")), Workspace(here) as workspace:
+        opened = workspace.open_devices(
+            DeviceSelection(serials=("S1", "Z"), host=True), resumes=True
+        )
+        assert [facts.serial for facts in opened.facts] == ["host"]
+        assert opened.missing.keys() == {"S1", "Z"}
+        with pytest.raises(NoDeviceError) as refused:
+            workspace.open_devices(DeviceSelection(serials=("S1", "Z")), resumes=True)
+    told = str(refused.value)
+    assert told.startswith("none of the campaign's devices is usable now: S1: in use by process ")
+    assert told.endswith(", Z: is not attached")
+
+
 def test_phones_are_restored_after_one_listing_however_many_there_are(
     phones: list[Phone], overheard: Overheard, here: Settings
 ) -> None:

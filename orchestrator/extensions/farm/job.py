@@ -154,8 +154,10 @@ class Jobs:
         if manifest.reference is not None:
             reference = identify_model(self._fetch(manifest.reference))
         inputs = Inputs(models=identify(plan), named=named)
-        prepared = prepare(workspace, plan, opened, inputs, reference=reference)
         campaign = workspace.store.campaign(job.campaign_id)
+        prepared = prepare(
+            workspace, plan, opened, inputs, reference=reference, is_known=campaign is not None
+        )
         if campaign is None:
             campaign = replace(prepared.campaign, campaign_id=job.campaign_id, host=self.host)
             start(workspace, replace(prepared, campaign=campaign))

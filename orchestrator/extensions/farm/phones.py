@@ -67,7 +67,9 @@ def choose_phones(
 
 
 def check_names(workspace: Workspace, queue: FarmQueue, wanted: DeviceSelection) -> None:
-    """Raise UsageError for a profile, pool or tag that neither this computer nor any host knows."""
+    """Raise UsageError for a profile that neither this computer nor any host knows, and a pool or
+    tag that no host has announced: what this computer calls them doesn't count.
+    """
     rows = [*queue.away(), *queue.phones()]
     facts = [read_facts(row["facts"]) for row in rows if row["facts"]]
     workspace.check_names(wanted, facts, [read_labels(row["labels"]) for row in rows])

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final
 from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.security import HTTPBearer
 
 from orchestrator.app.phones import release_phone
 from orchestrator.app.status import QueueView, extension
@@ -46,6 +47,8 @@ PATH: Final = "/api/v1"
 Offset = Annotated[int, Query(ge=0, le=2**53)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Phones = Annotated[list[str] | None, Query()]
+#: For the description: `changes_something` says who is asked for the token, before all this.
+_TOKEN: Final = [Depends(HTTPBearer(scheme_name="token", auto_error=False))]
 
 
 class MissingError(UsageError):
@@ -140,29 +143,29 @@ def make_api(
         """Return the changes of series, the newest first and of a night the largest first."""
         return site_now().change_answers[offset : offset + limit]
 
-    @api.get("/access")
+    @api.get("/access", dependencies=_TOKEN)
     def access() -> DoneAnswer:
         """Return that the token is right: without it the request doesn't come so far."""
         return DoneAnswer(text="the token is right")
 
-    @api.post("/pauses")
+    @api.post("/pauses", dependencies=_TOKEN)
     def pause(wanted: PauseRequest) -> DoneAnswer:
         """Pause the farm, a host or a phone; needs the token."""
         return steered(lambda control, opened: control.pause(opened, [wanted.scope]))
 
-    @api.delete("/pauses")
+    @api.delete("/pauses", dependencies=_TOKEN)
     def resume(scope: str) -> DoneAnswer:
         """End a pause; needs the token."""
         return steered(lambda control, opened: control.resume(opened, [scope]))
 
-    @api.delete("/submissions/{submission}")
+    @api.delete("/submissions/{submission}", dependencies=_TOKEN)
     def cancel(submission: str, phone: Phones = None) -> DoneAnswer:
         """Cancel a submission, or some phones' part of it; needs the token."""
         return steered(
             lambda control, opened: control.cancel(workspace, opened, submission, phone or [])
         )
 
-    @api.delete("/quarantine/{serial}")
+    @api.delete("/quarantine/{serial}", dependencies=_TOKEN)
     def release(serial: str) -> DoneAnswer:
         """Release a phone from quarantine; needs the token."""
         done = release_from_quarantine(workspace, queue, serial)

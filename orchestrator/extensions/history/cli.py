@@ -101,7 +101,7 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
     text = _rendered(done, form)
     if out is not None:
         write_file(out, text.encode())
-        text = f"{out}\n\n{done.nothing}" if done.nothing else f"{out}"
+        text = f"{out}\n\n{one_line(done.nothing)}" if done.nothing else f"{out}"
     data = {**_data(done.found), "fails": done.fails}
     undelivered = []
     if receivers and done.fails:

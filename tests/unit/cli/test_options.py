@@ -188,3 +188,20 @@ def test_a_format_may_be_named_by_the_ending_of_its_files(cli: Cli) -> None:
     table = cli("model list --format md").ok().stdout
     assert "\n| ---" in table
     assert table == cli("model list --format markdown").stdout
+
+
+def test_a_key_that_completes_prints_no_error_into_a_line_with_an_unknown_word(cli: Cli) -> None:
+    done = cli(
+        "", COMP_WORDS="benchfarm tabel ", COMP_CWORD="2", _BENCHFARM_COMPLETE="complete_bash"
+    )
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_a_form_of_progress_that_there_is_not_is_refused_by_what_needs_no_settings(
+    cli: Cli,
+) -> None:
+    assert "neither text nor json" in cli("--log-format xml explain trusted").ended_with(2).stderr
+
+
+def test_help_shows_an_argument_that_may_be_repeated_with_dots(cli: Cli) -> None:
+    assert "  MODELS...  " in cli("bench -h").ok().stdout

@@ -120,6 +120,13 @@ def test_a_total_and_a_bar_never_go_back_when_rounds_are_added() -> None:
         assert f"[{bar}] {stored} of at most 100 runs" in picture(now, width=90)[0][0]
 
 
+@pytest.mark.parametrize("stored", [12, 20, 90])
+def test_a_campaign_that_its_rule_ended_early_has_a_full_bar(stored: int) -> None:
+    ended = replace(row(1, Standing.DONE, left=0), stored=stored)
+    shown = replace(status(ended), planned=20, most=100)
+    assert f"[##########] {stored}/{stored} runs;" in picture(shown, width=90)[0][0]
+
+
 def test_a_phone_whose_runs_all_failed_is_not_green() -> None:
     done = replace(row(1, Standing.DONE, left=0), doing="", stored=2)
     looks = [picture(status(replace(done, failed=failed)))[2] for failed in (0, 1, 2)]

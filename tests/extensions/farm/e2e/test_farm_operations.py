@@ -570,6 +570,23 @@ def test_a_name_that_neither_this_computer_nor_a_host_knows_is_refused(
             assert caught.value.hint == f"did you mean {meant!r}?"
 
 
+def test_a_pool_or_tag_that_only_the_submitter_knows_is_refused(
+    queue: FarmQueue, settings: Settings
+) -> None:
+    away_farm(queue)
+    settings.data_folder.mkdir(parents=True, exist_ok=True)
+    (settings.data_folder / "devices.yaml").write_text(
+        "devices: {A: {pools: [nightly2], tags: [mine]}}"
+    )
+    with Workspace(settings) as here:
+        here.check_names(DeviceSelection(pools=("nightly2",), tags=("mine",)))
+        with pytest.raises(UsageError, match="there is no pool 'nightly2'") as caught:
+            check_names(here, queue, DeviceSelection(pools=("nightly2",)))
+        assert caught.value.hint == "did you mean 'nightly'?"
+        with pytest.raises(UsageError, match="there is no tag 'mine'"):
+            check_names(here, queue, DeviceSelection(tags=("mine",)))
+
+
 def test_a_phone_that_is_gone_for_good_is_forgotten_and_one_that_is_there_is_not(
     queue: FarmQueue, settings: Settings
 ) -> None:

@@ -463,12 +463,7 @@ def test_a_hosts_jobs_hold_few_connections_to_the_store(
                 with pytest.raises(StoreError, match="no such campaign"):
                     workspace.store.set_status(CampaignId("none"), CampaignStatus.RUNNING, None)
 
-    with (
-        Workspace(settings) as host,
-        psycopg.connect(url, autocommit=True) as watcher,
-        ThreadPoolExecutor(phones) as pool,
-    ):
-        host.store.campaigns()
+    with psycopg.connect(url, autocommit=True) as watcher:
 
         def connections() -> list[str | None]:
             """Return what each of the others waits for."""
@@ -476,16 +471,22 @@ def test_a_hosts_jobs_hold_few_connections_to_the_store(
             others = "datname = current_database() AND pid <> pg_backend_pid()"
             return [row[0] for row in watcher.execute(f"{query} WHERE {others}".encode())]
 
-        with psycopg.connect(url) as other:
-            # Whoever has a connection keeps it until all have asked for one.
-            other.execute("LOCK TABLE campaigns")
-            jobs = [pool.submit(job, host.store, number) for number in range(phones)]
-            until(
-                lambda: len(asking) == phones and connections().count("Lock") == STORE_CONNECTIONS
-            )
-            # One of them holds the lock.
-            assert len(connections()) == STORE_CONNECTIONS + 1
-        for ended in jobs:
-            ended.result()
-        until(lambda: len(connections()) == STORE_CONNECTIONS_KEPT)
-        assert list(host.store.campaigns()) == []
+        with Workspace(settings) as host, ThreadPoolExecutor(phones) as pool:
+            host.store.campaigns()
+            with psycopg.connect(url) as other:
+                # Whoever has a connection keeps it until all have asked for one.
+                other.execute("LOCK TABLE campaigns")
+                jobs = [pool.submit(job, host.store, number) for number in range(phones)]
+                until(
+                    lambda: (
+                        len(asking) == phones and connections().count("Lock") == STORE_CONNECTIONS
+                    )
+                )
+                # One of them holds the lock.
+                assert len(connections()) == STORE_CONNECTIONS + 1
+            for ended in jobs:
+                ended.result()
+            until(lambda: len(connections()) == STORE_CONNECTIONS_KEPT)
+            assert list(host.store.campaigns()) == []
+        # Its end leaves none open.
+        until(lambda: not connections())

@@ -282,8 +282,19 @@ def test_nothing_is_steered_without_the_token(live, method, path):
     status, _, body = ask(live, f"/api/v1{path}", method)
     assert status == 403
     assert "started without a token" in body
-    described = json.loads(ask(live, "/api/v1/openapi.json")[2])["paths"]
+    whole = json.loads(ask(live, "/api/v1/openapi.json")[2])
+    described = whole["paths"]
     assert sum(name != "get" for item in described.values() for name in item) == 4
+    scheme = {"type": "http", "scheme": "bearer"}
+    assert whole["components"]["securitySchemes"] == {"token": scheme}
+    needs = {
+        (path, name)
+        for path, item in described.items()
+        for name, known in item.items()
+        if known.get("security") == [{"token": []}]
+    }
+    changing = {(path, name) for path, item in described.items() for name in item if name != "get"}
+    assert needs == {*changing, ("/access", "get")}
 
 
 def test_the_farm_s_page_is_drawn_by_the_server_and_its_part_is_sent_again_only_when_it_changed(
