@@ -163,9 +163,11 @@ def load_document(kind: type[Record], document: str, *, where: str) -> Record:
         raise StoreCorruptError(f"{where}: the stored document isn't JSON ({error})") from error
 
 
-def describe(error: ValidationError) -> str:
-    """Return the first fault of a document in one line: where, what, and the value."""
-    first = error.errors(include_url=False, include_context=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    given = "" if first["type"] == "missing" else f", not {repr(first['input'])[:_SHOWN_CHARS]}"
-    return f"{place or 'the whole'}: {first['msg']}{given}"
+def describe(error: ValidationError, *, most: int = 1) -> str:
+    """Return the first faults of a document in one line: where, what, and the value of each."""
+    told = []
+    for fault in error.errors(include_url=False, include_context=False)[:most]:
+        place = ".".join(str(part) for part in fault["loc"])
+        given = "" if fault["type"] == "missing" else f", not {repr(fault['input'])[:_SHOWN_CHARS]}"
+        told.append(f"{place or 'the whole'}: {fault['msg'].removeprefix('Value error, ')}{given}")
+    return "; ".join(told)

@@ -15,12 +15,12 @@ from typing import Final
 
 from orchestrator import __version__
 from orchestrator.app.exporting import private_folders
-from orchestrator.app.stored import find_run
+from orchestrator.errors import UsageError
 from orchestrator.extensions.interop.leaderboard import ACCELERATORS
 from orchestrator.files import write_file
 from orchestrator.plugins import Exported, Exporter, ExportRequest, Workspace
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import BUILTIN, IMPORTED_TOOLS, Build, Model, Serial
+from orchestrator.records.case import BUILTIN, IMPORTED_TOOLS, Build, Model, RunId, Serial
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.model import FIGURE, PHASES, REPETITIONS
 from orchestrator.records.run import SUMMARY_FIELDS, DelegateTruth, RunRecord
@@ -38,13 +38,38 @@ def _write_bundle(
         out,
         workspace.store,
         ids,
-        run_ids=[find_run(workspace.store, prefix).run_id for prefix in request.runs],
+        run_ids=_run_ids(workspace, campaigns, request.runs),
         folders=private_folders(workspace),
         at=workspace.clock.now(),
     )
     virtual = f", {done.virtual_runs} of them virtual" if done.virtual_runs else ""
     text = f"{counted(done.runs, 'run')} of {counted(done.campaigns, 'campaign')}{virtual}"
     return Exported(text=text, data={"contents": done})
+
+
+def _run_ids(
+    workspace: Workspace, campaigns: Sequence[Campaign], prefixes: Sequence[str]
+) -> list[RunId]:
+    """Return the runs of some campaigns that the beginnings of ids mean; raises UsageError."""
+    if not prefixes:
+        return []
+    ids = [campaign.campaign_id for campaign in campaigns]
+    known = [run.run_id for run in workspace.store.runs(campaign_ids=ids)]
+    found = []
+    for prefix in prefixes:
+        fitting = [run_id for run_id in known if prefix and run_id.startswith(prefix)]
+        if prefix in fitting:
+            fitting = [RunId(prefix)]
+        if len(fitting) != 1:
+            what = f"{len(fitting)} runs" if fitting else "no run"
+            raise UsageError(
+                f"{what} of {', '.join(ids)} begin with {prefix!r}"
+                if prefix
+                else "--run names no run",
+                hint="'benchfarm results runs CAMPAIGN' lists them",
+            )
+        found += fitting
+    return found
 
 
 def _write_leaderboard(

@@ -52,6 +52,8 @@ _CALLED: Final = (
 )
 _LONGEST_LINE: Final = 1 << 20
 _MOST_ITERATIONS: Final = 1000
+#: Of one object, that are told.
+_MOST_FAULTS: Final = 5
 
 
 def _one_line(text: str) -> str:
@@ -60,7 +62,16 @@ def _one_line(text: str) -> str:
     return text
 
 
+def _day(text: str) -> str:
+    try:
+        date.fromisoformat(text[:10])
+    except ValueError:
+        raise ValueError("must be YYYY-MM-DD") from None
+    return text
+
+
 Text = Annotated[str, Field(max_length=500), AfterValidator(_one_line)]
+_Day = Annotated[Text, AfterValidator(_day)]
 _Needed = Annotated[Text, Field(pattern=r"\S")]
 _Number = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 _Count = Annotated[int, Field(ge=0, le=10_000_000)]
@@ -151,7 +162,7 @@ class Row(Part):
     job: Text = ""
     source: Text = ""
     status: Text = ""
-    date: Text = ""
+    date: _Day = ""
     libs: Few[_Library] = []
     runs: _Count = 0
     warmup_runs: _Count = 0
@@ -174,10 +185,8 @@ class Row(Part):
                 raise ValueError(
                     f"iterations: {len(self.iterations)}, of which {warmups} warm up: none is left"
                 )
-        elif self.latency_ms is None:
+        elif self.latency_ms is None and self.status in {"", "measured"}:
             raise ValueError("it has neither latency_ms nor metrics: no figure")
-        if self.date:
-            date.fromisoformat(self.date[:10])
         return self
 
     @property
@@ -220,12 +229,18 @@ def is_row(head: bytes) -> bool:
 
 
 def read_part(kind: type[_PartOf], text: bytes, what: str) -> _PartOf:
-    """Read a JSON object; raises OutputParseError that calls it ``what`` and names what is wrong."""
+    """Read a JSON object; raises OutputParseError that calls it ``what`` and names
+    some of what is wrong.
+    """
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        told = describe(error) if first["loc"] else first["msg"].removeprefix("Value error, ")
+        told = (
+            describe(error, most=_MOST_FAULTS)
+            if first["loc"]
+            else first["msg"].removeprefix("Value error, ")
+        )
         raise OutputParseError(f"{what}: {told}") from error
 
 

@@ -20,10 +20,10 @@ from orchestrator.app.importing import (
     require_printable,
     store_import,
 )
-from orchestrator.app.stored import LOG_START
 from orchestrator.engine.reread import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.texts.output import parse_text
+from orchestrator.extensions.interop.texts.shown_logs import is_log
 from orchestrator.models.inspect import identify_model
 from orchestrator.plugins import ImportRequest, Workspace
 from orchestrator.programs.foreign_app import ImportedTool, foreign_build, source_of
@@ -83,7 +83,7 @@ def read(text: str) -> list[ToolReport]:
     try:
         return list(parse_text(text))
     except OutputParseError:
-        if text.startswith(LOG_START):
+        if is_log(text):
             raise
         return []
 
@@ -157,7 +157,11 @@ def _batch(
     """Return the runs of one text, and what they are of as far as it says."""
     build = foreign_build(PROGRAM, app)
     batch = ImportBatch(devices={facts.serial: facts}, builds={build.sha256: build})
-    for number, report in enumerate(read(data.decode("utf-8", "replace"))):
+    try:
+        reports = read(data.decode("utf-8", "replace"))
+    except OutputParseError as error:
+        raise OutputParseError(f"{path}: {error}", hint=error.hint) from error
+    for number, report in enumerate(reports):
         try:
             model = _model(report, models)
             case = _case(report, facts.serial, model, build)

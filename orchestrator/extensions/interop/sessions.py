@@ -5,6 +5,7 @@ line.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -298,7 +299,7 @@ def _add_job(
 ) -> None:
     """Add a job; raises OutputParseError for one that lacks what shows its worth."""
     said = _said(folder)
-    config = next((item for item in said.config.jobs if item.name == folder.name), _JobConfig())
+    config = _job_config(said, folder.name)
     if said.device_id not in {"", device_id}:
         # What the file states of the session's one device doesn't hold for another.
         said = said.model_copy(update={"device": "", "os": "", "platform": "android"})
@@ -394,13 +395,13 @@ class _Action(Part):
 
 
 class _JobConfig(Part):
-    name: Annotated[Text, Field(alias="displayName")] = ""
     labels: _Labels = _Labels()
     action: _Action = _Action()
 
 
 class _Config(Part):
-    jobs: Few[_JobConfig] = Field(alias="jobConfigs", default_factory=list)
+    #: Each is read where its job is: what is odd in one is no fault of another.
+    jobs: Few[Any] = Field(alias="jobConfigs", default_factory=list)
 
 
 class _Said(Part):
@@ -430,6 +431,16 @@ def _said(folder: Path) -> _Said:
                 told = {key: getattr(own, key) for key in own.model_fields_set}
                 said = said.model_copy(update=told)
     return said
+
+
+def _job_config(said: _Said, name: str) -> _JobConfig:
+    """Return what a session was asked to do in a job; raises OutputParseError for an odd entry."""
+    for item in said.config.jobs:
+        if isinstance(item, dict) and item.get("displayName") == name:
+            return read_part(
+                _JobConfig, json.dumps(item).encode(), f"jobConfigs of {name} is wrong"
+            )
+    return _JobConfig()
 
 
 def _moment(text: str) -> datetime | None:

@@ -199,17 +199,21 @@ def _mine_us(row: ResultRow) -> float:
 
 
 def _beside(figures: Sequence[PublishedFigure], rows: Sequence[ResultRow]) -> Table[_Both]:
-    """Return the published figures of which this lab has a clean one, of several the fastest."""
+    """Return the published figures of which this lab has a clean one, of several the fastest of a
+    real phone; what was imported is somebody else's.
+    """
+    mine = [row for row in rows if _mine_us(row) and not row.origin]
     both = [
-        (figure, min(own, key=_mine_us))
+        (figure, min(own, key=lambda row: (row.is_virtual, _mine_us(row))))
         for figure in figures
-        if (own := [row for row in rows if _mine_us(row) and figure.is_of(row)])
+        if (own := [row for row in mine if figure.is_of(row)])
     ]
     return Table(
         name="beside",
         caption="Latency: the means that others published, and the figures measured here",
         columns=_BESIDE,
         rows=both,
+        nothing="Nothing that others published has a clean figure of this lab beside it.",
         is_virtual=lambda item: item[1].is_virtual,
     )
 
@@ -220,7 +224,7 @@ def _tables(
     chosen: Sequence[Campaign],
     figures: Sequence[PublishedFigure],
 ) -> Iterator[Table[Any]]:
-    """Yield the table, and where figures of others stand in it those that this lab has, too."""
+    """Yield the table, and where figures of others stand beside the store's those that both have."""
     from orchestrator.app.reporting import report_data
     from orchestrator.report.matrix import labels_of, lines_of, matrix_table
     from orchestrator.report.winners import fastest_table, notes_of
@@ -257,8 +261,8 @@ def _tables(
         nothing="There is no figure for these devices and models.",
         notes=notes_of(rows, names),
     )
-    if (beside := _beside(published, rows)).rows:
-        yield beside
+    if figures and "store" in request.sources:
+        yield _beside(published, rows)
 
 
 def _published_lines(figures: Iterable[PublishedFigure]) -> list[Line]:

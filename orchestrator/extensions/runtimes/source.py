@@ -45,7 +45,8 @@ def _read(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) -> list[Too
     from orchestrator.extensions.runtimes.litert_lm_output import reports_in
     from orchestrator.extensions.runtimes.output import declared_reports
 
-    return reports_in(buffer, lines) or declared_reports(buffer, lines)
+    # A text may be of several programs.
+    return [*reports_in(buffer, lines), *declared_reports(buffer, lines)]
 
 
 SOURCE: Final = ProgramSource(names=_names, named=_named, program=_program, lent=_lent, read=_read)

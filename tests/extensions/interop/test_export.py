@@ -13,8 +13,9 @@ from datetime import timedelta
 import pandas as pd
 import pytest
 
+from orchestrator.bootstrap import this_computer
 from orchestrator.records.campaign import CampaignStatus
-from orchestrator.records.case import DelegateName, Pass
+from orchestrator.records.case import DelegateName, Pass, ToolName
 from orchestrator.records.run import Attachment
 from orchestrator.records.verdict import Quality
 from orchestrator.store.opening import open_store
@@ -22,9 +23,11 @@ from tests.samples.command import Cli
 from tests.samples.places import DATA, REPO
 from tests.samples.sample_lab import (
     CAMPAIGN,
+    HOST,
     MOBILENET,
     REAL_PIXEL,
     START,
+    campaign_of,
     case,
     lab_of,
     series,
@@ -476,6 +479,48 @@ def test_an_import_leaves_what_is_known_of_a_phone_as_it_is(tmp_path):
     store = open_store(home / "store.sqlite")
     assert store.devices()[REAL_PIXEL.serial].model == REAL_PIXEL.model
     store.close()
+
+
+def test_a_run_of_another_campaign_is_not_exported_with_this_one(tmp_path):
+    old = series(case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1), 9_000)
+    new = [
+        replace(run, run_id=f"other-{run.run_id}", campaign_id="newer")
+        for run in series(case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1), 9_000)
+    ]
+    first = campaign_of(old)
+    second = campaign_of(new, campaign_id="newer", created_at=START.replace(year=2027))
+    lab = replace(lab_of(old + new, REAL_PIXEL), campaigns=[first, second])
+    home = stored(tmp_path / "home", lab)
+    told = benchfarm(
+        home, "export", first.campaign_id, "--run", "other", "--out", tmp_path / "x", code=2
+    )
+    assert f"no run of {first.campaign_id} begin with 'other'" in told
+    assert "'benchfarm results runs CAMPAIGN'" in told
+    words = ("--run", new[0].run_id, "--out", tmp_path / "x")
+    assert "1 run of 1 campaign" in benchfarm(home, "export", "newer", *words)
+
+
+def test_a_bundle_never_counts_as_measured_on_this_computer(tmp_path):
+    runs = series(case(HOST, MOBILENET, DelegateName.XNNPACK, 1, ToolName.LITERT), 18_000)
+    home = stored(tmp_path / "home", lab_of(runs, HOST, host=this_computer()))
+    benchfarm(home, "export", "--out", tmp_path / "b.zip")
+    other = tmp_path / "other"
+    benchfarm(other, "import", tmp_path / "b.zip")
+    # Whoever writes a bundle can name any computer in it, this one too.
+    assert {run.case.serial for run in runs_of(other)} == {f"host@{this_computer()}"}
+
+
+def test_what_is_no_text_with_a_figure_is_not_imported(tmp_path):
+    assert "no such file" in benchfarm(tmp_path / "home", "import", tmp_path / "nope.zip", code=2)
+    path = tmp_path / "report.json"
+    for text in ("{}", "command: ls\nhello\n"):
+        path.write_text(text)
+        told = benchfarm(tmp_path / "home", "import", path, code=2)
+        assert f"{path}: no figure of a benchmark program is in it" in told
+    # A log of ours that is damaged is told as that.
+    path.write_text("command: x\nexit code: 0\ntool: nosuch\ndelegate asked for: gpu\nthreads: 4\n")
+    told = benchfarm(tmp_path / "home", "import", path, code=2)
+    assert f"{path}: its head can't be read: 'nosuch' is not" in told
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,7 @@ def test_signs_of_heat_in_summaries_are_told(cli: Cli, tmp_path: Path) -> None:
         | {"delegate": "Metal", "nodes_delegated": None, "nodes_total": None},
         row("none") | {"delegate": None, "nodes_delegated": None, "nodes_total": None},
         row("gone") | {"status": "failed"},
+        row("untimed") | {"status": "failed", "latency_ms": None},
     ]
     done = cli("import", write(tmp_path / "board.jsonl", *rows), "--json")
     assert done.exit_code == 1, "one of them has no result"
@@ -189,8 +190,11 @@ def test_signs_of_heat_in_summaries_are_told(cli: Cli, tmp_path: Path) -> None:
     assert {name: run["report"]["delegate"]["truth"] for name, run in runs.items()} == {
         "steady": "full", "skewed": "full", "heating": "full", "ramping": "full", "partly": "partial",
         "fallen": "fell-back", "log": "unknown", "none": "unknown", "gone": "full",
+        "untimed": "full",
     }  # fmt: skip
-    assert {name for name, run in runs.items() if run["outcome"] == "failed"} == {"fallen", "gone"}
+    assert {name for name, run in runs.items() if run["outcome"] == "failed"} == {
+        "fallen", "gone", "untimed"
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -219,7 +223,15 @@ def test_signs_of_heat_in_summaries_are_told(cli: Cli, tmp_path: Path) -> None:
             json.dumps(row("a") | {"file": "a\x1b[2J\nb"}),
             "must be a text in one line, not 'a\\x1b[2J\\nb'",
         ),
-        (json.dumps(row("a") | {"date": "yesterday"}), "Invalid isoformat string: 'yesterday'"),
+        (
+            json.dumps(row("a") | {"date": "yesterday"}),
+            "date: must be YYYY-MM-DD, not 'yesterday'",
+        ),
+        (
+            json.dumps(row("a") | {"date": "yesterday", "platform": "beos", "runs": -1}),
+            "beos'; date: must be YYYY-MM-DD, not 'yesterday'; runs: Input should be greater",
+        ),
+        (json.dumps(row("a") | {"latency_ms": None}), "it has neither latency_ms nor metrics"),
         (json.dumps(tokens_row("cpu", HOT[:1])), "iterations: 1, of which 1 warm up: none is left"),
         (
             json.dumps(tokens_row("cpu", HOT, conditions={})),
@@ -363,7 +375,8 @@ def test_what_a_session_was_asked_for_is_read_from_its_own_file(cli: Cli, tmp_pa
     ]
     config = {
         "jobConfigs": [
-            {"displayName": "cpu-caiman-35", "labels": {"model": "another.litertlm"}},
+            # What is odd in another job's is no fault of this one.
+            "odd", {"displayName": "cpu-caiman-35", "labels": {"model": 5}},
             {"displayName": "gpu-caiman-35", "labels": {"model": "q.litertlm", "tool": "litert-cli"},
              "action": {"androidNativeBinary": {"args": arguments, "executionTimeout": "1800s"}}},
         ]
@@ -379,6 +392,12 @@ def test_what_a_session_was_asked_for_is_read_from_its_own_file(cli: Cli, tmp_pa
     assert {name: value for name, value in run["case"]["flags"] if name != "figure"} == {
         "prefill_tokens": "32", "decode_tokens": "16"
     }  # fmt: skip
+    config["jobConfigs"][2]["labels"] = {"model": 5}
+    (session.parent / "ddp_session.json").write_text(json.dumps({"sessionConfig": config}))
+    assert (
+        "jobConfigs of gpu-caiman-35 is wrong: labels.model"
+        in cli("import", session.parent).ended_with(2).said
+    )
     (session.parent / "ddp_session.json").write_text("[]")
     assert (
         "ddp_session.json is wrong: Input should be an object"

@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from orchestrator.installation import data_folder
-from orchestrator.records.campaign import Pairing, Terms
+from orchestrator.records.campaign import Origin, Pairing, Terms
 from orchestrator.records.case import CampaignId, DelegateName, ModelSha, RunId
 from tests.samples.command import Cli
 from tests.samples.sample_lab import (
@@ -105,6 +105,29 @@ def test_own_figures_stand_in_rows_of_their_own_and_virtual_ones_say_so(tmp_path
     assert "no measurement" in text
     for form in ("markdown", "html", "csv"):
         assert "irtual" in table(home, "--all", "--format", form)
+
+
+def test_own_figures_of_a_real_phone_stand_beside_published_ones_not_virtual_or_imported_ones(
+    tmp_path,
+):
+    words = ("--source", "store,published", "--serial", "pixel-3", "--json")
+    other = replace(REAL_PIXEL, serial="OTHER1")
+    own = series(case(PIXEL_3, MOBILENET, DelegateName.GPU, 1), 5_000) + series(GPU, 7_000)
+    theirs = series(replace(GPU, serial=other.serial), 6_000, campaign_id="theirs")
+    origin = Origin(file="theirs.zip", sha256="a" * 64)
+    imported = campaign_of(theirs, campaign_id="theirs", terms=Terms(origin=origin))
+    lab = lab_of(own + theirs, PIXEL_3, REAL_PIXEL, other)
+    home = stored(tmp_path / "home", replace(lab, campaigns=[campaign_of(own), imported]))
+    (row,) = json.loads(table(home, *words))["beside"]
+    assert (row["mine_us"], row["is_virtual"]) == (pytest.approx(7_000, 0.01), False)
+    # Without such a figure the shape is the same, and without the store it is one table.
+    found = json.loads(table(home, "--campaign", "theirs", *words))
+    assert list(found) == ["matrix", "beside"]
+    assert any("theirs.zip" in row["source"] for row in found["matrix"])
+    assert found["beside"] == []
+    said = table(home, "--campaign", "theirs", *words[:-1])
+    assert "Nothing that others published has a clean figure" in said
+    assert isinstance(json.loads(table(home, "--source", "published", "--json")), list)
 
 
 def test_the_newest_campaign_wins_and_a_title_that_two_phones_share_gets_their_serials(tmp_path):

@@ -23,6 +23,8 @@ from orchestrator.extensions.runtimes.declaration import (
 from orchestrator.extensions.runtimes.declared import DeclaredTool
 from orchestrator.extensions.runtimes.output import DeclaredReader
 from orchestrator.records.case import DelegateName
+from tests.extensions.interop.texts.test_litert_lm import COMMAND as LM_COMMAND
+from tests.extensions.interop.texts.test_litert_lm import RESULTS
 from tests.samples.beside import OTHER_PROGRAMS, needs_other_programs
 from tests.samples.places import DATA
 from tests.samples.tools import case_of, raw_of
@@ -473,3 +475,26 @@ def test_what_a_job_declares_counts_while_it_runs_and_another_job_waits_that_dec
         assert declared("of-a-job").title == "second"
     with pytest.raises(UsageError, match="no program is declared as 'of-a-job' here"):
         declared("of-a-job")
+
+
+def test_a_text_of_two_programs_tells_of_both() -> None:
+    ran = LM_COMMAND.format(backend="cpu") + RESULTS.format(prefill="10.00", decode="5.00")
+    failed = LM_COMMAND.format(backend="cpu") + RESULTS.format(prefill="0.00", decode="0.00")
+    for text, outcome in ((ran, "ok"), (failed, "failed")):
+        *speeds, own = parse_text(EXECUTOR + text)
+        assert [(each.label, each.outcome) for each in speeds] == [
+            ("prefill", outcome),
+            ("decode", outcome),
+        ]
+        assert own.inference_mean_us == 11_000
+
+
+def test_a_failure_of_benchmark_model_is_told_beside_another_programs() -> None:
+    own = "INFO: STARTING!\nINFO: Graph: [/no.tflite]\nERROR: Could not open '/no.tflite'.\n"
+    other = LM_COMMAND.format(backend="cpu") + RESULTS.format(prefill="0.00", decode="0.00")
+    reports = parse_text(own + "ERROR: Benchmarking failed.\n" + other)
+    assert [each.failure_code for each in reports] == [
+        "model-not-found",
+        "no-inferences",
+        "no-inferences",
+    ]

@@ -212,6 +212,8 @@ def _reports_in(packed: Buffer) -> Iterator[ToolReport]:
             yield from filter(_is_surely_ours, held or ())
             yield from others if held is not None else filter(_tells, others)
             return
+        if others:
+            others = [*filter(_is_surely_ours, held), *others]
         others = others or held or _other_formats(buffer)
         if others:
             yield from others

@@ -26,6 +26,11 @@ _HEAD: Final = re.compile(
 _SECTION: Final = re.compile(r"^--- (\S[^\n]*) \((\d{1,15}) bytes\)\n", re.MULTILINE | re.ASCII)
 
 
+def is_log(text: str) -> bool:
+    """Whether a text begins with a log of ``results log``."""
+    return text.startswith(LOG_START) and _HEAD.match(text.replace("\r\n", "\n")) is not None
+
+
 def read_logs(text: str) -> list[ToolReport]:
     """Return the report of each log of ``results log``, read by its own program; none for another
     text.

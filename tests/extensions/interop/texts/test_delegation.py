@@ -125,6 +125,24 @@ def test_opengl_is_the_gpu_unless_another_backend_was_asked_for(middle: str) -> 
     )
 
 
+@pytest.mark.parametrize(
+    ("delegate", "backend", "asked", "truth"),
+    [
+        ("LITERT_CL", "opencl", "cl", "full"),
+        ("LITERT_OPENGL", "opengl", "gl", "full"),
+        ("LITERT_WEBGPU", "webgpu", "webgpu", "full"),
+        ("LITERT_WEBGPU", "webgpu", "opengl", "wrong-backend"),
+        ("LITERT_VULKAN", "vulkan", "opengl", "wrong-backend"),
+        ("LITERT_METAL", "metal", "webgpu", "wrong-backend"),
+    ],
+)
+def test_a_delegate_of_litert_names_the_backend_that_ran(
+    delegate: str, backend: str, asked: str, truth: str
+) -> None:
+    evidence = judged(replacing(delegate), "gpu", echo=f"INFO: GPU backend: [{asked}]\n")
+    assert (evidence.backend, evidence.truth.value) == (backend, truth)
+
+
 def test_a_backend_that_only_the_plan_names_is_held_against_what_ran() -> None:
     text = f"INFO: STARTING!\nINFO: [benchmark_litert_model.cc:305] Loading model from: m\n{replacing('LITERT_CL')}"
     report = parse_run(
