@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import secrets
+import signal
 import socket
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -347,13 +348,18 @@ def serve(settings: Settings, listening: Listening, since: Since = "") -> Comman
             return numbers.page() if path == "metrics" else pages.page(path)
 
         answers = api.make_api(workspace, queue, pages.site, farm)
-        app = web.make_app(page_at, access=access, api_app=answers)
+        server = web.server_of(web.make_app(page_at, access=access, api_app=answers))
+
+        def end(*_: object) -> None:
+            server.should_exit = True
+
+        # The server listens to Ctrl-C once it runs; before, an event loop would be cut off half made.
+        stack.callback(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, end))
         tell(settings.log_format, "serving", url, url=url)
         about = "the farm, live: /farm; its API: /api/v1; numbers for Prometheus: /metrics"
         tell(settings.log_format, "serving", about)
         tell(settings.log_format, "serving", "Ctrl-C ends it")
-        with suppress(KeyboardInterrupt):
-            web.server_of(app).run(sockets=[opened])
+        server.run(sockets=[opened])
     return CommandResult(text="", data={"url": url})
 
 
