@@ -15,7 +15,7 @@ from orchestrator.analysis.comparison import Comparison as Compared
 from orchestrator.app.reporting import report_title, write_html
 from orchestrator.records.campaign import Campaign
 from orchestrator.report.data import ReportData
-from orchestrator.tables.column import Form
+from orchestrator.tables.column import Column, Form, Kind
 from orchestrator.tables.rows import ResultRow
 from orchestrator.tables.table import Table
 from orchestrator.units import US_PER_MS, counted
@@ -122,10 +122,13 @@ class Results(Sequence[ResultRow]):
             notes += [
                 "results.report('report.html') writes the whole report, one file, and links it"
             ]
-        from orchestrator.tables.results import results_table
+        from orchestrator.tables.results import bar_of, results_table
 
+        table = results_table(self.data.results)
+        place = [column.name for column in table.columns].index("median_us") + 1
+        columns = [*table.columns[:place], bar_of(self.data.results), *table.columns[place:]]
         return notebook_html(
-            results_table(self.data.results), self.title, notes, report=self._report
+            replace(table, columns=columns), self.title, notes, report=self._report
         )
 
 
@@ -136,7 +139,8 @@ def notebook_html(
     *,
     report: Path | None = None,
 ) -> str:
-    """Return a table for a notebook: its first rows, winners bold, and how many more there are.
+    """Return a table for a notebook: its first rows, winners bold, bars beside figures, and how many
+    more there are.
 
     ``report`` is linked to.
     """
@@ -144,7 +148,7 @@ def notebook_html(
 
     shown = replace(table, rows=table.listed[:_SHOWN])
     columns = shown.of(Form.MARKDOWN)
-    cells = zip(*(column.cells(shown.listed) for column in columns), strict=True)
+    cells = zip(*(_notebook_cells(column, shown.listed) for column in columns), strict=True)
     looks = map(shown.look, shown.listed)
     return template("notebook.html.j2").render(
         title=title,
@@ -156,6 +160,13 @@ def notebook_html(
         report=report and (report.as_uri() if report.is_absolute() else quote(report.as_posix())),
         more=len(table.listed) - len(shown.listed),
     )
+
+
+def _notebook_cells(column: Column[Any], rows: Sequence[Any]) -> Sequence[object]:
+    """Return a column's texts; of bars how long they are in percent."""
+    if column.kind is not Kind.BAR:
+        return column.cells(rows)
+    return [round(100 * (column.value(row) or 0.0)) for row in rows]
 
 
 class Comparison(Sequence[ComparedCase]):

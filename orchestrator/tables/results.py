@@ -383,10 +383,8 @@ def results_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
     )
 
 
-def listed_table(rows: Sequence[ResultRow], names: ShortNames) -> Table[ResultRow]:
-    """Return what a terminal shows of cases: each device's under its name, what is the same for all
-    left out.
-    """
+def bar_of(rows: Sequence[ResultRow]) -> Column[ResultRow]:
+    """Return the bar of a figure: its share of the slowest one of its model on its device."""
     slowest: dict[tuple[str, str], float] = {}
     for row in rows:
         place = row.model.subject, row.device.serial
@@ -396,6 +394,13 @@ def listed_table(rows: Sequence[ResultRow], names: ShortNames) -> Table[ResultRo
         most_us = slowest[row.model.subject, row.device.serial]
         return (row.median_us or 0.0) / most_us if most_us else 0.0
 
+    return Column("bar", "", share, Kind.BAR)
+
+
+def listed_table(rows: Sequence[ResultRow], names: ShortNames) -> Table[ResultRow]:
+    """Return what a terminal shows of cases: each device's under its name, what is the same for all
+    left out.
+    """
     named = {column.name: column for column in RESULTS}
     figures = [row for row in rows if row.own is not None]
     digits = figures_decimals(rows)
@@ -408,7 +413,7 @@ def listed_table(rows: Sequence[ResultRow], names: ShortNames) -> Table[ResultRo
         named["tokens_per_s"],
         named["precision"],
         named["speed_up"],
-        Column("bar", "", share, Kind.BAR),
+        bar_of(rows),
         named["winner"],
         named["outputs"],
         Column("notes", "", lambda row: unusual(row, is_mixed=is_mixed), is_optional=True),
