@@ -91,6 +91,7 @@ def test_cold_starts_come_stage_by_stage_case_after_case_as_many_rounds_as_there
     assert [item.number for item in queue] == [1, 4, 0, 1, 2, 3, 4, 5] * 2
 
 
+@needs_extension("runtimes")
 def test_a_case_that_no_pass_of_the_plan_is_for_is_skipped_with_a_reason() -> None:
     matrix = Matrix(tools=(ToolName.LITERT_LM,), threads=(1,))
     bundle = Model(name="m", sha256=ModelSha("m"), size_bytes=1, path=Path("m.litertlm"))

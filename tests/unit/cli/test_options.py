@@ -185,9 +185,9 @@ def test_the_adb_server_is_shown_or_stopped_and_nothing_else(cli: Cli) -> None:
 
 
 def test_a_format_may_be_named_by_the_ending_of_its_files(cli: Cli) -> None:
-    table = cli("model list --format md").ok().stdout
+    table = cli("build list --format md").ok().stdout
     assert "\n| ---" in table
-    assert table == cli("model list --format markdown").stdout
+    assert table == cli("build list --format markdown").stdout
 
 
 def test_a_key_that_completes_prints_no_error_into_a_line_with_an_unknown_word(cli: Cli) -> None:
