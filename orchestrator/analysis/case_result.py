@@ -241,7 +241,7 @@ def autocorrelation_of_others(
 
 
 def _autocorrelation(runs: Iterable[RunRecord]) -> Autocorrelation:
-    """Return what the runs of one case show of their device."""
+    """Return the autocorrelation that the runs of one case show of their device."""
     timing = [
         run
         for run in runs

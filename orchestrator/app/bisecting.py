@@ -131,7 +131,7 @@ def search(
 
 
 def judgement_of(verdict: ComparisonVerdict | None, whole: float | None) -> Judgement:
-    """Return what a verdict against the good build means.
+    """Return the judgement that a verdict against the good build means.
 
     ``whole`` is the logarithm of the whole change. Where a verdict is inconclusive, a build is
     still good when its interval lies below half of the change.
@@ -167,7 +167,7 @@ def _ends_alike(compared: Compared) -> str:
 
 
 def _remarks(step: Compared, whole: float) -> tuple[str, ...]:
-    """Return what the step that was found doesn't explain of the whole change."""
+    """Return sentences on what of the whole change the step found doesn't explain."""
     verdict = step.verdict
     if verdict is None or verdict.outcome is not ComparisonOutcome.SLOWER:
         what = verdict.outcome.value if verdict is not None else "not measured"

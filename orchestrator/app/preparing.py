@@ -239,12 +239,9 @@ def prepare(
     inputs: Inputs,
     *,
     reference: Model | None = None,
-    is_known: bool = False,
 ) -> Prepared:
-    """Return the campaign of a plan on these devices; ``reference`` stands in for this computer's
-    own model of the reference workload.
-
-    Of a campaign that ``is_known``, what it carries over of earlier ones isn't read again.
+    """Return the campaign of a plan on these devices; ``reference`` is used instead of this
+    computer's own model of the reference workload.
 
     What there is no time for is among the campaign's skips.
 
@@ -269,7 +266,6 @@ def prepare(
             for invocation in (*brackets.get(serial, ()), *queue)
         ],
         output_checks=checks,
-        is_known=is_known,
     )
     return Prepared(
         campaign=replace(campaign, skipped=expansion.skipped),
@@ -294,8 +290,8 @@ def planned(
     inputs: Inputs,
     assumed: Mapping[tuple[Serial, ToolName], Build] | None = None,
 ) -> tuple[Expansion, list[Build], dict[str, OutputCheck]]:
-    """Return what a plan means on these devices in the time that it has, the builds for it, and
-    what is known of outputs there.
+    """Return a plan's cases on these devices in the time that it has, the builds for it, and the
+    known checks of outputs there.
 
     Parameters and errors are those of `expansion_of`.
     """
@@ -395,17 +391,12 @@ def new_campaign(
     files: Mapping[str, str],
     invocations: Iterable[Invocation],
     output_checks: Mapping[str, OutputCheck],
-    is_known: bool = False,
 ) -> Campaign:
     """Return a campaign of a plan that begins now, on this computer.
 
-    ``output_checks`` is what earlier campaigns know of its outputs. One that ``is_known`` has kept
-    what its devices' earlier ones show.
+    ``output_checks`` is what earlier campaigns know of its outputs.
     """
-    now, devices = workspace.clock.now(), tuple(devices)
-    serials = {facts.serial for facts in devices}
-    since = now - _AUTOCORRELATION_SPAN
-    earlier = {} if is_known else autocorrelations(workspace.store.points(since=since), serials)
+    now = workspace.clock.now()
     return Campaign(
         campaign_id=new_campaign_id(now),
         name=plan.name,
@@ -415,13 +406,7 @@ def new_campaign(
         seed=plan.seed,
         benchfarm_version=__version__,
         host=this_computer(),
-        terms=replace(
-            terms_of(plan, devices, files),
-            autocorrelations={
-                serial: (found.weight, found.total) for serial, found in earlier.items()
-            },
-            output_checks=output_checks,
-        ),
+        terms=replace(terms_of(plan, devices, files), output_checks=output_checks),
         invocations=tuple(invocations),
     )
 
@@ -465,18 +450,26 @@ def hold(workspace: Workspace, campaign: Campaign, devices: Iterable[Device]) ->
 
 
 def start(workspace: Workspace, prepared: Prepared) -> Prepared:
-    """Store a new campaign with all that its resumption needs, and return it.
+    """Store a new campaign with all that its resumption needs, and what its devices' earlier
+    campaigns show; return it.
 
     Raises StoreError kinds, as `hold`.
     """
-    hold(workspace, prepared.campaign, [device for device, _ in prepared.opened.devices])
+    campaign = prepared.campaign
+    hold(workspace, campaign, [device for device, _ in prepared.opened.devices])
+    points = workspace.store.points(since=campaign.created_at - _AUTOCORRELATION_SPAN)
+    earlier = autocorrelations(points, {facts.serial for facts in prepared.opened.facts})
+    shown: dict[str, tuple[float, float]] = {
+        serial: (found.weight, found.total) for serial, found in earlier.items()
+    }
+    campaign = replace(campaign, terms=replace(campaign.terms, autocorrelations=shown))
     workspace.store.begin_campaign(
-        prepared.campaign,
+        campaign,
         devices=prepared.opened.facts,
         models=prepared.models,
         builds=prepared.builds,
     )
-    return prepared
+    return replace(prepared, campaign=campaign)
 
 
 #: The flag whose file names a library that is needed beside it.

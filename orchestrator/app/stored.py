@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
 from orchestrator.analysis.matching import Measured, measured_cases
+from orchestrator.app import time_limits
 from orchestrator.bootstrap import Settings, Workspace, this_computer
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign, Invocation
@@ -25,7 +26,7 @@ from orchestrator.records.run import Attachment, Outcome, RunRecord
 from orchestrator.tables.column import DATA, EVERYWHERE, Column, Kind
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table
-from orchestrator.units import format_bytes, parse_age
+from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
     from orchestrator.engine.reread import Review
@@ -223,12 +224,7 @@ def prune(settings: Settings, *, older_than: str, is_trial: bool, compact: bool)
 
     Raises UsageError.
     """
-    try:
-        keep_s = parse_age(older_than)
-    except ValueError as error:
-        raise UsageError(
-            f"--older-than: {error}", hint="a number with its unit, for example 90d"
-        ) from error
+    keep_s = time_limits.age_of("--older-than", older_than)
     path = settings.store_file
     if compact and path is None:
         raise UsageError(

@@ -12,7 +12,7 @@ from orchestrator.errors import UsageError
 from orchestrator.records.case import CampaignId, Case, SkippedCase
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import OUT_OF_TIME, RunRecord
-from orchestrator.units import parse_seconds
+from orchestrator.units import counted, parse_age, parse_seconds
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -42,6 +42,16 @@ def span_of(option: str, text: str) -> float | None:
         return parse_seconds(text) if text else None
     except ValueError as error:
         raise UsageError(f"{option}: {error}") from error
+
+
+def age_of(option: str, text: str) -> float:
+    """Return the seconds of an age that an option says; raises UsageError."""
+    try:
+        return parse_age(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{option}: {error}", hint="a number with its unit, for example 90d"
+        ) from error
 
 
 def waiting(text: str) -> Deadline:
@@ -141,6 +151,6 @@ def told(left_out: Sequence[Mapping[str, object]]) -> str:
     late = sum(
         int(str(item["invocations"])) for item in left_out if item["invocations"] is not None
     )
-    parts = [f"{cases} {'case' if cases == 1 else 'cases'} left out"] if cases else []
-    parts += [f"{late} {'invocation' if late == 1 else 'invocations'} not begun"] if late else []
+    parts = [f"{counted(cases, 'case')} left out"] if cases else []
+    parts += [f"{counted(late, 'invocation')} not begun"] if late else []
     return f"no time for all: {', '.join(parts)}" if parts else ""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def call(module: str, name: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401 - as the lab's own
-    """Return what a function of a module of the lab returns, or what another name of it is."""
+    """Return the answer of a function in a module of the lab, or the value of another name in it."""
     try:
         import benchfarm_virtual.errors as theirs
 

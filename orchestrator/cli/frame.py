@@ -154,7 +154,7 @@ class Root(typer.core.TyperGroup):
         Raises UsageError naming the words that are like an unknown one.
         """
         args = _in_todays_words(args)
-        # What is only completed is told of nothing.
+        # A completion must not print into the user's line.
         if args and args[0] not in _abouts() and not ctx.resilient_parsing:
             hint = nearest(args[0], _abouts()) or "'benchfarm -h' lists all"
             raise UsageError(f"there is no command {args[0]!r}", hint=hint)

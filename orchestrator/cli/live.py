@@ -245,23 +245,12 @@ def _figures(status: Status) -> list[str]:
 
 def _title(title: str, status: Status, width: int | None) -> str:
     eta = about(status.eta_s)
-    is_open = status.most > status.planned and not _is_over(status)
-    of = f" of at most {status.most}" if is_open else f"/{_total(status)}"
-    runs = f"{status.stored}{of} runs"
+    of = " of at most " if status.most > status.planned and not status.is_over else "/"
+    runs = f"{status.stored}{of}{status.total} runs"
     told = f"{_bar(status)}{runs}{f', about {eta} left' if eta else ''}; {_counted(status.phones)}"
     # The name is what everybody knows.
     name = _cut(one_line(title), None if width is None else max(10, width - len(told) - 2))
     return _cut(f"{name}: {told}", width)
-
-
-def _is_over(status: Status) -> bool:
-    """Whether no phone measures any more: before, a rule may add a round where nothing is left."""
-    return bool(status.phones) and all(phone.standing is Standing.DONE for phone in status.phones)
-
-
-def _total(status: Status) -> int:
-    """Return how many runs there are: a rule may have ended before all that were planned."""
-    return status.stored + status.left if _is_over(status) else status.total
 
 
 def _bar(status: Status) -> str:
@@ -270,8 +259,7 @@ def _bar(status: Status) -> str:
     """
     if not status.planned:
         return ""
-    most = _total(status) if _is_over(status) else max(status.most, status.total)
-    full = round(_BAR * status.stored / most) if most else _BAR
+    full = round(_BAR * status.stored / status.total) if status.total else _BAR
     return f"[{'#' * full}{'.' * (_BAR - full)}] "
 
 

@@ -143,7 +143,7 @@ def import_results(settings: Settings, request: ImportRequest) -> CommandResult:
 
 
 def import_result(imports: Sequence[Imported]) -> CommandResult:
-    """Return what importers stored, with the table and the report of what is new."""
+    """Return the stored imports, with the table and the report of what is new."""
     from orchestrator.report.tables import render_text_table
 
     lines: list[str] = []

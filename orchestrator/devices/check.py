@@ -83,8 +83,8 @@ def check_phone(device: AdbDevice, conditioner: LadderConditioner) -> Iterator[P
     for costs, without in ((_BETTER, CheckResult.ANOTHER_WAY), (_NEEDED, CheckResult.MISSING)):
         for command, cost in costs.items():
             tools[command] = partial(_tool, device, command, without, cost)
-    first = {"shell": partial(_shell, device)}
-    checks = {
+    checks: dict[str, Callable[[], Found]] = {"shell": partial(_shell, device), **tools}
+    checks |= {
         "detached run": partial(_detached, device),
         "deadline": partial(_deadline, device),
         "programs left behind": partial(_strays, device),
@@ -98,22 +98,24 @@ def check_phone(device: AdbDevice, conditioner: LadderConditioner) -> Iterator[P
         "quiet mode": partial(_quiet, device, conditioner),
     }
     hanging = ""
-    for check in make_checks(device.clock, first | tools | checks | patient):
-        yield check
-        if check.result is CheckResult.FAILS:
+    for group in (checks, patient):
+        if hanging:
+            seen = f"not tried, as {hanging!r} hangs"
+            for name in group:
+                yield PhoneCheck(name=name, result=CheckResult.FAILS, seen=seen, cost="reboot it")
+            return
+        for check in make_checks(device.clock, group):
+            yield check
+            if check.result is not CheckResult.FAILS:
+                continue
             if not _answers(device):
                 seen = "not even an empty command: nothing more is tried"
                 cost = f"{_FATAL}; reboot it"
                 yield PhoneCheck(name="answers", result=check.result, seen=seen, cost=cost)
                 return
             # What failed sooner is no tool that hangs: a cut link, say.
-            is_hanging = check.name in tools and check.took_s >= _TOOL_LIMIT_S
-            hanging = hanging or (check.name if is_hanging else "")
-        if hanging and check.name == "log":
-            seen = f"not tried, as {hanging!r} hangs"
-            for name in patient:
-                yield PhoneCheck(name=name, result=CheckResult.FAILS, seen=seen, cost="reboot it")
-            return
+            if check.name in tools and check.took_s >= _TOOL_LIMIT_S:
+                hanging = hanging or check.name
 
 
 def make_checks(clock: Clock, checks: Mapping[str, Callable[[], Found]]) -> Iterator[PhoneCheck]:

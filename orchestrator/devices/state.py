@@ -393,7 +393,7 @@ class Unfit(NamedTuple):
 
 
 def unfit(state: DeviceState, limits: FitLimits, zone_limits: Mapping[str, float]) -> list[Unfit]:
-    """Return what a device in this state is not fit by; what is unknown is no reason."""
+    """Return the reasons for which a device in this state isn't fit; unknown values are none."""
     percent, heat_c, status = state.battery_percent, state.battery_heat_c, state.thermal_status
     found: list[Unfit] = []
     if percent is not None and percent < limits.battery_min:

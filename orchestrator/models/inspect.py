@@ -267,7 +267,7 @@ def _facts(model: schema.ModelT, size_bytes: int) -> ModelFacts:
 
 
 def _layer_name(operator: _Operator) -> str:
-    """Return what a profile calls an operator: its first output, of fused ones the last layer's."""
+    """Return an operator's name in a profile: its first output, of fused ones the last layer's."""
     first = next((tensor for tensor in operator.outputs if tensor is not None), None)
     return "" if first is None else first.facts.name.partition(";")[0]
 

@@ -277,9 +277,15 @@ class Status:
         return max(0, self.runs[1] - self.runs[0])
 
     @property
+    def is_over(self) -> bool:
+        """Whether no phone measures any more: before, a rule may add a round where nothing is left."""
+        return bool(self.phones) and all(phone.standing is Standing.DONE for phone in self.phones)
+
+    @property
     def total(self) -> int:
-        """How many runs it has, as far as is known: what is planned, and rounds that were added."""
-        return max(self.planned, self.stored + self.left)
+        """How many runs it has: of one that is over those that it made, else the most there may be."""
+        there = self.stored + self.left
+        return there if self.is_over else max(self.planned, self.most, there)
 
     @property
     def eta_s(self) -> float | None:

@@ -147,7 +147,7 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
 
 
 def notes_of(rows: Sequence[ResultRow], names: ShortNames) -> list[str]:
-    """Return what a reader of a table with short names has to know, four sentences at most."""
+    """Return the notes that a table with short names needs, four sentences at most."""
     unclean = sum(not (row.result.is_judged or row.is_unused_thread_count) for row in rows)
     notes = [f"All {names.common}." if names.common else ""]
     if unclean:

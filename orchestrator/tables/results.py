@@ -398,7 +398,7 @@ def bar_of(rows: Sequence[ResultRow]) -> Column[ResultRow]:
 
 
 def listed_table(rows: Sequence[ResultRow], names: ShortNames) -> Table[ResultRow]:
-    """Return what a terminal shows of cases: each device's under its name, what is the same for all
+    """Return the cases as a terminal shows them: each device's under its name, what is the same for all
     left out.
     """
     named = {column.name: column for column in RESULTS}

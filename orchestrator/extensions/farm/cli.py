@@ -33,7 +33,7 @@ from orchestrator.plugins import Settings, Workspace
 from orchestrator.records.answers import DoneAnswer, FarmAnswer
 from orchestrator.records.case import CampaignId
 from orchestrator.tables.escapes import one_line
-from orchestrator.units import counted, format_bytes, parse_age
+from orchestrator.units import counted, format_bytes
 
 #: As far as the database's integers go.
 Priority = Annotated[
@@ -280,12 +280,7 @@ def clean(
 
     Example: benchfarm farm clean --dry-run
     """
-    try:
-        older_than_s = parse_age(older_than)
-    except ValueError as error:
-        raise UsageError(
-            f"--older-than: {error}", hint="a number with its unit, for example 30d"
-        ) from error
+    older_than_s = time_limits.age_of("--older-than", older_than)
     with FarmQueue(settings.store) as queue:
         contents = Contents(queue, settings.cache_folder)
         cleaned = contents.clean(older_than_s=older_than_s, is_trial=dry_run)

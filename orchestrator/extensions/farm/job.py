@@ -155,12 +155,10 @@ class Jobs:
             reference = identify_model(self._fetch(manifest.reference))
         inputs = Inputs(models=identify(plan), named=named)
         campaign = workspace.store.campaign(job.campaign_id)
-        prepared = prepare(
-            workspace, plan, opened, inputs, reference=reference, is_known=campaign is not None
-        )
+        prepared = prepare(workspace, plan, opened, inputs, reference=reference)
         if campaign is None:
-            campaign = replace(prepared.campaign, campaign_id=job.campaign_id, host=self.host)
-            start(workspace, replace(prepared, campaign=campaign))
+            own = replace(prepared.campaign, campaign_id=job.campaign_id, host=self.host)
+            campaign = start(workspace, replace(prepared, campaign=own)).campaign
         # The campaign may have begun on another host, where the same contents lie elsewhere.
         terms = replace(
             campaign.terms,

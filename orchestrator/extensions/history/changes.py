@@ -178,8 +178,8 @@ def night_meant(text: str, workspace: Workspace, what: str) -> date:
 
 
 def confirm_changes(workspace: Workspace, changes: Sequence[FoundChange]) -> None:
-    """Run each unconfirmed, unexpected, lasting change's old side against its new one, and keep what came of
-    it.
+    """Run each unconfirmed, unexpected, lasting change's old side against its new one, and store the
+    result.
     """
     for change in changes:
         is_open = change.status in {ConfirmationStatus.UNCONFIRMED, ConfirmationStatus.CANNOT}

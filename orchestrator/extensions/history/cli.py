@@ -393,7 +393,7 @@ def _heading(found: Regressions) -> str:
 
 
 def _rendered(done: history.Changes, form: str) -> str:
-    """Return what was found as ``text``, ``markdown`` or ``json``."""
+    """Return the changes found as ``text``, ``markdown`` or ``json``."""
     from orchestrator.report.comparisons import wrapped
 
     found = done.found

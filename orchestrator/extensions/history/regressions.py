@@ -342,7 +342,7 @@ def _outputs(
 
 
 def _outputs_of(mark: RunMark) -> ParityVerdict | None:
-    """Return what a comparison says, None for one that proves nothing."""
+    """Return the verdict of a comparison, None for one that proves nothing."""
     if mark.outcome is not Outcome.COMPLETED or NO_EVIDENCE & set(mark.findings):
         return None
     told = [OUTPUT_FINDINGS[code] for code in mark.findings if code in OUTPUT_FINDINGS]

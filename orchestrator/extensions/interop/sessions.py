@@ -267,7 +267,7 @@ def _folder(path: Path, batch: _Batch) -> Origin:
 
 
 def _content(path: Path) -> bytes | None:
-    """Return what a file holds; None where there is none, or a link.
+    """Return a file's bytes; None where there is none, or a link.
 
     Raises UsageError for one that is too large.
     """
@@ -419,7 +419,7 @@ class _Said(Part):
 
 
 def _said(folder: Path) -> _Said:
-    """Return what ``session.json`` and ``ddp_session.json`` state of a job.
+    """Return the statements of ``session.json`` and ``ddp_session.json`` about a job.
 
     Raises OutputParseError for what no runner writes.
     """
@@ -434,7 +434,7 @@ def _said(folder: Path) -> _Said:
 
 
 def _job_config(said: _Said, name: str) -> _JobConfig:
-    """Return what a session was asked to do in a job; raises OutputParseError for an odd entry."""
+    """Return the options of a job in a session; raises OutputParseError for an odd entry."""
     for item in said.config.jobs:
         if isinstance(item, dict) and item.get("displayName") == name:
             return read_part(

@@ -82,7 +82,7 @@ def load_published() -> tuple[PublishedFigure, ...]:
 
 
 def load_language_models() -> tuple[PublishedFigure, ...]:
-    """Return what others published of language models: of each row its prefill and its decode."""
+    """Return the published figures of language models: of each row its prefill and its decode."""
     return tuple(
         PublishedFigure(
             model=_model(row, phase),

@@ -187,10 +187,6 @@ class Transcript:
         """Report an error (the tool itself)."""
         self._write("ERROR", message)
 
-    def fatal(self, message: str) -> None:
-        """Report what the program aborts for."""
-        self._write("FATAL", message)
-
     def runtime(self, severity: RuntimeSeverity, message: str) -> None:
         """Say something (the runtime below the tool)."""
         self._write(severity, message)
