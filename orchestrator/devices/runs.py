@@ -69,8 +69,8 @@ _CLEANUP_S: Final = 30.0
 class _Look:
     """What a wait on the phone ended with.
 
-    ``done``, ``running``, ``begins`` (its shell hasn't told its number yet), ``gone`` (no such
-    process, no exit code).
+    ``done``, ``running``, ``begins`` (its shell hasn't told its number yet), ``never began`` (for a
+    long time), ``gone`` (no such process, no exit code).
     """
 
     word: str
@@ -129,9 +129,9 @@ class DetachedRuns(PhoneLink):
         if look.word in {"running", "begins"}:
             self._through_cuts(lambda: self._kill([folder]))
             self._ended.add(folder)
-        elif look.word == "gone":
+        elif look.word in {"gone", "never began"}:
             self._check_writing(folder, what="the run's output")
-            raise self._why_gone(folder)
+            raise self._why_gone(folder, has_begun=look.word == "gone")
         elif look.has_rest:
             # Its figure is whole; what can't be ended goes with the folder's removal, or with the
             # next kill_strays.
@@ -174,12 +174,17 @@ class DetachedRuns(PhoneLink):
         ):
             raise error
 
-    def _why_gone(self, folder: str) -> DeviceCommandError:
+    def _why_gone(self, folder: str, *, has_begun: bool) -> DeviceError:
         """Return the error for a run whose shell ended without an exit code."""
         (said,) = self._through_cuts(
             lambda: self.read_files([f"{folder}/shell.err"], limit_bytes=_SMALL_BYTES)
         )
         why = (said or b"").decode("utf-8", "replace").strip()[-400:]
+        if not has_begun and not why:
+            # Whatever kept it from that, another try has a folder of its own.
+            return TransferError(
+                f"the run in {folder} didn't begin within {_BEGIN_S:g} s", serial=self.serial
+            )
         return DeviceCommandError(
             f"the run in {folder} ended without an exit code: "
             + (f"its shell said: {why}" if why else "its shell was killed"),
@@ -328,7 +333,7 @@ class DetachedRuns(PhoneLink):
             if look.word == "begins":
                 begins = begins or Deadline(_BEGIN_S, self.clock)
                 if begins.expired:
-                    return replace(look, word="gone")
+                    return replace(look, word="never began")
             if look.word == "gone" and not was_gone:
                 # A phone that goes down ends its processes before its link: a moment later it is
                 # known to have done so.

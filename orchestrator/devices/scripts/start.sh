@@ -7,17 +7,18 @@
 # cut off, or is slow.
 
 mkdir -p "$1"
+# The end of the link tells this shell to end: a start that is cut off halfway would leave a run that never begins. What
+# it starts goes on ignoring it.
+trap '' HUP
 if mkdir "$2"; then
     cd "$2" && cat /proc/sys/kernel/random/boot_id >boot && echo "$5" >run.sh && echo "$3" >token || exit 1
     [ -z "$6" ] || echo "$6" >sampler.sh 2>/dev/null || rm -f sampler.sh
-    # Only whether there is one is asked: what `command -v` prints may be an alias. An ignored signal stays ignored.
+    # Only whether there is one is asked: what `command -v` prints may be an alias.
     s=
     command -v setsid >/dev/null && s=setsid
-    {
-        trap '' HUP
-        exec $s sh run.sh "benchfarm-run:$2" "$4" >/dev/null 2>shell.err </dev/null
-    } &
+    $s sh run.sh "benchfarm-run:$2" "$4" >/dev/null 2>shell.err </dev/null &
 elif [ "$(cat "$2/token" 2>/dev/null)" != "$3" ]; then
     [ ! -d "$2" ] || [ -s "$2/token" ] || echo half
     exit 1
 fi
+trap - HUP
