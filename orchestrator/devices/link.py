@@ -47,7 +47,10 @@ from orchestrator.records.case import Serial
 from orchestrator.scripts import Answer, ask, call, mark
 
 _T = TypeVar("_T")
-_RECONNECT_TIMEOUT_S: Final = 20.0
+#: How long a phone may be away, and between two tries to get it back.
+_AWAY_S: Final = 20.0
+_RECONNECT_STEP_S: Final = 5.0
+_RETRY_PAUSE_S: Final = 0.1
 _READ_ATTEMPTS: Final = 3
 _READ_TIMEOUT_S: Final = 120.0
 #: What read_files.sh notes of a file that is larger than it may print.
@@ -202,15 +205,37 @@ class PhoneLink:
             self._check(answer, what)
         return answer
 
-    def again(self, operation: Callable[[], _T]) -> _T:
-        """Do something that may be done twice; once more when the link was lost and the phone could
-        be got back.
+    def again(
+        self,
+        operation: Callable[[], _T],
+        *,
+        away_s: float = _AWAY_S,
+        through_hangs: bool = False,
+        cancelled: threading.Event | None = None,
+    ) -> _T:
+        """Do something that may be done twice, as often as the link is lost and the phone comes
+        back, until ``away_s`` seconds after the first loss.
+
+        ``through_hangs``: one that didn't answer in time is one that was lost. Raises
+        InterruptedByUserError when cancelled meanwhile.
         """
-        try:
-            return operation()
-        except (LinkLostError, AdbUnavailableError):
-            self.reconnect(Deadline(_RECONNECT_TIMEOUT_S, self.clock))
-            return operation()
+        last: Deadline | None = None
+        is_lost = has_hung = False
+        while True:
+            try:
+                if is_lost and last is not None:
+                    step = Deadline(min(_RECONNECT_STEP_S, last.remaining_s), self.clock)
+                    self.reconnect(step, fresh=has_hung)
+                    is_lost = False
+                return operation()
+            except (LinkLostError, DeviceTimeoutError, AdbUnavailableError) as error:
+                has_hung = isinstance(error, DeviceTimeoutError)
+                last = last or Deadline(away_s, self.clock)
+                if (has_hung and not (is_lost or through_hangs)) or last.expired:
+                    raise
+                if self.clock.wait(_RETRY_PAUSE_S, cancelled):
+                    raise InterruptedByUserError from error
+                is_lost = True
 
     def reconnect(self, deadline: Deadline, *, fresh: bool = False) -> None:
         """Get the phone back, ``fresh``: by a new connection even if the server takes the old one

@@ -11,19 +11,17 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeVar
 
 from orchestrator.clock import Deadline
 from orchestrator.devices.link import PhoneLink, files_of
 from orchestrator.devices.sockets import quote, reason_of, writing_failure
 from orchestrator.errors import (
-    AdbUnavailableError,
     DeviceChangedError,
     DeviceCommandError,
     DeviceError,
-    DeviceTimeoutError,
     InterruptedByUserError,
-    LinkLostError,
     TransferError,
     UsageError,
 )
@@ -57,8 +55,6 @@ _BEGIN_S: Final = 20.0
 #: Who starts a run again over a new link finds its folder without its mark: the first one was cut
 #: off, or is slow.
 _HALF: Final = "half"
-_RECONNECT_STEP_S: Final = 5.0
-_RETRY_PAUSE_S: Final = 0.1
 #: Until a run whose process has gone is looked at again.
 _GONE_PAUSE_S: Final = 1.0
 #: After the run's own deadline: for getting the phone back and stopping what runs there.
@@ -127,7 +123,7 @@ class DetachedRuns(PhoneLink):
         duration_s = clock.monotonic_s() - begun_s
         was_cancelled = cancelled is not None and cancelled.is_set()
         if look.word in {"running", "begins"}:
-            self._through_cuts(lambda: self._kill([folder]))
+            self._after_all(lambda: self._kill([folder]))
             self._ended.add(folder)
         elif look.word in {"gone", "never began"}:
             self._check_writing(folder, what="the run's output")
@@ -151,6 +147,10 @@ class DetachedRuns(PhoneLink):
             files=found,
         )
 
+    def _after_all(self, operation: Callable[[], _T]) -> _T:
+        """Do what a run's end needs; also a phone that hangs is waited for."""
+        return self.again(operation, away_s=_CLEANUP_S, through_hangs=True)
+
     def _read(self, folder: str, names: Sequence[str]) -> Sequence[bytes | None]:
         paths = [f"{folder}/{name}" for name in names]
         shorten = call("shorten", OUTPUT_MOST_BYTES // 2 // _BLOCK_BYTES, folder, "out", "err")
@@ -159,14 +159,14 @@ class DetachedRuns(PhoneLink):
             self.shell(shorten, timeout_s=_SHORTENING_S, what="shortening a run's output")
             return self.read_files(paths, limit_bytes=_OUTPUT_LIMIT_BYTES)
 
-        return self._through_cuts(read)
+        return self._after_all(read)
 
     def _check_writing(self, folder: str, *, what: str) -> None:
         """Raise what keeps a run's folder from being written: a run fails in many ways then, few of
         which say so.
         """
         probe = call("probe_writing", folder, self._runs_folder)
-        result = self._through_cuts(lambda: self.shell(probe, what="writing on the phone"))
+        result = self._after_all(lambda: self.shell(probe, what="writing on the phone"))
         said = (result.stderr or result.stdout).decode("utf-8", "replace")
         if (
             result.exit_code != 0
@@ -176,7 +176,7 @@ class DetachedRuns(PhoneLink):
 
     def _why_gone(self, folder: str, *, has_begun: bool) -> DeviceError:
         """Return the error for a run whose shell ended without an exit code."""
-        (said,) = self._through_cuts(
+        (said,) = self._after_all(
             lambda: self.read_files([f"{folder}/shell.err"], limit_bytes=_SMALL_BYTES)
         )
         why = (said or b"").decode("utf-8", "replace").strip()[-400:]
@@ -317,16 +317,18 @@ class DetachedRuns(PhoneLink):
         begins: Deadline | None = None
         was_gone = False
         while True:
+            look_again = partial(
+                self._look, folder, names, start=start, deadline=deadline, cancelled=cancelled
+            )
+            # The run goes on without us: its deadline is when we stop it, so the phone is waited
+            # for a little longer.
+            away_s = deadline.remaining_s + _CLEANUP_S
             try:
-                look = self._look(
-                    folder, names, start=start, span_s=deadline.remaining_s, cancelled=cancelled
+                look = self.again(
+                    look_again, away_s=away_s, through_hangs=True, cancelled=cancelled
                 )
             except InterruptedByUserError:
                 return _Look(word="running")
-            except (LinkLostError, DeviceTimeoutError, AdbUnavailableError):
-                with contextlib.suppress(InterruptedByUserError):  # the next look says so
-                    self._through_cuts(lambda: None, deadline, lost=True, cancelled=cancelled)
-                continue
             start = {}
             if look.rebooted:
                 raise DeviceChangedError("the phone rebooted in mid-run", serial=self.serial)
@@ -349,14 +351,14 @@ class DetachedRuns(PhoneLink):
         names: Sequence[str],
         *,
         start: Mapping[str, str],
-        span_s: float,
+        deadline: Deadline,
         cancelled: threading.Event | None,
     ) -> _Look:
-        """Have the phone wait for the end of a run, no longer than ``span_s``, and tell how it is.
+        """Have the phone wait for the end of a run, not past its deadline, and tell how it is.
 
         Its files come with that, unless there is a large one or one arrives damaged.
         """
-        span_s = min(_LONGEST_WAIT_S, span_s)
+        span_s = min(_LONGEST_WAIT_S, deadline.remaining_s)
         step_s = min(WAIT_STEP_S, span_s)
         steps = math.ceil(span_s / step_s) if step_s else 0
         what = "starting a run" if start else "waiting for a run"
@@ -391,39 +393,6 @@ class DetachedRuns(PhoneLink):
             rebooted=rebooted,
             files=files,
         )
-
-    def _through_cuts(
-        self,
-        operation: Callable[[], _T],
-        deadline: Deadline | None = None,
-        *,
-        lost: bool = False,
-        cancelled: threading.Event | None = None,
-    ) -> _T:
-        """Do something that may be done twice, getting the phone back as often as it takes until a
-        run's deadline.
-
-        None: the run has ended.
-        Raises InterruptedByUserError when cancelled while the phone is away.
-        """
-        # The run goes on without us: its deadline is when we stop it, so the phone is waited for a
-        # little longer.
-        left_s = deadline.remaining_s if deadline is not None else 0.0
-        last = Deadline(left_s + _CLEANUP_S, self.clock)
-        has_hung = False
-        while True:
-            try:
-                if lost:
-                    step = Deadline(min(_RECONNECT_STEP_S, last.remaining_s), self.clock)
-                    self.reconnect(step, fresh=has_hung)
-                return operation()
-            except (LinkLostError, DeviceTimeoutError, AdbUnavailableError) as error:
-                if last.expired:
-                    raise
-                has_hung = isinstance(error, DeviceTimeoutError)
-                if self.clock.wait(_RETRY_PAUSE_S, cancelled):
-                    raise InterruptedByUserError from error
-                lost = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
