@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from orchestrator.bootstrap import fake_build
+from orchestrator.app.virtual_phones import fake_build
 from orchestrator.devices.adb_server import parse_address
 from orchestrator.models.inspect import sample_models
 from orchestrator.records.case import ToolName

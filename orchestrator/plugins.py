@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from orchestrator.app.exporting import ExportRequest
     from orchestrator.app.importing import ImportRequest, store_import
     from orchestrator.app.options import Texts, arg, opt
-    from orchestrator.bootstrap import Settings, Workspace
+    from orchestrator.app.workspace import Workspace
     from orchestrator.cli.frame import command
     from orchestrator.cli.reports import import_result
     from orchestrator.cli.result import CommandResult, shown
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from orchestrator.records.campaign import Campaign
     from orchestrator.records.case import Pass, ToolName
     from orchestrator.records.run import ToolReport
+    from orchestrator.settings import Settings
     from orchestrator.tables.column import Column, Kind
     from orchestrator.tables.table import Table
 
@@ -122,7 +123,8 @@ _HOMES: Final = {
     **dict.fromkeys(("ImportRequest", "store_import"), "orchestrator.app.importing"),
     **dict.fromkeys(("ForeignRun", "ImportBatch"), "orchestrator.engine.reread"),
     **dict.fromkeys(("Texts", "arg", "opt"), "orchestrator.app.options"),
-    **dict.fromkeys(("Workspace", "Settings"), "orchestrator.bootstrap"),
+    "Workspace": "orchestrator.app.workspace",
+    "Settings": "orchestrator.settings",
     **dict.fromkeys(("Delegate", "FlagFamily"), "orchestrator.delegates.specification"),
     "HostDevice": "orchestrator.devices.host",
     "Program": "orchestrator.programs.specification",

@@ -16,7 +16,7 @@ PACKAGE = REPO / "orchestrator"
 #: The virtual phones, a distribution of its own that knows nothing of benchfarm.
 LAB = REPO / "virtual" / "src" / "benchfarm_virtual"
 #: The only modules of benchfarm that know of the lab.
-LAB_DOORS = {"bootstrap/virtual_lab.py"}
+LAB_DOORS = {"app/virtual_phones.py"}
 
 #: What the command line knows types and words of, and never calls a function of.
 BELOW_APP = {
@@ -48,6 +48,7 @@ ALLOWED: dict[str, set[str]] = {
     "predicates": RECORDS,
     "analysis": RECORDS | {"delegates"},
     "installation": {"errors"},
+    "settings": {"errors", "installation", "store"},
     "scripts": {"errors", "ports"},
     "config": PORTS | {"documents", "passes", "plugins", "predicates"},
     "devices": PORTS | {"documents"},
@@ -61,12 +62,12 @@ ALLOWED: dict[str, set[str]] = {
     "engine": PORTS
     | {"planning", "analysis", "delegates", "passes", "programs", "store", "devices"},
 }
-#: bootstrap puts everything together, app holds the use cases, cli shows them: each may know all
-#: that stands before it.
-for upper in ("bootstrap", "plugins", "app", "cli"):
+#: app puts everything together and holds the use cases, cli shows them: each may know all that
+#: stands before it.
+for upper in ("plugins", "app", "cli"):
     ALLOWED[upper] = {*ALLOWED, "plugins"}
 #: For type checkers alone it names what plugins use of the parts above it.
-ALLOWED["plugins"] |= {"bootstrap", "app", "cli"}
+ALLOWED["plugins"] |= {"app", "cli"}
 
 #: Extensions know the core; the core finds them by entry points.
 ALLOWED["extensions"] = set(ALLOWED)
@@ -81,14 +82,13 @@ BESIDES = {
 #: What an extension may import beside the third parties' seam: the parts, and the modules of the
 #: use cases.
 OF_EXTENSIONS = PORTS | {
-    "plugins", "documents", "analysis", "delegates", "reading", "store", "tables", "report",
+    "plugins", "settings", "documents", "analysis", "delegates", "reading", "store", "tables", "report",
     "passes", "programs.specification", "app.exporting", "app.importing", "app.options", "app.reporting", "app.stored",
 }  # fmt: skip
 #: What an extension imports beyond that, and why. It only gets shorter.
 DEBTS = {
     "trace": {
         "app": "a traced run is a campaign, told as 'run' does it",
-        "bootstrap": "opens the phone of an app",
         "cli": "its command shows progress and tables as all do",
         "config": "a traced run is planned by options",
         "programs": "which programs run on Android phones",
@@ -96,7 +96,6 @@ DEBTS = {
     "contention": {"programs": "the load on the GPU is the program's own loop"},
     "farm": {
         "app": "a job is begun, resumed and told as 'run' does it",
-        "bootstrap": "opens the store and the phones of a host",
         "cli": "its commands show progress and tables as all do",
         "config": "a submission is a plan with its builds and files",
         "devices": "a host watches its phones",
@@ -167,7 +166,7 @@ OWNERS = {
     "perfetto": {"extensions/trace/slices.py"},
     "backports": {"store"},
     "compression": {"store"},
-    "platformdirs": {"bootstrap/settings.py"},
+    "platformdirs": {"settings.py"},
     "fastapi": {"extensions/history"},
     "starlette": {"extensions/history"},
     "uvicorn": {"extensions/history"},
@@ -559,7 +558,7 @@ def test_only_the_command_line_prints_exits_and_reads_the_environment() -> None:
                 called = f"{node.value.id}.{node.attr}"
                 assert called not in {"sys.exit", "os._exit"}, f"{where}:{node.lineno}"
                 # clock.py reads $TZ, as the C library's clock does.
-                if where not in {"bootstrap/settings.py", "processes.py", "clock.py"}:
+                if where not in {"settings.py", "processes.py", "clock.py"}:
                     assert called not in {"os.environ", "os.getenv"}, f"{where}:{node.lineno}"
 
 

@@ -96,7 +96,7 @@ def test_the_container_s_user_may_write_its_volume() -> None:
 
 
 def test_settings_that_are_given_are_read() -> None:
-    known = (REPO / "orchestrator" / "bootstrap" / "settings.py").read_text("utf-8")
+    known = (REPO / "orchestrator" / "settings.py").read_text("utf-8")
     texts = [CONTAINERFILE, *(unit.read_text("utf-8") for unit in UNITS)]
     for name in set(re.findall(r"BENCHFARM_[A-Z_]+", " ".join(texts))):
         assert f'"{name}"' in known, name

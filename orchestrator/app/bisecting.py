@@ -12,9 +12,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.pairing import equal_campaign
+from orchestrator.app.attached import OpenedDevices, open_devices
 from orchestrator.app.pairing import AbRequest, go_on, measure, pair_comparison, pairing_of, prepare
 from orchestrator.app.preparing import Prepared
-from orchestrator.bootstrap import OpenedDevices, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, DeviceUnusableError, PlanError, UsageError
 from orchestrator.records.campaign import Campaign, CampaignStatus
@@ -211,8 +212,8 @@ def bisect(
             goes on.
     """
     good, bad = map(workspace.library.find_release, ends)
-    opened = workspace.open_devices(
-        DeviceSelection(serials=tuple(each(request.options.get("devices"))))
+    opened = open_devices(
+        workspace, DeviceSelection(serials=tuple(each(request.options.get("devices"))))
     )
     if len(opened.devices) != 1:
         names = ", ".join(facts.serial for facts in opened.facts)

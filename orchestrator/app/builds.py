@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
+from orchestrator.app.attached import open_devices
 from orchestrator.app.options import Paths, arg, opt
+from orchestrator.app.workspace import Workspace
 from orchestrator.artifacts.program import check_shows_benchmark
-from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.config.builds import known_tools, tool_named
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
 from orchestrator.errors import ArtifactError, OutputParseError, UsageError
@@ -21,6 +22,7 @@ from orchestrator.records.build_spec import BuildSpec, FlagSchema, FlagSpec
 from orchestrator.records.case import Build, Skip, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import DeviceSelection, Matrix, Plan
+from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.fetch import Fetched, FileProgress
@@ -215,7 +217,7 @@ def _on_device(workspace: Workspace, tool: ToolName, named: str, serial: str) ->
     plan = Plan(
         name="flags", models=(), matrix=Matrix(tools=(tool,)), builds={tool: named} if named else {}
     )
-    ((device, facts),) = workspace.open_devices(selection).devices
+    ((device, facts),) = open_devices(workspace, selection).devices
     build = workspace.builds.of(plan, [facts])[facts.serial, tool]
     if isinstance(build, Skip):
         raise ArtifactError(build.reason)

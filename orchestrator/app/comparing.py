@@ -13,10 +13,11 @@ from orchestrator.analysis.matching import Axis, Fact, Rule
 from orchestrator.analysis.sessions import session_noises
 from orchestrator.app.pairing import pair_comparison
 from orchestrator.app.stored import check_stored, find_campaigns, load_measured, named_campaigns
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Case
+from orchestrator.settings import Settings
 from orchestrator.units import counted
 
 _SHORTEST_SHA: Final = 4

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator import __version__
+from orchestrator.app.attached import attached_devices
 from orchestrator.app.phones import HIDDEN_SAMSUNG, adb_servers
 from orchestrator.app.status import extension, owners_of, queue_beside, runner_elsewhere
-from orchestrator.bootstrap import Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.errors import BenchfarmError, DeviceError, StoreError
 from orchestrator.units import counted, format_bytes
 
@@ -160,7 +161,7 @@ def _adb(workspace: Workspace) -> list[Finding]:
 
 
 def _phones(workspace: Workspace) -> list[Finding]:
-    attached = workspace.attached(start_server=False)
+    attached = attached_devices(workspace, start_server=False)
     servers = workspace.lab_server(), workspace.running_plugged_server()
     if not attached and workspace.named_server() is not None and not any(servers):
         # Of the server that is named the other check tells; what is plugged in nobody can say.

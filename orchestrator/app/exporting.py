@@ -14,7 +14,7 @@ from typing import Annotated, cast
 from orchestrator.app.options import Campaigns, Texts, opt
 from orchestrator.app.reporting import report_data
 from orchestrator.app.stored import find_campaigns
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.errors import UsageError
 from orchestrator.files import draft_of, unwritable, write_file
 from orchestrator.plugins import Exported, Exporter, find, plugins
@@ -23,6 +23,7 @@ from orchestrator.records.case import CampaignId
 from orchestrator.report import exports
 from orchestrator.report.data import ReportData
 from orchestrator.report.exports import Rows
+from orchestrator.settings import Settings
 
 ROWS = ("cases", "invocations")
 

@@ -14,11 +14,12 @@ from orchestrator import __version__
 from orchestrator.app.options import Paths, arg, opt
 from orchestrator.app.preparing import new_campaign_id
 from orchestrator.app.reporting import report_data, report_title, write_html
-from orchestrator.bootstrap import Workspace, this_computer
+from orchestrator.app.workspace import Workspace
 from orchestrator.engine.reread import ImportBatch, ImportResult
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign, CampaignStatus, Origin
 from orchestrator.records.run import Attachment, RawOutput
+from orchestrator.settings import this_computer
 
 if TYPE_CHECKING:
     from orchestrator.report.data import ReportData

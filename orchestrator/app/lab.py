@@ -10,9 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.errors import BenchfarmError
 from orchestrator.records.plan import Plan
+from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import OneOrMore, each
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.rounds import standings
 from orchestrator.app import time_limits
+from orchestrator.app.attached import OpenedDevices, open_devices
 from orchestrator.app.phones import unchecked_hint
 from orchestrator.app.preparing import Prepared, identify, inputs_of, prepare, start
 from orchestrator.app.reporting import report_data
 from orchestrator.app.status import PublishedStatus, resumable
-from orchestrator.bootstrap import OpenedDevices, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving, Notice
 from orchestrator.engine.invocation import Context
@@ -193,7 +194,7 @@ def _again_with(
 def _run_once(workspace: Workspace, plan: Plan, *, despite_losses: bool) -> MeasuredCampaign:
     # Before any phone is looked for: what is wrong with a plan's files is wrong without phones too.
     inputs = inputs_of(plan)
-    opened = workspace.open_devices(plan.devices, despite_losses=despite_losses)
+    opened = open_devices(workspace, plan.devices, despite_losses=despite_losses)
     for hint in filter(None, (unchecked_hint(workspace.settings, facts) for facts in opened.facts)):
         workspace.observer.on_event(Notice(event="hint", text=hint))
     prepared = prepare(workspace, plan, opened, inputs)
@@ -337,7 +338,7 @@ def reopen(workspace: Workspace, campaign: Campaign, cases: Sequence[Case]) -> P
     selection = DeviceSelection(
         serials=tuple(sorted(serials - {HOST_SERIAL})), host=HOST_SERIAL in serials
     )
-    opened = workspace.open_devices(selection, resumes=True) if serials else OpenedDevices()
+    opened = open_devices(workspace, selection, resumes=True) if serials else OpenedDevices()
     workspace.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
     return Prepared(campaign=campaign, models=models, builds=builds, opened=opened)
 

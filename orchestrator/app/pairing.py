@@ -11,6 +11,7 @@ from orchestrator.analysis.compare import CLAIM_LEVEL, threshold_for
 from orchestrator.analysis.comparison import ComparedCase, Comparison, compare_measured
 from orchestrator.analysis.matching import Axis, Fact, Rule
 from orchestrator.analysis.pairing import PairCount, first_invocations, pair_counts
+from orchestrator.app.attached import OpenedDevices, open_devices
 from orchestrator.app.measuring import open_cases, reopen, run_campaign
 from orchestrator.app.preparing import (
     Prepared,
@@ -23,7 +24,7 @@ from orchestrator.app.preparing import (
     unchecked,
 )
 from orchestrator.app.stored import load_measured
-from orchestrator.bootstrap import OpenedDevices, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.engine.events import CampaignEnded
 from orchestrator.engine.rounds import slim
 from orchestrator.errors import UsageError
@@ -119,7 +120,7 @@ def prepare(
     inputs = [inputs_of(plan) for plan in plans]
     models = {model.sha256: model for own in inputs for model in own.models}
     if opened is None:
-        opened = workspace.open_devices(plans[0].devices)
+        opened = open_devices(workspace, plans[0].devices)
     cases: list[dict[str, Case]] = []
     builds: dict[str, Build] = {}
     files: dict[str, str] = {}

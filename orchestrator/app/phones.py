@@ -14,7 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from orchestrator.bootstrap import Attached, Settings, Workspace
+from orchestrator.app.attached import (
+    Attached,
+    attached_devices,
+    check_known,
+    kept_out,
+    open_devices,
+    open_phone,
+    pick,
+)
+from orchestrator.app.workspace import Workspace
 from orchestrator.devices.discovery import PHONES_AT_ONCE
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import (
@@ -31,6 +40,7 @@ from orchestrator.ports import CheckedDevice, PhoneCheck
 from orchestrator.records.case import Serial
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind
 from orchestrator.records.plan import DeviceSelection
+from orchestrator.settings import Settings
 from orchestrator.tables.column import DATA, NESTED, Column, Form, Kind
 from orchestrator.tables.devices import FACTS
 from orchestrator.tables.escapes import one_line
@@ -76,8 +86,8 @@ def restore_phones(
     listed: Sequence[Attached] | AdbUnavailableError = []
     if phones or serials is None:
         try:
-            listed = workspace.attached(
-                serials=() if serials is None else phones, start_server=bool(phones)
+            listed = attached_devices(
+                workspace, serials=() if serials is None else phones, start_server=bool(phones)
             )
         except AdbUnavailableError as error:
             listed = error
@@ -96,7 +106,7 @@ def _restore_found(workspace: Workspace, item: Attached) -> Restored | None:
     if holder := workspace.lease.live_holder(serial):
         return Restored(name=serial, notes=(f"left alone: in use by {holder}",))
     try:
-        if not workspace.conditioner.pending(workspace.open_phone(item)[0]):
+        if not workspace.conditioner.pending(open_phone(workspace, item)[0]):
             return None
     except DeviceStorageError as error:
         return Restored(name=serial, error=error)
@@ -123,10 +133,10 @@ def _restore_phone(
         if name != HOST_SERIAL:
             if isinstance(listed, AdbUnavailableError):
                 raise listed
-            attached = workspace.pick(name, listed)
+            attached = pick(workspace, name, listed)
         serial = Serial(HOST_SERIAL if attached is None else attached.seen.serial)
         with workspace.lease.acquire(serial):
-            device = workspace.host() if attached is None else workspace.open_phone(attached)[0]
+            device = workspace.host() if attached is None else open_phone(workspace, attached)[0]
             undone = list(workspace.conditioner.restore(device, on_note=notes.append, take=take))
     except DeviceError as error:
         undone = workspace.powered_on.get(Serial(name), [])
@@ -271,14 +281,14 @@ def list_devices(workspace: Workspace) -> DeviceList:
     AdbUnavailableError.
     """
     _ = workspace.inventory
-    attached = workspace.attached()
+    attached = attached_devices(workspace)
     usable = [item for item in attached if item.seen.usable]
     stored = workspace.store.devices() if usable else {}
     opened = all_at_once(lambda item: _facts(workspace, item, stored), usable)
     known = {item.seen.address: facts for item, facts in zip(usable, opened, strict=True)}
     # What is known of those that are kept out is shown all the same.
     return DeviceList(
-        _seen(workspace.kept_out(item), known.get(item.seen.address)) for item in attached
+        _seen(kept_out(workspace, item), known.get(item.seen.address)) for item in attached
     )
 
 
@@ -306,9 +316,9 @@ def _facts(
     stored is kept out.
     """
     try:
-        facts = workspace.open_phone(attached)[1]
+        facts = open_phone(workspace, attached)[1]
         with contextlib.suppress(DeviceUnusableError):
-            workspace.check_known(facts, stored)
+            check_known(workspace, facts, stored)
         return facts
     except BenchfarmError as error:
         return str(error)
@@ -349,7 +359,7 @@ def check_phones(
 
     if out is not None and len(serials) != 1:
         raise UsageError("--out needs one phone", hint="name it with -s SERIAL")
-    for device, facts in workspace.open_devices(DeviceSelection(serials=tuple(serials))).devices:
+    for device, facts in open_devices(workspace, DeviceSelection(serials=tuple(serials))).devices:
         if not isinstance(device, AdbDevice | CheckedDevice):
             raise UsageError(
                 "only phones are checked", hint="benchfarm doctor checks this computer"
@@ -437,7 +447,7 @@ def pending_on(
     """Return what a phone is, what is still to be undone on it, and what differs from what it was
     before the first change that isn't undone.
     """
-    ((device, facts),) = workspace.open_devices(DeviceSelection(serials=(serial,))).devices
+    ((device, facts),) = open_devices(workspace, DeviceSelection(serials=(serial,))).devices
     with workspace.lease.acquire(facts.serial):
         pending = workspace.conditioner.pending(device)
         return facts, pending, workspace.conditioner.audit(device)

@@ -15,8 +15,9 @@ from typing import Final
 from orchestrator import __version__
 from orchestrator.analysis.case_result import OutputChecks
 from orchestrator.analysis.sessions import autocorrelations
+from orchestrator.app.attached import OpenedDevices
 from orchestrator.app.phones import all_at_once
-from orchestrator.bootstrap import OpenedDevices, Workspace, this_computer
+from orchestrator.app.workspace import Workspace
 from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import DeviceBusyError, DeviceError, PlanError, UsageError
 from orchestrator.files import sha256_of
@@ -51,6 +52,7 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.parity import OutputCheck
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import OUT_OF_TIME
+from orchestrator.settings import this_computer
 from orchestrator.tables.escapes import one_line
 
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.errors import PlanError
 from orchestrator.files import write_file
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.run import RunRecord
+from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
     from orchestrator.report.data import ReportData

@@ -12,7 +12,7 @@ from typing import Final
 from orchestrator.analysis.case_result import judge_case
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.app import measuring
-from orchestrator.bootstrap import Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.records.case import FIGURE_PASS, Serial, grouped
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan

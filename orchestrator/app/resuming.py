@@ -9,7 +9,7 @@ from orchestrator.app.pairing import go_on
 from orchestrator.app.phones import restore_phones
 from orchestrator.app.status import owners_of, runner_elsewhere
 from orchestrator.app.stored import find_campaign
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import close_campaign
 from orchestrator.engine.device_campaign import why_not_restored
 from orchestrator.engine.events import CampaignEnded, Notice
@@ -17,6 +17,7 @@ from orchestrator.errors import DeviceBusyError, UsageError
 from orchestrator.passes import shown
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.case import CampaignId, Serial
+from orchestrator.settings import Settings
 
 
 def resume(workspace: Workspace, prefix: str = "") -> MeasuredCampaign | CampaignEnded | None:

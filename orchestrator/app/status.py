@@ -19,7 +19,7 @@ from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
 
 from orchestrator.analysis.summary import summarize
-from orchestrator.bootstrap import Settings, Workspace, this_computer
+from orchestrator.app.workspace import Workspace
 from orchestrator.documents import dump_document, load_document
 from orchestrator.engine.events import (
     CampaignEnded,
@@ -53,6 +53,7 @@ from orchestrator.records.campaign import (
 from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, CaseKey
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.settings import Settings, this_computer
 from orchestrator.units import format_bytes
 
 #: While a file is on its way, the status is written this often.

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Final
 from orchestrator import __version__
 from orchestrator.analysis.matching import Measured, measured_cases
 from orchestrator.app import time_limits
-from orchestrator.bootstrap import Settings, Workspace, this_computer
+from orchestrator.app.workspace import Workspace
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import CampaignId, Pass, RunId, campaign_id_of
 from orchestrator.records.history import Pruned
 from orchestrator.records.model import is_foreign
 from orchestrator.records.run import Attachment, Outcome, RunRecord
+from orchestrator.settings import Settings, this_computer
 from orchestrator.tables.column import DATA, EVERYWHERE, Column, Kind
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table

@@ -115,7 +115,7 @@ def _format_on_command_line(words: Sequence[str]) -> str | None:
 def _is_json_wanted() -> bool:
     if options.log_format is not None:
         return options.log_format == "json"
-    from orchestrator.bootstrap.settings import Settings
+    from orchestrator.settings import Settings
 
     with suppress(BenchfarmError):
         return Settings.from_environment().log_format == "json"

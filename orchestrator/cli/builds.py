@@ -15,13 +15,14 @@ from orchestrator.app.builds import (
     flags_of,
 )
 from orchestrator.app.options import Listed, Texts, arg, opt
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.cli.frame import command
 from orchestrator.cli.live import downloads_on_stderr
 from orchestrator.cli.result import CommandResult, shown
 from orchestrator.errors import ArtifactError
 from orchestrator.records.build_spec import OWNED_FLAGS, FlagSpec
 from orchestrator.records.case import USUAL_TOOL, Build
+from orchestrator.settings import Settings
 from orchestrator.tables.column import DATA, Column, Kind
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table

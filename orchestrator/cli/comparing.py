@@ -15,7 +15,7 @@ from orchestrator.app.bisecting import BisectResult, Compared, figure_text, titl
 from orchestrator.app.comparing import default_path, rule_for, ways_out
 from orchestrator.app.options import Listed, Out, Paths, Texts, arg, opt
 from orchestrator.app.pairing import AbRequest, pair_comparison
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.cli.builds import RELEASE
 from orchestrator.cli.devices import equal_sides_of
 from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, Wait, command
@@ -27,6 +27,7 @@ from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.records.plan import Plan, PlanOptions, fixed
 from orchestrator.report import comparisons
+from orchestrator.settings import Settings
 from orchestrator.tables.column import NESTED, Column, Kind, fields_of
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table

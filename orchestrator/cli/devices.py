@@ -34,7 +34,7 @@ from orchestrator.app.phones import (
     unchecked_hint,
 )
 from orchestrator.app.time_limits import waiting
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.cli.frame import DryRun, Wait, command, refuse
 from orchestrator.cli.live import workspace_telling
 from orchestrator.cli.result import CommandResult, shown, to_json
@@ -46,6 +46,7 @@ from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.case import USUAL_DELEGATE
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
+from orchestrator.settings import Settings
 from orchestrator.tables import text
 from orchestrator.tables.column import DATA, EVERYWHERE, Column, Form, Kind
 from orchestrator.tables.escapes import one_line

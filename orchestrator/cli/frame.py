@@ -34,10 +34,10 @@ from orchestrator.plugins import command_words, load
 from orchestrator.units import split
 
 if TYPE_CHECKING:
-    from orchestrator.bootstrap import Settings
     from orchestrator.cli.result import CommandResult
     from orchestrator.records.answers import DoneAnswer
     from orchestrator.records.plan import Plan
+    from orchestrator.settings import Settings
 
 _FunctionT = TypeVar("_FunctionT", bound="Callable[..., CommandResult | DoneAnswer]")
 
@@ -478,7 +478,7 @@ ROOT: Final = _root_command
 
 def _settings(*, is_json: bool) -> Settings:
     """Return the settings that the options before the command and the environment say."""
-    from orchestrator.bootstrap.settings import Settings
+    from orchestrator.settings import Settings
 
     if options.log_format not in {None, "text", "json"}:
         raise UsageError(f"--log-format is {options.log_format!r}, neither text nor json")

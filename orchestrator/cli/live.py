@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from orchestrator.app.options import opt
 from orchestrator.app.progress import describe, record_of
 from orchestrator.app.status import LiveStatus, open_campaigns
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.cli.frame import Json, command
 from orchestrator.cli.result import CommandResult, shown
 from orchestrator.cli.terminal import LOCK, lines_that_fit, say, tell, write_line
@@ -34,6 +34,7 @@ from orchestrator.ports import Observer
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.campaign import ELSEWHERE, PhoneStatus, Standing, Status
 from orchestrator.records.run import Outcome
+from orchestrator.settings import Settings
 from orchestrator.tables.column import DATA, NESTED, Column, Kind
 from orchestrator.tables.escapes import one_line, visible
 from orchestrator.tables.table import Table

@@ -20,7 +20,7 @@ from orchestrator.app.measuring import (
 )
 from orchestrator.app.options import arg, opt
 from orchestrator.app.reporting import report_title, write_html
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.cli.frame import HtmlOut, Legend, PlanKeys, Wait, command
 from orchestrator.cli.live import workspace_telling
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, Streamed
@@ -31,6 +31,7 @@ from orchestrator.errors import BenchfarmError, HostStorageError, UsageError
 from orchestrator.files import check_writable
 from orchestrator.records.case import SkippedCase
 from orchestrator.records.plan import PlanOptions
+from orchestrator.settings import Settings
 from orchestrator.tables.column import fields_of
 from orchestrator.tables.escapes import one_line, wrap
 from orchestrator.units import counted

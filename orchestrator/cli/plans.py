@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+from orchestrator.app.attached import OpenedDevices, open_devices
 from orchestrator.app.options import Texts, arg, opt
 from orchestrator.app.phones import list_devices
 from orchestrator.app.preparing import inputs_of, missing_programs, planned
-from orchestrator.bootstrap import OpenedDevices, Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult, shown, to_json
 from orchestrator.errors import AdbUnavailableError, UsageError
@@ -22,6 +23,7 @@ from orchestrator.records.case import FIGURE_PASS, SkippedCase
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import OUT_OF_TIME
+from orchestrator.settings import Settings
 from orchestrator.tables.column import DATA, NESTED, Column, Kind, fields_of
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.labels import unique_labels
@@ -45,7 +47,7 @@ def show(
     plan = load_plan(path, home=settings.data_folder)
     inputs = inputs_of(plan)
     with Workspace(settings, makes_store=False, needs_store=False) as workspace:
-        opened = workspace.open_devices(plan.devices)
+        opened = open_devices(workspace, plan.devices)
         missing = missing_programs(workspace, plan, opened.facts)
         assumed = {(serial, item.tool): item.assumed for item in missing for serial in item.serials}
         expansion, _, _ = planned(workspace, plan, opened, inputs, assumed)

@@ -18,7 +18,7 @@ from orchestrator.app.reporting import (
     write_html,
 )
 from orchestrator.app.stored import named_campaigns
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.cli.frame import Legend, command
 from orchestrator.cli.result import ENDINGS, CommandResult, format_of
 from orchestrator.cli.terminal import columns
@@ -26,6 +26,7 @@ from orchestrator.errors import UsageError
 from orchestrator.files import write_file
 from orchestrator.plugins import Exporter, Importer, every, plugins
 from orchestrator.report.data import ReportData
+from orchestrator.settings import Settings
 from orchestrator.units import counted
 
 REPORT_FORMATS = ("html", "text", "markdown", "csv", "json")

@@ -15,7 +15,7 @@ from orchestrator.app.options import Campaigns, Out, Texts, arg, opt
 from orchestrator.app.progress import listed_runs
 from orchestrator.app.status import running_here, state_of
 from orchestrator.app.stored import find_campaigns, find_run, log_text, reparse_campaigns
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.cli.frame import DryRun, command
 from orchestrator.cli.result import CommandResult, Streamed, shown
 from orchestrator.cli.terminal import columns
@@ -25,6 +25,7 @@ from orchestrator.files import write_file
 from orchestrator.records.campaign import CUT_OFF, ELSEWHERE, Campaign, CampaignStatus
 from orchestrator.records.case import CampaignId
 from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.settings import Settings
 from orchestrator.tables import text
 from orchestrator.tables.column import fields_of
 from orchestrator.tables.escapes import one_line

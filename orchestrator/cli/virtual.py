@@ -14,10 +14,10 @@ import typer
 from orchestrator.app import virtual_phones
 from orchestrator.app.options import Texts, arg, opt
 from orchestrator.app.virtual_phones import LabRequest
-from orchestrator.bootstrap import Settings, virtual_lab
 from orchestrator.cli.frame import command, refuse
 from orchestrator.cli.result import CommandResult, shown
 from orchestrator.errors import UsageError
+from orchestrator.settings import Settings
 from orchestrator.tables.column import Column, Kind
 from orchestrator.tables.table import Table
 from orchestrator.units import counted
@@ -34,7 +34,7 @@ def up(settings: Settings, context: typer.Context, request: LabRequest) -> Comma
         phones = virtual_phones.attach(settings, request)
     else:
         phones = virtual_phones.start(settings, request)
-    address = str(virtual_lab.adb_server(settings).address)
+    address = str(virtual_phones.adb_server(settings).address)
     return shown(
         _phones([asdict(phone) for phone in phones]),
         f"adb server at {address}; 'benchfarm virtual down' stops all of it",
@@ -98,7 +98,7 @@ def list_phones(settings: Settings) -> CommandResult:
         told = virtual_phones.ask(settings, "list")
     except UsageError:
         told = {"phones": []}
-    profiles = virtual_lab.call("profiles", "profile_names")
+    profiles = virtual_phones.call("profiles", "profile_names")
     return shown(
         _phones(told["phones"]), f"profiles: {', '.join(profiles)}", facts={"profiles": profiles}
     )
@@ -118,7 +118,7 @@ def fault(
     Example: benchfarm virtual fault VIRTUAL-PIXEL-3 cut moment=run
     """
     if not serial or not kind:
-        kinds = virtual_lab.call("faults", "describe")
+        kinds = virtual_phones.call("faults", "describe")
         return CommandResult(text=kinds, data={"kinds": kinds})
     if kind == "clear":
         cleared = virtual_phones.ask(settings, "clear", serial=serial)["cleared"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from orchestrator.bootstrap import Settings
 from orchestrator.cli.comparing import CompareOptions, Output, compare
+from orchestrator.settings import Settings
 from tests.browser.conftest import PHONE, WIDE, serious_faults
 from tests.conftest import installed
 from tests.samples.sample_lab import hostile_lab, two_nights_lab

@@ -6,9 +6,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.extensions.history.pages import build
 from orchestrator.extensions.history.site import SiteRequest
+from orchestrator.settings import Settings
 from orchestrator.store.opening import open_store
 from tests.browser.conftest import PHONE, WIDE, follow, serious_faults
 from tests.conftest import installed

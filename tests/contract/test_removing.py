@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.cli import stored
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import RunId
+from orchestrator.settings import Settings
 from tests.samples.stores import Samples
 
 

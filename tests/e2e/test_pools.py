@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from orchestrator.app import virtual_phones
-from orchestrator.bootstrap import Settings, Workspace, virtual_lab
+from orchestrator.app.workspace import Workspace
 from orchestrator.errors import UsageError
 from orchestrator.records.case import Serial
+from orchestrator.settings import Settings
 from tests.e2e.conftest import Lab
 from tests.samples.command import Done
 
@@ -55,7 +56,7 @@ def test_a_lab_whose_server_has_gone_meanwhile_takes_no_phone(tmp_path: Path) ->
     request = virtual_phones.LabRequest(profiles=("pixel-3",))
     virtual_phones.start(settings, request, exit_with_parent=True)
     try:
-        virtual_lab.adb_server(settings).stop()
+        virtual_phones.adb_server(settings).stop()
         with pytest.raises(UsageError, match="no lab is up") as raised:
             virtual_phones.attach(settings, request)
         assert "benchfarm virtual up" in raised.value.hint

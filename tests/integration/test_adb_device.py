@@ -14,7 +14,7 @@ import pytest
 
 from benchfarm_virtual.faults import parse_fault
 from benchfarm_virtual.samples import BENCHMARK_PACKAGE, benchmark_apk
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.clock import Deadline
 from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.discovery import STATE_NOTES, KnownPhones, list_devices
@@ -34,6 +34,7 @@ from orchestrator.extensions.farm.host_phones import HostPhones, Shared
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.ports import HostFile
 from orchestrator.records.case import RunId, Serial
+from orchestrator.settings import Settings
 from tests.samples.meanwhile import runs, switch_on_at, when
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.analysis.rounds import standings
 from orchestrator.app.resuming import resume
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.cli import devices, measuring, stored
 from orchestrator.engine.campaign import close_campaign
 from orchestrator.engine.events import Notice
@@ -25,6 +25,7 @@ from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, 
 from orchestrator.records.case import CampaignId, Pass, RunId
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import Outcome
+from orchestrator.settings import Settings
 from orchestrator.store.opening import Store
 from tests.samples.stores import Samples
 from tests.samples.submissions import begin, host_lives, submit

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from benchfarm_virtual.farm import VirtualLab
-from orchestrator.bootstrap import Settings, Workspace, workspace
+from orchestrator.app import attached
+from orchestrator.app.attached import attached_devices, open_devices
+from orchestrator.app.workspace import Workspace
 from orchestrator.cli.devices import restore
 from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.conditioning import LadderConditioner
@@ -23,6 +25,7 @@ from orchestrator.devices.rescue import HubPower
 from orchestrator.errors import DeviceCommandError
 from orchestrator.records.case import Serial
 from orchestrator.records.plan import DeviceSelection
+from orchestrator.settings import Settings
 from tests.conftest import poll_until
 from tests.samples.meanwhile import when
 
@@ -215,7 +218,7 @@ def away(hub: Hub, adb_server: Any) -> Iterator[Settings]:
 
 def test_a_port_has_power_before_phones_are_picked(hub: Hub, away: Settings) -> None:
     with Workspace(away) as workspace:
-        assert [facts.serial for facts in workspace.open_devices(DeviceSelection()).facts] == [
+        assert [facts.serial for facts in open_devices(workspace, DeviceSelection()).facts] == [
             "ON-A-HUB"
         ]
     assert hub.said() == [ON]
@@ -224,9 +227,9 @@ def test_a_port_has_power_before_phones_are_picked(hub: Hub, away: Settings) -> 
 def test_a_port_is_left_off_while_its_phone_is_measured(hub: Hub, away: Settings) -> None:
     with Workspace(away) as other, Workspace(away) as workspace:
         with other.lease.acquire(hub.device.serial):
-            assert workspace.attached() == []
+            assert attached_devices(workspace) == []
             assert hub.said() == []
-        assert [item.seen.serial for item in workspace.attached()] == ["ON-A-HUB"]
+        assert [item.seen.serial for item in attached_devices(workspace)] == ["ON-A-HUB"]
 
 
 @pytest.mark.parametrize("names", [(), ("ON-A-HUB",)])
@@ -240,7 +243,7 @@ def test_a_phone_that_isnt_listed_is_restored(
 def test_a_phone_that_stays_away_has_its_port_restored_all_the_same(
     hub: Hub, away: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workspace, "_BACK_S", 0.0)
+    monkeypatch.setattr(attached, "_BACK_S", 0.0)
     hub.device.usb_path = ""
     other = UndoJournal(away.state_folder / "journals")
     other.add(Serial("ELSEWHERE"), Change(what="another port", port="2 1"))

@@ -12,7 +12,8 @@ import pytest
 
 from benchfarm_virtual.farm import VirtualLab
 from benchfarm_virtual.phone import Phone
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.attached import attached_devices, open_devices
+from orchestrator.app.workspace import Workspace
 from orchestrator.cli.devices import restore
 from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.journal import Change
@@ -22,6 +23,7 @@ from orchestrator.files import sha256_of
 from orchestrator.ports import HostFile
 from orchestrator.records.case import Serial
 from orchestrator.records.plan import DeviceSelection
+from orchestrator.settings import Settings
 from tests.samples.command import Cli
 from tests.samples.overheard_adb import Overheard
 from tests.samples.places import MODELS
@@ -58,7 +60,7 @@ def test_a_phone_is_asked_who_it_is_and_its_facts_once_each(
     phones: list[Phone], overheard: Overheard, here: Settings
 ) -> None:
     with Workspace(here) as workspace:
-        opened = workspace.open_devices(DeviceSelection())
+        opened = open_devices(workspace, DeviceSelection())
     assert [facts.serial for facts in opened.facts] == ["S0", "S1", "S2"]
     for phone in phones:
         shells = [asked for asked in overheard.of(phone.address) if asked.startswith("shell")]
@@ -70,21 +72,21 @@ def test_a_phone_that_another_command_uses_is_left_out_and_its_facts_are_not_ask
     phones: list[Phone], overheard: Overheard, here: Settings
 ) -> None:
     with Workspace(here) as other, other.lease.acquire(Serial("S1")), Workspace(here) as workspace:
-        opened = workspace.open_devices(DeviceSelection())
+        opened = open_devices(workspace, DeviceSelection())
         assert [facts.serial for facts in opened.facts] == ["S0", "S2"]
         assert opened.left_out.keys() == {"S1"}
         assert opened.left_out["S1"].startswith("in use by process ")
         with pytest.raises(DeviceBusyError, match="S1: in use by process"):
-            workspace.open_devices(DeviceSelection(serials=("S1",)))
+            open_devices(workspace, DeviceSelection(serials=("S1",)))
         # "Any one of these" takes one that is free.
-        some = workspace.open_devices(DeviceSelection(serials=("S1", "S2"), any=1))
+        some = open_devices(workspace, DeviceSelection(serials=("S1", "S2"), any=1))
         assert [facts.serial for facts in some.facts] == ["S2"]
         with (
             other.lease.acquire(Serial("S0")),
             other.lease.acquire(Serial("S2")),
             pytest.raises(NoDeviceError, match="in use by process"),
         ):
-            workspace.open_devices(DeviceSelection())
+            open_devices(workspace, DeviceSelection())
     asked = [item for item in overheard.of(phones[1].address) if item.startswith("shell")]
     # Four listings.
     assert len(asked) == 4
@@ -100,15 +102,15 @@ def test_this_computer_stands_in_for_no_phone_but_a_resume_measures_on_it_withou
         with Workspace(here) as workspace:
             for despite_losses in (False, True):
                 with pytest.raises(NoDeviceError):
-                    workspace.open_devices(wanted, despite_losses=despite_losses)
+                    open_devices(workspace, wanted, despite_losses=despite_losses)
     with Workspace(here) as other, other.lease.acquire(Serial("S1")), Workspace(here) as workspace:
-        opened = workspace.open_devices(
-            DeviceSelection(serials=("S1", "Z"), host=True), resumes=True
+        opened = open_devices(
+            workspace, DeviceSelection(serials=("S1", "Z"), host=True), resumes=True
         )
         assert [facts.serial for facts in opened.facts] == ["host"]
         assert opened.missing.keys() == {"S1", "Z"}
         with pytest.raises(NoDeviceError) as refused:
-            workspace.open_devices(DeviceSelection(serials=("S1", "Z")), resumes=True)
+            open_devices(workspace, DeviceSelection(serials=("S1", "Z")), resumes=True)
     told = str(refused.value)
     assert told.startswith("none of the campaign's devices is usable now: S1: in use by process ")
     assert told.endswith(", Z: is not attached")
@@ -118,7 +120,7 @@ def test_phones_are_restored_after_one_listing_however_many_there_are(
     phones: list[Phone], overheard: Overheard, here: Settings
 ) -> None:
     with Workspace(here) as workspace:
-        for device, facts in workspace.open_devices(DeviceSelection()).devices:
+        for device, facts in open_devices(workspace, DeviceSelection()).devices:
             with workspace.lease.acquire(facts.serial):
                 workspace.conditioner.hold(device, Change(what="a note", undo=":"), ":")
     for words in ((), ("S0", "S1", "S2")):
@@ -136,13 +138,13 @@ def test_two_phones_of_one_serial_number_stay_two_when_only_one_of_them_is_attac
     somebody ends it."""
     phones[1].userland.props.set("ro.serialno", "S0")
     with Workspace(here) as workspace:
-        both = [item.seen for item in workspace.attached() if item.seen.serial == "S0"]
+        both = [item.seen for item in attached_devices(workspace) if item.seen.serial == "S0"]
         assert [(seen.usable, "several phones call themselves S0" in seen.reason) for seen in both] == [
             (False, True), (False, True),
         ]  # fmt: skip
     AdbServer(ServerAddress(port=adb_server.port)).disconnect(phones[1].address)
     with Workspace(here) as workspace:
-        opened = workspace.open_devices(DeviceSelection())
+        opened = open_devices(workspace, DeviceSelection())
         assert [facts.serial for facts in opened.facts] == ["S2"]
         # What tells them apart is kept, and shown wherever phones are.
         reason = opened.left_out["S0"]
@@ -151,7 +153,7 @@ def test_two_phones_of_one_serial_number_stay_two_when_only_one_of_them_is_attac
         assert phones[1].address in reason
         assert "(booted as " in reason
         workspace.quarantine.release(Serial("S0"))
-        assert [facts.serial for facts in workspace.open_devices(DeviceSelection()).facts] == [
+        assert [facts.serial for facts in open_devices(workspace, DeviceSelection()).facts] == [
             "S0",
             "S2",
         ]
@@ -162,7 +164,7 @@ def test_a_phone_under_whose_serial_number_another_one_was_measured_is_kept_out_
 ) -> None:
     """They were never attached at the same time: what the store knows of the one tells them apart."""
     with Workspace(here) as workspace:
-        known = workspace.open_devices(DeviceSelection()).facts
+        known = open_devices(workspace, DeviceSelection()).facts
         workspace.store.begin_campaign(
             samples.campaign(invocations=(), skipped=()),
             devices=[replace(known[0], model="Pixel 9"), *known[1:]],
@@ -172,16 +174,16 @@ def test_a_phone_under_whose_serial_number_another_one_was_measured_is_kept_out_
     told = "S0: several phones have this serial number: the results in the store are of a Google Pixel 9"
     with Workspace(here) as workspace:
         with pytest.raises(DeviceUnusableError, match=told) as refused:
-            workspace.open_devices(DeviceSelection(serials=("S0",)))
+            open_devices(workspace, DeviceSelection(serials=("S0",)))
         assert refused.value.hint.endswith("benchfarm device release S0")
     with Workspace(here) as workspace:
-        opened = workspace.open_devices(DeviceSelection())
+        opened = open_devices(workspace, DeviceSelection())
         assert [facts.serial for facts in opened.facts] == ["S1", "S2"]
         assert "in quarantine: several phones have this serial number" in opened.left_out["S0"]
         workspace.quarantine.release(Serial("S0"))
         for _ in range(2):
             assert "S0" in {
-                facts.serial for facts in workspace.open_devices(DeviceSelection()).facts
+                facts.serial for facts in open_devices(workspace, DeviceSelection()).facts
             }
         # It is the one that is known from now on: another one is another reason.
         workspace.store.begin_campaign(
@@ -190,7 +192,7 @@ def test_a_phone_under_whose_serial_number_another_one_was_measured_is_kept_out_
             models=(),
             builds=(),
         )
-        workspace.open_devices(DeviceSelection())
+        open_devices(workspace, DeviceSelection())
         workspace.store.begin_campaign(
             samples.campaign("last", invocations=(), skipped=()),
             devices=[replace(known[0], codename="other")],
@@ -198,7 +200,7 @@ def test_a_phone_under_whose_serial_number_another_one_was_measured_is_kept_out_
             builds=(),
         )
         with pytest.raises(DeviceUnusableError, match="not the same codename"):
-            workspace.open_devices(DeviceSelection(serials=("S0",)))
+            open_devices(workspace, DeviceSelection(serials=("S0",)))
 
 
 @pytest.mark.parametrize(

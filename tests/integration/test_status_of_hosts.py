@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.bootstrap import Settings, this_computer
 from orchestrator.cli.live import status
 from orchestrator.cli.measuring import RunRequest, run
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import CampaignId
+from orchestrator.settings import Settings, this_computer
 from orchestrator.store.opening import open_store
 
 OTHER = "lab-2 (Linux x86_64)"

@@ -18,7 +18,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.errors import (
     HostStorageError,
     StoreCorruptError,
@@ -28,6 +28,7 @@ from orchestrator.errors import (
     StoreReadOnlyError,
     UsageError,
 )
+from orchestrator.settings import Settings
 from orchestrator.store.database import _LIMITS, store_errors
 from orchestrator.store.opening import open_store
 from tests.samples.command import Cli

@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.bootstrap import Attached, Settings, Workspace
+from orchestrator.app.attached import Attached, attached_devices, open_phone
+from orchestrator.app.workspace import Workspace
 from orchestrator.clock import Deadline
 from orchestrator.config.profiles import KeptInventory
 from orchestrator.devices.adb_server import is_tcp
@@ -19,6 +20,7 @@ from orchestrator.extensions.farm.manifest import PhoneLabels, dump
 from orchestrator.extensions.farm.queue import IN_QUARANTINE, Announced, FarmQueue
 from orchestrator.ports import Observer
 from orchestrator.records.case import Serial
+from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
 
 if TYPE_CHECKING:
@@ -46,13 +48,9 @@ class Shared:
 
     def open(self, observer: Observer | None = None) -> Workspace:
         """Open this host's phones."""
-        return Workspace(
-            self.settings,
-            known=self.asked,
-            store=self.store,
-            inventory=self.inventory,
-            observer=observer,
-        )
+        workspace = Workspace(self.settings, store=self.store, observer=observer)
+        workspace.known_phones, workspace.kept_inventory = self.asked, self.inventory
+        return workspace
 
 
 class HostPhones:
@@ -135,7 +133,7 @@ class HostPhones:
             return holder or ("another host" if serial in elsewhere else "")
 
         found: dict[str, Announced] = {}
-        attached = workspace.attached()
+        attached = attached_devices(workspace)
         for item in attached:
             # One that never said who it is goes by its server's name for it, which over USB is its
             # serial number.
@@ -200,7 +198,7 @@ class HostPhones:
             user = user_of(serial)
             if not user:
                 try:
-                    facts = dump(workspace.open_phone(attached)[1])
+                    facts = dump(open_phone(workspace, attached)[1])
                 except BenchfarmError as error:
                     # One phone that doesn't answer mustn't hide the others.
                     unusable = one_line(str(error))

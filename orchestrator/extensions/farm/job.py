@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.app import time_limits
+from orchestrator.app.attached import open_devices
 from orchestrator.app.measuring import open_cases, reopen, run_campaign
 from orchestrator.app.phones import restore_phones
 from orchestrator.app.preparing import Inputs, identify, prepare, start
@@ -142,7 +143,7 @@ class Jobs:
             [self._installed(build) for build in manifest.builds.get(job.serial, of_kind)],
             {key: self._installed(build) for key, build in manifest.flex_builds.items()},
         )
-        opened = workspace.open_devices(plan.devices)
+        opened = open_devices(workspace, plan.devices)
         device, facts = opened.devices[0]
         if differences := told_apart(facts, meant):
             raise DeviceChangedError(

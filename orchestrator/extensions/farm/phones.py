@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import combinations
 from typing import Any, Final
 
+from orchestrator.app.attached import check_selection
 from orchestrator.errors import BenchfarmError, NoDeviceError
 from orchestrator.extensions.farm.manifest import (
     PhoneLabels,
@@ -72,7 +73,7 @@ def check_names(workspace: Workspace, queue: FarmQueue, wanted: DeviceSelection)
     """
     rows = [*queue.away(), *queue.phones()]
     facts = [read_facts(row["facts"]) for row in rows if row["facts"]]
-    workspace.check_names(wanted, facts, [read_labels(row["labels"]) for row in rows])
+    check_selection(workspace, wanted, facts, [read_labels(row["labels"]) for row in rows])
 
 
 def _facts_and_labels(

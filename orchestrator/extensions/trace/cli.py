@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from orchestrator.app import measuring
 from orchestrator.app.measuring import MeasuredCampaign
 from orchestrator.app.options import arg, opt
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.cli import measuring as shown
 from orchestrator.cli.frame import PlanKeys, command
 from orchestrator.cli.live import workspace_telling
@@ -30,6 +30,7 @@ from orchestrator.records.case import BUILTIN, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.records.run import PERFETTO_FILE, Outcome, RunRecord
+from orchestrator.settings import Settings
 from orchestrator.tables import text
 from orchestrator.tables.column import Column, Kind
 from orchestrator.tables.escapes import one_line

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.cli.live import JsonObserver
 from orchestrator.cli.terminal import write_line
 from orchestrator.engine.events import DeviceNote
@@ -26,6 +26,7 @@ from orchestrator.extensions.history.cli import Listening, access_of, address_of
 from orchestrator.extensions.history.farm_now import FarmNow
 from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.records.case import Serial
+from orchestrator.settings import Settings
 from tests.samples.places import REPO
 
 TOKEN = "a-token-long-enough"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history.farm_now import FarmNow
 from orchestrator.extensions.history.live import recent_changes
@@ -20,6 +20,7 @@ from orchestrator.extensions.history.site import gather
 from orchestrator.records.case import Case, DelegateName, Pass, RunId
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus, Points
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
+from orchestrator.settings import Settings
 from orchestrator.store.opening import MemoryStore, Store
 from tests.samples.history_lab import (
     NEW,

@@ -9,13 +9,14 @@ from urllib.parse import urljoin
 
 import pytest
 
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history import pages as site_pages
 from orchestrator.extensions.history.pages import MANIFEST
 from orchestrator.extensions.history.site import SiteRequest, gather
 from orchestrator.records.case import Pass
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
+from orchestrator.settings import Settings
 from orchestrator.store.opening import MemoryStore, open_store
 from orchestrator.tables.labels import page_name
 from tests.samples.history_lab import NIGHTS, fill

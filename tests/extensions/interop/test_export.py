@@ -13,11 +13,11 @@ from datetime import timedelta
 import pandas as pd
 import pytest
 
-from orchestrator.bootstrap import this_computer
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import DelegateName, Pass, ToolName
 from orchestrator.records.run import Attachment
 from orchestrator.records.verdict import Quality
+from orchestrator.settings import this_computer
 from orchestrator.store.opening import open_store
 from tests.samples.command import Cli
 from tests.samples.places import DATA, REPO

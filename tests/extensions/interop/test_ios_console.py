@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.app.importing import ImportRequest
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.cli import reports, stored
 from orchestrator.cli.result import CommandResult
 from orchestrator.engine.reread import Review
@@ -15,6 +15,7 @@ from orchestrator.errors import StoreError, UsageError
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.verdict import Quality
+from orchestrator.settings import Settings
 from tests.samples.iphone_output import FULL, PARTIAL, console
 from tests.samples.places import MODELS
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from orchestrator.bootstrap import Settings
 from orchestrator.cli.comparing import CompareOptions, Output, compare
 from orchestrator.cli.result import CommandResult
 from orchestrator.errors import UsageError
@@ -26,6 +25,7 @@ from orchestrator.records.case import (
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Grade, Quality, QualityVerdict
+from orchestrator.settings import Settings
 from tests.samples.sample_lab import (
     BUILDS,
     MOBILENET,

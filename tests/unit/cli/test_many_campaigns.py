@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.app.exporting import ExportRequest
-from orchestrator.bootstrap import Settings
 from orchestrator.cli import reports, stored
 from orchestrator.cli.result import CommandResult, json_pieces
 from orchestrator.records.case import CampaignId, DelegateName
+from orchestrator.settings import Settings
 from tests.samples import stored_lab
 from tests.samples.extensions import needs_extension
 from tests.samples.sample_lab import MOBILENET, REAL_PIXEL, Lab, campaign_of, case, series

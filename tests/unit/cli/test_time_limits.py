@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.app.time_limits import limited, moment_of
-from orchestrator.bootstrap import Settings
 from orchestrator.cli.stored import prune
 from orchestrator.errors import UsageError
 from orchestrator.records.plan import Plan, PlanModel
+from orchestrator.settings import Settings
 
 NOW = datetime(2026, 3, 2, 1, 0, tzinfo=UTC)
 PLAN = Plan(name="p", models=(PlanModel(name="m", path=Path("m.tflite")),))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.clock import Deadline
 from orchestrator.devices.adb_server import (
     ANSWER_TIMEOUT_S,
@@ -31,6 +31,7 @@ from orchestrator.errors import (
     DeviceTimeoutError,
 )
 from orchestrator.processes import running
+from orchestrator.settings import Settings
 from tests.conftest import debian_adb, poll_until, process_is_gone, unused_port
 from tests.samples.manual_clock import ManualClock
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from orchestrator.app.attached import check_selection
 from orchestrator.app.status import QueueView, queue_beside
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.cli import devices
 from orchestrator.devices.journal import Change
 from orchestrator.errors import NoDeviceError, PlanError, UsageError
@@ -35,6 +36,7 @@ from orchestrator.records.case import CampaignId, RunId, Serial, campaign_id_of
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.run import Outcome
+from orchestrator.settings import Settings
 from tests.samples.places import REPO
 from tests.samples.submissions import begin, host_lives, submit
 
@@ -579,7 +581,7 @@ def test_a_pool_or_tag_that_only_the_submitter_knows_is_refused(
         "devices: {A: {pools: [nightly2], tags: [mine]}}"
     )
     with Workspace(settings) as here:
-        here.check_names(DeviceSelection(pools=("nightly2",), tags=("mine",)))
+        check_selection(here, DeviceSelection(pools=("nightly2",), tags=("mine",)))
         with pytest.raises(UsageError, match="there is no pool 'nightly2'") as caught:
             check_names(here, queue, DeviceSelection(pools=("nightly2",)))
         assert caught.value.hint == "did you mean 'nightly'?"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.app.workspace import Workspace
 from orchestrator.devices.journal import Change
 from orchestrator.errors import PlanError, StoreError, UsageError
 from orchestrator.extensions.farm.cli import WorkerRequest
@@ -28,6 +28,7 @@ from orchestrator.extensions.farm.queue import DEATHS_MAX, Announced, Delivery, 
 from orchestrator.extensions.farm.worker import TRIES_MAX, HostWorker
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import CampaignId, Serial
+from orchestrator.settings import Settings
 from orchestrator.store.opening import Store
 from tests.conftest import poll_until
 from tests.samples.submissions import begin, empty, host_lives, submit

@@ -7,17 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.bootstrap.virtual_lab import fake_build
+from orchestrator.app.virtual_phones import fake_build
 from orchestrator.errors import ArtifactError
 from orchestrator.planning.skips import NO_BUILD, tools_for
 from orchestrator.programs import program
-from orchestrator.records.case import (
-    IMPORTED_TOOLS,
-    Build,
-    Serial,
-    Skip,
-    ToolName,
-)
+from orchestrator.records.case import IMPORTED_TOOLS, Build, Serial, Skip, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import Plan
 

@@ -1,32 +1,41 @@
-"""The adapters behind the ports, each made from the settings when it is first asked for."""
+"""The one place that puts a process together: every adapter behind the ports, made from the settings
+when it is first asked for.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
-from orchestrator.bootstrap.settings import Settings
-from orchestrator.clock import SystemClock
-from orchestrator.errors import StoreMissingError
+from orchestrator.clock import Deadline, SystemClock
+from orchestrator.errors import StoreMissingError, UsageError
 from orchestrator.installation import data_folder
-from orchestrator.records.case import Pass, Serial, ToolName
+from orchestrator.records.case import CampaignId, Pass, Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceProfile
+from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
+    from orchestrator.app.build_choice import BuildChoice
     from orchestrator.artifacts.fetch import Downloader
     from orchestrator.artifacts.library import BuildLibrary
     from orchestrator.config.profiles import KeptInventory, Labels
+    from orchestrator.devices.adb_server import AdbServer, OwnServer
     from orchestrator.devices.conditioning import LadderConditioner
+    from orchestrator.devices.discovery import KnownPhones
     from orchestrator.devices.lease import FileLease, QuarantineFolder
+    from orchestrator.devices.link import PushSlots
     from orchestrator.devices.rescue import HubPower, LadderRescuer
     from orchestrator.locks import Locks
     from orchestrator.passes.specification import RunProgram
-    from orchestrator.ports import Device, ParityReference, Tool
+    from orchestrator.ports import Device, Observer, ParityReference, Tool
     from orchestrator.programs.flags import FlagBook
+    from orchestrator.records.build_spec import BuildSpec
     from orchestrator.store.opening import Store
 
 
@@ -46,20 +55,78 @@ class _Tools(Mapping[ToolName, "Tool"]):
         return len(ToolName)
 
 
-class Adapters:
-    """The store, the benchmark programs, and what knows about devices."""
+class Workspace:
+    """The store, the benchmark programs, and what knows about devices.
 
-    def __init__(self, settings: Settings) -> None:
-        """Make nothing yet."""
+    A context manager. `orchestrator.app.attached` finds and opens the devices that it reaches.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        store: Store | None = None,
+        makes_store: bool = True,
+        needs_store: bool = True,
+        observer: Observer | None = None,
+    ) -> None:
+        """Make nothing yet.
+
+        ``store``: one that others use too, instead of its own. ``makes_store``: whether one is made
+        where there is none; who only reads doesn't. ``needs_store``: whether it is an error then
+        that the one named isn't there.
+
+        ``observer``: hears what use cases do, as they do it.
+        """
         self.settings = settings
-        #: Whether a store is made where there is none, and else missed; see `Workspace`.
-        self._makes_store = self._needs_store = True
-        self._inventory: KeptInventory | None = None
-        self._lent_store: Store | None = None
-        self._store: Store | None = None
+        self._lent_store = self._store = store
+        self._makes_store, self._needs_store = makes_store, needs_store
         #: Held while the store is opened.
         self._opening = threading.Lock()
+        self.observer: Observer = observer or _Deaf()
         self.clock = SystemClock()
+        self.cancelled = threading.Event()
+        #: Phones that aren't asked who they are while their connection lasts, for whoever looks
+        #: often; and an inventory that outlives faults of its file, for whoever goes on for long.
+        self.known_phones: KnownPhones | None = None
+        self.kept_inventory: KeptInventory | None = None
+        #: Told how far a push is: serial number, file, bytes sent, bytes in all.
+        self.on_push: Callable[[str, str, int, int], None] = (
+            lambda serial, name, sent_bytes, size_bytes: None
+        )
+        #: Told what declared programs are needed and aren't on this computer; it may get them.
+        self.on_missing: Callable[[Sequence[BuildSpec]], None] = lambda specs: None
+        #: What is to be done before devices and store are closed.
+        self.at_exit = contextlib.ExitStack()
+        #: How long phones that others use are waited for, all together.
+        self.wait = Deadline(0.0)
+        #: Changes on this computer that were undone before phones were looked for, by serial
+        #: number.
+        self.powered_on: dict[Serial, list[str]] = {}
+        #: What was opened, and is closed at the end.
+        self.opened: list[Device] = []
+        self._held_campaigns: set[CampaignId] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.at_exit.close()
+        self.lease.end_reservations()
+        for device in self.opened:
+            device.close()
+        self.close_store()
+
+    def note(self, serial: str, text: str) -> None:
+        """Report something of a phone to the observer."""
+        from orchestrator.engine.events import DeviceNote
+
+        self.observer.on_event(DeviceNote(serial=Serial(serial), text=text, is_problem=True))
 
     @property
     def store(self) -> Store:
@@ -135,8 +202,8 @@ class Adapters:
 
         return (
             load_inventory(self.inventory_file)
-            if self._inventory is None
-            else self._inventory.read()
+            if self.kept_inventory is None
+            else self.kept_inventory.read()
         )
 
     @property
@@ -249,3 +316,97 @@ class Adapters:
         """Return the name of the profile that fits a phone, empty when none does."""
         profile = self.profile_of(facts.properties)
         return profile.name if profile is not None else ""
+
+    @cached_property
+    def builds(self) -> BuildChoice:
+        """Which builds devices are measured with."""
+        from orchestrator.app.build_choice import BuildChoice
+
+        return BuildChoice(self.library, self.settings.cache_folder / "fake-binaries")
+
+    @cached_property
+    def push_slots(self) -> PushSlots:
+        """How many files may be on their way to phones."""
+        from orchestrator.devices.link import PushSlots
+
+        return PushSlots(self.cancelled)
+
+    @property
+    def status_folder(self) -> Path:
+        """Where the campaigns that this computer's processes run write down how they stand."""
+        return self.settings.state_folder / "status"
+
+    def hold_campaign(self, campaign_id: CampaignId, name: str) -> None:
+        """Have a campaign for this process until the farm is closed.
+
+        Raises UsageError naming the process that has it, HostStorageError.
+        """
+        if campaign_id not in self._held_campaigns:
+            release = self.campaigns.take(campaign_id)
+            if release is None:
+                who = self.campaigns.live_holder(campaign_id) or "another process"
+                raise UsageError(
+                    f"campaign {campaign_id} ({name}) is run by {who} now",
+                    hint="'benchfarm status --watch' shows its progress; stop that process first",
+                )
+            self._held_campaigns.add(campaign_id)
+            self.at_exit.callback(release)
+
+    def lab_server(self) -> AdbServer | None:
+        """The adb server of the virtual lab, None when no lab is up."""
+        from orchestrator.app.virtual_phones import adb_server
+
+        server = adb_server(self.settings)
+        return server if server.answers() else None
+
+    def plugged_server(self) -> AdbServer:
+        """The adb server for real phones: the configured one, a running one, or our own.
+
+        AdbUnavailableError.
+        """
+        server = self.running_plugged_server()
+        if server is None:
+            server = self.named_server() or self.own_server()
+            server.revive()
+            server.version()
+        return server
+
+    def own_server(self) -> OwnServer:
+        """Our own adb server for real phones, whether it runs or not."""
+        from orchestrator.devices.adb_server import OwnServer
+
+        settings = self.settings
+        return OwnServer(settings.state_folder, setting=settings.adb, environ=settings.environ)
+
+    def named_server(self) -> AdbServer | None:
+        """The adb server for real phones that the user names, whether it answers or not.
+
+        Raises UsageError.
+        """
+        from orchestrator.devices.adb_server import AdbServer, configured_address
+
+        address = configured_address(self.settings.adb_server, self.settings.environ)
+        return None if address is None else AdbServer(address)
+
+    def running_plugged_server(self) -> AdbServer | None:
+        """The adb server for real phones if one runs; None is started."""
+        from orchestrator.devices.adb_server import AdbServer
+
+        named = self.named_server()
+        candidates = [AdbServer(), self.own_server()] if named is None else [named]
+        return next((server for server in candidates if server.answers()), None)
+
+    def host(self) -> Device:
+        """This computer as a device."""
+        from orchestrator.devices.host import HostDevice
+
+        host = HostDevice(self.settings.state_folder / "host")
+        self.opened.append(host)
+        return host
+
+
+class _Deaf:
+    """An observer that nobody listens to."""
+
+    def on_event(self, event: object) -> None:
+        """Let an event pass."""

@@ -1,0 +1,460 @@
+"""The devices that this computer reaches: which are attached, which of them a selection means, and
+opening these.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from orchestrator.app.virtual_phones import read_lab
+from orchestrator.app.workspace import Workspace
+from orchestrator.errors import (
+    AdbUnavailableError,
+    DeviceBusyError,
+    DeviceError,
+    DeviceUnusableError,
+    HostStorageError,
+    NoDeviceError,
+    UsageError,
+    nearest,
+)
+from orchestrator.planning.selection import Choice, check_names, choose, missed
+from orchestrator.predicates import Labels
+from orchestrator.records.case import Serial
+from orchestrator.records.device import HOST_SERIAL, DeviceFacts, told_apart
+from orchestrator.records.plan import DeviceSelection
+
+if TYPE_CHECKING:
+    from orchestrator.devices.adb_server import AdbServer
+    from orchestrator.plugins import DeviceSource
+    from orchestrator.ports import Device, Seen
+
+#: How long a phone may take to be listed once its port has power.
+_BACK_S: Final = 15.0
+_BACK_POLL_S: Final = 0.3
+#: How often a phone that another process uses is looked at.
+_USE_POLL_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attached:
+    """A phone as one adb server sees it, or a device as its source does."""
+
+    #: None for a device of a source.
+    server: AdbServer | None = None
+    source: DeviceSource | None = None
+    seen: Seen
+    #: Another process uses it.
+    is_busy: bool = False
+
+    @property
+    def via(self) -> str:
+        """Through what it is reached: an adb server's address, or what a source is called."""
+        return (
+            self.source.title
+            if self.source is not None
+            else str(getattr(self.server, "address", ""))
+        )
+
+    def fits(self, serials: Sequence[str]) -> bool:
+        """Whether one of these names the phone: its serial number or the server's name for it."""
+        return self.seen.serial in serials or self.seen.address in serials
+
+    def unusable(self, reason: str, advice: str) -> Attached:
+        """Return it as a phone that can't be used."""
+        return replace(self, seen=replace(self.seen, usable=False, reason=reason, advice=advice))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedDevices:
+    """What came of opening the devices of a selection."""
+
+    #: Those that it means and that can be used, with what they are.
+    devices: tuple[tuple[Device, DeviceFacts], ...] = ()
+    #: Attached phones that can't be used -> why.
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    #: Phones that were meant and can't be used, or aren't there -> why.
+    missing: Mapping[str, str] = field(default_factory=dict)
+    #: Which of the usable phones were taken, and why not the others.
+    choice: Choice = field(default_factory=lambda: Choice(chosen=()))
+
+    @property
+    def facts(self) -> list[DeviceFacts]:
+        """What the devices are."""
+        return [facts for _, facts in self.devices]
+
+
+def _join_lab(workspace: Workspace, server: AdbServer) -> None:
+    """Connect the lab's phones that its server doesn't know: one that was restarted has
+    forgotten all.
+    """
+    from orchestrator.devices.discovery import join
+
+    with contextlib.suppress(DeviceError, UsageError):
+        phones = read_lab(workspace.settings.lab_folder).phones
+        # One that is booting refuses; it is announced as missing then.
+        list(join(server, [phone.address for phone in phones]))
+
+
+def _join_network(workspace: Workspace, server: AdbServer) -> None:
+    """Connect the remembered phones that a server doesn't know; report those that can't be."""
+    from orchestrator.devices.discovery import NetworkPhones, join
+
+    for address, error in join(server, NetworkPhones(workspace.settings.data_folder).addresses()):
+        told = (
+            f"can't be connected: {error}; 'benchfarm device connect {address} --undo' forgets it"
+        )
+        workspace.note(address, told)
+
+
+def attached_devices(
+    workspace: Workspace, *, serials: Sequence[str] = (), start_server: bool = True
+) -> list[Attached]:
+    """Return all phones of all servers, usable or not; one phone seen by two servers is usable
+    through one.
+
+    When every one of ``serials`` is a virtual phone, no server for real phones is looked for.
+    Without ``start_server`` none is started, and nothing is changed; else hubs' ports that a
+    killed process left without power are on first. Raises AdbUnavailableError.
+    """
+    back = _power_on(workspace) if start_server else set()
+    found = _listed(workspace, serials, start_server=start_server)
+    deadline = workspace.clock.monotonic_s() + _BACK_S
+    while (
+        not back <= {item.seen.serial for item in found}
+        and workspace.clock.monotonic_s() < deadline
+    ):
+        if workspace.clock.wait(_BACK_POLL_S, workspace.cancelled):
+            break
+        found = _listed(workspace, serials, start_server=start_server)
+    return found
+
+
+def _power_on(workspace: Workspace) -> set[str]:
+    """Power on what processes that are gone left off, and return whose ports they were."""
+    back = set[str]()
+    journal = workspace.conditioner.journal
+    for serial in journal.serials():
+        # Whoever holds a phone has its port off on purpose.
+        try:
+            if not journal.ports_off(serial):
+                continue
+        except HostStorageError as error:
+            # The other phones can be used.
+            workspace.note(serial, str(error))
+            continue
+        with contextlib.suppress(DeviceBusyError), workspace.lease.acquire(serial):
+            undone, why = workspace.conditioner.power_on(serial)
+            workspace.powered_on[serial] = [*workspace.powered_on.get(serial, ()), *undone]
+            back |= {serial} if undone else set()
+            for text in [f"restored: {what}" for what in undone] + ([why] if why else []):
+                workspace.note(serial, text)
+    return back
+
+
+def _listed(workspace: Workspace, serials: Sequence[str], *, start_server: bool) -> list[Attached]:
+    from orchestrator.devices.discovery import SEVERAL, judge_twins, list_devices
+
+    lab = workspace.lab_server()
+    listed: list[tuple[AdbServer, Seen]] = []
+    if lab is not None:
+        _join_lab(workspace, lab)
+        listed = [(lab, seen) for seen in list_devices(lab, known=workspace.known_phones)]
+    others: list[Attached] = []
+    if not _holds(serials, listed):
+        others = _of_sources(workspace)
+    if not _holds(serials, [*listed, *((None, item.seen) for item in others)]):
+        try:
+            plugged = (
+                workspace.plugged_server() if start_server else workspace.running_plugged_server()
+            )
+        except AdbUnavailableError:
+            # Neither a lab nor another source needs a server for real phones.
+            if not listed and not others:
+                raise
+            plugged = None
+        if plugged is not None and start_server:
+            _join_network(workspace, plugged)
+        if plugged is not None and (lab is None or str(plugged.address) != str(lab.address)):
+            listed += [
+                (plugged, seen) for seen in list_devices(plugged, known=workspace.known_phones)
+            ]
+    judged = judge_twins([seen for _, seen in listed])
+    for seen in judged:
+        if start_server and seen.reason.startswith(SEVERAL):
+            # Remembered: with one of them away, the results of both would be taken for one
+            # phone's.
+            with contextlib.suppress(HostStorageError):
+                workspace.quarantine.put(Serial(seen.serial), seen.reason)
+    attached = [
+        Attached(server=server, seen=seen) for (server, _), seen in zip(listed, judged, strict=True)
+    ]
+    attached += others
+    # A server lists phones in the order in which they came; people look for them by name.
+    return sorted(attached, key=lambda item: (item.seen.serial, item.seen.address))
+
+
+def _of_sources(workspace: Workspace) -> list[Attached]:
+    """Return the devices that are reached by other ways than adb."""
+    from orchestrator.plugins import DeviceSource, every
+
+    found: list[Attached] = []
+    for name, source in every("devices", DeviceSource).items():
+        look = partial(source.attached, workspace.settings)
+        try:
+            seen = (
+                look()
+                if workspace.known_phones is None
+                else workspace.known_phones.of_source(name, look)
+            )
+        except DeviceError as error:
+            workspace.note(name, str(error))
+        else:
+            found += [Attached(source=source, seen=one) for one in seen]
+    return found
+
+
+def open_devices(
+    workspace: Workspace,
+    selection: DeviceSelection,
+    *,
+    despite_losses: bool = False,
+    resumes: bool = False,
+) -> OpenedDevices:
+    """Open every device that fits the selection and probe its facts, phones in parallel.
+
+    This computer is meant by ``host`` and by the serial number ``host``. Attached phones that
+    can't be used, or are lost while they are opened, are ``left_out``, unless phones are named;
+    with ``despite_losses`` those that are lost, can't be used or aren't there are left out also
+    then, as long as one can be used; what ``resumes`` measures this computer without them too.
+
+    Phones that another process still uses after `wait` are left out too, and asked nothing.
+
+    Raises:
+        UsageError: a profile, pool or tag that is named is known of no device.
+        NoDeviceError: nothing fits, or a serial number that was named isn't attached.
+        DeviceBusyError: another process uses a phone that was named.
+        DeviceUnusableError: a phone that was named can't be used; the message says why.
+        DeviceError: a phone that was named was lost while it was opened.
+    """
+    check_selection(workspace, selection)
+    names_host = HOST_SERIAL in selection.serials
+    phones = replace(
+        selection, serials=tuple(item for item in selection.serials if item != HOST_SERIAL)
+    )
+    opened = OpenedDevices()
+    if phones.serials or phones.profiles or phones.pools or phones.tags or phones.where:
+        opened = _open_phones(
+            workspace,
+            phones,
+            required=True,
+            despite_losses=despite_losses or resumes,
+            resumes=resumes,
+        )
+    elif not names_host:
+        opened = _open_phones(workspace, phones, required=not selection.host)
+    if selection.host or names_host:
+        host = workspace.host()
+        opened = replace(opened, devices=(*opened.devices, (host, host.facts())))
+    return opened
+
+
+def check_selection(
+    workspace: Workspace,
+    selection: DeviceSelection,
+    devices: Iterable[DeviceFacts] = (),
+    labels: Iterable[Labels] | None = None,
+) -> None:
+    """Raise UsageError for a profile, pool or tag that nothing has, nor any of these further
+    devices. Only these labels count, without them those of this computer's inventory.
+    """
+    if selection.profiles or selection.pools or selection.tags:
+        profiles = {*workspace.profiles, *(facts.profile for facts in devices)}
+        if not profiles.issuperset(selection.profiles):
+            profiles |= {facts.profile for facts in workspace.store.devices().values()}
+        known = workspace.inventory.values() if labels is None else labels
+        check_names(selection, profiles - {""}, known)
+
+
+def _open_phones(
+    workspace: Workspace,
+    selection: DeviceSelection,
+    *,
+    required: bool,
+    despite_losses: bool = False,
+    resumes: bool = False,
+) -> OpenedDevices:
+    # This computer alone needs no server for phones, and none is started for it.
+    attached = attached_devices(workspace, serials=selection.serials, start_server=required)
+    attached = [_in_use(workspace, kept_out(workspace, item)) for item in attached]
+    # "Any 2 of these four" wants two, not each of them.
+    names_each = bool(selection.serials) and selection.any is None
+    wanted = [item for item in attached if not selection.serials or item.fits(selection.serials)]
+    usable = [item for item in wanted if item.seen.usable]
+    # What is open of a campaign on this computer can be measured without them.
+    host_is_enough = resumes and selection.host
+    if names_each and not resumes and not (despite_losses and usable):
+        for serial in selection.serials:
+            pick(workspace, serial, attached)
+    opened, lost = _open_each(workspace, usable)
+    if lost and names_each and not despite_losses:
+        raise next(iter(lost.values()))
+    reasons = {
+        serial: str(error).removeprefix(f"{error.serial}: ") for serial, error in lost.items()
+    }
+    unusable = [item.seen for item in wanted if not item.seen.usable]
+    left_out = {seen.serial or seen.address: seen.reason for seen in unusable} | reasons
+    here = {name for item in attached for name in (item.seen.serial, item.seen.address)}
+    # What a phone that can't be asked is was told when it was measured last.
+    known = workspace.store.devices() if selection.profiles or selection.where else {}
+    missing = missed(selection, left_out, here, workspace.inventory, known)
+    choice = choose(selection, [facts for _, facts in opened], workspace.inventory)
+    fitting = tuple((device, facts) for device, facts in opened if facts.serial in choice.chosen)
+    if not fitting and required and not host_is_enough:
+        if resumes:
+            each = ", ".join(f"{serial}: {why}" for serial, why in missing.items())
+            ways = dict.fromkeys(item.seen.advice for item in wanted if item.seen.advice)
+            raise NoDeviceError(
+                f"none of the campaign's devices is usable now: {each}",
+                hint="; ".join(ways) or "see 'benchfarm devices'",
+            )
+        what = "no attached phone fits the selection" if opened else "no usable phone is attached"
+        unfit = "".join(
+            f"\n  {serial}: {reason}"
+            for serial, reason in [*choice.unfit.items(), *reasons.items()]
+        )
+        raise NoDeviceError(what + unfit + _reasons(attached), hint="see 'benchfarm devices'")
+    return OpenedDevices(devices=fitting, left_out=left_out, missing=missing, choice=choice)
+
+
+def _open_each(
+    workspace: Workspace, phones: Sequence[Attached]
+) -> tuple[list[tuple[Device, DeviceFacts]], dict[str, DeviceError]]:
+    """Open phones in parallel; one that is lost at that mustn't keep the others from being
+    measured.
+    """
+    from orchestrator.devices.discovery import PHONES_AT_ONCE
+
+    with ThreadPoolExecutor(max_workers=max(1, min(PHONES_AT_ONCE, len(phones)))) as pool:
+        opening = {item.seen.serial: pool.submit(open_phone, workspace, item) for item in phones}
+    opened: list[tuple[Device, DeviceFacts]] = []
+    lost: dict[str, DeviceError] = {}
+    before = workspace.store.devices() if phones else {}
+    for serial, phone in opening.items():
+        try:
+            device, facts = phone.result()
+            check_known(workspace, facts, before)
+            opened.append((device, facts))
+        except DeviceError as error:
+            lost[serial] = error
+    return opened, lost
+
+
+def check_known(
+    workspace: Workspace, facts: DeviceFacts, known: Mapping[Serial, DeviceFacts]
+) -> None:
+    """Keep a phone out under whose serial number another one was measured, until somebody lets
+    it in.
+
+    Raises DeviceUnusableError.
+    """
+    before = known.get(facts.serial)
+    differences = told_apart(before, facts) if before is not None and not before.is_imported else ""
+    if not differences:
+        workspace.quarantine.is_as_known(facts.serial)
+    elif before is not None and not workspace.quarantine.is_released(facts.serial):
+        reason = (
+            f"several phones have this serial number: the results in the store are of a {before.title}, this is a"
+            f" {facts.title} (not the same {differences})"
+        )
+        workspace.quarantine.put(facts.serial, reason)
+        advice = (
+            "if it may go on under this number (after a reset to factory settings, say): benchfarm device release "
+            + shlex.quote(facts.serial)
+        )
+        raise DeviceUnusableError(reason, serial=facts.serial, hint=advice)
+
+
+def _in_use(workspace: Workspace, item: Attached) -> Attached:
+    """Return the phone as one that can't be used when another process still uses it after
+    `wait`: opening it would disturb a run.
+    """
+    serial = Serial(item.seen.serial)
+    holder = workspace.lease.live_holder(serial) if item.seen.usable else ""
+    if holder and not workspace.wait.expired:
+        workspace.note(serial, f"waits until it is free: in use by {holder}")
+    while holder and not workspace.wait.expired:
+        if workspace.wait.wait(_USE_POLL_S, workspace.cancelled):
+            break
+        holder = workspace.lease.live_holder(serial)
+    advice = "--wait 10m waits for it in 'bench', 'run' and 'ab'; or choose another one"
+    return replace(item.unusable(f"in use by {holder}", advice), is_busy=True) if holder else item
+
+
+def kept_out(workspace: Workspace, item: Attached) -> Attached:
+    """Return the phone as one that can't be used when it is in quarantine."""
+    reason = workspace.quarantine.reason(Serial(item.seen.serial)) if item.seen.usable else ""
+    advice = f"look at it, then 'benchfarm device release {shlex.quote(item.seen.serial)}'"
+    return item.unusable(f"in quarantine: {reason}", advice) if reason else item
+
+
+def open_phone(workspace: Workspace, attached: Attached) -> tuple[Device, DeviceFacts]:
+    """Open one phone and probe its facts; raises DeviceError kinds."""
+    seen = attached.seen
+    if attached.server is None:
+        assert attached.source is not None
+        other = attached.source.open(workspace, seen)
+        workspace.opened.append(other)
+        return other, other.facts()
+    from orchestrator.devices.phone import AdbDevice
+
+    device = AdbDevice(attached.server, seen.address, seen=seen)
+    device.match_profile = workspace.match_profile
+    device.progress = lambda *step: workspace.on_push(seen.serial, *step)
+    device.slots = workspace.push_slots
+    workspace.opened.append(device)
+    return device, device.facts()
+
+
+def pick(workspace: Workspace, serial: str, found: Sequence[Attached]) -> Attached:
+    """Return the phone that a serial number, or the server's name, means.
+
+    Raises NoDeviceError and other kinds.
+    """
+    fitting = [item for item in found if item.fits((serial,))]
+    if not fitting:
+        names = [
+            name
+            for name in workspace.profiles
+            if name.replace("-", "") == serial.lower().replace("-", "")
+        ]
+        hint = f"{serial} is a profile: --profile {names[0]}" if names else ""
+        hint = (
+            hint
+            or nearest(serial, [item.seen.serial for item in found])
+            or "'benchfarm devices' lists what is"
+        )
+        raise NoDeviceError("is not attached" + _reasons(found), serial=serial, hint=hint)
+    usable = next((item for item in fitting if item.seen.usable), None)
+    if usable is None:
+        kind = DeviceBusyError if fitting[0].is_busy else DeviceUnusableError
+        raise kind(fitting[0].seen.reason, serial=serial, hint=fitting[0].seen.advice)
+    return usable
+
+
+def _reasons(attached: Sequence[Attached]) -> str:
+    """Say of every phone that can't be used why: the one that is missed may be among them."""
+    return "".join(
+        f"\n  {item.seen.address}: {item.seen.reason}" for item in attached if not item.seen.usable
+    )
+
+
+def _holds(serials: Sequence[str], listed: Iterable[tuple[object, Seen]]) -> bool:
+    """Whether phones are named, and all of them are listed."""
+    return bool(serials) and set(serials) <= {seen.serial for _, seen in listed}
