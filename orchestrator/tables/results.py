@@ -667,8 +667,12 @@ def _percentile(name: str) -> Callable[[Invocation], float | None]:
     return of
 
 
-def _state(value: DeviceState | None) -> Mapping[str, object] | None:
-    return None if value is None else {name: getattr(value, name) for name in _STATE}
+def _state(name: str) -> Callable[[Invocation], Mapping[str, object] | None]:
+    def of(pair: Invocation) -> Mapping[str, object] | None:
+        state: DeviceState | None = getattr(pair[1].run, name)
+        return None if state is None else {part: getattr(state, part) for part in _STATE}
+
+    return of
 
 
 _STATE: Final = (
@@ -683,17 +687,24 @@ _STATE: Final = (
     "load_1min",
     "memory_available_bytes",
 )
-#: Of a run, those that stand before the case's and those that follow it.
-_RUN: Final[Sequence[Column[Invocation]]] = [column.of(lambda pair: pair[1].run) for column in RUNS]
+_RUN: Final[Mapping[str, Column[Invocation]]] = {
+    column.name: column.of(lambda pair: pair[1].run) for column in RUNS
+}
+_CASE: Final[Mapping[str, Column[Invocation]]] = {
+    column.name: column.of(lambda pair: pair[0], forms=EVERYWHERE - NESTED) for column in WHO
+}
 INVOCATIONS: Final[Sequence[Column[Invocation]]] = (
-    *_RUN[:3],
-    *(column.of(lambda pair: pair[0], forms=EVERYWHERE - NESTED) for column in WHO[:2]),
-    Column("serial", "serial number", lambda pair: pair[0].device.serial, forms=FLAT),
-    WHO[2].of(lambda pair: pair[0], forms=EVERYWHERE - NESTED),
-    *_RUN[3:],
+    *(_RUN[name] for name in ("run_id", "campaign_id", "case_key")),
+    _CASE["model"],
+    _CASE["device"],
+    replace(_RUN["serial"], head="serial number", forms=FLAT),
+    _CASE["configuration"],
+    *(_RUN[name] for name in ("pass", "invocation", "outcome", "reason_code", "reason", "quality")),
+    *(_RUN[name] for name in ("inferences", "init_us", "first_inference_us")),
+    *(_RUN[name] for name in ("started_at", "duration_s", "exit_code")),
     Column("delegate_truth", "delegate", lambda pair: pair[1].truth),
     Column("is_used", "used", _is_result, Kind.FLAG),
-    Column("is_virtual", "virtual", lambda pair: pair[0].is_virtual, Kind.FLAG, forms=DATA),
+    replace(_RUN["is_virtual"], value=lambda pair: pair[0].is_virtual),
     Column("origin", "origin", lambda pair: pair[1].origin, is_optional=True),
     Column(
         "figure",
@@ -701,7 +712,7 @@ INVOCATIONS: Final[Sequence[Column[Invocation]]] = (
         lambda pair: pair[1].figure if pair[1].latency_us is not None else None,
         forms=DATA,
     ),
-    Column("latency_us", "latency", _latency, Kind.NUMBER, "ms", 1 / US_PER_MS),
+    replace(_RUN["latency_us"], value=_latency),
     Column(
         "tokens_per_s",
         "speed",
@@ -710,31 +721,27 @@ INVOCATIONS: Final[Sequence[Column[Invocation]]] = (
         "tokens/s",
         is_optional=True,
     ),
-    Column(
-        "not_a_result_us",
-        "not a result",
-        lambda pair: None if _is_result(pair) else pair[1].latency_us,
-        Kind.NUMBER,
-        "ms",
-        1 / US_PER_MS,
+    replace(
+        _RUN["latency_us"],
+        name="not_a_result_us",
+        head="not a result",
+        value=lambda pair: None if _is_result(pair) else pair[1].latency_us,
         is_optional=True,
     ),
-    Column("p5_us", "p5", _percentile("p5_us"), Kind.NUMBER, "ms", 1 / US_PER_MS, forms=DATA),
-    Column("p95_us", "p95", _percentile("p95_us"), Kind.NUMBER, "ms", 1 / US_PER_MS, forms=DATA),
-    Column("command", "command", lambda pair: pair[1].command, forms=DATA),
-    Column(
-        "state_before",
-        "state before",
-        lambda pair: _state(pair[1].run.state_before),
-        Kind.RECORD,
-        forms=NESTED,
+    *(
+        replace(
+            _RUN["latency_us"],
+            name=f"{name}_us",
+            head=name,
+            value=_percentile(f"{name}_us"),
+            forms=DATA,
+        )
+        for name in ("p5", "p95")
     ),
-    Column(
-        "state_after",
-        "state after",
-        lambda pair: _state(pair[1].run.state_after),
-        Kind.RECORD,
-        forms=NESTED,
+    Column("command", "command", lambda pair: pair[1].command, forms=DATA),
+    *(
+        Column(name, name.replace("_", " "), _state(name), Kind.RECORD, forms=NESTED)
+        for name in ("state_before", "state_after")
     ),
 )
 

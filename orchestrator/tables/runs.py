@@ -19,17 +19,21 @@ def _report(
     value: Callable[[ToolReport], Any],
     **other: Any,  # noqa: ANN401
 ) -> Column[RunRecord]:
-    return Column(name, head, value, **other).of(lambda run: run.report)
+    return Column(name, head, value, **{"forms": DATA, **other}).of(lambda run: run.report)
 
 
-_MS: Final[dict[str, Any]] = {
-    "kind": Kind.NUMBER,
-    "unit": "ms",
-    "scale": 1 / US_PER_MS,
-    "forms": DATA,
-}
+_MS: Final[dict[str, Any]] = {"kind": Kind.NUMBER, "unit": "ms", "scale": 1 / US_PER_MS}
 RUNS: Final[Sequence[Column[RunRecord]]] = (
     Column("run_id", "run", lambda run: run.run_id, shown=lambda run: run.run_id[:12]),
+    Column(
+        "serial",
+        "phone",
+        lambda run: run.case.serial,
+        shown=lambda run: f"{run.case.serial}{' (virtual)' if run.is_virtual else ''}",
+    ),
+    Column("is_virtual", "virtual", lambda run: run.is_virtual, Kind.FLAG, forms=DATA),
+    Column("model", "model", lambda run: run.case.model_name),
+    Column("configuration", "configuration", lambda run: run.case.configuration),
     Column("campaign_id", "campaign", lambda run: run.campaign_id, forms=DATA),
     Column("case_key", "case", lambda run: run.case.case_key, forms=DATA),
     Column("pass", "pass", lambda run: run.run_pass),
@@ -43,12 +47,12 @@ RUNS: Final[Sequence[Column[RunRecord]]] = (
         lambda run: run.verdict.quality,
         shown=lambda run: run.verdict.quality.word,
     ),
+    Column("latency_us", "latency", lambda run: run.latency_us, **_MS),
     _report(
         "inferences",
         "inferences",
         lambda report: report.inference and report.inference.count,
         kind=Kind.COUNT,
-        forms=DATA,
     ),
     _report("init_us", "init", lambda report: report.init_us, **_MS),
     _report(
@@ -64,31 +68,10 @@ RUNS: Final[Sequence[Column[RunRecord]]] = (
 
 def runs_table(runs: Iterable[RunRecord]) -> Table[RunRecord]:
     """Return stored runs, each as it ended; what its case's figure is made of is another question."""
-    what = (
-        Column[RunRecord](
-            "serial",
-            "phone",
-            lambda run: run.case.serial,
-            shown=lambda run: f"{run.case.serial}{' (virtual)' if run.is_virtual else ''}",
-        ),
-        Column[RunRecord](
-            "is_virtual", "virtual", lambda run: run.is_virtual, Kind.FLAG, forms=DATA
-        ),
-        Column[RunRecord]("model", "model", lambda run: run.case.model_name),
-        Column[RunRecord]("configuration", "configuration", lambda run: run.case.configuration),
-    )
-    latency = Column[RunRecord](
-        "latency_us",
-        "latency",
-        lambda run: run.latency_us,
-        Kind.NUMBER,
-        "ms",
-        1 / US_PER_MS,
-    )
     return Table(
         name="runs",
         caption="Stored runs",
-        columns=(RUNS[0], *what, *RUNS[1:9], latency, *RUNS[9:]),
+        columns=RUNS,
         rows=runs,
         is_virtual=lambda run: run.is_virtual,
     )
