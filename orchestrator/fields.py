@@ -33,6 +33,16 @@ def is_written(info: ValidationInfo) -> bool:
     return bool((info.context or {}).get(TEXTS))
 
 
+def by_rule(rule: str) -> BeforeValidator:
+    """Return what checks a value by a rule of the file's reader (the validation's context)."""
+
+    def check(value: object, info: ValidationInfo) -> object:
+        given: Callable[[object], object] | None = (info.context or {}).get(rule)
+        return value if given is None else given(value)
+
+    return BeforeValidator(check)
+
+
 def _no_key(value: object, info: ValidationInfo) -> object:
     if is_written(info):
         raise PydanticCustomError("extra_forbidden", "unknown key")

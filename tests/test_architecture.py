@@ -153,6 +153,8 @@ OWNERS = {
         "config",
         "documents.py",
         "fields.py",
+        "records/build_spec.py",
+        "records/device.py",
         "records/plan.py",
         "extensions/farm/manifest.py",
         "extensions/interop",

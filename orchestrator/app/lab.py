@@ -172,10 +172,9 @@ class Lab:
             StoreError, HostStorageError: a run couldn't be kept.
         """
         from orchestrator.app import measuring
-        from orchestrator.config.plan import plan_from_keywords
 
         options["models"] = model
-        plan = plan_from_keywords(**measuring.with_question(options))
+        plan = measuring.bench_plan(options, in_python=True)
         with self._workspace() as workspace:
             return self._results(measuring.run(workspace, plan, despite_losses=False))
 

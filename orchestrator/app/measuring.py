@@ -94,22 +94,17 @@ class MeasuredCampaign:
         )
 
 
-def bench_plan(options: PlanOptions) -> Plan:
-    """Return the plan of a quick measurement; raises as ``plan_from_options``."""
-    from orchestrator.config.plan import plan_from_options
-
-    return plan_from_options(**with_question(options))
-
-
-def with_question(options: PlanOptions) -> PlanOptions:
-    """Return a quick measurement's options with the delegates to try.
+def bench_plan(options: PlanOptions, *, in_python: bool = False) -> Plan:
+    """Return the plan of a quick measurement; raises as ``plan_from_options``.
 
     Where nothing but timing is asked for, and no delegate is named, the question is which one is
     the fastest.
     """
-    if any(options.get(key) for key in _NOT_WHICH_DELEGATE):
-        return options
-    return {**options, "delegates": DelegateChoice.AUTO.value}
+    from orchestrator.config.plan import plan_from_options
+
+    if not any(options.get(key) for key in _NOT_WHICH_DELEGATE):
+        options = {**options, "delegates": DelegateChoice.AUTO.value}
+    return plan_from_options(in_python=in_python, **options)
 
 
 def run(workspace: Workspace, plan: Plan, *, despite_losses: bool = True) -> MeasuredCampaign:

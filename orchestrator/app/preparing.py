@@ -151,7 +151,7 @@ class MissingProgram:
     def assumed(self) -> Build:
         """The build that a plan is made with as if it were there; nothing can be run with it."""
         spec = self.spec
-        libraries = [item.name for item in spec.libraries if not item.optional] if spec else []
+        libraries = spec.needed if spec else []
         return Build(
             name=spec.name if spec else self.tool.value,
             tool=self.tool,

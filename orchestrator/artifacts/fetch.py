@@ -256,8 +256,8 @@ def fetch_build(
             kept then.
         HostStorageError: no space left.
     """
-    if spec.recipe:
-        return Fetched(name=spec.name, abi=spec.abi, recipe=spec.recipe)
+    if spec.source.recipe:
+        return Fetched(name=spec.name, abi=spec.abi, recipe=spec.source.recipe)
     in_use = library.archive.in_use(spec.name, spec.abi)
     # What a person added stays beside a newer program.
     by_hand = (
@@ -279,21 +279,22 @@ def fetch_build(
             urls[key] = shown(url)
             return stack.enter_context(downloader.fetched(url, on_progress=progress))
 
-        program = download("", spec.program, spec.url)
-        for item in spec.libraries:
-            if not item.url or item.name in libraries:
+        program = download("", spec.program, spec.source.url)
+        for name in spec.libraries:
+            url = spec.library_url(name)
+            if not url or name in libraries:
                 continue
             try:
-                libraries[item.name] = download(item.name, item.name, item.url).path
+                libraries[name] = download(name, name, url).path
             except NotThereError:
-                if not item.optional:
+                if name in spec.needed:
                     raise
-                absent.append(item.name)
+                absent.append(name)
         release = library.register(
             spec.name,
             program.path,
             libraries,
-            tag=_tag(spec.url, program.last_modified),
+            tag=_tag(spec.source.url, program.last_modified),
             abi=spec.abi,
             urls=urls,
         )

@@ -136,7 +136,7 @@ class BuildLibrary:
         facts = inspect_program(path)
         abis = (abi,) if abi else facts.abis or (_ANY_ABI,)
         spec, sha256 = self._spec(name, abis), _known_sha256(path)
-        if spec is not None and (spec.sha256s or not facts.is_fake):
+        if spec is not None and (spec.source.sha256 or not facts.is_fake):
             check_against(spec, facts, sha256, path, abi=abi)
             check_complete(spec, list(libraries))
         check_set(name, facts, libraries)
@@ -254,9 +254,7 @@ class BuildLibrary:
         """
         names = [abi_name(abi, facts.kind) for abi in facts.abis]
         specs = [
-            spec
-            for spec in self.specs
-            if spec.tool is tool and spec.is_default and spec.abi in names
+            spec for spec in self.specs if spec.tool is tool and spec.default and spec.abi in names
         ]
         return min(specs, key=lambda spec: names.index(spec.abi), default=None)
 
@@ -290,7 +288,9 @@ class BuildLibrary:
         fitting = [
             release for release in named if release.tool is tool and fits(release.built_for, wanted)
         ]
-        pins = {sha for spec in self.specs if spec.name == name_or_path for sha in spec.sha256s}
+        pins = {
+            sha for spec in self.specs if spec.name == name_or_path for sha in spec.source.sha256
+        }
         usable = [r for r in fitting if not pins or r.program.sha256 in pins]
         if not usable and name_or_path and Path(name_or_path).is_file():
             # No build has the name, and a file of the working directory has.
@@ -342,7 +342,7 @@ class BuildLibrary:
                 f"{facts.serial} runs {', '.join(names)}"
             )
         spec = self._spec(build.name, names)
-        levels = [found.min_sdk if found else None, spec.min_sdk if spec else None]
+        levels = [found.min_sdk if found else None, spec.expected.min_sdk if spec else None]
         min_sdk = max((level for level in levels if level is not None), default=None)
         if min_sdk is not None and facts.sdk is not None and facts.sdk < min_sdk:
             raise ArtifactError(
@@ -397,8 +397,8 @@ class BuildLibrary:
         """Return the real programs that may stand for a tool, the newest first: the declared
         default, else others.
         """
-        defaults = {spec.name for spec in self.specs if spec.is_default and spec.tool is tool}
-        pins = {spec.name: spec.sha256s for spec in self.specs if spec.sha256s}
+        defaults = {spec.name for spec in self.specs if spec.default and spec.tool is tool}
+        pins = {spec.name: spec.source.sha256 for spec in self.specs if spec.source.sha256}
         real = [
             r
             for r in self._newest_first()
@@ -448,7 +448,7 @@ class BuildLibrary:
         specs = [
             spec
             for spec in self.specs
-            if spec.tool is tool and (spec.name == base or (not base and spec.is_default))
+            if spec.tool is tool and (spec.name == base or (not base and spec.default))
         ]
         spec = next((item for item in specs if item.abi == wanted), None)
         hint = spec.how_to_get if spec else f"benchfarm build add FILE --name {base or 'NAME'}"
@@ -466,7 +466,7 @@ class BuildLibrary:
         ]
         for spec in specs:
             is_of_kind = spec.tool.is_app == facts.is_apk and spec.abi in facts.abis
-            if is_of_kind and path.name == spec.url.rpartition("/")[2]:
+            if is_of_kind and path.name == spec.source.url.rpartition("/")[2]:
                 return spec.name
         by_program = {spec.program: spec.name for spec in specs}
         return by_program.get(path.name) or path.name.removesuffix(".apk")
@@ -484,7 +484,11 @@ class BuildLibrary:
         """
         of_name = [spec for spec in self.specs if spec.name == name]
         fitting = next((spec for spec in of_name if spec.abi in abis), None)
-        return fitting or (replace(of_name[0], sha256s=()) if of_name else None)
+        if fitting is not None or not of_name:
+            return fitting
+        any_of_them = of_name[0]
+        unpinned = replace(any_of_them.source, sha256=())
+        return replace(any_of_them, abis={any_of_them.abi: unpinned})
 
     def _check_release(self, name: str, own: set[str], libraries: Mapping[str, Path]) -> None:
         """Raise ArtifactError for a library that came with another release than the program."""
@@ -500,11 +504,11 @@ class BuildLibrary:
     def _declared_beside(self, name: str, folder: Path) -> dict[str, Path]:
         """Return the libraries that are declared of a build and lie in a folder."""
         return {
-            item.name: folder / item.name
+            library: folder / library
             for spec in self.specs
             if spec.name == name
-            for item in spec.libraries
-            if (folder / item.name).is_file()
+            for library in spec.libraries
+            if (folder / library).is_file()
         }
 
 

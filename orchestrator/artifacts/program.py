@@ -100,17 +100,21 @@ def check_against(
     fetched for.
     """
     wrong, hint = "", spec.how_to_get
-    if spec.sha256s and sha256 not in spec.sha256s:
-        wrong = f"its sha256 is {sha256}, pinned is {' or '.join(spec.sha256s)}"
+    pinned, expected = spec.source.sha256, spec.expected
+    if pinned and sha256 not in pinned:
+        wrong = f"its sha256 is {sha256}, pinned is {' or '.join(pinned)}"
     elif abi and facts.abis and abi not in facts.abis:
         wrong, hint = f"it is built for {', '.join(facts.abis)}, not for {abi}", ""
     elif facts.is_apk != spec.tool.is_app:
         wrong = "it is an APK" if facts.is_apk else "it is no APK"
-    elif spec.package and facts.package != spec.package:
-        wrong = f"its package is {facts.package!r}, not {spec.package!r}"
-    elif spec.activity and apk.full_activity(spec.package, spec.activity) not in facts.activities:
-        wrong = f"it has no activity {spec.activity!r}"
-    elif spec.debuggable and not facts.debuggable:
+    elif expected.package and facts.package != expected.package:
+        wrong = f"its package is {facts.package!r}, not {expected.package!r}"
+    elif (
+        expected.activity
+        and apk.full_activity(expected.package, expected.activity) not in facts.activities
+    ):
+        wrong = f"it has no activity {expected.activity!r}"
+    elif expected.debuggable and not facts.debuggable:
         wrong = "it isn't debuggable, so its results can't be read"
     if wrong:
         raise ArtifactError(f"{str(path)!r} isn't {spec.name} ({spec.title}): {wrong}", hint=hint)
@@ -118,7 +122,7 @@ def check_against(
 
 def check_complete(spec: BuildSpec, names: Sequence[str]) -> None:
     """Raise ArtifactError when a library that is always needed isn't among the names."""
-    missing = [item.name for item in spec.libraries if not item.optional and item.name not in names]
+    missing = [name for name in spec.needed if name not in names]
     if missing:
         raise ArtifactError(
             f"{spec.name} needs {' and '.join(missing)} beside it",

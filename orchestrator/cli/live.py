@@ -461,17 +461,19 @@ def workspace_telling(settings: Settings, *, makes_store: bool = True) -> Worksp
 def _download_offer(workspace: Workspace) -> Callable[[Sequence[BuildSpec]], None]:
     """Return what asks for each missing program whether to download it, and downloads it."""
     #: Whoever said no isn't asked again.
-    asked: set[BuildSpec] = set()
+    asked: set[tuple[str, str]] = set()
 
     def offer(specs: Sequence[BuildSpec]) -> None:
         from orchestrator.app.builds import fetch_builds
 
         if not (workspace.settings.may_ask and sys.stdin.isatty() and sys.stderr.isatty()):
             return
-        for spec in [spec for spec in dict.fromkeys(specs) if spec not in asked]:
-            asked.add(spec)
+        for spec in specs:
+            if (spec.name, spec.abi) in asked:
+                continue
+            asked.add((spec.name, spec.abi))
             # What has to be built nobody can download; the error that follows says what to do.
-            if spec.url and _is_wanted(spec):
+            if spec.source.url and _is_wanted(spec):
                 on_progress = downloads_on_stderr(workspace.settings.log_format)
                 fetch_builds(workspace, [spec.name], [spec.abi], on_progress)
 
@@ -480,7 +482,9 @@ def _download_offer(workspace: Workspace) -> Callable[[Sequence[BuildSpec]], Non
 
 def _is_wanted(spec: BuildSpec) -> bool:
     say(
-        one_line(f"{spec.name} for {spec.abi} is not on this computer; it comes from {spec.url}"),
+        one_line(
+            f"{spec.name} for {spec.abi} is not on this computer; it comes from {spec.source.url}"
+        ),
         err=True,
     )
     say("Download it now? [Y/n] ", err=True, end="")

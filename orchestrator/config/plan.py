@@ -22,10 +22,10 @@ from orchestrator.config.builds import known_tools, tool_of
 from orchestrator.config.model_manifest import MANIFEST_NAME, named_models
 from orchestrator.config.yaml_file import (
     Faults,
+    Location,
     OptionSource,
     Source,
     checked,
-    parse_yaml,
     read_yaml,
 )
 from orchestrator.errors import UsageError
@@ -68,45 +68,58 @@ def load_plan(path: Path, *, home: Path | None = None) -> Plan:
     return read if read.name else replace(read, name=path.stem)
 
 
-def parse_plan(text: str, *, folder: Path, label: str = "plan") -> Plan:
-    """Read a plan from its text, for example one that a campaign kept.
-
-    Raises PlanError as :func:`load_plan` does.
-    """
-    read = replace(_checked(parse_yaml(text, label=label), folder), text=text)
-    return read if read.name else replace(read, name=label)
-
-
-def plan_from_options(**options: Any) -> Plan:  # noqa: ANN401 - each key has its own type
-    """Return the plan that options mean; ``plan.text`` is a plan file that means the same from any
-    folder.
+def plan_from_options(*, in_python: bool = False, **options: Any) -> Plan:  # noqa: ANN401 - each key has its own type
+    """Return the plan that options mean; what is empty, or as it is by default, wasn't asked for.
+    ``plan.text`` is a plan file that means the same from any folder.
 
     Paths are from the current folder, and taken as they are: the shell has expanded patterns.
 
     Raises:
-        PlanError: with one line for each fault, which names the option.
-        UsageError: a build that is of no tool in use.
+        PlanError: with one line for each fault, which names the option, or the keyword
+            ``in_python``.
+        UsageError: a build that is of no tool in use, or a keyword that isn't known.
     """
-    names = {
-        name: (key.key.option or f"--{name.replace('_', '-')}").split()[0]
-        for name, key in plan_keys().items()
-    }
-    return _of_values(options, names, "command line")
-
-
-def plan_from_keywords(**options: Any) -> Plan:  # noqa: ANN401 - as above
-    """Return the plan that keyword arguments mean; as :func:`plan_from_options`, but faults name
-    the argument.
-
-    Raises UsageError, too, for a keyword that isn't known.
-    """
-    unknown = options.keys() - plan_keys().keys()
-    if unknown:
-        known = ", ".join(sorted(plan_keys()))
+    keys = plan_keys()
+    if unknown := options.keys() - keys.keys():
         raise UsageError(
-            f"there is no option {', '.join(sorted(unknown))}", hint=f"there are {known}"
+            f"there is no option {', '.join(sorted(unknown))}",
+            hint=f"there are {', '.join(sorted(keys))}",
         )
-    return _of_values(options, {name: name for name in plan_keys()}, "options")
+    names: dict[Location, str] = {
+        key.at: name if in_python else key.option for name, key in keys.items()
+    }
+    source = OptionSource(label="options" if in_python else "command line", names=names)
+    faults = Faults(source)
+    given: PlanOptions = {"models": [], **options}
+    if given.get("name") is None:
+        given["name"] = _name_of([Path(path).stem for path in each(given["models"])])
+    if given.get("sustained") and not given.get("passes"):
+        given["passes"] = ["sustained"]
+    builds = given.get("builds") or {}
+    if not isinstance(builds, Mapping):
+        given["builds"] = builds_of(
+            [builds] if isinstance(builds, str) else builds, split(given.get("tools"))
+        )
+    for name, key in keys.items():
+        if name not in given:
+            continue
+        try:
+            value = _of_keyword(key, given[name])
+        except ValueError as error:
+            faults.add(key.at, str(error))
+            continue
+        if name in {"name", "models"} or not (
+            value is None or value in ("", [], {}) or value == key.default
+        ):
+            section = source.value
+            for part in key.at[:-1]:
+                section = section.setdefault(part, {})
+            section[key.at[-1]] = value
+    faults.raise_if_any()
+    text = yaml.dump(
+        _plain(source.value), Dumper=_PlanDumper, sort_keys=False, allow_unicode=True, width=10_000
+    )
+    return replace(_checked(source, Path.cwd()), text=text)
 
 
 def plan_json_schema(model: type[Plan] = Plan) -> dict[str, Any]:
@@ -181,48 +194,6 @@ def _check_together(plan: Plan, given: Mapping[str, object], faults: Faults) -> 
         key, says = own.plan_key or ("", "")
         if key in given and own.name not in plan.passes:
             faults.add((key,), f"{key} {says}; add it to passes", at_key=True)
-
-
-def _of_values(options: PlanOptions, names: Mapping[str, str], label: str) -> Plan:
-    """Return the plan of values by keyword; what is empty, or as it is by default, wasn't asked
-    for.
-
-    ``names`` says what a keyword is called in faults.
-    """
-    source = OptionSource(
-        label=label, names={key.at: names[name] for name, key in plan_keys().items()}
-    )
-    faults = Faults(source)
-    given: PlanOptions = {"models": [], **options}
-    if given.get("name") is None:
-        given["name"] = _name_of([Path(path).stem for path in each(given["models"])])
-    if given.get("sustained") and not given.get("passes"):
-        given["passes"] = ["sustained"]
-    builds = given.get("builds") or {}
-    if not isinstance(builds, Mapping):
-        given["builds"] = builds_of(
-            [builds] if isinstance(builds, str) else builds, split(given.get("tools"))
-        )
-    for name, key in plan_keys().items():
-        if name not in given:
-            continue
-        try:
-            value = _of_keyword(key, given[name])
-        except ValueError as error:
-            faults.add(key.at, str(error))
-            continue
-        if name in {"name", "models"} or not (
-            value is None or value in ("", [], {}) or value == key.default
-        ):
-            section = source.value
-            for part in key.at[:-1]:
-                section = section.setdefault(part, {})
-            section[key.at[-1]] = value
-    faults.raise_if_any()
-    text = yaml.dump(
-        _plain(source.value), Dumper=_PlanDumper, sort_keys=False, allow_unicode=True, width=10_000
-    )
-    return replace(_checked(source, Path.cwd()), text=text)
 
 
 def _of_keyword(key: PlanKey, value: Any) -> Any:  # noqa: ANN401 - each key has its own type

@@ -4,72 +4,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from orchestrator.config.yaml_file import (
-    NamedSection,
-    Section,
-    checked,
-    load_each,
-    read_named,
-    read_yaml,
-)
+from orchestrator.config.yaml_file import Section, checked, load_each, read_named, read_yaml
 from orchestrator.errors import PlanError
-from orchestrator.fields import Celsius, OneOrMany, Text, unique
-from orchestrator.records.case import DelegateName, Serial
-from orchestrator.records.device import DeviceKind, DeviceProfile
-
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
-
-
-def _profile_name(text: str) -> str:
-    if not _NAME.fullmatch(text):
-        raise ValueError(
-            f"{text!r} isn't a name of small letters, digits, dots, dashes and underscores"
-        )
-    return text
-
-
-def _zone_patterns(limits: dict[str, float]) -> dict[str, float]:
-    for pattern in limits:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ValueError(f"{pattern!r} isn't a regular expression: {error}") from error
-    return limits
-
-
-class QuirkSection(Section):
-    """Something to know about a kind of phone, for readers of its file."""
-
-    code: Annotated[Text, AfterValidator(_profile_name)]
-    reason: Text
-    source: Text = ""
-
-
-class ProfileSection(NamedSection):
-    """A whole profile file."""
-
-    name: Annotated[Text, AfterValidator(_profile_name)]
-    title: Text
-    kind: DeviceKind
-    match: Annotated[dict[str, OneOrMany[tuple[Text, ...]]], Field(min_length=1)]
-    soc: Text
-    cluster_cores: Annotated[
-        OneOrMany[tuple[Annotated[int, Field(ge=1, le=64)], ...]], Field(min_length=1)
-    ]
-    delegates: Annotated[
-        OneOrMany[tuple[DelegateName, ...]], Field(min_length=1), AfterValidator(unique)
-    ]
-    thermal_limits: Annotated[
-        dict[str, Annotated[Celsius, Field(gt=0, lt=150)]], AfterValidator(_zone_patterns)
-    ] = Field(default_factory=dict)
-    quirks: tuple[QuirkSection, ...] = ()
+from orchestrator.fields import OneOrMany, Text
+from orchestrator.records.case import Serial
+from orchestrator.records.device import DeviceProfile
 
 
 def load_profiles(folders: Sequence[Path]) -> tuple[DeviceProfile, ...]:
@@ -88,9 +33,7 @@ def load_profiles(folders: Sequence[Path]) -> tuple[DeviceProfile, ...]:
 
 def load_profile(path: Path) -> DeviceProfile:
     """Read one profile file; raises PlanError with one line for each fault."""
-    section = read_named(path, ProfileSection)
-    values = section.model_dump(exclude={"quirks", "thermal_limits"})
-    return DeviceProfile(**values, thermal_limits_c=section.thermal_limits)
+    return read_named(path, DeviceProfile)
 
 
 def match_profile(

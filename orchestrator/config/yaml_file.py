@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -274,14 +274,15 @@ def _order(line: str) -> tuple[list[int], str]:
     return ([int(place[1]), int(place[2])] if place else [0, 0]), line
 
 
-class NamedSection(Section):
+class _Named(Protocol):
     """The whole of a file that is called as it says."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
 
 ModelT = TypeVar("ModelT")
-NamedT = TypeVar("NamedT", bound=NamedSection)
+NamedT = TypeVar("NamedT", bound=_Named)
 #: What pydantic calls a key that a section doesn't have, and a record.
 _UNKNOWN: Final = {"extra_forbidden", "unexpected_keyword_argument"}
 
@@ -325,18 +326,20 @@ def checked(
     return result
 
 
-def read_named(path: Path, model: type[NamedT]) -> NamedT:
-    """Return a file as a section whose name is the file's.
+def read_named(
+    path: Path, model: type[NamedT], *, context: Mapping[str, object] | None = None
+) -> NamedT:
+    """Return a file as a record whose name is the file's.
 
     Raises PlanError with one line for each fault.
     """
     file = read_yaml(path)
-    section = checked(file, model)
+    found = checked(file, model, context=context)
     faults = Faults(file)
-    if section.name != path.stem:
-        faults.add(("name",), f"{section.name!r} must be the file's name, {path.stem!r}")
+    if found.name != path.stem:
+        faults.add(("name",), f"{found.name!r} must be the file's name, {path.stem!r}")
     faults.raise_if_any()
-    return section
+    return found
 
 
 def load_each(

@@ -1,64 +1,146 @@
-"""What apk_builds/<name>.yaml declares about a benchmark program, and what is known of its flags."""
+"""What apk_builds/<name>.yaml declares about a benchmark program (``docs/reference/build-files.md``),
+and what is known of its flags.
+"""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Final, TypeAlias
 
+from pydantic import AfterValidator, Field
+from pydantic.json_schema import SkipJsonSchema
+
+from orchestrator.fields import NO_KEY, SOME, OneOrMany, Sha256, Text, by_rule, not_one_of
 from orchestrator.records.case import ToolName
+
+ABIS: Final = (
+    "arm64-v8a",
+    "armeabi-v7a",
+    "x86_64",
+    "x86",
+    "riscv64",
+    "linux-x86_64",
+    "linux-aarch64",
+    "linux-armv7l",
+)
+
+
+def _abi(text: str) -> str:
+    if text not in ABIS:
+        raise ValueError(not_one_of(text, ABIS))
+    return text
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text):
+        raise ValueError(f"{text!r} isn't a name of letters, digits, dots, dashes and underscores")
+    return text
+
+
+def _url(text: str) -> str:
+    if not re.fullmatch(r"https://[^\s/]+/\S+", text):
+        raise ValueError(f"{text!r} isn't an https address")
+    return text
+
+
+_Abi: TypeAlias = Annotated[str, AfterValidator(_abi)]
+_Name: TypeAlias = Annotated[Text, AfterValidator(_name)]
+_Url: TypeAlias = Annotated[Text, AfterValidator(_url)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildSource:
+    """Where a person gets the program for one ABI: an address, or the commands that build it."""
+
+    url: _Url = ""
+    recipe: Annotated[OneOrMany[tuple[Text, ...]], SOME] = ()
+    #: The contents that may be used; any content when none is pinned.
+    sha256: OneOrMany[tuple[Sha256, ...]] = ()
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for both, and for neither."""
+        if bool(self.url) == bool(self.recipe):
+            raise ValueError("needs exactly one of url and recipe")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What the program must hold; checked before it is used."""
+
+    package: Text = ""
+    activity: Text = ""
+    #: The lowest Android API level that it runs on, when that is known.
+    min_sdk: Annotated[int, Field(ge=1, le=100)] | None = None
+    debuggable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibrarySpec:
     """A shared library that lies beside a program on the phone."""
 
-    #: Its file name there.
-    name: str
-    #: Where it is downloaded; empty for one that is added by hand.
-    url: str = ""
     #: Whether the program works without it.
     optional: bool = False
+    #: ABI -> where it is downloaded; it is added by hand for the others. None: from the program's
+    #: folder.
+    url: dict[_Abi, _Url] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSpec:
-    """One declared program for one ABI.
+    """A build file, as one of its ABIs is meant.
 
     An ABI is Android's own name (``arm64-v8a``), or ``linux-`` and the machine's name for this
     computer (``linux-x86_64``).
     """
 
-    name: str
-    title: str
-    tool: ToolName
+    name: _Name
+    title: Text
+    tool: Annotated[ToolName, by_rule("program")]
     #: The program's file name, as people download it.
-    program: str
-    abi: str
+    program: _Name
     #: Which flavour: ``plain``, ``plus_flex``, ``performance_options``, ``litert`` ...
-    variant: str = "plain"
+    variant: _Name = "plain"
     #: Whether it is taken for its tool when no build is named.
-    is_default: bool = False
-    #: Where a person gets it: an address, or the commands that build it; the other is empty.
-    url: str = ""
-    recipe: tuple[str, ...] = ()
-    #: The contents that may be used; any content when none is pinned.
-    sha256s: tuple[str, ...] = ()
-    #: What an APK must say about itself.
-    package: str = ""
-    activity: str = ""
-    #: The lowest Android API level that it runs on, when that is known.
-    min_sdk: int | None = None
-    debuggable: bool = False
-    libraries: tuple[LibrarySpec, ...] = ()
+    default: bool = False
+    abis: Annotated[dict[_Abi, BuildSource], Field(min_length=1)]
+    #: By their file names on the phone.
+    libraries: dict[_Name, LibrarySpec] = field(default_factory=dict)
+    expected: Expected = Expected()
+    #: The one that is meant.
+    abi: Annotated[str, NO_KEY, SkipJsonSchema()] = ""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for an app that can't be started."""
+        if self.tool.is_app and not (self.expected.package and self.expected.activity):
+            raise ValueError("an APK needs expected.package and expected.activity")
+
+    @property
+    def source(self) -> BuildSource:
+        """Where it comes from for its ABI."""
+        return self.abis[self.abi]
+
+    @property
+    def needed(self) -> list[str]:
+        """The libraries that it doesn't work without."""
+        return [name for name, library in self.libraries.items() if not library.optional]
+
+    def library_url(self, name: str) -> str:
+        """Return where a library is downloaded; empty for one that is added by hand."""
+        urls = self.libraries[name].url
+        if urls is not None:
+            return urls.get(self.abi, "")
+        return f"{self.source.url.rpartition('/')[0]}/{name}" if self.source.url else ""
 
     @property
     def how_to_get(self) -> str:
         """What to do to have it, in one line."""
-        if self.recipe:
-            return f"build it ({'; '.join(self.recipe)}), then: benchfarm build add FILE --name {self.name}"
-        return f"benchfarm build fetch {self.name} --abi {self.abi}   (from {self.url})"
+        source = self.source
+        if source.recipe:
+            return f"build it ({'; '.join(source.recipe)}), then: benchfarm build add FILE --name {self.name}"
+        return f"benchfarm build fetch {self.name} --abi {self.abi}   (from {source.url})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

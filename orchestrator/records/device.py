@@ -10,8 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
-from typing import Final, assert_never
+from typing import Annotated, Final, assert_never
 
+from pydantic import AfterValidator, Field
+
+from orchestrator.fields import Celsius, OneOrMany, Text, unique
 from orchestrator.records.case import DelegateName, Serial
 
 #: The property in which a virtual phone tells the USB path that it plays.
@@ -54,21 +57,58 @@ class DeviceKind(enum.StrEnum):
                 assert_never(self)
 
 
+def _profile_name(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", text):
+        raise ValueError(
+            f"{text!r} isn't a name of small letters, digits, dots, dashes and underscores"
+        )
+    return text
+
+
+def _zone_patterns(limits: dict[str, float]) -> dict[str, float]:
+    for pattern in limits:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"{pattern!r} isn't a regular expression: {error}") from error
+    return limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quirk:
+    """Something to know about a kind of phone, for readers of its file."""
+
+    code: Annotated[Text, AfterValidator(_profile_name)]
+    reason: Text
+    source: Text = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceProfile:
-    """What device_profiles/<codename>.yaml declares about a kind of phone."""
+    """What device_profiles/<codename>.yaml declares about a kind of phone
+    (docs/reference/profiles.md).
+    """
 
-    name: str
-    title: str
+    name: Annotated[Text, AfterValidator(_profile_name)]
+    title: Text
     kind: DeviceKind
     #: Property name -> value that must be equal (or one of several) for the profile to fit a phone.
-    match: Mapping[str, tuple[str, ...]]
-    soc: str
+    match: Annotated[dict[str, OneOrMany[tuple[Text, ...]]], Field(min_length=1)]
+    soc: Text
     #: Number of cores in each cluster, slowest first.
-    cluster_cores: tuple[int, ...]
-    delegates: tuple[DelegateName, ...]
+    cluster_cores: Annotated[
+        OneOrMany[tuple[Annotated[int, Field(ge=1, le=64)], ...]], Field(min_length=1)
+    ]
+    delegates: Annotated[
+        OneOrMany[tuple[DelegateName, ...]], Field(min_length=1), AfterValidator(unique)
+    ]
     #: Zone name (regular expression) -> limit in degrees Celsius under which a run may start.
-    thermal_limits_c: Mapping[str, float] = field(default_factory=dict)
+    thermal_limits_c: Annotated[
+        dict[str, Annotated[Celsius, Field(gt=0, lt=150)]],
+        AfterValidator(_zone_patterns),
+        Field(alias="thermal_limits"),
+    ] = field(default_factory=dict)
+    quirks: tuple[Quirk, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
 from pathlib import Path
@@ -39,6 +39,7 @@ from orchestrator.fields import (
     Sha256,
     Short,
     Text,
+    by_rule,
     is_written,
     unique,
 )
@@ -103,6 +104,11 @@ class PlanKey:
         return self.key.keyword or self.at[-1]
 
     @property
+    def option(self) -> str:
+        """Its option's first name; that which it would have, where no command has it."""
+        return (self.key.option or f"--{self.keyword.replace('_', '-')}").split()[0]
+
+    @property
     def is_list(self) -> bool:
         """Whether it takes several values."""
         return any(get_origin(part) is tuple for part in _parts(self.kind))
@@ -144,16 +150,6 @@ def keys_of(model: type, at: tuple[str, ...] = ()) -> Iterator[PlanKey]:
         elif is_dataclass(hint):
             assert isinstance(hint, type), "a section's type is its record"
             yield from keys_of(hint, (*at, item.name))
-
-
-def _by(rule: str) -> BeforeValidator:
-    """Return what checks a value by a rule of the file's reader."""
-
-    def check(value: object, info: ValidationInfo) -> object:
-        given: Callable[[object], object] | None = (info.context or {}).get(rule)
-        return value if given is None else given(value)
-
-    return BeforeValidator(check)
 
 
 class Order(enum.StrEnum):
@@ -199,7 +195,7 @@ _TEXTS_SCHEMA: Final = {
     "additionalProperties": {"type": ["string", "number", "boolean"]},
 }
 _FLAG_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_FLAG_TEXTS: Final = TypeAdapter(dict[str, Annotated[AnyText, _by("flag")]])
+_FLAG_TEXTS: Final = TypeAdapter(dict[str, Annotated[AnyText, by_rule("flag")]])
 
 
 def _flags(value: object, info: ValidationInfo) -> object:
@@ -275,7 +271,7 @@ class PlanModel:
     #: In a file empty: the file's name.
     name: Annotated[Text, Field(description="Its name in reports (default: the file's name)")] = ""
     path: Annotated[
-        Path, _by("model"), Field(description="A .tflite file, or a pattern of several")
+        Path, by_rule("model"), Field(description="A .tflite file, or a pattern of several")
     ]
     #: The content that the plan's author meant; None when any content will do.
     sha256: Annotated[Sha256 | None, Field(description="Refuse any other content")] = None
@@ -319,7 +315,7 @@ class DeviceSelection:
     #: Predicates on facts, all of which must hold: ``android >= 13``, ``soc = "sm8*"``, ``virtual =
     #: false``.
     where: Annotated[
-        OneOrMany[tuple[Annotated[Text, _by("predicate")], ...]],
+        OneOrMany[tuple[Annotated[Text, by_rule("predicate")], ...]],
         Key(
             "Rule on device facts, for example 'android >= 13'.",
             "--where",
@@ -332,7 +328,7 @@ class DeviceSelection:
     host: Annotated[bool, Key("Include this computer.", "--with-host", DEVICES)] = False
     one_of_each: Annotated[
         Text,
-        _by("fact"),
+        by_rule("fact"),
         Key(
             "One matching phone for each value of a fact: profile, soc ...",
             "--one-of-each",
@@ -366,7 +362,7 @@ class Matrix:
             tuple[
                 Annotated[
                     DelegateName | DelegateChoice,
-                    _by("delegate"),
+                    by_rule("delegate"),
                     WithJsonSchema({"enum": [*DelegateName, *DelegateChoice]}),
                 ],
                 ...,
@@ -417,7 +413,7 @@ class Matrix:
     #: Empty: each device's usual program, ``native`` on phones and ``litert`` on this computer.
     tools: Annotated[
         OneOrMany[
-            tuple[Annotated[ToolName, _by("program"), WithJsonSchema({"type": "string"})], ...]
+            tuple[Annotated[ToolName, by_rule("program"), WithJsonSchema({"type": "string"})], ...]
         ],
         SOME,
         AfterValidator(unique),
@@ -769,7 +765,7 @@ class Plan(PlanTerms):
             tuple[
                 Annotated[
                     Pass,
-                    _by("pass"),
+                    by_rule("pass"),
                     WithJsonSchema({"type": "string"}),
                 ],
                 ...,
@@ -843,7 +839,7 @@ class Plan(PlanTerms):
     #: Folder with inputs for the pass ``parity``, ``<model>.<number>.bin`` each; None: made from a
     #: seed.
     parity_inputs: Annotated[
-        Annotated[Path, _by("folder")] | None,
+        Annotated[Path, by_rule("folder")] | None,
         Key(
             "Folder with inputs for parity: MODEL.0.bin ...",
             "--parity-inputs",
@@ -868,7 +864,7 @@ class Plan(PlanTerms):
     ] = 0
     #: Program -> name of a build in apk_builds/ or path of a file; empty means the default.
     builds: Annotated[
-        dict[Annotated[ToolName, _by("program")], Annotated[Text, _by("build")]],
+        dict[Annotated[ToolName, by_rule("program")], Annotated[Text, by_rule("build")]],
         WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
         Key(
             "Program to use: TOOL=NAME or TOOL=FILE, or NAME or FILE for a single tool. Repeat for several.",

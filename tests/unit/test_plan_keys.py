@@ -17,7 +17,7 @@ from orchestrator.analysis.rounds import decide
 from orchestrator.app.preparing import terms_of, wants_reference_check
 from orchestrator.cli.frame import PlanKeys
 from orchestrator.clock import Deadline
-from orchestrator.config.plan import keys_table, parse_plan, plan_json_schema, plan_keys
+from orchestrator.config.plan import keys_table, plan_json_schema, plan_keys
 from orchestrator.config.yaml_file import checked, parse_yaml
 from orchestrator.devices.quiet import steps_for
 from orchestrator.devices.state import unfit, wait_until_fit
@@ -34,6 +34,7 @@ from orchestrator.records.device import DeviceState
 from orchestrator.records.plan import MEASURING, Key, Plan, PlanTerms, keys_of
 from tests.samples.extensions import needs_extension
 from tests.samples.places import REPO
+from tests.samples.plan_files import read_plan
 from tests.unit.devices.test_cooling import Phone
 from tests.unit.engine.test_case_runner import NOW, Rig
 from tests.unit.test_planning import COMPUTER, NATIVE, PHONE
@@ -227,7 +228,7 @@ def test_a_changed_key_changes_what_is_done(key: str, folder: Path) -> None:
     written = {"models": "a.tflite", "matrix": {"threads": 4}} | others
 
     def read(**keys: object) -> Plan:
-        return parse_plan(yaml.safe_dump(written | keys), folder=folder)
+        return read_plan(yaml.safe_dump(written | keys), folder)
 
     section, _, name = key.rpartition(".")
     inner = {name: value} if not section else {section: {**written.get(section, {}), name: value}}
@@ -242,7 +243,7 @@ def test_a_campaign_keeps_what_its_plan_says_of_the_work(folder: Path) -> None:
         "models: a.tflite\nlimits: {wait: 9 s}\nbudget: 5 h\nsustained: 20 s\ncontention: cpu=1\nreboot: true\n"
         "quiet: {airplane: true}\ntimeout: 7 s\npasses: [sustained, contention]\n"
     )
-    plan = replace(parse_plan(text, folder=folder), until=NOW)
+    plan = replace(read_plan(text, folder), until=NOW)
     terms = terms_of(plan, [], {})
     for item in fields(PlanTerms):
         assert getattr(plan, item.name) != getattr(Plan(models=()), item.name), (

@@ -9,7 +9,7 @@ from benchfarm_virtual.samples import benchmark_elf
 from orchestrator.artifacts.fetch import Downloader, fetch_build
 from orchestrator.artifacts.library import BuildLibrary
 from orchestrator.errors import ArtifactError, DownloadError
-from orchestrator.records.build_spec import BuildSpec, LibrarySpec
+from orchestrator.records.build_spec import BuildSource, BuildSpec, Expected, LibrarySpec
 from orchestrator.records.case import Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from tests.unit.artifacts.sample_files import app_bytes, elf, real
@@ -22,12 +22,12 @@ def binary(version: str, abi: str = "arm64-v8a") -> bytes:
 class Shop:
     """A server with one program, its declaration, and the library that it is fetched into."""
 
-    def __init__(self, server, folder, **changes) -> None:
+    def __init__(self, server, folder, *, path: str = "latest", **changes) -> None:
         self.server = server
         self.folder = folder
         self.spec = BuildSpec(
-            name="prog", title="T", tool=ToolName.NATIVE, program="benchmark_model", abi="arm64-v8a", is_default=True,
-            url=f"{server.url}/latest/prog",
+            name="prog", title="T", tool=ToolName.NATIVE, program="benchmark_model", abi="arm64-v8a", default=True,
+            abis={"arm64-v8a": BuildSource(url=f"{server.url}/{path}/prog")},
         )  # fmt: skip
         self.spec = dataclasses.replace(self.spec, **changes)
         self.library = BuildLibrary(folder / "cache", [self.spec])
@@ -54,7 +54,7 @@ def test_first_one_seen_is_in_use_with_its_origin_and_date(shop):
     first = shop.fetch(on_progress=heard.append)
     assert first.is_new
     file = first.release.program
-    assert file.url == shop.spec.url
+    assert file.url == shop.spec.source.url
     assert first.release.tag == "latest 2026-11-20"
     assert shop.resolved() == file.sha256
     assert heard[-1].received_bytes == heard[-1].total_bytes == len(binary("1"))
@@ -90,7 +90,8 @@ def test_content_against_a_pin_is_refused_and_the_pinned_one_stays(server, tmp_p
     shop = Shop(server, tmp_path)
     shop.serve(binary("1"))
     pinned = shop.fetch().release.program.sha256
-    shop.spec = dataclasses.replace(shop.spec, sha256s=(pinned,))
+    source = dataclasses.replace(shop.spec.source, sha256=(pinned,))
+    shop.spec = dataclasses.replace(shop.spec, abis={"arm64-v8a": source})
     shop.library = BuildLibrary(tmp_path / "cache", [shop.spec])
     shop.serve(binary("2"))
     with pytest.raises(ArtifactError, match=f"its sha256 is .*, pinned is {pinned}"):
@@ -100,14 +101,8 @@ def test_content_against_a_pin_is_refused_and_the_pinned_one_stays(server, tmp_p
 
 
 def with_libraries(server, folder, version: str = "2.1.0") -> Shop:
-    base = f"{server.url}/{version}"
-    shop = Shop(
-        server, folder, url=f"{base}/prog",
-        libraries=(
-            LibrarySpec(name="libLiteRt.so", url=f"{base}/libLiteRt.so"),
-            LibrarySpec(name="libextra.so", url=f"{base}/libextra.so", optional=True),
-        ),
-    )  # fmt: skip
+    libraries = {"libLiteRt.so": LibrarySpec(), "libextra.so": LibrarySpec(optional=True)}
+    shop = Shop(server, folder, path=version, libraries=libraries)
     shop.serve(binary(version), f"/{version}/prog")
     shop.serve(elf(mark=f"LiteRt{version}"), f"/{version}/libLiteRt.so")
     return shop
@@ -141,8 +136,9 @@ def test_needed_library_that_is_not_there_leaves_nothing(server, tmp_path):
 
 
 def test_libraries_that_a_person_added_stay_beside_a_newer_program(server, tmp_path):
-    interface = LibrarySpec(name="libi.so", url=f"{server.url}/latest/libi.so", optional=True)
-    shop = Shop(server, tmp_path, libraries=(interface, LibrarySpec(name="libs.so", optional=True)))
+    by_hand = LibrarySpec(optional=True, url={})
+    libraries = {"libi.so": LibrarySpec(optional=True), "libs.so": by_hand}
+    shop = Shop(server, tmp_path, libraries=libraries)
     shop.serve(binary("1"))
     shop.serve(elf(mark="i1"), "/latest/libi.so")
     assert [file.name for file in shop.fetch().release.libraries] == ["libi.so"]
@@ -158,9 +154,7 @@ def test_libraries_that_a_person_added_stay_beside_a_newer_program(server, tmp_p
 
 
 def test_a_library_that_did_not_change_comes_with_a_newer_program(server, tmp_path):
-    shop = Shop(
-        server, tmp_path, libraries=(LibrarySpec(name="libi.so", url=f"{server.url}/latest/libi.so"),)
-    )  # fmt: skip
+    shop = Shop(server, tmp_path, libraries={"libi.so": LibrarySpec()})
     for day, version in ((20, "1"), (21, "2")):
         date = f"Fri, {day} Nov 2026 10:00:00 GMT"
         server.put("/latest/prog", binary(version), last_modified=date)
@@ -169,10 +163,9 @@ def test_a_library_that_did_not_change_comes_with_a_newer_program(server, tmp_pa
 
 
 def test_apk_must_be_debuggable_as_declared(server, tmp_path):
-    shop = Shop(
-        server, tmp_path, tool=ToolName.APK, package="org.tensorflow.lite.benchmark",
-        activity=".BenchmarkModelActivity", debuggable=True,
-    )  # fmt: skip
+    package = "org.tensorflow.lite.benchmark"
+    expected = Expected(package=package, activity=".BenchmarkModelActivity", debuggable=True)
+    shop = Shop(server, tmp_path, tool=ToolName.APK, expected=expected)
     shop.serve(app_bytes(debuggable=False))
     with pytest.raises(ArtifactError, match="it isn't debuggable"):
         shop.fetch()
@@ -184,7 +177,7 @@ def test_apk_must_be_debuggable_as_declared(server, tmp_path):
 def test_program_is_never_taken_for_a_phone_of_another_word_size_or_an_older_android(
     server, tmp_path
 ):
-    shop = Shop(server, tmp_path, min_sdk=30)
+    shop = Shop(server, tmp_path, expected=Expected(min_sdk=30))
     shop.serve(binary("1"))
     sha256 = shop.fetch().release.program.sha256
     kept = shop.library.archive.path(sha256)

@@ -4,13 +4,17 @@ import re
 
 import pytest
 
-from orchestrator.config.builds import BuildSection, load_build
-from orchestrator.config.plan import load_plan, parse_plan
-from orchestrator.config.profiles import ProfileSection, load_inventory, load_profile
+from orchestrator.config.builds import load_build
+from orchestrator.config.plan import load_plan
+from orchestrator.config.profiles import load_inventory, load_profile
+from orchestrator.config.yaml_file import adapter_of
 from orchestrator.predicates import FIELDS
+from orchestrator.records.build_spec import BuildSpec
+from orchestrator.records.device import DeviceProfile
 from orchestrator.records.plan import Plan, keys_of
 from tests.samples.extensions import needs_extension
 from tests.samples.places import REPO
+from tests.samples.plan_files import read_plan
 
 
 def yaml_blocks(page: str) -> list[str]:
@@ -31,7 +35,7 @@ def test_plans_page_names_the_example_and_shows_the_smallest_plan(tmp_path):
     assert "(../../examples/plan.yaml)" in (REPO / "docs" / "reference" / "plans.md").read_text()
     assert load_plan(REPO / "examples" / "plan.yaml").models
     (tmp_path / "mobilenet.tflite").touch()
-    assert parse_plan(smallest, folder=tmp_path).models[0].name == "mobilenet"
+    assert read_plan(smallest, tmp_path).models[0].name == "mobilenet"
     (tmp_path / "devices.yaml").write_text(inventory)
     (labels,) = load_inventory(tmp_path / "devices.yaml").values()
     assert (labels.pools, labels.tags) == (("nightly", "release"), ("rooted", "new-battery"))
@@ -57,7 +61,9 @@ def test_example_on_the_page_loads(tmp_path, page, load):
 
 
 def test_profiles_and_builds_pages_describe_every_key():
-    assert set(ProfileSection.model_fields) <= words("reference/profiles.md")
+    assert set(adapter_of(DeviceProfile).json_schema()["properties"]) <= words(
+        "reference/profiles.md"
+    )
     (block,) = yaml_blocks("reference/build-files.md")
-    for key in BuildSection.model_fields:
+    for key in adapter_of(BuildSpec).json_schema()["properties"]:
         assert f"{key}:" in block

@@ -3,14 +3,13 @@
 import dataclasses
 import os
 import re
-from pathlib import Path
 
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.plan import load_plan, parse_plan, plan_from_options, plan_json_schema
+from orchestrator.config.plan import load_plan, plan_from_options, plan_json_schema
 from orchestrator.errors import PlanError
 from orchestrator.records.case import DelegateName, Pass, ProcessMode, ToolName
 from orchestrator.records.plan import (
@@ -25,6 +24,7 @@ from orchestrator.records.plan import (
 )
 from tests.samples.extensions import needs_extension
 from tests.samples.places import REPO
+from tests.samples.plan_files import read_plan
 
 EXAMPLE = REPO / "examples" / "plan.yaml"
 
@@ -39,8 +39,8 @@ def folder(tmp_path):
 
 def faults_of(folder, text):
     with pytest.raises(PlanError) as raised:
-        parse_plan(text, folder=folder, label="p.yaml")
-    return list(raised.value.faults)
+        read_plan(text, folder)
+    return [fault.removeprefix(f"{folder}/") for fault in raised.value.faults]
 
 
 @needs_extension("energy")
@@ -203,14 +203,10 @@ def test_models_are_found_from_the_plans_folder_sorted_and_once(folder, monkeypa
 
 def test_units_are_read(folder):
     text = "models: a.tflite\nlimits: {wait: 1.5 min, battery_heat_max: 38 °C, thermal_status_max: light}\n"
-    limits = parse_plan(text + "timeout: 2 min\n", folder=folder).limits
+    limits = read_plan(text + "timeout: 2 min\n", folder).limits
     assert (limits.wait, limits.battery_heat_max, limits.thermal_status_max) == (90.0, 38.0, 1)
-    assert (
-        parse_plan(
-            "models: a.tflite\nsettings: {affinity: 0xF0}\n", folder=folder
-        ).settings.affinity
-        == "f0"
-    )
+    cores = read_plan("models: a.tflite\nsettings: {affinity: 0xF0}\n", folder).settings.affinity
+    assert cores == "f0"
 
 
 def test_schema_for_editors_takes_the_example_and_names_every_key():
@@ -221,7 +217,7 @@ def test_schema_for_editors_takes_the_example_and_names_every_key():
     assert {"type": "string"} in schema["properties"]["models"]["anyOf"][0]["anyOf"]
 
 
-def test_options_make_the_same_plan_as_the_file_that_they_are_written_to(folder):
+def test_options_make_the_same_plan_as_the_file_that_they_are_written_to(folder, tmp_path_factory):
     plan = plan_from_options(
         models=[folder / "a.tflite"],
         delegates=["xnnpack,gpu"],
@@ -253,7 +249,7 @@ def test_options_make_the_same_plan_as_the_file_that_they_are_written_to(folder)
     )
     assert plan.settings.min_secs == 0.2
     assert (plan.invocations, plan.order, plan.timeout) == (fixed(2), Order.SEQUENTIAL, 120.0)
-    assert parse_plan(plan.text, folder=Path("/nowhere")) == plan
+    assert read_plan(plan.text, tmp_path_factory.mktemp("elsewhere")) == plan
     # Numbers and truth values stand there as a person would write them.
     assert "- 1\n" in plan.text
     assert "'1'" not in plan.text
@@ -269,7 +265,7 @@ def test_any_file_name_survives_the_way_through_options_and_text(tmp_path_factor
     path.write_bytes(b"x")
     plan = plan_from_options(models=[path], devices=[stem] if stem.strip() else [])
     assert plan.models[0].path == path
-    assert parse_plan(plan.text, folder=Path("/")) == plan
+    assert read_plan(plan.text, tmp_path_factory.mktemp("elsewhere")) == plan
 
 
 def test_delegates_are_known_in_any_case_and_a_word_for_several_stands_alone(folder):
@@ -326,7 +322,7 @@ def test_file_name_that_is_no_utf8_is_refused(folder):
 
 def test_a_plain_number_of_invocations_is_fixed_and_bounds_adapt(folder):
     def read(text):
-        return parse_plan(f"models: a.tflite\n{text}", folder=folder, label="p.yaml")
+        return read_plan(f"models: a.tflite\n{text}", folder)
 
     plain = read("invocations: 5\n")
     assert (plain.invocations, plain.stopping) == (fixed(5), None)
@@ -365,7 +361,7 @@ def test_options_mean_the_same_as_the_plans_keys(folder):
         False,
         True,
     )
-    again = parse_plan(plan.text, folder=folder, label="bench")
+    again = read_plan(plan.text, folder)
     assert dataclasses.replace(again, text=plan.text) == plan
 
 

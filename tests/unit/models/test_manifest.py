@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.app.preparing import identify
 from orchestrator.config.model_manifest import add_to_manifest, load_manifest, named_models
-from orchestrator.config.plan import load_plan, parse_plan
+from orchestrator.config.plan import load_plan
 from orchestrator.errors import ModelError, PlanError
 from orchestrator.models.inspect import identify_model, sample_models
 from orchestrator.records.model import Accuracy, ManifestEntry
@@ -89,10 +89,11 @@ def test_plan_names_a_model_of_the_data_folder_and_is_held_to_its_content(folder
 
 def test_name_without_a_file_and_unknown_name_are_faults(folders):
     home, plans = folders
+    (plans / "p.yaml").write_text("models: gone\n")
     with pytest.raises(
         PlanError, match=r"'gone' is a name in .*models\.yaml, but there is no file"
     ):
-        parse_plan("models: gone\n", folder=plans)
+        load_plan(plans / "p.yaml")
     (plans / "p.yaml").write_text("models: nobody\n")
     with pytest.raises(PlanError, match=r"there is no file .*nobody"):
         load_plan(plans / "p.yaml", home=home)
