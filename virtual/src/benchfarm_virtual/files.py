@@ -243,6 +243,13 @@ class PhoneTree:
         """Return what the path is; raise PhoneFileError (ENOENT, EACCES ...)."""
         return _stat_of(self._find(path, uid, follow=follow).there())
 
+    def find(self, path: str, *, follow: bool = True, uid: int = SHELL_UID) -> FileStat | None:
+        """Return what the path is, None where nothing is or may be looked at."""
+        try:
+            return self.stat(path, follow=follow, uid=uid)
+        except PhoneFileError:
+            return None
+
     def list(self, path: str, *, uid: int = SHELL_UID) -> Sequence[str]:
         """Return the names in a folder, sorted."""
         node = self._find(path, uid, operation="list").there()
@@ -411,17 +418,13 @@ class PhoneTree:
             raise file_error(errno.EPERM)
         self.set_mode(path, mode)
 
-    def touch(self, path: str, mtime_s: float, *, create: bool, uid: int) -> None:
+    def touch(self, path: str, mtime_s: float, *, uid: int) -> None:
         """Set the modification time as a user, creating an empty file where there is none."""
-        try:
-            found = self.stat(path, uid=uid)
-        except PhoneFileError as exc:
-            if exc.errno != errno.ENOENT or not create:
-                raise
+        found = self.find(path, uid=uid)
+        if found is None:
             self.open_write(path, append=True, uid=uid)
-        else:
-            if not self.may(path, 2, uid=uid) and uid != found.uid:
-                raise file_error(errno.EACCES)
+        elif not self.may(path, 2, uid=uid) and uid != found.uid:
+            raise file_error(errno.EACCES)
         self.set_times(path, mtime_s)
 
     def real_path(self, path: str, *, uid: int) -> str:

@@ -117,8 +117,9 @@ def _run(request: Launch, path: str) -> int:
     if command is not None:
         invocation = Invocation(request)
         try:
-            status = command(invocation)
+            told = command(invocation)
             invocation.out.flush()
+            status = int(invocation.failed) if told is None else told
         except CommandFaultError as exc:
             invocation.complain(str(exc))
             status = exc.code

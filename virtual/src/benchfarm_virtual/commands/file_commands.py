@@ -5,18 +5,12 @@ from __future__ import annotations
 import errno
 import re
 import stat as modes
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from benchfarm_virtual.commands.invocation import (
-    Invocation,
-    Options,
-    command,
-    need_args,
-    read_options,
-)
-from benchfarm_virtual.contract import FileStat, PhoneFileError
+from benchfarm_virtual.commands.invocation import Invocation, command, need_args, read_options
+from benchfarm_virtual.contract import PhoneFileError
 
 
 def local_time(seconds: float) -> datetime:
@@ -25,111 +19,65 @@ def local_time(seconds: float) -> datetime:
 
 
 @command("ls")
-def ls(call: Invocation) -> int:
+def ls(call: Invocation) -> None:
     """List names, one a line."""
     options = read_options(call, "1aAd")
     paths = options.args or ["."]
-    files: list[str] = []
     folders: list[str] = []
-    for path in paths:
-        try:
-            found = _look(call, path, follow="d" not in options)
-        except PhoneFileError as exc:
-            call.complain(f"{path}: {exc}")
-            call.failed = True
-            continue
-        (folders if modes.S_ISDIR(found.mode) and "d" not in options else files).append(path)
-    for path in files:
-        call.out.line(path)
-    for place, path in enumerate(folders):
+    printed = False
+
+    def look(path: str) -> None:
+        nonlocal printed
+        found = call.files.find(path, uid=call.uid) if "d" not in options else None
+        # A link that leads nowhere is itself.
+        found = found or call.files.stat(path, follow=False, uid=call.uid)
+        if modes.S_ISDIR(found.mode) and "d" not in options:
+            folders.append(call.shown)
+        else:
+            call.out.line(call.shown)
+            printed = True
+
+    def names_in(path: str) -> None:
+        nonlocal printed
         if len(paths) > 1:
-            call.out.line(f"{'' if place == 0 and not files else chr(10)}{path}:")
-        _folder(call, options, path)
-    return 1 if call.failed else 0
+            call.out.line(f"{chr(10) if printed else ''}{call.shown}:")
+            printed = True
+        names = [".", "..", *call.files.list(path, uid=call.uid)]
+        for name in names if "a" in options else names[2:]:
+            if name[0] != "." or {"a", "A"} & options.flags:
+                call.out.line(name)
 
-
-def _look(call: Invocation, path: str, *, follow: bool) -> FileStat:
-    """Return what a path is; a link that leads nowhere is itself."""
-    try:
-        return call.system.files.stat(call.path(path), follow=follow, uid=call.uid)
-    except PhoneFileError:
-        if not follow:
-            raise
-        return call.system.files.stat(call.path(path), follow=False, uid=call.uid)
-
-
-def _folder(call: Invocation, options: Options, path: str) -> None:
-    try:
-        names = list(call.system.files.list(call.path(path), uid=call.uid))
-    except PhoneFileError as exc:
-        call.complain(f"{path}: {exc}")
-        call.failed = True
-        return
-    if "a" in options:
-        names = [".", "..", *names]
-    elif "A" not in options:
-        names = [name for name in names if not name.startswith(".")]
-    for name in names:
-        call.out.line(name)
+    call.each(paths, look)
+    call.each(folders, names_in)
 
 
 @command("stat")
-def stat(call: Invocation) -> int:
+def stat(call: Invocation) -> None:
     """Print what -c asks for of each file."""
     options = read_options(call, "L", "c")
     need_args(call, options, 1)
-    if "c" not in options:
-        call.fail("-c FORMAT is all that a virtual phone knows")
-    for path in options.args:
-        try:
-            found = call.system.files.stat(call.path(path), follow="L" in options, uid=call.uid)
-        except PhoneFileError as exc:
-            call.complain(f"'{path}': {exc}")
-            call.failed = True
-            continue
-        call.out.line(_stat_text(call, options.last("c"), path, found))
-    return 1 if call.failed else 0
+    form = options.last("c")
+    unknown = set(re.findall(r"%(.)", form)) - set("%sYany")
+    if unknown or not form:
+        call.fail("a virtual phone knows -c FORMAT with %s %Y %a %n %y only")
 
+    def tell(path: str) -> None:
+        found = call.files.stat(path, follow="L" in options, uid=call.uid)
+        values = {
+            "%": "%",
+            "s": found.size_bytes,
+            "Y": found.mtime_s,
+            "a": f"{found.mode & 0o7777:o}",
+            "n": call.shown,
+            "y": local_time(found.mtime_s).strftime("%Y-%m-%d %H:%M:%S.000000000 +0000"),
+        }
+        call.out.line(re.sub(r"%(.)", lambda match: str(values[match[1]]), form))
 
-def _stat_text(call: Invocation, form: str, path: str, found: FileStat) -> str:
-    moment = local_time(found.mtime_s)
-    values = {
-        "%": "%",
-        "s": found.size_bytes,
-        "Y": found.mtime_s,
-        "a": f"{found.mode & 0o7777:o}",
-        "n": path,
-        "y": moment.strftime("%Y-%m-%d %H:%M:%S.000000000 +0000"),
-    }
-    for letter in re.findall(r"%(.)", form):
-        if letter not in values:
-            call.fail(f"a virtual phone knows no %{letter} here")
-    return re.sub(r"%(.)", lambda match: str(values[match[1]]), form)
-
-
-def tree(call: Invocation, path: str) -> Iterator[tuple[str, FileStat]]:
-    """Return a path and all below it, folders after what is in them.
-
-    Complain about what can't be read.
-    """
-    try:
-        found = call.system.files.stat(call.path(path), follow=False, uid=call.uid)
-        names: Sequence[str] = (
-            call.system.files.list(call.path(path), uid=call.uid)
-            if modes.S_ISDIR(found.mode)
-            else ()
-        )
-    except PhoneFileError as exc:
-        call.complain(f"{path}: {exc}")
-        call.failed = True
-        return
-    for name in names:
-        yield from tree(call, f"{path.rstrip('/')}/{name}")
-    yield path, found
+    call.each(options.args, tell, named="'{}'")
 
 
 @command("df")
-def df(call: Invocation) -> int:
+def df(call: Invocation) -> None:
     """Say how full the phone is."""
     options = read_options(call, "k")
     storage = call.system.storage
@@ -139,32 +87,22 @@ def df(call: Invocation) -> int:
         ("/dev/block/dm-4", storage.total_bytes, storage.used_bytes, "/data"),
         ("/dev/fuse", storage.total_bytes, storage.used_bytes, "/storage/emulated"),
     ]
-    if options.args:
-        wanted = []
-        for path in options.args:
-            try:
-                real = call.system.files.real_path(call.path(path), uid=call.uid)
-                call.system.files.stat(real, uid=call.uid)
-            except PhoneFileError as exc:
-                call.complain(f"'{path}': {exc}")
-                call.failed = True
-                continue
-            wanted.append(
-                max(
-                    (row for row in rows if f"{real}/".startswith(row[3].rstrip("/") + "/")),
-                    key=lambda row: len(row[3]),
-                )
-            )
-        rows = wanted
+    wanted = []
+
+    def choose(path: str) -> None:
+        real = call.files.real_path(path, uid=call.uid)
+        call.files.stat(real, uid=call.uid)
+        wanted.append([row for row in rows if f"{real}/".startswith(row[3].rstrip("/") + "/")][-1])
+
+    call.each(options.args, choose, named="'{}'")
     call.out.line(
         f"{'Filesystem':<16}{'1K-blocks':>10} {'Used':>9} {'Available':>9} Use% Mounted on"
     )
-    for name, total, used, mount in rows:
+    for name, total, used, mount in wanted if options.args else rows:
         share = -(-used * 100 // total)
         call.out.line(
             f"{name:<16}{total >> 10:>10} {used >> 10:>9} {(total - used) >> 10:>9} {share:>3}% {mount}"
         )
-    return 1 if call.failed else 0
 
 
 #: Of the memory's bandwidth, what one core gets by filling it.
@@ -178,11 +116,7 @@ def dd(call: Invocation) -> int:
     if given.get("if") != "/dev/zero" or given.get("of") != "/dev/null":
         call.error("a virtual phone copies /dev/zero to /dev/null only")
         return 1
-    try:
-        size = int(given.get("bs", "512")) * int(given["count"])
-    except (KeyError, ValueError):
-        call.error("bs and count must be whole numbers")
-        return 1
+    size = int(given.get("bs", "512")) * int(given.get("count", "none"))
     hardware = call.system.hardware
     work = hardware.begin_spin(call.process.pid, memory_share=_SHARE)
     try:
@@ -194,154 +128,119 @@ def dd(call: Invocation) -> int:
     return 0
 
 
-def _is_folder(call: Invocation, path: str) -> bool:
-    try:
-        return modes.S_ISDIR(call.system.files.stat(call.path(path), uid=call.uid).mode)
-    except PhoneFileError:
-        return False
-
-
-def _trouble(call: Invocation, text: str) -> None:
-    call.complain(text)
-    call.failed = True
+def _folder_at(call: Invocation, path: str) -> bool:
+    found = call.files.find(call.path(path), uid=call.uid)
+    return found is not None and modes.S_ISDIR(found.mode)
 
 
 @command("mkdir")
-def mkdir(call: Invocation) -> int:
+def mkdir(call: Invocation) -> None:
     """Create folders; -p those above too."""
     options = read_options(call, "p", "m")
     need_args(call, options, 1)
-    mode = 0o777 & ~call.process.umask
-    for path in options.args:
-        try:
-            if "p" in options:
-                call.system.files.make_folders(call.path(path), mode=mode, uid=call.uid)
-            else:
-                call.system.files.make_folder(call.path(path), mode=mode, uid=call.uid)
-            if "m" in options:
-                call.system.files.change_mode(
-                    call.path(path), int(options.last("m"), 8), uid=call.uid
-                )
-        except PhoneFileError as exc:
-            _trouble(call, f"'{path}': {exc}")
-    return 1 if call.failed else 0
+    make = call.files.make_folders if "p" in options else call.files.make_folder
+
+    def created(path: str) -> None:
+        make(path, mode=0o777 & ~call.process.umask, uid=call.uid)
+        if "m" in options:
+            call.files.change_mode(path, int(options.last("m"), 8), uid=call.uid)
+
+    call.each(options.args, created, named="'{}'")
 
 
 @command("rmdir")
-def rmdir(call: Invocation) -> int:
+def rmdir(call: Invocation) -> None:
     """Remove empty folders."""
     options = read_options(call, "")
     need_args(call, options, 1)
-    for path in options.args:
-        try:
-            found = call.system.files.stat(call.path(path), follow=False, uid=call.uid)
-            if not modes.S_ISDIR(found.mode):
-                raise PhoneFileError(errno.ENOTDIR, "Not a directory")
-            call.system.files.remove(call.path(path), uid=call.uid)
-        except PhoneFileError as exc:
-            _trouble(call, f"{path}: {exc}")
-    return 1 if call.failed else 0
+
+    def removed(path: str) -> None:
+        if not modes.S_ISDIR(call.files.stat(path, follow=False, uid=call.uid).mode):
+            raise PhoneFileError(errno.ENOTDIR, "Not a directory")
+        call.files.remove(path, uid=call.uid)
+
+    call.each(options.args, removed)
 
 
 @command("rm")
-def rm(call: Invocation) -> int:
+def rm(call: Invocation) -> None:
     """Remove files; -r folders with all in them, -f without complaint about what isn't there."""
     options = read_options(call, "fRr")
     if not options.args and "f" not in options:
         call.fail('Needs 1 argument (see "rm --help")')
-    for path in options.args:
-        if path.rstrip("/") in {"", ".", ".."} or path.rstrip("/").endswith(("/.", "/..")):
-            _trouble(call, f"bad path {path}" if path else "'': No such file or directory")
-            continue
+
+    def removed(path: str) -> None:
         try:
-            found = call.system.files.stat(call.path(path), follow=False, uid=call.uid)
+            found = call.files.stat(path, follow=False, uid=call.uid)
         except PhoneFileError as exc:
-            if "f" not in options or exc.errno not in {errno.ENOENT, errno.ENOTDIR}:
-                _trouble(call, f"{path}: {exc}")
-            continue
+            if "f" in options and exc.errno in {errno.ENOENT, errno.ENOTDIR}:
+                return
+            raise
         if modes.S_ISDIR(found.mode) and not {"r", "R"} & options.flags:
-            _trouble(call, f"{path}: Is a directory")
-            continue
-        for inner, _ in tree(call, path.rstrip("/") or "/"):
-            try:
-                call.system.files.remove(call.path(inner), uid=call.uid)
-            except PhoneFileError as exc:
-                _trouble(call, f"{inner}: {exc}")
-    return 1 if call.failed else 0
+            raise PhoneFileError(errno.EISDIR, "Is a directory")
+        call.each(list(_tree(call, call.shown.rstrip("/"))), remove)
+
+    def remove(path: str) -> None:
+        call.files.remove(path, uid=call.uid)
+
+    call.each(options.args, removed)
 
 
-def _targets(call: Invocation, options: Options) -> list[tuple[str, str]]:
-    """Return pairs of source and target."""
-    need_args(call, options, 1)
-    need_args(call, options, 2)
-    *sources, target = options.args
-    if _is_folder(call, target):
-        return [
-            (source, f"{target.rstrip('/')}/{source.rstrip('/').rsplit('/', 1)[-1]}")
-            for source in sources
-        ]
-    if len(sources) > 1:
-        call.fail(f"'{target}' not directory")
-    return [(sources[0], target)]
+def _tree(call: Invocation, path: str) -> Iterator[str]:
+    """Yield a path and all below it, folders after what is in them."""
+    place = call.path(path)
+    if modes.S_ISDIR(call.files.stat(place, follow=False, uid=call.uid).mode):
+        for name in call.files.list(place, uid=call.uid):
+            yield from _tree(call, f"{path}/{name}")
+    yield path
 
 
 @command("mv")
-def mv(call: Invocation) -> int:
+def mv(call: Invocation) -> None:
     """Move files within a file system."""
     options = read_options(call, "f")
-    for source, target in _targets(call, options):
-        try:
-            call.system.files.rename(call.path(source), call.path(target), uid=call.uid)
-        except PhoneFileError as exc:
-            _trouble(call, f"bad '{source}': {exc}")
-    return 1 if call.failed else 0
+    need_args(call, options, 1)
+    need_args(call, options, 2)
+    *sources, target = options.args
+    into = _folder_at(call, target)
+    if len(sources) > 1 and not into:
+        call.fail(f"'{target}' not directory")
+
+    def moved(path: str) -> None:
+        name = path.rstrip("/").rpartition("/")[2]
+        place = f"{target.rstrip('/')}/{name}" if into else target
+        call.files.rename(path, call.path(place), uid=call.uid)
+
+    call.each(sources, moved, named="bad '{}'")
 
 
 @command("chmod")
-def chmod(call: Invocation) -> int:
+def chmod(call: Invocation) -> None:
     """Change permissions."""
     if len(call.args) < 2:
         call.fail('Needs 2 arguments (see "chmod --help")')
     text, *paths = call.args
     if not re.fullmatch(r"[0-7]{1,4}", text):
         call.fail(f"bad mode '{text}'")
-    for path in paths:
-        try:
-            call.system.files.stat(call.path(path), uid=call.uid)
-            call.system.files.change_mode(call.path(path), int(text, 8), uid=call.uid)
-        except PhoneFileError as exc:
-            _trouble(
-                call,
-                f"chmod '{path}' to {text}: {exc}"
-                if exc.errno == errno.EPERM
-                else f"{path}: {exc}",
-            )
-    return 1 if call.failed else 0
+    call.each(paths, lambda path: call.files.change_mode(path, int(text, 8), uid=call.uid))
 
 
 @command("touch")
-def touch(call: Invocation) -> int:
+def touch(call: Invocation) -> None:
     """Set modification times, creating what isn't there; ``-d @SECONDS``."""
     options = read_options(call, "c", "d")
     need_args(call, options, 1)
-    moment = call.system.time.wall_s()
-    if "d" in options:
-        match = re.fullmatch(r"@(\d+(?:\.\d+)?)", options.last("d"))
-        if match is None:
-            call.fail(f"bad date '{options.last('d')}'")
-        moment = float(match[1])
-    for path in options.args:
-        try:
-            call.system.files.touch(
-                call.path(path), moment, create="c" not in options, uid=call.uid
-            )
-        except PhoneFileError as exc:
-            if not ("c" in options and exc.errno == errno.ENOENT):
-                _trouble(call, f"'{path}': {exc}")
-    return 1 if call.failed else 0
+    date = options.last("d", f"@{call.system.time.wall_s()}")
+    if not re.fullmatch(r"@\d+(?:\.\d+)?", date):
+        call.fail(f"bad date '{date}'")
+
+    def touched(path: str) -> None:
+        if "c" not in options or call.files.find(path, uid=call.uid) is not None:
+            call.files.touch(path, float(date[1:]), uid=call.uid)
+
+    call.each(options.args, touched, named="'{}'")
 
 
 @command("sync")
-def sync(call: Invocation) -> int:
+def sync(call: Invocation) -> None:
     """Nothing is held back here."""
-    return 0

@@ -8,7 +8,7 @@ import contextlib
 import importlib
 import pkgutil
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -18,6 +18,7 @@ from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.processes import Process
 
 if TYPE_CHECKING:
+    from benchfarm_virtual.files import PhoneTree
     from benchfarm_virtual.launching import Launch
     from benchfarm_virtual.system import PhoneProps, PhoneSystem
 
@@ -30,7 +31,7 @@ MAX_SCRIPT_BYTES: Final = 1 << 22
 class CommandFaultError(Exception):
     """A command ends with a message after its name, and a code."""
 
-    def __init__(self, message: str, code: int = 1) -> None:
+    def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
 
@@ -90,6 +91,27 @@ class Invocation:
         """Who runs the command."""
         return self.process.uid
 
+    @property
+    def files(self) -> PhoneTree:
+        """The phone's files."""
+        return self.system.files
+
+    def each(self, paths: Iterable[str], action: Callable[[str], None], named: str = "{}") -> None:
+        """Do something with each path, made absolute; complain of those with which it can't be
+        done, ``named`` so. Meanwhile ``shown`` is the path as it was given.
+        """
+        for path in paths:
+            try:
+                self.shown = path
+                action(self.path(path))
+            except PhoneFileError as exc:
+                self.complain(f"{named.format(path)}: {exc}")
+                self.failed = True
+
+    shown = ""
+    #: Whether something couldn't be done, which the exit code tells.
+    failed = False
+
     def path(self, path: str) -> str:
         """Return a phone path, made absolute."""
         return path if path.startswith("/") else f"{self.cwd.rstrip('/')}/{path}"
@@ -106,9 +128,9 @@ class Invocation:
         """Write a line to stderr after the command's name."""
         self.error(f"{self.name}: {message}")
 
-    def fail(self, message: str, code: int = 1) -> NoReturn:
-        """End the command with a message."""
-        raise CommandFaultError(message, code)
+    def fail(self, message: str, code: int = 0) -> NoReturn:
+        """End the command with a message; grep keeps 1 for what it doesn't find."""
+        raise CommandFaultError(message, code or (2 if self.name == "grep" else 1))
 
     def open(self, path: str) -> OpenFile:
         """Open a file to read; ``-`` is stdin. Raises PhoneFileError."""
@@ -118,18 +140,9 @@ class Invocation:
             else self.system.files.open_read(self.path(path), uid=self.uid)
         )
 
-    def inputs(self, paths: Sequence[str]) -> Iterator[tuple[str, OpenFile]]:
-        """Open files one after another (stdin when there are none); complain about those that can't
-        be.
-        """
-        for path in paths or ["-"]:
-            try:
-                yield path, self.open(path)
-            except PhoneFileError as exc:
-                self.complain(f"{path}: {exc}")
-                self.failed = True
-
-    failed = False
+    def each_input(self, paths: Sequence[str], action: Callable[[OpenFile], None]) -> None:
+        """Do something with each file, opened to read (stdin when there are none)."""
+        self.each(paths or ["-"], lambda path: action(self.open(self.shown)))
 
     def chunks(self, source: OpenFile) -> Iterator[bytes]:
         """Return a source's bytes piece by piece, looking for signals in between."""
@@ -259,7 +272,8 @@ def need_args(call: Invocation, options: Options, least: int) -> None:
         call.fail(f'Needs {least} argument{"s" if least > 1 else ""} (see "{call.name} --help")')
 
 
-CommandFunction = Callable[["Invocation"], int]
+#: Returns the exit code; None is 0, or 1 when something has failed.
+CommandFunction = Callable[["Invocation"], int | None]
 _COMMANDS: dict[str, CommandFunction] = {}
 #: Commands that older phones don't have: since which API level they are there.
 _SINCE_SDK: dict[str, int] = {}

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import glob
+import math
 import operator
+import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase, translate
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -24,10 +29,6 @@ _CONDITIONAL: Final = frozenset({"-", "=", "+"})
 
 class ExpansionFaultError(Exception):
     """A bad substitution, functions nested too deeply: the shell ends with the message."""
-
-
-def _joined(pieces: Pieces) -> str:
-    return "".join(text for text, _ in pieces)
 
 
 class _Fields:
@@ -80,13 +81,13 @@ class Expander:
     def _arguments(self, word: Word) -> list[str]:
         arguments: list[str] = []
         for field in self._fields(word):
-            pieces = tuple(field)
             found: Sequence[str] = ()
-            if has_magic(pieces):
-                found = matching_paths(
-                    pieces, files=self._state.files, cwd=self._state.cwd, uid=self._state.uid
+            if _MAGIC.search("".join(text for text, quoted in field if not quoted)):
+                shell = self._state
+                found = _matching_paths(
+                    _pattern(tuple(field)), files=shell.files, cwd=shell.cwd, uid=shell.uid
                 )
-            arguments += found or [_joined(pieces)]
+            arguments += found or ["".join(text for text, _ in field)]
         return arguments
 
     def text(self, word: Word) -> str:
@@ -186,314 +187,131 @@ class Expander:
 
 #: Pieces of an expanded word: text, and whether it was quoted.
 Pieces = tuple[tuple[str, bool], ...]
+#: What makes a name a pattern: a bracket that nothing closes stands for itself.
+_MAGIC: Final = re.compile(r"[*?]|\[.+\]")
 
 
-@lru_cache(maxsize=1024)
-def pattern_source(pieces: Pieces) -> str:
-    """Return the regular expression for a pattern; quoted pieces stand for themselves."""
-    characters = [(char, quoted) for text, quoted in pieces for char in text]
-    source: list[str] = []
-    at = 0
-    while at < len(characters):
-        char, quoted = characters[at]
-        if quoted:
-            source.append(re.escape(char))
-        elif char == "*":
-            source.append(".*")
-        elif char == "?":
-            source.append(".")
-        elif char == "\\" and at + 1 < len(characters):
-            at += 1
-            source.append(re.escape(characters[at][0]))
-        elif char == "[" and (end := _class_end(characters, at)):
-            source.append(_class_source(characters[at + 1 : end]))
-            at = end
-        else:
-            source.append(re.escape(char))
-        at += 1
-    return "".join(source)
-
-
-def _class_end(characters: Sequence[tuple[str, bool]], at: int) -> int:
-    place = at + 1
-    if place < len(characters) and characters[place][0] in "!^":
-        place += 1
-    first = place
-    while place < len(characters):
-        if characters[place] == ("]", False) and place > first:
-            return place
-        place += 1
-    return 0
-
-
-def _class_source(inside: Sequence[tuple[str, bool]]) -> str:
-    is_negated = inside[0] in {("!", False), ("^", False)}
-    rest = inside[1:] if is_negated else inside
-    if ("[", False) in rest and (":", False) in rest:
+def _pattern(pieces: Pieces) -> str:
+    """Return a pattern as fnmatch reads it; quoted pieces stand for themselves."""
+    pattern = "".join(glob.escape(text) if quoted else text for text, quoted in pieces)
+    if "[:" in pattern:
         raise ExpansionFaultError("a virtual phone knows no classes of characters")
-    source = "".join(
-        f"\\{char}" if char in "\\[]^&~|" or (quoted and char == "-") else char
-        for char, quoted in rest
-    )
-    return f"[{'^' if is_negated else ''}{source}]"
+    return pattern
 
 
 def matches(pieces: Pieces, text: str) -> bool:
     """Say whether a whole text matches a pattern."""
-    return re.compile(pattern_source(pieces), re.DOTALL).fullmatch(text) is not None
+    return fnmatchcase(text, _pattern(pieces))
 
 
 def trimmed(text: str, pieces: Pieces, operator: str) -> str:
     """Return ``${text#pattern}`` and its kin (``#``, ``##``, ``%``, ``%%``)."""
-    pattern = re.compile(pattern_source(pieces), re.DOTALL)
+    pattern = re.compile(translate(_pattern(pieces)))
     ends = range(len(text) + 1)
     if operator[0] == "#":
         order = ends if operator == "#" else reversed(ends)
-        return next((text[end:] for end in order if pattern.fullmatch(text, 0, end)), text)
+        return next((text[end:] for end in order if pattern.match(text, 0, end)), text)
     order = reversed(ends) if operator == "%" else ends
-    return next((text[:start] for start in order if pattern.fullmatch(text, start)), text)
+    return next((text[:start] for start in order if pattern.match(text, start)), text)
 
 
-def has_magic(pieces: Pieces) -> bool:
-    """Say whether a word is a pattern at all."""
-    opened = False
-    for text, quoted in pieces:
-        if quoted:
-            continue
-        if "*" in text or "?" in text:
-            return True
-        opened = opened or "[" in text
-        # A bracket that nothing closes stands for itself: ``[`` is a command, too.
-        if opened and "]" in text:
-            return True
-    return False
-
-
-def matching_paths(pieces: Pieces, *, files: PhoneTree, cwd: str, uid: int) -> list[str]:
+def _matching_paths(pattern: str, *, files: PhoneTree, cwd: str, uid: int) -> list[str]:
     """Return the paths that match, sorted; empty when there are none."""
-    parts = _split(pieces)
-    absolute = bool(parts) and not parts[0] and len(parts) > 1
-    found = ["/"] if absolute else [""]
-    for place, part in enumerate(parts):
-        last = place == len(parts) - 1
-        if not part:
-            if last and place:
-                found = [
-                    path.rstrip("/") + "/" for path in found if _is_folder(files, cwd, path, uid)
-                ]
-            continue
-        if has_magic(part):
-            found = [path for base in found for path in _children(files, cwd, base, part, uid)]
-            continue
-        # Whether a name in the middle is there shows at what follows it.
-        name = "".join(text for text, _ in part)
-        found = [_under(base) + name for base in found]
-        if last:
-            found = [path for path in found if _is_there(files, cwd, path, uid)]
-    return sorted(found)
+    found = [""]
+    for depth, name in enumerate(pattern.split("/")):
+        folders = [f"{path}/" if depth else path for path in found]
+        if _MAGIC.search(name):
+            found = [
+                folder + inside
+                for folder in folders
+                for inside in _names_in(files, posixpath.join(cwd, folder), uid)
+                if fnmatchcase(inside, name) and (name[0] == "." or inside[0] != ".")
+            ]
+        else:
+            found = [folder + name for folder in folders]
+    return sorted(path for path in found if files.find(posixpath.join(cwd, path), uid=uid))
 
 
-def _split(pieces: Pieces) -> list[Pieces]:
-    parts: list[list[tuple[str, bool]]] = [[]]
-    for text, quoted in pieces:
-        for place, section in enumerate(text.split("/")):
-            if place:
-                parts.append([])
-            if section:
-                parts[-1].append((section, quoted))
-    return [tuple(part) for part in parts]
-
-
-def _children(files: PhoneTree, cwd: str, base: str, part: Pieces, uid: int) -> list[str]:
-    prefix = _under(base)
-    pattern = re.compile(pattern_source(part), re.DOTALL)
-    hidden_too = part[0][0].startswith(".")
+def _names_in(files: PhoneTree, folder: str, uid: int) -> Sequence[str]:
     try:
-        names = files.list(_within(cwd, base), uid=uid)
+        return files.list(folder, uid=uid)
     except PhoneFileError:
-        return []
-    return [
-        prefix + name
-        for name in names
-        if (hidden_too or not name.startswith(".")) and pattern.fullmatch(name)
-    ]
+        return ()
 
 
-def _under(base: str) -> str:
-    return base if not base or base.endswith("/") else base + "/"
-
-
-def _is_there(files: PhoneTree, cwd: str, path: str, uid: int) -> bool:
-    try:
-        files.stat(_within(cwd, path), follow=False, uid=uid)
-    except PhoneFileError:
-        return False
-    return True
-
-
-def _is_folder(files: PhoneTree, cwd: str, path: str, uid: int) -> bool:
-    try:
-        return files.stat(_within(cwd, path), uid=uid).mode & 0o170000 == 0o040000
-    except PhoneFileError:
-        return False
-
-
-def _within(cwd: str, path: str) -> str:
-    if path.startswith("/"):
-        return path
-    return f"{cwd.rstrip('/')}/{path}" if path else cwd
-
-
-_TOKEN: Final = re.compile(
-    r"\s*(?:(?P<number>0[xX][0-9A-Fa-f]+|[0-9]+)|(?P<name>[A-Za-z_]\w*)|"
-    r"(?P<operator><<|>>|<=|>=|==|!=|[-+*/%<>!~&|^()]))",
-    re.ASCII,
-)
-_LEVELS: Final = (
-    ("|",),
-    ("^",),
-    ("&",),
-    ("==", "!="),
-    ("<", "<=", ">", ">="),
-    ("<<", ">>"),
-    ("+", "-"),
-    ("*", "/", "%"),
-)
-_LEVEL_OF: Final = {name: level for level, names in enumerate(_LEVELS) for name in names}
-_OPERATIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "&": operator.and_,
-    "|": operator.or_,
-    "^": operator.xor,
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<<": lambda left, right: left << right % 32,
-    ">>": lambda left, right: left >> right % 32,
+_LEADING_ZEROS: Final = re.compile(r"\b0+(?=\d)", re.ASCII)
+_OPERATIONS: Final[Mapping[type[ast.AST], Callable[..., int]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: lambda left, right: int(left / right),
+    ast.Mod: lambda left, right: int(math.fmod(left, right)),
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.LShift: lambda left, right: left << right % 32,
+    ast.RShift: lambda left, right: left >> right % 32,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+    ast.Invert: operator.invert,
+    ast.Not: operator.not_,
 }
-_MAX_DEPTH: Final = 60
 
 
 class ArithmeticFaultError(Exception):
     """The expression can't be calculated."""
 
 
-def _wrapped(value: int) -> int:
-    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+@lru_cache(maxsize=256)
+def _tree(expression: str) -> ast.expr:
+    """Return an expression's tree; what scripts calculate is written in Python as in C, but for
+    ``!`` and leading zeros.
+    """
+    text = re.sub(r"!(?!=)", " not ", _LEADING_ZEROS.sub("", expression))
+    try:
+        return ast.parse(text.strip() or "0", mode="eval").body
+    except (SyntaxError, ValueError, RecursionError):
+        raise ArithmeticFaultError(f"{expression}: bad expression") from None
 
 
 class Calculator:
-    """Calculates expressions over a shell's variables."""
+    """Calculates expressions over a shell's variables, in 32 bits."""
 
     def __init__(self, get: Callable[[str], str]) -> None:
         self._get = get
-        self._depth = 0
 
     def value(self, expression: str) -> int:
         """Return an expression's value; an empty one is 0. Raises ArithmeticFaultError."""
-        self._depth += 1
-        if self._depth > _MAX_DEPTH:
-            raise ArithmeticFaultError(f"{expression}: recursive parameter")
         try:
-            return _Reader(expression, self).read()
-        finally:
-            self._depth -= 1
+            number = (
+                int(expression)
+                if expression.isdecimal()
+                else self._result(_tree(expression), expression)
+            )
+        except (ArithmeticError, ValueError):
+            raise ArithmeticFaultError(f"{expression}: zero divisor") from None
+        except RecursionError:
+            raise ArithmeticFaultError(f"{expression}: recursive parameter") from None
+        return (number + (1 << 31)) % (1 << 32) - (1 << 31)
 
-    def variable(self, name: str) -> int:
-        """Return a variable's value; its text is an expression itself."""
-        text = self._get(name).strip()
-        if not text:
-            return 0
-        if re.fullmatch(r"-?[1-9][0-9]*|0", text):
-            return _wrapped(int(text))
-        return self.value(text)
-
-
-@lru_cache(maxsize=256)
-def _tokens(expression: str) -> tuple[tuple[str, str], ...]:
-    """Return the tokens of an expression, each with its kind."""
-    tokens: list[tuple[str, str]] = []
-    at = 0
-    text = expression.rstrip()
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise ArithmeticFaultError(f"{expression}: unexpected '{text[at:].strip()[:1]}'")
-        tokens.append((match.lastgroup or "", match.group(match.lastgroup or 0)))
-        at = match.end()
-    return tuple(tokens)
-
-
-class _Reader:
-    def __init__(self, expression: str, calculator: Calculator) -> None:
-        self.expression = expression
-        self.calculator = calculator
-        self.tokens = _tokens(expression)
-        self.at = 0
-
-    def read(self) -> int:
-        if not self.tokens:
-            return 0
-        value = self.binary(0)
-        if self.at < len(self.tokens):
-            raise self.fault()
-        return value
-
-    def fault(self) -> ArithmeticFaultError:
-        token = self.tokens[self.at][1] if self.at < len(self.tokens) else ""
-        shown = f"'{token}'" if token else "'end of expression'"
-        return ArithmeticFaultError(f"{self.expression}: unexpected {shown}")
-
-    def peek(self) -> str:
-        return (
-            self.tokens[self.at][1]
-            if self.at < len(self.tokens) and self.tokens[self.at][0] == "operator"
-            else ""
-        )
-
-    def binary(self, level: int) -> int:
-        """Return the value of what follows, as far as its operators bind as tightly as those of a
-        level.
-        """
-        value = self.unary()
-        while (place := _LEVEL_OF.get(name := self.peek(), -1)) >= level:
-            self.at += 1
-            value = self.apply(name, value, self.binary(place + 1))
-        return value
-
-    def apply(self, name: str, left: int, right: int) -> int:
-        if name not in {"/", "%"}:
-            return _wrapped(int(_OPERATIONS[name](left, right)))
-        if right == 0:
-            raise ArithmeticFaultError(f"{self.expression}: zero divisor")
-        quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-        return _wrapped(quotient if name == "/" else left - quotient * right)
-
-    def unary(self) -> int:
-        if (name := self.peek()) in {"+", "-", "!", "~"}:
-            self.at += 1
-            value = self.unary()
-            return _wrapped({"+": value, "-": -value, "!": int(value == 0), "~": ~value}[name])
-        return self.primary()
-
-    def primary(self) -> int:
-        if self.at >= len(self.tokens):
-            raise self.fault()
-        kind, text = self.tokens[self.at]
-        if kind == "operator" and text != "(":
-            raise self.fault()
-        self.at += 1
-        if kind == "number":
-            return _wrapped(int(text, 16) if text[:2].lower() == "0x" else int(text))
-        if kind == "name":
-            return self.calculator.variable(text)
-        value = self.binary(0)
-        if self.peek() != ")":
-            raise self.fault()
-        self.at += 1
-        return value
+    def _result(self, node: ast.expr, expression: str) -> int:
+        match node:
+            case ast.Constant(value=int(number)):
+                return number
+            case ast.Name(id=name):
+                return self.value(self._get(name))  # its text is an expression itself
+            case ast.UnaryOp(op=kind, operand=operand):
+                return int(_OPERATIONS[type(kind)](self._result(operand, expression)))
+            case (
+                ast.BinOp(left=left, op=kind, right=right)
+                | ast.Compare(left=left, ops=[kind], comparators=[right])
+            ) if type(kind) in _OPERATIONS:
+                values = (self._result(side, expression) for side in (left, right))
+                return int(_OPERATIONS[type(kind)](*values))
+        raise ArithmeticFaultError(f"{expression}: bad expression")

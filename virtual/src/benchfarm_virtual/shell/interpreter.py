@@ -200,10 +200,7 @@ class Shell:
             return exc.status
         except LeaveLoopError:
             return self.status
-        except ShellSyntaxError as exc:
-            self.complain_of_syntax(exc)
-            return 1
-        except (ExpansionFaultError, ArithmeticFaultError) as exc:
+        except (ShellSyntaxError, ExpansionFaultError, ArithmeticFaultError) as exc:
             self.complain(str(exc))
             return 1
         except RecursionError:
@@ -360,13 +357,6 @@ class Shell:
             self.write(2, (text + "\n").encode("utf-8", "surrogateescape"))
         except (StreamClosedError, PhoneFileError, ProgramDiedError):
             return
-
-    def complain_of_syntax(self, fault: ShellSyntaxError) -> None:
-        """Write what is wrong with a script."""
-        words = str(fault)
-        self.complain(
-            words if "quote" in words or "unclosed" in words else f"syntax error: {words}"
-        )
 
     def complain(self, message: str) -> None:
         """Write a line to stderr after the shell's name."""

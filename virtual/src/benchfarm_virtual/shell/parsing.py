@@ -49,13 +49,9 @@ _PARAMETER: Final = re.compile(r"[A-Za-z_]\w*|[0-9]|[@*#?$!-]", re.ASCII)
 _BRACED: Final = re.compile(r"[A-Za-z_]\w*|[0-9]+|[@*#?$!-]", re.ASCII)
 _LENGTH: Final = re.compile(r"#([A-Za-z_]\w*|[0-9]+|[#?$!-])(?=\})", re.ASCII)
 _CHANGE: Final = re.compile(r":[-=+]|##|%%|[-=+#%]")
-#: What ends a word that isn't quoted, and the errors of what isn't closed, by what closes it.
+#: What ends a word that isn't quoted, and what must be closed.
 _ENDS_WORD: Final = " \t\n;&|()<>"
-_UNCLOSED: Final = {
-    '"': "no closing quote",
-    "}": "unexpected EOF, expecting '}'",
-    ")": "unmatched '('",
-}
+_CLOSING: Final = frozenset('"})')
 
 
 @lru_cache(maxsize=512)
@@ -80,8 +76,6 @@ class _Parser:
         #: caller of :meth:`peek` may ask as often as it likes.
         self.peeked, self.peeked_at, self.peeked_end = "", -1, -1
         self.peeked_word = Word(())
-        #: What begins a compound statement and hasn't been closed: ``if``, ``{``, ``(`` ...
-        self.unclosed: list[str] = []
         self.depth = 0
         #: Newlines after which here-documents stand -> where it goes on behind them.
         self.documents: dict[int, int] = {}
@@ -117,7 +111,8 @@ class _Parser:
             elif char == "'" and not quoted:
                 end = self.text.find("'", self.at + 1)
                 if end < 0:
-                    raise ShellSyntaxError("no closing quote")
+                    self.at = len(self.text)
+                    raise self.fault()
                 _add(parts, self.text[self.at + 1 : end], quoted=True)
                 self.at = end + 1
             elif char == '"' and (not quoted or stop == "}"):
@@ -135,8 +130,8 @@ class _Parser:
                 # A quote within quotes that something else closes is none.
                 if found != '"' or not stop:
                     _add(parts, found, quoted=quoted)
-        if self.at >= len(self.text) and stop in _UNCLOSED:
-            raise ShellSyntaxError(_UNCLOSED[stop])
+        if self.at >= len(self.text) and stop in _CLOSING:
+            raise self.fault()
         return parts
 
     def escape(self, parts: list[Part], only: str) -> None:
@@ -151,7 +146,6 @@ class _Parser:
         start = self.at
         if self.text.startswith("$((", start):
             self.at += 3
-            open_before = len(self.unclosed)
             with contextlib.suppress(ShellSyntaxError):
                 expression = Word(tuple(self.parts(")", quoted=True)))
                 if self.text.startswith("))", self.at):
@@ -159,13 +153,10 @@ class _Parser:
                     return Arithmetic(expression, quoted)
             # $((command); (command)) is none.
             self.at = start
-            del self.unclosed[open_before:]
         if self.text.startswith("$(", start):
             self.at += 2
-            self.unclosed.append("(")
             script = self.block(")")
             self.expect(")")
-            self.unclosed.pop()
             return Command(script, quoted)
         if self.text.startswith("${", start):
             return self.braced(quoted=quoted)
@@ -246,12 +237,9 @@ class _Parser:
 
     def fault(self) -> ShellSyntaxError:
         """Return the error of what comes next."""
-        if self.at_end():
-            return ShellSyntaxError(
-                f"unmatched '{self.unclosed[-1]}'" if self.unclosed else "unexpected EOF"
-            )
-        found = self.peek() or self.text[self.at]
-        return ShellSyntaxError("unexpected newline" if found == "\n" else f"unexpected '{found}'")
+        found = self.peek() or self.text[self.at : self.at + 1]
+        shown = {"": "EOF", "\n": "newline"}.get(found, f"'{found}'")
+        return ShellSyntaxError(f"syntax error: unexpected {shown}")
 
     # Statements
 
@@ -280,10 +268,8 @@ class _Parser:
     def enclosed(self, opener: str, end: str) -> Block:
         """Take a group from its opening to its end."""
         self.expect(opener)
-        self.unclosed.append(opener)
         block = self.filled(end)
         self.expect(end)
-        self.unclosed.pop()
         return block
 
     def and_or(self) -> Statement:
@@ -399,7 +385,6 @@ class _Parser:
 
     def branches(self) -> Statement:
         self.expect("if")
-        self.unclosed.append("if")
         branches: list[tuple[Block, Block]] = []
         while True:
             condition = self.filled("then")
@@ -413,20 +398,16 @@ class _Parser:
             self.expect("else")
             otherwise = self.filled("fi")
         self.expect("fi")
-        self.unclosed.pop()
         return If(tuple(branches), otherwise)
 
     def loop(self, word: str) -> Statement:
         self.expect(word)
-        self.unclosed.append(word)
         condition = self.filled("do")
         body = self.enclosed("do", "done")
-        self.unclosed.pop()
         return Loop(condition, body, until=word == "until")
 
     def for_each(self) -> Statement:
         self.expect("for")
-        self.unclosed.append("for")
         self.take_word()
         name = self.peeked
         if not _NAME.fullmatch(name):
@@ -442,12 +423,10 @@ class _Parser:
             self.take()
         self.skip(lines=True)
         body = self.enclosed("do", "done")
-        self.unclosed.pop()
         return For(name, None if words is None else tuple(words), body)
 
     def case(self) -> Statement:
         self.expect("case")
-        self.unclosed.append("case")
         value = self.take_word()
         self.skip(lines=True)
         self.expect("in")
@@ -469,7 +448,6 @@ class _Parser:
             elif self.peek() != "esac":
                 raise self.fault()
         self.expect("esac")
-        self.unclosed.pop()
         return Case(value, tuple(items))
 
 

@@ -202,4 +202,4 @@ class Variables:
 
 
 class ShellSyntaxError(Exception):
-    """The script can't be read; the message is what mksh would say after ``syntax error: ``."""
+    """The script can't be read."""
