@@ -10,30 +10,22 @@ heavy tail.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchfarm_virtual.delegation import (
-    GPU,
-    HEXAGON,
-    NNAPI,
-    NPU,
-    XNNPACK,
-    PlanNode,
-    SubgraphPlan,
-    data_type,
-)
+from benchfarm_virtual.delegation import PlanNode, SubgraphPlan, data_type
 from benchfarm_virtual.graph import Operator, Subgraph
 from benchfarm_virtual.profiles import (
     AcceleratorSpec,
     ClusterSpec,
     CpuSpec,
     GpuSpec,
+    UnitSpec,
     VirtualProfile,
 )
 
@@ -146,6 +138,8 @@ class Speed:
     depthwise_share: float
     #: Bytes of an activation as a share of the file's (0.5 for fp16).
     byte_share: float = 1.0
+    #: What going there and back costs a unit with a memory of its own; None: it has none.
+    fixed_us: float | None = None
 
     def op_us(self, work: OpWork) -> float:
         """Return the time of one operator."""
@@ -219,40 +213,36 @@ def gpu_speed(
     """Return the GPU's speed with its share of the highest clock."""
     slow = gpu.gl_factor if backend == "gl" else 1.0
     rate = (gpu.fp16_gmacs if fp16 else gpu.fp32_gmacs) * share / slow
-    return Speed(
-        f32_gmacs=rate,
-        int8_gmacs=0.9 * rate,
+    speed = _unit_speed(gpu, rate, 0.9 * rate)
+    return replace(
+        speed,
         memory_gbps=memory_share * gpu.memory_gbps / slow,
         op_overhead_us=gpu.op_overhead_us / max(0.1, share),
-        conv_share=gpu.conv_share,
-        depthwise_share=gpu.depthwise_share,
         byte_share=0.5 if fp16 else 1.0,
     )
 
 
 def accelerator_speed(device: AcceleratorSpec) -> Speed:
     """Return the speed of a device behind NNAPI or Hexagon."""
+    return _unit_speed(device, device.f32_gmacs, device.int8_gmacs)
+
+
+def _unit_speed(unit: UnitSpec, f32_gmacs: float, int8_gmacs: float) -> Speed:
     return Speed(
-        f32_gmacs=device.f32_gmacs,
-        int8_gmacs=device.int8_gmacs,
-        memory_gbps=device.memory_gbps,
-        op_overhead_us=device.op_overhead_us,
-        conv_share=device.conv_share,
-        depthwise_share=device.depthwise_share,
+        f32_gmacs=f32_gmacs,
+        int8_gmacs=int8_gmacs,
+        memory_gbps=unit.memory_gbps,
+        op_overhead_us=unit.op_overhead_us,
+        conv_share=unit.conv_share,
+        depthwise_share=unit.depthwise_share,
         byte_share=0.5,
+        fixed_us=unit.fixed_us,
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitSpeeds:
-    """The speeds of everything that may run a part of a model, as they are now."""
-
-    builtin: Speed
-    xnnpack: Speed
-    gpu: Speed | None = None
-    gpu_fixed_us: float = 0.0
-    accelerator: Speed | None = None
-    accelerator_fixed_us: float = 0.0
+#: The speeds of everything that may run a part of a model, by the delegate's name, as they are now;
+#: "" stands for the builtin kernels, also for those of delegates that compute on the CPU.
+Speeds = Mapping[str, Speed]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,26 +256,19 @@ class NodeWork:
     works: tuple[OpWork, ...]
     boundary_bytes: float = 0.0
 
-    def op_times_us(self, speeds: UnitSpeeds) -> list[float]:
+    def op_times_us(self, speeds: Speeds) -> list[float]:
         """Return the time of each of its operators."""
-        speed = {
-            GPU: speeds.gpu,
-            NNAPI: speeds.accelerator,
-            HEXAGON: speeds.accelerator,
-            NPU: speeds.accelerator,
-            XNNPACK: speeds.xnnpack,
-        }.get(self.unit, speeds.builtin)
-        return [(speed or speeds.builtin).op_us(work) for work in self.works]
+        speed = speeds.get(self.unit, speeds[""])
+        return [speed.op_us(work) for work in self.works]
 
-    def time_us(self, speeds: UnitSpeeds) -> float:
+    def time_us(self, speeds: Speeds) -> float:
         """Return its time: its operators', and for a delegate with its own memory what going there
         and back costs.
         """
         time_us = sum(self.op_times_us(speeds))
-        if self.unit == GPU and speeds.gpu is not None:
-            time_us += speeds.gpu_fixed_us + self.boundary_bytes / _TRANSFER_GBPS / 1e3
-        elif self.unit in {NNAPI, HEXAGON, NPU} and speeds.accelerator is not None:
-            time_us += speeds.accelerator_fixed_us + self.boundary_bytes / _TRANSFER_GBPS / 1e3
+        fixed_us = speeds.get(self.unit, speeds[""]).fixed_us
+        if fixed_us is not None:
+            time_us += fixed_us + self.boundary_bytes / _TRANSFER_GBPS / 1e3
         return time_us
 
 

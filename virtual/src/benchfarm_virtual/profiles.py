@@ -73,45 +73,43 @@ class SchedulingSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuSpec:
-    """A GPU as the GPU delegate uses it: OpenCL (cl) or, where that is missing, OpenGL (gl)."""
+class UnitSpec:
+    """What computes beside the CPU, with a memory of its own."""
 
     name: str
-    gles: str
-    available_khz: tuple[int, ...]
-    fp16_gmacs: float
-    fp32_gmacs: float
     memory_gbps: float
     op_overhead_us: float
+    #: What each inference costs there, whatever it computes.
     fixed_us: float
     watts: float
     compile_ms_per_op: float
     init_ms: float
-    backends: tuple[Literal["cl", "gl"], ...] = ("cl", "gl")
-    depthwise_share: float = 0.5
     conv_share: float = 1.0
+    depthwise_share: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSpec(UnitSpec):
+    """A GPU as the GPU delegate uses it: OpenCL (cl) or, where that is missing, OpenGL (gl)."""
+
+    gles: str
+    available_khz: tuple[int, ...]
+    fp16_gmacs: float
+    fp32_gmacs: float
+    backends: tuple[Literal["cl", "gl"], ...] = ("cl", "gl")
     #: Latency of OpenGL as a multiple of OpenCL's.
     gl_factor: float = 1.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AcceleratorSpec:
+class AcceleratorSpec(UnitSpec):
     """A device that NNAPI or the Hexagon delegate drives.
 
     A rate of 0: it doesn't take that type.
     """
 
-    name: str
     f32_gmacs: float
     int8_gmacs: float
-    memory_gbps: float
-    op_overhead_us: float
-    fixed_us: float
-    watts: float
-    compile_ms_per_op: float
-    init_ms: float
-    depthwise_share: float = 0.5
-    conv_share: float = 1.0
     #: It is listed and takes models, and then its compiler fails, as on phones whose NNAPI driver
     #: was left behind.
     compilation_fails: bool = False

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual import latency
@@ -21,20 +21,16 @@ from benchfarm_virtual.delegation import (
     XNNPACK,
     SubgraphPlan,
 )
+from benchfarm_virtual.faults import FaultKind
 from benchfarm_virtual.graph import Graph, Subgraph
-from benchfarm_virtual.latency import NodeWork, Threads, UnitSpeeds
+from benchfarm_virtual.latency import NodeWork, Speeds, Threads
 from benchfarm_virtual.profiles import AcceleratorSpec
-from benchfarm_virtual.programs.accelerator_delegates import create_hexagon, create_nnapi
-from benchfarm_virtual.programs.delegates import (
-    Delegate,
-    apply_flex,
-    apply_implicit_xnnpack,
-    create_external,
-    create_stable,
-    create_xnnpack,
+from benchfarm_virtual.programs.delegates import Delegate, apply_flex, apply_xnnpack, created
+from benchfarm_virtual.programs.process import (
+    BenchmarkFailedError,
+    RuntimeSeverity,
+    read_whole,
 )
-from benchfarm_virtual.programs.gpu_delegate import create_gpu, create_litert_gpu, create_npu
-from benchfarm_virtual.programs.process import BenchmarkFailedError, read_whole
 from benchfarm_virtual.programs.run_loop import Footprint, footprint_of
 
 if TYPE_CHECKING:
@@ -82,6 +78,7 @@ class Interpreter:
 
     def __init__(self, run: BenchmarkRun, graph: Graph, layers: list[InputLayer]) -> None:
         self.run = run
+        self.flags = run.parameters
         self.graph = graph
         self.layers = layers
         self.plans = [
@@ -122,6 +119,10 @@ class Interpreter:
             sum(self.subgraph.tensors[i].size_bytes for i in self.subgraph.inputs) * self.scale
         )
 
+    def tell(self, severity: RuntimeSeverity, message: str) -> None:
+        """Say something as the runtime does."""
+        self.run.say.runtime(severity, message)
+
     def read_inputs(self) -> None:
         """Read the files with input values."""
         for layer in self.layers:
@@ -146,8 +147,8 @@ class Interpreter:
             given = math.prod(max(0, size) for size in self.layers[0].shape)
             self.scale = given / max(1, self.subgraph.tensors[self.subgraph.inputs[0]].elements)
         run.moment("delegate")
-        applied = _created(self)
-        if not applied and run.parameters.switch("require_full_delegation"):
+        applied = created(self)
+        if not applied and self.flags.switch("require_full_delegation"):
             run.fail("Disallowed CPU fallback detected.")
         if len(applied) > 1 and not run.is_litert:
             run.say.info(f"Going to apply {len(applied)} delegates one after another.")
@@ -166,13 +167,14 @@ class Interpreter:
             replaced = delegate.apply(self)
         except BenchmarkFailedError:
             if len(self.plan.nodes) > nodes_before:
-                run.say.runtime(
+                self.tell(
                     "ERROR", "Restored original execution plan after delegate application failure."
                 )
             run.fail(self._not_applied(delegate))
+        self._note_wrong(delegate.subject, delegate.kernel)
         self.delegate_us += self.init_us - before_us
         full = replaced > 0 and self.plan.fully_delegated
-        if not full and run.parameters.switch("require_full_delegation"):
+        if not full and self.flags.switch("require_full_delegation"):
             run.fail("Disallowed CPU fallback detected.")
         if run.is_litert:
             return
@@ -189,6 +191,11 @@ class Interpreter:
                 "the delegate."
             )
 
+    def _note_wrong(self, subject: str, kernel: str) -> None:
+        """Have a delegate compute wrong numbers, when that fault was asked for."""
+        if self.run.bench.take_fault(FaultKind.DELEGATE_WRONG, subject) is not None:
+            self.wrong.add(kernel)
+
     def _not_applied(self, delegate: Delegate) -> str:
         return (
             "Failed to compile model."
@@ -204,8 +211,9 @@ class Interpreter:
 
     def _allocate(self) -> None:
         run = self.run
-        if "use_xnnpack" not in run.parameters.given and not self.plan.fully_delegated:
-            apply_implicit_xnnpack(self)
+        if "use_xnnpack" not in self.flags.given and not self.plan.fully_delegated:
+            apply_xnnpack(self)
+            self._note_wrong("xnnpack", XNNPACK)
         if run.flex:
             apply_flex(self)
         for plan in self.plans:
@@ -235,7 +243,7 @@ class Interpreter:
     def _unresolved(self, node_id: int, name: str) -> None:
         run = self.run
         if name.startswith("Flex"):
-            run.say.runtime(
+            self.tell(
                 "ERROR",
                 "Select TensorFlow op(s), included in the given model, is(are) not supported by this interpreter. Make "
                 "sure you apply/link the Flex delegate before inference. For the Android, it can be resolved by adding "
@@ -243,12 +251,12 @@ class Interpreter:
                 "https://www.tensorflow.org/lite/guide/ops_select",
             )
         else:
-            run.say.runtime(
+            self.tell(
                 "ERROR",
                 f"Encountered unresolved custom op: {name}.\nSee instructions: "
                 "https://www.tensorflow.org/lite/guide/ops_custom ",
             )
-        run.say.runtime("ERROR", f"Node number {node_id} ({name}) failed to prepare.")
+        self.tell("ERROR", f"Node number {node_id} ({name}) failed to prepare.")
         run.fail("Failed to allocate tensors!")
 
     # Speed
@@ -268,7 +276,7 @@ class Interpreter:
 
     def threads(self) -> Threads:
         """Return where the CPU's part runs."""
-        wanted = self.run.parameters.integer("num_threads")
+        wanted = self.flags.integer("num_threads")
         return latency.place_threads(
             self.run.bench.profile,
             threads=wanted,
@@ -277,31 +285,25 @@ class Interpreter:
             stray_draw=self.run.noise.stray_draw,
         )
 
-    def speeds(self, shares: dict[int, float], gpu_share: float) -> UnitSpeeds:
+    def speeds(self, shares: dict[int, float], gpu_share: float) -> Speeds:
         """Return the speeds of all units at these clocks."""
-        profile, flags = self.run.bench.profile, self.run.parameters
-        threads = self.threads()
+        profile, flags = self.run.bench.profile, self.flags
         fp16 = flags.switch("xnnpack_force_fp16") or flags.switch("allow_fp16")
-        gpu = profile.gpu
-        fp16_gpu = flags.switch("gpu_precision_loss_allowed")
-        backend = self.gpu_backend
-        device = self.accelerator
         memory = self.run.bench.hardware.memory_share()
-        on_gpu = None
-        if gpu is not None:
-            on_gpu = latency.gpu_speed(
-                gpu, gpu_share, fp16=fp16_gpu, backend=backend, memory_share=memory
+        cpu = partial(latency.cpu_speed, profile, self.threads(), shares, memory_share=memory)
+        speeds = {"": cpu(xnnpack=False), XNNPACK: cpu(xnnpack=True, fp16=fp16)}
+        if profile.gpu is not None:
+            speeds[GPU] = latency.gpu_speed(
+                profile.gpu,
+                gpu_share,
+                fp16=flags.switch("gpu_precision_loss_allowed"),
+                backend=self.gpu_backend,
+                memory_share=memory,
             )
-        return UnitSpeeds(
-            builtin=latency.cpu_speed(profile, threads, shares, xnnpack=False, memory_share=memory),
-            xnnpack=latency.cpu_speed(
-                profile, threads, shares, xnnpack=True, fp16=fp16, memory_share=memory
-            ),
-            gpu=on_gpu,
-            gpu_fixed_us=gpu.fixed_us if gpu is not None else 0.0,
-            accelerator=latency.accelerator_speed(device) if device is not None else None,
-            accelerator_fixed_us=device.fixed_us if device is not None else 0.0,
-        )
+        if self.accelerator is not None:
+            accelerator = latency.accelerator_speed(self.accelerator)
+            speeds |= dict.fromkeys((NNAPI, HEXAGON, NPU), accelerator)
+        return speeds
 
     def inference_us(self, shares: dict[int, float], gpu_share: float) -> float:
         """Return the time of one inference at these clocks, before noise."""
@@ -341,41 +343,3 @@ class Interpreter:
     def footprint(self, runs: int) -> Footprint:
         """Return its memory."""
         return footprint_of(self, runs)
-
-
-def _created(interpreter: Interpreter) -> list[Delegate]:
-    """Create the delegates that the flags ask for, in the providers' order; return them in the
-    command line's.
-    """
-    flags, say, once = interpreter.run.parameters, interpreter.run.say, interpreter.run.once
-    makers: list[tuple[str, bool, Callable[[Interpreter], Delegate | None]]] = [
-        ("use_xnnpack", flags.switch("use_xnnpack"), create_xnnpack),
-        ("external_delegate_path", bool(flags.text("external_delegate_path")), create_external),
-        (
-            "use_gpu",
-            flags.switch("use_gpu"),
-            create_litert_gpu if interpreter.run.is_litert else create_gpu,
-        ),
-        ("use_hexagon", flags.switch("use_hexagon"), create_hexagon),
-        ("use_nnapi", flags.switch("use_nnapi"), create_nnapi),
-        ("use_npu", flags.switch("use_npu"), create_npu),
-        (
-            "stable_delegate_settings_file",
-            bool(flags.text("stable_delegate_settings_file")),
-            create_stable,
-        ),
-    ]
-    created: list[tuple[int, Delegate]] = []
-    for flag, wanted, make in makers:
-        if flag == "use_nnapi" and not wanted and flags.text("nnapi_accelerator_name"):
-            name = flags.text("nnapi_accelerator_name")
-            say.warn(
-                f"`--use_nnapi=true` must be set for the provided NNAPI accelerator ({name}) to be used."
-            )
-        delegate = make(interpreter) if wanted else None
-        if delegate is None:
-            continue
-        if not interpreter.run.is_litert and once.first("delegate created"):
-            say.info(f"{delegate.provider} delegate created.")
-        created.append((flags.positions.get(flag, 0), delegate))
-    return [delegate for _, delegate in sorted(created, key=lambda item: item[0])]
