@@ -1,12 +1,15 @@
-"""Write what docs/reference says of commands and failures from the program itself: ``make docs``."""
+"""Write what docs/reference says of commands, plan keys, findings and failures from the program's
+own records: ``make docs``.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from orchestrator.analysis.findings import CODES
 from orchestrator.cli.frame import ROOT, sections
 from orchestrator.config.plan import keys_table
 from orchestrator.passes import passes
@@ -70,21 +73,28 @@ def page() -> str:
     return "".join(parts)
 
 
+def with_table(text: str, title: str, heads: str, rows: Iterable[str]) -> str:
+    """Return a page's text with the table below a heading as its rows are now."""
+    line = "|---" * (heads.count("|") - 1) + "|"
+    table = "\n".join([heads, line, *rows])
+    return re.sub(rf"(?<=## {re.escape(title)}\n\n)(?:\|[^\n]*\n)*", lambda _: f"{table}\n", text)
+
+
 def failures_page(text: str) -> str:
-    """Return the text of docs/reference/failures.md with its tables of codes as the records have
-    them.
-    """
-    tables = {"In a run": RUN_FAILURES, "On the way to a phone": ERROR_FAILURES}
-    for title, items in tables.items():
-        lines = ["| code | meaning |", "|---|---|"]
-        lines += [f"| `{item.code}` | {item.meaning} |" for item in items]
-        table = "\n".join(lines)
-        text = re.sub(
-            rf"(?<=## {re.escape(title)}\n\n)(?:\|[^\n]*\n)*",
-            lambda _, table=table: f"{table}\n",
-            text,
-        )  # type: ignore[misc]
+    """Return the text of docs/reference/failures.md with its codes as their records are."""
+    for title, items in {"In a run": RUN_FAILURES, "On the way to a phone": ERROR_FAILURES}.items():
+        rows = (f"| `{item.code}` | {item.meaning} |" for item in items)
+        text = with_table(text, title, "| code | meaning |", rows)
     return text
+
+
+def findings_page(text: str) -> str:
+    """Return the text of docs/reference/findings.md with its codes as their records are."""
+    rows = (
+        f"| `{item.code}` | {item.severity.value} | {': '.join(filter(None, [item.meaning, item.rule]))} |"
+        for item in CODES.values()
+    )
+    return with_table(text, "Codes", "| code | severity | meaning |", rows)
 
 
 HOW_OFTEN = {
@@ -99,21 +109,23 @@ def plans_page(text: str) -> str:
     """Return the text of docs/reference/plans.md with its tables of keys and passes as the records
     have them.
     """
-    rows = "".join(f"| `{key}` | {means} | {default} |\n" for key, means, default in keys_table())
-    keys = f"| key | value | default |\n|---|---|---|\n{rows}"
-    text = re.sub(r"(?<=## Keys\n\n)(?:\|[^\n]*\n)*", lambda _: keys, text)
-    lines = ["| pass | what it measures | how often |", "|---|---|---|"]
-    for own in passes():
-        name = f"[`{own.name}`](../guides/{own.guide}.md)" if own.guide else f"`{own.name}`"
-        lines.append(f"| {name} | {own.about} | {HOW_OFTEN[own.repetition]} |")
-    table = "\n".join(lines)
-    return re.sub(r"(?<=## Passes\n\n)(?:\|[^\n]*\n)*", lambda _: f"{table}\n", text)
+    keys = (f"| `{key}` | {means} | {default} |" for key, means, default in keys_table())
+    text = with_table(text, "Keys", "| key | value | default |", keys)
+    rows = (
+        f"| {f'[`{own.name}`](../guides/{own.guide}.md)' if own.guide else f'`{own.name}`'}"
+        f" | {own.about} | {HOW_OFTEN[own.repetition]} |"
+        for own in passes()
+    )
+    return with_table(text, "Passes", "| pass | what it measures | how often |", rows)
+
+
+#: Page of docs/reference -> its text from what it was; commands.md is made whole.
+PAGES = {"plans.md": plans_page, "findings.md": findings_page, "failures.md": failures_page}
 
 
 if __name__ == "__main__":
     folder = Path(__file__).with_name("reference")
     folder.joinpath("commands.md").write_text(page(), "utf-8")
-    plans = folder / "plans.md"
-    plans.write_text(plans_page(plans.read_text("utf-8")), "utf-8")
-    failures = folder / "failures.md"
-    failures.write_text(failures_page(failures.read_text("utf-8")), "utf-8")
+    for name, made in PAGES.items():
+        path = folder / name
+        path.write_text(made(path.read_text("utf-8")), "utf-8")

@@ -163,13 +163,6 @@ PLACES: Sequence[Place] = (
         after='    """Yield what speaks against a series of inferences."""',
         text=RULE,
     ),
-    Place(
-        change="finding",
-        what="its row in the docs",
-        file="docs/reference/findings.md",
-        after="| `rebooted` | error | the phone rebooted during the run |\n",
-        text="| `unlucky` | info | there were thirteen inferences |\n",
-    ),
     Place(change="pass", what="its module", file="orchestrator/passes/quick.py", text=PASS),
     Place(
         change="pass",

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.analysis.findings import CODES
 from orchestrator.cli.frame import ROOT, sections
 from orchestrator.passes import passes
 from tests.samples.places import REPO
@@ -191,13 +192,26 @@ def test_the_page_of_commands_is_as_they_are() -> None:
     )
 
 
-def test_the_table_of_passes_is_as_their_records_are() -> None:
+@pytest.mark.parametrize("name", ["plans.md", "findings.md", "failures.md"])
+def test_the_tables_of_a_page_are_as_their_records_are(name: str) -> None:
     script = runpy.run_path(str(REPO / "docs" / "write_commands.py"))
-    text = (REPO / "docs" / "reference" / "plans.md").read_text("utf-8")
-    assert text == script["plans_page"](text), "make docs"
-    assert all(
-        f"`{own.name}`" in text and script["HOW_OFTEN"][own.repetition] in text for own in passes()
+    text = (REPO / "docs" / "reference" / name).read_text("utf-8")
+    assert text == script["PAGES"][name](text), "make docs"
+
+
+def test_each_pass_and_finding_has_its_row() -> None:
+    plans, findings = (
+        (REPO / "docs" / "reference" / name).read_text("utf-8")
+        for name in ("plans.md", "findings.md")
     )
+    assert [own.name for own in passes() if f"`{own.name}`" not in plans] == []
+    assert [code for code in CODES if f"| `{code}` |" not in findings] == []
+
+
+def test_no_two_pages_have_one_name() -> None:
+    """So that ``benchfarm explain NAME`` shows one."""
+    names = [page.name for page in (REPO / "docs").rglob("*.md")]
+    assert len(names) == len(set(names))
 
 
 def every(command: Any) -> Iterator[Any]:

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from orchestrator.analysis.findings import finding
 from orchestrator.analysis.summary import logs_of, neighbour_std
 from orchestrator.analysis.sustained import measured_us
 from orchestrator.analysis.trimmed_mean import t_quantile
 from orchestrator.records.case import CampaignId, Pass, RunId, grouped
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.verdict import Finding, Severity
+from orchestrator.records.verdict import Finding
 from orchestrator.units import format_percent, format_slowdown
 
 #: A device is called moved wrongly once in a thousand times.
@@ -191,10 +192,8 @@ def doubted(runs: Sequence[RunRecord], history_us: Sequence[float] = ()) -> dict
                     run.run_pass is not Pass.REFERENCE
                     and good_at <= run.started_at < check.begun_at
                 ):
-                    result[run.run_id] = Finding(
-                        code="reference-moved",
-                        severity=Severity.WARNING,
-                        message="the reference workload's figure had moved when it was next run: the device changed",
+                    result[run.run_id] = finding(
+                        "reference-moved",
                         evidence=f"{change}, more than {format_percent(verdict.limit)}",
                     )
         moved_before = moved

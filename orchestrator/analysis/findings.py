@@ -28,9 +28,11 @@ class FindingCode:
     severity: Severity
     meaning: str
     next_step: str
+    #: When it is made, and what follows, for docs and ``benchfarm explain``.
+    rule: str = ""
 
 
-#: Every finding; docs/reference/findings.md says more of each.
+#: Every finding; ``make docs`` writes the table of docs/reference/findings.md from these.
 _FINDINGS: Final = (
     FindingCode(
         "virtual-device",
@@ -61,6 +63,7 @@ _FINDINGS: Final = (
         WARNING,
         "nothing shows where the operators ran",
         "Run with --verbose=true, or with a build that says what its delegates took.",
+        "info where the delegate is named and only how many operators it ran isn't told",
     ),
     FindingCode(
         "sampled-on-cpu",
@@ -79,36 +82,43 @@ _FINDINGS: Final = (
         WARNING,
         "too few inferences",
         "Raise num_runs or min_secs in the plan.",
+        "fewer than 10",
     ),
     FindingCode(
         "unsteady",
         WARNING,
         "the inferences of this process differ widely",
         "Close what runs beside it, keep to the big cores, let the phone cool; then measure again.",
+        "90 % of them spread over more than half of the median",
     ),
     FindingCode(
         "unsteady-trend",
         WARNING,
         "the inferences became slower, or faster, while the process ran",
         "Let the phone cool longer before each run, or take the sustained pass to see where it settles.",
+        "the first was among the quickest 5 % and the last among the slowest, or the other way "
+        "round, and the spread is over 10 %",
     ),
     FindingCode(
         "unsteady-two-modes",
         WARNING,
         "the inferences fall into two groups",
         "Pin the program to one cluster: it probably moved between fast and slow cores.",
+        "the deviation is over a third of the range, more than one group can have",
     ),
     FindingCode(
         "outliers",
         INFO,
         "a few inferences took very long; the median hides them, the mean doesn't",
         "Close what runs beside it; the median is little changed, p95 and the maximum are not.",
+        "the mean is more than 10 % above the median",
     ),
     FindingCode(
         "coarse-resolution",
         WARNING,
         "the program rounds its figures too coarsely for so short a latency",
         "Use a newer build, which prints more digits, or a larger model.",
+        "rounding may have moved them by more than 1 %",
     ),
     FindingCode(
         "sources-disagree",
@@ -121,6 +131,7 @@ _FINDINGS: Final = (
         INFO,
         "nothing was seen of clocks, heat and load while the program ran: the sampler left too few looks",
         "The figure stands. Run benchfarm device check to see what the sampler lacks on the phone.",
+        "fewer than two; only the states before and after tell",
     ),
     FindingCode(
         "log-cut",
@@ -139,36 +150,46 @@ _FINDINGS: Final = (
         INFO,
         "the program printed very much; the middle of its output isn't kept",
         "Have the program print less (no --verbose, no tracing of each operator), then measure again.",
+        "over 16 MB to one stream; whole lines of its first and last 8 MB are kept",
     ),
     FindingCode(
         "throttled",
         WARNING,
         "the phone limited its clocks because of heat",
         "Let the phone cool down, take it out of its case, or wait longer between cases.",
+        'a thermal status above "light" (or "light" where neither clock limits nor cooling '
+        "devices could be read), a cooling device of CPU, GPU or NPU at work, a clock limit "
+        "that fell, or cores that had as much to do clocked lower as the run went on",
     ),
     FindingCode(
         "clocks-capped",
         INFO,
         "clocks were limited all along, and nothing says whether by heat",
         "Let the phone cool, and end its battery saver: something keeps the clocks below their limit.",
+        "the grade is D",
     ),
     FindingCode(
         "clocks-low",
         WARNING,
         "the clocks were lower than in the case's other invocations",
         "Raise warm-up, or use a fixed performance mode: the governor held the clocks back.",
+        "of four or more in one campaign some worked below 92 % of the others' clocks and took "
+        "longer, by at least half of what the clock lost. Up to a quarter is left out of the "
+        "figure (info); of more, all stay (warning)",
     ),
     FindingCode(
         "slow-start",
         INFO,
         "the first invocation was slower than all others: left out",
         "Nothing: it is left out. To measure first starts, use the pass cold.",
+        "of five or more the first is at least 3 % slower than the others' mean and beyond five of their deviations",
     ),
     FindingCode(
         "clock-jumped",
         ERROR,
         "the device's wall clock was moved during the run",
         "Keep the phone's clock from being set during a run; times taken over the jump are wrong.",
+        "by 3 s or more; warning where the program prints a median",
     ),
     FindingCode(
         "rebooted",
@@ -181,6 +202,8 @@ _FINDINGS: Final = (
         WARNING,
         "something else kept the processor busy",
         "End what else runs on this phone or computer ('top' shows it), then measure again.",
+        "over 0.3 cores of this computer before the run, or over 0.5 cores of a phone during it"
+        " (all work less the program's own and 0.1 s, by which short runs may be miscounted)",
     ),
     FindingCode(
         "more-threads-than-big-cores",
@@ -193,6 +216,7 @@ _FINDINGS: Final = (
         ERROR,
         "a start that was to be cold used a cache",
         "Remove the named cache, or the flag that names another one; then measure again.",
+        '"from serialized data", or bytes that were there before',
     ),
     FindingCode(
         "start-unknown",
@@ -211,6 +235,7 @@ _FINDINGS: Final = (
         WARNING,
         "the screen went off during the run",
         "Keep the screen on for an app on it: with the screen off it isn't scheduled as it is in use.",
+        "where the plan doesn't ask for that",
     ),
     FindingCode(
         "foreground-changed",
@@ -235,48 +260,67 @@ _FINDINGS: Final = (
         INFO,
         "the case's invocations were made under differently controlled conditions",
         "Measure again, so that all invocations run under the same control of the phone.",
+        "the worst is the case's",
     ),
     FindingCode(
         "two-states",
         INFO,
         "the case's invocations fall into two groups, as at two clocks",
         "Use a fixed performance mode, or raise warm-up: the phone ran at one of two clocks.",
+        "of eight or more, at least 1 % apart with nothing between them; the interval is the median's then",
     ),
     FindingCode(
         "battery-low",
         WARNING,
         "the battery was low; phones limit their clocks then",
         "Charge the phone above 15 %, then measure again.",
+        "less than 15 %",
     ),
     FindingCode(
         "wrong-outputs",
         ERROR,
         "the outputs aren't the model's",
         "Don't use this configuration: it computes something else. Try one without half precision.",
+        "further from every reference than correct kernels are; the case's latency is rejected with them",
     ),
     FindingCode(
         "outputs-drift",
         WARNING,
         "the outputs differ more than they should",
         "Judge by the task's own accuracy whether this loss of precision is acceptable.",
+        "by less than five times the threshold, pointing the same way (cosine of 0.999 or more)",
     ),
     FindingCode(
         "outputs-unreadable",
         ERROR,
         "there are no outputs to compare",
         "Read its log: the program wrote no outputs that could be compared.",
+        "none were written, or not as many bytes as the model has",
     ),
     FindingCode(
         "parity-degenerate",
         WARNING,
         "the model's outputs hardly depend on its inputs; they show nothing",
         "Give real inputs (parity_inputs), or a trained model: these outputs show nothing.",
+        "the reference gives constants, or the same for other inputs within the threshold",
     ),
     FindingCode(
         "imported",
         INFO,
         "somebody else made the run; nothing is known of the device's heat, load and battery",
         "Ask whoever ran it how warm, loaded and charged the phone was.",
+    ),
+    FindingCode(
+        "imported-unread",
+        WARNING,
+        "its raw output was deleted before it was exported, so that its figures can't be read again",
+        "Ask for a bundle that was exported before the raw output was deleted.",
+    ),
+    FindingCode(
+        "reference-moved",
+        WARNING,
+        "the reference workload's figure had moved when it was next run: the device changed",
+        "Let the phone cool, look at what else runs on it, then measure these cases again.",
     ),
 )
 CODES: Final[Mapping[str, FindingCode]] = {item.code: item for item in _FINDINGS}

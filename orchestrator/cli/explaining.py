@@ -69,6 +69,7 @@ def explain(
     Example: benchfarm explain guides/compare | less
     """
     known, folder = list(entries()), data_folder("docs")
+    # No two pages have one name (tests/test_docs.py).
     pages = {
         path.relative_to(folder).with_suffix("").as_posix(): path
         for path in sorted(folder.rglob("*.md"))
@@ -87,23 +88,21 @@ def explain(
         if item.term.casefold().replace("_", "-") in {wanted, wanted.replace("-", " ")}
     ]
     name = wanted.removeprefix("docs/").removesuffix(".md")
-    fitting = [page for page in pages if f"/{page.casefold()}".endswith(f"/{name}")]
-    if not found and len(fitting) == 1:
-        text = pages[fitting[0]].read_text("utf-8").rstrip("\n")
-        return CommandResult(text=text, data={"page": fitting[0], "markdown": text})
+    fitting = next((page for page in pages if f"/{page.casefold()}".endswith(f"/{name}")), None)
+    if not found and fitting:
+        text = pages[fitting].read_text("utf-8").rstrip("\n")
+        return CommandResult(text=text, data={"page": fitting, "markdown": text})
     if not found:
         near = nearest(wanted, [*(item.term for item in known), *pages])
         raise UsageError(
-            f"{word!r} is {'several pages' if fitting else 'no term, code or page'}",
-            hint=f"choose of {', '.join(fitting)}"
-            if fitting
-            else near or "'benchfarm explain' lists them",
+            f"{word!r} is no term, code or page", hint=near or "'benchfarm explain' lists them"
         )
     lines = []
     for item in found:
         lines.append(f"{item.term}  (docs/{item.page})")
         lines.extend(f"  {head}: {text}" for head, text in item.columns.items())
-    lines += [f"more: benchfarm explain docs/{page}.md" for page in fitting]
+    if fitting:
+        lines.append(f"more: benchfarm explain docs/{fitting}.md")
     return CommandResult(text="\n".join(lines), data=found)
 
 

@@ -1,5 +1,5 @@
 """Build files: where benchmark programs come from and what they must hold
-(``docs/reference/build-files.md``).
+(``docs/reference/models-and-builds.md``).
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from orchestrator.analysis.findings import finding
 from orchestrator.clock import Clock
 from orchestrator.engine.invocation import RunRecords, read
 from orchestrator.engine.reference_check import carried_over, keep_doubts, with_doubt
@@ -29,7 +30,6 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import is_pruned
 from orchestrator.records.plan import Screen
 from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord
-from orchestrator.records.verdict import Finding, Severity
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -78,12 +78,7 @@ def read_imported(
     if run.outcome not in _READ_FROM_OUTPUT:
         return replace(run, report=None)
     if is_pruned(run.attachments):
-        missing = Finding(
-            code="imported-unread",
-            severity=Severity.WARNING,
-            message="its raw output was deleted before it was exported, so that its figures can't be read again",
-        )
-        return replace(run, verdict=with_doubt(run.verdict, missing))
+        return replace(run, verdict=with_doubt(run.verdict, finding("imported-unread")))
     return read_again(run, _raw_of(run, run.attachments), tools[run.case.tool], facts, screen)
 
 

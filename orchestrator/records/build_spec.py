@@ -1,4 +1,4 @@
-"""What apk_builds/<name>.yaml declares about a benchmark program (``docs/reference/build-files.md``),
+"""What apk_builds/<name>.yaml declares about a benchmark program (``docs/reference/models-and-builds.md``),
 and what is known of its flags.
 """
 

@@ -302,7 +302,7 @@ class DeviceSelection:
             "--profile",
             DEVICES,
             "",
-            "names of [device profiles](profiles.md); of phones and [iPhones](../guides/iphone.md)",
+            "names of [device profiles](profiles.md); of phones and [iPhones](iphone.md)",
             "any",
         ),
     ] = ()
@@ -871,7 +871,7 @@ class Plan(PlanTerms):
             "--build",
             ADVANCED,
             "",
-            "tool: name, sha256 or path of a [build](../guides/models-and-builds.md); what has a slash is a path",
+            "tool: name, sha256 or path of a [build](models-and-builds.md); what has a slash is a path",
             "the default build",
         ),
     ] = field(default_factory=dict)

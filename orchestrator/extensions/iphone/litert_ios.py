@@ -30,7 +30,7 @@ from orchestrator.records.run import CRASHES_FILE, DONE_FILE, RawOutput, ToolRep
 #: An Info.plist that is larger than this isn't one.
 _MOST_PLIST_BYTES: Final = 4 << 20
 _HOW_TO_GET: Final = (
-    "install the app once, or name its .ipa with --build; see 'An iPhone' in docs/guides/iphone.md"
+    "install the app once, or name its .ipa with --build; see docs/reference/iphone.md"
 )
 
 

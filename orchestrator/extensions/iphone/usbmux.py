@@ -94,7 +94,7 @@ _CAUSES: Final[tuple[tuple[str, type[DeviceError], str, str], ...]] = (
         "No app with bundle id",
         InstallError,
         "the app isn't installed",
-        "name its .ipa, or $BENCHFARM_IPHONE_APP its bundle id (docs/guides/iphone.md)",
+        "name its .ipa, or $BENCHFARM_IPHONE_APP its bundle id (docs/reference/iphone.md)",
     ),
     (
         "not connected|no device|device .*not found|disconnected|connection (?:was )?(?:terminated|reset|lost|aborted)",

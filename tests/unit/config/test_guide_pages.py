@@ -50,10 +50,10 @@ def test_plans_page_describes_every_key_and_every_fact():
 
 @pytest.mark.parametrize(
     ("page", "load"),
-    [("reference/profiles.md", load_profile), ("reference/build-files.md", load_build)],
+    [("reference/profiles.md", load_profile), ("reference/models-and-builds.md", load_build)],
 )
 def test_example_on_the_page_loads(tmp_path, page, load):
-    (block,) = yaml_blocks(page)
+    block = yaml_blocks(page)[0]
     name = re.match(r"name: (\S+)", block)[1]
     path = tmp_path / f"{name}.yaml"
     path.write_text(block)
@@ -64,6 +64,6 @@ def test_profiles_and_builds_pages_describe_every_key():
     assert set(adapter_of(DeviceProfile).json_schema()["properties"]) <= words(
         "reference/profiles.md"
     )
-    (block,) = yaml_blocks("reference/build-files.md")
+    block = yaml_blocks("reference/models-and-builds.md")[0]
     for key in adapter_of(BuildSpec).json_schema()["properties"]:
         assert f"{key}:" in block
