@@ -71,7 +71,7 @@ fault-matrix: develop
 
 # The fast tests with other versions than the pinned ones: the lowest that pyproject.toml allows (a bound that doesn't hold
 # is told), or the newest, on the Python that PYTHON names.
-EXTRAS := --extra analytics --extra farm --extra serve --extra trace
+EXTRAS := --extra analytics --extra farm --extra serve
 UV := $(VENV)/uv/bin/uv
 $(UV):
 	$(PYTHON) -m venv $(VENV)/uv

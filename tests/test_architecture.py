@@ -165,7 +165,6 @@ OWNERS = {
     "requests": {"artifacts", "extensions/history/notifying.py"},
     "urllib3": {"artifacts"},
     "elftools": {"artifacts"},
-    "perfetto": {"extensions/trace/slices.py"},
     "backports": {"store"},
     "compression": {"store"},
     "platformdirs": {"settings.py"},

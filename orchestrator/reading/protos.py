@@ -1,4 +1,5 @@
-"""The protos that the benchmark programs write: result, where each node ran, and operator profile.
+"""The protos that the benchmark programs write: result, where each node ran, and operator profile;
+and the parts of perfetto's traces that are read.
 
 The schemas are built here from the field tables of the three messages, so that no compiler is
 needed and no generated code has to match the installed protobuf. They live in a pool of their own:
@@ -58,9 +59,21 @@ LitertLmMetrics: LitertLmParams benchmark_params, *LitertLmDuration init_phase_d
 LitertLmParams: int32 num_prefill_tokens, int32 num_decode_tokens
 LitertLmDuration: string key, int64 value
 LitertLmTurn: int64 duration_us, int64 num_tokens, double tokens_per_second
-# Of perfetto's trace, what its data source android.power writes.
-Trace: *TracePacket packet
-TracePacket: 8 int64 timestamp, 38 BatteryCounters battery, 40 PowerRails power_rails
+# Of perfetto's trace: the kernel's trace marker, what was lost of it, and what android.power writes.
+PerfettoTrace: *TracePacket packet
+TracePacket: FtraceEventBundle ftrace_events, ProcessTree process_tree, 8 int64 timestamp,
+    34 FtraceStats ftrace_stats, TraceStats trace_stats, 38 BatteryCounters battery,
+    40 PowerRails power_rails, 50 bytes compressed_packets
+FtraceEventBundle: uint32 cpu, *FtraceEvent event, bool lost_events
+FtraceEvent: uint64 timestamp, uint32 pid, 3 FtraceMarker print
+FtraceMarker: 2 string buf
+ProcessTree: *Process processes
+Process: int32 pid, 3 *string cmdline
+FtraceStats: int32 phase, *FtraceCpuStats cpu_stats
+FtraceCpuStats: 3 uint64 overrun, uint64 commit_overrun, 8 uint64 dropped_events
+TraceStats: *TraceBufferStats buffer_stats
+TraceBufferStats: 3 uint64 chunks_overwritten, 18 uint64 chunks_discarded,
+    uint64 trace_writer_packet_loss
 BatteryCounters: int64 charge_counter_uah, 3 int64 current_ua, 7 int64 voltage_uv
 PowerRails: *RailDescriptor rail_descriptor, *EnergyData energy_data
 RailDescriptor: int32 index, string rail_name

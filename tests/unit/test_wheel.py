@@ -20,7 +20,6 @@ LAB = REPO / "virtual" / "src"
 EXTRAS = (
     "fastapi",
     "keras",
-    "perfetto",
     "procrastinate",
     "prometheus_client",
     "psycopg",

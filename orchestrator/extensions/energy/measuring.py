@@ -305,7 +305,7 @@ def _read(data: bytes) -> _Power:
     names: dict[int, str] = {}
     read: dict[int, dict[float, float]] = {}
     battery: list[BatterySample] = []
-    for packet in decode_message("Trace", data).packet:
+    for packet in decode_message("PerfettoTrace", data).packet:
         for descriptor in packet.power_rails.rail_descriptor:
             names[descriptor.index] = descriptor.rail_name
         for item in packet.power_rails.energy_data:

@@ -21,7 +21,6 @@ from orchestrator.extensions.trace.slices import (
     OperatorSlices,
     TraceSummary,
     read_recording,
-    require_perfetto,
     summarise,
 )
 from orchestrator.files import check_writable, safe_name, write_file
@@ -71,7 +70,6 @@ def _record(
                 f"{tool} can't be traced: traces are recorded on Android phones, with a program that benchfarm starts",
                 hint="docs/guides/why-slow.md says how an iPhone's run is traced by hand",
             )
-    require_perfetto()
     if folder.exists() and not folder.is_dir():
         raise UsageError(
             f"{folder} is no folder", hint="--out names the folder for the trace files"

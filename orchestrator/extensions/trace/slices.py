@@ -2,9 +2,7 @@
 
 A thread's slices nest: ``B|process|NAME`` opens one, ``E`` closes the innermost. TensorFlow Lite
 writes ``OP@node/subgraph`` around each operator (tensorflow/lite/profiling/atrace_profiler.cc);
-what a delegate took is one operator, the delegate's kernel. The file is read with the messages of
-the ``perfetto`` package (the extra ``trace``). Its TraceProcessor isn't used: it downloads a
-program at its first use, and slices need none of it.
+what a delegate took is one operator, the delegate's kernel.
 """
 
 from __future__ import annotations
@@ -13,15 +11,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from orchestrator.errors import OutputParseError
-from orchestrator.installation import require_packages
+from orchestrator.reading.protos import decode_message
 from orchestrator.records.case import grouped
 
-if TYPE_CHECKING:
-    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TraceStats
-
+#: The phase of the kernel's statistics before anything was recorded.
+_START_OF_TRACE: Final = 1
 _OPERATOR: Final = re.compile(
     r"(?P<name>.+)@(?P<node>-?\d{1,18})/(?P<subgraph>-?\d{1,18})", re.DOTALL | re.ASCII
 )
@@ -102,22 +99,9 @@ class _Slice:
         return _OPERATOR.fullmatch(self.name) is not None
 
 
-def require_perfetto() -> None:
-    """Raise MissingPackageError when the package that reads perfetto's files isn't there."""
-    require_packages("reading a trace file", "perfetto")
-
-
 def read_recording(data: bytes) -> Recording:
-    """Read perfetto's trace file; raises OutputParseError, and MissingPackageError."""
-    require_perfetto()
-    from google.protobuf.message import DecodeError
-    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
-
-    trace = Trace()
-    try:
-        trace.ParseFromString(data)
-    except DecodeError as error:
-        raise OutputParseError(f"this is no whole perfetto trace: {error}") from error
+    """Read perfetto's trace file; raises OutputParseError."""
+    trace = decode_message("PerfettoTrace", data)
     if not trace.packet:
         raise OutputParseError("the trace is empty: perfetto was killed before it could write")
     marks: list[Mark] = []
@@ -140,7 +124,7 @@ def read_recording(data: bytes) -> Recording:
             own = sum(
                 cpu.overrun + cpu.commit_overrun + cpu.dropped_events for cpu in stats.cpu_stats
             )
-            lost += -own if stats.phase == stats.START_OF_TRACE else own
+            lost += -own if stats.phase == _START_OF_TRACE else own
         if packet.HasField("trace_stats"):
             gaps += _buffer_gaps(packet.trace_stats)
         if packet.ftrace_events.lost_events:
@@ -168,7 +152,7 @@ def _mark_of(text: str, *, at_ns: int, thread: int) -> Mark | None:
     return None
 
 
-def _buffer_gaps(stats: TraceStats) -> Iterator[str]:
+def _buffer_gaps(stats: Any) -> Iterator[str]:  # noqa: ANN401 - a message made at run time
     discarded = sum(item.chunks_discarded + item.chunks_overwritten for item in stats.buffer_stats)
     if discarded:
         yield f"perfetto's buffer had no room for {discarded} chunks"

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -163,15 +159,3 @@ def test_lost_events_of_a_perfetto_trace_are_told() -> None:
 def test_a_file_that_is_no_trace_is_refused_with_the_reason(data: bytes) -> None:
     with pytest.raises(OutputParseError):
         read_recording(data)
-
-
-def test_without_the_package_the_command_says_what_to_install_before_any_phone_is_looked_for(
-    tmp_path: Path,
-) -> None:
-    code = "import sys; sys.modules['perfetto'] = None; from orchestrator.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "--home", tmp_path, "trace", "model.tflite"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "pip install 'benchfarm[trace]'" in done.stderr

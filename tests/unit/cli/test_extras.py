@@ -16,7 +16,7 @@ from tests.samples.places import REPO
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
 #: Packages that only extras bring, as they are imported.
 OF_EXTRAS = (
-    "benchfarm_virtual", "fastapi", "keras", "perfetto", "procrastinate", "prometheus_client",
+    "benchfarm_virtual", "fastapi", "keras", "procrastinate", "prometheus_client",
     "psycopg", "psycopg_pool", "pyarrow", "pymobiledevice3", "tensorflow", "uvicorn",
 )  # fmt: skip
 WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({OF_EXTRAS!r}))\n"
