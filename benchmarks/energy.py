@@ -18,7 +18,7 @@ import random
 import statistics
 from collections.abc import Callable
 
-from orchestrator.analysis.compare import mean_of
+from orchestrator.analysis.effect import mean_of
 from orchestrator.extensions.energy.figure import (
     BatterySample,
     Inferences,

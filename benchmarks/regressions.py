@@ -19,9 +19,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from orchestrator.analysis.compare import compare_pairs, threshold_for
+from orchestrator.analysis.effect import compare_pairs, threshold_for
 from orchestrator.extensions.history.changepoint import PENALTY, changes, is_alarm, partition
-from orchestrator.records.verdict import ComparisonOutcome
+from orchestrator.records.verdict import Claim, ComparisonOutcome
 
 STEP, NIGHTS, FIRST, SPAN, WINDOW = 100, 150, 90, 14, 90
 #: Alarms: series x nights, -1 faster, 1 slower, 0 none.
@@ -124,7 +124,7 @@ def confirmations(
         verdict = compare_pairs(
             latency[:, 0].tolist(),
             (latency[:, 1] * ratio).tolist(),
-            threshold=threshold_for(max(0.01, (ratio - 1) / 2)),
+            Claim(threshold=threshold_for(max(0.01, (ratio - 1) / 2))),
         )
         slower += verdict.outcome is ComparisonOutcome.SLOWER
     return slower / count

@@ -12,10 +12,10 @@ from history import alarms, false_candidates
 from noise import PHONE_INVOCATION_STD as STD
 from noise import Floats
 from remembering import alternated, autoregression, staying
-from trials import CHANGED, RULE, in_turns, stopped_at, us
+from trials import AT_95, CHANGED, RULE, in_turns, stopped_at, us
 
 from orchestrator.analysis.autocorrelation import UNSEEN, Autocorrelation, autocorrelation_of
-from orchestrator.analysis.compare import best_of, compare_samples, mean_of
+from orchestrator.analysis.effect import best_of, compare_samples, mean_of
 from orchestrator.analysis.sessions import SessionNoise, session_noise
 from orchestrator.analysis.summary import summarize
 
@@ -211,7 +211,7 @@ def sessions(
         before, after, slower = (summarize(session(effect)) for effect in (0.0, 0.0, 0.08))
         claimed += compare_samples(before, after, sessions=noise).outcome in CHANGED
         found += compare_samples(before, slower, sessions=noise).outcome in CHANGED
-        ends = compare_samples(before, after, sessions=noise, level=0.95)
+        ends = compare_samples(before, after, AT_95, sessions=noise)
         held += (ends.low or 1) <= 1 <= (ends.high or 1)
     return claimed / trials, held / trials, found / trials
 

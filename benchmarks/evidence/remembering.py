@@ -12,7 +12,7 @@ from statistics import NormalDist
 import numpy as np
 from noise import PHONE_INVOCATION_STD, Floats
 from numpy.typing import NDArray
-from trials import CHANGED, PAIRING, RULE, UNKNOWN_SESSIONS, in_turns, stopped_at, us
+from trials import AT_95, CHANGED, PAIRING, RULE, UNKNOWN_SESSIONS, in_turns, stopped_at, us
 
 from orchestrator.analysis.autocorrelation import (
     PRIOR,
@@ -20,7 +20,7 @@ from orchestrator.analysis.autocorrelation import (
     Autocorrelation,
     autocorrelation_of,
 )
-from orchestrator.analysis.compare import compare_pairs, compare_samples, threshold_for
+from orchestrator.analysis.effect import compare_pairs, compare_samples, threshold_for
 from orchestrator.analysis.summary import summarize
 from orchestrator.analysis.trimmed_mean import t_quantile, trimmed_mean
 from orchestrator.records.verdict import ComparisonOutcome
@@ -184,7 +184,7 @@ def nights(
         logs = [kind.draw(rng, count) for count in counts]
         before, after, later = (summarize(us(side)) for side in (*logs, logs[1] + slower))
         alarms += compare_samples(before, after, sessions=UNKNOWN_SESSIONS).outcome in CHANGED
-        ends = compare_samples(before, after, level=0.95, sessions=UNKNOWN_SESSIONS)
+        ends = compare_samples(before, after, AT_95, sessions=UNKNOWN_SESSIONS)
         held += (ends.low or 1) <= 1 <= (ends.high or 1)
         verdict = compare_samples(before, later, sessions=UNKNOWN_SESSIONS)
         found += verdict.outcome is ComparisonOutcome.SLOWER

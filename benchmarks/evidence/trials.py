@@ -11,8 +11,7 @@ import numpy as np
 from noise import Floats, Noise, drift, gaussian
 
 from orchestrator.analysis.autocorrelation import UNSEEN, Autocorrelation
-from orchestrator.analysis.compare import (
-    CLAIM_LEVEL,
+from orchestrator.analysis.effect import (
     compare_pairs,
     compare_samples,
     threshold_for,
@@ -23,13 +22,15 @@ from orchestrator.analysis.summary import summarize
 from orchestrator.analysis.trimmed_mean import t_cdf, t_quantile
 from orchestrator.records.campaign import Pairing
 from orchestrator.records.plan import StoppingRule
-from orchestrator.records.verdict import ComparisonOutcome
+from orchestrator.records.verdict import CLAIM_LEVEL, Claim, ComparisonOutcome
 
 RUNS = 50
 RULE = StoppingRule()
 #: The default budget of a comparison: as many pairs as a case gets invocations at the most.
 PAIRS = RULE.most
 CHANGED = (ComparisonOutcome.FASTER, ComparisonOutcome.SLOWER)
+#: Comparisons with the interval that a figure has.
+AT_95 = Claim(level=0.95)
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def _paired(count: int) -> Callable[..., tuple[float, float, float]]:
         kind: Kind, noise: Noise, truth: float, rng: np.random.Generator
     ) -> tuple[float, float, float]:
         baseline, candidate = alternated(kind, noise, rng, count, effect=0.0)
-        verdict = compare_pairs(us(baseline), us(candidate), level=0.95)
+        verdict = compare_pairs(us(baseline), us(candidate), AT_95)
         return math.log(verdict.low or 0), math.log(verdict.high or 0), 0.0
 
     return way
@@ -243,13 +244,7 @@ def in_turns(
     hits, same, spent = 0, 0, 0
     for _ in range(trials):
         both = draw(pairing.most)
-        verdict = compare_pairs(
-            us(both[0]),
-            us(both[1]),
-            most=pairing.most,
-            threshold=pairing.threshold,
-            level=pairing.level,
-        )
+        verdict = compare_pairs(us(both[0]), us(both[1]), pairing.claim)
         hits += verdict.outcome in wanted
         same += verdict.outcome is ComparisonOutcome.SAME
         spent += verdict.counts[0]
@@ -302,7 +297,7 @@ def nights(
         before, after = us(sides[0]), us(sides[1] + effect)
         both = summarize(before), summarize(after)
         alarms += compare_samples(*both, sessions=UNKNOWN_SESSIONS).outcome in wanted
-        ends = compare_samples(*both, level=0.95, sessions=UNKNOWN_SESSIONS)
+        ends = compare_samples(*both, AT_95, sessions=UNKNOWN_SESSIONS)
         held += math.log(ends.low or 1) <= effect <= math.log(ends.high or 1)
     return alarms / trials, held / trials
 

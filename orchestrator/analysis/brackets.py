@@ -14,7 +14,7 @@ from typing import Final
 from orchestrator.analysis.findings import finding
 from orchestrator.analysis.summary import logs_of, neighbour_std
 from orchestrator.analysis.sustained import measured_us
-from orchestrator.analysis.trimmed_mean import t_quantile
+from orchestrator.analysis.trimmed_mean import margin
 from orchestrator.records.case import CampaignId, Pass, RunId, grouped
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Finding
@@ -62,7 +62,7 @@ def reference_moved(
         return ReferenceVerdict(moved=None, ratio=None, limit=MOVE_MIN)
     degrees = len(logs_history) - 1 if is_known else HISTORY_MIN
     error = noise * math.sqrt(1 / len(logs_before) + 1 / len(logs_after))
-    limit = max(math.log1p(MOVE_MIN), t_quantile(0.5 + REFERENCE_LEVEL / 2, degrees) * error)
+    limit = max(math.log1p(MOVE_MIN), margin(error, degrees, REFERENCE_LEVEL))
     move = statistics.median(logs_after) - statistics.median(logs_before)
     return ReferenceVerdict(moved=abs(move) > limit, ratio=math.exp(move), limit=math.expm1(limit))
 

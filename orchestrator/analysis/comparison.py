@@ -1,5 +1,10 @@
-"""Matched figures against each other: what keeps two apart, the verdict on those that agree, and
-the whole. Pure.
+"""Two sides against each other, case by case: which belong together, what keeps two apart, the
+verdict on those that agree, and the whole. Pure.
+
+Two figures are compared when everything but the compared thing agrees. Cases are matched in steps
+from "all alike" to "the same model by name, delegate, threads and tool", so that a case whose
+settings or phone changed is reported as incomparable, with what differs, instead of being left out
+without a word.
 """
 
 from __future__ import annotations
@@ -7,33 +12,87 @@ from __future__ import annotations
 import enum
 import math
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from statistics import NormalDist
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
+from operator import or_
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus, comparable
-from orchestrator.analysis.compare import (
+from orchestrator.analysis.effect import (
     CHANGES,
-    CLAIM_LEVEL,
-    THRESHOLD,
     compare_pairs,
     compare_samples,
     factor_of,
 )
-from orchestrator.analysis.matching import SETTINGS, Axis, Fact, Measured, Rule, match, title_of
+from orchestrator.analysis.measured import Measured
 from orchestrator.analysis.outcome import pair_figures
 from orchestrator.analysis.sessions import SessionNoise
-from orchestrator.records.case import Case, grouped
+from orchestrator.analysis.trimmed_mean import margin
+from orchestrator.records.case import SeriesKey, grouped
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import FigureKind
 from orchestrator.records.verdict import (
+    USUAL_CLAIM,
+    Claim,
     ComparisonOutcome,
     ComparisonVerdict,
     Grade,
     Quality,
 )
+
+
+class Axis(enum.StrEnum):
+    """What the two sides differ in."""
+
+    CAMPAIGN = "campaign"
+    BUILD = "build"
+    MODEL = "model"
+    DEVICE = "device"
+    DELEGATE = "delegate"
+    #: Some of delegate, threads, tool, mode and flags.
+    CONFIG = "config"
+
+
+class Fact(enum.StrEnum):
+    """What must agree before two figures are compared."""
+
+    #: A virtual phone's figure is no measurement.
+    VIRTUAL = "virtual"
+    #: There is no figure, or it isn't one of what was asked for.
+    FIGURE = "figure"
+    #: The figure was rejected.
+    QUALITY = "quality"
+    MODEL = "model"
+    BUILD = "build"
+    DEVICE = "device"
+    #: The operating system's fingerprint.
+    SYSTEM = "system"
+    #: Which delegate was asked for.
+    DELEGATE = "delegate"
+    #: Where the operators really ran.
+    TRUTH = "truth"
+    THREADS = "threads"
+    TOOL = "tool"
+    #: As what the program runs: shell, top-app, foreground.
+    MODE = "mode"
+    FLAGS = "flags"
+    #: Runs, seconds, warm-up, cores.
+    SETTINGS = "settings"
+    GRADE = "grade"
+
+
+#: What an axis is about, so that it may differ.
+_FREE: Final[Mapping[Axis, frozenset[Fact]]] = {
+    Axis.CAMPAIGN: frozenset({Fact.BUILD}),
+    Axis.BUILD: frozenset({Fact.BUILD}),
+    Axis.MODEL: frozenset({Fact.MODEL}),
+    Axis.DEVICE: frozenset({Fact.DEVICE, Fact.SYSTEM, Fact.BUILD}),
+    Axis.DELEGATE: frozenset({Fact.DELEGATE, Fact.TRUTH}),
+    Axis.CONFIG: frozenset(),
+}
+SETTINGS: Final = ("num_runs", "min_secs", "max_secs", "warmup_runs", "warmup_min_secs", "affinity")
+
 
 #: Differences that no option lets pass: what is left isn't a comparison.
 ABSOLUTE: Final = frozenset({Fact.VIRTUAL, Fact.FIGURE, Fact.QUALITY})
@@ -42,6 +101,131 @@ _NO_VERDICT: Final = frozenset({"foreign-load", "coarse-resolution"})
 #: How a case ends that doesn't work; what a phone or a person kept from running says nothing of the
 #: case.
 _BROKEN: Final = frozenset({CaseStatus.FELL_BACK, CaseStatus.FAILED, CaseStatus.TIMED_OUT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """How sides are compared."""
+
+    axis: Axis = Axis.CAMPAIGN
+    claim: Claim = USUAL_CLAIM
+    #: Differences that the user lets pass; they are noted beside the figure.
+    allowed: frozenset[Fact] = frozenset()
+    #: For the axis CONFIG: what its selectors name.
+    varied: frozenset[Fact] = field(default_factory=frozenset)
+    #: What sessions of the series differ by; the default for one that isn't there.
+    sessions: Mapping[SeriesKey, SessionNoise] = field(default_factory=dict)
+
+    @property
+    def free(self) -> frozenset[Fact]:
+        """Facts that may differ because they are what is compared."""
+        free = _FREE[self.axis] | self.varied
+        if Fact.DELEGATE in free or Fact.MODEL in free:
+            # How much of it a delegate takes is a property of a model.
+            free |= {Fact.TRUTH}
+        return free | {Fact.BUILD, Fact.MODE} if Fact.TOOL in free else free
+
+
+def match(
+    baseline: Sequence[Measured], candidate: Sequence[Measured], rule: Rule
+) -> tuple[list[tuple[Measured, Measured]], list[Measured], list[Measured]]:
+    """Return the pairs that belong together, and what is left of each side; nothing is in two
+    pairs.
+    """
+    pairs: list[tuple[Measured, Measured]] = []
+    left, right = list(baseline), list(candidate)
+    for step, dropped in enumerate(_steps(rule)):
+        keys = [_grouped(side, dropped, rule) for side in (left, right)]
+        for key in keys[0].keys() & keys[1].keys():
+            ones, others = keys[0][key], keys[1][key]
+            if step >= _CLOSE_STEPS and (len(ones) > 1 or len(others) > 1):
+                # Far from alike, and no way to tell which of them is meant.
+                continue
+            # The newest with the newest.
+            pairs += list(zip(reversed(ones), reversed(others), strict=False))
+        taken = {id(item) for pair in pairs for item in pair}
+        left = [item for item in left if id(item) not in taken]
+        right = [item for item in right if id(item) not in taken]
+    return pairs, left, right
+
+
+#: Steps in which several cases may be alike; in the further ones only a single one of each side is
+#: paired.
+_CLOSE_STEPS: Final = 3
+_Parts = frozenset[str]
+
+
+def _steps(rule: Rule) -> list[_Parts]:
+    """Return what each step of matching no longer looks at."""
+    more = ["campaign", "build model-content", "settings mode", "flags"]
+    if rule.axis in {Axis.CAMPAIGN, Axis.BUILD}:
+        more.append("device")
+    if rule.axis is Axis.DEVICE:
+        # No program runs on both an iPhone and an Android phone.
+        more.append("tool")
+    free = _Parts(fact.value for fact in rule.free)
+    return list(accumulate((_Parts(parts.split()) for parts in more), or_, initial=free))
+
+
+def _grouped(
+    side: Sequence[Measured], dropped: _Parts, rule: Rule
+) -> dict[tuple[object, ...], list[Measured]]:
+    groups: dict[tuple[object, ...], list[Measured]] = defaultdict(list)
+    for item in side:
+        case = item.case
+        parts: dict[str, object] = {
+            "campaign": item.campaign_id if rule.axis is not Axis.CAMPAIGN else "",
+            "build": case.build_sha256,
+            "model-content": case.model_sha256 if Fact.MODEL not in rule.free else "",
+            "model": case.model_name,
+            "device": case.serial,
+            "delegate": case.delegate,
+            "threads": case.threads,
+            "tool": case.tool,
+            "mode": case.process_mode,
+            "flags": case.flags,
+            "settings": tuple(getattr(case, name) for name in SETTINGS),
+        }
+        groups[tuple(value for name, value in parts.items() if name not in dropped)].append(item)
+    return groups
+
+
+def title_of(item: Measured, rule: Rule) -> str:
+    """Return a case's name without what is compared: ``mobilenet on Pixel 4 (virtual) A1: xnnpack,
+    4 threads``.
+    """
+    case, free = item.case, rule.free
+    model = "" if Fact.MODEL in free else case.model_name
+    device = (
+        ""
+        if Fact.DEVICE in free
+        else f"{item.device} {case.serial}"
+        if item.device != case.serial
+        else item.device
+    )
+    words = [
+        "" if Fact.DELEGATE in free else item.result.named(case.delegate.value),
+        "" if Fact.THREADS in free else case.threads_text,
+        "" if Fact.TOOL in free else case.tool.value,
+        "" if Fact.MODE in free or case.mode is None else case.mode.value,
+        "" if Fact.FLAGS in free else ", ".join(f"{name}={value}" for name, value in case.flags),
+    ]
+    where = " on ".join(part for part in (model, device) if part)
+    return ": ".join(part for part in (where, ", ".join(word for word in words if word)) if part)
+
+
+class FailOn(enum.StrEnum):
+    """When a comparison is a failure, for machines that ask."""
+
+    #: A case is slower or broken, or nothing at all could be compared.
+    SLOWER = "slower"
+    #: The same, and when a case is inconclusive or incomparable.
+    INCONCLUSIVE = "inconclusive"
+    NEVER = "never"
+
+
+#: What neither says that a case is slower nor that it isn't.
+DOUBTFUL: Final = frozenset({ComparisonOutcome.INCONCLUSIVE, ComparisonOutcome.INCOMPARABLE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +262,12 @@ class ComparedCase:
         is_of_no_use = result.status in _BROKEN or result.parity is ParityVerdict.WRONG
         return is_of_no_use and not _figure_faults("baseline", self.baseline)
 
+    def fails(self, fail_on: FailOn) -> bool:
+        """Return whether it is a failure."""
+        if self.is_broken or self.verdict.outcome is ComparisonOutcome.SLOWER:
+            return fail_on is not FailOn.NEVER
+        return fail_on is FailOn.INCONCLUSIVE and self.verdict.outcome in DOUBTFUL
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overall:
@@ -102,8 +292,7 @@ class Comparison:
     #: Cases that only one side has.
     only_baseline: tuple[str, ...] = ()
     only_candidate: tuple[str, ...] = ()
-    threshold: float = THRESHOLD
-    level: float = CLAIM_LEVEL
+    claim: Claim = USUAL_CLAIM
     #: What to know of the whole, as sentences.
     notes: tuple[str, ...] = ()
 
@@ -127,36 +316,14 @@ class Comparison:
         """Whether figures of virtual phones are among them."""
         return any(row.is_virtual for row in self.rows)
 
+    def fails(self, fail_on: FailOn, *, is_incomplete: bool = False) -> bool:
+        """Return whether it is a failure.
 
-class FailOn(enum.StrEnum):
-    """When a comparison is a failure, for machines that ask."""
-
-    #: A case is slower or broken, or nothing at all could be compared.
-    SLOWER = "slower"
-    #: The same, and when a case is inconclusive or incomparable.
-    INCONCLUSIVE = "inconclusive"
-    NEVER = "never"
-
-
-#: What neither says that a case is slower nor that it isn't.
-DOUBTFUL: Final = frozenset({ComparisonOutcome.INCONCLUSIVE, ComparisonOutcome.INCOMPARABLE})
-
-
-def case_fails(row: ComparedCase, fail_on: FailOn) -> bool:
-    """Return whether a case is a failure."""
-    if row.is_broken or row.verdict.outcome is ComparisonOutcome.SLOWER:
-        return fail_on is not FailOn.NEVER
-    return fail_on is FailOn.INCONCLUSIVE and row.verdict.outcome in DOUBTFUL
-
-
-def is_failure(comparison: Comparison, fail_on: FailOn) -> bool:
-    """Return whether a comparison fails.
-
-    Where nothing was compared, nothing was shown to be good.
-    """
-    if comparison.overall is None:
-        return fail_on is not FailOn.NEVER
-    return any(case_fails(row, fail_on) for row in comparison.rows)
+        Where nothing was compared, or not all was measured, nothing was shown to be good.
+        """
+        if self.overall is None or is_incomplete:
+            return fail_on is not FailOn.NEVER
+        return any(row.fails(fail_on) for row in self.rows)
 
 
 def compare_sides(
@@ -177,8 +344,7 @@ def compare_sides(
         rows=tuple(rows),
         only_baseline=tuple(sorted(title_of(item, Rule()) for item in left)),
         only_candidate=tuple(sorted(title_of(item, Rule()) for item in right)),
-        threshold=rule.threshold,
-        level=rule.level,
+        claim=rule.claim,
     )
 
 
@@ -196,18 +362,8 @@ def compare_measured(before: Measured, after: Measured, rule: Rule) -> ComparedC
         + means
         + _notes(before, after, rule)
     )
-    if any(item.fact in ABSOLUTE for item in apart):
-        verdict, how = (
-            ComparisonVerdict(
-                outcome=ComparisonOutcome.INCOMPARABLE,
-                level=rule.level,
-                threshold=rule.threshold,
-                counts=(len(before.result.used), len(after.result.used)),
-            ),
-            list[str](),
-        )
-    else:
-        verdict, how = _verdict(before, after, rule)
+    is_figure = not any(item.fact in ABSOLUTE for item in apart)
+    verdict = _verdict(before, after, rule) if is_figure else _blank(before, after, rule)
     outcome, doubts = verdict.outcome, [] if apart else _doubts(before, after)
     if apart:
         # The figures stand beside what keeps them apart: a ratio that nobody claims is still an
@@ -221,7 +377,7 @@ def compare_measured(before: Measured, after: Measured, rule: Rule) -> ComparedC
         baseline=before,
         candidate=after,
         verdict=replace(
-            verdict, outcome=outcome, reasons=(*why, *verdict.reasons, *how, *doubts, *notes)
+            verdict, outcome=outcome, reasons=(*why, *verdict.reasons, *doubts, *notes)
         ),
         differences=apart,
     )
@@ -236,6 +392,26 @@ def _doubts(before: Measured, after: Measured) -> list[str]:
         for name, item in _sides(before, after)
         for code in sorted(_NO_VERDICT & item.codes)
     ]
+
+
+#: How a difference calls a fact, the gravest first, and what a case has of it; one that is empty is
+#: unknown, and differs from nothing.
+_FACTS: Final[Mapping[Fact, tuple[str, Callable[[Measured], object]]]] = {
+    Fact.DEVICE: ("device", lambda item: item.case.serial),
+    Fact.SYSTEM: ("device's operating system", lambda item: item.system),
+    Fact.BUILD: ("program", lambda item: item.build),
+    Fact.DELEGATE: ("delegate", lambda item: item.case.delegate.value),
+    Fact.TRUTH: ("place where the operators ran", lambda item: item.actual),
+    Fact.THREADS: ("number of threads", lambda item: item.case.threads),
+    Fact.TOOL: ("tool", lambda item: item.case.tool.value),
+    Fact.MODE: ("process mode", lambda item: item.case.process_mode.value),
+    Fact.FLAGS: (
+        "set of flags",
+        lambda item: " ".join(f"{name}={value}" for name, value in item.case.flags) or "none",
+    ),
+}
+#: What is a part of another fact's difference where that one differs.
+_PART_OF: Final = {Fact.SYSTEM: Fact.DEVICE, Fact.MODE: Fact.TOOL}
 
 
 def differences_of(before: Measured, after: Measured, free: frozenset[Fact]) -> list[Difference]:
@@ -255,28 +431,15 @@ def differences_of(before: Measured, after: Measured, free: frozenset[Fact]) -> 
     if not found and before.result.figure is not after.result.figure:
         text = f"One figure is a {before.result.figure}, the other a {after.result.figure}; neither has both."
         found.append(Difference(fact=Fact.FIGURE, text=text))
-    if one.model_name == other.model_name:
-        check(
-            Fact.MODEL,
-            f"content of the model {one.model_name}",
-            one.model_sha256[:12],
-            other.model_sha256[:12],
-        )
-    else:
-        check(Fact.MODEL, "model", one.model_name, other.model_name)
-    check(Fact.DEVICE, "device", one.serial, other.serial)
-    if before.system and after.system and one.serial == other.serial:
-        check(Fact.SYSTEM, "device's operating system", before.system, after.system)
-    check(Fact.BUILD, "program", before.build, after.build)
-    check(Fact.DELEGATE, "delegate", one.delegate.value, other.delegate.value)
-    if before.actual and after.actual:
-        check(Fact.TRUTH, "place where the operators ran", before.actual, after.actual)
-    check(Fact.THREADS, "number of threads", one.threads, other.threads)
-    check(Fact.TOOL, "tool", one.tool.value, other.tool.value)
-    if one.tool is other.tool:
-        # What another program runs as is a part of its being another one.
-        check(Fact.MODE, "process mode", one.process_mode.value, other.process_mode.value)
-    check(Fact.FLAGS, "set of flags", _flag_text(one), _flag_text(other))
+    what, names = "model", (one.model_name, other.model_name)
+    if names[0] == names[1]:
+        what = f"content of the model {one.model_name}"
+        names = one.model_sha256[:12], other.model_sha256[:12]
+    check(Fact.MODEL, what, *names)
+    for fact, (what, value_of) in _FACTS.items():
+        whole = _FACTS[_PART_OF[fact]][1] if fact in _PART_OF else None
+        if value_of(before) and value_of(after) and (not whole or whole(before) == whole(after)):
+            check(fact, what, value_of(before), value_of(after))
     for name in SETTINGS:
         check(Fact.SETTINGS, f"setting {name}", getattr(one, name), getattr(other, name))
     if are_grades_apart(before, after):
@@ -343,10 +506,6 @@ def _figure_faults(name: str, item: Measured) -> list[Difference]:
     return []
 
 
-def _flag_text(case: Case) -> str:
-    return " ".join(f"{name}={value}" for name, value in case.flags) or "none"
-
-
 def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
     """Return what doesn't forbid the comparison and must be known beside it."""
     notes = []
@@ -386,34 +545,27 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
     return notes
 
 
-def _verdict(before: Measured, after: Measured, rule: Rule) -> tuple[ComparisonVerdict, list[str]]:
+def _blank(before: Measured, after: Measured, rule: Rule) -> ComparisonVerdict:
+    counts = len(before.result.used), len(after.result.used)
+    return rule.claim.verdict(counts, ComparisonOutcome.INCOMPARABLE)
+
+
+def _verdict(before: Measured, after: Measured, rule: Rule) -> ComparisonVerdict:
     if are_interleaved(before, after):
-        used = before.used, after.used
-        pairs = [
-            (used[0][number], used[1][number]) for number in sorted(used[0].keys() & used[1].keys())
-        ]
-        if len(pairs) > 1:
-            before_us, after_us, resolution_us = pair_figures(pairs, before.result.figure)
-            verdict = compare_pairs(
-                before_us,
-                after_us,
-                most=rule.most_pairs,
-                threshold=rule.threshold,
-                level=rule.level,
-                resolution_us=resolution_us,
+        numbers = sorted(before.used.keys() & after.used.keys())
+        if len(numbers) > 1:
+            before_us, after_us, resolution_us = pair_figures(
+                [(before.used[number], after.used[number]) for number in numbers],
+                before.result.figure,
             )
-            return verdict, _left_out(before, after, len(before_us))
+            verdict = compare_pairs(before_us, after_us, rule.claim, resolution_us=resolution_us)
+            left_out = _left_out(before, after, len(before_us))
+            return replace(verdict, reasons=(*verdict.reasons, *left_out))
     baseline, candidate = before.result.summary, after.result.summary
     assert baseline is not None, "what is compared has a figure"
     assert candidate is not None, "what is compared has a figure"
-    verdict = compare_samples(
-        baseline,
-        candidate,
-        threshold=rule.threshold,
-        level=rule.level,
-        sessions=_sessions(before, after, rule),
-    )
-    return verdict, []
+    sessions = _sessions(before, after, rule)
+    return compare_samples(baseline, candidate, rule.claim, sessions=sessions)
 
 
 def _sessions(before: Measured, after: Measured, rule: Rule) -> SessionNoise | None:
@@ -474,13 +626,11 @@ def overall_of(rows: Sequence[ComparedCase]) -> Overall | None:
             return Overall(
                 ratio=factor_of(mean), low=None, high=None, level=level, count=len(known)
             )
-        own = NormalDist().inv_cdf(0.5 + verdict.level / 2)
-        error = (math.log(verdict.high) - math.log(verdict.low)) / 2 / own
+        whole = math.log(verdict.high) - math.log(verdict.low)
+        error = whole / 2 / margin(1.0, math.inf, verdict.level)
         shared = not verdict.method.startswith("paired")
         parts[f"device {row.candidate.case.serial}" if shared else f"case {index}"].append(error)
-    reach = NormalDist().inv_cdf(0.5 + level / 2) * math.sqrt(
-        sum(sum(group) ** 2 for group in parts.values())
-    )
-    reach /= len(known)
+    errors = math.sqrt(sum(sum(group) ** 2 for group in parts.values()))
+    reach = margin(errors, math.inf, level) / len(known)
     low, high = factor_of(mean - reach), factor_of(mean + reach)
     return Overall(ratio=factor_of(mean), low=low, high=high, level=level, count=len(known))

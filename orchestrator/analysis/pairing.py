@@ -4,7 +4,7 @@ Pure.
 
 On every device a pair runs first, which shows whether the sides can be compared at all. Then the
 pairs are looked at after 8, 12, 18 ... of them, and end as soon as a change is shown or that there
-is none (:func:`orchestrator.analysis.compare.compare_pairs`). All of it follows from the stored
+is none (:func:`orchestrator.analysis.effect.compare_pairs`). All of it follows from the stored
 runs, so that a resume plans the same pairs again.
 """
 
@@ -20,8 +20,9 @@ from statistics import median
 from typing import Final
 
 from orchestrator.analysis.case_result import judge_case
-from orchestrator.analysis.compare import LOOKS, compare_pairs, looks_of
-from orchestrator.analysis.matching import Fact, Rule, measured_cases
+from orchestrator.analysis.comparison import Fact, Rule
+from orchestrator.analysis.effect import LOOKS, compare_pairs, looks_of
+from orchestrator.analysis.measured import actual_of
 from orchestrator.analysis.outcome import pair_figures
 from orchestrator.records.campaign import Campaign, Invocation, Pairing
 from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Serial
@@ -94,12 +95,7 @@ def count_pairs(
     verdict = None
     if count:
         verdict = compare_pairs(
-            baseline_us,
-            candidate_us,
-            most=pairing.most,
-            threshold=pairing.threshold,
-            level=pairing.level,
-            resolution_us=resolution_us,
+            baseline_us, candidate_us, pairing.claim, resolution_us=resolution_us
         )
         # Between two looks nothing is decided.
         is_at_look = count in looks or verdict.counts[0] < count
@@ -313,7 +309,7 @@ class PairProgress:
         if not pairs or Fact.TRUTH in Rule(varied=frozenset({Fact(self._pairing.kind)})).free:
             return ()
         first = pairs[min(pairs)]
-        before, after = (measured_cases([run], devices={}, builds={})[0].actual for run in first)
+        before, after = (actual_of([run]) for run in first)
         return (before, after) if before and after and before != after else ()
 
     def _process_of(self, side: int) -> str:

@@ -27,7 +27,7 @@ from orchestrator.analysis.case_result import (
 )
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.summary import LEVEL, Summary, logs_of, summarize
-from orchestrator.analysis.trimmed_mean import degrees_of, error_factor, t_quantile
+from orchestrator.analysis.trimmed_mean import degrees_of, error_factor, margin
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Serial, grouped
 from orchestrator.records.plan import StoppingRule
@@ -100,7 +100,7 @@ def _wanted(latencies_us: Sequence[float], summary: Summary, rule: StoppingRule)
     correlation = (autocorrelation_of(logs_of(latencies_us)) + summary.others).correlation()
     while count < rule.most:
         error = own_std * error_factor(count, correlation) / math.sqrt(count)
-        if math.sinh(t_quantile(0.5 + LEVEL / 2, degrees_of(count)) * error) < rule.half_width:
+        if math.sinh(margin(error, degrees_of(count), LEVEL)) < rule.half_width:
             break
         count += 1
     return min(count, rule.most)

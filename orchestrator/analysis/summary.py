@@ -28,7 +28,7 @@ from orchestrator.analysis.autocorrelation import (
     Autocorrelation,
     autocorrelation_of,
 )
-from orchestrator.analysis.trimmed_mean import TrimmedMean, t_quantile, trimmed_mean
+from orchestrator.analysis.trimmed_mean import TrimmedMean, margin, trimmed_mean
 
 #: Fewer figures show no groups.
 STATES_FROM_COUNT: Final = 8
@@ -121,7 +121,7 @@ def moved_by(before: TwoStates, after: TwoStates) -> tuple[float, float, int] | 
 def _median_ends(logs: Sequence[float], error_factor: float) -> tuple[float, float]:
     """Return the interval of the median; ``error_factor`` is that of a mean's standard error."""
     ordered, count = sorted(logs), len(logs)
-    reach = t_quantile(0.5 + LEVEL / 2, count - 1) * math.sqrt(count) / 2 * error_factor
+    reach = margin(math.sqrt(count), count - 1, LEVEL) / 2 * error_factor
     return _at(ordered, (count - 1) / 2 - reach), _at(ordered, (count - 1) / 2 + reach)
 
 
@@ -271,7 +271,7 @@ def _interval(
     if log_mean.error is None:
         return None
     method = IntervalMethod.LOG_T
-    reach = t_quantile(0.5 + LEVEL / 2, log_mean.degrees) * log_mean.error
+    reach = margin(log_mean.error, log_mean.degrees, LEVEL)
     ends = log_mean.value - reach, log_mean.value + reach
     if states is not None:
         ends = _median_ends(logs, log_mean.error_factor)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -35,9 +36,13 @@ def t_cdf(t: float, degrees: float) -> float:
 
 @lru_cache(maxsize=4096)
 def t_quantile(probability: float, degrees: float) -> float:
-    """Return the t with P(T <= t) = probability, for example ``t_quantile(0.975, 4)`` = 2.776."""
+    """Return the t with P(T <= t) = probability, for example ``t_quantile(0.975, 4)`` = 2.776;
+    infinite degrees of freedom are those of an error that is known.
+    """
     if not 0 < probability < 1:
         raise ValueError(f"probability must be between 0 and 1, not {probability}")
+    if math.isinf(degrees):
+        return NormalDist().inv_cdf(probability)
     if probability < 0.5:
         return -t_quantile(1 - probability, degrees)
     low, high = 0.0, 1.0
@@ -50,6 +55,11 @@ def t_quantile(probability: float, degrees: float) -> float:
         else:
             high = middle
     return (low + high) / 2
+
+
+def margin(error: float, degrees: float, level: float) -> float:
+    """Return half of Student's interval of what has this standard error."""
+    return t_quantile(0.5 + level / 2, degrees) * error
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from orchestrator.analysis.comparison import ABSOLUTE, Comparison, FailOn, compare_sides, is_failure
-from orchestrator.analysis.matching import Axis, Fact, Rule
+from orchestrator.analysis.comparison import ABSOLUTE, Axis, Comparison, Fact, Rule, compare_sides
 from orchestrator.analysis.sessions import session_noises
 from orchestrator.app.pairing import pair_comparison
 from orchestrator.app.stored import check_stored, find_campaigns, load_measured, named_campaigns
@@ -17,6 +16,7 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Case
+from orchestrator.records.verdict import Claim
 from orchestrator.settings import Settings
 from orchestrator.units import counted
 
@@ -30,16 +30,13 @@ _CONFIG_KEYS: Final[Mapping[str, Callable[[Case], str]]] = {
 }
 
 
-def rule_for(
-    by: str, sides: Sequence[str], *, threshold: float, level: float, allowed: Collection[str] = ()
-) -> Rule:
+def rule_for(by: str, sides: Sequence[str], claim: Claim, *, allowed: Collection[str] = ()) -> Rule:
     """Return the rule of a comparison.
 
     Args:
         by: What the sides differ in.
         sides: As :func:`compare` takes them; those of a configuration say which facts are free.
-        threshold: The smallest difference that matters, as a share.
-        level: Of intervals, as a share.
+        claim: When a change is claimed.
         allowed: Facts that may differ all the same.
 
     Raises:
@@ -56,8 +53,7 @@ def rule_for(
     parts = [part for side in sides for part in config_parts(side)] if axis is Axis.CONFIG else []
     return Rule(
         axis=axis,
-        threshold=threshold,
-        level=level,
+        claim=claim,
         allowed=frozenset(Fact(name) for name in allowed),
         varied=frozenset(Fact(key) if key in _CONFIG_KEYS else Fact.FLAGS for key, _ in parts),
     )
@@ -79,13 +75,6 @@ def compare(
         if campaign.terms.pairing is not None:
             return pair_comparison(workspace, campaign, allowed=rule.allowed)
     return _between_campaigns(workspace, sides, rule)
-
-
-def fails(comparison: Comparison, fail_on: FailOn, *, is_incomplete: bool = False) -> bool:
-    """Whether a comparison is a failure for somebody; one that isn't whole always is, unless
-    nothing is to be.
-    """
-    return is_failure(comparison, fail_on) or (is_incomplete and fail_on is not FailOn.NEVER)
 
 
 def ways_out(comparison: Comparison, allowed: Collection[str]) -> Iterator[str]:

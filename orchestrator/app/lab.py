@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import BenchfarmError
 from orchestrator.records.plan import Plan
+from orchestrator.records.verdict import Claim
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import OneOrMore, each
@@ -241,9 +242,8 @@ class Lab:
         from orchestrator.app.results import Comparison
 
         sides = [side if isinstance(side, str) else side.campaign_id for side in (a, b)]
-        rule = comparing.rule_for(
-            by or "campaign", sides, threshold=threshold, level=level, allowed=each(allow)
-        )
+        claim = Claim(threshold=threshold, level=level)
+        rule = comparing.rule_for(by or "campaign", sides, claim, allowed=each(allow))
         with self._workspace(makes_store=False) as workspace:
             return Comparison(comparing.compare(workspace, sides, rule, campaigns=each(campaigns)))
 

@@ -7,9 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from orchestrator.analysis.compare import CLAIM_LEVEL, threshold_for
-from orchestrator.analysis.comparison import ComparedCase, Comparison, compare_measured
-from orchestrator.analysis.matching import Axis, Fact, Rule
+from orchestrator.analysis.comparison import (
+    Axis,
+    ComparedCase,
+    Comparison,
+    Fact,
+    Rule,
+    compare_measured,
+)
+from orchestrator.analysis.effect import threshold_for
 from orchestrator.analysis.pairing import PairCount, first_invocations, pair_counts
 from orchestrator.app.attached import OpenedDevices, open_devices
 from orchestrator.app.measuring import open_cases, reopen, run_campaign
@@ -35,7 +41,7 @@ from orchestrator.records.case import Build, Case, content_key
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import FIGURE, is_foreign, is_language_model
 from orchestrator.records.plan import Plan, PlanOptions
-from orchestrator.records.verdict import ComparisonOutcome
+from orchestrator.records.verdict import CLAIM_LEVEL, ComparisonOutcome
 from orchestrator.units import counted, each, format_percent, split
 
 #: What two sides may differ in, a fact that is then free -> the parts of a case that differ with it.
@@ -202,9 +208,7 @@ def pair_comparison(
     pairing = pairing_of(campaign)
     rule = Rule(
         axis=Axis(pairing.kind) if pairing.kind in list(Axis) else Axis.CONFIG,
-        threshold=pairing.threshold,
-        level=pairing.level,
-        most_pairs=pairing.most,
+        claim=pairing.claim,
         varied=frozenset({Fact(pairing.kind)}),
         allowed=allowed,
     )
@@ -230,8 +234,7 @@ def pair_comparison(
         baseline=pairing.baseline,
         candidate=pairing.candidate,
         rows=tuple(rows),
-        threshold=pairing.threshold,
-        level=pairing.level,
+        claim=pairing.claim,
         notes=(
             f"A difference of {format_percent(pairing.detect)} was to be found (A/B in turns).",
             *unmeasured,

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.analysis.case_result import judge_case
+from orchestrator.analysis.effect import Effect
 from orchestrator.analysis.outcome import figure_us
+from orchestrator.analysis.summary import LEVEL
 from orchestrator.app import measuring
 from orchestrator.app.workspace import Workspace
 from orchestrator.records.case import FIGURE_PASS, Serial, grouped
@@ -27,10 +29,6 @@ NAME: Final = "aa"
 _NEWEST: Final = 12
 #: Pairs whose smallest visible change is told.
 _PAIRS: Final = (5, 10, 20, 40, 80)
-#: A change of so many standard errors is claimed at 99 % in four of five cases.
-_FOUND: Final = 2.576 + 0.842
-#: Two sessions of one configuration differ by more in one of twenty cases.
-_USUAL: Final = 1.96
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +74,7 @@ class Resolution:
         if len(self.sessions) < 3:
             return None
         spread = statistics.stdev(math.log(session.median_us) for session in self.sessions)
-        return math.expm1(_USUAL * math.sqrt(2) * spread)
+        return math.expm1(Effect(error=math.sqrt(2) * spread).ends(LEVEL)[1])
 
     @property
     def visible(self) -> list[Visible]:
@@ -88,7 +86,7 @@ class Resolution:
             Visible(
                 how=f"ab, {pairs} pairs",
                 minutes=2 * pairs * process_s / 60,
-                change=math.expm1(_FOUND * noise / math.sqrt(pairs)),
+                change=Effect(error=noise / math.sqrt(pairs)).detectable(),
             )
             for pairs in _PAIRS
             if noise is not None

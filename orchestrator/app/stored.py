@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
-from orchestrator.analysis.matching import Measured, measured_cases
+from orchestrator.analysis.measured import Measured, measured_cases
 from orchestrator.app import time_limits
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import UsageError
@@ -178,33 +178,19 @@ def _listed(identities: Sequence[str]) -> str:
 def load_measured(
     workspace: Workspace,
     campaigns: Sequence[Campaign],
-    wanted: Callable[[RunRecord], bool] | None = None,
+    wanted: Callable[[RunRecord], bool] = lambda _: True,
 ) -> list[Measured]:
     """Return the measured cases of some campaigns, without the pairs that only warmed a device."""
     known = {campaign.campaign_id: campaign for campaign in campaigns}
-
-    def counts(run: RunRecord) -> bool:
-        is_warm_up = known[run.campaign_id].is_warm_up(run.run_pass, run.invocation)
-        return not is_warm_up and (wanted is None or wanted(run))
-
     return measured_cases(
-        workspace.store.runs(campaign_ids=[campaign.campaign_id for campaign in campaigns])
-        if campaigns
-        else (),
+        (
+            run
+            for run in (workspace.store.runs(campaign_ids=list(known)) if known else ())
+            if wanted(run) and not known[run.campaign_id].is_warm_up(run.run_pass, run.invocation)
+        ),
         devices={str(serial): facts for serial, facts in workspace.store.devices().items()},
         builds=workspace.store.builds(),
-        systems={
-            (campaign.campaign_id, serial): fingerprint
-            for campaign in campaigns
-            for serial, fingerprint in campaign.terms.fingerprints.items()
-        },
-        origins={
-            item.campaign_id: item.terms.origin.text
-            for item in campaigns
-            if item.terms.origin is not None
-        },
-        campaigns=known,
-        wanted=counts,
+        campaigns=campaigns,
     )
 
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
-from orchestrator.analysis.comparison import Comparison, FailOn
-from orchestrator.analysis.matching import Axis
+from orchestrator.analysis.comparison import Axis, Comparison, FailOn
 from orchestrator.app import bisecting, comparing, pairing, time_limits
 from orchestrator.app.bisecting import BisectResult, Compared, figure_text, titled
 from orchestrator.app.comparing import default_path, rule_for, ways_out
@@ -26,6 +25,7 @@ from orchestrator.engine.events import CampaignEnded
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.records.plan import Plan, PlanOptions, fixed
+from orchestrator.records.verdict import Claim
 from orchestrator.report import comparisons
 from orchestrator.settings import Settings
 from orchestrator.tables.column import NESTED, Column, Kind, fields_of
@@ -119,8 +119,10 @@ def compare(
     rule = rule_for(
         options.by,
         sides,
-        threshold=share_of(options.threshold, "--threshold", most=0.5),
-        level=share_of(options.level, "--level", least=0.5, most=0.9999),
+        Claim(
+            threshold=share_of(options.threshold, "--threshold", most=0.5),
+            level=share_of(options.level, "--level", least=0.5, most=0.9999),
+        ),
         allowed=options.allow,
     )
     if rule.axis is Axis.CAMPAIGN and options.campaign:
@@ -148,7 +150,7 @@ def rendered(
     lines, further = ([], {}) if pairs is None else _of_pairs(pairs)
     data = {**comparisons.to_data(comparison), **further}
     is_incomplete = pairs is not None and bool(pairs.left)
-    data["fails"] = fails = comparing.fails(comparison, fail_on, is_incomplete=is_incomplete)
+    data["fails"] = fails = comparison.fails(fail_on, is_incomplete=is_incomplete)
     text = {
         "text": lambda: "\n".join([comparisons.to_text(comparison, max(columns(), 80)), *lines]),
         "markdown": lambda: comparisons.to_markdown(comparison),

@@ -19,6 +19,7 @@ from orchestrator.records.case import (
 )
 from orchestrator.records.parity import OutputCheck
 from orchestrator.records.plan import PlanTerms, StoppingRule
+from orchestrator.records.verdict import Claim
 
 
 class CampaignStatus(enum.StrEnum):
@@ -156,6 +157,11 @@ class Pairing:
     most: int = 200
     #: Seconds of each device's own time, None is no limit.
     budget_s: float | None = None
+
+    @property
+    def claim(self) -> Claim:
+        """When a change is claimed."""
+        return Claim(threshold=self.threshold, level=self.level, most_pairs=self.most)
 
     @property
     def is_same(self) -> bool:

@@ -71,6 +71,12 @@ class QualityVerdict:
         return any(finding.code == code for finding in self.findings)
 
 
+#: How sure the interval is that a claim rests on.
+CLAIM_LEVEL: Final = 0.99
+#: Relative differences below this are not called a change.
+THRESHOLD: Final = 0.02
+
+
 class ComparisonOutcome(enum.StrEnum):
     """What a comparison of two figures says."""
 
@@ -100,7 +106,7 @@ class ComparisonVerdict:
     high: float | None = None
     level: float = 0.95
     #: The relative difference below which two figures are called the same.
-    threshold: float = 0.02
+    threshold: float = THRESHOLD
     #: The smallest relative difference that this many invocations of this noise would have shown
     #: (power 0.8).
     detectable: float | None = None
@@ -119,6 +125,30 @@ class ComparisonVerdict:
         return self.outcome in _DECIDED
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """When a change is claimed."""
+
+    #: Relative differences below this are not called a change.
+    threshold: float = THRESHOLD
+    #: How sure the interval is.
+    level: float = CLAIM_LEVEL
+    #: For pairs that end as soon as their verdict is known: how many there are at the most.
+    most_pairs: int | None = None
+
+    def verdict(
+        self,
+        counts: tuple[int, int],
+        outcome: ComparisonOutcome = ComparisonOutcome.INCONCLUSIVE,
+    ) -> ComparisonVerdict:
+        """Return a verdict on so many invocations of either side before anything is known of them."""
+        return ComparisonVerdict(
+            outcome=outcome, threshold=self.threshold, level=self.level, counts=counts
+        )
+
+
+#: What a change is claimed by, unless somebody says otherwise.
+USUAL_CLAIM: Final = Claim()
 _DECIDED: Final = frozenset(
     {ComparisonOutcome.FASTER, ComparisonOutcome.SLOWER, ComparisonOutcome.SAME}
 )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final, NamedTuple
 
-from orchestrator.analysis.compare import Ratio, speed_up
+from orchestrator.analysis.effect import speed_up
 from orchestrator.passes import passes
 from orchestrator.records.case import all_but, grouped
 from orchestrator.report.data import ReportData
@@ -24,9 +24,9 @@ from orchestrator.tables.escapes import visible
 from orchestrator.tables.rows import ResultRow
 from orchestrator.units import counted, format_percent
 
-#: Two figures of which one is a single run's differ beyond this factor: far more than what two
+#: Two figures of which one is a single run's differ beyond this share: far more than what two
 #: processes of one configuration differ by (docs/evidence.md).
-_UNTESTED_FACTOR: Final = 1.25
+_UNTESTED: Final = 0.25
 #: An operator type with this share of an inference is where work on a model pays.
 _DOMINATING: Final = 0.5
 #: Copies and conversions with this share together are a reason to check the model's types and
@@ -124,18 +124,9 @@ def fastest_of(rows: Iterable[ResultRow]) -> ResultRow:
     return min(rows, key=_center_us)
 
 
-def _differs(ratio: Ratio) -> bool:
-    """Whether a difference is more than noise explains; without an interval, more than a wide
-    margin.
-    """
-    if ratio.interval is None:
-        return abs(math.log(ratio.value)) > math.log(_UNTESTED_FACTOR)
-    return ratio.differs
-
-
 def _is_slower(row: ResultRow, than: ResultRow) -> bool:
     ratio = speed_up(figure_of(than), figure_of(row))
-    return _differs(ratio) and ratio.value < 1
+    return ratio.differs(_UNTESTED) and ratio.value < 1
 
 
 def times_as_long(row: ResultRow, than: ResultRow) -> str:
@@ -168,7 +159,7 @@ def _slow_delegate(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
         for group in others.values() if on_cpu else ():
             best, cpu = fastest_of(group), fastest_of(on_cpu)
             ratio = speed_up(figure_of(cpu), figure_of(best))
-            differs = _differs(ratio)
+            differs = ratio.differs(_UNTESTED)
             if not differs or ratio.value < 1:
                 shown = "is slower than" if differs else "isn't shown to be faster than"
                 text = f"{best.configuration} {shown} {cpu.configuration}: it takes {times_as_long(best, cpu)} as long"

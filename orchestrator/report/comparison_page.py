@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from orchestrator.analysis.comparison import ComparedCase, Comparison
-from orchestrator.analysis.matching import Measured
+from orchestrator.analysis.measured import Measured
 from orchestrator.report.charts import spread_of
 from orchestrator.report.comparisons import level_text, sentences, summary_line
 from orchestrator.report.drawing import Dot, change_axis, dots, grid_lines, strips, ticks
@@ -54,8 +54,8 @@ def render_comparison(comparison: Comparison) -> str:
         grid=grid,
         details=[_details(row) for row in shown],
         sides=_facts(comparison),
-        level=level_text(comparison.level).replace("%", " %"),
-        threshold=format_percent(comparison.threshold),
+        level=level_text(comparison.claim.level).replace("%", " %"),
+        threshold=format_percent(comparison.claim.threshold),
         has_real=any(not row.is_virtual for row in comparison.rows),
         more=len(comparison.rows) - len(shown),
         only=[(name, titles) for name, titles in sides if titles],
@@ -75,7 +75,7 @@ def _table(
         for end in (verdict.ratio, verdict.low, verdict.high)
         if end is not None
     ]
-    threshold = comparison.threshold
+    threshold = comparison.claim.threshold
     axis = change_axis(ends, threshold)
     head = ticks(axis, "change of time", lambda change: f"{change:+.0%}" if change else "0")
 

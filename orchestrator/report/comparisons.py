@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree
 
-from orchestrator.analysis.comparison import DOUBTFUL, ComparedCase, Comparison, FailOn, case_fails
+from orchestrator.analysis.comparison import DOUBTFUL, ComparedCase, Comparison, FailOn
 from orchestrator.records.verdict import ComparisonOutcome
 from orchestrator.tables import markdown
 from orchestrator.tables.column import plain
@@ -131,7 +131,7 @@ def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
     tests: list[tuple[str, str, str, str]] = []
     for row in worst_first(comparison):
         outcome = row.verdict.outcome
-        tag = "failure" if case_fails(row, fail_on) else "skipped" if outcome in DOUBTFUL else ""
+        tag = "failure" if row.fails(fail_on) else "skipped" if outcome in DOUBTFUL else ""
         title = row.title or f"{row.baseline.case.model_name}: {row.baseline.case.configuration}"
         kind = "broken" if row.is_broken else outcome.value
         virtual = " [virtual]" * row.is_virtual
@@ -165,8 +165,8 @@ def to_data(comparison: Comparison) -> dict[str, object]:
         "baseline": comparison.baseline,
         "candidate": comparison.candidate,
         "is_virtual": comparison.is_virtual,
-        "threshold": comparison.threshold,
-        "level": comparison.level,
+        "threshold": comparison.claim.threshold,
+        "level": comparison.claim.level,
         "overall": plain(comparison.overall),
         "only_baseline": list(comparison.only_baseline),
         "only_candidate": list(comparison.only_candidate),
@@ -197,8 +197,8 @@ def _rest(comparison: Comparison) -> list[str]:
     ]
     lines += comparison.notes
     lines.append(
-        f"A change is claimed when its {level_text(comparison.level)} interval leaves out 0 and it is at least "
-        f"{format_percent(comparison.threshold)}; 'detectable' is what would have been found 8 times of 10. "
+        f"A change is claimed when its {level_text(comparison.claim.level)} interval leaves out 0 and it is at least "
+        f"{format_percent(comparison.claim.threshold)}; 'detectable' is what would have been found 8 times of 10. "
         "Figures are medians, where no note says otherwise; changes are measured on pairs or trimmed means, so that a "
         "quotient of medians may differ."
     )

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus, comparable
-from orchestrator.analysis.compare import BestOfSet, Ratio, best_of, speed_up
-from orchestrator.analysis.matching import SETTINGS
+from orchestrator.analysis.comparison import SETTINGS
+from orchestrator.analysis.effect import BestOfSet, Ratio, best_of, speed_up
 from orchestrator.analysis.summary import Summary
 from orchestrator.passes.parity import can_be_checked
 from orchestrator.programs import is_usual

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from orchestrator.analysis.comparison import ComparedCase, Comparison, Overall
-from orchestrator.analysis.matching import Measured
+from orchestrator.analysis.measured import Measured
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 from orchestrator.tables.column import DATA, EVERYWHERE, NESTED, NOTHING, PEOPLE, Column, Kind
 from orchestrator.tables.table import Table

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseResult
-from orchestrator.analysis.compare import Mean
+from orchestrator.analysis.effect import Mean
 from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED, truth_of, worst_quality
 from orchestrator.analysis.sustained import SustainedCurve, attempts, curve_of, points_of
 from orchestrator.records.campaign import Campaign

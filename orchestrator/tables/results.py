@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.analysis.compare import Ratio
+from orchestrator.analysis.effect import Ratio
 from orchestrator.analysis.summary import Summary
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceState

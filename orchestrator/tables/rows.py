@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
-from orchestrator.analysis.compare import Ratio
+from orchestrator.analysis.effect import Ratio
 from orchestrator.analysis.findings import finding_step
 from orchestrator.analysis.summary import Summary
 from orchestrator.delegates import DELEGATES, place_of

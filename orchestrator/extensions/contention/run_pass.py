@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from orchestrator.analysis.compare import Mean, ratio_of
+from orchestrator.analysis.effect import Mean, ratio_of
 from orchestrator.delegates import DELEGATES
 from orchestrator.errors import UsageError
 from orchestrator.passes.specification import (

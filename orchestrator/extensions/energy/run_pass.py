@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.analysis.compare import Mean, mean_of, ratio_of
+from orchestrator.analysis.effect import Mean, mean_of, ratio_of
 from orchestrator.analysis.outcome import worst_quality
 from orchestrator.extensions.energy.measuring import EnergyMeter, with_energy
 from orchestrator.extensions.energy.meters import MeterBook

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from orchestrator.analysis.autocorrelation import LOST, Autocorrelation, totals
 from orchestrator.analysis.summary import LEVEL
-from orchestrator.analysis.trimmed_mean import degrees_of, error_factor, t_quantile, trimmed_means
+from orchestrator.analysis.trimmed_mean import degrees_of, error_factor, margin, trimmed_means
 from orchestrator.records.case import CampaignId, SeriesKey
 from orchestrator.records.history import Contents, Points, SeriesSketch
 
@@ -238,6 +238,6 @@ def _intervals(logs: Floats, invocations: Integers, at_once: Integers) -> tuple[
         grown = np.array(
             [error_factor(count, each) for each in correlations[at_once[cells]].tolist()]
         )
-        half = t_quantile((1 + LEVEL) / 2, degrees_of(count)) * error * grown
+        half = margin(1.0, degrees_of(count), LEVEL) * error * grown
         low[cells], high[cells] = np.exp(center - half), np.exp(center + half)
     return low, high

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.analysis.compare import mean_of, ratio_of
+from orchestrator.analysis.effect import mean_of, ratio_of
 from orchestrator.extensions.energy.figure import (
     BatterySample,
     Inferences,

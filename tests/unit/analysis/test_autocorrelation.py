@@ -19,7 +19,7 @@ from orchestrator.analysis.case_result import (
     autocorrelation_of_others,
     judge_case,
 )
-from orchestrator.analysis.compare import compare_samples as compare_summaries
+from orchestrator.analysis.effect import compare_samples as compare_summaries
 from orchestrator.analysis.rounds import decide
 from orchestrator.analysis.summary import IntervalMethod, summarize
 from orchestrator.analysis.trimmed_mean import error_factor

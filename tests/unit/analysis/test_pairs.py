@@ -6,19 +6,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.analysis.autocorrelation import UNSEEN
-from orchestrator.analysis.compare import compare_pairs, threshold_for
-from orchestrator.analysis.compare import compare_samples as compare_summaries
+from orchestrator.analysis.effect import compare_pairs, threshold_for
+from orchestrator.analysis.effect import compare_samples as compare_summaries
 from orchestrator.analysis.sessions import SessionNoise, session_noise
 from orchestrator.analysis.summary import summarize
 from orchestrator.analysis.trimmed_mean import error_factor
-from orchestrator.records.verdict import ComparisonOutcome
+from orchestrator.records.verdict import Claim, ComparisonOutcome
 
 FASTER, SLOWER = ComparisonOutcome.FASTER, ComparisonOutcome.SLOWER
 SAME, INCONCLUSIVE = ComparisonOutcome.SAME, ComparisonOutcome.INCONCLUSIVE
 
 
-def compare_samples(baseline_us, candidate_us, **options):
-    return compare_summaries(summarize(baseline_us), summarize(candidate_us), **options)
+def compare_samples(baseline_us, candidate_us, claim=Claim(), **options):  # noqa: B008
+    return compare_summaries(summarize(baseline_us), summarize(candidate_us), claim, **options)
 
 
 COMPARISONS = pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def sample(chance, count, latency_us=10_000.0, noise=0.016):
 
 
 def test_interval_of_few_pairs_is_students_on_log_ratios():
-    verdict = compare_pairs([100.0, 200.0, 300.0], [110.0, 242.0, 399.3], level=0.95)
+    verdict = compare_pairs([100.0, 200.0, 300.0], [110.0, 242.0, 399.3], Claim(level=0.95))
     # Log ratios are 1, 2 and 3 times log(1.1).
     reach = 4.302653 * math.log(1.1) / math.sqrt(3) * error_factor(3, UNSEEN.correlation(0.0))
     assert verdict.ratio == pytest.approx(1.21)
@@ -97,7 +97,7 @@ def test_pairing_takes_out_what_both_sides_share():
 @pytest.mark.parametrize("level", [0.99, 0.999999])
 @COMPARISONS
 def test_two_invocations_that_have_nothing_in_common_say_nothing_and_break_nothing(compare, level):
-    found = compare([1.0, 1e9], [1e9, 1.0], level=level)
+    found = compare([1.0, 1e9], [1e9, 1.0], Claim(level=level))
     assert found.outcome is INCONCLUSIVE
     assert 0 < found.low < found.ratio < found.high < math.inf
     assert 1 < found.detectable < math.inf
@@ -151,8 +151,7 @@ def judged(logs):
     verdict = compare_pairs(
         [10_000.0] * len(logs),
         [10_000.0 * math.exp(log) for log in logs],
-        most=len(logs),
-        threshold=threshold_for(0.02),
+        Claim(most_pairs=len(logs), threshold=threshold_for(0.02)),
     )
     return verdict.outcome, verdict.counts[0]
 
@@ -204,7 +203,7 @@ def test_equal_sessions_are_hardly_ever_called_a_change(between, is_known):
             noise = session_noise([two_sessions(chance, between)[0] for _ in range(20)])
         before, after = two_sessions(chance, between)
         alarms += compare_samples(before, after, sessions=noise).outcome in (FASTER, SLOWER)
-        ends = compare_samples(before, after, sessions=noise, level=0.95)
+        ends = compare_samples(before, after, Claim(level=0.95), sessions=noise)
         held += ends.low <= 1.0 <= ends.high
     # By what the invocations of two sessions say alone: 20 to 40 of 100 are called a change.
     assert alarms / 300 <= 0.02

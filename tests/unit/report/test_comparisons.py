@@ -9,12 +9,19 @@ from xml.etree import ElementTree
 import pytest
 
 from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.analysis.comparison import Comparison, FailOn, compare_sides, is_failure
-from orchestrator.analysis.matching import Fact, Measured, Rule, measured_cases
+from orchestrator.analysis.comparison import (
+    Comparison,
+    Fact,
+    FailOn,
+    Rule,
+    compare_sides,
+)
+from orchestrator.analysis.measured import Measured, measured_cases
 from orchestrator.cli.result import to_json
 from orchestrator.records.case import CampaignId, DelegateName, Model
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.verdict import Claim
 from orchestrator.report.comparison_page import MOST_SHOWN, render_comparison
 from orchestrator.report.comparisons import to_data, to_junit, to_markdown, to_text
 from tests.samples.sample_lab import (
@@ -264,7 +271,7 @@ def test_data_becomes_json_with_microseconds_and_ratios(hostile: Comparison) -> 
 
 @pytest.mark.parametrize(("level", "told"), [(0.999, "99.9%"), (0.975, "97.5%"), (0.95, "95%")])
 def test_level_of_an_interval_is_told_as_it_was_asked_for(level: float, told: str) -> None:
-    found = compare_sides(night(20_000, OLD), night(22_000, NEW), Rule(level=level))
+    found = compare_sides(night(20_000, OLD), night(22_000, NEW), Rule(claim=Claim(level=level)))
     assert f"its {told} interval" in " ".join(to_text(found).split())
     assert f"at {told})" in to_junit(found)
     assert told.replace("%", " %") in render_comparison(found)
@@ -282,12 +289,12 @@ def test_a_case_that_only_the_candidate_breaks_is_a_failure(status: CaseStatus) 
     sides = [*good[0], *night(20_000, OLD, threads=1)], [*good[1], *broken]
     found = compare_sides(*sides, Rule())
     fails = status is not CaseStatus.UNFIT
-    assert is_failure(found, FailOn.SLOWER) is fails
-    assert not is_failure(found, FailOn.NEVER)
+    assert found.fails(FailOn.SLOWER) is fails
+    assert not found.fails(FailOn.NEVER)
     root = ElementTree.fromstring(to_junit(found))
     assert [item.attrib["type"] for item in root.iter("failure")] == ["broken"] * fails
     # A candidate that works where the baseline didn't is no failure.
-    assert not is_failure(compare_sides(sides[1], sides[0], Rule()), FailOn.SLOWER)
+    assert not compare_sides(sides[1], sides[0], Rule()).fails(FailOn.SLOWER)
 
 
 def test_outputs_that_turned_wrong_are_a_failure_and_first_whatever_is_let_pass() -> None:
@@ -307,8 +314,8 @@ def test_outputs_that_turned_wrong_are_a_failure_and_first_whatever_is_let_pass(
     )
     good = night(20_000, OLD, threads=1), night(18_000, NEW, threads=1)
     found = compare_sides([*good[0], same], [*good[1], wrong], Rule(allowed=frozenset(Fact)))
-    assert is_failure(found, FailOn.SLOWER)
-    assert not is_failure(found, FailOn.NEVER)
+    assert found.fails(FailOn.SLOWER)
+    assert not found.fails(FailOn.NEVER)
     suite = ElementTree.fromstring(to_junit(found))[0]
     assert [item.attrib["type"] for item in suite.iter("failure")] == ["broken"]
     assert "wrong-outputs" in to_junit(found)

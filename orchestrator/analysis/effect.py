@@ -1,4 +1,4 @@
-"""Two samples of invocations against each other: verdict, ratio with its interval, the best of a
+"""The effect between two samples of invocations: its size and interval, the verdict, the best of a
 set. Pure.
 
 A change is claimed when two things hold: the interval of the ratio leaves out 1, so that it is no
@@ -29,15 +29,19 @@ from orchestrator.analysis.summary import (
 from orchestrator.analysis.trimmed_mean import (
     TRIM_FROM_COUNT,
     TrimmedMean,
+    margin,
     t_quantile,
     trimmed_mean,
 )
-from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
+from orchestrator.records.verdict import (
+    CLAIM_LEVEL,
+    THRESHOLD,
+    USUAL_CLAIM,
+    Claim,
+    ComparisonOutcome,
+    ComparisonVerdict,
+)
 
-#: How sure the interval is that a claim rests on.
-CLAIM_LEVEL: Final = 0.99
-#: Relative differences below this are not called a change.
-THRESHOLD: Final = 0.02
 #: With which probability the minimum detectable effect would have been seen.
 SEEN_POWER: Final = 0.8
 #: Pairs after which a comparison in turns is looked at, and the share of its error that each look
@@ -62,60 +66,59 @@ def looks_of(most: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Effect:
+class Effect:
     """A difference of logarithms, the candidate's less the baseline's, and how well it is known."""
 
-    log: float
+    log: float = 0.0
     error: float
-    degrees: float
+    #: Infinite for an error that isn't estimated from the sample itself.
+    degrees: float = math.inf
     #: By how much it may be off because both sides are rounded.
-    rounding: float
+    rounding: float = 0.0
 
     def ends(self, level: float) -> tuple[float, float]:
         """Return Student's interval, never narrower than what rounding may hide."""
-        reach = max(t_quantile(0.5 + level / 2, self.degrees) * self.error, self.rounding)
+        reach = max(margin(self.error, self.degrees, level), self.rounding)
         return self.log - reach, self.log + reach
 
-    def detectable(self, threshold: float, level: float) -> float:
+    def detectable(self, level: float = CLAIM_LEVEL, threshold: float = 0.0) -> float:
         """Return the smallest change that would have been seen with SEEN_POWER.
 
         Both halves of the rule must hold: the interval leaves out 1, and the ratio passes the
         threshold.
         """
-        by_chance = t_quantile(0.5 + level / 2, self.degrees) * self.error
+        by_chance = margin(self.error, self.degrees, level)
         missed = t_quantile(SEEN_POWER, self.degrees) * self.error
         return math.expm1(min(_MOST_LOG, max(by_chance, math.log1p(threshold)) + missed))
 
 
-def _of_pairs(logs: Sequence[float], rounding: float) -> _Effect:
+def _of_pairs(logs: Sequence[float], rounding: float) -> Effect:
     """Return the effect that the log ratios of pairs show.
 
     Pairs are made so that they have little in common: nothing is expected of their correlation.
     """
     found = trimmed_mean(logs, correlation=autocorrelation_of(logs).correlation(prior=0.0))
-    return _Effect(
+    return Effect(
         log=found.value, error=found.error or 0.0, degrees=found.degrees, rounding=rounding
     )
 
 
 def _of_sides(
     before: TrimmedMean, after: TrimmedMean, sessions: SessionNoise | None, rounding: float
-) -> _Effect:
+) -> Effect:
     """Return the effect that two samples show which aren't in pairs."""
     variances = [((side.error or 0.0) ** 2, float(side.degrees)) for side in (before, after)]
     if sessions is not None:
         variances.append(sessions.variance)
     error, degrees = pooled_error(variances)
-    return _Effect(log=after.value - before.value, error=error, degrees=degrees, rounding=rounding)
+    return Effect(log=after.value - before.value, error=error, degrees=degrees, rounding=rounding)
 
 
 def compare_pairs(
     baseline_us: Sequence[float],
     candidate_us: Sequence[float],
+    claim: Claim = USUAL_CLAIM,
     *,
-    most: int | None = None,
-    threshold: float = THRESHOLD,
-    level: float = CLAIM_LEVEL,
     resolution_us: float = 0.0,
 ) -> ComparisonVerdict:
     """Return the verdict on invocations that were measured in pairs, the i-th of each side next to
@@ -125,10 +128,9 @@ def compare_pairs(
     the trimmed mean of the log ratios, which takes out what both of a pair had in common (heat,
     clocks); what pairs have in common with the pair before them widens its error.
 
-    ``most`` is for pairs that end as soon as their verdict is known, at most so many: the verdict is
-    that of the first look that finds a change or none, else of all pairs. Its interval holds the
-    truth at all looks together as often as ``level`` says; it is wider than that of as many pairs
-    that were decided on before.
+    With ``claim.most_pairs`` the verdict is that of the first look that finds a change or none, else
+    of all pairs. Its interval holds the truth at all looks together as often as the level says; it is
+    wider than that of as many pairs that were decided on before.
 
     Raises ValueError for sides of different length and for latencies that aren't positive numbers.
     """
@@ -138,12 +140,8 @@ def compare_pairs(
         )
     sides = logs_of(baseline_us), logs_of(candidate_us)
     logs = [after - before for before, after in zip(*sides, strict=True)]
-    verdict = ComparisonVerdict(
-        outcome=ComparisonOutcome.INCONCLUSIVE,
-        threshold=threshold,
-        level=level,
-        counts=(len(logs), len(logs)),
-    )
+    level, most = claim.level, claim.most_pairs
+    verdict = claim.verdict((len(logs), len(logs)))
     if len(logs) < 2:
         return _untested(verdict, logs[0] if logs else None)
     looks = [look for look in looks_of(most) if look < len(logs)] if most is not None else []
@@ -160,9 +158,8 @@ def compare_pairs(
 def compare_samples(
     baseline: Summary,
     candidate: Summary,
+    claim: Claim = USUAL_CLAIM,
     *,
-    threshold: float = THRESHOLD,
-    level: float = CLAIM_LEVEL,
     sessions: SessionNoise | None = None,
 ) -> ComparisonVerdict:
     """Return the verdict on two samples that weren't measured in pairs: another session, another
@@ -176,12 +173,7 @@ def compare_samples(
     """
     sides = baseline.logs, candidate.logs
     apart = candidate.log_mean.value - baseline.log_mean.value
-    verdict = ComparisonVerdict(
-        outcome=ComparisonOutcome.INCONCLUSIVE,
-        threshold=threshold,
-        level=level,
-        counts=(len(sides[0]), len(sides[1])),
-    )
+    verdict = claim.verdict((len(sides[0]), len(sides[1])))
     if min(verdict.counts) < 2:
         return _untested(verdict, apart)
     shown = autocorrelation_of(sides[0]) + autocorrelation_of(sides[1])
@@ -199,7 +191,7 @@ def compare_samples(
         factor = max(before.error_factor, after.error_factor)
         between = [sessions.variance] if sessions else []
         error, degrees = pooled_error([((moved[1] * factor) ** 2, moved[2]), *between])
-        effect = _Effect(log=moved[0], error=error, degrees=degrees, rounding=rounding)
+        effect = Effect(log=moved[0], error=error, degrees=degrees, rounding=rounding)
         reasons.append("Each state is compared with its own.")
     else:
         effect = _of_sides(before, after, sessions, rounding)
@@ -209,7 +201,11 @@ def compare_samples(
     verdict = replace(verdict, method=method, is_between_sessions=is_between_sessions)
     verdict = _judged(verdict, effect, explained)
     may_be_share = any(states) or explained is not None
-    if abs(apart) >= math.log1p(threshold) and may_be_share and verdict.outcome not in CHANGES:
+    if (
+        abs(apart) >= math.log1p(claim.threshold)
+        and may_be_share
+        and verdict.outcome not in CHANGES
+    ):
         verdict = replace(verdict, outcome=ComparisonOutcome.INCONCLUSIVE)
         reasons.append("Another share of the two states may be all of the difference.")
     if sessions is not None:
@@ -292,7 +288,7 @@ def _untested(verdict: ComparisonVerdict, log: float | None) -> ComparisonVerdic
 
 
 def _judged(
-    verdict: ComparisonVerdict, effect: _Effect, explained: tuple[float, float] | None = None
+    verdict: ComparisonVerdict, effect: Effect, explained: tuple[float, float] | None = None
 ) -> ComparisonVerdict:
     """Return a verdict with what an effect says; ``explained`` are the ends of what a device's states
     alone may make, which widen the interval.
@@ -314,7 +310,7 @@ def _judged(
         ratio=factor_of(effect.log),
         low=factor_of(low),
         high=factor_of(high),
-        detectable=effect.detectable(verdict.threshold, verdict.level),
+        detectable=effect.detectable(verdict.level, verdict.threshold),
     )
 
 
@@ -325,7 +321,7 @@ _RIVALS_POWER: Final = 1.15
 
 #: Two figures that can't be tested (one invocation each) are called alike up to this difference:
 #: the same case measured on two nights commonly differs by some percent.
-UNTESTED_MARGIN = 0.05
+UNTESTED_MARGIN: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,13 +334,12 @@ class Ratio:
     #: Whether the interval holds what sessions differ by.
     is_between_sessions: bool = False
 
-    @property
-    def differs(self) -> bool:
-        """Whether the difference is more than the noise explains; without an interval, more than a
-        fixed margin.
+    def differs(self, untested: float = UNTESTED_MARGIN) -> bool:
+        """Return whether the difference is more than the noise explains; without an interval, more than
+        the share ``untested``.
         """
         if self.interval is None:
-            return abs(math.log(self.value)) > math.log1p(UNTESTED_MARGIN)
+            return abs(math.log(self.value)) > math.log1p(untested)
         return not self.interval.low <= 1.0 <= self.interval.high
 
 
@@ -418,7 +413,7 @@ def best_of(members: Mapping[Key, Summary]) -> BestOfSet[Key] | None:
     }
     return BestOfSet(
         fastest=fastest,
-        tied=tuple(key for key, ratio in ratios.items() if not ratio.differs),
+        tied=tuple(key for key, ratio in ratios.items() if not ratio.differs()),
         is_tested=all(ratio.interval is not None for ratio in ratios.values()),
     )
 
@@ -440,7 +435,7 @@ def mean_of(values: Sequence[float], *, prior: float = PRIOR) -> Mean | None:
         return None
     found = trimmed_mean(values, correlation=autocorrelation_of(values).correlation(prior))
     # Values that are alike to the last digit say nothing of how another one would differ.
-    half = t_quantile(0.5 + LEVEL / 2, found.degrees) * found.error if found.error else None
+    half = margin(found.error, found.degrees, LEVEL) if found.error else None
     return Mean(value=found.value, half_width=half, count=found.count)
 
 

@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from orchestrator.analysis.compare import best_of, speed_up
+from orchestrator.analysis.effect import best_of, speed_up
 from orchestrator.analysis.summary import summarize
 
 STEADY = (1.0, 1.01, 0.99, 1.005, 0.995)
@@ -29,12 +29,12 @@ def test_single_invocations_are_compared_by_a_margin_and_said_so():
         speed_up(summarize([100.0]), summarize([90.0])),
     )
     assert near.interval is None
-    assert not near.differs
-    assert far.differs
+    assert not near.differs()
+    assert far.differs()
 
 
 def test_equal_figures_without_any_noise_dont_differ():
-    assert not speed_up(summarize([100.0, 100.0]), summarize([100.0, 100.0])).differs
+    assert not speed_up(summarize([100.0, 100.0]), summarize([100.0, 100.0])).differs()
 
 
 def test_best_is_clear_when_the_rest_is_far():
@@ -102,5 +102,5 @@ def test_a_lead_is_that_of_pairs_of_the_same_round():
     fast = [10_000 * math.exp(each + own) for each, own in zip(heat, noise, strict=True)]
     paired = speed_up(summarize(slow, rounds=rounds), summarize(fast, rounds=rounds))
     apart = speed_up(summarize(slow), summarize(fast))
-    assert paired.differs
-    assert not apart.differs
+    assert paired.differs()
+    assert not apart.differs()

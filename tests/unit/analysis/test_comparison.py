@@ -10,13 +10,16 @@ import pytest
 
 from orchestrator.analysis.comparison import (
     ABSOLUTE,
+    Axis,
     Comparison,
+    Fact,
     FailOn,
+    Rule,
     compare_sides,
-    is_failure,
+    match,
 )
 from orchestrator.analysis.findings import finding
-from orchestrator.analysis.matching import Axis, Fact, Measured, Rule, match, measured_cases
+from orchestrator.analysis.measured import Measured, measured_cases
 from orchestrator.records.case import (
     BuildSha,
     CampaignId,
@@ -42,7 +45,6 @@ def measured(runs: Sequence[RunRecord], *, system: str = "") -> list[Measured]:
         runs,
         devices=DEVICES,
         builds={build.sha256: build for build in BUILDS.values()},
-        systems=None,
     )
     return [replace(item, system=system) for item in found]
 
@@ -369,16 +371,16 @@ def test_a_comparison_fails_as_asked_for(
     latency_us: float, slower: bool, inconclusive: bool
 ) -> None:
     comparison = compared(night(case()), night(case(), latency_us, NEW))
-    assert is_failure(comparison, FailOn.SLOWER) is slower
-    assert is_failure(comparison, FailOn.INCONCLUSIVE) is inconclusive
-    assert is_failure(comparison, FailOn.NEVER) is False
+    assert comparison.fails(FailOn.SLOWER) is slower
+    assert comparison.fails(FailOn.INCONCLUSIVE) is inconclusive
+    assert comparison.fails(FailOn.NEVER) is False
 
 
 def test_where_nothing_could_be_compared_nothing_was_shown_to_be_good() -> None:
     comparison = compared(night(case()), night(replace(case(), num_runs=9), campaign=NEW))
-    assert is_failure(comparison, FailOn.SLOWER)
-    assert is_failure(compare_sides([], [], Rule()), FailOn.SLOWER)
-    assert not is_failure(comparison, FailOn.NEVER)
+    assert comparison.fails(FailOn.SLOWER)
+    assert compare_sides([], [], Rule()).fails(FailOn.SLOWER)
+    assert not comparison.fails(FailOn.NEVER)
 
 
 def test_an_invocation_that_waits_for_another_try_is_no_part_of_a_case() -> None:

@@ -1,0 +1,128 @@
+"""A case of one campaign as it was measured: its runs, what they come to and what they ran on. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from operator import itemgetter
+
+from orchestrator.analysis.case_result import (
+    CaseResult,
+    OutputChecks,
+    autocorrelation_of_others,
+    has_comparison,
+    judge_case,
+)
+from orchestrator.delegates import DELEGATES, place_of
+from orchestrator.records.campaign import Campaign
+from orchestrator.records.case import FIGURE_PASS, Build, CampaignId, Case, CaseKey, grouped
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.parity import Outputs, outputs_of
+from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.verdict import Grade, Severity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One case in one campaign, with its timing invocations and what they come to."""
+
+    case: Case
+    campaign_id: CampaignId
+    runs: tuple[RunRecord, ...]
+    result: CaseResult
+    device: str
+    build: str
+    is_virtual: bool
+    #: The operating system's fingerprint when the campaign began; empty when it wasn't kept.
+    system: str = ""
+    #: Where the campaign was imported from, in words; empty for this lab's own.
+    origin: str = ""
+
+    @property
+    def outputs(self) -> Outputs:
+        """What is known of the outputs that its figure belongs to."""
+        is_builtin = DELEGATES[self.case.delegate].is_builtin
+        return outputs_of(self.result.parity, is_builtin=is_builtin)
+
+    @property
+    def used(self) -> dict[int, RunRecord]:
+        """Invocation number -> run, of those that the figure comes from."""
+        chosen = set(self.result.used)
+        return {run.invocation: run for run in self.runs if run.run_id in chosen}
+
+    @property
+    def codes(self) -> frozenset[str]:
+        """Codes of the warnings of the runs that the figure comes from, and of the figure itself."""
+        made = [each for run in self.used.values() for each in run.verdict.findings]
+        return frozenset(
+            each.code
+            for each in (*made, *self.result.findings)
+            if each.severity is Severity.WARNING
+        )
+
+    @property
+    def grade(self) -> Grade | None:
+        """The worst grade among the runs used; None when one of them has none."""
+        return self.result.grade
+
+    @property
+    def actual(self) -> str:
+        """Where the operators of the runs used ran."""
+        return actual_of(self.used.values())
+
+
+def measured_cases(
+    runs: Iterable[RunRecord],
+    *,
+    devices: Mapping[str, DeviceFacts],
+    builds: Mapping[str, Build],
+    campaigns: Iterable[Campaign] = (),
+) -> list[Measured]:
+    """Return the cases that were measured, one for each campaign and case, in the order in which
+    they were stored.
+
+    ``campaigns`` say which system a device had, where they were imported from and what they knew of
+    outputs.
+    """
+    timed: dict[tuple[CampaignId, CaseKey], list[RunRecord]] = {}
+    compared: dict[tuple[CampaignId, CaseKey], list[RunRecord]] = {}
+    for run in runs:
+        is_compared = has_comparison(run)
+        if run.outcome is not Outcome.UNFIT and (is_compared or run.run_pass is FIGURE_PASS):
+            places = compared if is_compared else timed
+            places.setdefault((run.campaign_id, run.case.case_key), []).append(run)
+    known = {campaign.campaign_id: campaign for campaign in campaigns}
+    found: dict[tuple[CampaignId, CaseKey], Measured] = {}
+    for campaign_id, keys in grouped(timed, itemgetter(0)).items():
+        own = [known[campaign_id]] if campaign_id in known else []
+        others = autocorrelation_of_others({key: timed[key] for key in keys}, own)
+        checks = OutputChecks(campaign.terms.output_checks for campaign in own)
+        for (of, _), its in compared.items():
+            for run in its if of == campaign_id else ():
+                checks.learn(run)
+        origin = own[0].terms.origin if own else None
+        for key in keys:
+            case = timed[key][0].case
+            facts, build = devices.get(case.serial), builds.get(case.build_sha256)
+            found[key] = Measured(
+                case=case,
+                campaign_id=campaign_id,
+                runs=tuple(timed[key]),
+                result=judge_case(
+                    [*timed[key], *compared.get(key, ())], others=others[key], check=checks.of(case)
+                ),
+                device=facts.title if facts is not None else str(case.serial),
+                build=" ".join([*([build.name] if build else []), case.build_sha256[:8]]),
+                is_virtual=any(run.is_virtual for run in timed[key]),
+                system=own[0].terms.fingerprints.get(case.serial, "") if own else "",
+                origin=origin.text if origin is not None else "",
+            )
+    return [found[key] for key in timed]
+
+
+def actual_of(runs: Iterable[RunRecord]) -> str:
+    """Return where the operators of some runs ran: ``gpu, partial``; empty when nothing shows it."""
+    reports = [run.report for run in runs if run.report is not None]
+    places = sorted({place_of(report.delegate) for report in reports if report.delegate.actual})
+    truths = sorted({report.delegate.truth.value for report in reports})
+    return ", ".join([*places, *truths]) if places else ""
