@@ -39,7 +39,7 @@ from orchestrator.report.data import ReportData, headline_of
 from orchestrator.report.winners import ranked
 from orchestrator.tables.devices import origin_of
 from orchestrator.tables.escapes import without_folders
-from orchestrator.tables.evidence import LogExcerpt, Outputs, Trace, shown_logs
+from orchestrator.tables.evidence import LogExcerpt, Outputs, shown_logs
 from orchestrator.tables.labels import (
     MODEL_HASH,
     configuration_labels,
@@ -165,7 +165,7 @@ class _Gathered:
     models: Mapping[str, ModelRow] = field(default_factory=dict)
     labels: Mapping[CaseKey, str] = field(default_factory=dict)
     fake_builds: frozenset[str] = frozenset()
-    logs: Mapping[RunId, tuple[LogExcerpt, tuple[Trace, ...]]] = field(default_factory=dict)
+    logs: Mapping[RunId, tuple[LogExcerpt, str]] = field(default_factory=dict)
     #: All that there are, looked up once.
     passes: Sequence[PassSpec] = field(default_factory=passes)
 
@@ -309,11 +309,11 @@ def _invocation_row(
     run: RunRecord,
     result: CaseResult,
     origin: str,
-    shown: tuple[LogExcerpt, tuple[Trace, ...]] | None,
+    shown: tuple[LogExcerpt, str] | None,
     *,
     is_host: bool,
 ) -> InvocationRow:
-    log, traces = shown or (None, ())
+    log, samples = shown or (None, "")
     is_used = run.run_id in result.used
     # Those that aren't used are shown as they were printed.
     kind = result.figure if is_used else of_one_kind([run])[0]
@@ -333,7 +333,7 @@ def _invocation_row(
         latency_us=latency_us,
         origin=origin,
         log=log,
-        traces=traces,
+        samples=samples,
     )
 
 

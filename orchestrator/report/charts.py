@@ -152,7 +152,7 @@ def colour_of(row: ResultRow) -> str:
     return f"d{delegate_place(row.case) % COLOURS}"
 
 
-def spread_of(runs: Sequence[RunRecord], name: str = "", look: str = "") -> Spread:
+def spread_of(runs: Sequence[RunRecord], name: str, look: str) -> Spread:
     """Return runs as a strip draws them: each with its figure, and where its inferences lie from
     5 % to 95 %, in milliseconds.
     """
@@ -166,12 +166,11 @@ def spread_of(runs: Sequence[RunRecord], name: str = "", look: str = "") -> Spre
         ends = (spread.p5_us, spread.p95_us) if spread is not None else (None, None)
         low, high = (None if end is None else end / US_PER_MS for end in ends)
         found.append((figure_us / US_PER_MS, low, high))
-    label = f"{name}: {_percentiles(runs)}" if name else _percentiles(runs)
-    return Spread(runs=found, label=label, look=look)
+    return Spread(runs=found, label=f"{name}: {percentiles(runs)}", look=look)
 
 
-def _percentiles(runs: Sequence[RunRecord]) -> str:
-    """Return what half, 90 and 99 % of runs are below: ``p50 6.45, p90 6.50, p99 6.52 ms``."""
+def percentiles(runs: Sequence[RunRecord]) -> str:
+    """Return of how many runs half, 90 and 99 % are below what: ``5 runs, p50 6.45, p90 6.50, p99 6.52 ms``."""
     known = sorted(us for run in runs if run.report is not None if (us := run.report.latency_us()))
     if not known:
         return "no figure"

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Final
 
 from orchestrator.tables.escapes import display_width
-from orchestrator.tables.html import Html, joined, plain, tag
+from orchestrator.tables.html import Html, plain, tag
 
 #: A range with a larger factor between its ends is drawn on a logarithmic axis.
 _LOG_FROM: Final = 10.0
@@ -60,10 +60,9 @@ def _circle(x: float, y: str, radius: int) -> str:
     return f'<circle cx="{x}%" cy="{y}" r="{radius}"/>'
 
 
-def _curve(points: str, box: str = "0 0 100 100", more: str = "") -> str:
+def _curve(points: str, box: str = "0 0 100 100") -> str:
     """Return a line of points that is stretched to the room that there is."""
-    line = f'<polyline points="{points}"/>'
-    return f'<svg viewBox="{box}" preserveAspectRatio="none"{more}>{line}</svg>'
+    return f'<svg viewBox="{box}" preserveAspectRatio="none"><polyline points="{points}"/></svg>'
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,11 +378,6 @@ def sparkline(figures: Sequence[float], changes: Iterable[tuple[int, str]], brea
         x = f"{100 * (place + 0.5) / span:.2f}%"
         parts.append(_line(x, x, "0", "100%", look=look))
     return Html(f'<svg class="spark" aria-hidden="true">{"".join(parts)}</svg>')
-
-
-def trace(points: str, told: str) -> Html:
-    """Return a small line of points in a box of 300 by 60."""
-    return joined([_curve(points, "0 0 300 60", f' role="img" aria-label="{plain(told)}"')])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,9 +60,9 @@ def _picture(members: Sequence[Contest], names: ShortNames) -> ModelPicture:
         columns=_columns(drawn, names, unit, is_one=is_one),
         rows=_configurations(members[0]) if is_one else sorted(members, key=_order),
         is_virtual=lambda contest: contest.shown.is_virtual,
-        marks=lambda contest: {
-            "model": contest.shown.model.label,
-            "device": kind_title(contest.shown),
+        attributes=lambda contest: {
+            "data-model": contest.shown.model.label,
+            "data-device": kind_title(contest.shown),
         },
     )
     return ModelPicture(

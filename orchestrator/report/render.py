@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any, Final
 
 from orchestrator.passes import pass_tables
@@ -14,7 +13,7 @@ from orchestrator.report.advice import advice_of
 from orchestrator.report.assembly import collector_off
 from orchestrator.report.charts import ThreadStep, charts_of, thread_steps
 from orchestrator.report.data import ReportData
-from orchestrator.report.evidence import case_evidence
+from orchestrator.report.evidence import TOGETHER, evidence_of
 from orchestrator.report.matrix import Line, labels_of, lines_of, matrix_table
 from orchestrator.report.picture import model_pictures
 from orchestrator.report.winners import kind_title
@@ -37,20 +36,16 @@ from orchestrator.tables.results import (
     parts_of,
     parts_table,
     pass_table,
+    plain_table,
     results_table,
 )
 from orchestrator.tables.rows import ResultRow
 from orchestrator.tables.table import Table
 
-#: Cases whose evidence stands on the page itself, to be read without scripts. Beyond, it is folded
-#: into the page and unfolded when it is looked at.
-_LAID_OUT_CASES: Final = 60
 #: Models whose pictures stand on the page; of more they are folded into it, below what won.
 _MOST_OPEN: Final = 3
 #: Models and kinds of devices that rows can be chosen by; of more, the search finds them.
 _MOST_CHIPS: Final = 14
-#: Cases whose evidence is folded together.
-EVIDENCE_SIZE: Final = 25
 
 
 def _used_tables(data: ReportData) -> Sequence[tuple[str, Table[Any]]]:
@@ -80,7 +75,6 @@ def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> st
     The same data and title give the same bytes. Every text is escaped; controls and direction marks
     are made visible. As a page of a site it links to the site's other pages.
     """
-    is_laid_out = len(data.results) <= _LAID_OUT_CASES
     names = short_names((row.configuration, row.case) for row in data.results)
     pictures = model_pictures(data.contests, names)
     models = {row.model.subject: row.model for row in data.results}.values()
@@ -98,11 +92,9 @@ def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> st
     is_folded = len(blocks) > _MOST_OPEN
     if is_folded:
         folds |= {f"picture-{place}": pack(drawn) for place, (_, _, drawn, _) in enumerate(blocks)}
-    evidence = iter(case_evidence(data.results))
-    if not is_laid_out:
-        # Never all of it at once: unfolded it is many times as large.
-        parts = iter(lambda: list(islice(evidence, EVIDENCE_SIZE)), [])
-        folds |= {f"evidence-{place}": pack(part) for place, part in enumerate(parts)}
+    folds |= {
+        f"evidence-{place}": pack(part) for place, part in enumerate(evidence_of(data.results))
+    }
     # A thread count that a delegate doesn't use is no trouble: another column has its figure.
     measured = [row for row in data.results if not row.is_unused_thread_count]
     return template("report.html.j2").render(
@@ -126,10 +118,8 @@ def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> st
         skipped=skips_table(data.skipped),
         used=_used_tables(data),
         case_count=len(measured),
-        evidence=[(row, content) for row, (_, content) in zip(data.results, evidence, strict=True)]
-        if is_laid_out
-        else [],
-        settings={"evidence_size": EVIDENCE_SIZE},
+        plain=plain_table(data.results),
+        TOGETHER=TOGETHER,
         folds=folds,
         site=is_of_site,
     )

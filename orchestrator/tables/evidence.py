@@ -1,13 +1,13 @@
-"""What runs left behind, as a report shows it: the log of one run a case, and the device's state
-over time.
+"""What runs left behind, as a report shows it: the log of one run a case, and what the device was
+like before, after and meanwhile.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from orchestrator.analysis.samples import parse_samples
 from orchestrator.records.case import RunId
@@ -15,9 +15,7 @@ from orchestrator.records.device import DeviceState
 from orchestrator.records.run import SAMPLES_FILE, Attachment, Outcome, RunRecord, Sample
 from orchestrator.records.verdict import Quality
 from orchestrator.tables.column import NOTHING
-
-if TYPE_CHECKING:
-    from orchestrator.tables.rows import InvocationRow
+from orchestrator.tables.escapes import visible
 
 #: Returns what runs left behind, in any order; runs that are unknown are left out.
 Outputs = Callable[[Sequence[RunId]], Iterable[tuple[RunId, tuple[Attachment, ...]]]]
@@ -34,9 +32,6 @@ _KHZ_PER_MHZ: Final = 1000
 #: Zones outside of this aren't temperatures: trip points, disconnected sensors, voltages under a
 #: thermal name.
 _PLAUSIBLE_C: Final = (-30.0, 130.0)
-#: A drawing's size in its own units; the page stretches it in length.
-WIDTH: Final = 300.0
-HEIGHT: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,31 +44,16 @@ class LogExcerpt:
     left_out_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
-    """One quantity over time."""
-
-    name: str
-    unit: str
-    low: float
-    high: float
-    last: float
-    #: How long from the first point to the last.
-    duration_s: float
-    #: As SVG's ``points`` has them; empty when the quantity never changed.
-    points: str
-
-
 def shown_logs(
     cases: Iterable[Sequence[RunRecord]], outputs: Outputs
-) -> dict[RunId, tuple[LogExcerpt, tuple[Trace, ...]]]:
-    """Return of each case the log that has most to tell and the traces of its run, by run.
+) -> dict[RunId, tuple[LogExcerpt, str]]:
+    """Return of each case the log that has most to tell and its run's samples, by run.
 
     ``cases`` are the runs of each in their order. Only that run's output is asked for, or the next
     one's where it left no text, for all cases at once.
     """
     waiting = [iter(sorted(runs, key=_log_rank, reverse=True)) for runs in cases]
-    found: dict[RunId, tuple[LogExcerpt, tuple[Trace, ...]]] = {}
+    found: dict[RunId, tuple[LogExcerpt, str]] = {}
     while asked := {run.run_id: case for case in waiting if (run := next(case, None)) is not None}:
         waiting = []
         for run_id, attachments in outputs(list(asked)):
@@ -84,8 +64,9 @@ def shown_logs(
             sampled = next((item.data for item in attachments if item.name == SAMPLES_FILE), None)
             known = parse_samples(sampled) if sampled is not None else None
             samples = known.samples if known is not None else ()
-            # The samples themselves take ten times the room of the drawings.
-            found[run_id] = log, sample_traces(samples[:: -(-len(samples) // _MOST_SAMPLES) or 1])
+            # As text: the samples themselves take ten times the room.
+            some = samples[:: -(-len(samples) // _MOST_SAMPLES) or 1]
+            found[run_id] = log, json.dumps([moment_of(item) for item in some])
     return found
 
 
@@ -143,17 +124,29 @@ def _cut(text: str, limit: int) -> tuple[str, int]:
     return f"{head}\n[... {omitted} bytes left out ...]\n{tail}", omitted
 
 
-def _hottest(state: DeviceState | Sample) -> tuple[float, str] | None:
-    """Return the hottest zone that shows a temperature, in degrees Celsius; None without one."""
+def moment_of(state: DeviceState | Sample) -> dict[str, Any]:
+    """Return what a device is like at a moment, as a page's script shows it: the hottest zone in
+    degrees Celsius, and each cluster's clock and its limit in MHz.
+    """
+    clocks, limits = state.clock_khz, state.clock_limit_khz
     low, high = _PLAUSIBLE_C
-    zones = ((heat, zone) for zone, heat in state.heat_c.items() if low < heat < high)
-    return max(zones, default=None)
+    zones = [(heat, zone) for zone, heat in state.heat_c.items() if low < heat < high]
+    heat, zone = max(zones, default=(None, ""))
+    moment = {
+        "heat": heat,
+        "clocks": {
+            cpu: [_mhz(clocks.get(cpu)), _mhz(limits.get(cpu))]
+            for cpu in sorted({*clocks, *limits})
+        },
+    }
+    if isinstance(state, Sample):
+        return moment | {"at": state.uptime_s, "busy": state.gpu_busy_percent}
+    at = round(state.at.timestamp(), 1)
+    return moment | {"at": at, "zone": visible(zone), "battery": visible(battery_text(state))}
 
 
-def hottest_text(state: DeviceState) -> str:
-    """Return the hottest plausible zone: ``41.0 (cpu-1-0)``, in degrees Celsius."""
-    hottest = _hottest(state)
-    return NOTHING if hottest is None else "{:.1f} ({})".format(*hottest)
+def _mhz(khz: int | None) -> int | None:
+    return None if khz is None else round(khz / _KHZ_PER_MHZ)
 
 
 def battery_text(state: DeviceState) -> str:
@@ -168,86 +161,3 @@ def battery_text(state: DeviceState) -> str:
     if state.battery_health not in {"", "good"}:
         parts.append(f"health {state.battery_health}")
     return ", ".join(parts) or NOTHING
-
-
-def clocks_text(state: DeviceState) -> str:
-    """Return each cluster's clock of its limit in MHz: ``cpu0 1210/1766, cpu4 2170/2803``."""
-    clocks, limits = state.clock_khz, state.clock_limit_khz
-    parts = (
-        f"cpu{cpu} {_mhz(clocks.get(cpu))}/{_mhz(limits.get(cpu))}"
-        for cpu in sorted({*clocks, *limits})
-    )
-    return ", ".join(parts) or NOTHING
-
-
-def _mhz(khz: int | None) -> str:
-    return NOTHING if khz is None else f"{khz / _KHZ_PER_MHZ:.0f}"
-
-
-def condition_traces(invocations: Sequence[InvocationRow]) -> tuple[Trace, ...]:
-    """Return the hottest zone and each cluster's clock and limit over time; nothing where they
-    aren't known twice.
-    """
-    states = [
-        state
-        for run in invocations
-        for state in (run.run.state_before, run.run.state_after)
-        if state is not None
-    ]
-    return _traces(
-        (state.at.timestamp(), state) for state in sorted(states, key=lambda state: state.at)
-    )
-
-
-def sample_traces(samples: Sequence[Sample]) -> tuple[Trace, ...]:
-    """Return the same while one invocation ran, and how busy the GPU was, by samples of the
-    device's state.
-    """
-    return _traces((sample.uptime_s, sample) for sample in samples)
-
-
-def _traces(states: Iterable[tuple[float, DeviceState | Sample]]) -> tuple[Trace, ...]:
-    """Return what states (seconds, state) in the order of time show; what was seen once only is no
-    trace.
-    """
-    series: dict[tuple[str, int, str], list[tuple[float, float]]] = defaultdict(list)
-    for at, state in states:
-        if (hottest := _hottest(state)) is not None:
-            series["hottest zone", -1, "°C"].append((at, hottest[0]))
-        for cpu, khz in sorted(state.clock_limit_khz.items()):
-            series["limit of cpu", cpu, "MHz"].append((at, khz / _KHZ_PER_MHZ))
-        for cpu, khz in sorted(state.clock_khz.items()):
-            series["clock of cpu", cpu, "MHz"].append((at, khz / _KHZ_PER_MHZ))
-        if isinstance(state, Sample) and state.gpu_busy_percent is not None:
-            series["GPU busy", -1, "%"].append((at, state.gpu_busy_percent))
-    return tuple(
-        _trace(f"{name}{cpu}" if cpu >= 0 else name, unit, points)
-        for (name, cpu, unit), points in series.items()
-        if len(points) > 1
-    )
-
-
-def _trace(name: str, unit: str, points: Sequence[tuple[float, float]]) -> Trace:
-    values = [value for _, value in points]
-    low, high = min(values), max(values)
-    duration_s = points[-1][0] - points[0][0]
-    line = _line(points, low, high) if high > low else ""
-    return Trace(
-        name=name,
-        unit=unit,
-        low=low,
-        high=high,
-        last=values[-1],
-        duration_s=duration_s,
-        points=line,
-    )
-
-
-def _line(points: Sequence[tuple[float, float]], low: float, high: float) -> str:
-    start, end = points[0][0], points[-1][0]
-    x_scale = WIDTH / (end - start) if end > start else 0.0
-    y_scale = (HEIGHT - 8) / (high - low)
-    return " ".join(
-        f"{(at - start) * x_scale:.1f},{HEIGHT - 4 - (value - low) * y_scale:.1f}"
-        for at, value in points
-    )

@@ -128,7 +128,7 @@ def _lines(
         is_virtual = table.is_virtual(row)
         kind = f"{table.look(row)}{' virtual-ground' if is_virtual else ''}".strip()
         words = f' class="{kind}"' if kind else ""
-        words += "".join(f' data-{name}="{plain(word)}"' for name, word in table.marks(row).items())
+        words += "".join(f' {name}="{plain(word)}"' for name, word in table.attributes(row).items())
         head = f'<th scope="row"{first}{virtual if is_virtual else ""}</th>'
         cells = "".join(f"<td{cell}</td>" for cell in others)
         yield f"<tr{words}>{head}{cells}</tr>"

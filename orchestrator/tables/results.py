@@ -14,7 +14,7 @@ from orchestrator.analysis.summary import Summary
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceState
 from orchestrator.records.run import DelegateTruth
-from orchestrator.records.verdict import Quality
+from orchestrator.records.verdict import Quality, Severity
 from orchestrator.tables.column import (
     DATA,
     EVERYWHERE,
@@ -381,6 +381,45 @@ def results_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
         is_judged=lambda row: row.result.is_judged,
         look=look_of,
     )
+
+
+#: Cases that a page has in a table without scripts.
+_MOST_PLAIN: Final = 200
+_PLAIN: Final = (
+    "model", "device", "configuration", "median_us", "tokens_per_s", "precision", "speed_up",
+    "winner", "delegate_truth", "quality", "outputs", "not_a_result_us",
+)  # fmt: skip
+
+
+def plain_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
+    """Return what a page without scripts has of cases: figures, verdicts and reasons; of many those
+    first that have no clean figure.
+    """
+    some = sorted(rows, key=lambda row: row.result.is_judged)[:_MOST_PLAIN]
+    kept = rows if len(rows) <= _MOST_PLAIN else some
+    named = {column.name: replace(column, forms=PAGE) for column in RESULTS}
+    return case_table(
+        "plain",
+        "One row for each case",
+        kept,
+        [
+            *(replace(named[name], is_optional=True, opens=False) for name in _PLAIN),
+            Column("reasons", "reasons", _reasons, is_optional=True),
+        ],
+        attributes=lambda row: {"id": f"c-{row.key}"},
+    )
+
+
+def _reasons(row: ResultRow) -> str:
+    """Return why a case has no clean figure, and what was noticed of it."""
+    result = row.result
+    told = [f"{result.reason_code}: {result.reason}"] if result.reason else []
+    told += [
+        f"{item.finding.code}: {item.finding.message}"
+        for item in row.findings
+        if item.finding.severity is not Severity.INFO
+    ]
+    return "; ".join([*told, *result.notes])
 
 
 def bar_of(rows: Sequence[ResultRow]) -> Column[ResultRow]:

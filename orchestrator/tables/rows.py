@@ -32,7 +32,7 @@ from orchestrator.records.run import (
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.tables.column import NOTHING
 from orchestrator.tables.devices import origin_of
-from orchestrator.tables.evidence import LogExcerpt, Trace
+from orchestrator.tables.evidence import LogExcerpt
 from orchestrator.tables.labels import (
     PARITY_WORDS,
     STATUS_WORDS,
@@ -160,9 +160,9 @@ class InvocationRow:
     latency_us: float | None
     #: Where its campaign was imported from; empty for this lab's own.
     origin: str
-    #: Of the one invocation of a case whose log tells most, with the device's state while it ran.
+    #: Of the one invocation of a case whose log tells most, and the moments while it ran, as JSON.
     log: LogExcerpt | None
-    traces: tuple[Trace, ...]
+    samples: str
 
     @property
     def number(self) -> int:

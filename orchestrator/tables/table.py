@@ -43,8 +43,8 @@ class Table(Generic[R]):
     is_judged: Callable[[R], bool] | None = None
     #: The group that a row belongs to, where a page shows one group at a time.
     group: Callable[[R], str] | None = None
-    #: What a page's script knows of a row (``data-`` attributes), where rows are chosen by it.
-    marks: Callable[[R], Mapping[str, str]] = lambda _: {}
+    #: Further attributes of a row that stands on a page whole.
+    attributes: Callable[[R], Mapping[str, str]] = lambda _: {}
     #: The order in which the rows are given.
     order: str = "as measured"
 

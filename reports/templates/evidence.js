@@ -1,10 +1,127 @@
-/* A case's evidence (report/evidence.py), in a dialog. */
+/* A case's evidence, drawn in a dialog from what report/evidence.py says of it. All words of it are text. */
 (function () {
-  var byId = report.byId, data = report.data;
-  /* Small reports have it on the page, so that it is there without scripts too. */
-  var dialog = byId("dialog");
-  var settings = JSON.parse(byId("settings").textContent);
-  var order = null;
+  var byId = report.byId, data = report.data, make = report.element;
+  var dialog = byId("dialog"), together = Number(dialog.dataset.together), order = null;
+
+  function drawing(name, attributes, inner) {
+    var made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    Object.keys(attributes).forEach(function (key) { made.setAttribute(key, attributes[key]); });
+    made.append.apply(made, inner || []);
+    return made;
+  }
+  /* A piece is text, or an element's name with its text and class. */
+  function line(name, look, pieces) {
+    var made = make(name, look);
+    pieces.forEach(function (piece) { made.append(typeof piece === "string" ? piece : make(piece[0], piece[2], piece[1])); });
+    return made;
+  }
+  function duration(seconds) {
+    if (seconds < 60) { return seconds.toFixed(1) + " s"; }
+    return Math.floor(seconds / 60) + " min " + String(Math.round(seconds % 60)).padStart(2, "0") + " s";
+  }
+
+  /* Beside each run where its inferences lie, from 5 to 95 %, and its figure: all on one scale. */
+  function withSpreads(table, page, from, to, told) {
+    var digits = page.columns.find(function (column) { return column.name === "latency_us"; }).digits;
+    var of = function (name) { return page.columns.find(function (column) { return column.name === name; }).values.slice(from, to); };
+    var figures = of("latency_us"), lows = of("p5_us"), highs = of("p95_us");
+    var known = figures.concat(lows, highs).filter(function (value) { return value !== null; });
+    var low = Math.min.apply(null, known), high = Math.max.apply(null, known);
+    var at = function (value) { return 3 + 94 * (high > low ? (value - low) / (high - low) : 0.5) + "%"; };
+    var head = make("th", "picture", "p5 to p95");
+    head.scope = "col";
+    table.tHead.rows[0].append(head);
+    Array.from(table.tBodies[0].rows).forEach(function (row, place) {
+      var cell = make("td", "picture"), shapes = [];
+      if (lows[place] !== null && highs[place] !== null) { shapes.push(drawing("line", { x1: at(lows[place]), x2: at(highs[place]), y1: 8, y2: 8 })); }
+      if (figures[place] !== null) { shapes.push(drawing("circle", { cx: at(figures[place]), cy: 8, r: 3 })); }
+      cell.append(drawing("svg", { "class": "spread", "aria-hidden": "true" }, shapes));
+      row.append(cell);
+    });
+    return make("p", "legend", told + ". A line is one run, from 5 to 95 % of its inferences, a dot its figure; from " + low.toFixed(digits) + " to " + high.toFixed(digits) + " ms.");
+  }
+
+  function conditions(moments) {
+    var heads = ["#", "when", "hottest zone °C", "battery", "clock of limit MHz"];
+    var rows = moments.filter(function (item) { return item[2]; }).map(function (item) {
+      var state = item[3], mhz = function (value) { return value === null ? "---" : value; };
+      return [
+        item[0], item[1], state.heat === null ? "---" : state.heat.toFixed(1) + " (" + state.zone + ")", state.battery,
+        Object.keys(state.clocks).map(function (cpu) { return "cpu" + cpu + " " + state.clocks[cpu].map(mhz).join("/"); }).join(", ") || "---"
+      ];
+    });
+    var table = report.frame("Conditions before and after", heads.map(function (head) { return make("th", "", head); }));
+    rows.forEach(function (cells) {
+      var row = make("tr");
+      cells.forEach(function (text, place) { row.append(make(place ? "td" : "th", "", text)); });
+      row.cells[0].scope = "row";
+      table.tBodies[0].append(row);
+    });
+    var states = moments.map(function (item) { return item[3]; });
+    states.sort(function (a, b) { return a.at - b.at; });
+    return [table.parentElement].concat(traces("Temperature and clocks over time", states));
+  }
+
+  /* Heat and clocks over time: a drawing of each quantity that changed, and a line with those that didn't. */
+  function traces(title, states) {
+    var series = new Map(), still = [], holder = make("div", "traces");
+    function add(name, unit, at, value) {
+      if (value === null || value === undefined) { return; }
+      if (!series.has(name)) { series.set(name, { unit: unit, points: [] }); }
+      series.get(name).points.push([at, value]);
+    }
+    states.forEach(function (state) {
+      add("hottest zone", "°C", state.at, state.heat);
+      Object.keys(state.clocks).forEach(function (cpu) { add("limit of cpu" + cpu, "MHz", state.at, state.clocks[cpu][1]); });
+      Object.keys(state.clocks).forEach(function (cpu) { add("clock of cpu" + cpu, "MHz", state.at, state.clocks[cpu][0]); });
+      add("GPU busy", "%", state.at, state.busy);
+    });
+    series.forEach(function (item, name) {
+      var points = item.points, values = points.map(function (point) { return point[1]; });
+      if (points.length < 2) { return; }
+      var low = Math.min.apply(null, values), high = Math.max.apply(null, values), begin = points[0][0];
+      var span = points[points.length - 1][0] - begin, lasted = duration(span);
+      if (low === high) { still.push(name + " " + high.toFixed(0) + " " + item.unit); return; }
+      var places = points.map(function (point) {
+        return (span ? 300 * (point[0] - begin) / span : 0).toFixed(1) + "," + (56 - 52 * (point[1] - low) / (high - low)).toFixed(1);
+      });
+      var told = name + ": " + low.toFixed(0) + " to " + high.toFixed(0) + " " + item.unit + " within " + lasted;
+      var figure = make("figure", "trace"), box = { viewBox: "0 0 300 60", preserveAspectRatio: "none", role: "img", "aria-label": told };
+      figure.append(
+        line("figcaption", "", [name + " ", ["small", item.unit]]),
+        drawing("svg", box, [drawing("polyline", { points: places.join(" ") })]),
+        make("small", "", low.toFixed(0) + " – " + high.toFixed(0) + ", last " + values[values.length - 1].toFixed(0) + "; " + lasted)
+      );
+      holder.append(figure);
+    });
+    if (!holder.childElementCount && !still.length) { return []; }
+    var told = still.length ? [line("p", "", [["small", "The same at every sample: " + still.join(", ") + "."]])] : [];
+    return [make("h3", "", title), holder].concat(told);
+  }
+
+  /* Kind of block -> what it makes of the page's data and of the block's own. */
+  var blocks = {
+    p: function (page, look, pieces) { return [line("p", look, pieces)]; },
+    h3: function (page, text) { return [make("h3", "", text)]; },
+    pre: function (page, look, text) {
+      var made = make("pre", look, text);
+      made.tabIndex = 0;
+      return [made];
+    },
+    ul: function (page, items) {
+      var list = make("ul");
+      items.forEach(function (pieces) { list.append(line("li", "", pieces)); });
+      return [list];
+    },
+    findings: function (page, from, to) { return report.rows(page.findings, from, to, []).parts; },
+    runs: function (page, from, to, told) {
+      var made = report.rows(page.runs, from, to, ["outcome", "quality", "delegate_truth"]);
+      return told ? made.parts.concat(withSpreads(made.table, page.runs, from, to, told)) : made.parts;
+    },
+    moments: function (page, moments) { return conditions(moments); },
+    samples: function (page, title, text) { return traces(title, JSON.parse(text)); }
+  };
+
   function placeOf(key) {
     if (!order) {
       order = data("results").then(function (page) {
@@ -15,42 +132,41 @@
     }
     return order.then(function (places) { return places.get(key); });
   }
-  function open(title, content) {
-    byId("dialog-title").textContent = title;
-    byId("dialog-body").replaceChildren(content);
-    report.tables(byId("dialog-body"));
-    if (!dialog.open) { dialog.showModal(); }
-    dialog.scrollTop = 0;
-  }
-  function evidence(key) {
-    var source = byId("c-" + key);
-    if (source) {
-      var copy = document.createDocumentFragment();
-      source.childNodes.forEach(function (node) { copy.appendChild(node.cloneNode(true)); });
-      open(source.dataset.title, copy);
-      return Promise.resolve(true);
-    }
-    return placeOf(key).then(function (place) {
-      if (place === undefined) { return false; }
-      return data("evidence-" + Math.floor(place / settings.evidence_size)).then(function (cases) {
-        var item = cases[place % settings.evidence_size];
-        open(item[0], report.fragment(item[1]));
-        return true;
+  function open(key) {
+    placeOf(key).then(function (place) {
+      if (place === undefined) { return; }
+      data("evidence-" + Math.floor(place / together)).then(function (page) {
+        var item = page.cases[place % together], body = byId("dialog-body");
+        byId("dialog-title").textContent = item[0];
+        body.replaceChildren.apply(body, [].concat.apply([], item[1].map(function (block) {
+          return blocks[block[0]].apply(null, [page].concat(block.slice(1)));
+        })));
+        report.tables(body);
+        if (!dialog.open) { dialog.showModal(); }
+        dialog.scrollTop = 0;
       });
     });
   }
+  function named() { if (location.hash.indexOf("#c-") === 0) { open(location.hash.slice(3)); } }
   document.addEventListener("click", function (event) {
-    var link = event.target.closest("a.open");
+    var link = event.target.closest("a.open[href^='#c-']");
     var isPlain = event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey;
     if (link && isPlain) {
       event.preventDefault();
       history.replaceState(null, "", link.getAttribute("href"));
-      evidence(link.getAttribute("href").slice(3));
+      open(link.getAttribute("href").slice(3));
     }
   });
   dialog.addEventListener("close", function () { history.replaceState(null, "", location.pathname + location.search); });
-  addEventListener("hashchange", function () { if (location.hash.indexOf("#c-") === 0) { evidence(location.hash.slice(3)); } });
+  addEventListener("hashchange", named);
   byId("dialog-close").addEventListener("click", function () { dialog.close(); });
   dialog.addEventListener("click", function (event) { if (event.target === dialog) { dialog.close(); } });
-  if (location.hash.indexOf("#c-") === 0) { evidence(location.hash.slice(3)); }
+  /* Paper has the case that is open, behind all else. */
+  addEventListener("beforeprint", function () {
+    if (!dialog.open) { return; }
+    var copies = Array.from(byId("dialog-body").childNodes, function (part) { return part.cloneNode(true); });
+    byId("printed").append.apply(byId("printed"), [make("h2", "", byId("dialog-title").textContent)].concat(copies));
+  });
+  addEventListener("afterprint", function () { byId("printed").replaceChildren(); });
+  named();
 })();

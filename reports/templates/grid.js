@@ -343,6 +343,48 @@
     }));
   };
 
+  /* A small table without rows, which tables.js makes ready. */
+  report.frame = function (caption, heads) {
+    var holder = make("div", "scroll"), table = make("table", "whole small"), head = make("thead"), line = make("tr");
+    holder.tabIndex = 0;
+    holder.setAttribute("role", "region");
+    holder.setAttribute("aria-label", caption);
+    heads.forEach(function (cell) {
+      cell.scope = "col";
+      line.append(cell);
+    });
+    head.append(line);
+    table.append(make("caption", "unseen", caption), head, make("tbody"));
+    holder.append(table);
+    return table;
+  };
+  /* Some rows of a table's data as one of these: without columns that say nothing of them, and some
+     columns that say one word of all of them in a line below. */
+  report.rows = function (page, from, to, merged) {
+    var grid = Object.create(Grid.prototype), same = [];
+    grid.page = page;
+    grid.columns = page.columns.filter(function (column) {
+      var words = [];
+      for (var row = from; row < to; row += 1) { words.push(grid.text(column, row)); }
+      if (words.every(function (word) { return !word || word === "---"; })) { return false; }
+      var isSame = words.length > 1 && merged.indexOf(column.name) !== -1 && new Set(words).size === 1;
+      if (isSame) { same.push(column.label + " " + words[0]); }
+      return !isSame;
+    });
+    var table = report.frame(page.caption, grid.columns.map(function (column) {
+      var cell = make("th", column.kind === "number" ? "n" : "", column.label);
+      if (column.unit) { cell.append(" ", make("small", "", column.unit)); }
+      return cell;
+    }));
+    for (var row = from; row < to; row += 1) {
+      var line = grid.line(row, row - from);
+      if (page.judged && !page.judged[row]) { line.className = "unused"; }
+      table.tBodies[0].append(line);
+    }
+    var told = same.length ? [make("p", "legend", "In all rows: " + same.join("; ") + ".")] : [];
+    return { table: table, parts: [table.parentElement].concat(told) };
+  };
+
   document.querySelectorAll("[data-grid]").forEach(function (host) {
     report.whenSeen(host, function () {
       report.data(host.dataset.grid).then(function (page) {

@@ -51,12 +51,7 @@
       row.hidden = Boolean(chosen.model && row.dataset.model !== chosen.model || chosen.device && row.dataset.device !== chosen.device);
     });
   }
-  /* What is copied into the dialog is made ready there. */
-  function all(scope) {
-    scope.querySelectorAll("table.whole").forEach(function (table) {
-      if (!table.closest(".case-body")) { ready(table); }
-    });
-  }
+  function all(scope) { scope.querySelectorAll("table.whole").forEach(ready); }
 
   var form = report.byId("chips");
   if (form) {

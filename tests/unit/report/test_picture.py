@@ -1,4 +1,4 @@
-"""The first screen: who wins on each phone, how that is known, where the dots stand; and traces over time."""
+"""The first screen: who wins on each phone, how that is known, where the dots stand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.drawing import Axis, Dot, axis_of, dots, sparkline
 from orchestrator.report.picture import model_pictures
-from orchestrator.tables.evidence import HEIGHT, WIDTH, condition_traces, sample_traces
+from orchestrator.tables.evidence import moment_of
 from orchestrator.tables.html import whole
 from orchestrator.tables.labels import short_names
 from tests.samples.sample_lab import MOBILENET, REAL_PIXEL, case, lab_of, series
@@ -199,39 +199,19 @@ def test_a_sparkline_breaks_where_nights_are_missing_and_marks_changes():
     assert [first - last for first, *_, last in heights] == [0, 22, 96]
 
 
-def test_each_quantity_is_a_line_over_its_whole_time() -> None:
+def test_a_moment_has_the_hottest_zone_that_shows_a_temperature_and_the_clocks_of_their_limits() -> (
+    None
+):
     row = build_report_data(**lab_of(series(case(), 10_000)).inputs()).results[0]
-    traces = {trace.name: trace for trace in condition_traces(row.invocations)}
-    heat = traces["hottest zone"]
-    assert (heat.unit, heat.low, heat.high, heat.last, heat.duration_s) == (
-        "°C",
-        33.5,
-        41.0,
-        41.0,
-        244.0,
-    )
-    assert set(traces) == {
-        "hottest zone",
-        "limit of cpu0",
-        "limit of cpu4",
-        "clock of cpu0",
-        "clock of cpu4",
+    before = moment_of(row.invocations[0].run.state_before)
+    clocks = {0: [1210, 1766], 4: [2170, 2803]}
+    known = before["heat"], before["zone"], before["battery"], before["clocks"]
+    assert known == (33.5, "cpu-1-0", "82 %, 29.5 °C, usb", clocks)
+    sample = Sample(uptime_s=100.0, heat_c={"cpu": 30.0, "trip": 9_999.0}, clock_khz={4: 2_000_000})
+    assert moment_of(sample) == {
+        "at": 100.0,
+        "heat": 30.0,
+        "busy": None,
+        "clocks": {4: [2000, None]},
     }
-    places = [tuple(map(float, point.split(","))) for point in heat.points.split()]
-    assert (places[0][0], places[-1][0]) == (0.0, WIDTH)
-    assert all(0 <= y <= HEIGHT for _, y in places)
-
-
-def test_looks_during_a_run_are_drawn_and_a_single_one_is_no_line() -> None:
-    looks = [
-        Sample(
-            uptime_s=100.0 + second,
-            heat_c={"cpu": 30.0 + second, "trip": 9_999.0},
-            clock_khz={4: 2_000_000},
-        )
-        for second in range(5)
-    ]
-    traces = {trace.name: trace for trace in sample_traces(looks)}
-    assert (traces["hottest zone"].high, traces["hottest zone"].duration_s) == (34.0, 4.0)
-    assert traces["clock of cpu4"].last == 2_000.0
-    assert sample_traces(looks[:1]) == ()
+    assert moment_of(replace(sample, heat_c={"trip": 9_999.0}))["heat"] is None
