@@ -88,13 +88,15 @@ def ways_out(comparison: Comparison, allowed: Collection[str]) -> Iterator[str]:
 
 
 def _between_campaigns(workspace: Workspace, words: Sequence[str], rule: Rule) -> Comparison:
-    named = {0: ("previous", "newest"), 1: (*words, "newest"), 2: tuple(words)}.get(len(words))
-    if named is None:
+    if len(words) < 2:
+        # The newest alone is asked about beside what was before it.
+        words = (*(word for word in words if word != "newest"), "previous")[:1] + ("newest",)
+    if len(words) > 2:
         raise UsageError(
             "two sides can be compared, not more", hint="benchfarm compare BASELINE CANDIDATE"
         )
     check_stored(*words)
-    before, after = (find_campaigns(workspace.store, word) for word in named)
+    before, after = (find_campaigns(workspace.store, word) for word in words)
     if both := {item.campaign_id for item in before} & {item.campaign_id for item in after}:
         raise UsageError(
             f"both sides are the campaign {min(both)}",

@@ -208,6 +208,8 @@ def test_two_nights_are_compared_and_a_changed_setting_makes_them_incomparable(
     changed = bench.cli("compare --json")
     assert changed.exit_code == 1
     assert changed.json["counts"]["incomparable"] == 1
+    # The newest alone is compared with what was before it.
+    assert bench.cli("compare newest --json").json["cases"] == changed.json["cases"]
     assert changed.json["cases"][0]["differences"][0]["fact"] == "settings"
     first, second = [
         item["campaign_id"] for item in bench.cli("results list --json").ok().json[1:3]
