@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 from collections import Counter
 from functools import cache
@@ -81,6 +80,8 @@ def missing_package(module: str, purpose: str = "this command") -> MissingPackag
 
 def extra_of(module: str) -> str:
     """Return the smallest extra of benchfarm that brings a module; empty where none does."""
+    import importlib.metadata
+
     distribution = module.replace("_", "-").lower()
     try:
         requirements = importlib.metadata.requires("benchfarm") or []

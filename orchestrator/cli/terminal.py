@@ -5,16 +5,10 @@ drive a terminal.
 from __future__ import annotations
 
 import itertools
-import json
-import logging
 import os
-import re
-import shlex
 import shutil
 import sys
-import textwrap
 import threading
-import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -36,6 +30,8 @@ def columns() -> int:
 
 def lines_that_fit(line: str) -> list[str]:
     """Return one line of prose as lines that fit the terminal; a word that is longer stays whole."""
+    import textwrap
+
     width = max(20, columns() - 1)
     return textwrap.wrap(
         line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
@@ -47,6 +43,9 @@ def command_lines(advice: str) -> list[str]:
 
     A command that doesn't fit stands below, broken so that a shell still reads it as one.
     """
+    import re
+    import shlex
+
     about, found, command = advice.partition(": benchfarm ")
     if not found or display_width(advice) < columns():
         return [advice]
@@ -130,6 +129,8 @@ def _write(pieces: Iterable[str], *, err: bool) -> None:
 
 def write_line(event: str, text: str, *, level: str = "info", **keys: object) -> None:
     """Write one event; keys that are None or empty are left out."""
+    import json
+
     line: dict[str, Any] = {
         "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "level": level,
@@ -152,26 +153,31 @@ def tell(log_format: str, event: str, text: str, *, level: str = "info", **keys:
         say(one_line(text), err=True)
 
 
-class LibraryLines(logging.Handler):
-    """Writes what libraries log in the same form."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write one record."""
-        level = "error" if record.levelno >= logging.ERROR else "warning"
-        told = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else None
-        write_line(
-            "library", record.getMessage().strip(), level=level, logger=record.name, traceback=told
-        )
-
-
 def logs_as_json() -> None:
     """Let what libraries warn of be written as JSON too, and what ends a thread."""
+    import logging
+    import traceback
+
+    class LibraryLines(logging.Handler):
+        """Writes what libraries log in the same form."""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            """Write one record."""
+            level = "error" if record.levelno >= logging.ERROR else "warning"
+            told = (
+                "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else None
+            )
+            text = record.getMessage().strip()
+            write_line("library", text, level=level, logger=record.name, traceback=told)
+
     logging.basicConfig(level=logging.WARNING, handlers=[LibraryLines()], force=True)
     logging.captureWarnings(True)
     threading.excepthook = _thread_ended
 
 
 def _thread_ended(what: threading.ExceptHookArgs) -> None:
+    import traceback
+
     error = what.exc_value
     if error is not None and not isinstance(error, SystemExit):
         text = f"{what.thread.name if what.thread is not None else 'a thread'} ended: {type(error).__name__}: {error}"
