@@ -18,10 +18,9 @@ from orchestrator.records.failures import ERROR_FAILURES, RUN_FAILURES
 
 HEAD = """# Commands
 
-`make docs` writes this page from the commands; `benchfarm COMMAND --help` says what each option means. Every command
-takes `--json`. The options before the command (`--home`, `--store`, `--log-format`, `--debug`) are the same for all.
-Results go to standard output, progress and errors to standard error. [Settings](settings.md#exit-codes) lists the exit
-codes.
+`benchfarm COMMAND --help` has each command's options; every one takes `--json`, and before the command `--home`,
+`--store`, `--log-format` and `--debug`. Results go to standard output, progress and errors to standard error.
+[Settings](settings.md#exit-codes) lists the exit codes.
 """
 
 
@@ -47,29 +46,17 @@ def usage(command: Any) -> str:  # noqa: ANN401 - of typer
     return "".join(f" {name}" for name in names)
 
 
-def options(command: Any) -> list[str]:  # noqa: ANN401 - of typer
-    """Return the options of a command that not all have, by their long names."""
-    return [
-        max(item.opts, key=len)
-        for item in command.params
-        if item.param_type_name == "option"
-        and not item.hidden
-        and not {"--json", "--help"} & {*item.opts}
-    ]
-
-
 def page() -> str:
     """Return the text of docs/reference/commands.md."""
     ROOT.load()
     parts = [HEAD]
     for section, names in sections().items():
-        parts.append(f"\n## {section}\n\n| command | does | options |\n|---|---|---|\n")
+        parts.append(f"\n## {section}\n\n| command | does |\n|---|---|\n")
         for words, command in [
             item for name in names for item in commands(ROOT.commands[name], (name,))
         ]:
             about = " ".join(command.help.split("\n\n")[0].split())
-            given = f"`{' '.join(options(command))}`" if options(command) else ""
-            parts.append(f"| `{' '.join(words)}{usage(command)}` | {about} | {given} |\n")
+            parts.append(f"| `{' '.join(words)}{usage(command)}` | {about} |\n")
     return "".join(parts)
 
 

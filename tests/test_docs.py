@@ -2,6 +2,7 @@
 exist."""
 
 import ast
+import pkgutil
 import re
 import runpy
 import shlex
@@ -178,6 +179,40 @@ def test_pages_that_code_names_are_there() -> None:
     assert (
         sorted({f"{source}: {name}" for source, name in found if not (REPO / name).is_file()}) == []
     )
+
+
+@pytest.mark.parametrize(
+    "page",
+    [REPO / "CONTRIBUTING.md", *(page for page in PAGES if page.name != "CHANGELOG.md")],
+    ids=lambda page: str(page.relative_to(REPO)),
+)
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    """Paths of this repository, from its top or from ``orchestrator/``."""
+    tops = "|".join(path.name for path in REPO.iterdir() if path.is_dir() and path.name[0] != ".")
+    named = re.findall(
+        rf"(?<!\[)`((?:{tops})/[\w./*-]+|[\w-]+/[\w./*-]+\.(?:py|sh|js|toml))`",
+        page.read_text("utf-8"),
+    )
+    missing = [
+        path
+        for path in named
+        if not any(any(top.glob(path.rstrip("/"))) for top in (REPO, REPO / "orchestrator"))
+    ]
+    assert [path for path in missing if not path.endswith("/NAME")] == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [REPO / "docs" / name for name in ("architecture.md", "method.md")]
+    + sorted((REPO / "docs" / "decisions").glob("*.md")),
+    ids=lambda page: page.stem,
+)
+def test_modules_that_a_page_names_are_there(page: Path) -> None:
+    """``engine.campaign.run_on_devices``: names below ``orchestrator``."""
+    parts = {path.stem for path in (REPO / "orchestrator").iterdir()}
+    for name in re.findall(r"`([a-z_]+(?:\.\w+)+)`", page.read_text("utf-8")):
+        if name.partition(".")[0] in parts and not name.endswith((".py", ".js")):
+            pkgutil.resolve_name(f"orchestrator.{name}")
 
 
 def test_every_command_has_json() -> None:

@@ -803,32 +803,14 @@ def noise_part(noises: Sequence[Noise]) -> str:
 
 
 def bounds_table(bounds: Bounds) -> str:
-    """Return the bounds of a kind in one row each, and name those that weren't kept.
-
-    Every bound is a row of bounds.csv.
+    """Return how many bounds were kept, and those that weren't; every bound is a row of
+    bounds.csv.
     """
-    heads = ("what", "promised", "found", "kept")
     rows = [(*row[:3], "yes" if row[3] else "no") for row in bounds.rows]
-    data("bounds", heads, rows)
-    groups: dict[tuple[str, str], list[tuple[str, str, str, bool]]] = {}
-    for row in bounds.rows:
-        groups.setdefault((re.split("[,:] ", row[0])[0], row[1]), []).append(row)
-    short = [
-        (what, promise, within([row[2] for row in group]), kept(group))
-        for (what, promise), group in groups.items()
-    ]
+    data("bounds", ("what", "promised", "found", "kept"), rows)
     missed = [f"- {row[0]}: {row[2]} ({row[1]})\n" for row in bounds.rows if not row[3]]
-    return (
-        prose.BOUNDS
-        + markdown(("what", "promised", "found", "kept"), short)
-        + (f"\nMissed:\n\n{''.join(missed)}" if missed else "")
-    )
-
-
-def kept(group: Sequence[tuple[str, str, str, bool]]) -> str:
-    """Return how many of some bounds were kept: "8" of eight, else "7 of 8"."""
-    count = sum(row[3] for row in group)
-    return f"{count}" if count == len(group) else f"**{count} of {len(group)}**"
+    text = prose.BOUNDS.format(kept=len(bounds.rows) - len(missed), all=len(bounds.rows))
+    return text + (f"\nMissed:\n\n{''.join(missed)}" if missed else "")
 
 
 def within(cells: Sequence[str]) -> str:
