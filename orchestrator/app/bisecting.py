@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.pairing import equal_campaign
 from orchestrator.app.attached import OpenedDevices, open_devices
-from orchestrator.app.pairing import AbRequest, go_on, measure, pair_comparison, pairing_of, prepare
-from orchestrator.app.preparing import Prepared
+from orchestrator.app.measuring import measure, open_cases, reopen
+from orchestrator.app.pairing import AbRequest, pair_comparison, pairing_of, prepare
+from orchestrator.app.preparing import Prepared, start
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, DeviceUnusableError, PlanError, UsageError
@@ -302,7 +303,11 @@ def _compared(
         )
     campaign = _stored(workspace, prepared, fresh_s)
     if campaign is None or campaign.status is not CampaignStatus.FINISHED:
-        result = measure(workspace, prepared) if campaign is None else go_on(workspace, campaign)
+        if campaign is None:
+            prepared = start(workspace, prepared)
+        else:
+            prepared = reopen(workspace, campaign, open_cases(workspace, campaign))
+        result = measure(workspace, prepared).checked().result
         if result.status is not CampaignStatus.FINISHED:
             reason = next(iter(result.lost.values()), "it was abandoned")
             raise DeviceUnusableError(

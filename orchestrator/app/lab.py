@@ -200,15 +200,14 @@ class Lab:
         for a campaign that isn't open or that another process runs, else as :meth:`bench`.
         """
         from orchestrator.app import resuming
-        from orchestrator.app.measuring import MeasuredCampaign
         from orchestrator.app.pairing import pair_comparison
         from orchestrator.app.results import Comparison
 
         with self._workspace(makes_store=False) as workspace:
             done = resuming.resume(workspace, campaign)
-            if done is None or isinstance(done, MeasuredCampaign):
+            if done is None or done.campaign.terms.pairing is None:
                 return None if done is None else self._results(done)
-            return Comparison(pair_comparison(workspace, done.campaign))
+            return Comparison(pair_comparison(workspace, done.checked().campaign))
 
     def compare(
         self,
@@ -277,15 +276,7 @@ class Lab:
 
         if self._line is not None:
             self._line.end()
-        if measured.result.fault is not None:
-            raise measured.result.fault
-        return Results(
-            measured.data,
-            [*measured.coarser, measured.campaign],
-            left=measured.result.left,
-            lost={str(serial): why for serial, why in measured.result.lost.items()},
-            missing=measured.missing,
-        )
+        return Results(measured.checked().data, measured.campaigns, measured=measured)
 
 
 def bench(model: OneOrMore[str | Path], /, **options: Any) -> Results:  # noqa: ANN401 - each key has its own type

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.rounds import standings
@@ -15,7 +16,7 @@ from orchestrator.app.attached import OpenedDevices, open_devices
 from orchestrator.app.phones import unchecked_hint
 from orchestrator.app.preparing import Prepared, identify, inputs_of, prepare, start
 from orchestrator.app.reporting import report_data
-from orchestrator.app.status import PublishedStatus, resumable
+from orchestrator.app.status import PublishedStatus
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving, Notice
@@ -32,11 +33,13 @@ from orchestrator.files import sha256_of
 from orchestrator.passes import is_around_others
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus
-from orchestrator.records.case import Build, Case, Model, Serial, ToolName
+from orchestrator.records.case import Build, CampaignId, Case, Model, Serial, SkippedCase, ToolName
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan, PlanOptions
-from orchestrator.records.run import OUT_OF_TIME, TOO_FAST, RunRecord
+from orchestrator.records.run import TOO_FAST, RunRecord
+from orchestrator.tables.escapes import one_line
+from orchestrator.units import counted
 
 if TYPE_CHECKING:
     from orchestrator.report.data import ReportData
@@ -49,28 +52,58 @@ _NO_FIGURE_EXPECTED: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, 
 _NOT_WHICH_DELEGATE: Final = ("delegates", "flags", "modes", "passes", "sustained")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MeasuredCampaign:
-    """What came of running a campaign."""
+    """What came of running a campaign, whatever began it.
 
+    What is asked of its runs is read from the store once, while the workspace is open.
+    """
+
+    workspace: Workspace
     result: CampaignEnded
     #: The devices that it began with, and those that could not be used.
     opened: OpenedDevices
-    #: Its cases as a report shows them.
-    data: ReportData
-    #: How many runs gave no result.
-    without_result: int
-    #: What there was no time for, as ``time_limits.left_out_of`` returns it.
-    cut: Sequence[Mapping[str, object]]
-    #: Cases of which the program's digits were too few for so fast a model, and their runs.
-    too_fast: Mapping[Case, int] = field(default_factory=dict)
-    #: The campaign before it, of a program whose digits were too few.
+    #: The campaign before it, of a program whose digits were too few, and how many of that one's
+    #: runs it stands for.
     coarser: tuple[Campaign, ...] = ()
+    replaced_runs: int = 0
 
     @property
     def campaign(self) -> Campaign:
         """The campaign at its end."""
         return self.result.campaign
+
+    @property
+    def campaigns(self) -> list[Campaign]:
+        """All that were measured, the last one last."""
+        return [*self.coarser, self.campaign]
+
+    @property
+    def _ids(self) -> list[CampaignId]:
+        return [item.campaign_id for item in self.campaigns]
+
+    def checked(self) -> Self:
+        """Return it; raises what ended a device's part and isn't the device's."""
+        if self.result.fault is not None:
+            raise self.result.fault
+        return self
+
+    @cached_property
+    def data(self) -> ReportData:
+        """Its cases as a report shows them."""
+        return report_data(self.workspace, self.campaigns)
+
+    @cached_property
+    def without_result(self) -> int:
+        """How many runs gave no result."""
+        given = self.workspace.store.yields(self._ids).values()
+        return sum(item.without_result for item in given) - self.replaced_runs
+
+    @cached_property
+    def cut(self) -> Sequence[Mapping[str, object]]:
+        """What there was no time for, as ``time_limits.stored_left_out`` returns it."""
+        found = time_limits.stored_left_out(self.workspace.store, self._ids)
+        return [item for left_out in found.values() for item in left_out]
 
     @property
     def missing(self) -> Mapping[str, str]:
@@ -83,15 +116,46 @@ class MeasuredCampaign:
         """Whether a configuration computes something else than its model, known from now or before."""
         return any(row.result.parity is ParityVerdict.WRONG for row in self.data.results)
 
-    @property
+    @cached_property
     def nothing_clean(self) -> str:
-        """Why no figure can be relied on; empty where one can, or where none was asked for."""
+        """Why no figure can be relied on; empty where one can, or where none was asked for.
+
+        Of pairs their comparison says it.
+        """
+        if self.campaign.terms.pairing is not None:
+            return ""
         timed = [row for row in self.data.results if row.result.status not in _NO_FIGURE_EXPECTED]
         if not timed or any(row.result.is_judged for row in timed):
             return ""
-        return (
-            f"no result is clean ({', '.join(dict.fromkeys(row.why_not_clean for row in timed))})"
-        )
+        reasons = ", ".join(dict.fromkeys(row.why_not_clean for row in timed))
+        return f"no result is clean ({reasons}); 'benchfarm report' shows the findings and what to do about them"
+
+    @cached_property
+    def problems(self) -> list[str]:
+        """What was meant and isn't there, each with its reason, for people."""
+        campaign, result = self.campaign, self.result
+        found = [time_limits.told(self.cut), *_skip_lines(campaign.skipped)]
+        found += [f"{serial}: {reason}" for serial, reason in result.lost.items()]
+        found += [self.opened.choice.lacking]
+        found += [f"{serial}: not measured: {why}" for serial, why in self.missing.items()]
+        found += [self.nothing_clean]
+        if result.left:
+            # Of what a stopping rule or further pairs add only the next round is known.
+            adds = campaign.terms.stopping is not None or campaign.terms.pairing is not None
+            least = "at least " if adds else ""
+            found.append(f"{least}{counted(result.left, 'run')} left: 'benchfarm run --resume'")
+        return [one_line(text) for text in found if text]
+
+
+def _skip_lines(skipped: Iterable[SkippedCase]) -> list[str]:
+    """Return what wasn't run and why, once for all devices that it is true of."""
+    serials: dict[str, dict[str, None]] = {}
+    for skip in skipped:
+        serials.setdefault(f"{skip.delegate}, {skip.tool}: {skip.reason}", {})[skip.serial] = None
+    return [
+        f"not run on {next(iter(where)) if len(where) == 1 else f'{len(where)} devices'}: {text}"
+        for text, where in serials.items()
+    ]
 
 
 def bench_plan(options: PlanOptions, *, in_python: bool = False) -> Plan:
@@ -123,20 +187,30 @@ def run(workspace: Workspace, plan: Plan, *, despite_losses: bool = True) -> Mea
     if ended.fault is not None or ended.lost or ended.left:
         # What is missing is told, and measured by a resume, first.
         return measured
-    for tool in dict.fromkeys(case.tool for case in measured.too_fast):
+    runs = workspace.store.runs(
+        campaign_ids=[measured.campaign.campaign_id], reason_codes=[TOO_FAST]
+    )
+    too_fast = Counter(run.case for run in runs)
+    for tool in dict.fromkeys(case.tool for case in too_fast):
         if (finer := program(tool).finer) is not None and finer not in plan.matrix.tools:
-            return _again_with(workspace, plan, measured, tool, finer)
+            fast = {case: count for case, count in too_fast.items() if case.tool is tool}
+            return _again_with(workspace, plan, measured, fast, finer)
     return measured
 
 
 def _again_with(
-    workspace: Workspace, plan: Plan, measured: MeasuredCampaign, coarse: ToolName, finer: ToolName
+    workspace: Workspace,
+    plan: Plan,
+    measured: MeasuredCampaign,
+    fast: Mapping[Case, int],
+    finer: ToolName,
 ) -> MeasuredCampaign:
-    """Measure those of a plan's models with a finer program that were too fast for the other one.
+    """Measure those of a plan's models with a finer program that were too fast for the other one:
+    its cases, with how many runs each has.
 
     What was measured stays as it is where that program isn't there.
     """
-    fast = {case: runs for case, runs in measured.too_fast.items() if case.tool is coarse}
+    coarse = next(iter(fast)).tool
     sha256s = {case.model_sha256 for case in fast}
     models = tuple(
         item
@@ -166,7 +240,6 @@ def _again_with(
         text = f"{names}: it can't be measured with {finer}: {error}"
         workspace.observer.on_event(Notice(event="too-fast", text=text, level="warning", keys=keys))
         return measured
-    before = [measured.campaign]
     return replace(
         again,
         result=replace(
@@ -179,10 +252,8 @@ def _again_with(
             missing={**measured.opened.missing, **again.opened.missing},
             left_out={**measured.opened.left_out, **again.opened.left_out},
         ),
-        data=report_data(workspace, [*before, again.campaign]),
-        without_result=measured.without_result - sum(fast.values()) + again.without_result,
-        cut=[*measured.cut, *again.cut],
-        coarser=(*before,),
+        coarser=(measured.campaign,),
+        replaced_runs=sum(fast.values()),
     )
 
 
@@ -201,64 +272,23 @@ def _run_once(workspace: Workspace, plan: Plan, *, despite_losses: bool) -> Meas
 
 
 class CampaignInterruptedError(InterruptedByUserError):
-    """Ctrl-C while a campaign was measured, with what had been measured until then."""
+    """Ctrl-C while a campaign was measured; says how it is resumed."""
 
-    def __init__(self, error: InterruptedByUserError, data: ReportData) -> None:
-        super().__init__(str(error), hint=error.hint)
-        self.data = data
+    def __init__(self, workspace: Workspace, campaign: Campaign) -> None:
+        super().__init__(hint=f"resume it: benchfarm run --resume {campaign.campaign_id}")
+        self._workspace, self._campaign = workspace, campaign
+
+    def data(self) -> ReportData:
+        """Return what had been measured, while the workspace is open."""
+        return report_data(self._workspace, [self._campaign])
 
 
 def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
-    """Run what is open of a campaign on opened devices, and return its results.
-
-    Raises CampaignInterruptedError.
-    """
-    campaign, opened = prepared.campaign, prepared.opened
-    try:
-        result = run_campaign(workspace, prepared)
-    except InterruptedByUserError as error:
-        raise CampaignInterruptedError(error, report_data(workspace, [campaign])) from None
-    counted = _CountedRuns()
-    runs = counted.of(workspace.store.runs(campaign_ids=[campaign.campaign_id]))
-    return MeasuredCampaign(
-        result=result,
-        opened=opened,
-        data=report_data(workspace, [result.campaign], runs=runs),
-        without_result=counted.doubtful,
-        cut=time_limits.left_out_of(result.campaign.skipped, counted.late),
-        too_fast=counted.too_fast,
-    )
-
-
-class _CountedRuns:
-    """What a campaign's result says of runs that pass by: those of a large one, held together, take
-    a gigabyte.
-    """
-
-    def __init__(self) -> None:
-        #: How many gave no result.
-        self.doubtful = 0
-        #: Those that there was no time for.
-        self.late: list[RunRecord] = []
-        #: How many were too fast for their program's digits.
-        self.too_fast: Counter[Case] = Counter()
-
-    def of(self, runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
-        """Yield runs as they are, and count them."""
-        for run in runs:
-            self.doubtful += run.is_without_result
-            if run.reason_code == OUT_OF_TIME:
-                self.late.append(run)
-            if run.reason_code == TOO_FAST:
-                self.too_fast[run.case] += 1
-            yield run
-
-
-def run_campaign(workspace: Workspace, prepared: Prepared) -> CampaignEnded:
-    """Run what is open of a campaign, and report it to the farm's observer and to other processes.
+    """Run what is open of a stored campaign on opened devices; another process can't run it as long
+    as the workspace is open.
 
     All that measures goes through here: ``run``, ``bench``, comparisons, resumed campaigns and a
-    farm's jobs.
+    farm's jobs. Raises CampaignInterruptedError, StoreError, HostStorageError.
     """
     campaign, opened = prepared.campaign, prepared.opened
     workspace.hold_campaign(campaign.campaign_id, campaign.name)
@@ -288,8 +318,11 @@ def run_campaign(workspace: Workspace, prepared: Prepared) -> CampaignEnded:
         observer.on_event(
             DeviceNote(serial=Serial(serial), text=f"not used: {reason}", is_problem=True)
         )
-    with resumable(campaign):
-        return run_on_devices(context, opened.devices)
+    try:
+        result = run_on_devices(context, opened.devices)
+    except InterruptedByUserError:
+        raise CampaignInterruptedError(workspace, campaign) from None
+    return MeasuredCampaign(workspace=workspace, result=result, opened=opened)
 
 
 _Known = TypeVar("_Known", Model, Build)

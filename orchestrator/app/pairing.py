@@ -18,7 +18,7 @@ from orchestrator.analysis.comparison import (
 from orchestrator.analysis.effect import threshold_for
 from orchestrator.analysis.pairing import PairCount, first_invocations, pair_counts
 from orchestrator.app.attached import OpenedDevices, open_devices
-from orchestrator.app.measuring import open_cases, reopen, run_campaign
+from orchestrator.app.measuring import MeasuredCampaign, measure
 from orchestrator.app.preparing import (
     Prepared,
     expansion_of,
@@ -31,7 +31,6 @@ from orchestrator.app.preparing import (
 )
 from orchestrator.app.stored import load_measured
 from orchestrator.app.workspace import Workspace
-from orchestrator.engine.events import CampaignEnded
 from orchestrator.engine.rounds import slim
 from orchestrator.errors import UsageError
 from orchestrator.planning.expansion import output_checks
@@ -102,7 +101,7 @@ def parse_side(text: str) -> Side:
     return Side(kind="model" if is_model else "build", value=text)
 
 
-def compare_ab(workspace: Workspace, request: AbRequest) -> CampaignEnded | Plan:
+def compare_ab(workspace: Workspace, request: AbRequest) -> MeasuredCampaign | Plan:
     """Measure two sides in turns; return the plan of both, unmeasured, where they are one
     configuration.
 
@@ -111,7 +110,7 @@ def compare_ab(workspace: Workspace, request: AbRequest) -> CampaignEnded | Plan
     prepared = prepare(workspace, request)
     if pairing_of(prepared.campaign).is_same:
         return _plan(request, _sides(request)[0])
-    return measure(workspace, prepared)
+    return measure(workspace, start(workspace, prepared))
 
 
 def prepare(
@@ -176,23 +175,6 @@ def prepare(
             opened, devices=tuple(item for item in opened.devices if item[1].serial in serials)
         ),
     )
-
-
-def measure(workspace: Workspace, prepared: Prepared) -> CampaignEnded:
-    """Store the campaign and run it to its end; raises as `start` before it is stored."""
-    return _run(workspace, start(workspace, prepared))
-
-
-def go_on(workspace: Workspace, campaign: Campaign) -> CampaignEnded:
-    """Run what a stored A/B campaign still lacks; raises as ``measuring.reopen``."""
-    return _run(workspace, reopen(workspace, campaign, open_cases(workspace, campaign)))
-
-
-def _run(workspace: Workspace, prepared: Prepared) -> CampaignEnded:
-    result = run_campaign(workspace, prepared)
-    if result.fault is not None:
-        raise result.fault
-    return result
 
 
 def pairing_of(campaign: Campaign) -> Pairing:

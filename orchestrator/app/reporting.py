@@ -19,24 +19,17 @@ if TYPE_CHECKING:
 
 
 def report_data(
-    workspace: Workspace,
-    campaigns: Sequence[Campaign],
-    *,
-    runs: Iterable[RunRecord] | None = None,
-    has_logs: bool = True,
+    workspace: Workspace, campaigns: Sequence[Campaign], *, has_logs: bool = True
 ) -> ReportData:
-    """Gather what a report shows of some campaigns; ``runs`` are theirs, read once, where somebody
-    else looks at them.
+    """Gather what a report shows of some campaigns.
 
-    None of them is held as it was read: tens of thousands would take a gigabyte.
+    No run is held as it was read: tens of thousands would take a gigabyte.
     """
     from orchestrator.report.assembly import build_report_data
     from orchestrator.report.lean import lean_runs, newest_runs
 
     named = [item.campaign_id for item in campaigns]
-    shown: Iterable[RunRecord] = lean_runs(
-        workspace.store.runs(campaign_ids=named) if runs is None else runs
-    )
+    shown: Iterable[RunRecord] = lean_runs(workspace.store.runs(campaign_ids=named))
     note = ""
     if len(set(named)) > 1:
         campaigns, shown, note = newest_runs(campaigns, list(shown))

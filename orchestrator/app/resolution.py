@@ -13,7 +13,7 @@ from orchestrator.analysis.case_result import judge_case
 from orchestrator.analysis.effect import Effect
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.summary import LEVEL
-from orchestrator.app import measuring
+from orchestrator.app.measuring import MeasuredCampaign, run
 from orchestrator.app.workspace import Workspace
 from orchestrator.records.case import FIGURE_PASS, Serial, grouped
 from orchestrator.records.device import DeviceFacts
@@ -120,14 +120,12 @@ VISIBLE: Final[Sequence[Column[Visible]]] = (
 )
 
 
-def measure_equal_sides(workspace: Workspace, plan: Plan, *, sessions: int) -> None:
-    """Measure a plan in several sessions, each a campaign of its own.
-
-    Raises as ``measuring.run``.
-    """
+def measure_equal_sides(
+    workspace: Workspace, plan: Plan, *, sessions: int
+) -> list[MeasuredCampaign]:
+    """Measure a plan in several sessions, each a campaign of its own; raises as ``measuring.run``."""
     own = replace(plan, name=NAME, check_outputs=False, reference_check=False)
-    for _ in range(sessions):
-        measuring.run(workspace, own, despite_losses=False)
+    return [run(workspace, own, despite_losses=False).checked() for _ in range(sessions)]
 
 
 def sample_model() -> Path:

@@ -4,7 +4,7 @@ notebooks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,6 +22,8 @@ from orchestrator.units import US_PER_MS, counted
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from orchestrator.app.measuring import MeasuredCampaign
 
 #: Rows that a notebook shows; a frame has all.
 _SHOWN = 200
@@ -43,17 +45,19 @@ class Results(Sequence[ResultRow]):
         data: ReportData,
         campaigns: Sequence[Campaign],
         *,
-        left: int = 0,
-        lost: Mapping[str, str] | None = None,
-        missing: Mapping[str, str] | None = None,
+        measured: MeasuredCampaign | None = None,
     ) -> None:
         self.data = data
         self.campaigns = tuple(campaigns)
         #: At least so many invocations aren't measured yet; ``Lab.resume`` measures them.
-        self.left = left
+        self.left = measured.result.left if measured else 0
         #: Devices that were lost, and those that were meant and could not be used -> why.
-        self.lost = dict(lost or {})
-        self.missing = dict(missing or {})
+        self.lost = (
+            {str(serial): why for serial, why in measured.result.lost.items()} if measured else {}
+        )
+        self.missing = dict(measured.missing) if measured else {}
+        #: What was meant and isn't there, as the command line tells it.
+        self.problems = measured.problems if measured else []
         #: The report that was written last, which a notebook links to.
         self._report: Path | None = None
 
@@ -115,9 +119,7 @@ class Results(Sequence[ResultRow]):
     def _repr_html_(self) -> str:
         notes = list(self.data.headline.answers) if len(self) else []
         notes += [self.data.headline.trust] if len(self) else [self.data.headline.scope]
-        notes += [f"lost: {serial}: {why}" for serial, why in self.lost.items()]
-        notes += [f"not measured: {serial}: {why}" for serial, why in self.missing.items()]
-        notes += [f"at least {self.left} invocations are left"] if self.left else []
+        notes += self.problems
         if self._report is None:
             notes += [
                 "results.report('report.html') writes the whole report, one file, and links it"

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from orchestrator.app.measuring import MeasuredCampaign, measure, open_cases, reopen
-from orchestrator.app.pairing import go_on
 from orchestrator.app.phones import restore_phones
 from orchestrator.app.status import owners_of, runner_elsewhere
 from orchestrator.app.stored import find_campaign
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import close_campaign
 from orchestrator.engine.device_campaign import why_not_restored
-from orchestrator.engine.events import CampaignEnded, Notice
+from orchestrator.engine.events import Notice
 from orchestrator.errors import DeviceBusyError, UsageError
 from orchestrator.passes import shown
 from orchestrator.records.campaign import Campaign, CampaignStatus
@@ -20,12 +19,11 @@ from orchestrator.records.case import CampaignId, Serial
 from orchestrator.settings import Settings
 
 
-def resume(workspace: Workspace, prefix: str = "") -> MeasuredCampaign | CampaignEnded | None:
+def resume(workspace: Workspace, prefix: str = "") -> MeasuredCampaign | None:
     """Resume a campaign that was cut off: the one that is named, else the newest open one that has
     runs.
 
-    Returns what came of it, of an A/B comparison its campaign's end; None when none is named and
-    none is open.
+    Returns what came of it; None when none is named and none is open.
 
     Raises UsageError when the one that is named isn't open, when those that are open are others' to
     resume, when a process is at it now, or when its files have gone.
@@ -36,8 +34,6 @@ def resume(workspace: Workspace, prefix: str = "") -> MeasuredCampaign | Campaig
     if campaign is None:
         return None
     workspace.hold_campaign(campaign.campaign_id, campaign.name)
-    if campaign.terms.pairing is not None:
-        return go_on(workspace, campaign)
     cases = open_cases(workspace, campaign)
     restore_left(
         workspace,

@@ -8,8 +8,8 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,7 +32,7 @@ from orchestrator.engine.events import (
     RoundAdded,
     RunStored,
 )
-from orchestrator.errors import InterruptedByUserError, StoreError
+from orchestrator.errors import StoreError
 from orchestrator.files import write_whole
 from orchestrator.locks import Locks
 from orchestrator.passes import pass_of
@@ -309,18 +309,6 @@ def doing_of(invocation: Invocation) -> str:
     configuration = case.configuration.replace(f", {usual_tool(DeviceKind.ANDROID)}", "")
     kind = "" if invocation.run_pass is FIGURE_PASS else f" ({invocation.run_pass})"
     return f"{case.model_name}: {configuration}{kind} #{invocation.number + 1}"
-
-
-@contextmanager
-def resumable(campaign: Campaign) -> Iterator[None]:
-    """Say how a campaign that is stopped is resumed: what is inside raises InterruptedByUserError
-    with a hint.
-    """
-    try:
-        yield
-    except InterruptedByUserError as error:
-        error.hint = f"resume it: benchfarm run --resume {campaign.campaign_id}"
-        raise
 
 
 def runner_elsewhere(settings: Settings, campaign: Campaign) -> str:

@@ -98,7 +98,7 @@ def _moments(local: datetime) -> list[datetime]:
     return is_there or moments[1:]
 
 
-def left_out_of(
+def _left_out_of(
     skipped: Iterable[SkippedCase], runs: Iterable[RunRecord]
 ) -> list[dict[str, object]]:
     """Return what of a campaign there was no time for: cases from the beginning, then single
@@ -139,7 +139,7 @@ def stored_left_out(
         for run in store.runs(campaign_ids=campaign_ids, reason_codes=[OUT_OF_TIME]):
             late.setdefault(run.campaign_id, []).append(run)
     return {
-        name: left_out_of(skips.get(name, ()), late.get(name, ()))
+        name: _left_out_of(skips.get(name, ()), late.get(name, ()))
         for name in dict.fromkeys(campaign_ids)
         if name in skips or name in late
     }

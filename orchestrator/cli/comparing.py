@@ -12,23 +12,23 @@ from orchestrator.analysis.comparison import Axis, Comparison, FailOn
 from orchestrator.app import bisecting, comparing, pairing, time_limits
 from orchestrator.app.bisecting import BisectResult, Compared, figure_text, titled
 from orchestrator.app.comparing import default_path, rule_for, ways_out
+from orchestrator.app.measuring import MeasuredCampaign
 from orchestrator.app.options import Listed, Out, Paths, Texts, arg, opt
 from orchestrator.app.pairing import AbRequest, pair_comparison
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli.builds import RELEASE
 from orchestrator.cli.devices import equal_sides_of
 from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, Wait, command
-from orchestrator.cli.live import workspace_telling
+from orchestrator.cli.live import ended, facts_of, workspace_telling
 from orchestrator.cli.result import CommandResult, format_of, share_of, shown, to_json
 from orchestrator.cli.terminal import columns
-from orchestrator.engine.events import CampaignEnded
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.records.plan import Plan, PlanOptions, fixed
 from orchestrator.records.verdict import Claim
 from orchestrator.report import comparisons
 from orchestrator.settings import Settings
-from orchestrator.tables.column import NESTED, Column, Kind, fields_of
+from orchestrator.tables.column import NESTED, Column, Kind
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table
 
@@ -139,17 +139,18 @@ def rendered(
     workspace: Workspace,
     comparison: Comparison,
     output: Output,
-    pairs: CampaignEnded | None = None,
+    pairs: MeasuredCampaign | None = None,
 ) -> CommandResult:
-    """Return a comparison in the wanted form; ``pairs`` is the end of the campaign that measured it
-    in turns.
+    """Return a comparison in the wanted form; ``pairs`` is the campaign that measured it in turns.
 
     HTML goes to a file: the one that is named, else one in the data folder's ``reports``.
     """
     fail_on = FailOn(output.fail_on)
-    lines, further = ([], {}) if pairs is None else _of_pairs(pairs)
-    data = {**comparisons.to_data(comparison), **further}
-    is_incomplete = pairs is not None and bool(pairs.left)
+    lines, data = list[str](), comparisons.to_data(comparison)
+    if pairs is not None:
+        lines = [*pairs.problems, f"campaign: {pairs.campaign.campaign_id}"]
+        data |= facts_of(pairs)
+    is_incomplete = pairs is not None and bool(pairs.result.left)
     data["fails"] = fails = comparison.fails(fail_on, is_incomplete=is_incomplete)
     text = {
         "text": lambda: "\n".join([comparisons.to_text(comparison, max(columns(), 80)), *lines]),
@@ -220,8 +221,7 @@ def ab(
     Two equal sides tell what the phone can resolve, as 'benchfarm device check --sessions'.
     """
     request = pairs.request(options, sides=sides, name="ab")
-    with workspace_telling(settings) as workspace:
-        workspace.wait = time_limits.waiting(pairs.wait)
+    with workspace_telling(settings, pairs.wait) as workspace:
         measured = pairing.compare_ab(workspace, request)
         if isinstance(measured, Plan):
             # Nothing to compare: what equal sides show is what the phone can resolve.
@@ -230,20 +230,11 @@ def ab(
         return told_pairs(workspace, measured, output)
 
 
-def told_pairs(workspace: Workspace, result: CampaignEnded, output: Output) -> CommandResult:
-    """Return the comparison of pairs that were measured."""
-    comparison = pair_comparison(workspace, result.campaign)
-    return replace(rendered(workspace, comparison, output, result), is_kept=True)
-
-
-def _of_pairs(result: CampaignEnded) -> tuple[list[str], dict[str, object]]:
-    """Return what text and JSON have of a campaign of pairs beside its comparison."""
-    identity = result.campaign.campaign_id
-    lines = [f"{serial}: {one_line(reason)}" for serial, reason in result.lost.items()]
-    if result.left:
-        lines.append(f"{result.left} invocations are left; 'benchfarm run --resume' runs them")
-    lines.append(f"campaign: {identity}")
-    return lines, {"campaign_id": identity, **fields_of(result, "status", "stored", "left", "lost")}
+def told_pairs(workspace: Workspace, measured: MeasuredCampaign, output: Output) -> CommandResult:
+    """Return the comparison of pairs that were measured; raises what ended a device's part."""
+    comparison = pair_comparison(workspace, measured.campaign)
+    result = rendered(workspace, comparison, output, measured)
+    return ended(workspace, measured, replace(result, is_kept=True))
 
 
 @command("bisect", has_table=True)
@@ -266,8 +257,7 @@ def bisect(
     """
     fresh_s = time_limits.span_of("--since", since) or 0.0
     asked = pairs.request(options, sides=(), name="bisect")
-    with workspace_telling(settings) as workspace:
-        workspace.wait = time_limits.waiting(pairs.wait)
+    with workspace_telling(settings, pairs.wait) as workspace:
         result, releases, facts = bisecting.bisect(workspace, (good, bad), asked, fresh_s=fresh_s)
     found: dict[int, tuple[str, Compared | None]] = {0: ("the good one", None)} | {
         probe.index: (probe.judgement.value, probe.compared) for probe in result.probes

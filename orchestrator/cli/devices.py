@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +17,7 @@ import typer
 from orchestrator import __version__
 from orchestrator.app import resolution
 from orchestrator.app.doctor import Finding, of_farm, of_host
-from orchestrator.app.measuring import bench_plan
+from orchestrator.app.measuring import MeasuredCampaign, bench_plan
 from orchestrator.app.options import Listed, Texts, arg, opt
 from orchestrator.app.phones import (
     adb_servers,
@@ -33,7 +33,6 @@ from orchestrator.app.phones import (
     stop_adb,
     unchecked_hint,
 )
-from orchestrator.app.time_limits import waiting
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli.frame import DryRun, Wait, command, refuse
 from orchestrator.cli.live import workspace_telling
@@ -237,7 +236,7 @@ class EqualSides:
 
 def equal_sides_of(workspace: Workspace, plan: Plan, *, sessions: int = 4) -> CommandResult:
     """Measure equal sides, and return what the phones can resolve."""
-    resolution.measure_equal_sides(workspace, plan, sessions=sessions)
+    measured = resolution.measure_equal_sides(workspace, plan, sessions=sessions)
     wanted = plan.devices.serials
     facts = [
         known
@@ -250,7 +249,16 @@ def equal_sides_of(workspace: Workspace, plan: Plan, *, sessions: int = 4) -> Co
         for item in found
         for part in (one_line(item.text), resolution.resolution_table(item), "")
     ]
-    return replace(shown(*parts[:-1], facts={"resolutions": found}), is_kept=True)
+    problems = _problems(measured)
+    return replace(
+        shown(*parts[:-1], *problems, facts={"resolutions": found, "problems": problems}),
+        is_kept=True,
+    )
+
+
+def _problems(measured: Iterable[MeasuredCampaign]) -> list[str]:
+    """Return what was meant and isn't there of some sessions, each once."""
+    return list(dict.fromkeys(text for item in measured for text in item.problems))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,15 +286,16 @@ def check(
     report. Exit code 3 when a check fails. With --sessions one configuration is measured in several
     sessions first; those of earlier days count as well, so run it weekly.
     """
-    results, texts, failed = [], [], False
+    results, texts, problems, failed = [], [], list[str](), False
     serials = options.serials
     if not sides.sessions:
         refuse(context, {"model", "delegate", "runs", "wait"}, "without --sessions")
-    with workspace_telling(settings, makes_store=bool(sides.sessions)) as workspace:
+    with workspace_telling(settings, sides.wait, makes_store=bool(sides.sessions)) as workspace:
         if sides.sessions:
-            workspace.wait = waiting(sides.wait)
-            plan = sides.plan(serials)
-            resolution.measure_equal_sides(workspace, plan, sessions=sides.sessions)
+            measured = resolution.measure_equal_sides(
+                workspace, sides.plan(serials), sessions=sides.sessions
+            )
+            problems = _problems(measured)
         for device, facts, checks, path in check_phones(workspace, serials, options.out):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, to_json(_report(device, facts, checks)) + "\n")
@@ -309,8 +318,8 @@ def check(
                 f"what it can resolve isn't known: benchfarm device check --sessions 4 -s {facts.serial}"
             ]
     return CommandResult(
-        text="\n\n".join(texts),
-        data={"phones": results},
+        text="\n\n".join([*texts, *problems]),
+        data={"phones": results, "problems": problems},
         exit_code=DeviceError.exit_code if failed else 0,
     )
 

@@ -11,17 +11,19 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.app.options import opt
 from orchestrator.app.progress import describe, record_of
 from orchestrator.app.status import LiveStatus, open_campaigns
+from orchestrator.app.time_limits import waiting
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli.frame import Json, command
 from orchestrator.cli.result import CommandResult, shown
-from orchestrator.cli.terminal import LOCK, lines_that_fit, say, tell, write_line
+from orchestrator.cli.terminal import LOCK, columns, lines_that_fit, say, tell, write_line
 from orchestrator.engine.events import (
     CampaignEnded,
     CampaignStarted,
@@ -30,12 +32,13 @@ from orchestrator.engine.events import (
     Notice,
     RunStored,
 )
+from orchestrator.errors import InterruptedByUserError
 from orchestrator.ports import Observer
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.campaign import ELSEWHERE, PhoneStatus, Standing, Status
 from orchestrator.records.run import Outcome
 from orchestrator.settings import Settings
-from orchestrator.tables.column import DATA, NESTED, Column, Kind
+from orchestrator.tables.column import DATA, NESTED, Column, Kind, fields_of
 from orchestrator.tables.escapes import one_line, visible
 from orchestrator.tables.table import Table
 from orchestrator.units import (
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
+    from orchestrator.app.measuring import MeasuredCampaign
     from orchestrator.artifacts.fetch import FileProgress
 
 
@@ -447,15 +451,57 @@ def _say_step(log_format: str, progress: FileProgress, steps: dict[str, int]) ->
         )
 
 
-def workspace_telling(settings: Settings, *, makes_store: bool = True) -> Workspace:
-    """Return a farm whose progress goes to standard error, and that offers to download a missing
-    program.
+@contextmanager
+def workspace_telling(
+    settings: Settings, wait: str = "", *, makes_store: bool = True
+) -> Iterator[Workspace]:
+    """Open a workspace whose progress goes to standard error, and that offers to download a missing
+    program; it waits for phones in use as ``--wait`` says.
+
+    When Ctrl-C ends a campaign, what was measured is printed.
     """
-    workspace = Workspace(
-        settings, makes_store=makes_store, observer=observer_for_stderr(settings.log_format)
-    )
-    workspace.on_missing = _download_offer(workspace)
-    return workspace
+    observer = observer_for_stderr(settings.log_format)
+    with Workspace(settings, makes_store=makes_store, observer=observer) as workspace:
+        workspace.on_missing = _download_offer(workspace)
+        workspace.wait = waiting(wait)
+        try:
+            yield workspace
+        except InterruptedByUserError as error:
+            from orchestrator.app.measuring import CampaignInterruptedError
+
+            if settings.log_format == "text" and isinstance(error, CampaignInterruptedError):
+                from orchestrator.report.tables import text_lines
+
+                lines = text_lines(error.data(), columns())
+                looks = [look for _, look in lines]
+                say("\n".join(line for line, _ in lines), looks=looks, err=True)
+            raise
+
+
+def ended(workspace: Workspace, measured: MeasuredCampaign, result: CommandResult) -> CommandResult:
+    """Return the result of a campaign that is over; raises what ended a device's part.
+
+    What the others measured is kept then, and where it is reported is told; the fault has its own
+    exit code.
+    """
+    if measured.result.fault is not None:
+        text = result.text.rpartition("\n")[2]
+        keys = {"campaign_id": measured.campaign.campaign_id}
+        workspace.observer.on_event(Notice(event="report", text=text, keys=keys))
+    measured.checked()
+    return result
+
+
+def facts_of(measured: MeasuredCampaign) -> dict[str, object]:
+    """Return what JSON has of every campaign that was measured."""
+    return {
+        "campaign_id": measured.campaign.campaign_id,
+        **fields_of(measured.result, "status", "stored", "not_run", "left", "lost"),
+        "no_time_for": measured.cut,
+        "lacking": measured.opened.choice.lacking,
+        "missing": measured.missing,
+        "left_out": measured.opened.left_out,
+    }
 
 
 def _download_offer(workspace: Workspace) -> Callable[[Sequence[BuildSpec]], None]:

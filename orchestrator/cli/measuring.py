@@ -5,34 +5,25 @@ it.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 from orchestrator.app import measuring, time_limits
-from orchestrator.app.measuring import (
-    CampaignInterruptedError,
-    MeasuredCampaign,
-    read_again,
-    stopped,
-)
+from orchestrator.app.measuring import MeasuredCampaign, read_again, stopped
 from orchestrator.app.options import arg, opt
 from orchestrator.app.reporting import report_title, write_html
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli.frame import HtmlOut, Legend, PlanKeys, Wait, command
-from orchestrator.cli.live import workspace_telling
+from orchestrator.cli.live import ended, facts_of, workspace_telling
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, Streamed
-from orchestrator.cli.terminal import columns, command_lines, say
+from orchestrator.cli.terminal import columns, command_lines
 from orchestrator.clock import SystemClock
-from orchestrator.engine.events import Notice
 from orchestrator.errors import BenchfarmError, HostStorageError, UsageError
 from orchestrator.files import check_writable
-from orchestrator.records.case import SkippedCase
 from orchestrator.records.plan import PlanOptions
 from orchestrator.settings import Settings
-from orchestrator.tables.column import fields_of
 from orchestrator.tables.escapes import one_line, wrap
 from orchestrator.units import counted
 
@@ -56,25 +47,9 @@ def bench(
     plan = measuring.bench_plan({"reference_check": False, **options})
     if out is not None:
         check_writable(out)
-    with workspace_telling(settings) as workspace:
-        workspace.wait = time_limits.waiting(wait)
-        with _table_at_interrupt(settings):
-            measured = measuring.run(workspace, plan, despite_losses=False)
+    with workspace_telling(settings, wait) as workspace:
+        measured = measuring.run(workspace, plan, despite_losses=False)
         return told(workspace, measured, out, legend=legend)
-
-
-@contextmanager
-def _table_at_interrupt(settings: Settings) -> Iterator[None]:
-    """Print what was measured when Ctrl-C ends a campaign."""
-    try:
-        yield
-    except CampaignInterruptedError as error:
-        from orchestrator.report.tables import text_lines
-
-        if settings.log_format == "text":
-            lines = text_lines(error.data, columns())
-            say("\n".join(line for line, _ in lines), looks=[look for _, look in lines], err=True)
-        raise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,10 +104,8 @@ def run(
     )
     if request.out is not None:
         check_writable(request.out)
-    with workspace_telling(settings) as workspace:
-        workspace.wait = time_limits.waiting(request.wait)
-        with _table_at_interrupt(settings):
-            measured = measuring.run(workspace, limited)
+    with workspace_telling(settings, request.wait) as workspace:
+        measured = measuring.run(workspace, limited)
         return told(workspace, measured, request.out, legend=request.legend)
 
 
@@ -143,56 +116,24 @@ def _resumed(settings: Settings, campaign: str, request: RunRequest) -> CommandR
 
     if request.out is not None:
         check_writable(request.out)
-    with workspace_telling(settings, makes_store=False) as workspace:
-        workspace.wait = time_limits.waiting(request.wait)
+    with workspace_telling(settings, request.wait, makes_store=False) as workspace:
         done = resuming.resume(workspace, campaign)
         if done is None:
             text = f"nothing is left to resume in {workspace.store.name}"
             return CommandResult(text=text, data={"campaign_id": None})
-        return (
-            told(workspace, done, request.out)
-            if isinstance(done, MeasuredCampaign)
-            else told_pairs(workspace, done, Output())
-        )
+        if done.campaign.terms.pairing is not None:
+            return told_pairs(workspace, done, Output())
+        return told(workspace, done, request.out, legend=request.legend)
 
 
 def told(
     workspace: Workspace, measured: MeasuredCampaign, out: Path | None, *, legend: bool = False
 ) -> CommandResult:
     """Write a campaign's report, and return its result; raises what ended a device's part."""
-    summary = _summary(workspace, measured, out, legend=legend)
-    if (fault := measured.result.fault) is not None:
-        # What the others measured has its report; the fault is told as any other, by its own exit
-        # code.
-        text, keys = (
-            summary.text.rpartition("\n")[2],
-            {"campaign_id": measured.campaign.campaign_id},
-        )
-        workspace.observer.on_event(Notice(event="report", text=text, keys=keys))
-        raise fault
-    return summary
-
-
-def _skip_lines(skipped: Iterable[SkippedCase]) -> list[str]:
-    """Return what wasn't run and why, once for all devices that it is true of."""
-    serials: dict[str, dict[str, None]] = {}
-    for skip in skipped:
-        serials.setdefault(f"{skip.delegate}, {skip.tool}: {skip.reason}", {})[skip.serial] = None
-    return [
-        one_line(
-            f"not run on {next(iter(where)) if len(where) == 1 else f'{len(where)} devices'}: {text}"
-        )
-        for text, where in serials.items()
-    ]
-
-
-def _summary(
-    workspace: Workspace, measured: MeasuredCampaign, out: Path | None, *, legend: bool
-) -> CommandResult:
     from orchestrator.report.tables import text_lines
     from orchestrator.report.winners import fastest_table, next_steps, winners
 
-    campaign, result, data = measured.campaign, measured.result, measured.data
+    campaign, data = measured.campaign, measured.data
     path = out or workspace.settings.data_folder / "reports" / f"{campaign.campaign_id}.html"
     unwritten = ""
     try:
@@ -200,61 +141,50 @@ def _summary(
     except (UsageError, HostStorageError) as error:
         # What was measured is stored; a report can be rendered again.
         unwritten = str(error)
-    cut, missing = measured.cut, measured.missing
-    again = read_again(workspace, [*measured.coarser, campaign])
+    again = read_again(workspace, measured.campaigns)
     found = winners(data.contests)
     won = fastest_table(found)
     advice = next_steps(found, campaign.terms.files)
-    problems = [time_limits.told(cut)] if cut else []
-    problems += _skip_lines(campaign.skipped)
-    problems += [f"{serial}: {one_line(reason)}" for serial, reason in result.lost.items()]
-    lacking = measured.opened.choice.lacking
-    problems += [lacking] if lacking else []
-    problems += [one_line(f"{serial}: not measured: {why}") for serial, why in missing.items()]
-    nothing_clean = measured.nothing_clean
-    nothing_clean += (
-        "; 'benchfarm report' shows the findings and what to do about them" if nothing_clean else ""
-    )
-    problems += [one_line(nothing_clean)] if nothing_clean else []
-    if result.left:
-        least = "at least " if campaign.terms.stopping is not None else ""
-        problems.append(f"{least}{counted(result.left, 'run')} left: 'benchfarm run --resume'")
     further = [line for text in advice if found for line in command_lines(one_line(text))]
     if unwritten:
         further.append(f"the report could not be written: {unwritten}")
         further.append(f"'benchfarm report {campaign.campaign_id} --out FILE' renders it again")
     else:
-        further.append(f"{counted(result.stored, 'run')}; report: {path}")
+        further.append(f"{counted(measured.result.stored, 'run')}; report: {path}")
     width = columns()
     lines = text_lines(data, width, legend=legend)
     # What is to be typed or opened stays whole.
-    lines += [("", "")] + [(line, "doubt") for text in problems for line in wrap(text, width)]
+    lines += [("", "")]
+    lines += [(line, "doubt") for text in measured.problems for line in wrap(text, width)]
     lines += [(text, "") for text in further]
-    is_lacking = measured.without_result or result.left or missing or nothing_clean
-    return CommandResult(
+    is_lacking = any(
+        [
+            measured.without_result,
+            measured.result.left,
+            measured.missing,
+            measured.nothing_clean,
+            measured.has_wrong_outputs,
+        ]
+    )
+    result = CommandResult(
         text="\n".join(line for line, _ in lines),
         looks=[look for _, look in lines],
         data={
-            "campaign_id": campaign.campaign_id,
-            "status": campaign.status,
-            **fields_of(result, "stored", "not_run", "left", "lost"),
+            **facts_of(measured),
             "stopped": Streamed(lambda: stopped(campaign, again())),
             "without_result": measured.without_result,
-            "nothing_clean": nothing_clean,
+            "nothing_clean": measured.nothing_clean,
             "winners": [won.record(item) for item in found],
             "next": advice,
-            "no_time_for": cut,
-            "lacking": lacking,
-            "missing": missing,
-            "left_out": measured.opened.left_out,
             "report": None if unwritten else path,
             "runs": Streamed(again),
         },
         is_kept=True,
         exit_code=HostStorageError.exit_code
         if unwritten
-        else int(bool(is_lacking or measured.has_wrong_outputs)) or CUT_EXIT_CODE * bool(cut),
+        else int(is_lacking) or CUT_EXIT_CODE * bool(measured.cut),
     )
+    return ended(workspace, measured, result)
 
 
 #: Virtual phones may live faster than we do; what they report is in their own time.

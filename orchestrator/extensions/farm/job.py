@@ -15,7 +15,7 @@ from typing import Final
 
 from orchestrator.app import time_limits
 from orchestrator.app.attached import open_devices
-from orchestrator.app.measuring import open_cases, reopen, run_campaign
+from orchestrator.app.measuring import measure, open_cases, reopen
 from orchestrator.app.phones import restore_phones
 from orchestrator.app.preparing import Inputs, identify, prepare, start
 from orchestrator.app.resuming import close_cancelled
@@ -44,7 +44,7 @@ from orchestrator.models.inspect import identify_model
 from orchestrator.planning.expansion import HostFiles
 from orchestrator.plugins import Workspace, program_sources
 from orchestrator.ports import Device, Observer
-from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Build, Companion
 from orchestrator.records.device import told_apart
 from orchestrator.records.plan import DeviceSelection, Plan
@@ -242,23 +242,14 @@ def _restored(workspace: Workspace, device: Device, ended: Ended) -> Ended:
 
 def _run_campaign(workspace: Workspace, campaign: Campaign) -> Ended:
     cases = open_cases(workspace, campaign)
-    note = "everything was stored already"
-    if cases:
-        result = run_campaign(workspace, reopen(workspace, campaign, cases))
-        if result.fault is not None:
-            raise result.fault
-        if result.left:
-            reasons = "; ".join(result.lost.values()) or "the phone gave up"
-            return _again(one_line(f"{result.stored} stored, {result.left} left: {reasons}"))
-        note = f"{result.stored} stored"
-    else:
-        workspace.store.set_status(
-            campaign.campaign_id, CampaignStatus.FINISHED, workspace.clock.now()
-        )
+    measured = measure(workspace, reopen(workspace, campaign, cases)).checked()
+    result = measured.result
+    if result.left:
+        reasons = "; ".join(result.lost.values()) or "the phone gave up"
+        return _again(one_line(f"{result.stored} stored, {result.left} left: {reasons}"))
     if not campaign.invocations:
         return Ended(status="done", note="there was no time for any of its cases")
+    note = f"{result.stored} stored" if cases else "everything was stored already"
     given = workspace.store.yields([campaign.campaign_id]).get(campaign.campaign_id)
-    cut = time_limits.stored_left_out(workspace.store, [campaign.campaign_id])
-    told = [note, given.text if given is not None else ""]
-    told.append(time_limits.told(cut.get(campaign.campaign_id, [])))
+    told = [note, given.text if given is not None else "", time_limits.told(measured.cut)]
     return Ended(status="done", note="; ".join(filter(None, told)))

@@ -11,7 +11,9 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.pairing import AbRequest, measure, pair_comparison, pairing_of, prepare
+from orchestrator.app.measuring import measure
+from orchestrator.app.pairing import AbRequest, pair_comparison, pairing_of, prepare
+from orchestrator.app.preparing import start
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, BenchfarmError, InterruptedByUserError, UsageError
 from orchestrator.extensions.history.regressions import (
@@ -209,7 +211,7 @@ def _outcome(
         prepared = prepare(workspace, _request(change, sides, models))
         if pairing_of(prepared.campaign).is_same:
             return ConfirmationStatus.CANNOT, "old and new are of the same content here", None
-        result = measure(workspace, prepared)
+        result = measure(workspace, start(workspace, prepared)).checked().result
     except InterruptedByUserError:
         raise
     except BenchfarmError as error:

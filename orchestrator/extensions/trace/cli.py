@@ -167,15 +167,14 @@ def trace(
         # It is a campaign with a report like any other; what ended a device's part is told as
         # there.
         shown.told(farm, measured, None)
-        traced = _traced_runs(farm, measured, folder)
-    campaign = measured.campaign
+        traced, problems = _traced_runs(farm, measured, folder), measured.problems
     is_whole = bool(traced) and all(
         item.file is not None and item.outcome is Outcome.COMPLETED for item in traced
     )
-    skips = [one_line(f"not run on {skip.serial}: {skip.reason}") for skip in campaign.skipped]
     return CommandResult(
-        text="\n\n".join(["\n".join(_lines(run)) for run in traced] + skips) or "nothing was run",
-        data={"campaign_id": campaign.campaign_id, "traces": traced},
+        text="\n\n".join(["\n".join(_lines(run)) for run in traced if run.run_id] + problems)
+        or "nothing was run",
+        data={"campaign_id": measured.campaign.campaign_id, "traces": traced},
         exit_code=0 if is_whole else 1,
     )
 
