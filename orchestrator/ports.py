@@ -83,6 +83,21 @@ class PlacedFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change: what it is, and the shell command that restores what was before.
+
+    Where ``read`` prints ``was``, nothing is left to be undone. With ``port`` it was made on this
+    computer instead: a hub's port (``1-4 2`` is port 2 of hub 1-4) is without power.
+    """
+
+    what: str
+    undo: str = ""
+    read: str = ""
+    was: str = ""
+    port: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PackageInfo:
     """An installed package, as the package manager tells."""
 

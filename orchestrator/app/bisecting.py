@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.pairing import equal_campaign
-from orchestrator.app.attached import OpenedDevices, open_devices
+from orchestrator.app.attached import open_devices
 from orchestrator.app.measuring import measure, open_cases, reopen
 from orchestrator.app.pairing import AbRequest, pair_comparison, pairing_of, prepare
 from orchestrator.app.preparing import Prepared, start
@@ -228,9 +228,18 @@ def bisect(
 
     def compare(baseline: int, candidate: int) -> Compared:
         sides = releases[baseline], releases[candidate]
-        return _compared(
-            workspace, request, opened, sides, is_last=candidate == last, fresh_s=fresh_s
-        )
+        named = tuple(f"build:{release.address}" for release in sides)
+        try:
+            prepared = prepare(workspace, replace(request, sides=named), opened)
+        except PlanError:
+            raise
+        except (ArtifactError, UsageError) as error:
+            # A wrong option would fail with every build; the ends are compared first, and so it is
+            # told at once.
+            if candidate == last:
+                raise
+            return Compared(verdict=None, reason=str(error))
+        return _compared(workspace, prepared, fresh_s)
 
     def note(probe: Probe) -> None:
         text = f"{titled(releases[probe.index])}: {probe.judgement}{figure_text(probe.compared)}"
@@ -272,29 +281,8 @@ def releases_between(
     return ordered[places[0] : places[1] + 1]
 
 
-def _compared(
-    workspace: Workspace,
-    request: AbRequest,
-    opened: OpenedDevices,
-    sides: tuple[Release, Release],
-    *,
-    is_last: bool,
-    fresh_s: float,
-) -> Compared:
-    """Return the gravest verdict of the cases, from the store where it is; an unusable build is
-    told as such.
-    """
-    try:
-        named = tuple(f"build:{release.address}" for release in sides)
-        prepared = prepare(workspace, replace(request, sides=named), opened)
-    except PlanError:
-        raise
-    except (ArtifactError, UsageError) as error:
-        # A wrong option would fail with every build; the ends are compared first, and so it is told
-        # at once.
-        if is_last:
-            raise
-        return Compared(verdict=None, reason=str(error))
+def _compared(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Compared:
+    """Return the gravest verdict of the cases, from the store where it is."""
     if pairing_of(prepared.campaign).is_same:
         return Compared(
             verdict=ComparisonVerdict(

@@ -19,7 +19,7 @@ from typing import Final
 from orchestrator import __version__
 from orchestrator.app.attached import attached_devices
 from orchestrator.app.phones import HIDDEN_SAMSUNG, adb_servers
-from orchestrator.app.status import extension, owners_of, queue_beside, runner_elsewhere
+from orchestrator.app.status import extension, queue_beside, run_by_others
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import BenchfarmError, DeviceError, StoreError
 from orchestrator.units import counted, format_bytes
@@ -243,15 +243,11 @@ def _leases(workspace: Workspace) -> list[Finding]:
 def _campaigns(workspace: Workspace) -> list[Finding]:
     progress = workspace.store.progress(only_open=True)
     known_open = workspace.store.campaigns(only_open=True)
-    owners = owners_of(workspace.settings, [item.campaign_id for item in known_open])
+    others = run_by_others(workspace, known_open)
     found = []
     for campaign in known_open:
-        name, owner = campaign.campaign_id, owners.get(campaign.campaign_id)
-        is_at_work = (
-            # The farm's workers resume it.
-            owner.is_open if owner is not None else runner_elsewhere(workspace.settings, campaign)
-        )
-        if is_at_work or workspace.campaigns.live_holder(name):
+        name = campaign.campaign_id
+        if name in others or workspace.campaigns.live_holder(name):
             continue
         stored, planned = progress.get(name, (0, 0))
         text = f"{name} ({campaign.name}) is open: {stored} of {planned} planned invocations stored"

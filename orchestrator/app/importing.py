@@ -10,16 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from orchestrator import __version__
 from orchestrator.app.options import Paths, arg, opt
-from orchestrator.app.preparing import new_campaign_id
+from orchestrator.app.preparing import new_campaign
 from orchestrator.app.reporting import report_data, report_title, write_html
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.reread import ImportBatch, ImportResult
 from orchestrator.errors import UsageError
-from orchestrator.records.campaign import Campaign, CampaignStatus, Origin
+from orchestrator.records.campaign import Origin
 from orchestrator.records.run import Attachment, RawOutput
-from orchestrator.settings import this_computer
 
 if TYPE_CHECKING:
     from orchestrator.report.data import ReportData
@@ -77,16 +75,7 @@ def store_import(
     """
     from orchestrator.engine.reread import import_runs
 
-    campaign = Campaign(
-        campaign_id=new_campaign_id(workspace.clock.now()),
-        name=request.name,
-        created_at=workspace.clock.now(),
-        status=CampaignStatus.RUNNING,
-        plan_text="",
-        seed=0,
-        benchfarm_version=__version__,
-        host=this_computer(),
-    )
+    campaign = new_campaign(workspace, request.name)
     campaign = replace(campaign, terms=replace(campaign.terms, origin=origin))
     result = import_runs(workspace.store, workspace.tools, campaign, batch, clock=workspace.clock)
     if result.campaign is None:

@@ -27,6 +27,7 @@ from orchestrator.app.preparing import (
     new_campaign,
     nothing_to_measure,
     start,
+    terms_of,
     unchecked,
 )
 from orchestrator.app.stored import load_measured
@@ -158,13 +159,13 @@ def prepare(
     checks, is_wanted = unchecked(workspace, plans[0], opened.facts, models.values())
     # What is new is compared with the reference once, when a first pair is there to be looked at.
     first = (*first, *output_checks(known.values(), is_wanted))
-    campaign = new_campaign(
-        workspace, plans[0], opened.facts, files=files, invocations=first, output_checks=checks
-    )
+    terms = terms_of(plans[0], opened.facts, files)
     campaign = replace(
-        campaign,
+        new_campaign(workspace, plans[0].name),
         plan_text="---\n".join(plan.text for plan in plans),
-        terms=replace(campaign.terms, pairing=pairing),
+        seed=plans[0].seed,
+        terms=replace(terms, output_checks=checks, pairing=pairing),
+        invocations=tuple(first),
     )
     serials = {case.serial for pair in pairs for case in pair}
     return Prepared(

@@ -8,7 +8,7 @@ import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -54,11 +54,6 @@ from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import OUT_OF_TIME
 from orchestrator.settings import this_computer
 from orchestrator.tables.escapes import one_line
-
-
-def new_campaign_id(at: datetime) -> CampaignId:
-    """Return an id that sorts by its moment and that no other campaign has."""
-    return CampaignId(f"{at:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}")
 
 
 def files_of(models: Iterable[Model], builds: Iterable[Build]) -> dict[str, str]:
@@ -257,24 +252,20 @@ def prepare(
         raise nothing_to_measure(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped)
     brackets, used = _reference_checks(workspace, plan, expansion, opened.devices, reference)
     models = {model.sha256: model for model in (*used, *inputs.models)}.values()
-    campaign = new_campaign(
-        workspace,
-        plan,
-        opened.facts,
-        files={**files_of(models, builds), **inputs.paths},
-        invocations=[
+    terms = terms_of(plan, opened.facts, {**files_of(models, builds), **inputs.paths})
+    campaign = replace(
+        new_campaign(workspace, plan.name),
+        plan_text=plan.text,
+        seed=plan.seed,
+        terms=replace(terms, output_checks=checks),
+        invocations=tuple(
             invocation
             for serial, queue in expansion.invocations.items()
             for invocation in (*brackets.get(serial, ()), *queue)
-        ],
-        output_checks=checks,
+        ),
+        skipped=expansion.skipped,
     )
-    return Prepared(
-        campaign=replace(campaign, skipped=expansion.skipped),
-        models=list(models),
-        builds=builds,
-        opened=opened,
-    )
+    return Prepared(campaign=campaign, models=list(models), builds=builds, opened=opened)
 
 
 def nothing_to_measure(reasons: Iterable[str]) -> UsageError:
@@ -385,31 +376,19 @@ def _reference_checks(
 _AUTOCORRELATION_SPAN: Final = timedelta(days=30)
 
 
-def new_campaign(
-    workspace: Workspace,
-    plan: Plan,
-    devices: Iterable[DeviceFacts],
-    *,
-    files: Mapping[str, str],
-    invocations: Iterable[Invocation],
-    output_checks: Mapping[str, OutputCheck],
-) -> Campaign:
-    """Return a campaign of a plan that begins now, on this computer.
-
-    ``output_checks`` is what earlier campaigns know of its outputs.
-    """
+def new_campaign(workspace: Workspace, name: str) -> Campaign:
+    """Return an empty campaign that begins now, on this computer."""
     now = workspace.clock.now()
     return Campaign(
-        campaign_id=new_campaign_id(now),
-        name=plan.name,
+        # An id that sorts by its moment and that no other campaign has.
+        campaign_id=CampaignId(f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"),
+        name=name,
         created_at=now,
         status=CampaignStatus.RUNNING,
-        plan_text=plan.text,
-        seed=plan.seed,
+        plan_text="",
+        seed=0,
         benchfarm_version=__version__,
         host=this_computer(),
-        terms=replace(terms_of(plan, devices, files), output_checks=output_checks),
-        invocations=tuple(invocations),
     )
 
 

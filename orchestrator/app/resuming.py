@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from orchestrator.app.measuring import MeasuredCampaign, measure, open_cases, reopen
 from orchestrator.app.phones import restore_phones
-from orchestrator.app.status import owners_of, runner_elsewhere
+from orchestrator.app.status import run_by_others
 from orchestrator.app.stored import find_campaign
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import close_campaign
@@ -68,18 +68,15 @@ def _chosen(workspace: Workspace) -> Campaign | None:
     listed = workspace.store.campaigns(only_open=True)
     if not listed:
         return None
-    owners = owners_of(workspace.settings, [item.campaign_id for item in listed])
+    others = run_by_others(workspace, listed)
     free, reasons, by_name = list[Campaign](), list[str](), list[str]()
     for item in listed:
         identity = item.campaign_id
-        owner = owners.get(identity)
         if holder := workspace.campaigns.live_holder(identity):
             reasons.append(f"{identity} is run by {holder}")
-        elif owner is not None and owner.is_open:
-            reasons.append(f"{identity} is a job of the farm that waits or runs")
-        elif where := runner_elsewhere(workspace.settings, item):
-            reasons.append(f"{identity} is run by {where}, as far as is known here")
-            by_name.append(f"{identity} (run by {where}, as far as is known here)")
+        elif (other := others.get(identity)) is not None:
+            reasons.append(f"{identity} is {other.reason}")
+            by_name += [f"{identity} ({other.reason})"] if other.may_be_gone else []
         elif kind := _kind_of(_whole(workspace, identity)):
             reasons.append(f"{identity} is {kind}")
             by_name.append(f"{identity} ({kind})")
@@ -118,23 +115,6 @@ def _kind_of(campaign: Campaign) -> str:
     """Return what a campaign is that isn't a plan's measurement, empty for one that is."""
     found = {item.run_pass for item in campaign.invocations}
     return shown(next(iter(found))).alone if len(found) == 1 else ""
-
-
-def _others(
-    workspace: Workspace, campaigns: Sequence[Campaign]
-) -> Iterator[tuple[Campaign, str, str]]:
-    """Yield the campaigns that the farm's workers or another computer run or will run, each with
-    whose it is and what ends it.
-    """
-    owners = owners_of(workspace.settings, [item.campaign_id for item in campaigns])
-    for item in campaigns:
-        owner = owners.get(item.campaign_id)
-        if owner is not None and owner.is_open:
-            way = f"'benchfarm farm cancel {owner.submission} -s {owner.serial}' ends it and closes this"
-            yield item, "a job of the farm that waits or runs", way
-        # Of a job that is over its worker's computer is known to be over with it.
-        elif owner is None and (where := runner_elsewhere(workspace.settings, item)):
-            yield item, f"run by {where}, as far as is known here", "close it on that computer"
 
 
 def close(settings: Settings, words: Sequence[str]) -> list[tuple[Campaign, int]]:
@@ -181,5 +161,8 @@ def check_left_alone(workspace: Workspace, campaigns: Sequence[Campaign]) -> Non
     """
     for campaign in campaigns:
         workspace.hold_campaign(campaign.campaign_id, campaign.name)
-    for campaign, reason, way in _others(workspace, campaigns):
-        raise UsageError(f"campaign {campaign.campaign_id} ({campaign.name}) is {reason}", hint=way)
+    others = run_by_others(workspace, campaigns)
+    for campaign in campaigns:
+        if (other := others.get(campaign.campaign_id)) is not None:
+            named = f"campaign {campaign.campaign_id} ({campaign.name})"
+            raise UsageError(f"{named} is {other.reason}", hint=other.cure)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
 
@@ -359,3 +359,35 @@ def owners_of(settings: Settings, campaign_ids: Sequence[CampaignId]) -> Mapping
     with ExitStack() as stack:
         queue = queue_beside(settings, stack) if campaign_ids else None
         return queue.owners(campaign_ids) if queue is not None else {}
+
+
+class OtherRunner(NamedTuple):
+    """Who beside this computer's processes runs a campaign or will, and what ends it there."""
+
+    reason: str
+    cure: str
+    #: Only that computer knows whether it is still at it.
+    may_be_gone: bool
+
+
+def run_by_others(
+    workspace: Workspace, campaigns: Sequence[Campaign]
+) -> Mapping[CampaignId, OtherRunner]:
+    """Return which open campaigns the farm's workers or another computer run or will run."""
+    owners = owners_of(workspace.settings, [item.campaign_id for item in campaigns])
+    found: dict[CampaignId, OtherRunner] = {}
+    for item in campaigns:
+        owner = owners.get(item.campaign_id)
+        if owner is not None and owner.is_open:
+            cure = f"'benchfarm farm cancel {owner.submission} -s {owner.serial}' ends it and closes this"
+            found[item.campaign_id] = OtherRunner(
+                "a job of the farm that waits or runs", cure, may_be_gone=False
+            )
+        # Of a job that is over its worker's computer is known to be over with it.
+        elif owner is None and (where := runner_elsewhere(workspace.settings, item)):
+            found[item.campaign_id] = OtherRunner(
+                f"run by {where}, as far as is known here",
+                "close it on that computer",
+                may_be_gone=True,
+            )
+    return found

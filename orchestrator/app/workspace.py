@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from orchestrator.devices.link import PushSlots
     from orchestrator.devices.rescue import HubPower, LadderRescuer
     from orchestrator.locks import Locks
-    from orchestrator.passes.specification import RunProgram
+    from orchestrator.passes.specification import Hold, RunProgram
     from orchestrator.ports import Device, Observer, ParityReference, Tool
     from orchestrator.programs.flags import FlagBook
     from orchestrator.records.build_spec import BuildSpec
@@ -172,13 +172,10 @@ class Workspace:
         """See PassServices.folder."""
         return self.settings.data_folder / name
 
-    def hold(
-        self, device: Device, what: str, undo: str, command: str, *, read: str = "", was: str = ""
-    ) -> None:
-        """Make a change on a device after it has been journalled."""
-        from orchestrator.devices.journal import Change
-
-        self.conditioner.hold(device, Change(what=what, undo=undo, read=read, was=was), command)
+    @property
+    def hold(self) -> Hold:
+        """What changes something on a phone, after it has written it down."""
+        return self.conditioner.hold
 
     @cached_property
     def profiles(self) -> Mapping[str, DeviceProfile]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Clock, Deadline, SystemClock
-from orchestrator.devices.journal import Change, UndoJournal, format_changes, parse_changes
+from orchestrator.devices.journal import UndoJournal, format_changes, parse_changes
 from orchestrator.devices.lease import FREE_MIN_BYTES, LEASE_S, Claims, Standing, check_free
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.quiet import (
@@ -42,7 +42,7 @@ from orchestrator.errors import (
     DeviceStorageError,
     may_return,
 )
-from orchestrator.ports import Device, Fitness
+from orchestrator.ports import Change, Device, Fitness
 from orchestrator.records.case import Serial
 from orchestrator.records.device import VIRTUAL_USB, DeviceFacts, DeviceState
 from orchestrator.records.plan import FitLimits, Quiet, Screen

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote as percent_encode
@@ -17,23 +17,8 @@ from urllib.parse import unquote
 
 from orchestrator.errors import HostStorageError
 from orchestrator.files import write_whole
+from orchestrator.ports import Change
 from orchestrator.records.case import Serial
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One change: what it is, and the shell command that restores what was before.
-
-    Where ``read`` prints ``was``, nothing is left to be undone. With ``port`` it was made on this
-    computer instead: a hub's port (``1-4 2`` is port 2 of hub 1-4) is without power.
-    """
-
-    what: str
-    undo: str = ""
-    read: str = ""
-    was: str = ""
-    port: str = ""
-
 
 _KEYS: Final = tuple(item.name for item in fields(Change))
 

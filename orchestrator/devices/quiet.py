@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.devices.journal import Change
 from orchestrator.devices.sockets import quote
+from orchestrator.ports import Change
 from orchestrator.records.device import CpuCluster, DeviceFacts
 from orchestrator.records.plan import Quiet, Screen
 from orchestrator.scripts import call

@@ -18,10 +18,10 @@ from typing import Final
 
 from orchestrator.clock import Deadline
 from orchestrator.devices.discovery import parse_devices
-from orchestrator.devices.journal import Change, UndoJournal
+from orchestrator.devices.journal import UndoJournal
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import DeviceError
-from orchestrator.ports import Device
+from orchestrator.ports import Change, Device
 from orchestrator.processes import child_environment
 
 #: How long a phone may take to answer after each rung.

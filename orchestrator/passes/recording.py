@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from orchestrator.errors import DeviceCommandError, DeviceError
 from orchestrator.passes.specification import Hold
-from orchestrator.ports import Device
+from orchestrator.ports import Change, Device
 from orchestrator.scripts import ask, call
 
-_SERVICE: Final = "persist.traced.enable"
 #: From this API level on the tracing service is on everywhere.
 _SERVICE_SDK: Final = 30
 _TRACES: Final = "/data/misc/perfetto-traces"
@@ -31,6 +30,17 @@ def has_perfetto(device: Device) -> bool:
     return bool(ask(device.shell, {"perfetto": "command -v perfetto"}).value("perfetto"))
 
 
+class Property(NamedTuple):
+    """A property as it is wanted."""
+
+    name: str
+    value: str
+    what: str
+
+
+_SERVICE: Final = Property("persist.traced.enable", "1", "the tracing service being on")
+
+
 class Recorder:
     """One recording, by a TraceConfig as text."""
 
@@ -40,7 +50,6 @@ class Recorder:
         hold: Hold,
         *,
         token: str,
-        sdk: int,
         config: str,
         apps: Sequence[str] = (),
     ) -> None:
@@ -49,7 +58,6 @@ class Recorder:
         """
         self._device, self._hold, self._apps = device, hold, apps
         self._folder = shlex.quote(f"{device.work_folder}/traces")
-        self._needs_service = sdk < _SERVICE_SDK
         self._path = f"{_TRACES}/{token}.pftrace"
         pid_path = f"{device.work_folder}/traces/{token}.pid"
         self._begin = call("perfetto_begin", config, self._path, pid_path)
@@ -63,13 +71,13 @@ class Recorder:
             f"rm -f {pid} {pid}.err {self._path}"
         )
 
-    def begin(self) -> None:
-        """Record from now on; raises DeviceError kinds."""
+    def begin(self, *, sdk: int) -> None:
+        """Record from now on a phone of an API level; raises DeviceError kinds."""
         device = self._device
-        if self._needs_service and (before := property_of(device, _SERVICE)) != "1":
-            what = f"the tracing service being on ({_SERVICE})"
-            hold_property(device, self._hold, _SERVICE, "1", before, what=what)
-        self._hold(device, "a trace being recorded", self._undo, f"mkdir -p {self._folder}")
+        if sdk < _SERVICE_SDK and (before := property_of(device, _SERVICE.name)) != "1":
+            hold_property(device, self._hold, _SERVICE, before)
+        recording = Change(what="a trace being recorded", undo=self._undo)
+        self._hold(device, recording, f"mkdir -p {self._folder}")
         self._must(self._begin, what="starting perfetto")
         if self._apps:
             # A phone that doesn't report that apps know it is only waited for.
@@ -102,26 +110,24 @@ class Recorder:
             )
 
 
-def hold_property(
-    device: Device, hold: Hold, name: str, value: str, before: str, *, what: str
-) -> None:
+def hold_property(device: Device, hold: Hold, wanted: Property, before: str) -> None:
     """Set a property that was ``before`` and make sure of it.
 
     Raises DeviceCommandError when the phone keeps another value (setprop itself may fail in
     silence).
     """
-    hold(
-        device,
-        what,
-        set_property(name, before),
-        set_property(name, value),
-        read=f"getprop {name}",
+    change = Change(
+        what=f"{wanted.what} ({wanted.name})",
+        undo=set_property(wanted.name, before),
+        read=f"getprop {wanted.name}",
         was=before,
     )
-    now = property_of(device, name)
-    if now != value:
+    hold(device, change, set_property(wanted.name, wanted.value))
+    now = property_of(device, wanted.name)
+    if now != wanted.value:
         raise DeviceCommandError(
-            f"property {name} stays {now!r}, {value!r} is needed", serial=device.serial
+            f"property {wanted.name} stays {now!r}, {wanted.value!r} is needed",
+            serial=device.serial,
         )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, assert_never
 
 from orchestrator.delegates.specification import FlagFamily
-from orchestrator.ports import Device, InvocationRequest, Tool
+from orchestrator.ports import Change, Device, InvocationRequest, Tool
 from orchestrator.programs.specification import Program
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.device import DeviceFacts
@@ -64,15 +64,9 @@ class PortPower(Protocol):
 
 
 class Hold(Protocol):
-    """Makes a change on a device by a command after it has written down what it is and how it is
-    undone.
+    """Makes a change on a device by a command, after it has written the change down."""
 
-    Where the command fails and ``read`` prints ``was``, nothing is to be undone.
-    """
-
-    def __call__(
-        self, device: Device, what: str, undo: str, command: str, *, read: str = "", was: str = ""
-    ) -> None:
+    def __call__(self, device: Device, change: Change, command: str) -> None:
         """Raise HostStorageError (nothing is changed then), and DeviceError kinds."""
 
 

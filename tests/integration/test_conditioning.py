@@ -13,7 +13,7 @@ from benchfarm_virtual.faults import parse_fault
 from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.conditioning import LadderConditioner
 from orchestrator.devices.host import HostDevice
-from orchestrator.devices.journal import Change, UndoJournal
+from orchestrator.devices.journal import UndoJournal
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.sockets import Connection
 from orchestrator.devices.state import unfit
@@ -23,6 +23,7 @@ from orchestrator.errors import (
     DeviceStorageError,
     HostStorageError,
 )
+from orchestrator.ports import Change
 from orchestrator.records.case import RunId
 from orchestrator.records.device import DeviceState
 from orchestrator.records.plan import FitLimits, Quiet

@@ -19,7 +19,6 @@ from benchfarm_virtual.faults import parse_fault
 from orchestrator.clock import SystemClock
 from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.conditioning import LadderConditioner
-from orchestrator.devices.journal import Change
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.quiet import steps_for
 from orchestrator.errors import (
@@ -28,7 +27,7 @@ from orchestrator.errors import (
     DeviceChangedError,
     DeviceStorageError,
 )
-from orchestrator.ports import ShellResult
+from orchestrator.ports import Change, ShellResult
 from orchestrator.records.plan import FitLimits, Quiet, Screen
 from tests.samples.faulty_lab import SEED, WHOLE
 from tests.samples.phone_settings import changed, settings_of

@@ -16,11 +16,10 @@ from orchestrator.app.attached import attached_devices, open_devices
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli.devices import restore
 from orchestrator.devices.adb_server import AdbServer, ServerAddress
-from orchestrator.devices.journal import Change
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import DeviceBusyError, DeviceUnusableError, NoDeviceError
 from orchestrator.files import sha256_of
-from orchestrator.ports import HostFile
+from orchestrator.ports import Change, HostFile
 from orchestrator.records.case import Serial
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.settings import Settings

@@ -166,7 +166,7 @@ class EnergyMeter:
             # The run is whole without a recording.
             try:
                 if recorder is not None:
-                    recorder.begin()
+                    recorder.begin(sdk=request.facts.sdk or 0)
             except DeviceCommandError as error:
                 why = str(error)
             raw = tool.run(device, between, cancelled=cancelled)
@@ -227,7 +227,7 @@ class EnergyMeter:
         if has_perfetto(device):
             recorder = self._recorder(device, request, duration_s=60.0)
             try:
-                recorder.begin()
+                recorder.begin(sdk=request.facts.sdk or 0)
                 device.shell(f"sleep {_LOOK_S}")
                 power = _read(recorder.end())
             finally:
@@ -265,7 +265,7 @@ class EnergyMeter:
         self, device: Device, request: InvocationRequest, *, duration_s: float
     ) -> Recorder:
         token, config = f"benchfarm-{uuid.uuid4().hex}", _power_config(round(1000 * duration_s))
-        return Recorder(device, self._hold, token=token, sdk=request.facts.sdk or 0, config=config)
+        return Recorder(device, self._hold, token=token, config=config)
 
 
 def _power_config(duration_ms: int) -> str:

@@ -22,7 +22,7 @@ from typing import Final, NoReturn
 
 from orchestrator.clock import Deadline, SystemClock
 from orchestrator.devices.host import AloneDevice, check_content
-from orchestrator.devices.journal import Change, UndoJournal
+from orchestrator.devices.journal import UndoJournal
 from orchestrator.errors import (
     DeviceCommandError,
     DeviceError,
@@ -43,6 +43,7 @@ from orchestrator.extensions.iphone.usbmux import (
 )
 from orchestrator.files import make_private, write_file
 from orchestrator.ports import (
+    Change,
     HostFile,
     PackageInfo,
     PhoneCheck,

@@ -14,6 +14,7 @@ from typing import Final
 
 from orchestrator.errors import DeviceCommandError, DeviceError, UsageError
 from orchestrator.passes.recording import (
+    Property,
     Recorder,
     has_perfetto,
     hold_property,
@@ -33,8 +34,7 @@ from orchestrator.records.run import PERFETTO_FILE, Attachment, RawOutput
 
 TRACE: Final = Pass("trace")
 #: TensorFlow Lite reads it when an interpreter is made, and writes slices if it is exactly this.
-_PROPERTY: Final = "debug.tflite.trace"
-_WANTED: Final = "1"
+_TRACED: Final = Property("debug.tflite.trace", "1", "operators being traced")
 #: From this API level on "*" stands for every process (libcutils' trace-dev).
 _WILDCARD_SDK: Final = 28
 _BUFFER_KB: Final = 65_536
@@ -71,13 +71,12 @@ class TracedRuns:
             device,
             self._hold,
             token=f"benchfarm-{request.run_id}",
-            sdk=sdk,
             config=_slices_config(apps, round(request.timeout_s * 1000)),
             apps=apps,
         )
         with self._operators_traced(device):
             try:
-                recorder.begin()
+                recorder.begin(sdk=sdk)
                 raw = tool.run(device, request, cancelled=cancelled)
                 trace = Attachment(name=PERFETTO_FILE, data=recorder.end())
             finally:
@@ -88,16 +87,15 @@ class TracedRuns:
     def _operators_traced(self, device: Device) -> Iterator[None]:
         before = self._unrestored.pop(device.serial, None)
         if before is None:
-            before = property_of(device, _PROPERTY)
+            before = property_of(device, _TRACED.name)
         self._unrestored[device.serial] = before
-        what = f"operators being traced ({_PROPERTY})"
-        hold_property(device, self._hold, _PROPERTY, _WANTED, before, what=what)
+        hold_property(device, self._hold, _TRACED, before)
         try:
             yield
         finally:
             # A phone out of reach has it in the journal.
             with contextlib.suppress(DeviceError):
-                device.shell(set_property(_PROPERTY, before))
+                device.shell(set_property(_TRACED.name, before))
                 del self._unrestored[device.serial]
 
 

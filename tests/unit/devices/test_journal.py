@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.devices.journal import Change, UndoJournal
+from orchestrator.devices.journal import UndoJournal
 from orchestrator.errors import HostStorageError
+from orchestrator.ports import Change
 from orchestrator.records.case import Serial
 
 PHONE = Serial("R58M12")

@@ -19,7 +19,6 @@ from orchestrator.app.attached import check_selection
 from orchestrator.app.status import QueueView, queue_beside
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli import devices
-from orchestrator.devices.journal import Change
 from orchestrator.errors import NoDeviceError, PlanError, UsageError
 from orchestrator.extensions.farm import cli as farm
 from orchestrator.extensions.farm import control as farm_control
@@ -31,6 +30,7 @@ from orchestrator.extensions.history.api import release_from_quarantine
 from orchestrator.extensions.history.farm_now import FarmNow
 from orchestrator.extensions.history.live import LivePages
 from orchestrator.extensions.history.metrics import Numbers
+from orchestrator.ports import Change
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import CampaignId, RunId, Serial, campaign_id_of
 from orchestrator.records.device import DeviceFacts, DeviceKind

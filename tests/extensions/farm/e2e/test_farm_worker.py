@@ -17,7 +17,6 @@ import psycopg
 import pytest
 
 from orchestrator.app.workspace import Workspace
-from orchestrator.devices.journal import Change
 from orchestrator.errors import PlanError, StoreError, UsageError
 from orchestrator.extensions.farm.cli import WorkerRequest
 from orchestrator.extensions.farm.cli import worker as work
@@ -26,6 +25,7 @@ from orchestrator.extensions.farm.host_phones import Shared
 from orchestrator.extensions.farm.job import Jobs
 from orchestrator.extensions.farm.queue import DEATHS_MAX, Announced, Delivery, Ended, FarmQueue
 from orchestrator.extensions.farm.worker import TRIES_MAX, HostWorker
+from orchestrator.ports import Change
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import CampaignId, Serial
 from orchestrator.settings import Settings
