@@ -12,8 +12,6 @@ from pathlib import Path
 from orchestrator.errors import UsageError
 from orchestrator.installation import look_for_programs_in
 
-#: As the app's project has it; whoever signs it chooses another.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:

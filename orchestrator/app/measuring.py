@@ -272,7 +272,7 @@ def _run_once(workspace: Workspace, plan: Plan, *, despite_losses: bool) -> Meas
 
 
 class CampaignInterruptedError(InterruptedByUserError):
-    """Ctrl-C while a campaign was measured; says how it is resumed."""
+    """Stopped by Ctrl-C; the phones were restored and what was measured is kept."""
 
     def __init__(self, workspace: Workspace, campaign: Campaign) -> None:
         super().__init__(hint=f"resume it: benchfarm run --resume {campaign.campaign_id}")

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-#: A phone with it turned on doesn't show at all.
 #: Digits that a phone shows to be paired.
 _PAIRING_DIGITS: Final = 6
+#: A phone with it turned on doesn't show at all.
 HIDDEN_SAMSUNG: Final = "a Samsung phone that doesn't show: turn off Auto Blocker in its settings (Security and privacy)"
 
 

@@ -68,7 +68,8 @@ def _chosen(workspace: Workspace) -> Campaign | None:
     listed = workspace.store.campaigns(only_open=True)
     if not listed:
         return None
-    others = run_by_others(workspace, listed)
+    # What a job left open on another computer is resumed by who names it.
+    others = run_by_others(workspace, listed, trusts_jobs=False)
     free, reasons, by_name = list[Campaign](), list[str](), list[str]()
     for item in listed:
         identity = item.campaign_id

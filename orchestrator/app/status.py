@@ -371,9 +371,12 @@ class OtherRunner(NamedTuple):
 
 
 def run_by_others(
-    workspace: Workspace, campaigns: Sequence[Campaign]
+    workspace: Workspace, campaigns: Sequence[Campaign], *, trusts_jobs: bool = True
 ) -> Mapping[CampaignId, OtherRunner]:
-    """Return which open campaigns the farm's workers or another computer run or will run."""
+    """Return which open campaigns the farm's workers or another computer run or will run.
+
+    Of a job that is over its worker's computer is known to be over with it, if ``trusts_jobs``.
+    """
     owners = owners_of(workspace.settings, [item.campaign_id for item in campaigns])
     found: dict[CampaignId, OtherRunner] = {}
     for item in campaigns:
@@ -383,8 +386,9 @@ def run_by_others(
             found[item.campaign_id] = OtherRunner(
                 "a job of the farm that waits or runs", cure, may_be_gone=False
             )
-        # Of a job that is over its worker's computer is known to be over with it.
-        elif owner is None and (where := runner_elsewhere(workspace.settings, item)):
+        elif (owner is None or not trusts_jobs) and (
+            where := runner_elsewhere(workspace.settings, item)
+        ):
             found[item.campaign_id] = OtherRunner(
                 f"run by {where}, as far as is known here",
                 "close it on that computer",

@@ -224,6 +224,8 @@ def test_ctrl_c_keeps_what_was_measured_and_puts_the_phones_back(
     assert "Traceback" not in rest
     # What was measured is shown all the same.
     assert "median ms" in rest
+    assert "Stopped by Ctrl-C; the phones were restored" in rest
+    assert "resume it: benchfarm run --resume" in rest
     lab.clear()
     assert stay_on(lab, lab.serials[0]) == original
     campaign = lab.cli("results list --json").ok().json[0]
