@@ -6,8 +6,7 @@ from orchestrator.cli.comparing import CompareOptions, Output, compare
 from orchestrator.settings import Settings
 from tests.browser.conftest import PHONE, WIDE, serious_faults
 from tests.conftest import installed
-from tests.samples.sample_lab import hostile_lab, two_nights_lab
-from tests.samples.stored_lab import stored
+from tests.samples.sample_lab import hostile_lab, stored, two_nights_lab
 
 expect = installed("playwright.sync_api").expect
 

@@ -22,8 +22,7 @@ from tests.browser.conftest import follow
 from tests.conftest import installed
 from tests.samples.command import Cli
 from tests.samples.places import REPO
-from tests.samples.sample_lab import REAL_PIXEL, Lab, case, lab_of, large_lab, series
-from tests.samples.stored_lab import stored
+from tests.samples.sample_lab import REAL_PIXEL, Lab, case, lab_of, large_lab, series, stored
 
 expect = installed("playwright.sync_api").expect
 

@@ -344,7 +344,7 @@ def test_a_reading_is_replaced_and_the_raw_output_stays(store: Store, samples) -
         findings=(Finding(code="fell-back", severity=Severity.ERROR, message="on the CPU"),),
     )
 
-    for report in (samples.report(9999.0), samples.report(2.0**63), None):
+    for report in (samples.report(9999.0), samples.report(2.0**62), None):
         changed = dataclasses.replace(
             run,
             report=report or samples.report(1.0),

@@ -5,29 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import numpy as np
 
-from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
-from orchestrator.records.case import (
-    Build,
-    BuildSha,
-    CampaignId,
-    Case,
-    DelegateName,
-    Model,
-    ModelSha,
-    Pass,
-    RunId,
-    Serial,
-    ToolName,
-    content_key,
-)
+from orchestrator.records.case import BuildSha, CampaignId, Case, DelegateName, Serial, content_key
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
-from orchestrator.records.run import LatencySummary, Outcome, RunRecord, ToolReport
+from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Grade, Quality, QualityVerdict
 from orchestrator.store.opening import Store
+from tests.samples.sample_lab import (
+    NATIVE,
+    Lab,
+    campaign_of,
+    case,
+    model_of,
+    run,
+    skewed,
+)
 
 START = datetime(2026, 3, 1, 22, tzinfo=UTC)
 NIGHTS = 40
@@ -53,14 +49,6 @@ PHONES = (
 )
 
 
-def plain(median_us: float) -> LatencySummary:
-    """Return what a program prints that prints everything."""
-    return LatencySummary(
-        count=50, first_us=median_us, min_us=median_us, max_us=median_us, mean_us=median_us, std_us=1.0,
-        median_us=median_us,
-    )  # fmt: skip
-
-
 @dataclass(frozen=True, kw_only=True)
 class Weeks:
     """What a small lab measures night after night; each question is asked with the number of the
@@ -84,94 +72,62 @@ class Weeks:
     def fill(self, store: Store) -> None:
         """Store the nights; deterministic."""
         generator = np.random.default_rng(20261122)
-        models = [
-            Model(name=f"{name}.tflite", sha256=ModelSha(content_key(name)), size_bytes=1)
-            for name in self.names
-        ]
+        models = [model_of(f"{name}.tflite") for name in self.names]
         for night in range(self.nights):
             at = START + timedelta(days=night)
-            identity = CampaignId(f"{at:%Y%m%d-%H%M%S}-{night:06x}")
-            sha = self.build(night)
+            build = self.build(night)
             runs = [
-                run
+                made
                 for facts in self.phones
                 if not self.is_away(facts.serial, night)
-                for model in models
+                for place, model in enumerate(models)
                 for delegate in (DelegateName.GPU, DelegateName.XNNPACK)
-                for run in self._case_runs(
-                    identity, at, facts, model, delegate, sha, night, generator, models
+                for made in self._case_runs(
+                    case(facts, model, delegate, build_sha256=build), place, night, generator
                 )
             ]
-            builds = [
-                Build(name="native", tool=ToolName.NATIVE, sha256=item, abi="arm64-v8a")
-                for item in dict.fromkeys((sha, OLD))
-            ]
-            store.begin_campaign(
-                Campaign(
-                    campaign_id=identity, name=self.campaign, created_at=at, status=CampaignStatus.FINISHED,
-                    finished_at=at + timedelta(hours=5), plan_text="", seed=night, benchfarm_version="1", host="farm-1",
-                    invocations=tuple(
-                        Invocation(case=run.case, run_pass=run.run_pass, number=run.invocation) for run in runs
-                    ),
-                ),
-                devices=[replace(item, gpu_driver=self.driver(item.serial, night)) for item in self.phones],
-                models=models,
-                builds=builds,
-            )  # fmt: skip
-            for run in runs:
-                store.append_run(run)
+            Lab(
+                campaigns=[
+                    campaign_of(
+                        runs, campaign_id=campaign_of_night(night), name=self.campaign, created_at=at,
+                        finished_at=at + timedelta(hours=5), host="farm-1",
+                    )
+                ],
+                runs=runs,
+                devices={
+                    facts.serial: replace(facts, gpu_driver=self.driver(facts.serial, night))
+                    for facts in self.phones
+                },
+                models={model.sha256: model for model in models},
+                builds={sha: replace(NATIVE, name="native", sha256=sha) for sha in (build, OLD)},
+            ).store_in(store)  # fmt: skip
 
     def _case_runs(
-        self, identity, at, facts, model, delegate, sha, night, generator, models
+        self, owner: Case, place: int, night: int, generator: np.random.Generator
     ) -> Iterator[RunRecord]:
-        case = case_of(facts, model, delegate, sha)
-        level = (
-            8000.0
-            * (1 + models.index(model))
-            * self.factor(case, night)
-            * np.exp(generator.normal(0, 0.006))
-        )
-        quality = Quality.SUSPECT if night == 5 else Quality.TRUSTED
+        usual_us = 8000.0 * (1 + place) * self.factor(owner, night)
+        level_us = usual_us * np.exp(generator.normal(0, 0.006))
         for number in range(self.invocations):
-            us = float(level * np.exp(generator.normal(0, 0.004)))
-            yield run_of(
-                identity,
-                at,
-                facts,
-                case,
-                number,
-                LatencySummary(count=50, mean_us=1.08 * us)
-                if night < self.means_until
-                else plain(us),
-                quality,
-            )
+            us = float(level_us * np.exp(generator.normal(0, 0.004)))
+            made = plain_run(
+                owner, number, us,
+                campaign_id=campaign_of_night(night), started_at=START + timedelta(days=night),
+                quality=Quality.SUSPECT if night == 5 else Quality.TRUSTED,
+            )  # fmt: skip
+            yield skewed(made, has_median=False) if night < self.means_until else made
 
 
-def case_of(facts: DeviceFacts, model: Model, delegate: DelegateName, sha: BuildSha) -> Case:
-    """Return a case of a phone."""
-    return Case(
-        serial=facts.serial, model_sha256=model.sha256, model_name=model.name, delegate=delegate, threads=4,
-        tool=ToolName.NATIVE, build_sha256=sha,
-    )  # fmt: skip
+def campaign_of_night(night: int) -> CampaignId:
+    """Return what the campaign of a night is called."""
+    return CampaignId(f"{START + timedelta(days=night):%Y%m%d-%H%M%S}-{night:06x}")
 
 
-def run_of(
-    identity: CampaignId,
-    at: datetime,
-    facts: DeviceFacts,
-    case: Case,
-    number: int,
-    printed: LatencySummary,
-    quality: Quality = Quality.TRUSTED,
+def plain_run(
+    owner: Case, number: int, median_us: float, quality: Quality = Quality.TRUSTED, **changes: Any
 ) -> RunRecord:
-    """Return a run that went well."""
-    return RunRecord(
-        run_id=RunId(content_key([str(identity), case.case_key, number])[:32]), campaign_id=identity, case=case,
-        run_pass=Pass.TIMING, invocation=number, is_virtual=facts.is_virtual, started_at=at, duration_s=1.0, command="",
-        exit_code=0, outcome=Outcome.COMPLETED, reason_code="", reason="",
-        report=ToolReport(outcome="ok", inference=printed), state_before=None, state_after=None,
-        verdict=QualityVerdict(quality=quality, grade=Grade.C), attachments=(),
-    )  # fmt: skip
+    """Return a run that went well and left nothing behind."""
+    verdict = QualityVerdict(quality=quality, grade=Grade.C)
+    return run(owner, number, median_us, verdict=verdict, attachments=(), **changes)
 
 
 def night_of_place(place: int) -> date:

@@ -9,22 +9,13 @@ from datetime import UTC, datetime, timedelta
 from orchestrator.extensions.farm.manifest import dump
 from orchestrator.extensions.farm.queue import IN_QUARANTINE, Announced, FarmQueue
 from orchestrator.extensions.history.series import night_of
-from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
-from orchestrator.records.case import (
-    Build,
-    DelegateName,
-    Model,
-    ModelSha,
-    Pass,
-    Serial,
-    ToolName,
-    campaign_id_of,
-    content_key,
-)
+from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.case import DelegateName, Serial, campaign_id_of
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.run import RunRecord
 from orchestrator.store.opening import Store
-from tests.samples.history_lab import NEW, case_of, plain, run_of
+from tests.samples.history_lab import plain_run
+from tests.samples.sample_lab import Lab, campaign_of, case, model_of
 from tests.samples.submissions import begin, host_lives, submit
 
 WORKING, FREE, KEPT_OUT, BROKEN, VIRTUAL, AWAY = (
@@ -46,6 +37,7 @@ TITLES = {
 REASON = "its reference workload moved by 12.0 % (since 2026-03-09 03:12)"
 SUBMISSION = "nightly-20260309"
 PLANNED, STORED = 6, 4
+MODEL = model_of("mobilenet.tflite")
 
 
 def facts_of(serial: str) -> DeviceFacts:
@@ -61,48 +53,36 @@ def facts_of(serial: str) -> DeviceFacts:
 def tonights_runs(serial: str) -> list[RunRecord]:
     """Return the runs of a phone's part of tonight, not stored yet."""
     at = datetime.now(UTC)
-    model = Model(name="mobilenet.tflite", sha256=ModelSha(content_key("mobilenet")), size_bytes=1)
-    identity = campaign_id_of(SUBMISSION, Serial(serial))
-    facts = facts_of(serial)
-    cases = [
-        case_of(facts, model, delegate, NEW)
-        for delegate in (DelegateName.GPU, DelegateName.XNNPACK, DelegateName.CPU)
-    ]
-    runs = [
-        run_of(identity, at, facts, case, number, plain(8000.0 + number))
-        for case in cases
-        for number in range(2)
-    ]
     state = DeviceState(at=at, battery_heat_c=31.4, battery_percent=83)
-    return [replace(run, state_after=state, started_at=at) for run in runs]
+    identity = campaign_id_of(SUBMISSION, Serial(serial))
+    return [
+        plain_run(
+            case(facts_of(serial), MODEL, delegate), number, 8000.0 + number,
+            campaign_id=identity, state_before=None, state_after=state, started_at=at,
+        )
+        for delegate in (DelegateName.GPU, DelegateName.XNNPACK, DelegateName.CPU)
+        for number in range(2)
+    ]  # fmt: skip
 
 
 def begin_tonight(store: Store, serial: str = WORKING) -> list[RunRecord]:
     """Store a campaign that goes on, and its first runs; return the others."""
     runs = tonights_runs(serial)
     assert len(runs) == PLANNED
-    store.begin_campaign(
-        Campaign(
-            campaign_id=runs[0].campaign_id,
-            name="nightly",
-            created_at=datetime.now(UTC) - timedelta(seconds=1),
-            status=CampaignStatus.RUNNING,
-            finished_at=None,
-            plan_text="",
-            seed=1,
-            benchfarm_version="1",
-            host="lab-1",
-            invocations=tuple(
-                Invocation(case=run.case, run_pass=Pass.TIMING, number=run.invocation)
-                for run in runs
-            ),
-        ),
-        devices=[facts_of(serial)],
-        models=[Model(name="mobilenet.tflite", sha256=runs[0].case.model_sha256, size_bytes=1)],
-        builds=[Build(name="native", tool=ToolName.NATIVE, sha256=NEW, abi="arm64-v8a")],
+    tonight = campaign_of(
+        runs,
+        campaign_id=runs[0].campaign_id,
+        created_at=datetime.now(UTC) - timedelta(seconds=1),
+        status=CampaignStatus.RUNNING,
+        finished_at=None,
+        host="lab-1",
     )
-    for run in runs[:STORED]:
-        store.append_run(run)
+    Lab(
+        campaigns=[tonight],
+        runs=runs[:STORED],
+        devices={serial: facts_of(serial)},
+        models={MODEL.sha256: MODEL},
+    ).store_in(store)
     return runs[STORED:]
 
 

@@ -5,8 +5,10 @@ large one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.case import (
@@ -37,6 +39,7 @@ from orchestrator.records.run import (
     ToolReport,
 )
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
+from orchestrator.store.opening import Store, open_store
 
 START = datetime(2026, 3, 14, 22, 5, tzinfo=UTC)
 CAMPAIGN = CampaignId("20260314-220500-nightly")
@@ -141,10 +144,36 @@ class Lab:
             "outputs": self.outputs,
         }
 
+    def store_in(self, store: Store) -> None:
+        """Store it all."""
+        for campaign in self.campaigns:
+            store.begin_campaign(
+                campaign,
+                devices=self.devices.values(),
+                models=self.models.values(),
+                builds=self.builds.values(),
+            )
+        for run in self.runs:
+            store.append_run(run)
+
     def outputs(self, run_ids: Sequence[RunId]) -> Iterator[tuple[RunId, tuple[Attachment, ...]]]:
         """Yield what runs left behind, as a store does."""
         wanted = set(run_ids)
         return ((run.run_id, run.attachments) for run in self.runs if run.run_id in wanted)
+
+
+def stored(home: Path, lab: Lab) -> Path:
+    """Store a lab in the SQLite store of a new home, where the command line finds it; return the
+    home."""
+    home.mkdir(parents=True)
+    with closing(open_store(home / "store.sqlite")) as store:
+        lab.store_in(store)
+    return home
+
+
+def model_of(name: str) -> Model:
+    """Return a model of this name, whose content is its name's alone."""
+    return Model(name=name, sha256=ModelSha(content_key(name)), size_bytes=1_000)
 
 
 def case(
@@ -156,7 +185,7 @@ def case(
     **other: object,
 ) -> Case:
     """Return a case."""
-    return Case(
+    made = Case(
         serial=device.serial,
         model_sha256=model.sha256,
         model_name=model.name,
@@ -164,8 +193,8 @@ def case(
         threads=threads,
         tool=tool,
         build_sha256=BUILDS[tool].sha256,
-        **other,  # type: ignore[arg-type]
     )
+    return replace(made, **other)  # type: ignore[arg-type]
 
 
 def state(at: datetime, *, heat_c: float, limit_khz: int = 2_803_200) -> DeviceState:
@@ -221,8 +250,9 @@ def run(
     run_pass: Pass = Pass.TIMING,
     campaign_id: CampaignId = CAMPAIGN,
     actual: str = "",
+    **changes: object,
 ) -> RunRecord:
-    """Return one invocation's record."""
+    """Return one invocation's record, with anything else of a record changed."""
     started = START + timedelta(minutes=number)
     report = None
     if latency_us is not None:
@@ -268,7 +298,7 @@ def run(
             *findings,
             Finding(code="virtual-device", severity=Severity.INFO, message=message),
         )
-    return RunRecord(
+    made = RunRecord(
         run_id=RunId(f"{campaign_id}-{owner.case_key[:8]}-{run_pass.value}-{number}"),
         campaign_id=campaign_id,
         case=owner,
@@ -293,6 +323,7 @@ def run(
         state_before=state(started, heat_c=31.0),
         state_after=state(started + timedelta(seconds=4), heat_c=38.5),
     )
+    return replace(made, **changes)  # type: ignore[arg-type]
 
 
 #: By how much the mean of skewed inferences lies above their median.
@@ -560,11 +591,7 @@ def large_lab(case_count: int, invocations: int = 3) -> Lab:
     models: list[Model] = []
     cases = 0
     while cases < case_count:
-        model = replace(
-            MOBILENET,
-            name=f"model_{len(models):03d}.tflite",
-            sha256=ModelSha(content_key(len(models))),
-        )
+        model = model_of(f"model_{len(models):03d}.tflite")
         models.append(model)
         for phone in phones:
             for place, (delegate, threads) in enumerate(configurations):
@@ -596,7 +623,7 @@ def hostile_lab() -> Lab:
     models: list[Model] = []
     devices: list[DeviceFacts] = []
     for number, name in enumerate(HOSTILE_NAMES):
-        model = Model(name=name, sha256=ModelSha(content_key(number)), size_bytes=1_000)
+        model = model_of(name)
         facts = replace(
             PIXEL_3,
             serial=Serial(f"virtual-{number}-{name}"),

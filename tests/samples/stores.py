@@ -4,40 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.case import (
-    Build,
-    BuildSha,
     CampaignId,
     Case,
     DelegateName,
-    Model,
-    ModelSha,
     Pass,
     RunId,
     Serial,
     SkippedCase,
     ToolName,
 )
-from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.run import (
-    Attachment,
-    DelegateEvidence,
-    DelegateTruth,
-    LatencySummary,
-    Outcome,
-    RunRecord,
-)
-from orchestrator.records.run import ToolReport as Report
+from orchestrator.records.run import Attachment, RunRecord, ToolReport
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.store.opening import Store
 from tests.samples.postgresql import Cluster, private_cluster
+from tests.samples.sample_lab import (
+    MOBILENET,
+    NATIVE,
+    PIXEL_3,
+    REAL_PIXEL,
+    campaign_of,
+    case,
+    run,
+)
 
 if TYPE_CHECKING:
     from orchestrator.extensions.farm.queue import FarmQueue
@@ -114,66 +111,25 @@ def store(reopen: Callable[[], Store]) -> Store:
 
 
 class Samples:
-    """Records as a small farm makes them; every part that a test cares about can be given."""
+    """Records with what a store may lose: odd texts, large numbers, attachments of every size."""
 
-    phone = DeviceFacts(
-        serial=Serial("8A2X0K1"),
-        kind=DeviceKind.ANDROID,
-        is_virtual=False,
-        manufacturer="Google",
-        model="Pixel 4",
-        codename="flame",
-        sdk=33,
-        abis=("arm64-v8a", "armeabi-v7a"),
-        clusters=(
-            CpuCluster(cpus=(0, 1, 2, 3), min_khz=300_000, max_khz=1_785_600),
-            CpuCluster(cpus=(4, 5, 6, 7), min_khz=None, max_khz=2_841_600),
-        ),
-        memory_bytes=5_700_000_000,
-        properties={"ro.product.model": "Pixel 4", "ro.odd": 'quotes " and \\ and \x00'},
-    )
-    virtual_phone = DeviceFacts(
-        serial=Serial("VIRTUAL-1"), kind=DeviceKind.ANDROID, is_virtual=True, model="Pixel 3"
-    )
-    model = Model(
-        name="mobilenet.tflite",
-        sha256=ModelSha("aa" * 32),
-        size_bytes=987_654,
-        path=Path("/models/m.tflite"),
-    )
-    build = Build(
-        name="native-arm64",
-        tool=ToolName.NATIVE,
-        sha256=BuildSha("bb" * 32),
-        abi="arm64-v8a",
-        version="2.17",
-        path=Path("/builds/benchmark_model"),
-    )
+    phone = replace(REAL_PIXEL, properties={"ro.odd": 'quotes " and \\ and \x00'})
+    virtual_phone = PIXEL_3
+    model = replace(MOBILENET, path=Path("/models/m.tflite"))
+    build = replace(NATIVE, path=Path("/builds/benchmark_model"))
 
     def case(self, **changes: object) -> Case:
-        values: dict[str, object] = {
-            "serial": self.phone.serial,
-            "model_sha256": self.model.sha256,
-            "model_name": self.model.name,
-            "delegate": DelegateName.XNNPACK,
-            "threads": 4,
-            "tool": ToolName.NATIVE,
-            "build_sha256": self.build.sha256,
-            "flags": (("enable_op_profiling", "true"), ("graph", 'it\'s "$(odd)"\n')),
-            **changes,
-        }
-        return Case(**values)  # type: ignore[arg-type]
+        made = case(self.phone, flags=(("graph", 'it\'s "$(odd)"\n'),))
+        return replace(made, **changes)  # type: ignore[arg-type]
 
     def campaign(self, campaign_id: str = "night-1", **changes: object) -> Campaign:
         values: dict[str, object] = {
             "campaign_id": CampaignId(campaign_id),
-            "name": "nightly",
             "created_at": START,
             "status": CampaignStatus.RUNNING,
+            "finished_at": None,
             "plan_text": "models:\n  - 'mobilenet.tflite'  # \\ and \x00 and ü\n",
             "seed": 2**63 - 1,
-            "benchfarm_version": "0.1.0",
-            "host": "farm-1",
             "invocations": tuple(
                 Invocation(case=self.case(threads=threads), run_pass=run_pass, number=number)
                 for number in (1, 0)
@@ -191,9 +147,8 @@ class Samples:
                     reason="this SoC has no Hexagon DSP",
                 ),
             ),
-            **changes,
         }
-        return Campaign(**values)  # type: ignore[arg-type]
+        return campaign_of((), **(values | changes))
 
     def begin(self, store: Store, campaign: Campaign | None = None) -> Campaign:
         """Store a campaign with all that it may refer to, and return it."""
@@ -206,75 +161,34 @@ class Samples:
         )
         return begun
 
-    def run(self, invocation: int = 0, **changes: object) -> RunRecord:
-        campaign_id = changes.get("campaign_id", "night-1")
-        values: dict[str, object] = {
+    def run(self, invocation: int = 0, **changes: Any) -> RunRecord:
+        campaign_id = changes.get("campaign_id", CampaignId("night-1"))
+        last = bytes([invocation % 256])
+        values: dict[str, Any] = {
             "run_id": RunId(f"{campaign_id}-{changes.get('run_pass', Pass.TIMING)}-{invocation}"),
-            "campaign_id": CampaignId("night-1"),
-            "case": self.case(),
-            "run_pass": Pass.TIMING,
-            "invocation": invocation,
-            "outcome": Outcome.COMPLETED,
-            "reason_code": "",
-            "reason": "",
-            "is_virtual": False,
+            "campaign_id": campaign_id,
             "started_at": START + timedelta(seconds=invocation),
-            "duration_s": 12.25,
-            "command": "./benchmark_model --graph='m 1.tflite'",
-            "exit_code": 0,
             "attachments": (
                 Attachment(name="stdout", data=b""),
-                Attachment(
-                    name="stderr",
-                    data=b"Inference timings in us: 6012\n" * 40 + bytes([invocation % 256]),
-                ),
+                Attachment(name="stderr", data=b"Inference timings in us: 6012\n" * 40 + last),
                 Attachment(name="result.pb", data=bytes(range(256))),
                 # Too large to lie in its run.
-                Attachment(
-                    name="trace", data=b"one slice of a trace\n" * 4000 + bytes([invocation % 256])
-                ),
+                Attachment(name="trace", data=b"one slice of a trace\n" * 4000 + last),
             ),
-            "report": self.report(6000.5 + invocation),
             "verdict": QualityVerdict(
                 quality=Quality.SUSPECT,
                 findings=(
-                    Finding(
-                        code="spread-wide",
-                        severity=Severity.WARNING,
-                        message="spread",
-                        evidence="cv=0.09",
-                    ),
+                    Finding(code="spread-wide", severity=Severity.WARNING, message="spread"),
                     Finding(code="thermal-rise", severity=Severity.INFO, message="it got warmer"),
                 ),
             ),
-            "state_before": DeviceState(
-                at=START,
-                heat_c={"cpu-1-0-usr": 41.5},
-                clock_khz={0: 1_785_600, 4: 2_841_600},
-                time_in_state={4: {710_400: 12, 2_841_600: 99}},
-                screen_on=False,
-            ),
-            **changes,
         }
-        return RunRecord(**values)  # type: ignore[arg-type]
+        return run(self.case(), invocation, 6000.5 + invocation, **(values | changes))
 
-    def report(self, median_us: float) -> Report:
-        return Report(
-            outcome="ok",
-            init_us=1234,
-            inference=LatencySummary(
-                count=50, median_us=median_us, mean_us=median_us + 3, std_us=1e-3
-            ),
-            inference_mean_us=median_us + 3,
-            delegate=DelegateEvidence(
-                requested="xnnpack",
-                truth=DelegateTruth.FULL,
-                lines=("Replacing 31 out of 31",),
-                cpu_operators=(("A", "b"),),
-            ),
-            echoed={"Num threads": "4"},
-            extra={"edge_mib": 1.5, "note": "text"},
-        )
+    def report(self, median_us: float) -> ToolReport:
+        report = run(self.case(), latency_us=median_us).report
+        assert report is not None
+        return report
 
 
 @pytest.fixture(scope="session")

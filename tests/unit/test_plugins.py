@@ -20,8 +20,7 @@ import pytest
 
 from tests.samples.command import Cli
 from tests.samples.places import MODELS, REPO
-from tests.samples.sample_lab import small_lab
-from tests.samples.stored_lab import stored
+from tests.samples.sample_lab import small_lab, stored
 
 MODEL = min(MODELS.glob("*float*.tflite"))
 EXAMPLE = REPO / "examples" / "plugin"

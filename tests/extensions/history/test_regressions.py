@@ -3,7 +3,6 @@ expected."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from orchestrator.extensions.history.live import recent_changes
 from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.extensions.history.regressions import Question, find_regressions, fits, moment_of
 from orchestrator.extensions.history.site import gather
-from orchestrator.records.case import Case, DelegateName, Pass, RunId
+from orchestrator.records.case import Case, DelegateName, Pass
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus, Points
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.settings import Settings
@@ -30,9 +29,8 @@ from tests.samples.history_lab import (
     Weeks,
     night_of_place,
     phone,
-    plain,
-    run_of,
 )
+from tests.samples.sample_lab import run
 
 #: Filling months of a lab takes half a second each time.
 pytestmark = pytest.mark.slow
@@ -248,22 +246,12 @@ def test_moments_are_spans_or_dates() -> None:
 def compared(store: Store, case: Case, night: int, *codes: str) -> None:
     """Store that a series' outputs were compared with the reference on a night."""
     campaign = sorted(item.campaign_id for item in store.campaigns())[night]
-    facts = next(item for item in PHONES if item.serial == case.serial)
+    findings = tuple(Finding(code=code, severity=Severity.ERROR, message="") for code in codes)
     verdict = QualityVerdict(
-        quality=Quality.REJECTED if codes else Quality.TRUSTED,
-        findings=tuple(
-            Finding(code=code, severity=Severity.ERROR, message="", evidence="") for code in codes
-        ),
+        quality=Quality.REJECTED if codes else Quality.TRUSTED, findings=findings
     )
-    run = run_of(campaign, START, facts, case, 0, plain(1.0))
-    compared = replace(
-        run,
-        run_id=RunId(f"parity-{run.run_id}"),
-        run_pass=Pass.PARITY,
-        report=None,
-        verdict=verdict,
-    )
-    assert store.append_run(compared)
+    parity = {"run_pass": Pass.PARITY, "report": None, "verdict": verdict}
+    assert store.append_run(run(case, campaign_id=campaign, started_at=START, **parity))
 
 
 def test_outputs_that_turned_wrong_are_told_until_they_are_right_again() -> None:

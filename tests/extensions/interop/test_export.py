@@ -32,8 +32,8 @@ from tests.samples.sample_lab import (
     lab_of,
     series,
     small_lab,
+    stored,
 )
-from tests.samples.stored_lab import stored
 
 #: A benchmark that never came to a figure.
 RAW = b"STARTING!\nLog parameter values verbosely: [0]\nERROR: Failed to load model\nBenchmarking failed.\n"

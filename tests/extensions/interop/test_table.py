@@ -23,8 +23,8 @@ from tests.samples.sample_lab import (
     lab_of,
     series,
     small_lab,
+    stored,
 )
-from tests.samples.stored_lab import stored
 
 GPU = case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1)
 FIGURE = "gpu, median_us"

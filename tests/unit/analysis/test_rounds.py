@@ -7,7 +7,7 @@ import math
 import random
 from collections import Counter
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -16,73 +16,45 @@ from hypothesis import strategies as st
 from orchestrator.analysis.rounds import StopReason, is_hopeless, next_round, standings
 from orchestrator.analysis.sessions import autocorrelations
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
-from orchestrator.records.case import (
-    Build,
-    BuildSha,
-    CampaignId,
-    Case,
-    DelegateName,
-    Model,
-    ModelSha,
-    Pass,
-    RunId,
-    Serial,
-    ToolName,
-)
+from orchestrator.records.case import CampaignId, Case, Pass
 from orchestrator.records.plan import StoppingRule
-from orchestrator.records.run import (
-    DelegateEvidence,
-    DelegateTruth,
-    LatencySummary,
-    Outcome,
-    RunRecord,
-    ToolReport,
-)
+from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.store.opening import MemoryStore
-from tests.samples.sample_lab import PIXEL_3
+from tests.samples import sample_lab
+from tests.samples.sample_lab import START, lab_of
 
-SERIAL = Serial("P")
-START = datetime(2026, 1, 1, tzinfo=UTC)
+SERIAL = sample_lab.PIXEL_3.serial
 RULE = StoppingRule(first=4, half_width=0.02, most=12)
 #: Relative deviation between invocations of each case.
 NOISES = {1: 0.001, 2: 0.04, 3: 0.3}
 
 
-def case(threads: int, tool: ToolName = ToolName.NATIVE) -> Case:
-    return Case(
-        serial=SERIAL, model_sha256=ModelSha("a" * 64), model_name="m", delegate=DelegateName.XNNPACK, threads=threads,
-        tool=tool, build_sha256=BuildSha("b" * 64),
-    )  # fmt: skip
+def case(threads: int) -> Case:
+    return sample_lab.case(threads=threads)
 
 
-def campaign(
-    *, rule: StoppingRule | None = RULE, seed: int = 1, tool: ToolName = ToolName.NATIVE
-) -> Campaign:
+def campaign(*, rule: StoppingRule | None = RULE, seed: int = 1) -> Campaign:
     planned = [
-        Invocation(case=case(threads, tool), run_pass=Pass.TIMING, number=number)
+        Invocation(case=case(threads), run_pass=Pass.TIMING, number=number)
         for number in range(RULE.first)
         for threads in NOISES
     ]
-    return Campaign(
-        campaign_id=CampaignId("c"), name="c", created_at=START, status=CampaignStatus.RUNNING, plan_text="", seed=seed,
-        benchfarm_version="", host="", terms=Terms(stopping=rule), invocations=tuple(planned),
-    )  # fmt: skip
+    return sample_lab.campaign_of(
+        (),
+        status=CampaignStatus.RUNNING,
+        seed=seed,
+        terms=Terms(stopping=rule),
+        invocations=tuple(planned),
+    )
 
 
 def run(item: Invocation, position: int = 0, **changes: object) -> RunRecord:
     """A run whose figure depends on the invocation alone, as repeated history would have it."""
     drawn = random.Random(f"{item.case.threads}:{item.number}").gauss(0, NOISES[item.case.threads])
-    latency_us = 1000.0 * (2.718281828**drawn)
-    made = RunRecord(
-        run_id=RunId(f"{item.case.threads}-{item.number}-{item.run_pass}"), campaign_id=CampaignId("c"), case=item.case,
-        run_pass=item.run_pass, invocation=item.number, outcome=Outcome.COMPLETED, reason_code="", reason="",
-        is_virtual=True, started_at=START + timedelta(seconds=5 * position), duration_s=4.0, command="", exit_code=0,
-        attachments=(), verdict=QualityVerdict(quality=Quality.TRUSTED),
-        report=ToolReport(
-            outcome="ok", inference=LatencySummary(count=50, median_us=latency_us),
-            delegate=DelegateEvidence(truth=DelegateTruth.FULL),
-        ),
+    made = sample_lab.run(
+        item.case, item.number, 1000.0 * math.exp(drawn), run_pass=item.run_pass,
+        started_at=START + timedelta(seconds=5 * position), attachments=(),
     )  # fmt: skip
     return replace(made, **changes)  # type: ignore[arg-type]
 
@@ -135,18 +107,16 @@ def test_a_device_that_stored_campaigns_know_to_forget_takes_fewer_processes() -
         begun = replace(begun, invocations=tuple(first))
         batch = first
         while batch:
-            for item in batch:
-                made = run(item, len(runs))
-                assert made.report is not None
-                figure = LatencySummary(count=50, median_us=1000 * math.exp(chance.gauss(0, 0.015)))
-                runs.append(
-                    replace(
-                        made,
-                        run_id=RunId(f"{campaign_id}-{item.number}"),
-                        campaign_id=begun.campaign_id,
-                        report=replace(made.report, inference=figure),
-                    )
+            runs += [
+                sample_lab.run(
+                    item.case,
+                    item.number,
+                    1000 * math.exp(chance.gauss(0, 0.015)),
+                    campaign_id=begun.campaign_id,
+                    attachments=(),
                 )
+                for item in batch
+            ]
             batch = next_round(begun, runs, SERIAL)
         return runs
 
@@ -154,16 +124,7 @@ def test_a_device_that_stored_campaigns_know_to_forget_takes_fewer_processes() -
     store = MemoryStore()
     for number in range(8):
         runs = measured(f"earlier-{number}", fixed)
-        store.begin_campaign(
-            replace(campaign(), campaign_id=runs[0].campaign_id, invocations=()),
-            devices=[replace(PIXEL_3, serial=SERIAL)],
-            models=[Model(name="m", sha256=ModelSha("a" * 64), size_bytes=1)],
-            builds=[
-                Build(name="b", tool=ToolName.NATIVE, sha256=BuildSha("b" * 64), abi="arm64-v8a")
-            ],
-        )
-        for each in runs:
-            store.append_run(each)
+        lab_of(runs, campaign_id=runs[0].campaign_id, invocations=()).store_in(store)
     rule = StoppingRule(first=4, half_width=0.02, most=40)
     known = autocorrelations(store.points(), {SERIAL})
     carried = {serial: (item.weight, item.total) for serial, item in known.items()}

@@ -36,8 +36,8 @@ from tests.samples.sample_lab import (
     campaign_of,
     case,
     series,
+    stored,
 )
-from tests.samples.stored_lab import stored
 
 IPHONE = DeviceFacts(
     serial=Serial("lab-xs"), kind=DeviceKind.IOS, is_virtual=False, manufacturer="Apple", model="iPhone XS",

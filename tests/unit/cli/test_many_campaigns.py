@@ -13,7 +13,7 @@ from orchestrator.cli import reports, stored
 from orchestrator.cli.result import CommandResult, json_pieces
 from orchestrator.records.case import CampaignId, DelegateName
 from orchestrator.settings import Settings
-from tests.samples import stored_lab
+from tests.samples import sample_lab
 from tests.samples.extensions import needs_extension
 from tests.samples.sample_lab import MOBILENET, REAL_PIXEL, Lab, campaign_of, case, series
 
@@ -39,7 +39,7 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The homes of a store with few campaigns, and of one with many."""
     folder = tmp_path_factory.mktemp("homes")
     few, many = (
-        stored_lab.stored(folder / str(count), lab_of_campaigns(count)) for count in (2, 7)
+        sample_lab.stored(folder / str(count), lab_of_campaigns(count)) for count in (2, 7)
     )
     return few, many
 
@@ -105,7 +105,7 @@ def test_the_runs_of_a_large_campaign_are_written_as_they_are_read(tmp_path: Pat
     ]
     lab = replace(lab, campaigns=(campaign_of(runs, campaign_id=name),), runs=runs)
     small = replace(lab, campaigns=(campaign_of(runs[:300], campaign_id=name),), runs=runs[:300])
-    homes = [stored_lab.stored(tmp_path / str(len(one.runs)), one) for one in (small, lab)]
+    homes = [sample_lab.stored(tmp_path / str(len(one.runs)), one) for one in (small, lab)]
 
     def listed(settings: Settings) -> None:
         result = stored.runs(settings, stored.RunFilter(limit=0))
@@ -120,7 +120,7 @@ def test_the_runs_of_a_large_campaign_are_written_as_they_are_read(tmp_path: Pat
 def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The homes of a campaign of 10 cases with few runs each, and of one of 50 cases."""
     folder = tmp_path_factory.mktemp("large")
-    few, many = (stored_lab.stored(folder / str(cases), _one_campaign(cases)) for cases in (10, 50))
+    few, many = (sample_lab.stored(folder / str(cases), _one_campaign(cases)) for cases in (10, 50))
     return few, many
 
 

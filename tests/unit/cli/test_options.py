@@ -11,8 +11,7 @@ from orchestrator.errors import UsageError
 from tests.samples.command import Cli
 from tests.samples.extensions import needs_extension
 from tests.samples.places import MODELS
-from tests.samples.sample_lab import small_lab
-from tests.samples.stored_lab import stored
+from tests.samples.sample_lab import small_lab, stored
 
 MODEL, OTHER = map(str, sorted(MODELS.glob("*.tflite")))
 #: Words of commands and formats that an extension brings.

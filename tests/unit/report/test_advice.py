@@ -11,8 +11,7 @@ from orchestrator.records.case import DelegateName, Model, ModelSha, content_key
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Quality
 from tests.samples.command import Cli
-from tests.samples.sample_lab import MOBILENET, PIXEL_3, case, lab_of, profile, run, series
-from tests.samples.stored_lab import stored
+from tests.samples.sample_lab import MOBILENET, PIXEL_3, case, lab_of, profile, run, series, stored
 
 GPU = DelegateName.GPU
 
