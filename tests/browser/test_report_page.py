@@ -27,24 +27,10 @@ from tests.samples.sample_lab import (
     profile,
     rich_lab,
     series,
-    skewed,
     small_lab,
 )
 
 expect = installed("playwright.sync_api").expect
-
-
-def means_lab():
-    """Return a lab in which one case's invocations printed no medians."""
-    figures = ((DelegateName.GPU, 1, 5_000, True), (DelegateName.XNNPACK, 4, 20_000, True))
-    figures = (*figures, (DelegateName.XNNPACK, 1, 40_000, False))
-    return lab_of(
-        [
-            skewed(record, has_median=has_median)
-            for delegate, threads, latency_us, has_median in figures
-            for record in series(case(delegate=delegate, threads=threads), latency_us)
-        ]
-    )
 
 
 def wide_lab():
@@ -110,7 +96,6 @@ LABS = {
     "small": small_lab,
     "rich": rich_lab,
     "hostile": hostile_lab,
-    "means": means_lab,
     "empty": Lab,
     "wide": wide_lab,
     "twelve": twelve_lab,
@@ -146,7 +131,7 @@ def open_report(open_address, reports):
     return open_one
 
 
-@pytest.mark.parametrize("name", [name for name in LABS if name not in {"twelve", "folded"}])
+@pytest.mark.parametrize("name", ["rich", "hostile", "empty", "wide", "large"])
 def test_page_is_no_wider_than_the_window(open_report, name):
     page = open_report(name)
     for viewport in (WIDE, PHONE):
@@ -173,14 +158,15 @@ def test_click_on_a_cell_opens_its_evidence_and_escape_closes_it(open_report):
     expect(dialog).not_to_be_visible()
 
 
-@pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["wide", "phone"])
-def test_evidence_fits_into_the_window(open_report, viewport):
-    page = open_report("hostile", viewport)
+def test_evidence_fits_into_the_window(open_report):
+    page = open_report("hostile", PHONE)
     page.locator(".model-picture td a.open").first.click()
     expect(page.get_by_role("dialog")).to_be_visible()
-    inner, outer = page.evaluate("[dialog.scrollWidth, dialog.clientWidth]")
-    assert inner <= outer
-    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    for viewport in (PHONE, WIDE):
+        page.set_viewport_size(viewport)
+        inner, outer = page.evaluate("[dialog.scrollWidth, dialog.clientWidth]")
+        assert inner <= outer
+        assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
 
 
 def test_cell_opens_with_the_keyboard_and_focus_comes_back(open_report):
@@ -335,10 +321,12 @@ TEXTS = """svg => {
 }"""
 
 
-@pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["wide", "phone"])
-@pytest.mark.parametrize("name", ["rich", "wide", "twelve"])
+@pytest.mark.parametrize(
+    ("name", "viewport"),
+    [("rich", WIDE), ("rich", PHONE), ("wide", PHONE), ("twelve", WIDE)],
+)
 def test_drawings_stay_in_the_window_and_their_labels_beside_each_other(
-    open_report, viewport, name
+    open_report, name, viewport
 ):
     page = open_report(name, viewport)
     drawings = page.locator("svg.dots, svg.lines")
@@ -414,8 +402,7 @@ def test_pair_of_profiles_can_be_chosen(open_report):
 
 #: The report with everything in it in both widths, the wide one in the other colours too. What the
 #: others add to it has the same colours, whose rules take axe the longest.
-AXE_VIEWS = [("rich", WIDE, "light"), ("rich", PHONE, "dark"), ("empty", WIDE, "light")]
-AXE_VIEWS += [(name, PHONE, "dark") for name in ("hostile", "folded")]
+AXE_VIEWS = [("rich", WIDE, "light"), ("rich", PHONE, "dark"), ("folded", PHONE, "dark")]
 
 
 @pytest.mark.parametrize(("name", "viewport", "scheme"), AXE_VIEWS)
@@ -423,13 +410,11 @@ def test_page_has_no_serious_fault_of_accessibility(open_report, name, viewport,
     page = open_report(name, viewport, color_scheme=scheme)
     for host in page.locator("[data-grid]").all():
         host.scroll_into_view_if_needed()
-    left_out = OF_COLOURS if name in {"hostile", "folded"} else ()
+    left_out = OF_COLOURS if name == "folded" else ()
     assert serious_faults(page, left_out=left_out) == []
-    link = page.locator(".model-picture td:not(.picture) a.open")
-    if link.count():
-        link.first.click()
-        page.get_by_role("dialog").wait_for()
-        assert serious_faults(page, "dialog", left_out=left_out) == []
+    page.locator(".model-picture td:not(.picture) a.open").first.click()
+    page.get_by_role("dialog").wait_for()
+    assert serious_faults(page, "dialog", left_out=left_out) == []
     if (name, viewport) == ("rich", WIDE):
         page.emulate_media(color_scheme="dark")
         assert serious_faults(page, "dialog", OF_COLOURS) == []
@@ -441,14 +426,13 @@ def ground(page):
     return page.evaluate("getComputedStyle(document.body).backgroundColor")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_theme_follows_the_system_until_the_button_changes_it(open_report, scheme):
-    page = open_report("small", color_scheme=scheme)
+def test_theme_follows_the_system_until_the_button_changes_it(open_report):
+    page = open_report("small", color_scheme="dark")
     first = ground(page)
-    assert first == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}[scheme]
+    assert first == "rgb(20, 23, 28)"
     button = page.get_by_role("button", name="Change between dark and light")
     button.click()
-    assert ground(page) != first
+    assert ground(page) == "rgb(255, 255, 255)"
 
     def is_kept():
         # A browser writes what a page stores a little later, in another process.

@@ -142,12 +142,15 @@ class Reader:
         of_farm = words[0] == "farm" or "--farm" in words or "release-7" in words
         environ: dict[str, Any] = {"BENCHFARM_STORE": self.database} if of_farm else {}
         words = [self.named(word, environ) for word in words]
+        is_beside_loads = "contention" in line
+        if is_beside_loads:
+            words = [{"xnnpack,gpu": "xnnpack", "1,4": "1"}.get(word, word) for word in words]
         name = next(
             (start for start in [tuple(words[:2]), tuple(words[:1])] if start in SHORTER), ()
         )
         for option, value in SHORTER.get(name, {}).items():
             # A load's processes need their turns on this computer, in which a phone's second is short.
-            value = "4" if option == "--min-secs" and "contention" in line else value
+            value = "4" if option == "--min-secs" and is_beside_loads else value
             words += [] if option in words or "--campaign" in words else [option, value]
         if words[0] == "serve" or words[:2] == ["farm", "worker"]:
             self.serve(words, environ)

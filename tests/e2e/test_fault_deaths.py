@@ -140,7 +140,15 @@ def test_a_run_killed_at_any_phase_is_finished_by_a_resume(
 
 
 @pytest.mark.parametrize(
-    "when", [(), ("moment=tool", "subject=*/dumpsys")], ids=["before", "compared"]
+    "when",
+    [
+        pytest.param((), id="before"),
+        pytest.param(
+            ("moment=tool", "subject=*/dumpsys"),
+            id="compared",
+            marks=pytest.mark.skipif(not WHOLE, reason="FAULT_MATRIX=all"),
+        ),
+    ],
 )
 def test_a_run_killed_while_its_phones_are_restored_leaves_none_changed(
     matrix_lab: Lab, model: Path, tmp_path: Path, when: tuple[str, ...]

@@ -49,10 +49,9 @@ def test_an_app_that_hangs_for_good_is_stopped_at_its_time_and_the_anr_told(
     ("fault", "code", "words"),
     [
         (("selinux-denial", "subject=*.tflite"), "selinux-denied", "avc: denied { read }"),
-        (("low-memory",), "low-memory-kill", "Kill 'virtual_benchmark_model'"),
         (("segv",), "segfault", "Fatal signal 11 (SIGSEGV)"),
     ],
-    ids=["selinux", "lmkd", "segv"],
+    ids=["selinux", "segv"],
 )
 def test_what_ended_a_native_program_is_told_from_the_log_of_its_time(
     lab: Lab, model: Path, fault: tuple[str, ...], code: str, words: str
@@ -76,7 +75,9 @@ def test_what_ended_an_earlier_run_is_not_taken_for_the_end_of_one_after_the_clo
 ) -> None:
     serial = lab.serials[0]
     lab.fault(serial, "low-memory")
-    lab.cli("bench -d xnnpack -n 1", model, "-s", serial)
+    (run,) = lab.cli("bench -d xnnpack -n 1 --json", model, "-s", serial).json["runs"]
+    assert run["reason_code"] == "low-memory-kill"
+    assert "Kill 'virtual_benchmark_model'" in run["reason"]
     # By the phone's clock, the kill is still to come.
     lab.fault(serial, "clock-jump", "seconds=-3600")
     lab.fault(serial, "segv")
@@ -84,17 +85,10 @@ def test_what_ended_an_earlier_run_is_not_taken_for_the_end_of_one_after_the_clo
     assert (run["outcome"], run["reason_code"]) == ("failed", "segfault")
 
 
-@pytest.mark.parametrize(
-    ("text", "step"),
-    [
-        ("INSTALL_FAILED_USER_RESTRICTED: Install canceled by user", "Install via USB"),
-        ("INSTALL_FAILED_VERIFICATION_FAILURE: Install not allowed", "Auto Blocker"),
-        ("INSTALL_FAILED_ABORTED: User rejected permissions", "look at its screen"),
-    ],
-)
 def test_a_phone_that_refuses_an_install_is_told_with_its_words_and_the_next_step(
-    lab: Lab, model: Path, tmp_path: Path, text: str, step: str
+    lab: Lab, model: Path, tmp_path: Path
 ) -> None:
+    text = "INSTALL_FAILED_VERIFICATION_FAILURE: Install not allowed"
     serial = lab.serials[0]
     lab.shell(serial, "pm uninstall org.tensorflow.lite.benchmark")
     lab.fault(serial, "install-refused", f"text={text}")
@@ -103,20 +97,13 @@ def test_a_phone_that_refuses_an_install_is_told_with_its_words_and_the_next_ste
     (run,) = lab.cli("bench --json", model, *words, "--out", page).ended_with(1).json["runs"]
     assert (run["outcome"], run["reason_code"]) == ("failed", "install")
     assert text in run["reason"]
-    assert step in page.read_text("utf-8")
+    assert "Auto Blocker" in page.read_text("utf-8")
 
 
-@pytest.mark.parametrize(
-    ("text", "step"),
-    [
-        ("Could not set capabilities: Operation not permitted", "forbids run-as"),
-        ("setegid(AID_PACKAGE_INFO) failed: Operation not permitted", "set-uid"),
-        ("unknown package: org.tensorflow.lite.benchmark", "installed for the user"),
-    ],
-)
-def test_an_app_s_run_keeps_its_figure_where_run_as_is_refused_and_each_cause_is_told(
-    lab: Lab, model: Path, tmp_path: Path, text: str, step: str
+def test_an_app_s_run_keeps_its_figure_where_run_as_is_refused_and_the_cause_is_told(
+    lab: Lab, model: Path, tmp_path: Path
 ) -> None:
+    text, step = "unknown package: org.tensorflow.lite.benchmark", "installed for the user"
     serial, page = lab.serials[0], tmp_path / "report.html"
     lab.fault(serial, "run-as-refused", f"text={text}")
     words = ("-d", "xnnpack", "-t", "1", "-s", serial, "--tool", "apk", "-n", "1")
@@ -156,8 +143,6 @@ SETTING = "settings get global stay_on_while_plugged_in"
     ("subjects", "is_asleep"),
     [
         (("settings",), False),
-        (("input",), True),
-        (("settings", "input", "svc"), False),
         (("settings", "input", "svc"), True),
     ],
 )
@@ -255,7 +240,7 @@ def test_a_phone_that_shows_no_properties_is_named_with_that_and_the_exit_code_s
     [
         ("closed",),
         ("properties-denied", "times=1"),
-        *(("answer-cut", f"bytes={size}") for size in (0, 150, 2000)),
+        ("answer-cut", "bytes=150"),
     ],
     ids=" ".join,
 )
@@ -276,11 +261,10 @@ def test_a_phone_that_never_answers_whole_is_named_and_the_exit_code_says_so(
 ) -> None:
     mute, other = lab.serials
     lab.fault(mute, *fault)
-    done = bench(lab, model, exit_code=1)
-    assert {run["case"]["serial"] for run in done["runs"]} == {other}
-    assert len(done["missing"]) == 1
-    said = lab.cli("bench -d xnnpack -n 1 --min-secs 0.1", model).ended_with(1).stdout
+    said = lab.cli("bench -d xnnpack -t 1 -n 1 --min-secs 0.1", model).ended_with(1).stdout
     assert sum("not measured" in line for line in said.splitlines()) == 1
+    runs = lab.cli("results runs newest --json").ok().json
+    assert {run["case"]["serial"] for run in runs} == {other}
 
 
 def test_an_app_that_selinux_denies_its_model_is_not_waited_for_because_others_log(
@@ -304,9 +288,7 @@ REFUSED = ("folder-refused", "the phone's shell user may not write there", "ls -
     ("fault", "told"),
     [
         (("no-space", "subject=/data/local/tmp/benchfarm/*"), FULL),
-        (("no-space", "bytes=300", "subject=/data/local/tmp/benchfarm/*"), FULL),
         (("no-space", "subject=*/runs/*"), FULL),
-        (("permission-denied", "subject=/data/local/tmp/benchfarm/*"), REFUSED),
         (("permission-denied", "subject=*/runs/*"), REFUSED),
     ],
     ids=lambda value: " ".join(value),
