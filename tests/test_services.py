@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.samples.command import Cli
 from tests.samples.places import BENCHFARM, REPO
 
 SERVICES = REPO / "examples" / "services"
@@ -20,12 +21,9 @@ CONTAINERFILE = (SERVICES / "Containerfile").read_text("utf-8")
 PROGRAM = "/opt/benchfarm/bin/benchfarm"
 
 
-def require_parses(words: list[str]) -> None:
+def require_parses(words: list[str], home: Path) -> None:
     """Have the option parser read a whole command line; it shows the help then and runs nothing."""
-    asked = subprocess.run(
-        [BENCHFARM, *words, "--help"], capture_output=True, text=True, timeout=180, check=False
-    )
-    assert (asked.returncode, asked.stderr) == (0, "")
+    assert Cli(home=home)(*words, "--help").ok().stderr == ""
 
 
 def sections(unit: Path) -> configparser.ConfigParser:
@@ -46,14 +44,14 @@ def instructions() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     "unit", [unit for unit in UNITS if unit.suffix == ".service"], ids=lambda unit: unit.name
 )
-def test_what_a_unit_starts_exists(unit: Path) -> None:
+def test_what_a_unit_starts_exists(unit: Path, tmp_path: Path) -> None:
     service = sections(unit)["Service"]
     lines = [value for key, value in service.items() if key.startswith("Exec")]
     assert lines
     for line in lines:
         program, *words = shlex.split(line)
         assert program == PROGRAM
-        require_parses(words)
+        require_parses(words, tmp_path)
     assert service["KillSignal"] == "SIGINT"
 
 
@@ -68,10 +66,10 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
-def test_what_the_container_starts_exists() -> None:
+def test_what_the_container_starts_exists(tmp_path: Path) -> None:
     found = dict(instructions())
     assert json.loads(found["ENTRYPOINT"]) == ["benchfarm"]
-    require_parses(json.loads(found["CMD"]))
+    require_parses(json.loads(found["CMD"]), tmp_path)
     # As after an interrupt: the worker puts its phones back.
     assert found["STOPSIGNAL"] == "SIGINT"
 

@@ -22,7 +22,6 @@ from orchestrator.devices.phone import WORK_FOLDER, AdbDevice
 from orchestrator.errors import (
     BenchfarmError,
     DeviceChangedError,
-    DeviceCommandError,
     DeviceTimeoutError,
     DeviceUnusableError,
     InstallError,
@@ -638,13 +637,6 @@ def test_files_of_a_debuggable_app_are_read_as_that_app(device: AdbDevice, apk: 
     device.shell(f"run-as {BENCHMARK_PACKAGE} sh -c 'mkdir -p files; printf result >files/out.pb'")
     assert device.read_file("files/out.pb", package=BENCHMARK_PACKAGE) == b"result"
     assert device.read_file("files/none.pb", package=BENCHMARK_PACKAGE) is None
-
-
-def test_files_of_an_app_that_is_not_debuggable_are_refused(device: AdbDevice, apk: Path) -> None:
-    apk.write_bytes(benchmark_apk(debuggable=False))
-    install(device, apk)
-    with pytest.raises(DeviceCommandError, match="debuggable"):
-        device.read_file("files/out.pb", package=BENCHMARK_PACKAGE)
 
 
 def test_a_name_that_is_no_package_never_reaches_the_phone(device: AdbDevice) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from orchestrator.records.case import BuildSha, CampaignId, Case, DelegateName, Serial, content_key
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
-from orchestrator.records.run import RunRecord
+from orchestrator.records.run import RunRecord, ToolReport
 from orchestrator.records.verdict import Grade, Quality, QualityVerdict
 from orchestrator.store.opening import Store
 from tests.samples.sample_lab import (
@@ -23,6 +23,7 @@ from tests.samples.sample_lab import (
     model_of,
     run,
     skewed,
+    summary_of,
 )
 
 START = datetime(2026, 3, 1, 22, tzinfo=UTC)
@@ -127,7 +128,9 @@ def plain_run(
 ) -> RunRecord:
     """Return a run that went well and left nothing behind."""
     verdict = QualityVerdict(quality=quality, grade=Grade.C)
-    return run(owner, number, median_us, verdict=verdict, attachments=(), **changes)
+    report = ToolReport(outcome="ok", inference=summary_of(median_us))
+    nothing = {"attachments": (), "state_before": None, "state_after": None}
+    return run(owner, number, None, verdict=verdict, report=report, log=b"", **(nothing | changes))
 
 
 def night_of_place(place: int) -> date:

@@ -58,7 +58,7 @@ def tonights_runs(serial: str) -> list[RunRecord]:
     return [
         plain_run(
             case(facts_of(serial), MODEL, delegate), number, 8000.0 + number,
-            campaign_id=identity, state_before=None, state_after=state, started_at=at,
+            campaign_id=identity, state_after=state, started_at=at,
         )
         for delegate in (DelegateName.GPU, DelegateName.XNNPACK, DelegateName.CPU)
         for number in range(2)

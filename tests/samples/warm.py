@@ -1,7 +1,8 @@
 """Commands as forks of one process that has imported what they import, which costs each of them
 most of its start.
 
-The parent is started by the first command of a pytest worker and ends with it. A fork has the
+A parent is started by the first command of a pytest worker with its folders of packages
+(``PYTHONPATH``) and ends with the worker. A fork has the
 order's arguments, environment, folder and standard streams, a session of its own (on its standard
 input, if that is a terminal), Python's own signal handlers, and nothing else open.
 """
@@ -33,15 +34,20 @@ from typing import Any
 WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 #: Python reads these once, at its start.
 READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_")
+#: Of these, folders of packages may differ: each such list has a parent of its own.
+PACKAGES = "PYTHONPATH"
 LARGEST_ORDER = 1 << 20
 
 
 def forkable(environ: dict[str, str]) -> bool:
-    """Say whether a fork of this computer's parent runs as a process of its own does with this
-    environment."""
+    """Say whether a fork of a parent runs as a process of its own does with this environment."""
 
     def at_start(values: dict[str, str]) -> dict[str, str]:
-        return {name: value for name, value in values.items() if name.startswith(READ_AT_START)}
+        return {
+            name: value
+            for name, value in values.items()
+            if name.startswith(READ_AT_START) and name != PACKAGES
+        }
 
     return sys.platform == "linux" and at_start(environ) == at_start(
         {**os.environ, "PYTHONUNBUFFERED": "1"}
@@ -66,7 +72,8 @@ class Forked(subprocess.Popen[str]):
             "cwd": os.fspath(cwd or Path.cwd()),
             "env": env,
         }
-        socket.send_fds(parent(), [json.dumps(order).encode()], [*standard, write])
+        orders = parent(env.get(PACKAGES, ""))
+        socket.send_fds(orders, [json.dumps(order).encode()], [*standard, write])
         os.close(write)
         self.pid = int(self._told())
         self._child_created = True
@@ -99,20 +106,21 @@ class Forked(subprocess.Popen[str]):
         return self.returncode
 
 
-_process: subprocess.Popen[bytes] | None = None
+_processes: list[subprocess.Popen[bytes]] = []
 
 
 @functools.cache
-def parent() -> socket.socket:
-    """Start the parent; return where it takes orders."""
-    global _process
+def parent(packages: str) -> socket.socket:
+    """Start a parent with folders of packages beside its own; return where it takes orders."""
+    environ = {**os.environ, **WITHOUT_THREADS, "PYTHONUNBUFFERED": "1", PACKAGES: packages}
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with its:
-        _process = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-c", f"from tests.samples.warm import main; main({its.fileno()})"],
-            env={**os.environ, **WITHOUT_THREADS, "PYTHONUNBUFFERED": "1"}, cwd=Path(__file__).parents[2],
+            env={name: value for name, value in environ.items() if value}, cwd=Path(__file__).parents[2],
             pass_fds=[its.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
+    _processes.append(process)
     return ours
 
 

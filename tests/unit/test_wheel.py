@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from tests.conftest import poll_until
 from tests.samples.command import Cli
 from tests.samples.places import REPO
+from tests.samples.wheels import environment, wheel_of
 
 LAB = REPO / "virtual" / "src"
 #: Packages that only extras other than the lab bring.
@@ -32,13 +32,9 @@ EXTRAS = (
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """benchfarm's own wheel and the lab's."""
-    made = []
-    for source in (REPO, REPO / "virtual"):
-        folder = tmp_path_factory.mktemp("wheel")
-        command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
-        subprocess.run(command, cwd=source, check=True, capture_output=True)
-        made += folder.glob("*.whl")
-    return made
+    return [
+        wheel_of(source, tmp_path_factory.mktemp("wheel")) for source in (REPO, REPO / "virtual")
+    ]
 
 
 def test_the_wheel_holds_code_data_and_the_command(wheels: list[Path]) -> None:
@@ -85,26 +81,8 @@ def test_from_the_wheels_alone_quickstart_shows_the_whole_thing_and_leaves_nothi
     wheels: list[Path], tmp_path: Path
 ) -> None:
     place = tmp_path / "installed"
-    subprocess.run(
-        [sys.executable, "-m", "venv", "--without-pip", place], check=True, capture_output=True
-    )
-    python = place / "bin" / "python"
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        python,
-        "install",
-        "--quiet",
-        "--no-index",
-        "--no-deps",
-    ]
-    subprocess.run([*pip, *wheels], check=True, capture_output=True)
-    # What both depend on is taken from this environment; a checkout that is installed here isn't
-    # seen from there.
+    python = environment(place, *wheels, at_start="no_extras")
     (own,) = (place / "lib").glob("python*/site-packages")
-    (own / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\nimport no_extras\n")
     (place / "bin" / "litert-benchmark").symlink_to(
         Path(sys.executable).with_name("litert-benchmark")
     )
@@ -192,18 +170,3 @@ def test_readme_and_the_install_page_say_the_same() -> None:
     assert "pip install --find-links dist 'benchfarm[virtual]'" in words
     assert "uvx --find-links dist --from 'benchfarm[virtual]' benchfarm quickstart" in words
     assert words.strip() in page
-
-
-def test_without_the_lab_its_commands_say_what_to_install(tmp_path: Path) -> None:
-    code = "import sys; sys.modules['benchfarm_virtual'] = None; from orchestrator.cli import main; main()"
-    for words in (["virtual", "up"], ["virtual", "list"], ["quickstart"]):
-        done = subprocess.run(
-            [sys.executable, "-c", code, "--home", tmp_path / "home", *words],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "benchfarm-virtual" in done.stderr
-        assert "pip install 'benchfarm[virtual]'" in done.stderr
-        assert "Traceback" not in done.stderr

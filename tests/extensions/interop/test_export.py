@@ -231,7 +231,7 @@ def test_a_bundle_of_the_largest_numbers_is_shown(bundle, tmp_path, value):
         benchfarm(other, *words)
 
 
-@pytest.mark.parametrize("number", [b"9" * 400, b"1e300", b"Infinity", b"NaN", b'"1234"', b"true"])
+@pytest.mark.parametrize("number", [b"9" * 400, b"NaN", b'"1234"'])
 def test_a_number_beyond_all_bounds_is_refused_with_its_place(bundle, tmp_path, number):
     def changes(members):
         # An emoji is written as surrogates, beside which nothing may be converted.
