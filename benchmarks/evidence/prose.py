@@ -16,7 +16,7 @@ and a bound near its limit may be missed by chance.
 BOUNDS = """## Bounds
 
 {kept} of {all} bounds are kept, each for one kind of noise and one number of invocations:
-[bounds.csv](evidence/bounds.csv) says what each promises and what was found.
+`bounds.csv` there says what each promises and what was found.
 """
 
 NOISE = """## The noise
