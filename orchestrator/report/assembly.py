@@ -44,6 +44,7 @@ from orchestrator.tables.labels import (
     MODEL_HASH,
     configuration_labels,
     configuration_order,
+    short_names,
     unique_labels,
 )
 from orchestrator.tables.operators import diff_pairs, profiles_of
@@ -124,6 +125,10 @@ def build_report_data(
         )
     )
     results, contests = ranked(rows)
+    # A thread count that a delegate doesn't use has no column of its own.
+    names = short_names(
+        (row.configuration, row.case) for row in results if not row.is_unused_thread_count
+    )
     used_builds = {case.build_sha256 for case in cases.values()}
     shown_devices = tuple(sorted(device_rows.values(), key=lambda row: (row.is_virtual, row.label)))
     return ReportData(
@@ -133,7 +138,8 @@ def build_report_data(
         builds=tuple(builds[sha256] for sha256 in sorted(used_builds) if sha256 in builds),
         results=results,
         skipped=tuple(SkipRow(device=device_rows[skip.serial], skipped=skip) for skip in skipped),
-        headline=headline_of(campaigns, shown_devices, results, contests),
+        headline=headline_of(campaigns, shown_devices, results, contests, names),
+        names=names,
         contests=contests,
         diffs=diff_pairs(
             results, {campaign.campaign_id: title_of(campaign) for campaign in campaigns}

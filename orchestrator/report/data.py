@@ -17,7 +17,7 @@ from orchestrator.records.case import IMPORTED_TOOLS, Build
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.parity import OUTPUT_FINDINGS, Outputs, ParityVerdict
 from orchestrator.report.winners import Contest, answers_of
-from orchestrator.tables.labels import PARITY_WORDS, ShortNames, short_names
+from orchestrator.tables.labels import PARITY_WORDS, ShortNames
 from orchestrator.tables.operators import DiffPair
 from orchestrator.tables.rows import DeviceRow, ModelRow, ResultRow, SkipRow
 from orchestrator.units import counted, format_percent
@@ -35,6 +35,8 @@ class ReportData:
     results: tuple[ResultRow, ...]
     skipped: tuple[SkipRow, ...]
     headline: Headline
+    #: Of the configurations, as all parts of the report have them.
+    names: ShortNames
     #: By model and device, in the order of the results.
     contests: tuple[Contest, ...]
     #: Where profiles were taken: of one case over campaigns, and of a delegate against the CPU.
@@ -71,6 +73,23 @@ _MOST_TITLED: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something that isn't to be trusted, of all cases that have it."""
+
+    #: Some of the cases: their names and their keys; and how many more there are.
+    cases: tuple[tuple[str, str], ...] = ()
+    more: int = 0
+    #: What is wrong and what to do, behind the names.
+    said: str
+
+    @property
+    def text(self) -> str:
+        """The problem in words, with the names of its cases."""
+        named = "; ".join(name for name, _ in self.cases)
+        return f"{named}{f' and {self.more} more' if self.more else ''}{self.said}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
     """The report in a few sentences; names in them are as phones and users wrote them."""
 
@@ -83,7 +102,12 @@ class Headline:
     #: How much of it can be relied on.
     trust: str
     #: What isn't to be trusted, why, and what to do about it.
-    warnings: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The problems in words."""
+        return tuple(problem.text for problem in self.problems)
 
 
 def headline_of(
@@ -91,6 +115,7 @@ def headline_of(
     devices: Sequence[DeviceRow],
     results: Sequence[ResultRow],
     contests: Sequence[Contest],
+    names: ShortNames,
 ) -> Headline:
     """Return the report in a few sentences."""
     if not results:
@@ -106,9 +131,7 @@ def headline_of(
         scope=_scope(campaigns, devices, cases),
         answers=tuple(f"{answer}." for answer in answers_of(contests)),
         trust=_trust(cases),
-        warnings=tuple(
-            _problems(cases, short_names((row.configuration, row.case) for row in cases))
-        ),
+        problems=tuple(_problems(cases, names)),
     )
 
 
@@ -207,7 +230,7 @@ def _between(spreads: Sequence[float]) -> str:
     return "\N{PLUS-MINUS SIGN}" + (low if low == high else f"{low.removesuffix(' %')} to {high}")
 
 
-def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[str]:
+def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[Problem]:
     """Yield what is wrong with figures, or why there are none, each with what to do about it; what
     most cases have first.
     """
@@ -228,25 +251,28 @@ def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[str]:
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     has_models = len({row.model.subject for row in rows}) > 1
 
-    def who(members: Sequence[ResultRow]) -> str:
-        named = [
-            f"{names.of(row.configuration)} on {row.device.title}"
-            + f" with {row.model.label}" * has_models
+    def problem(members: Sequence[ResultRow], said: str) -> Problem:
+        named = tuple(
+            (
+                f"{names.of(row.configuration)} on {row.device.title}"
+                + f" with {row.model.label}" * has_models,
+                row.key,
+            )
             for row in members[:_MOST_NAMED]
-        ]
-        more = len(members) - _MOST_NAMED
-        return "; ".join(named) + (f" and {more} more" if more > 0 else "")
+        )
+        return Problem(cases=named, more=len(members) - len(named), said=said)
 
     for (why, reason, cure), members in ordered:
-        yield f"{who(members)}: {why}{f': {reason}' if reason else ''}. {cure}".rstrip()
+        said = f": {why}{f': {reason}' if reason else ''}. {cure}".rstrip()
+        yield problem(members, said)
     # A case's latency may be clean beside a suspect run of such a pass.
     for run_pass in (own.name for own in passes() if own.warns):
         if suspect := [row for row in rows if run_pass in row.suspect]:
-            yield f"{who(suspect)}: suspect in the pass {run_pass}."
+            yield problem(suspect, f": suspect in the pass {run_pass}.")
     yield from _mixed_modes(rows)
 
 
-def _mixed_modes(results: Sequence[ResultRow]) -> Iterator[str]:
+def _mixed_modes(results: Sequence[ResultRow]) -> Iterator[Problem]:
     """Say when figures of one model stand side by side that were measured in different modes: they
     aren't alike.
     """
@@ -262,8 +288,8 @@ def _mixed_modes(results: Sequence[ResultRow]) -> Iterator[str]:
     mixed = [found for found in modes.values() if len(found) > 1]
     if mixed:
         words = ", ".join(sorted(set().union(*mixed)))
-        yield (
-            f"Figures of different modes ({words}) stand side by side for {counted(len(mixed), 'model')}: Android's "
+        yield Problem(
+            said=f"Figures of different modes ({words}) stand side by side for {counted(len(mixed), 'model')}: Android's "
             "scheduler treats them differently; 'benchfarm ab tool:apk tool:native -m MODEL -s SERIAL' measures "
             "by how much."
         )

@@ -162,7 +162,7 @@ def dots(
     axis: Axis, items: Sequence[Dot], told: str, *, band: tuple[float, float] | None = None
 ) -> Html:
     """Return a row of dots with intervals on an axis, each with its label beside it where there is
-    room; ``band`` are the ends of a ground behind them.
+    room, and in a list below where the row is narrow; ``band`` are the ends of a ground behind them.
     """
     sides = _label_sides(axis, items)
     drawn = []
@@ -172,7 +172,17 @@ def dots(
     # The best is drawn above all others.
     for place in sorted(range(len(items)), key=lambda place: items[place].is_best):
         drawn.append(_dot(axis, items[place], sides.get(place, "")))
-    return _drawing("dots", told, _DOTS_HEIGHT, drawn)
+    return Html(_drawing("dots", told, _DOTS_HEIGHT, drawn) + _labels_below(items))
+
+
+def _labels_below(items: Iterable[Dot]) -> str:
+    """Return the labels with their figures in the order of the dots: what a phone has room for."""
+    names = [
+        tag("li", f"{plain(item.label)} {number(item.value)}", item.look)
+        for item in sorted(items, key=lambda item: item.value)
+        if item.label
+    ]
+    return tag("ul", "".join(names), "below") if names else ""
 
 
 def ticks(axis: Axis, unit: str, words: Callable[[float], str] = "{:.6g}".format) -> Html:

@@ -22,10 +22,6 @@ from orchestrator.tables.devices import BUILDS, CAMPAIGNS, DEVICES, MODELS
 from orchestrator.tables.escapes import visible
 from orchestrator.tables.findings import kinds_table, skips_table
 from orchestrator.tables.html import pack, page_data, template, whole
-from orchestrator.tables.labels import (
-    ShortNames,
-    short_names,
-)
 from orchestrator.tables.operators import CHANGES, OPERATORS, TYPES, DiffPair, DiffRow
 from orchestrator.tables.results import (
     OWN_COLUMNS,
@@ -75,13 +71,12 @@ def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> st
     The same data and title give the same bytes. Every text is escaped; controls and direction marks
     are made visible. As a page of a site it links to the site's other pages.
     """
-    names = short_names((row.configuration, row.case) for row in data.results)
-    pictures = model_pictures(data.contests, names)
+    pictures = model_pictures(data.contests, data.names)
     models = {row.model.subject: row.model for row in data.results}.values()
     # Of each model: its picture, which it hasn't where no latency was asked for, and its matrix.
     blocks = [
         (model, picture, "" if picture is None else whole(picture.table, "pictured"), matrix)
-        for model, matrix in zip(models, matrix_tables(data, names), strict=True)
+        for model, matrix in zip(models, matrix_tables(data), strict=True)
         for picture in (pictures.get(model.subject),)
     ]
     grids = page_tables(data)
@@ -103,7 +98,6 @@ def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> st
         blocks=blocks,
         is_folded=is_folded,
         chips=_chips(data),
-        names=names,
         advice=advice_of(data),
         grids=grids,
         pass_tables=pass_tables(),
@@ -230,15 +224,15 @@ def _changes(pairs: Sequence[DiffPair]) -> Table[Any]:
     )
 
 
-def matrix_tables(data: ReportData, names: ShortNames) -> list[Table[Line]]:
+def matrix_tables(data: ReportData) -> list[Table[Line]]:
     """Return a table for each model that has a case, in the order of the data."""
     models = grouped(data.results, lambda row: row.model.subject).values()
     return [
         matrix_table(
             f"matrix-{number}",
             f"{rows[0].model.label}: median of each configuration",
-            lines_of(rows, data.skipped, names),
-            labels_of(rows, names),
+            lines_of(rows, data.skipped, data.names),
+            labels_of(rows, data.names),
             figures_decimals(rows),
         )
         for number, rows in enumerate(models)

@@ -17,7 +17,7 @@ from orchestrator.report.winners import fastest_table
 from orchestrator.tables import text
 from orchestrator.tables.devices import origin_of
 from orchestrator.tables.escapes import display_width, visible, wrap
-from orchestrator.tables.labels import PARITY_WORDS, ShortNames, short_names
+from orchestrator.tables.labels import PARITY_WORDS, ShortNames
 from orchestrator.tables.operators import slowest_table
 from orchestrator.tables.results import (
     figures_table,
@@ -57,7 +57,7 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
     width = max(width, WIDTH)
     rows = [row for row in data.results if not row.is_unused_thread_count]
     timed = [row for row in rows if row.result.status is not CaseStatus.UNTIMED]
-    names = short_names((row.configuration, row.case) for row in rows)
+    names = data.names
     lines: list[Line] = []
     if len(timed) > _MOST_LISTED:
         fastest = replace(fastest_table(data.contests), notes=())

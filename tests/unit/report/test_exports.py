@@ -156,7 +156,6 @@ def test_a_long_configuration_is_shown_whole_in_the_text_table():
     data = dataclasses.replace(
         DATA, results=(dataclasses.replace(first, configuration=long), second)
     )
-    long = long.replace(", 4 threads", "")
     lines = render_text_table(data).splitlines()
     (number,) = (number for number, line in enumerate(lines) if long in line)
     assert re.search(r"\d\.\d\d", lines[number + 1])

@@ -75,7 +75,7 @@ def pictures(html):
     for table in re.findall(r'<table class="whole [^>]*>(.*?)</table>', first, re.DOTALL):
         for row in re.findall(r"<tr.*?</tr>", table, re.DOTALL):
             drawing = "".join(re.findall(r"<svg.*?</svg>", row, re.DOTALL))
-            text = re.sub(r"<svg.*?</svg>", " ", row, flags=re.DOTALL)
+            text = re.sub(r"<svg.*?</svg>(<ul.*?</ul>)?", " ", row, flags=re.DOTALL)
             found.append((" ".join(re.sub(r"<[^>]*>", " ", text).split()), drawing))
     return found
 
@@ -259,6 +259,17 @@ def test_every_cell_leads_to_its_evidence():
     links = {attrs["href"][1:] for attrs in page.named("a") if "open" in attrs.get("class", "")}
     assert links
     assert links <= ids
+
+
+def test_problems_lead_to_their_cases_and_call_them_as_the_page_does():
+    (problems,) = re.findall(r'id="problems">(.*?)</div>', small_page(), re.DOTALL)
+    lines = problems.split("<li>")[1:]
+    named = [re.findall(r'<a class="open" href="#c-\w+">(.*?) on ', line) for line in lines]
+    assert sum(map(bool, named)) == len(lines) - 1, "all but that of modes"
+    labels = {
+        column["label"] for n in (0, 1) for column in folds(small_page())[f"matrix-{n}"]["columns"]
+    }
+    assert {name for names in named for name in names} <= labels
 
 
 def test_ids_are_unique():

@@ -8,7 +8,7 @@ from orchestrator.records.run import DelegateEvidence, DelegateTruth
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import matrix_tables
 from orchestrator.tables.column import column_decimals
-from orchestrator.tables.labels import configuration_labels, short_names, truth_words, unique_labels
+from orchestrator.tables.labels import configuration_labels, truth_words, unique_labels
 from tests.samples.sample_lab import PIXEL_3, PIXEL_4, case, lab_of, series
 
 
@@ -81,9 +81,7 @@ def test_no_two_cases_of_a_model_on_a_device_share_a_label():
 def test_rebuilt_library_has_a_column_of_its_own_in_the_matrix():
     before, after = (case(files=(("lib.so", digit * 64),)) for digit in "ab")
     data = build_report_data(**lab_of([*series(before, 9_000), *series(after, 7_000)]).inputs())
-    (table,) = matrix_tables(
-        data, short_names((row.configuration, row.case) for row in data.results)
-    )
+    (table,) = matrix_tables(data)
     (line,) = table.listed
     shown = [row.median_us for row in line.rows.values()]
     assert sorted(shown) == pytest.approx([7_000, 9_000], rel=0.05)

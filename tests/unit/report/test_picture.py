@@ -31,8 +31,7 @@ def phones(count, **other):
 
 def picture_of(runs, *devices):
     data = build_report_data(**lab_of(runs, *devices).inputs())
-    names = short_names((row.configuration, row.case) for row in data.results)
-    (picture,) = model_pictures(data.contests, names).values()
+    (picture,) = model_pictures(data.contests, data.names).values()
     return picture
 
 
