@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final, NamedTuple
 
-from orchestrator.analysis.effect import speed_up
+from orchestrator.analysis.effect import Ratio, speed_up
 from orchestrator.passes import passes
 from orchestrator.records.case import all_but, grouped
 from orchestrator.report.data import ReportData
@@ -131,7 +131,10 @@ def _is_slower(row: ResultRow, than: ResultRow) -> bool:
 
 def times_as_long(row: ResultRow, than: ResultRow) -> str:
     """Return how much longer a case takes: ``1.34 times [1.31, 1.37]``."""
-    ratio = speed_up(figure_of(row), figure_of(than))
+    return _times(speed_up(figure_of(row), figure_of(than)))
+
+
+def _times(ratio: Ratio) -> str:
     if ratio.interval is None:
         return f"{ratio.value:.2f} times (one run, not tested)"
     return f"{ratio.value:.2f} times [{ratio.interval.low:.2f}, {ratio.interval.high:.2f}]"
@@ -158,11 +161,11 @@ def _slow_delegate(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
         )
         for group in others.values() if on_cpu else ():
             best, cpu = fastest_of(group), fastest_of(on_cpu)
-            ratio = speed_up(figure_of(cpu), figure_of(best))
+            ratio = speed_up(figure_of(best), figure_of(cpu))
             differs = ratio.differs(_UNTESTED)
-            if not differs or ratio.value < 1:
+            if not differs or ratio.value > 1:
                 shown = "is slower than" if differs else "isn't shown to be faster than"
-                text = f"{best.configuration} {shown} {cpu.configuration}: it takes {times_as_long(best, cpu)} as long"
+                text = f"{best.configuration} {shown} {cpu.configuration}: it takes {_times(ratio)} as long"
                 yield Sentence(text, [best, cpu])
 
 
@@ -205,8 +208,12 @@ def _quantised(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
         rows, lambda row: _TYPE_WORDS.sub("", row.case.model_name.lower())
     ).values():
         figures = alike({row.key: row.result for row in group})
-        same_kind = [replace(row, compared=figures[row.key]) for row in group if row.key in figures]
-        best = [fastest_of(of_model) for of_model in _by_model(same_kind)]
+        same_kind = [row for row in group if row.key in figures]
+        best = [
+            min(of_model, key=lambda row: figures[row.key].log_mean.value)
+            for of_model in _by_model(same_kind)
+        ]
+        best = [replace(row, compared=figures[row.key]) for row in best]
         small = [row for row in best if _QUANTISED.search(row.case.model_name.lower())]
         for one, other in product(small, [row for row in best if row not in small]):
             if _is_slower(other, one):

@@ -79,7 +79,8 @@ class Axis:
             share = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
         else:
             share = (value - self.low) / (self.high - self.low)
-        return round(_BEGIN + min(1.0, max(0.0, share)) * (_END - _BEGIN), 2)
+        place = _BEGIN + min(1.0, max(0.0, share)) * (_END - _BEGIN)
+        return math.floor(place * 100 + 0.5) / 100
 
     def holds(self, value: float) -> bool:
         """Whether a value isn't beyond the axis' ends."""
@@ -164,14 +165,15 @@ def dots(
     """Return a row of dots with intervals on an axis, each with its label beside it where there is
     room, and in a list below where the row is narrow; ``band`` are the ends of a ground behind them.
     """
-    sides = _label_sides(axis, items)
+    ends = [_ends(axis, item) for item in items]
+    sides = _label_sides(items, ends)
     drawn = []
     if band is not None:
         x, end = map(axis.at, band)
         drawn = [f'<rect x="{x}%" width="{end - x:.2f}%" y="0" height="{_DOTS_HEIGHT}"/>']
     # The best is drawn above all others.
     for place in sorted(range(len(items)), key=lambda place: items[place].is_best):
-        drawn.append(_dot(axis, items[place], sides.get(place, "")))
+        drawn.append(_dot(axis, items[place], ends[place], sides.get(place, "")))
     return Html(_drawing("dots", told, _DOTS_HEIGHT, drawn) + _labels_below(items))
 
 
@@ -204,8 +206,9 @@ def grid_lines(axis: Axis) -> str:
     return ",".join(lines) or "none"
 
 
-def _dot(axis: Axis, item: Dot, side: str) -> str:
-    x, y = axis.at(item.value), _DOTS_HEIGHT // 2
+def _dot(axis: Axis, item: Dot, ends: tuple[float, float, float], side: str) -> str:
+    low, x, high = ends
+    y = _DOTS_HEIGHT // 2
     shapes = []
     if item.bracket is not None:
         shapes.append(axis.span(*item.bracket, y + 8, "visible"))
@@ -218,7 +221,6 @@ def _dot(axis: Axis, item: Dot, side: str) -> str:
         if item.value > axis.low:
             mark = "\N{BLACK RIGHT-POINTING TRIANGLE}"
         shapes.append(_text(f"{x}%", str(y + 4), mark, ' class="off"'))
-    low, high = _ends(axis, item)
     if side == "right":
         shapes.append(_text(f"{high}%", str(y + 4), item.label, ' dx="9" text-anchor="start"'))
     elif side == "left":
@@ -226,19 +228,19 @@ def _dot(axis: Axis, item: Dot, side: str) -> str:
     return _group(shapes, item.look, item.told, item.key)
 
 
-def _ends(axis: Axis, item: Dot) -> tuple[float, float]:
-    """Return where a dot and its interval begin and end, in percent."""
-    ends = (item.low if item.low is not None else item.value, item.value, item.high or item.value)
-    places = [axis.at(end) for end in ends]
-    return min(places), max(places)
+def _ends(axis: Axis, item: Dot) -> tuple[float, float, float]:
+    """Return where a dot with its interval begins, where it is, and where it ends, in percent."""
+    x = axis.at(item.value)
+    if item.low is None or item.high is None:
+        return x, x, x
+    return min(axis.at(item.low), x), x, max(axis.at(item.high), x)
 
 
-def _label_sides(axis: Axis, items: Sequence[Dot]) -> dict[int, str]:
+def _label_sides(
+    items: Sequence[Dot], ends: Sequence[tuple[float, float, float]]
+) -> dict[int, str]:
     """Return on which side of its dot each label stands that covers nothing, the best one first."""
-    spans = []
-    for item in items:
-        low, high = (end * _WIDTH / 100 for end in _ends(axis, item))
-        spans.append((low - _DOT, high + _DOT))
+    spans = [(low * _WIDTH / 100 - _DOT, high * _WIDTH / 100 + _DOT) for low, _, high in ends]
     taken = list(spans)
     sides: dict[int, str] = {}
     for place in sorted(range(len(items)), key=lambda place: (not items[place].is_best, place)):

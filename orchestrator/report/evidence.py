@@ -114,7 +114,8 @@ def _run_columns(digits: int) -> list[Column[Invocation]]:
     known["started_at"] = replace(
         known["started_at"], shown=lambda pair: moment_text(pair[1].run.started_at)
     )
-    return [replace(known[name], forms=PAGE) for name in _OF_RUNS]
+    # The script leaves out what is empty: of each case for itself.
+    return [replace(known[name], forms=PAGE, is_optional=False) for name in _OF_RUNS]
 
 
 def _p(*pieces: Piece, look: str = "") -> Block:
@@ -224,7 +225,7 @@ def _runs(
         yield _p("No invocation is stored.")
         return
     yield "h3", "Invocations"
-    used = [item.run for item in row.invocations if item.is_used]
+    used = [item.latency_us for item in row.invocations if item.is_used]
     is_drawn = row.own is not None and not row.case.is_per_token and len(used) > 1
     yield "runs", run_at, run_at + len(shown), percentiles(used) if is_drawn else ""
     if len(shown) < len(row.invocations):
@@ -234,8 +235,9 @@ def _runs(
     # What changes over time is drawn of all of them, those left out too.
     listed = {item.run.run_id for item in shown}
     moments = [
-        (_number(item), word, int(item.run.run_id in listed), moment_of(state))
+        (number, word, is_listed, *moment_of(state))
         for item in row.invocations
+        for number, is_listed in ((_number(item), int(item.run.run_id in listed)),)
         for word, state in (("before", item.run.state_before), ("after", item.run.state_after))
         if state is not None
     ]

@@ -14,7 +14,6 @@ from orchestrator.records.case import RunId
 from orchestrator.records.device import DeviceState
 from orchestrator.records.run import SAMPLES_FILE, Attachment, Outcome, RunRecord, Sample
 from orchestrator.records.verdict import Quality
-from orchestrator.tables.column import NOTHING
 from orchestrator.tables.escapes import visible
 
 #: Returns what runs left behind, in any order; runs that are unknown are left out.
@@ -28,7 +27,6 @@ _HEAD_SHARE: Final = 0.6
 _TEXT_NAMES: Final = ("stdout", "stderr", "logcat")
 #: Samples of a device's state during one run that are drawn.
 _MOST_SAMPLES: Final = 120
-_KHZ_PER_MHZ: Final = 1000
 #: Zones outside of this aren't temperatures: trip points, disconnected sensors, voltages under a
 #: thermal name.
 _PLAUSIBLE_C: Final = (-30.0, 130.0)
@@ -124,40 +122,18 @@ def _cut(text: str, limit: int) -> tuple[str, int]:
     return f"{head}\n[... {omitted} bytes left out ...]\n{tail}", omitted
 
 
-def moment_of(state: DeviceState | Sample) -> dict[str, Any]:
-    """Return what a device is like at a moment, as a page's script shows it: the hottest zone in
-    degrees Celsius, and each cluster's clock and its limit in MHz.
+def moment_of(state: DeviceState | Sample) -> tuple[Any, ...]:
+    """Return what a page's script (evidence.js) shows of a device at a moment: when in seconds, the
+    hottest zone in degrees Celsius, each cluster's clock and its limit in kHz; of a sample how busy
+    the GPU is, of a state the zone's name and the battery.
     """
-    clocks, limits = state.clock_khz, state.clock_limit_khz
     low, high = _PLAUSIBLE_C
     zones = [(heat, zone) for zone, heat in state.heat_c.items() if low < heat < high]
     heat, zone = max(zones, default=(None, ""))
-    moment = {
-        "heat": heat,
-        "clocks": {
-            cpu: [_mhz(clocks.get(cpu)), _mhz(limits.get(cpu))]
-            for cpu in sorted({*clocks, *limits})
-        },
-    }
+    clocks, limits = dict(state.clock_khz), dict(state.clock_limit_khz)
     if isinstance(state, Sample):
-        return moment | {"at": state.uptime_s, "busy": state.gpu_busy_percent}
-    at = round(state.at.timestamp(), 1)
-    return moment | {"at": at, "zone": visible(zone), "battery": visible(battery_text(state))}
-
-
-def _mhz(khz: int | None) -> int | None:
-    return None if khz is None else round(khz / _KHZ_PER_MHZ)
-
-
-def battery_text(state: DeviceState) -> str:
-    """Return the battery: ``82 %, 29.5 °C, usb``; its health where it isn't good."""
-    parts = []
-    if state.battery_percent is not None:
-        parts.append(f"{state.battery_percent} %")
-    if state.battery_heat_c is not None:
-        parts.append(f"{state.battery_heat_c:.1f} °C")
-    if state.plugged:
-        parts.append("unplugged" if state.plugged == "none" else state.plugged)
-    if state.battery_health not in {"", "good"}:
-        parts.append(f"health {state.battery_health}")
-    return ", ".join(parts) or NOTHING
+        return state.uptime_s, heat, clocks, limits, state.gpu_busy_percent
+    at = int(state.at.timestamp() * 10) / 10
+    battery = state.battery_percent, state.battery_heat_c
+    words = visible(state.plugged), visible(state.battery_health)
+    return at, heat, clocks, limits, None, visible(zone), *battery, *words

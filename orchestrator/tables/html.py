@@ -11,6 +11,7 @@ import base64
 import gzip
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import islice
@@ -209,8 +210,12 @@ def _column(column: Column[R], rows: Sequence[R]) -> Mapping[str, object]:
     if column.is_figure:
         figures = column.figures(rows)
         digits = column.decimals(figures)
-        # More digits than are shown only make the page larger.
-        values = [None if figure is None else round(figure, digits + 2) for figure in figures]
+        # More digits than are shown only make the page larger; round() takes ten times as long.
+        whole = 10.0 ** (digits + 2)
+        values = [
+            None if figure is None else math.floor(figure * whole + 0.5) / whole
+            for figure in figures
+        ]
         page |= {
             "kind": "number",
             "digits": digits,

@@ -41,14 +41,32 @@
     return make("p", "legend", told + ". A line is one run, from 5 to 95 % of its inferences, a dot its figure; from " + low.toFixed(digits) + " to " + high.toFixed(digits) + " ms.");
   }
 
+  /* As tables/evidence.py has a moment. */
+  function stateOf(item) {
+    return {
+      at: item[0], heat: item[1], clocks: item[2], limits: item[3], busy: item[4], zone: item[5],
+      battery: item[6], batteryHeat: item[7], plugged: item[8], health: item[9]
+    };
+  }
+  function cpus(state) {
+    return Object.keys(Object.assign({}, state.clocks, state.limits)).sort(function (a, b) { return a - b; });
+  }
+  function mhz(khz) { return khz === undefined ? "---" : (khz / 1000).toFixed(0); }
+  function battery(state) {
+    var parts = [];
+    if (state.battery !== null) { parts.push(state.battery + " %"); }
+    if (state.batteryHeat !== null) { parts.push(state.batteryHeat.toFixed(1) + " °C"); }
+    if (state.plugged) { parts.push(state.plugged === "none" ? "unplugged" : state.plugged); }
+    if (state.health && state.health !== "good") { parts.push("health " + state.health); }
+    return parts.join(", ") || "---";
+  }
   function conditions(moments) {
     var heads = ["#", "when", "hottest zone °C", "battery", "clock of limit MHz"];
     var rows = moments.filter(function (item) { return item[2]; }).map(function (item) {
-      var state = item[3], mhz = function (value) { return value === null ? "---" : value; };
-      return [
-        item[0], item[1], state.heat === null ? "---" : state.heat.toFixed(1) + " (" + state.zone + ")", state.battery,
-        Object.keys(state.clocks).map(function (cpu) { return "cpu" + cpu + " " + state.clocks[cpu].map(mhz).join("/"); }).join(", ") || "---"
-      ];
+      var state = stateOf(item.slice(3));
+      var clocks = cpus(state).map(function (cpu) { return "cpu" + cpu + " " + mhz(state.clocks[cpu]) + "/" + mhz(state.limits[cpu]); });
+      var heat = state.heat === null ? "---" : state.heat.toFixed(1) + " (" + state.zone + ")";
+      return [item[0], item[1], heat, battery(state), clocks.join(", ") || "---"];
     });
     var table = report.frame("Conditions before and after", heads.map(function (head) { return make("th", "", head); }));
     rows.forEach(function (cells) {
@@ -57,7 +75,7 @@
       row.cells[0].scope = "row";
       table.tBodies[0].append(row);
     });
-    var states = moments.map(function (item) { return item[3]; });
+    var states = moments.map(function (item) { return stateOf(item.slice(3)); });
     states.sort(function (a, b) { return a.at - b.at; });
     return [table.parentElement].concat(traces("Temperature and clocks over time", states));
   }
@@ -66,14 +84,14 @@
   function traces(title, states) {
     var series = new Map(), still = [], holder = make("div", "traces");
     function add(name, unit, at, value) {
-      if (value === null || value === undefined) { return; }
+      if (typeof value !== "number" || isNaN(value)) { return; }
       if (!series.has(name)) { series.set(name, { unit: unit, points: [] }); }
       series.get(name).points.push([at, value]);
     }
     states.forEach(function (state) {
       add("hottest zone", "°C", state.at, state.heat);
-      Object.keys(state.clocks).forEach(function (cpu) { add("limit of cpu" + cpu, "MHz", state.at, state.clocks[cpu][1]); });
-      Object.keys(state.clocks).forEach(function (cpu) { add("clock of cpu" + cpu, "MHz", state.at, state.clocks[cpu][0]); });
+      cpus(state).forEach(function (cpu) { add("limit of cpu" + cpu, "MHz", state.at, state.limits[cpu] / 1000); });
+      cpus(state).forEach(function (cpu) { add("clock of cpu" + cpu, "MHz", state.at, state.clocks[cpu] / 1000); });
       add("GPU busy", "%", state.at, state.busy);
     });
     series.forEach(function (item, name) {
@@ -119,7 +137,7 @@
       return told ? made.parts.concat(withSpreads(made.table, page.runs, from, to, told)) : made.parts;
     },
     moments: function (page, moments) { return conditions(moments); },
-    samples: function (page, title, text) { return traces(title, JSON.parse(text)); }
+    samples: function (page, title, text) { return traces(title, JSON.parse(text).map(stateOf)); }
   };
 
   function placeOf(key) {

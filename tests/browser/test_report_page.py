@@ -153,7 +153,20 @@ def test_click_on_a_cell_opens_its_evidence_and_escape_closes_it(open_report):
         "Log of invocation 1, exit code 0",
     ):
         expect(dialog.get_by_role("heading", name=heading)).to_be_visible()
-    expect(dialog).to_contain_text("Inference timings in us")
+    for words in (
+        "Inference timings in us",
+        "33.5 (cpu-1-0)",
+        "82 %, 29.5 °C, usb",
+        "cpu0 1210/1766",
+    ):
+        expect(dialog).to_contain_text(words)
+    expect(dialog.locator("svg.spread circle")).to_have_count(5)
+    expect(dialog.locator("figure.trace", has_text="hottest zone")).to_contain_text(
+        "last 41; 4 min 04 s"
+    )
+    expect(dialog).to_contain_text("The same at every sample: limit of cpu0 1766 MHz")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    expect(page.locator("#printed")).to_contain_text("Inference timings in us")
     page.keyboard.press("Escape")
     expect(dialog).not_to_be_visible()
 
