@@ -135,7 +135,7 @@ def make_api(
         return OneSeriesAnswer(
             series=site.series_answer(row),
             nights=tuple(site.nights_of(row)),
-            changes=tuple(site.change_answer(row, change) for change in row.changes),
+            changes=tuple(site.change_answer(change) for change in row.changes),
         )
 
     @api.get("/changes")

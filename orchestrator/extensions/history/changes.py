@@ -22,11 +22,11 @@ from orchestrator.extensions.history.regressions import (
     Question,
     Regressions,
     check_selection,
-    describe_series,
     find_regressions,
     fits,
     moment_of,
 )
+from orchestrator.extensions.history.series import read_series
 from orchestrator.files import sha256_of
 from orchestrator.plugins import Workspace
 from orchestrator.records.campaign import CampaignStatus
@@ -49,7 +49,8 @@ FAIL_ON: Final[Mapping[str, frozenset[ConfirmationStatus]]] = {
 
 
 def _named(item: FoundChange | OutputsChange) -> str:
-    return f"{item.series_key[:12]} {item.label}{' [virtual]' if item.is_virtual else ''}"
+    series = item.series
+    return f"{series.key[:12]} {series.label}{' [virtual]' if series.is_virtual else ''}"
 
 
 def _causes(change: FoundChange) -> str:
@@ -163,7 +164,7 @@ def expect(workspace: Workspace, selection: str, night: str, text: str) -> tuple
         created_at=workspace.clock.now(),
     )
     fitting = sum(
-        fits(selection, key, words) for key, words in describe_series(workspace.store).items()
+        fits(selection, key, series.words) for key, series in read_series(workspace.store).items()
     )
     workspace.store.annotate(kept)
     return kept, fitting
@@ -190,7 +191,7 @@ def confirm_changes(workspace: Workspace, changes: Sequence[FoundChange]) -> Non
         status, detail, ratio = _outcome(workspace, change)
         workspace.store.confirm(
             Confirmation(
-                series_key=change.series_key,
+                series_key=change.series.key,
                 night=change.night,
                 status=status,
                 detail=detail,
@@ -198,8 +199,9 @@ def confirm_changes(workspace: Workspace, changes: Sequence[FoundChange]) -> Non
                 at=workspace.clock.now(),
             )
         )
-        text = f"{change.case.model_name}, {change.case.configuration}: {status.value} {detail}".rstrip()
-        workspace.observer.on_event(DeviceNote(serial=change.case.serial, text=text))
+        case = change.series.case
+        text = f"{case.model_name}, {case.configuration}: {status.value} {detail}".rstrip()
+        workspace.observer.on_event(DeviceNote(serial=case.serial, text=text))
 
 
 def _outcome(
@@ -284,7 +286,7 @@ def _unchanged(workspace: Workspace, sha256: str, what: str) -> Path:
 
 
 def _request(change: FoundChange, sides: tuple[str, str], models: tuple[Path, ...]) -> AbRequest:
-    case = change.case
+    case = change.series.case
     options = PlanOptions(
         models=models,
         delegates=case.delegate.value,

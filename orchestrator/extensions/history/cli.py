@@ -8,7 +8,7 @@ import signal
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -428,7 +428,15 @@ def _said(rows: Sequence[Any], column: Column[Any]) -> list[str]:
 
 def _data(found: Regressions) -> dict[str, object]:
     def told(item: FoundChange | OutputsChange) -> dict[str, object]:
-        return {**asdict(item), "configuration": item.case.configuration}
+        series = item.series
+        return {
+            "series_key": series.key,
+            "case": series.case,
+            "phone": series.title,
+            "is_virtual": series.is_virtual,
+            **{part.name: getattr(item, part.name) for part in fields(item)[1:]},
+            "configuration": series.case.configuration,
+        }
 
     def of_sessions(item: FoundChange) -> dict[str, object]:
         return {**told(item), "is_between_sessions": True}

@@ -130,12 +130,13 @@ def _group(group: ChangeGroup) -> dict[str, object]:
     return {
         "sentence": group.sentence,
         "members": [
-            (item.series_key, f"{item.label}: {format_change(item.ratio)}") for item in members
+            (item.series.key, f"{item.series.label}: {format_change(item.ratio)}")
+            for item in members
         ],
         "status": ", ".join(f"{count} {state}" for state, count in states.items()),
         # Of a group of which a part isn't expected, nobody expected the whole.
         "expected": ", ".join(dict.fromkeys(notes)) if all(notes) else "",
-        "is_virtual": any(item.is_virtual for item in members),
+        "is_virtual": any(item.series.is_virtual for item in members),
     }
 
 

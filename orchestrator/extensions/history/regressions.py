@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, tzinfo
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -24,10 +24,16 @@ from orchestrator.extensions.history.changepoint import (
     changes,
     is_news,
 )
-from orchestrator.extensions.history.series import Floats, NightTable, night_of, night_table
+from orchestrator.extensions.history.series import (
+    Floats,
+    NightTable,
+    Series,
+    night_of,
+    night_table,
+    read_series,
+)
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import BuildSha, Case, DelegateName, Serial, SeriesKey, grouped
-from orchestrator.records.device import DeviceFacts
+from orchestrator.records.case import BuildSha, DelegateName, Serial, SeriesKey, grouped
 from orchestrator.records.history import Annotation, ConfirmationStatus, Contents, Points, RunMark
 from orchestrator.records.parity import NO_EVIDENCE, OUTPUT_FINDINGS, ParityVerdict
 from orchestrator.records.run import FigureKind, Outcome
@@ -61,19 +67,10 @@ _STATES: Final[Mapping[ConfirmationStatus, str]] = {
 class SeriesChange:
     """A night from which a series is another one."""
 
-    series_key: SeriesKey
-    case: Case
-    #: The device as people know it.
-    phone: str
-    is_virtual: bool
+    series: Series
     night: date
     #: What somebody wrote who expected it; empty for an unexpected one.
     expected: str = ""
-
-    @property
-    def label(self) -> str:
-        """Model, phone and configuration in one line."""
-        return f"{self.case.model_name} on {self.phone} ({self.case.serial}), {self.case.configuration}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,16 +186,14 @@ def find_regressions(
     """
     wanted: Sequence[SeriesKey] = ()
     if question.selections:
-        attributes = describe_series(store)
-        wanted = _selected(question.selections, attributes)
+        wanted = _selected(question.selections, read_series(store))
         if not wanted:
             return Regressions(since=question.since, nights=0, series=0, groups=())
     if table is None:
         table, _ = read_nights(store, since=question.since, series_keys=wanted)
     marks = store.marks(series_keys=wanted)
-    if not question.selections:
-        # After all that was read of series: one may begin meanwhile.
-        attributes = describe_series(store)
+    # After all that was read of them: one may begin meanwhile.
+    known = read_series(store, table.sketches)
     phones = [sketch.serial for sketch in table.sketches]
     cuts = changes(table.latency_us, phones=phones)
     found = [change for change in cuts if _is_asked_for(change, table, question)]
@@ -210,21 +205,20 @@ def find_regressions(
     annotations = store.annotations()
     causes = Causes(store, table, found, cuts)
     confirmations = {(item.series_key, item.night): item for item in store.confirmations()}
-    cases = store.series([table.series[change.series] for change in found]) if found else {}
     members = []
     for change in found:
-        key = table.series[change.series]
+        series = known[table.series[change.series]]
         night, earliest, latest = (
             table.nights[place] for place in (change.night, change.earliest, change.latest)
         )
-        confirmation = confirmations.get((key, night))
+        confirmation = confirmations.get((series.key, night))
         row = table.latency_us[change.series]
         before, after = sides_of(change, table)
         members.append(
             FoundChange(
-                **_about(key, cases[key], attributes[key], annotations, earliest, latest),
-                is_virtual=table.sketches[change.series].is_virtual,
+                series=series,
                 night=night,
+                expected=_expected(series, annotations, earliest, latest),
                 earliest=earliest,
                 latest=latest,
                 ratio=change.ratio,
@@ -247,31 +241,24 @@ def find_regressions(
         since=question.since,
         nights=len(table.nights),
         series=len(table.series),
-        groups=_grouped(members, found, table, attributes),
-        outputs=_outputs(store, question, marks, attributes, annotations),
+        groups=_grouped(members, found, [known[key].words for key in table.series]),
+        outputs=_outputs(store, question, marks, known, annotations),
         other_figures=other_figures,
     )
 
 
-def _about(
-    key: SeriesKey,
-    case: Case,
-    words: Mapping[str, str],
-    annotations: Sequence[Annotation],
-    earliest: date,
-    latest: date,
-) -> dict[str, Any]:
-    """Return what a change of these nights has of its series; one night more on each side may be
-    expected.
-    """
+def _expected(
+    series: Series, annotations: Sequence[Annotation], earliest: date, latest: date
+) -> str:
+    """Return what somebody wrote who expected a change of these nights, one more on each side."""
     day = timedelta(days=1)
-    expected = (
+    notes = (
         item.text
         for item in annotations
-        if earliest - day <= item.night <= latest + day and fits(item.selection, key, words)
+        if earliest - day <= item.night <= latest + day
+        and fits(item.selection, series.key, series.words)
     )
-    phone = words.get("phone", str(case.serial))
-    return {"series_key": key, "case": case, "phone": phone, "expected": next(expected, "")}
+    return next(notes, "")
 
 
 #: Series, night, what its outputs were worth before and are since, and the last night that was
@@ -283,7 +270,7 @@ def _outputs(
     store: Store,
     question: Question,
     marks: Sequence[RunMark],
-    attributes: Mapping[SeriesKey, Mapping[str, str]],
+    series: Mapping[SeriesKey, Series],
     annotations: Sequence[Annotation],
 ) -> tuple[OutputsChange, ...]:
     """Return the changes of outputs that a question asks for: since a night, or each series' newest
@@ -322,22 +309,19 @@ def _outputs(
         turns += [
             turn for turn in (own if question.since is not None else own[-1:]) if turn[1] >= first
         ]
-    cases, devices = store.series([turn[0] for turn in turns]) if turns else {}, store.devices()
-    found = []
-    for key, night, before, after, last in turns:
-        facts = devices.get(cases[key].serial)
-        found.append(
-            OutputsChange(
-                **_about(key, cases[key], attributes[key], annotations, last or night, night),
-                is_virtual=facts is not None and facts.is_virtual,
-                night=night,
-                before=before,
-                after=after,
-                last_before=last,
-            )
+    found = [
+        OutputsChange(
+            series=series[key],
+            night=night,
+            expected=_expected(series[key], annotations, last or night, night),
+            before=before,
+            after=after,
+            last_before=last,
         )
+        for key, night, before, after, last in turns
+    ]
     return tuple(
-        sorted(found, key=lambda item: (not item.is_worse, item.night, item.case.model_name))
+        sorted(found, key=lambda item: (not item.is_worse, item.night, item.series.case.model_name))
     )
 
 
@@ -373,29 +357,6 @@ def read_nights(
     return night_table(points, last_nights=max(1, len(kept)), only=only, zone=zone), points
 
 
-def describe_series(store: Store) -> dict[SeriesKey, dict[str, str]]:
-    """Return of each series what it has in common with others: delegate, model, phone, SoC, GPU,
-    tool, threads.
-    """
-    devices = store.devices()
-    return {key: _words(case, devices.get(case.serial)) for key, case in store.series().items()}
-
-
-def _words(case: Case, facts: DeviceFacts | None) -> dict[str, str]:
-    words = {
-        "delegate": case.delegate.value,
-        "model": case.model_name,
-        "serial": str(case.serial),
-        "tool": case.tool.value,
-        "threads": str(case.threads),
-    }
-    if facts is not None:
-        words |= {"phone": facts.title, "soc": facts.soc}
-        if DELEGATES[case.delegate].is_on_gpu:
-            words["GPU"] = facts.gpu
-    return {name: value for name, value in words.items() if value}
-
-
 def check_selection(selection: str) -> None:
     """Refuse a selection that can never fit; raises UsageError."""
     known = {word.lower() for word in SELECTION_WORDS}
@@ -408,13 +369,12 @@ def check_selection(selection: str) -> None:
             )
 
 
-def _selected(
-    selections: Sequence[str], attributes: Mapping[SeriesKey, Mapping[str, str]]
-) -> list[SeriesKey]:
+def _selected(selections: Sequence[str], series: Mapping[SeriesKey, Series]) -> list[SeriesKey]:
     """Return the series that fit any selection.
 
     Raises UsageError for a selection that none fits.
     """
+    attributes = {key: item.words for key, item in series.items()}
     found: dict[SeriesKey, None] = {}
     for selection in selections:
         check_selection(selection)
@@ -516,12 +476,11 @@ def _median_of(row: Floats, nights: int) -> float:
 def _grouped(
     described: Sequence[FoundChange],
     found: Sequence[Change],
-    table: NightTable,
-    attributes: Mapping[SeriesKey, Mapping[str, str]],
+    attributes: Sequence[Mapping[str, str]],
 ) -> tuple[ChangeGroup, ...]:
-    groups = group_changes([attributes[key] for key in table.series], found)
+    """Return the changes that happened together; ``attributes`` are those of every series."""
     made = []
-    for group in groups:
+    for group in group_changes(attributes, found):
         members = tuple(
             sorted(
                 (described[item] for item in group.members), key=lambda item: -abs(item.ratio - 1)
@@ -557,7 +516,7 @@ def _sentence(words: Mapping[str, str], members: Sequence[FoundChange], series: 
             f"from {night:%Y-%m-%d}, went away on {max(sorted(set(ends)), key=ends.count):%Y-%m-%d}"
         )
     if len(members) == 1 and not words:
-        return f"{members[0].label}, {since}: {change}"
+        return f"{members[0].series.label}, {since}: {change}"
     how_many = "all" if len(members) == series else "most"
     delegate = (
         f"{DELEGATES[DelegateName(words['delegate'])].label} "

@@ -1,11 +1,12 @@
-"""Series over nights: the figure of each series for each night, and how sure it is."""
+"""Series over nights: what each is of, its figure for each night, and how sure it is."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +14,88 @@ from numpy.typing import NDArray
 from orchestrator.analysis.autocorrelation import LOST, Autocorrelation, totals
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.analysis.trimmed_mean import degrees_of, error_factor, margin, trimmed_means
-from orchestrator.records.case import CampaignId, SeriesKey
+from orchestrator.delegates import DELEGATES
+from orchestrator.records.case import CampaignId, Case, SeriesKey
+from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Contents, Points, SeriesSketch
+from orchestrator.tables.labels import page_name
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 #: A night is known by the day on which it begins, and lasts from noon to noon of its store's time
 #: zone.
 _NOON = timedelta(hours=12)
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One case over the nights: what it is of, as people know it and choose it."""
+
+    key: SeriesKey
+    case: Case
+    #: None for a device of which nothing is stored.
+    facts: DeviceFacts | None
+    is_virtual: bool
+
+    @property
+    def title(self) -> str:
+        """The device as people know it, with the word for a virtual one."""
+        return self.facts.title if self.facts is not None else str(self.case.serial)
+
+    @property
+    def phone(self) -> str:
+        """The device where a mark beside it says that it is virtual."""
+        return self.title.removesuffix(" (virtual)")
+
+    @property
+    def model(self) -> str:
+        """The model's name without its ending."""
+        return self.case.model_name.removesuffix(".tflite")
+
+    @property
+    def label(self) -> str:
+        """One line that names it."""
+        return f"{self.model} on {self.title} ({self.case.serial}), {self.case.configuration}"
+
+    @property
+    def page(self) -> str:
+        """The file name of its page."""
+        return f"{page_name(self.key)}.html"
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        """What it has in common with others: delegate, model, phone, SoC, GPU, tool, threads."""
+        case = self.case
+        words = {
+            "delegate": case.delegate.value,
+            "model": case.model_name,
+            "serial": str(case.serial),
+            "tool": case.tool.value,
+            "threads": str(case.threads),
+        }
+        if self.facts is not None:
+            words |= {"phone": self.facts.title, "soc": self.facts.soc}
+            if DELEGATES[case.delegate].is_on_gpu:
+                words["GPU"] = self.facts.gpu
+        return {name: value for name, value in words.items() if value}
+
+
+def read_series(store: Store, sketches: Sequence[SeriesSketch] = ()) -> dict[SeriesKey, Series]:
+    """Return all series of a store; ``sketches`` say which of them have virtual figures."""
+    virtual = {sketch.series_key for sketch in sketches if sketch.is_virtual}
+    devices = store.devices()
+    return {
+        key: Series(
+            key=key,
+            case=case,
+            facts=(facts := devices.get(case.serial)),
+            is_virtual=key in virtual or (facts is not None and facts.is_virtual),
+        )
+        for key, case in store.series().items()
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,6 @@ from orchestrator.extensions.history.regressions import (
     OutputsChange,
     Question,
     Regressions,
-    describe_series,
     find_regressions,
     fits,
     plain_campaigns,
@@ -40,9 +39,11 @@ from orchestrator.extensions.history.regressions import (
 from orchestrator.extensions.history.series import (
     NightDetails,
     NightTable,
+    Series,
     night_details,
     night_of,
     night_table,
+    read_series,
 )
 from orchestrator.installation import data_folder
 from orchestrator.plugins import Workspace
@@ -54,8 +55,7 @@ from orchestrator.records.answers import (
     answer_of,
 )
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import CampaignId, Case, SeriesKey
-from orchestrator.records.device import DeviceFacts
+from orchestrator.records.case import CampaignId, SeriesKey
 from orchestrator.records.history import DeviceSighting, Points
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.tables.devices import origin_of
@@ -91,13 +91,9 @@ class SiteEvent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SiteSeries:
-    """One series over the site's nights."""
+class SiteSeries(Series):
+    """One series over the site's nights, with what changed and happened."""
 
-    key: SeriesKey
-    case: Case
-    facts: DeviceFacts | None
-    is_virtual: bool
     changes: tuple[FoundChange, ...]
     events: tuple[SiteEvent, ...]
     #: In the site's table.
@@ -108,25 +104,6 @@ class SiteSeries:
     is_trusted: bool
     #: Where the outputs became worth something else, oldest first.
     outputs: tuple[OutputsChange, ...] = ()
-
-    @property
-    def page(self) -> str:
-        """The file name of its page."""
-        return f"{page_name(self.key)}.html"
-
-    @property
-    def phone(self) -> str:
-        """The device as people know it."""
-        return (
-            self.facts.title.removesuffix(" (virtual)")
-            if self.facts is not None
-            else str(self.case.serial)
-        )
-
-    @property
-    def model(self) -> str:
-        """The model's name without its ending."""
-        return self.case.model_name.removesuffix(".tflite")
 
     @property
     def last_us(self) -> float:
@@ -181,11 +158,6 @@ class SiteSeries:
             return math.log(self.last_us / newest.after_us)
         worst = math.log1p(self.against_window or 0.0)
         return worst if newest is None else max(worst, math.log(newest.ratio))
-
-    @property
-    def label(self) -> str:
-        """One line that names it."""
-        return f"{self.model} on {self.phone} ({self.case.serial}), {self.case.configuration}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,26 +217,27 @@ class Site:
             serial=row.case.serial,
             configuration=row.case.configuration,
             last_night=self.nights[row.last_place],
-            newest_change=row.newest and self.change_answer(row, row.newest),
+            newest_change=row.newest and self.change_answer(row.newest),
             page=f"series/{row.page}",
         )
 
-    def change_answer(self, row: SiteSeries, change: FoundChange) -> ChangeAnswer:
+    def change_answer(self, change: FoundChange) -> ChangeAnswer:
         """Return a change as the API has it."""
+        series = change.series
         return answer_of(
             ChangeAnswer,
             change,
-            series_key=row.key,
-            label=row.label,
-            page=f"series/{row.page}",
+            series_key=series.key,
+            label=series.label,
+            page=f"series/{series.page}",
             is_recent=change.night >= self.nights[-RECENT_NIGHTS:][0],
-            is_virtual=row.is_virtual,
+            is_virtual=series.is_virtual,
         )
 
     @cached_property
     def change_answers(self) -> Sequence[ChangeAnswer]:
         """All changes, the newest first and of a night the largest first."""
-        found = [self.change_answer(row, change) for row in self.series for change in row.changes]
+        found = [self.change_answer(change) for row in self.series for change in row.changes]
         return sorted(found, key=lambda item: (item.night, abs(math.log(item.ratio))), reverse=True)
 
     @property
@@ -318,7 +291,7 @@ def gather(store: Store, *, since: date | None) -> tuple[Site, Mapping[CampaignI
                 key=lambda item: (
                     bool(item.expected),
                     item.after is not ParityVerdict.WRONG,
-                    item.label,
+                    item.series.label,
                 ),
             )
         ),
@@ -344,7 +317,7 @@ def _series(
     store: Store, table: NightTable, trusted: NDArray[np.bool_], found: Regressions
 ) -> Iterator[SiteSeries]:
     """Yield every series of a table."""
-    cases, devices, words = store.series(), store.devices(), describe_series(store)
+    known = read_series(store, table.sketches)
     builds = {str(sha256): build.name for sha256, build in store.builds().items()}
     annotations = [
         item for item in store.annotations() if table.nights and item.night >= table.nights[0]
@@ -354,20 +327,20 @@ def _series(
     }
     changes: dict[SeriesKey, list[FoundChange]] = defaultdict(list)
     for change in sorted(found.changes, key=lambda item: item.night):
-        changes[change.series_key].append(change)
+        changes[change.series.key].append(change)
     outputs: dict[SeriesKey, list[OutputsChange]] = defaultdict(list)
     for turn in sorted(found.outputs, key=lambda item: item.night):
-        outputs[turn.series_key].append(turn)
+        outputs[turn.series.key].append(turn)
     for place, key in enumerate(table.series):
-        sketch, row = table.sketches[place], table.latency_us[place]
+        series, row = known[key], table.latency_us[place]
         last = int(np.flatnonzero(np.isfinite(row))[-1])
         events = [
             *(
                 SiteEvent(night=item.night, kind="note", text=item.text)
                 for item in annotations
-                if fits(item.selection, key, words.get(key, {}))
+                if fits(item.selection, key, series.words)
             ),
-            *updates.get(sketch.serial, ()),
+            *updates.get(series.case.serial, ()),
             *_contents(table, place, builds),
             *(
                 SiteEvent(night=item.night, kind="outputs", text=f"outputs {item.turn}")
@@ -375,10 +348,7 @@ def _series(
             ),
         ]
         yield SiteSeries(
-            key=key,
-            case=cases[key],
-            facts=devices.get(sketch.serial),
-            is_virtual=sketch.is_virtual,
+            **vars(series),
             changes=tuple(changes[key]),
             events=tuple(sorted(events, key=lambda event: event.night)),
             outputs=tuple(outputs[key]),

@@ -74,7 +74,7 @@ def test_a_program_that_begins_to_print_medians_is_no_change() -> None:
 def test_what_changed_since_a_program_prints_medians_is_found() -> None:
     store = weeks(**newer_from(20), means_until=20, factor=gpu_on_640)
     found = find_regressions(store, Question())
-    assert {change.case.serial for change in found.changes} == {"P0", "P1"}
+    assert {change.series.case.serial for change in found.changes} == {"P0", "P1"}
     assert all(change.ratio == pytest.approx(1.08, abs=0.02) for change in found.changes)
 
 
@@ -101,7 +101,7 @@ def test_a_driver_that_slows_all_gpu_cases_of_a_gpu_is_told_in_one_sentence() ->
     for change in group.members:
         assert change.ratio == pytest.approx(1.08, abs=0.02)
         assert change.before_us == pytest.approx(
-            8_000 if "mobile" in change.case.model_name else 16_000, rel=0.02
+            8_000 if "mobile" in change.series.case.model_name else 16_000, rel=0.02
         )
         (cause,) = change.causes
         assert (cause.name, cause.before, cause.after) == ("GPU driver", "1", "2")
@@ -169,7 +169,7 @@ def test_a_build_that_everybody_got_does_not_explain_one_series_that_moved() -> 
     (cause,) = change.causes
     assert (cause.name, cause.moved, cause.exposed) == ("build", 1, 16)
     assert (
-        "resnet.tflite on Google Pixel 3 (P2)"
+        "resnet on Google Pixel 3 (P2)"
         in find_regressions(store, Question()).groups[0].sentence
     )
 
@@ -204,7 +204,7 @@ def test_a_selection_narrows_what_is_looked_at_and_a_confirmation_is_shown() -> 
     (first, _) = find_regressions(store, question).changes
     store.confirm(
         Confirmation(
-            series_key=first.series_key,
+            series_key=first.series.key,
             night=first.night,
             status=ConfirmationStatus.REFUTED,
             detail="same",
@@ -265,7 +265,7 @@ def test_outputs_that_turned_wrong_are_told_until_they_are_right_again() -> None
     def told(found) -> list[tuple[str, str, str, int, bool]]:
         return [
             (
-                item.case.series_key,
+                item.series.key,
                 str(item.before),
                 str(item.after),
                 (item.night - START.date()).days,
@@ -312,4 +312,4 @@ def test_a_series_that_begins_while_the_store_is_read_is_described_like_the_othe
 
     found = find_regressions(weeks(Growing(), factor=gpu_on_640), Question())
     assert found.groups
-    assert found.groups[0].members[0].phone == "Google Pixel 4"
+    assert found.groups[0].members[0].series.phone == "Google Pixel 4"

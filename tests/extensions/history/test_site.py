@@ -115,8 +115,8 @@ def test_outputs_that_turned_wrong_are_on_top_of_the_overview_and_no_night_of_th
         r"<li><bdi>(.*?)</bdi>: <b>outputs (\w+)</b> since (\S+)\s+\(not compared before\)", html
     )
     assert [(label.split(",")[0], verdict) for label, verdict, _ in told] == [
-        ("resnet.tflite on Google Pixel 6 (pixel-6-a)", "wrong"),
-        ("mobilenet.tflite on Google Pixel 6 (pixel-6-a)", "drift"),
+        ("resnet on Google Pixel 6 (pixel-6-a)", "wrong"),
+        ("mobilenet on Google Pixel 6 (pixel-6-a)", "drift"),
     ]
     assert re.search(r"<dt>series whose outputs are wrong or drift</dt><dd>2</dd>", html)
     assert html.index("<b>outputs wrong</b>") < html.index(site.groups[0].sentence)
