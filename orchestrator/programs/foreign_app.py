@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -84,11 +84,12 @@ def foreign_build(program: Program, named: str) -> Build:
                 f"{path}: {error.strerror}", hint="name the app's own file, or describe it"
             ) from error
         return Build(name=path.name, tool=program.name, sha256=BuildSha(sha256), abi="", version="")
-    described = {"program": program.title, "described as": named}
-    return Build(
-        name=program.title,
-        tool=program.name,
-        sha256=BuildSha(content_key(described)),
-        abi="",
-        version=named,
-    )
+    return described_build(program, {"described as": named}, name=program.title, version=named)
+
+
+def described_build(
+    program: Program, told: Mapping[str, object], *, name: str, version: str
+) -> Build:
+    """Return a build whose content was never seen: it is known by what is told of it."""
+    sha256 = BuildSha(content_key({"program": program.title, **told}))
+    return Build(name=name, tool=program.name, sha256=sha256, abi="", version=version)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, get_type_hints
 
 from sqlalchemy import (
+    Column,
     Connection,
     RowMapping,
     bindparam,
@@ -159,7 +160,13 @@ class Runs(Database):
         cases: dict[int, Case] = {}
         with self.reading() as connection:
             numbers = _run_numbers(
-                connection, campaign_ids, case_keys, series_keys, serials, run_passes, reason_codes
+                connection,
+                (CAMPAIGNS.c.campaign_id, campaign_ids),
+                (CASES.c.case_key, case_keys),
+                (CASES.c.series_key, series_keys),
+                (CASES.c.serial, serials),
+                (RUNS.c.run_pass, [run_pass.value for run_pass in run_passes]),
+                (RUNS.c.reason_code, reason_codes),
             )
         for page in pages(numbers, _RUN_PAGE):
             with self.reading() as connection:
@@ -175,8 +182,9 @@ class Runs(Database):
         order.
         """
         with self.reading() as connection:
-            numbers = _run_numbers(connection, (), (case_key,))
-            own = _run_numbers(connection, (before,), (case_key,))
+            of_case = CASES.c.case_key, (case_key,)
+            numbers = _run_numbers(connection, of_case)
+            own = _run_numbers(connection, of_case, (CAMPAIGNS.c.campaign_id, (before,)))
             earlier = numbers[: bisect_left(numbers, own[0])] if own else numbers
             wanted = pages(earlier[max(0, len(earlier) - limit) :])
             cases: dict[int, Case] = {}
@@ -346,29 +354,15 @@ def _check_virtual(run: RunRecord, where: str, is_virtual: bool) -> None:
         )
 
 
-def _run_numbers(
-    connection: Connection,
-    campaign_ids: Collection[CampaignId],
-    case_keys: Collection[CaseKey],
-    series_keys: Collection[SeriesKey] = (),
-    serials: Collection[Serial] = (),
-    run_passes: Collection[Pass] = (),
-    reason_codes: Collection[str] = (),
-) -> array[int]:
-    """Return the numbers of the runs that fit, in their order: 8 bytes a run."""
+def _run_numbers(connection: Connection, *asked: tuple[Column[Any], Collection[str]]) -> array[int]:
+    """Return the numbers of the runs whose columns have any of these values, in their order: 8
+    bytes a run. A column that is asked for no value isn't looked at.
+    """
     query = select(RUNS.c.run_no)
-    if campaign_ids:
-        query = query.join(CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no)
-    if case_keys or series_keys or serials:
-        query = query.join(CASES, RUNS.c.case_no == CASES.c.case_no)
+    for table, number in ((CAMPAIGNS, "campaign_no"), (CASES, "case_no")):
+        if any(values and column.table is table for column, values in asked):
+            query = query.join(table, RUNS.c[number] == table.c[number])
     queries = [query]
-    for column, values in (
-        (CAMPAIGNS.c.campaign_id, campaign_ids),
-        (CASES.c.case_key, case_keys),
-        (CASES.c.series_key, series_keys),
-        (CASES.c.serial, serials),
-        (RUNS.c.run_pass, [run_pass.value for run_pass in run_passes]),
-        (RUNS.c.reason_code, reason_codes),
-    ):
+    for column, values in asked:
         queries = [narrowed for known in queries for narrowed in filtered(known, column, values)]
     return array("q", sorted(number for known in queries for number in connection.scalars(known)))

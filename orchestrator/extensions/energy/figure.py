@@ -13,7 +13,7 @@ import math
 import re
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.extensions.energy.records import (
@@ -122,14 +122,8 @@ def of_rails(
         for early, late in itertools.pairwise(counter)
     ):
         raise NoEnergyError("a counter restarted during the run")
-    return _figure(
-        list(counted.values()),
-        marks,
-        inferences,
-        PowerSource.RAILS,
-        EnergyGrade.RAILS,
-        rails=tuple(sorted(counted)),
-    )
+    figure = _figure(list(counted.values()), marks, inferences)
+    return replace(figure, rails=tuple(sorted(counted)))
 
 
 def of_battery(
@@ -157,7 +151,7 @@ def of_battery(
     for (one_s, one_w), (other_s, other_w) in itertools.pairwise(watts):
         counter.append((other_s, counter[-1][1] + (other_s - one_s) * (one_w + other_w) / 2 * 1e6))
     grade = EnergyGrade.BATTERY if gauge.is_verified else EnergyGrade.UNVERIFIED
-    return _figure([counter], marks, inferences, PowerSource.BATTERY, grade, gauge=gauge)
+    return replace(_figure([counter], marks, inferences, gauge), grade=grade)
 
 
 def gauge_of(samples: Sequence[BatterySample]) -> Gauge:
@@ -217,12 +211,10 @@ def _figure(
     counters: Sequence[Counter],
     marks: Marks,
     inferences: Inferences,
-    source: PowerSource,
-    grade: EnergyGrade,
-    *,
-    rails: tuple[str, ...] = (),
     gauge: Gauge | None = None,
 ) -> EnergyFigure:
+    """Return the figure of the rails' counters, or of the battery's, which a gauge told."""
+    source = PowerSource.RAILS if gauge is None else PowerSource.BATTERY
     begin_s, end_s = _window(marks, inferences, source)
     settles_s = _SETTLES_S[source]
 
@@ -270,8 +262,7 @@ def _figure(
         window_s=work_s if len(spans) > 1 else end_s - begin_s,
         inferences=inferences.count,
         source=source,
-        grade=grade,
-        rails=rails,
+        grade=EnergyGrade.RAILS,
         gauge=gauge,
     )
 

@@ -19,20 +19,21 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from orchestrator import __version__
+from orchestrator.app.exporting import private_folders
 from orchestrator.documents import dump_document, load_document, to_text
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
 from orchestrator.files import sha256_of, unwritable
+from orchestrator.plugins import Workspace
 from orchestrator.records.campaign import Campaign, CampaignStatus, Origin
 from orchestrator.records.case import Build, CampaignId, Case, Model, RunId, Serial, SkippedCase
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.run import Attachment, RunRecord
 from orchestrator.store.campaigns import without_paths
-from orchestrator.store.redaction import Redaction, redaction_of
+from orchestrator.store.redaction import redaction_of
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -84,40 +85,33 @@ class BundleContents:
 
 
 def write_bundle(
-    path: Path,
-    store: Store,
-    campaign_ids: Sequence[CampaignId],
-    *,
-    run_ids: Collection[RunId] = (),
-    folders: Collection[Path] = (),
-    at: datetime,
+    workspace: Workspace, campaign_ids: Sequence[CampaignId], run_ids: Collection[RunId], path: Path
 ) -> BundleContents:
     """Write campaigns, or only some of their runs, to a file that isn't there yet.
 
-    Folders of this computer are left out: those that the store knows, and ``folders``. Raises
-    UsageError when the file is there or can't be written, HostStorageError where there is no space,
-    StoreError for a campaign or run that the store doesn't hold.
+    Folders of this computer are left out. Raises UsageError when the file is there or can't be
+    written, HostStorageError where there is no space, StoreError for a campaign or run that the
+    store doesn't hold.
     """
     campaigns = []
     for campaign_id in campaign_ids:
-        campaign = store.campaign(campaign_id)
+        campaign = workspace.store.campaign(campaign_id)
         if campaign is None:
             raise StoreError(f"campaign {campaign_id}: the store holds no such campaign")
         campaigns.append(campaign)
-    own = redaction_of(store, campaigns, folders)
     try:
         with (
             zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive,
             tempfile.NamedTemporaryFile(dir=path.parent) as lines,
         ):
-            contents = _write_records(archive, store, campaigns, run_ids, own, lines.file)
+            contents = _write_records(archive, lines.file, workspace, campaigns, run_ids)
             lines.flush()
             archive.write(lines.name, _RECORDS)
             manifest = {
                 "schema": SCHEMA,
                 "schema_version": SCHEMA_VERSION,
                 "benchfarm_version": __version__,
-                "written_at": at.isoformat(),
+                "written_at": workspace.clock.now().isoformat(),
                 "records_sha256": sha256_of(Path(lines.name)),
                 "has_virtual": contents.virtual_runs > 0,
                 **dataclasses.asdict(contents),
@@ -138,15 +132,16 @@ def write_bundle(
 
 def _write_records(
     archive: zipfile.ZipFile,
-    store: Store,
+    lines: IO[bytes],
+    workspace: Workspace,
     campaigns: Sequence[Campaign],
     chosen: Collection[RunId],
-    own: Redaction,
-    lines: IO[bytes],
 ) -> BundleContents:
     """Write what runs left behind to the archive and the records to ``lines``; return how much
     there is.
     """
+    store = workspace.store
+    own = redaction_of(store, campaigns, private_folders(workspace))
 
     def write(kind: str, record: object, parts: Collection[str] = (), **beside: object) -> None:
         document = json.loads(dump_document(record))

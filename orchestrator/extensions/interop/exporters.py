@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator import __version__
-from orchestrator.app.exporting import private_folders
 from orchestrator.errors import UsageError
-from orchestrator.extensions.interop.leaderboard import ACCELERATORS
+from orchestrator.extensions.interop.leaderboard import ACCELERATORS, MEMORY, PLATFORMS, TIMES
 from orchestrator.files import write_file
 from orchestrator.plugins import Exported, Exporter, ExportRequest, Workspace
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import BUILTIN, IMPORTED_TOOLS, Build, Model, RunId, Serial
-from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.device import DeviceFacts
 from orchestrator.records.model import FIGURE, PHASES, REPETITIONS
 from orchestrator.records.run import SUMMARY_FIELDS, DelegateTruth, RunRecord
 from orchestrator.records.verdict import Quality
@@ -34,14 +33,8 @@ def _write_bundle(
     from orchestrator.extensions.interop.bundle import write_bundle
 
     ids = [campaign.campaign_id for campaign in campaigns]
-    done = write_bundle(
-        out,
-        workspace.store,
-        ids,
-        run_ids=_run_ids(workspace, campaigns, request.runs),
-        folders=private_folders(workspace),
-        at=workspace.clock.now(),
-    )
+    run_ids = _run_ids(workspace, campaigns, request.runs)
+    done = write_bundle(workspace, ids, run_ids, out)
     virtual = f", {done.virtual_runs} of them virtual" if done.virtual_runs else ""
     text = f"{counted(done.runs, 'run')} of {counted(done.campaigns, 'campaign')}{virtual}"
     return Exported(text=text, data={"contents": done})
@@ -92,11 +85,7 @@ LEADERBOARD = Exporter(path=Path("benchfarm-measurements.jsonl"), write=_write_l
 _ACCELERATORS: Final = {BUILTIN: "cpu"} | {
     delegate: name for name, delegate in ACCELERATORS.items()
 }
-_PLATFORMS: Final = {
-    DeviceKind.ANDROID: "android",
-    DeviceKind.HOST: "linux",
-    DeviceKind.IOS: "ios",
-}
+_PLATFORMS: Final = {kind: name for name, kind in PLATFORMS.items()}
 _SHOWN: Final = frozenset({DelegateTruth.FULL, DelegateTruth.PARTIAL})
 
 
@@ -243,17 +232,10 @@ def _inferences(run: RunRecord) -> dict[str, object]:
         key: getattr(figures, field, None) for key, field in SUMMARY_FIELDS.items()
     }
     times["avg"] = report.inference_mean_us or times["avg"]
-    times |= {
-        "init": report.init_us,
-        "first_inference": report.first_inference_us,
-        "warm_up_avg": report.warmup_mean_us,
-    }
+    times |= {key: getattr(report, field) for key, field in TIMES.items()}
     return {
         "latency_ms": {key: _ms(value) for key, value in times.items()},
-        "memory_mb": {
-            "init_footprint": report.init_memory_mib,
-            "overall_footprint": report.overall_memory_mib,
-        },
+        "memory_mb": {key: getattr(report, field) for key, field in MEMORY.items()},
         "runs": getattr(figures, "count", None),
         "warmup_runs": getattr(warmup, "count", None),
         "throughput_mb_s": None,

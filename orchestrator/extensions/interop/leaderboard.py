@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import cached_property
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -23,6 +23,7 @@ from orchestrator.documents import describe
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.runtimes.litert_lm_output import Process, Repetition, reports_of
 from orchestrator.records.case import DelegateName
+from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import PHASES, TOKENS
 from orchestrator.records.run import (
     SUMMARY_FIELDS,
@@ -39,6 +40,22 @@ ACCELERATORS: Final[Mapping[str, DelegateName]] = {
     "cpu": DelegateName.XNNPACK,
     "gpu": DelegateName.GPU,
     "npu": DelegateName.NPU,
+}
+PLATFORMS: Final[Mapping[str, DeviceKind]] = {
+    "android": DeviceKind.ANDROID,
+    "linux": DeviceKind.HOST,
+    "ios": DeviceKind.IOS,
+}
+#: Figures of ``latency_ms`` that are none of a summary, and those of ``memory_mb``: which of a
+#: report each is.
+TIMES: Final[Mapping[str, str]] = {
+    "init": "init_us",
+    "first_inference": "first_inference_us",
+    "warm_up_avg": "warmup_mean_us",
+}
+MEMORY: Final[Mapping[str, str]] = {
+    "init_footprint": "init_memory_mib",
+    "overall_footprint": "overall_memory_mib",
 }
 #: Which delegate an output's or a log's name is.
 _CALLED: Final = (
@@ -290,6 +307,8 @@ def _of_inferences(row: Row, evidence: DelegateEvidence) -> ToolReport:
     fault = "" if figures["median_us"] or figures["mean_us"] else "no latency"
     if row.status not in {"", "measured"}:
         fault = f"status {row.status!r}"
+    beside: dict[str, Any] = {field: _us(getattr(times, key)) for key, field in TIMES.items()}
+    beside |= {field: getattr(row.memory_mb, key) for key, field in MEMORY.items()}
     extra: dict[str, float | str] = {
         "source": row.source,
         "warmup_runs": row.warmup_runs,
@@ -299,13 +318,9 @@ def _of_inferences(row: Row, evidence: DelegateEvidence) -> ToolReport:
         outcome="failed" if fault else "ok",
         failure_code="no-result" if fault else "",
         failure_reason=fault,
-        init_us=_us(times.init),
-        first_inference_us=_us(times.first_inference),
-        warmup_mean_us=_us(times.warm_up_avg),
+        **beside,
         inference_mean_us=None if fault else figures["mean_us"],
         inference=None if fault else LatencySummary(count=row.runs, **figures),
-        init_memory_mib=row.memory_mb.init_footprint,
-        overall_memory_mib=row.memory_mb.overall_footprint,
         model_size_mb=row.model_size_mb,
         delegate=evidence,
         extra={key: value for key, value in extra.items() if value},

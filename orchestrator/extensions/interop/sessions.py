@@ -37,6 +37,7 @@ from orchestrator.extensions.interop.device_lab import (
 )
 from orchestrator.extensions.interop.leaderboard import (
     ACCELERATORS,
+    PLATFORMS,
     Few,
     Part,
     Row,
@@ -47,8 +48,9 @@ from orchestrator.extensions.interop.leaderboard import (
 )
 from orchestrator.extensions.runtimes.litert_lm_output import GPU_API, Process, decode_metrics
 from orchestrator.plugins import Workspace
+from orchestrator.programs.foreign_app import described_build
 from orchestrator.records.campaign import Origin
-from orchestrator.records.case import Build, BuildSha, Case, Model, ModelSha, Serial, content_key
+from orchestrator.records.case import BuildSha, Case, Model, ModelSha, Serial, content_key
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.model import FIGURE, PHASES, TOKENS
 from orchestrator.records.run import Attachment, RawOutput
@@ -57,7 +59,6 @@ from orchestrator.tables.escapes import one_line
 _JOB: Final = re.compile(r"(cpu|gpu|npu)-([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
 _FILES: Final = (RESULTS, RUNTIME_INFO, METRICS, PROVENANCE, LOGCAT, STDOUT)
 _DEVICE_ID: Final = re.compile(r"([a-z][a-z0-9]*)-(\d{2})")
-_KINDS: Final = {"android": DeviceKind.ANDROID, "ios": DeviceKind.IOS}
 _FLAG: Final = re.compile(r"--(\w+)=(\S+)")
 _MOST_FAULTS: Final = 20
 #: The flag of an imported case that says whether a process before had filled the caches; and what
@@ -151,12 +152,10 @@ class _Batch(ImportBatch):
         self, told: Mapping[str, object], *, name: str, version: str, platform: str
     ) -> BuildSha:
         """Return the program, which is known by its description."""
-        sha256 = BuildSha(content_key({"program": PROGRAM.title, **told}))
         abi = "arm64-v8a" if platform == "android" else ""
-        self.builds.setdefault(
-            sha256, Build(name=name, tool=PROGRAM.name, sha256=sha256, abi=abi, version=version)
-        )
-        return sha256
+        build = described_build(PROGRAM, told, name=name, version=version)
+        self.builds.setdefault(build.sha256, replace(build, abi=abi))
+        return build.sha256
 
     def device(
         self, device_id: str, said: Row | _Said, *, title: str = "", build: str = ""
@@ -171,7 +170,7 @@ class _Batch(ImportBatch):
         sdk = api[1] if api is not None else named[2] if named is not None else None
         facts = DeviceFacts(
             serial=serial,
-            kind=_KINDS.get(said.platform, DeviceKind.HOST),
+            kind=PLATFORMS.get(said.platform, DeviceKind.HOST),
             is_virtual=False,
             model=title,
             codename=named[1] if named is not None else device_id,
