@@ -29,7 +29,6 @@ from orchestrator.extensions.energy.figure import (
     of_battery,
     of_rails,
 )
-from orchestrator.extensions.energy.meters import MeterBook
 from orchestrator.extensions.energy.records import (
     BATTERY_FILE,
     ENERGY_FILE,
@@ -37,6 +36,7 @@ from orchestrator.extensions.energy.records import (
     LEAST_WORK_S,
     POWER_FILE,
     EnergyFigure,
+    MeterBook,
     PowerMeters,
     PowerSource,
 )

@@ -10,8 +10,12 @@ from typing import Final
 from orchestrator.analysis.effect import Mean, mean_of, ratio_of
 from orchestrator.analysis.outcome import worst_quality
 from orchestrator.extensions.energy.measuring import EnergyMeter, with_energy
-from orchestrator.extensions.energy.meters import MeterBook
-from orchestrator.extensions.energy.records import LEAST_REST_S, LEAST_WORK_S, PowerSource
+from orchestrator.extensions.energy.records import (
+    LEAST_REST_S,
+    LEAST_WORK_S,
+    MeterBook,
+    PowerSource,
+)
 from orchestrator.passes.specification import (
     OVERHEAD_S,
     PassServices,

@@ -29,10 +29,10 @@ from orchestrator.extensions.interop.texts.pasted import (
 from orchestrator.extensions.interop.texts.splitting import (
     STARTING,
     RunSplitter,
+    SummaryRow,
     parse_adb_session,
     without_refused_starts,
 )
-from orchestrator.extensions.interop.texts.summary_rows import SummaryRow
 from orchestrator.plugins import program_sources
 from orchestrator.programs.litert import is_result, report_of
 from orchestrator.reading.failures import Crash
