@@ -269,15 +269,11 @@ class Campaigns(Database):
         """Return the builds by sha256."""
         return self._named(BUILDS, Build)
 
-    def series(self, series_keys: Sequence[SeriesKey] = ()) -> Mapping[SeriesKey, Case]:
-        """Return the newest case of each series, of some or of all."""
+    def series(self) -> Mapping[SeriesKey, Case]:
+        """Return the newest case of each series."""
         newest = select(func.max(CASES.c.case_no)).group_by(CASES.c.series_key)
         with self.reading() as connection:
-            numbers = [
-                number
-                for query in filtered(newest, CASES.c.series_key, series_keys)
-                for number in connection.scalars(query)
-            ]
+            numbers = connection.scalars(newest).all()
             return {case.series_key: case for case in read_cases(connection, numbers).values()}
 
     def _named(self, table: Table, kind: type[Value]) -> dict[str, Value]:

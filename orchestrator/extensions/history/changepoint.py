@@ -283,50 +283,38 @@ def _rise(logs: Floats, lengths: Integers, noise: Floats, phones: Sequence[str])
     return found
 
 
-def is_alarm(
-    change: Change, *, nights: int, threshold: float = LEAST_CHANGE, recent: int = RECENT_NIGHTS
-) -> bool:
-    """Whether a cut is news in a series of so many nights: the newest, recent, and large enough to
-    matter.
-    """
-    lasts = change.ended is None
-    return lasts and is_news(change, nights=nights, threshold=threshold, recent=recent)
+def is_alarm(change: Change, *, nights: int) -> bool:
+    """Whether a cut is news in a series of so many nights, and lasts."""
+    return change.ended is None and is_news(change, nights=nights)
 
 
-def is_news(
-    change: Change, *, nights: int, threshold: float = LEAST_CHANGE, recent: int = RECENT_NIGHTS
-) -> bool:
-    """Whether a cut is to be told: an alarm, or one that was and went away."""
-    is_recent = nights - (change.night if change.ended is None else change.ended) <= recent
+def is_news(change: Change, *, nights: int, threshold: float = LEAST_CHANGE) -> bool:
+    """Whether a cut is to be told: the newest, recent, and large enough to matter."""
+    is_recent = nights - (change.night if change.ended is None else change.ended) <= RECENT_NIGHTS
     is_large = abs(change.ratio - 1) >= max(LEAST_CHANGE, threshold)
     return change.is_newest and is_recent and is_large and change.is_sure
 
 
-def partition(
-    z: Floats, lengths: Integers, *, penalty: float, memory: Floats | None = None
-) -> list[list[int]]:
-    """Return the best cuts of each series: where each segment but the first begins.
-
-    With a memory, a segment's first night still has something of the level before it, which is
-    taken to be that of the best cuts up to there.
+def partition(z: Floats, lengths: Integers, *, penalty: float) -> list[list[int]]:
+    """Return the best cuts of series without a memory: where each segment but the first begins.
 
     Args:
         z: series x places, each series from the left without gaps; what is beyond its length isn't
             looked at.
         lengths: places used of each series.
         penalty: for each cut, in squared units of ``z``.
-        memory: each series' correlation of neighbours; none when left out.
     """
-    came_from = _best_cuts(z, lengths, penalty=penalty, memory=memory)
+    came_from = _best_cuts(z, lengths, penalty=penalty, memory=np.zeros(len(z)))
     return [_walked_back(came_from[:, at], length) for at, length in enumerate(lengths.tolist())]
 
 
-def _best_cuts(
-    z: Floats, lengths: Integers, *, penalty: float, memory: Floats | None = None
-) -> Integers:
-    """Return places x series: where the last segment of the best cuts up to a place begins."""
-    count, width = z.shape
-    rho = np.zeros(count) if memory is None else memory
+def _best_cuts(z: Floats, lengths: Integers, *, penalty: float, memory: Floats) -> Integers:
+    """Return places x series: where the last segment of the best cuts up to a place begins.
+
+    ``memory`` is each series' correlation of neighbours: a segment's first night still has
+    something of the level before it, which is taken to be that of the best cuts up to there.
+    """
+    (count, width), rho = z.shape, memory
     used = np.where(np.arange(width) < lengths[:, None], z, 0.0)
     # Centred on each series' own mean, so that sums of squares lose no digits.
     used -= (used.sum(axis=1) / np.maximum(lengths, 1))[:, None] * (

@@ -78,7 +78,7 @@ def test_a_step_is_found_with_its_night_size_and_interval() -> None:
     assert (change.nights_before, change.nights_after) == (70, 20)
     assert is_alarm(change, nights=84)
     assert not is_alarm(change, nights=85)
-    assert not is_alarm(change, nights=84, threshold=0.08)
+    assert not is_news(change, nights=84, threshold=0.08)
 
 
 def test_a_single_outlier_is_no_change_however_large() -> None:

@@ -168,10 +168,7 @@ def test_a_build_that_everybody_got_does_not_explain_one_series_that_moved() -> 
 
     (cause,) = change.causes
     assert (cause.name, cause.moved, cause.exposed) == ("build", 1, 16)
-    assert (
-        "resnet on Google Pixel 3 (P2)"
-        in find_regressions(store, Question()).groups[0].sentence
-    )
+    assert "resnet on Google Pixel 3 (P2)" in find_regressions(store, Question()).groups[0].sentence
 
 
 def test_nothing_is_found_where_nothing_changed() -> None:
