@@ -78,7 +78,8 @@ def failures_page(text: str) -> str:
 def findings_page(text: str) -> str:
     """Return the text of docs/reference/findings.md with its codes as their records are."""
     rows = (
-        f"| `{item.code}` | {item.severity.value} | {': '.join(filter(None, [item.meaning, item.rule]))} |"
+        f"| `{item.code}` | {item.severity.value} "
+        f"| {item.meaning}{f' ({item.rule})' if item.rule else ''} |"
         for item in CODES.values()
     )
     return with_table(text, "Codes", "| code | severity | meaning |", rows)

@@ -157,9 +157,9 @@ _FINDINGS: Final = (
         WARNING,
         "the phone limited its clocks because of heat",
         "Let the phone cool down, take it out of its case, or wait longer between cases.",
-        'a thermal status above "light" (or "light" where neither clock limits nor cooling '
-        "devices could be read), a cooling device of CPU, GPU or NPU at work, a clock limit "
-        "that fell, or cores that had as much to do clocked lower as the run went on",
+        'a thermal status above "light", or "light" where neither clock limits nor cooling '
+        "devices could be read; a cooling device of CPU, GPU or NPU at work; a clock limit that "
+        "fell; or cores that had as much to do clocked lower as the run went on",
     ),
     FindingCode(
         "clocks-capped",
@@ -174,8 +174,8 @@ _FINDINGS: Final = (
         "the clocks were lower than in the case's other invocations",
         "Raise warm-up, or use a fixed performance mode: the governor held the clocks back.",
         "of four or more in one campaign some worked below 92 % of the others' clocks and took "
-        "longer, by at least half of what the clock lost. Up to a quarter is left out of the "
-        "figure (info); of more, all stay (warning)",
+        "longer, by at least half of what the clock lost; up to a quarter is left out of the "
+        "figure, as info; of more, all stay",
     ),
     FindingCode(
         "slow-start",
@@ -202,8 +202,8 @@ _FINDINGS: Final = (
         WARNING,
         "something else kept the processor busy",
         "End what else runs on this phone or computer ('top' shows it), then measure again.",
-        "over 0.3 cores of this computer before the run, or over 0.5 cores of a phone during it"
-        " (all work less the program's own and 0.1 s, by which short runs may be miscounted)",
+        "over 0.3 cores of this computer before the run, or over 0.5 cores of a phone during it: "
+        "all work less the program's own and 0.1 s, by which short runs may be miscounted",
     ),
     FindingCode(
         "more-threads-than-big-cores",
@@ -288,7 +288,7 @@ _FINDINGS: Final = (
         WARNING,
         "the outputs differ more than they should",
         "Judge by the task's own accuracy whether this loss of precision is acceptable.",
-        "by less than five times the threshold, pointing the same way (cosine of 0.999 or more)",
+        "by less than five times the threshold, pointing the same way: cosine of 0.999 or more",
     ),
     FindingCode(
         "outputs-unreadable",
