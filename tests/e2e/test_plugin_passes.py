@@ -39,18 +39,18 @@ def test_a_pass_of_a_third_party_is_in_help_schema_run_store_and_report(
     lab: Lab, model: Path, tmp_path: Path
 ) -> None:
     where = installed(tmp_path / "site")
-    cold, cli = replace(lab.cli, is_cold=True), lab.cli
-    assert "acme.idle" in cold("bench --help", PYTHONPATH=where, COLUMNS="200").ok().stdout
-    assert "acme.idle" in cold("plan schema", PYTHONPATH=where).ok().stdout
+    cli = lab.cli
+    assert "acme.idle" in cli("bench --help", PYTHONPATH=where, COLUMNS="200").ok().stdout
+    assert "acme.idle" in cli("plan schema", PYTHONPATH=where).ok().stdout
     words = ("bench -d xnnpack -t 1 --pass timing,acme.idle -n 2", model, "-s", lab.serials[0])
-    told = cold(*words, PYTHONPATH=where).ok().stdout
+    told = cli(*words, PYTHONPATH=where).ok().stdout
     assert "acme.idle" in told
     assert re.search(r"\bup s +[\d.]+ +1\b", told), told
     assert re.search(r"\bidle s +[\d.]+ +1\b", told), told
     runs = cli("results runs newest --json").ok().json
     assert sorted(run["run_pass"] for run in runs) == ["acme.idle", "timing", "timing"]
     page, alone = tmp_path / "report.html", tmp_path / "alone.html"
-    cold("report newest", "-o", page, PYTHONPATH=where).ok()
+    cli("report newest", "-o", page, PYTHONPATH=where).ok()
     assert "Further passes" in page.read_text("utf-8")
     # Without it the run stays where it is, and is no case's figure.
     cli("report newest", "-o", alone).ok()
