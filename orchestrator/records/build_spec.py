@@ -117,6 +117,10 @@ class BuildSpec:
         if self.tool.is_app and not (self.expected.package and self.expected.activity):
             raise ValueError("an APK needs expected.package and expected.activity")
 
+    def __hash__(self) -> int:
+        """Hash what it is called by: its mappings have no hash."""
+        return hash((self.name, self.abi))
+
     @property
     def source(self) -> BuildSource:
         """Where it comes from for its ABI."""
