@@ -4,7 +4,7 @@ that read them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,12 +18,14 @@ from orchestrator.engine.reread import ImportBatch, ImportResult
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Origin
 from orchestrator.records.run import Attachment, RawOutput
+from orchestrator.tables.escapes import one_line
 
 if TYPE_CHECKING:
     from orchestrator.report.data import ReportData
 
 #: More than any app writes; a larger file was named by mistake.
 _LARGEST_BYTES = 64 << 20
+_MOST_FAULTS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,43 @@ def store_import(
     return Imported(
         result=result, notes=notes, shown=shown, report=path, left_out=len(batch.faults)
     )
+
+
+def import_each(
+    workspace: Workspace,
+    request: ImportRequest,
+    read: Callable[[Path], tuple[ImportBatch, Origin]],
+    *,
+    hint: str,
+    note: str = "",
+) -> list[Imported]:
+    """Read the files of a request and store each as a campaign; ``hint`` says what a file needs.
+
+    Raises UsageError, having stored nothing, where one has no run.
+    """
+    sources = []
+    for path in request.files:
+        batch, origin = read(path)
+        if not batch.runs:
+            raise UsageError(f"{path}: nothing to import{listed(batch.faults)}", hint=hint)
+        sources.append((batch, origin))
+    notes = [note] if note else []
+    return [
+        store_import(
+            workspace,
+            batch,
+            request=request,
+            origin=origin,
+            notes=[*notes, *(f"left out: {fault}" for fault in batch.faults)],
+        )
+        for batch, origin in sources
+    ]
+
+
+def listed(faults: Sequence[str]) -> str:
+    """Return faults as lines below a sentence, so many at most."""
+    more = [f"and {len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []
+    return "".join(f"\n  {line}" for line in [*map(one_line, faults[:_MOST_FAULTS]), *more])
 
 
 def raw_output(

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from orchestrator.app.importing import (
     Imported,
+    import_each,
     raw_output,
     read_source,
     require_printable,
-    store_import,
 )
 from orchestrator.engine.reread import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
@@ -45,6 +45,7 @@ from orchestrator.records.run import ToolReport
 from orchestrator.tables.escapes import one_line
 
 _NOTE: Final = "text of unknown origin: what measured it, on what and when, nobody has proven"
+_HINT: Final = "a text needs a figure of a benchmark program; 'benchfarm parse FILE' shows what is read from it"
 #: With one of these the figures are of something else than the model's inferences.
 _NO_TIMING: Final = (
     "Enable op profiling",
@@ -105,22 +106,13 @@ def import_texts(workspace: Workspace, request: ImportRequest) -> list[Imported]
     if request.device:
         require_printable(serial=request.device)
     models = [identify_model(path) for path in request.models]
-    batches = []
-    for path in request.files:
+
+    def read_file(path: Path) -> tuple[ImportBatch, Origin]:
         data = read_source(path)
         batch = _batch(path, data, _facts(workspace, request, path, data), models, request.app)
-        if not batch.runs:
-            reasons = "".join(f"\n  {fault}" for fault in batch.faults)
-            raise UsageError(
-                f"{path}: no figure of a benchmark program is in it{reasons}",
-                hint=f"'benchfarm parse {path}' shows what is read from it",
-            )
-        batches.append((Origin(file=path.name, sha256=hashlib.sha256(data).hexdigest()), batch))
-    done = []
-    for origin, batch in batches:
-        notes = [_NOTE, *(f"left out: {fault}" for fault in batch.faults)]
-        done.append(store_import(workspace, batch, request=request, origin=origin, notes=notes))
-    return done
+        return batch, Origin(file=path.name, sha256=hashlib.sha256(data).hexdigest())
+
+    return import_each(workspace, request, read_file, hint=_HINT, note=_NOTE)
 
 
 def _facts(workspace: Workspace, request: ImportRequest, path: Path, data: bytes) -> DeviceFacts:

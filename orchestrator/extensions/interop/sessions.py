@@ -18,10 +18,11 @@ from pydantic import Field
 from orchestrator.app.importing import (
     Imported,
     ImportRequest,
+    import_each,
+    listed,
     raw_output,
     read_source,
     require_printable,
-    store_import,
 )
 from orchestrator.engine.reread import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
@@ -54,13 +55,15 @@ from orchestrator.records.case import BuildSha, Case, Model, ModelSha, Serial, c
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.model import FIGURE, PHASES, TOKENS
 from orchestrator.records.run import Attachment, RawOutput
-from orchestrator.tables.escapes import one_line
 
 _JOB: Final = re.compile(r"(cpu|gpu|npu)-([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
 _FILES: Final = (RESULTS, RUNTIME_INFO, METRICS, PROVENANCE, LOGCAT, STDOUT)
 _DEVICE_ID: Final = re.compile(r"([a-z][a-z0-9]*)-(\d{2})")
 _FLAG: Final = re.compile(r"--(\w+)=(\S+)")
-_MOST_FAULTS: Final = 20
+_HINT: Final = (
+    "a session's folder has jobs cpu-DEVICE or gpu-DEVICE with results.pb or metrics.pb in them, "
+    "a leaderboard's file has a JSON object with row_id in each line"
+)
 #: The flag of an imported case that says whether a process before had filled the caches; and what
 #: that one left.
 MODEL_CACHES: Final = "model_caches"
@@ -95,35 +98,19 @@ def import_sessions(workspace: Workspace, request: ImportRequest) -> list[Import
         )
     require_printable(name=request.name)
     known = [identify_model(path) for path in request.models]
-    batches = []
-    for path in request.files:
+
+    def read(path: Path) -> tuple[ImportBatch, Origin]:
         batch = _Batch(known=known)
-        origin = _folder(path, batch) if path.is_dir() else _file(path, batch)
-        if not batch.runs:
-            hint = "a session's folder has jobs cpu-DEVICE or gpu-DEVICE with results.pb or metrics.pb in them"
-            hint = (
-                hint
-                if path.is_dir()
-                else "the leaderboard's files have a JSON object with row_id in each line"
-            )
-            raise UsageError(f"{path}: nothing to import{_listed(batch.faults)}", hint=hint)
-        batches.append((batch, origin))
-    done = []
-    for batch, origin in batches:
-        notes = [f"left out: {fault}" for fault in batch.faults]
-        taken = store_import(workspace, batch, request=request, origin=origin, notes=notes)
-        doubted = sum(run.verdict.quality.value == "suspect" for run in taken.result.runs)
-        if doubted:
-            notes.append(
-                f"{doubted} of {len(taken.result.runs)} figures are suspect by their own numbers"
-            )
-        done.append(taken)
-    return done
+        return batch, _folder(path, batch) if path.is_dir() else _file(path, batch)
+
+    return [_with_doubts(taken) for taken in import_each(workspace, request, read, hint=_HINT)]
 
 
-def _listed(faults: Sequence[str]) -> str:
-    more = [f"and {len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []
-    return "".join(f"\n  {line}" for line in [*map(one_line, faults[:_MOST_FAULTS]), *more])
+def _with_doubts(taken: Imported) -> Imported:
+    runs = taken.result.runs
+    doubted = sum(run.verdict.quality.value == "suspect" for run in runs)
+    told = f"{doubted} of {len(runs)} figures are suspect by their own numbers"
+    return replace(taken, notes=[*taken.notes, told]) if doubted else taken
 
 
 @dataclass(slots=True, kw_only=True)
@@ -211,7 +198,7 @@ def _file(path: Path, batch: _Batch) -> Origin:
         # A later line of the same name replaces an earlier one.
         rows[row.row_id] = row, line
     if faults:
-        raise UsageError(f"nothing was imported:{_listed(faults)}")
+        raise UsageError(f"nothing was imported:{listed(faults)}")
     for row, line in rows.values():
         _add_row(batch, row, line, path)
     return Origin(file=path.name, sha256=hashlib.sha256(data).hexdigest())

@@ -516,7 +516,7 @@ def test_what_is_no_text_with_a_figure_is_not_imported(tmp_path):
     for text in ("{}", "command: ls\nhello\n"):
         path.write_text(text)
         told = benchfarm(tmp_path / "home", "import", path, code=2)
-        assert f"{path}: no figure of a benchmark program is in it" in told
+        assert f"{path}: nothing to import" in told
     # A log of ours that is damaged is told as that.
     path.write_text("command: x\nexit code: 0\ntool: nosuch\ndelegate asked for: gpu\nthreads: 4\n")
     told = benchfarm(tmp_path / "home", "import", path, code=2)
