@@ -15,7 +15,7 @@ from typing import Final
 
 from benchfarm_virtual.contract import SHELL_UID, FileStat, PhoneFileError
 from benchfarm_virtual.open_files import DeviceFile, OpenFile, ReadFile, WrittenFile
-from benchfarm_virtual.trees.node import DeviceNode, FileNode, HeldFile, HeldFolder, LinkNode, Node
+from benchfarm_virtual.trees.node import DeviceNode, FileNode, Folder, HeldFile, LinkNode, Node
 
 #: Says why an access must fail although it would be allowed (for faults): (operation, path) ->
 #: errno or 0.
@@ -32,8 +32,6 @@ _WORDS: Final[Mapping[int, str]] = {
 #: there.
 SHARED_GID: Final = 1015
 MEDIA_UID: Final = 1023
-#: What isn't a folder.
-_LEAVES: Final = (HeldFile, FileNode, LinkNode, DeviceNode)
 _MAX_LINKS: Final = 40
 _MAX_PATH_BYTES: Final = 4095
 _MAX_NAME_BYTES: Final = 255
@@ -77,10 +75,10 @@ def file_error(number: int) -> PhoneFileError:
 def _allowed(node: Node, uid: int, want: int) -> bool:
     """Say whether a node's mode lets a user read (4), write (2) or search and execute (1)."""
     if uid == 0:
-        return want != 1 or bool(node.mode & 0o111) or _is_folder(node)
+        return want != 1 or bool(node.mode & 0o111) or isinstance(node, Folder)
     if uid == node.uid:
         return bool(node.mode >> 6 & want)
-    group = node.gid if isinstance(node, HeldFile | HeldFolder) else node.uid
+    group = node.gid if isinstance(node, HeldFile | Folder) else node.uid
     return bool(node.mode >> (3 if group in {uid, SHARED_GID} else 0) & want)
 
 
@@ -89,8 +87,11 @@ def _check(node: Node, uid: int, want: int) -> None:
         raise file_error(errno.EACCES)
 
 
-def _is_folder(node: Node) -> bool:
-    return not isinstance(node, _LEAVES)
+def _held(node: Node) -> HeldFile | Folder:
+    """Return a node whose mode and time can be set; raise PhoneFileError for another."""
+    if isinstance(node, HeldFile) or (isinstance(node, Folder) and not node.fixed):
+        return node
+    raise file_error(errno.EROFS)
 
 
 def _stat_of(node: Node) -> FileStat:
@@ -104,8 +105,8 @@ def _stat_of(node: Node) -> FileStat:
         case DeviceNode():
             kind, size_bytes = stat.S_IFCHR, 0
         case _:
-            kind, size_bytes = stat.S_IFDIR, 4096 if isinstance(node, HeldFolder) else 0
-    mtime_s = int(node.mtime_s) if isinstance(node, HeldFile | HeldFolder) else 0
+            kind, size_bytes = stat.S_IFDIR, 0 if node.fixed else 4096
+    mtime_s = int(node.mtime_s) if isinstance(node, HeldFile | Folder) else 0
     return FileStat(mode=kind | node.mode, size_bytes=size_bytes, mtime_s=mtime_s, uid=node.uid)
 
 
@@ -135,11 +136,11 @@ class _Place:
             raise file_error(errno.ENOENT)
         return self.node
 
-    def changeable(self, uid: int) -> HeldFolder:
+    def changeable(self, uid: int) -> Folder:
         """Return the folder in which the name may be made or taken away; raise PhoneFileError when
         it mayn't.
         """
-        if not isinstance(self.above, HeldFolder):
+        if not isinstance(self.above, Folder) or self.above.fixed:
             # Kernel trees refuse it, the system is read-only.
             raise file_error(
                 errno.EACCES if self.names[:1] in {("proc",), ("sys",), ("dev",)} else errno.EROFS
@@ -157,7 +158,7 @@ class PhoneTree:
     def __init__(self, *, storage: Storage, denied: AccessHook, passing: SpaceHook) -> None:
         self.storage = storage
         #: The root folder; the computed trees are put in by name.
-        self.root = HeldFolder(0o755, 0, 0)
+        self.root = Folder(0o755, fixed=False)
         self._denied = denied
         self._passing = passing
         #: Held while names come or go.
@@ -165,16 +166,16 @@ class PhoneTree:
 
     def lay(
         self, path: str, mode: int = 0o771, uid: int = SHELL_UID, gid: int | None = None
-    ) -> HeldFolder:
+    ) -> Folder:
         """Return the folder at a path without links; it is made so, and those above it, where there
         is none.
         """
         folder = self.root
         for name in path.strip("/").split("/"):
             found = folder.nodes.setdefault(
-                name, HeldFolder(mode, uid, uid if gid is None else gid)
+                name, Folder(mode, uid, uid if gid is None else gid, fixed=False)
             )
-            assert isinstance(found, HeldFolder)
+            assert isinstance(found, Folder)
             folder = found
         return folder
 
@@ -185,7 +186,7 @@ class PhoneTree:
         if _longer(path, _MAX_PATH_BYTES):
             raise file_error(errno.ENAMETOOLONG)
         place = self._walk(path, uid, follow=follow)
-        if place.node is None and not isinstance(place.above, HeldFolder):
+        if place.node is None and (not isinstance(place.above, Folder) or place.above.fixed):
             if operation == "write":
                 place.changeable(uid)
             raise file_error(errno.ENOENT)
@@ -203,7 +204,7 @@ class PhoneTree:
         links = 0
         while todo:
             name = todo.pop()
-            if isinstance(node, _LEAVES):
+            if not isinstance(node, Folder):
                 raise file_error(errno.ENOTDIR)
             if name == "..":
                 if names:
@@ -233,7 +234,7 @@ class PhoneTree:
             names.append(name)
             node = found
             nodes.append(node)
-        if is_folder and isinstance(node, _LEAVES):
+        if is_folder and not isinstance(node, Folder):
             raise file_error(errno.ENOTDIR)
         return _Place(tuple(names), nodes[-2] if names else None, node)
 
@@ -253,7 +254,7 @@ class PhoneTree:
     def list(self, path: str, *, uid: int = SHELL_UID) -> Sequence[str]:
         """Return the names in a folder, sorted."""
         node = self._find(path, uid, operation="list").there()
-        if isinstance(node, _LEAVES):
+        if not isinstance(node, Folder):
             raise file_error(errno.ENOTDIR)
         _check(node, uid, 4)
         return sorted(node.names())
@@ -284,7 +285,7 @@ class PhoneTree:
             if node is None:
                 node = HeldFile(mode & 0o777, uid, uid)
                 self._enter(place, node, uid)
-            elif _is_folder(node):
+            elif isinstance(node, Folder):
                 raise file_error(errno.EISDIR)
             else:
                 _check(node, uid, 2)
@@ -322,10 +323,10 @@ class PhoneTree:
         return write
 
     @staticmethod
-    def _enter(place: _Place, node: HeldFile | HeldFolder, uid: int) -> None:
+    def _enter(place: _Place, node: HeldFile | Folder, uid: int) -> None:
         """Put a new node in its place."""
         if place.names[0] == "storage":
-            node.mode = 0o771 if isinstance(node, HeldFolder) else 0o660
+            node.mode = 0o771 if isinstance(node, Folder) else 0o660
             node.uid, node.gid = MEDIA_UID, SHARED_GID
         place.changeable(uid).nodes[place.names[-1]] = node
 
@@ -356,7 +357,7 @@ class PhoneTree:
             place = self._find(path.rstrip("/") or "/", uid, follow=False, operation="write")
             if place.node is not None:
                 raise file_error(errno.EEXIST)
-            self._enter(place, HeldFolder(mode & 0o777, uid, uid), uid)
+            self._enter(place, Folder(mode & 0o777, uid, uid, fixed=False), uid)
 
     def remove(self, path: str, *, uid: int = SHELL_UID) -> None:
         """Remove a file or an empty folder."""
@@ -364,7 +365,7 @@ class PhoneTree:
             place = self._find(path, uid, follow=False, operation="write")
             node = place.there()
             folder = place.changeable(uid)
-            if isinstance(node, HeldFolder) and node.nodes:
+            if isinstance(node, Folder) and node.nodes:
                 raise file_error(errno.ENOTEMPTY)
             del folder.nodes[place.names[-1]]
             self._forget(node)
@@ -387,26 +388,23 @@ class PhoneTree:
             if replaced is node:
                 return
             if replaced is not None:
-                if _is_folder(replaced) != _is_folder(node):
-                    raise file_error(errno.EISDIR if _is_folder(replaced) else errno.ENOTDIR)
-                if isinstance(replaced, HeldFolder) and replaced.nodes:
+                if isinstance(replaced, Folder) != isinstance(node, Folder):
+                    raise file_error(
+                        errno.EISDIR if isinstance(replaced, Folder) else errno.ENOTDIR
+                    )
+                if isinstance(replaced, Folder) and replaced.nodes:
                     raise file_error(errno.ENOTEMPTY)
                 self._forget(replaced)
             to_folder.nodes[new.names[-1]] = from_folder.nodes.pop(old.names[-1])
 
     def set_times(self, path: str, mtime_s: float) -> None:
         """Set the modification time."""
-        node = self._find(path, 0).there()
-        if not isinstance(node, HeldFile | HeldFolder):
-            raise file_error(errno.EROFS)
-        node.mtime_s = mtime_s
+        _held(self._find(path, 0).there()).mtime_s = mtime_s
 
     def set_mode(self, path: str, mode: int) -> None:
         """Set the permission bits; those of shared storage stay as they are."""
         place = self._find(path, 0)
-        node = place.there()
-        if not isinstance(node, HeldFile | HeldFolder):
-            raise file_error(errno.EPERM)
+        node = _held(place.there())
         if place.names[:1] != ("storage",):
             node.mode = mode & 0o7777
 

@@ -18,7 +18,7 @@ from benchfarm_virtual.shell.syntax import Variables
 from benchfarm_virtual.system import DEFAULTS, PhoneProps, PhoneSettings, PhoneState, PhoneSystem
 from benchfarm_virtual.tracing import TraceService, comm_of
 from benchfarm_virtual.trees.node import LinkNode
-from benchfarm_virtual.trees.rootfs import computed_trees
+from benchfarm_virtual.trees.proc import computed_trees
 
 if TYPE_CHECKING:
     from benchfarm_virtual.hardware import VirtualHardware

@@ -1,8 +1,5 @@
 """Nodes of the phone's file tree: files and folders that are held in memory, and computed ones
-(/proc, /sys, /dev).
-
-Each look at a computed file computes what is in it. What files there are is kept once it is known:
-a phone's cores and sensors don't change.
+(/proc, /sys, /dev), each look at which computes what is in it.
 """
 
 from __future__ import annotations
@@ -11,30 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Literal, Protocol
-
-
-class FolderNode(Protocol):
-    """A folder."""
-
-    @property
-    def mode(self) -> int:
-        """Permission bits."""
-        ...
-
-    @property
-    def uid(self) -> int:
-        """Owner."""
-        ...
-
-    def names(self) -> Iterable[str]:
-        """Return the names in it."""
-        ...
-
-    def child(self, name: str) -> Node | None:
-        """Return what is there under a name, or None."""
-        ...
+from typing import Literal
 
 
 @dataclass(slots=True, eq=False)
@@ -54,13 +28,14 @@ class HeldFile:
             return bytes(memoryview(self.data)[start:end])
 
 
-@dataclass(slots=True, eq=False)
-class HeldFolder:
-    """A folder in which names may come and go."""
+@dataclass(eq=False)
+class Folder:
+    """A folder; in one that is fixed, as the kernel's and the system's are, nobody makes names."""
 
-    mode: int
-    uid: int
-    gid: int
+    mode: int = 0o555
+    uid: int = 0
+    gid: int = 0
+    fixed: bool = True
     mtime_s: float = field(default_factory=time.time)
     nodes: dict[str, Node] = field(default_factory=dict)
 
@@ -106,41 +81,27 @@ class DeviceNode:
     uid: int = 0
 
 
-class ComputedFolder:
-    """A computed folder whose nodes are made when somebody first looks: what there is doesn't
-    change.
-    """
-
-    def __init__(
-        self, make: Callable[[], Mapping[str, Node]] = dict, *, mode: int = 0o555, uid: int = 0
-    ) -> None:
-        self._make = make
-        self.mode = mode
-        self.uid = uid
-
-    @cached_property
-    def _nodes(self) -> Mapping[str, Node]:
-        return self._make()
-
-    def names(self) -> Iterable[str]:
-        """Return the names in it."""
-        return self._nodes
-
-    def child(self, name: str) -> Node | None:
-        """Return what is there under a name, or None."""
-        return self._nodes.get(name)
+Node = Folder | HeldFile | FileNode | LinkNode | DeviceNode
 
 
-Node = FolderNode | HeldFile | FileNode | LinkNode | DeviceNode
-
-
-def as_line(value: object) -> bytes:
-    """Return a value as a line of a computed file."""
-    return f"{value}\n".encode("utf-8", "surrogateescape")
+def tree(nodes: Mapping[str, Node], mode: int = 0o555) -> Folder:
+    """Return a fixed folder that has each node at its path, and the folders on the way."""
+    root = Folder(mode)
+    for path, node in nodes.items():
+        *above, name = path.split("/")
+        folder = root
+        for part in above:
+            inner = folder.nodes.setdefault(part, Folder(mode))
+            assert isinstance(inner, Folder)
+            folder = inner
+        folder.nodes[name] = node
+    return root
 
 
 def text_file(text: Callable[[], object], write: Callable[[bytes], None] | None = None) -> FileNode:
     """Return a file of one line, which root may write where there is a ``write``."""
-    return FileNode(
-        lambda: as_line(text()), write, 0o444 if write is None else 0o644, size_bytes=4096
-    )
+
+    def line() -> bytes:
+        return f"{text()}\n".encode("utf-8", "surrogateescape")
+
+    return FileNode(line, write, 0o444 if write is None else 0o644, size_bytes=4096)

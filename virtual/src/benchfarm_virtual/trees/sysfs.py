@@ -6,48 +6,36 @@ import errno
 from collections.abc import Callable, Mapping
 
 from benchfarm_virtual.contract import CpuCluster, PhoneFileError
-from benchfarm_virtual.system import PhoneSystem
-from benchfarm_virtual.trees.node import ComputedFolder, FileNode, LinkNode, Node, text_file
-from benchfarm_virtual.trees.proc import cpu_count, cpu_list
-
-_GOVERNORS = (
-    "schedutil",
-    "performance",
-    "powersave",
-    "userspace",
-    "ondemand",
-    "conservative",
-    "sched_pixel",
-    "walt",
-    "interactive",
-    "energy_step",
-)
+from benchfarm_virtual.hardware import VirtualHardware
+from benchfarm_virtual.trees.node import FileNode, Folder, LinkNode, Node, text_file, tree
 
 
-def sysfs_tree(system: PhoneSystem) -> Node:
+def sysfs_tree(hardware: VirtualHardware) -> Folder:
     """Return /sys."""
-    cpu = ComputedFolder(lambda: _cpu_nodes(system))
-    parts = ComputedFolder(lambda: {"system": ComputedFolder(lambda: {"cpu": cpu})})
-    return ComputedFolder(
-        lambda: {"devices": parts, "class": ComputedFolder(lambda: _class_nodes(system))}
-    )
-
-
-def _class_nodes(system: PhoneSystem) -> Mapping[str, Node]:
-    battery = ComputedFolder(lambda: _battery_nodes(system))
+    cpu, everything = "devices/system/cpu", f"0-{hardware.profile.cpu_count - 1}"
     nodes: dict[str, Node] = {
-        "thermal": ComputedFolder(lambda: _thermal_nodes(system)),
-        "power_supply": ComputedFolder(lambda: {"battery": battery}),
-        "devfreq": ComputedFolder(),
+        f"{cpu}/present": text_file(lambda: everything),
+        f"{cpu}/online": text_file(lambda: everything),
+        "class/devfreq": Folder(),
     }
-    gpu = system.hardware.profile.gpu
+
+    def put(folder: str, inside: Mapping[str, Node]) -> None:
+        nodes.update({f"{folder}/{name}": node for name, node in inside.items()})
+
+    for number, cluster in enumerate(hardware.clusters()):
+        policy = f"policy{cluster.cpus[0]}"
+        put(f"{cpu}/cpufreq/{policy}", _policy(hardware, number, cluster))
+        for core in cluster.cpus:
+            nodes[f"{cpu}/cpu{core}/cpufreq"] = LinkNode(f"../cpufreq/{policy}")
+    for number in range(len(hardware.zones())):
+        put(f"class/thermal/thermal_zone{number}", _zone(hardware, number))
+    put("class/power_supply/battery", _battery(hardware))
+    gpu = hardware.profile.gpu
     if gpu is not None and "adreno" in gpu.name.lower():
-        adreno = ComputedFolder(lambda: _adreno_nodes(system))
-        nodes["kgsl"] = ComputedFolder(lambda: {"kgsl-3d0": adreno})
+        put("class/kgsl/kgsl-3d0", _adreno(hardware))
     elif gpu is not None:
-        mali = ComputedFolder(lambda: {"device": ComputedFolder(lambda: _mali_nodes(system))})
-        nodes["misc"] = ComputedFolder(lambda: {"mali0": mali})
-    return nodes
+        put("class/misc/mali0/device", _mali(hardware))
+    return tree(nodes)
 
 
 def _number(data: bytes) -> int:
@@ -57,68 +45,37 @@ def _number(data: bytes) -> int:
     return int(data)
 
 
-# Cores
-
-
-def _cpu_nodes(system: PhoneSystem) -> Mapping[str, Node]:
-    everything = cpu_list(range(cpu_count(system)))
-    clusters = system.hardware.clusters()
-    policies = {
-        f"policy{cluster.cpus[0]}": _policy(system, number, cluster)
-        for number, cluster in enumerate(clusters)
-    }
-    links = {
-        cpu: LinkNode(f"../cpufreq/policy{cluster.cpus[0]}")
-        for cluster in clusters
-        for cpu in cluster.cpus
-    }
-    return {
-        "present": text_file(lambda: everything),
-        "online": text_file(lambda: everything),
-        "cpufreq": ComputedFolder(lambda: policies),
-        **{f"cpu{cpu}": _folder({"cpufreq": link}) for cpu, link in links.items()},
-    }
-
-
-def _folder(nodes: Mapping[str, Node]) -> Node:
-    return ComputedFolder(lambda: nodes)
-
-
-def _policy(system: PhoneSystem, number: int, known: CpuCluster) -> Node:
-    hardware = system.hardware
-
+def _policy(hardware: VirtualHardware, number: int, known: CpuCluster) -> Mapping[str, Node]:
     def now() -> CpuCluster:
         return hardware.clusters()[number]
 
     def govern(data: bytes) -> None:
         governor = data.decode("ascii", "replace").strip()
-        if governor not in _GOVERNORS:
+        if governor not in (*hardware.profile.governors, "powersave"):
             raise PhoneFileError(errno.EINVAL, "Invalid argument")
         hardware.set_cluster_limits(number, governor=governor)
 
-    return _folder(
-        {
-            "scaling_cur_freq": text_file(lambda: now().current_khz),
-            # What heat has taken shows in scaling_max_freq, as it does where the thermal driver
-            # caps the policy.
-            "scaling_min_freq": text_file(
-                lambda: now().min_khz,
-                lambda data: hardware.set_cluster_limits(number, min_khz=_number(data)),
-            ),
-            "scaling_max_freq": text_file(
-                lambda: min(now().max_khz, now().limit_khz),
-                lambda data: hardware.set_cluster_limits(number, max_khz=_number(data)),
-            ),
-            "cpuinfo_min_freq": text_file(lambda: min(known.available_khz)),
-            "cpuinfo_max_freq": text_file(lambda: max(known.available_khz)),
-            "scaling_governor": text_file(lambda: now().governor, govern),
-            "scaling_available_frequencies": text_file(
-                lambda: " ".join(map(str, known.available_khz)) + " "
-            ),
-            "related_cpus": text_file(lambda: " ".join(map(str, known.cpus))),
-            "stats": _folder({"time_in_state": _times(lambda: now().ticks)}),
-        }
-    )
+    return {
+        "scaling_cur_freq": text_file(lambda: now().current_khz),
+        # What heat has taken shows in scaling_max_freq, as it does where the thermal driver caps
+        # the policy.
+        "scaling_min_freq": text_file(
+            lambda: now().min_khz,
+            lambda data: hardware.set_cluster_limits(number, min_khz=_number(data)),
+        ),
+        "scaling_max_freq": text_file(
+            lambda: min(now().max_khz, now().limit_khz),
+            lambda data: hardware.set_cluster_limits(number, max_khz=_number(data)),
+        ),
+        "cpuinfo_min_freq": text_file(lambda: min(known.available_khz)),
+        "cpuinfo_max_freq": text_file(lambda: max(known.available_khz)),
+        "scaling_governor": text_file(lambda: now().governor, govern),
+        "scaling_available_frequencies": text_file(
+            lambda: " ".join(map(str, known.available_khz)) + " "
+        ),
+        "related_cpus": text_file(lambda: " ".join(map(str, known.cpus))),
+        "stats/time_in_state": _times(lambda: now().ticks),
+    }
 
 
 def _times(ticks: Callable[[], Mapping[int, int]]) -> Node:
@@ -129,68 +86,43 @@ def _times(ticks: Callable[[], Mapping[int, int]]) -> Node:
     )
 
 
-# Heat
-
-
-def _thermal_nodes(system: PhoneSystem) -> Mapping[str, Node]:
+def _zone(hardware: VirtualHardware, number: int) -> Mapping[str, Node]:
     return {
-        f"thermal_zone{number}": _zone(system, number)
-        for number in range(len(system.hardware.zones()))
+        "type": text_file(lambda: hardware.zones()[number].name),
+        "temp": text_file(lambda: round(hardware.zones()[number].heat_c * 1000)),
     }
 
 
-def _zone(system: PhoneSystem, number: int) -> Node:
-    name = system.hardware.zones()[number].name
-    return _folder(
-        {
-            "type": text_file(lambda: name),
-            "temp": text_file(lambda: round(system.hardware.zones()[number].heat_c * 1000)),
-        }
-    )
-
-
-# GPU and battery
-
-
-def _adreno_nodes(system: PhoneSystem) -> Mapping[str, Node]:
-    hardware = system.hardware
-
+def _adreno(hardware: VirtualHardware) -> Mapping[str, Node]:
     def now_hz() -> int:
         return hardware.gpu_khz()[0] * 1000
 
-    clocks = {
-        "cur_freq": text_file(now_hz),
-        "max_freq": text_file(lambda: hardware.gpu_activity().limit_khz * 1000),
-        "trans_stat": FileNode(lambda: _transitions(system), size_bytes=4096),
-        "min_freq": text_file(
-            lambda: hardware.gpu_least_khz() * 1000,
-            lambda data: hardware.set_gpu_least(_number(data) // 1000),
-        ),
-    }
     return {
         "gpuclk": text_file(now_hz),
         "gpu_busy_percentage": text_file(
             lambda: f"{round(100 * hardware.gpu_activity().busy_share)} %"
         ),
-        "devfreq": _folder(clocks),
+        "devfreq/cur_freq": text_file(now_hz),
+        "devfreq/max_freq": text_file(lambda: hardware.gpu_activity().limit_khz * 1000),
+        "devfreq/trans_stat": FileNode(lambda: _transitions(hardware), size_bytes=4096),
+        "devfreq/min_freq": text_file(
+            lambda: hardware.gpu_least_khz() * 1000,
+            lambda data: hardware.set_gpu_least(_number(data) // 1000),
+        ),
     }
 
 
-def _transitions(system: PhoneSystem) -> bytes:
+def _transitions(hardware: VirtualHardware) -> bytes:
     """The table of devfreq; how often clocks changed isn't counted here, how long each was held is."""
-    ticks = system.hardware.gpu_activity().ticks_ms
+    ticks = sorted(hardware.gpu_activity().ticks_ms.items())
+    head = "".join(f"{khz * 1000:>10}" for khz, _ in ticks)
     rows = [
-        f"{khz * 1000:>12}:{'         0' * len(ticks)}{held_ms:>10}"
-        for khz, held_ms in sorted(ticks.items())
+        f"{khz * 1000:>12}:{'         0' * len(ticks)}{held_ms:>10}\n" for khz, held_ms in ticks
     ]
-    head = "".join(f"{khz * 1000:>10}" for khz in sorted(ticks))
-    return (
-        "     From  :   To\n           :" + head + "   time(ms)\n" + "\n".join(rows) + "\n"
-    ).encode()
+    return f"     From  :   To\n           :{head}   time(ms)\n{''.join(rows)}".encode()
 
 
-def _mali_nodes(system: PhoneSystem) -> Mapping[str, Node]:
-    hardware = system.hardware
+def _mali(hardware: VirtualHardware) -> Mapping[str, Node]:
     return {
         "scaling_max_freq": text_file(lambda: hardware.gpu_activity().limit_khz),
         "utilization": text_file(lambda: round(100 * hardware.gpu_activity().busy_share)),
@@ -199,8 +131,7 @@ def _mali_nodes(system: PhoneSystem) -> Mapping[str, Node]:
     }
 
 
-def _battery_nodes(system: PhoneSystem) -> Mapping[str, Node]:
-    hardware = system.hardware
+def _battery(hardware: VirtualHardware) -> Mapping[str, Node]:
     return {
         "capacity": text_file(lambda: hardware.battery().level_percent),
         "temp": text_file(lambda: round(hardware.battery().heat_c * 10)),
