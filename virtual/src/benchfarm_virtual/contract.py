@@ -7,16 +7,9 @@ All calls may come from many threads at once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, Protocol
-
-if TYPE_CHECKING:
-    from benchfarm_virtual.files import PhoneTree
-    from benchfarm_virtual.hardware import VirtualHardware
-    from benchfarm_virtual.logs import PhoneLogs
-    from benchfarm_virtual.system import ScaledTime
-    from benchfarm_virtual.tracing import TraceService
+from typing import Final, Literal, Protocol
 
 #: As whom adbd runs what comes over adb, and as whom the system's own services run.
 SHELL_UID: Final = 2000
@@ -149,7 +142,8 @@ class Battery:
     voltage_mv: int
     current_ua: int
     charge_counter_uah: int
-    plugged: Literal["none", "ac", "usb"]
+    #: Whether a USB port charges it.
+    plugged: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,57 +167,12 @@ class TraceEvent:
     text: str
 
 
-#: Called by a program at a named moment; may make it die (ProgramDiedError), print garbage or hang.
-MomentHook = Callable[[str, "ProcessContext"], None]
-
-
-@dataclass(slots=True, kw_only=True)
-class ProcessContext:
-    """What a program running on the phone has: its streams, files, identity and place among the
-    cores.
-    """
-
-    pid: int
-    argv: Sequence[str]
-    env: Mapping[str, str]
-    cwd: str
-    uid: int
-    stdin: ByteSource
-    stdout: ByteSink
-    stderr: ByteSink
-    files: PhoneTree
-    logs: PhoneLogs
-    time: ScaledTime
-    hardware: VirtualHardware
-    props: Mapping[str, str]
-    #: Bit i is set when the process may run on cpu i (taskset).
-    affinity: int
-    #: How the scheduler sees it: an app on screen, or a shell command.
-    group: Literal["top-app", "shell"]
-    #: The signal number once someone has killed the process, else 0; ``killed`` is set then.
-    killed: threading.Event = field(default_factory=threading.Event)
-    signal: int = 0
-    #: For faults: called with a name at each named moment of a program ("init", "warmup", "run",
-    #: "results").
-    moment: MomentHook | None = None
-    #: The phone's trace buffer.
-    trace: TraceService | None = None
-
-
 class ProgramDiedError(Exception):
     """The program ended by a signal (11 SIGSEGV, 9 killed by low memory ...)."""
 
     def __init__(self, signal: int) -> None:
         super().__init__(f"signal {signal}")
         self.signal = signal
-
-
-class Program(Protocol):
-    """A fake binary for a benchmark program."""
-
-    def run(self, process: ProcessContext) -> int:
-        """Do what the real program would do, in its exact words; return the exit code."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

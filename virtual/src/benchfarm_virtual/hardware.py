@@ -224,7 +224,7 @@ class VirtualHardware:
                     self._net_watts(self._watts()) / self._volt() * 1e6 * self.profile.gauge_scale
                 ),
                 charge_counter_uah=round(self._charge_uah),
-                plugged="usb" if self._plugged else "none",
+                plugged=self._plugged,
             )
 
     def rails(self) -> Mapping[str, int]:

@@ -19,7 +19,6 @@ from benchfarm_virtual.commands.invocation import (
 )
 from benchfarm_virtual.contract import (
     PhoneFileError,
-    ProcessContext,
     ProgramDiedError,
     StreamClosedError,
 )
@@ -197,7 +196,8 @@ def run_executable(launch: Launch, path: str, head: bytes) -> int:
     shown = launch.argv[0]
     machine = int.from_bytes(head[18:20], "little")
     bits = 64 if head[4:5] == b"\x02" else 32
-    program = launch.system.shelf.native(path.rsplit("/", 1)[-1], head)
+    abis = launch.system.hardware.profile.abis
+    program = launch.system.shelf.native(path.rsplit("/", 1)[-1], head, abis)
     if machine not in _ARM:
         raise LaunchFaultError(f"{shown}: not executable: {bits}-bit ELF file", 126)
     if _ARM[machine] and not launch.system.props.get("ro.product.cpu.abilist64", "arm64-v8a"):
@@ -208,7 +208,8 @@ def run_executable(launch: Launch, path: str, head: bytes) -> int:
             f"{shown}: not executable: this virtual phone has no fake binary for the program", 126
         )
     try:
-        return program.run(program_context(launch))
+        launch.process.computes = True
+        return program(Invocation(launch))
     except ProgramDiedError as exc:
         if exc.signal in CRASHES and not launch.process.killed.is_set():
             log_tombstone(
@@ -220,35 +221,7 @@ def run_executable(launch: Launch, path: str, head: bytes) -> int:
             )
         raise
     finally:
-        launch.process.context = None
-
-
-def program_context(launch: Launch) -> ProcessContext:
-    """Return what a program gets to work with, and tie it to its process."""
-    system, process = launch.system, launch.process
-    context = ProcessContext(
-        pid=process.pid,
-        argv=list(launch.argv),
-        env=dict(launch.env),
-        cwd=launch.cwd,
-        uid=process.uid,
-        stdin=launch.handle(0),
-        stdout=launch.handle(1),
-        stderr=launch.handle(2),
-        files=system.files,
-        logs=system.logs,
-        time=system.time,
-        hardware=system.hardware,
-        props=system.props,
-        affinity=process.affinity,
-        group=process.group,
-        killed=process.killed,
-        signal=process.signal,
-        moment=system.moment,
-        trace=system.tracing,
-    )
-    process.context = context
-    return context
+        launch.process.computes = False
 
 
 _NAMES: Final[Mapping[int, tuple[str, str]]] = {

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from benchfarm_virtual.commands.invocation import Invocation
 from benchfarm_virtual.contract import (
     AppInfo,
     LogPriority,
@@ -16,7 +17,7 @@ from benchfarm_virtual.contract import (
     ProgramDiedError,
     StreamClosedError,
 )
-from benchfarm_virtual.launching import Launch, log_tombstone, program_context
+from benchfarm_virtual.launching import Launch, log_tombstone
 from benchfarm_virtual.open_files import DeviceFile
 from benchfarm_virtual.processes import (
     FIRST_APP_UID,
@@ -25,12 +26,12 @@ from benchfarm_virtual.processes import (
     Process,
     acting_for,
 )
+from benchfarm_virtual.shelf import inspect_apk
 from benchfarm_virtual.system import PhoneSystem
 
 if TYPE_CHECKING:
     from benchfarm_virtual.files import PhoneTree
     from benchfarm_virtual.open_files import OpenFile
-    from benchfarm_virtual.shelf import VirtualProgramShelf
     from benchfarm_virtual.system import PhoneProps
 
 _FIRST_UID: Final = FIRST_APP_UID + 147
@@ -70,8 +71,7 @@ class InstalledPackage:
 class PackageStore:
     """The apps of one phone."""
 
-    def __init__(self, shelf: VirtualProgramShelf, props: PhoneProps, files: PhoneTree) -> None:
-        self._shelf = shelf
+    def __init__(self, props: PhoneProps, files: PhoneTree) -> None:
         self._props = props
         self._lock = threading.RLock()
         self._packages: dict[str, InstalledPackage] = {}
@@ -106,7 +106,7 @@ class PackageStore:
                 writer.write(piece)
         except PhoneFileError as exc:
             raise InstallRefusedError("INSTALL_FAILED_INSUFFICIENT_STORAGE", str(exc)) from exc
-        info = self._shelf.inspect_apk(_pieces(self.files.open_read(apk, uid=0)))
+        info = inspect_apk(_pieces(self.files.open_read(apk, uid=0)))
         if info is None:
             raise InstallRefusedError("INSTALL_PARSE_FAILED_NOT_APK", f"Failed to parse {apk}")
         abi = self._abi(info, apk)
@@ -249,11 +249,9 @@ class ActivityService:
         system = self._system
         found = system.packages.get(package)
         name = full_class(package, activity)
-        known = found is not None and name == found.info.activity
-        program = system.shelf.activity(package, extras) if known else None
         component = short_component(package, activity)
         self.log("ActivityTaskManager", f"START u0 {{{shown}}} from uid {from_uid}")
-        if found is None or program is None:
+        if found is None or name != found.info.activity:
             raise ActivityMissingError(component)
         system.state.wake()
         before = self.running(package)
@@ -271,13 +269,15 @@ class ActivityService:
             env={"ANDROID_DATA": "/data", "ANDROID_ROOT": "/system", "ANDROID_STORAGE": "/storage"},
             fds={0: DeviceFile(), 1: DeviceFile(), 2: DeviceFile()},
         )
-        context = program_context(request)
+        call = Invocation(request)
+        program = system.shelf.activity(found.info, extras)
+        process.computes = True
 
         def run() -> None:
             status = 1
             try:
                 with acting_for(process):
-                    status = program.run(context)
+                    status = program(call)
             except ProgramDiedError as exc:
                 status = 128 + exc.signal
                 self._died(found, process, exc.signal)

@@ -8,18 +8,18 @@ from typing import Final, NoReturn
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
+from benchfarm_virtual.commands.invocation import Invocation
 from benchfarm_virtual.contract import (
     SIGKILL,
     ByteSink,
     LogPriority,
-    ProcessContext,
     ProgramDiedError,
 )
 from benchfarm_virtual.faults import Fault, FaultKind, FaultTable
 from benchfarm_virtual.hardware import VirtualHardware, Work
 from benchfarm_virtual.link import LOOPBACK, LinkState, PhoneServer
 from benchfarm_virtual.services import FEATURES, LEGACY_FEATURES, ServiceDesk
-from benchfarm_virtual.shelf import build_shelf
+from benchfarm_virtual.shelf import ProgramShelf
 from benchfarm_virtual.spec import PhoneSpec
 from benchfarm_virtual.system import ScaledTime
 from benchfarm_virtual.userland import build_userland
@@ -65,7 +65,7 @@ class Phone:
             props=props,
             time=self.time,
             hardware=self.hardware,
-            shelf=build_shelf(profile, self.hardware, self.faults),
+            shelf=ProgramShelf(),
             rooted=spec.rooted,
             faults=self.faults,
             on_reboot=self.reboot,
@@ -306,11 +306,11 @@ class ProgramMoments:
     def __init__(self, faults: FaultTable) -> None:
         self._faults = faults
 
-    def __call__(self, name: str, process: ProcessContext) -> None:
+    def __call__(self, name: str, call: Invocation) -> None:
         """Do what faults ask for at the moment; raise ProgramDiedError when the program ends by it."""
-        program = process.argv[0].rpartition("/")[2] if process.argv else ""
+        program, process = call.name, call.process
         if name == "init":
-            process.stdout = CutOutput(process.stdout, self._faults, program)
+            call.stdout = CutOutput(call.stdout, self._faults, program)
         self._faults.reach(name, subject=program)
         if process.killed.is_set():
             raise ProgramDiedError(process.signal or SIGKILL)
@@ -320,14 +320,14 @@ class ProgramMoments:
         if process.group == "top-app":
             anr = self._faults.take(FaultKind.NOT_RESPONDING, name, subject=program)
             if anr is not None:
-                self._stop_responding(process, anr.number("seconds"))
+                self._stop_responding(call, anr.number("seconds"))
         if self._faults.take(FaultKind.SEGV, name, subject=program):
             raise ProgramDiedError(SIGSEGV)
         if self._faults.take(FaultKind.LOW_MEMORY, name, subject=program):
-            process.logs.log(
+            call.system.logs.log(
                 "I",
                 "lowmemorykiller",
-                f"Kill '{program}' ({process.pid}), uid {process.uid}, oom_score_adj 0 "
+                f"Kill '{program}' ({process.pid}), uid {call.uid}, oom_score_adj 0 "
                 "to free 412672kB rss, 0kB swap; reason: low watermark is breached and swap is low",
                 pid=_LMKD_PID,
                 uid=_LMKD_UID,
@@ -336,15 +336,15 @@ class ProgramMoments:
             raise ProgramDiedError(SIGKILL)
 
     @staticmethod
-    def _stop_responding(process: ProcessContext, seconds: float) -> NoReturn:
+    def _stop_responding(call: Invocation, seconds: float) -> NoReturn:
         """Log what the activity manager logs, wait for somebody to end the app, and end it after a
         while.
         """
-        package = process.argv[0]
+        package, process = call.launch.argv[0], call.process
         component = f"{package}/.BenchmarkModelActivity"
 
         def log(priority: LogPriority, text: str) -> None:
-            process.logs.log(
+            call.system.logs.log(
                 priority, "ActivityManager", text, pid=_SYSTEM_PID, uid=1000, buffer="system"
             )
 
@@ -356,10 +356,10 @@ class ProgramMoments:
             "Load: 6.4 / 4.17 / 3.4",
         ):
             log("E", line)
-        if process.time.sleep(seconds or _FOR_EVER_S, process.killed):
+        if call.system.time.sleep(seconds or _FOR_EVER_S, process.killed):
             raise ProgramDiedError(process.signal or SIGKILL)
         log(
             "I",
-            f"Killing {process.pid}:{package}/u0a{process.uid - 10000} (adj 0): user request after error",
+            f"Killing {process.pid}:{package}/u0a{call.uid - 10000} (adj 0): user request after error",
         )
         raise ProgramDiedError(SIGKILL)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
-from benchfarm_virtual.contract import SHELL_UID, ProcessContext
+from benchfarm_virtual.contract import SHELL_UID
 
 if TYPE_CHECKING:
     from benchfarm_virtual.system import ScaledTime
@@ -63,15 +63,6 @@ def user_name(uid: int) -> str:
     return _USER_NAMES.get(uid, str(uid))
 
 
-def user_id(name: str) -> int | None:
-    """Return the uid for a name or a number, None when there is none."""
-    if name.isdigit():
-        return int(name)
-    if name.startswith("u0_a") and name[4:].isdigit():
-        return FIRST_APP_UID + int(name[4:])
-    return next((uid for uid, known in _USER_NAMES.items() if known == name), None)
-
-
 def signal_number(name: str) -> int | None:
     """Return a signal's number for ``TERM``, ``SIGTERM``, ``15``.
 
@@ -124,15 +115,15 @@ class Process:
         self.status = 0
         #: Every descendant that has ended, for the processor time that ``times`` tells.
         self.ended_children: list[int] = []
-        #: The contract's view of it, while a program runs in it.
-        self.context: ProcessContext | None = None
+        #: Whether a benchmark program runs in it.
+        self.computes = False
         self._wakers: list[Callable[[], None]] = []
         self._end_wakers: list[Callable[[], None]] = []
 
     @property
     def state(self) -> str:
         """The kernel's letter for what it does: runs, sleeps, or is stopped."""
-        return "T" if self.stopped else "R" if self.context is not None else "S"
+        return "T" if self.stopped else "R" if self.computes else "S"
 
     @property
     def name(self) -> str:
@@ -156,8 +147,6 @@ class Process:
                 return
         if self.signal == 0:
             self.signal = signal
-        if self.context is not None:
-            self.context.signal = self.signal
         self.killed.set()
         self._wake()
 
@@ -336,3 +325,7 @@ class ProcessTable:
     def find(self, pid: int) -> Process | None:
         """Return a process or one of the phone's own services by its pid."""
         return self.get(pid) or next((row for row in self.rows() if row.pid == pid), None)
+
+    def named(self, pid: str) -> Process | None:
+        """Return what :meth:`find` does for a pid as somebody wrote it."""
+        return self.find(int(pid)) if pid.isdigit() else None

@@ -10,23 +10,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from benchfarm_virtual.contract import SYSTEM_UID, MomentHook
+from benchfarm_virtual.contract import SYSTEM_UID
 from benchfarm_virtual.data import read_yaml
 
 if TYPE_CHECKING:
+    from benchfarm_virtual.commands.invocation import Invocation
     from benchfarm_virtual.faults import FaultTable
     from benchfarm_virtual.files import PhoneTree, Storage
     from benchfarm_virtual.hardware import VirtualHardware
     from benchfarm_virtual.logs import PhoneLogs
     from benchfarm_virtual.packages import ActivityService, PackageStore
     from benchfarm_virtual.processes import ProcessTable
-    from benchfarm_virtual.shelf import VirtualProgramShelf
+    from benchfarm_virtual.shelf import ProgramShelf
     from benchfarm_virtual.tracing import TraceService
 
 
 #: How long a reboot waits, in real seconds, for each process to be really gone (its last lines in
 #: the log with it).
 _LAST_WORDS_S: Final = 0.2
+
+
+#: Called by a program at a named moment; may make it die (ProgramDiedError), print garbage or hang.
+MomentHook = Callable[[str, "Invocation"], None]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,7 +42,7 @@ class PhoneSystem:
     rooted: bool
     time: ScaledTime
     hardware: VirtualHardware
-    shelf: VirtualProgramShelf
+    shelf: ProgramShelf
     props: PhoneProps
     processes: ProcessTable
     logs: PhoneLogs

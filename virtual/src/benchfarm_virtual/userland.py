@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from benchfarm_virtual.contract import SHELL_UID, MomentHook, ShellSession
+from benchfarm_virtual.contract import SHELL_UID, ShellSession
 from benchfarm_virtual.faults import FaultKind, FaultTable
 from benchfarm_virtual.files import PhoneTree, Storage
 from benchfarm_virtual.launching import DEFAULT_PATH
@@ -15,14 +15,21 @@ from benchfarm_virtual.packages import ActivityService, PackageStore
 from benchfarm_virtual.processes import FIRST_APP_UID, ProcessTable, current_process
 from benchfarm_virtual.shell.interpreter import Shell
 from benchfarm_virtual.shell.syntax import Variables
-from benchfarm_virtual.system import DEFAULTS, PhoneProps, PhoneSettings, PhoneState, PhoneSystem
+from benchfarm_virtual.system import (
+    DEFAULTS,
+    MomentHook,
+    PhoneProps,
+    PhoneSettings,
+    PhoneState,
+    PhoneSystem,
+)
 from benchfarm_virtual.tracing import TraceService, comm_of
 from benchfarm_virtual.trees.node import LinkNode
 from benchfarm_virtual.trees.proc import computed_trees
 
 if TYPE_CHECKING:
     from benchfarm_virtual.hardware import VirtualHardware
-    from benchfarm_virtual.shelf import VirtualProgramShelf
+    from benchfarm_virtual.shelf import ProgramShelf
     from benchfarm_virtual.system import ScaledTime
 
 _SHELL: Final = "/system/bin/sh"
@@ -81,7 +88,7 @@ def build_userland(
     props: Mapping[str, str],
     time: ScaledTime,
     hardware: VirtualHardware,
-    shelf: VirtualProgramShelf,
+    shelf: ProgramShelf,
     rooted: bool = False,
     faults: FaultTable | None = None,
     on_reboot: Callable[[str], None] = lambda reason: None,
@@ -106,7 +113,7 @@ def build_userland(
         ),
         passing=lambda path, size: faults.advance(FaultKind.NO_SPACE, size, subject=path)[0],
     )
-    packages = PackageStore(shelf, phone_props, files)
+    packages = PackageStore(phone_props, files)
     activities = ActivityService()
     system = PhoneSystem(
         rooted=rooted,
@@ -149,7 +156,7 @@ def _denied_by_selinux(system: PhoneSystem, faults: FaultTable, path: str) -> in
     process = current_process()
     if (
         process is None
-        or process.context is None
+        or not process.computes
         or faults.active(FaultKind.SELINUX_DENIAL, path) is None
     ):
         return 0

@@ -7,34 +7,20 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from benchfarm_virtual.contract import ProcessContext, Program, ProgramDiedError
+from benchfarm_virtual.commands.invocation import Invocation
+from benchfarm_virtual.contract import ProgramDiedError
 from benchfarm_virtual.faults import FaultTable, parse_fault
-from benchfarm_virtual.files import PhoneTree, Storage
 from benchfarm_virtual.hardware import VirtualHardware
-from benchfarm_virtual.logs import PhoneLogs
+from benchfarm_virtual.launching import Launch
+from benchfarm_virtual.open_files import WrittenFile
 from benchfarm_virtual.phone import ProgramMoments
 from benchfarm_virtual.profiles import load_profile
-from benchfarm_virtual.samples import BENCHMARK_PACKAGE, benchmark_apk, benchmark_elf, library_elf
-from benchfarm_virtual.shelf import build_shelf
+from benchfarm_virtual.samples import benchmark_apk, benchmark_elf, library_elf
+from benchfarm_virtual.shelf import ProgramShelf, inspect_apk
 from benchfarm_virtual.system import ScaledTime
+from benchfarm_virtual.userland import build_userland
 
 FOLDER = "/data/local/tmp"
-
-
-class Collected:
-    """Writes of two streams, in order."""
-
-    def __init__(self, into: list[tuple[str, bytes]], name: str) -> None:
-        self._into = into
-        self._name = name
-
-    def write(self, data: bytes) -> None:
-        self._into.append((self._name, bytes(data)))
-
-
-class NoInput:
-    def read(self, limit: int = -1) -> bytes:
-        return b""
 
 
 @dataclass(frozen=True)
@@ -91,14 +77,13 @@ class BenchPhone:
         self.time = time or HandTime()
         self.hardware = VirtualHardware(self.profile, self.time, seed)
         self.faults = FaultTable()
-        self.shelf = build_shelf(self.profile, self.hardware, self.faults)
-        self.shelf.inspect_apk([benchmark_apk()])
-        self.files = PhoneTree(
-            storage=Storage(total_bytes=1 << 34, shipped_bytes=0), denied=lambda _path, _kind: 0,
-            passing=lambda _path, count: count,
+        #: Of the programs that it runs.
+        self.version = "virtual"
+        self.system = build_userland(
+            props=self.profile.system_props("VIRTUAL1"), time=self.time, hardware=self.hardware, shelf=ProgramShelf(),
+            faults=self.faults, moment=ProgramMoments(self.faults),
         )  # fmt: skip
-        self.files.lay(FOLDER)
-        self.logs = PhoneLogs(self.time)
+        self.files, self.logs = self.system.files, self.system.logs
 
     def put(self, name: str, content: bytes) -> str:
         """Write a file into the folder that programs start in; return its phone path."""
@@ -119,36 +104,31 @@ class BenchPhone:
         """Ask for a fault."""
         self.faults.add(parse_fault(kind, settings))
 
-    def program(self, name: str) -> Program:
-        """Return the fake binary for a program."""
-        elf = benchmark_elf(name, self.profile.abis[0])
-        program = self.shelf.native(name, elf)
-        assert program is not None
-        return program
-
     def run(
         self, *arguments: str, program: str = "benchmark_model", affinity: int | None = None, group: str = "shell",
         extras: Mapping[str, str] | None = None, killed: threading.Event | None = None,
     ) -> Run:  # fmt: skip
         """Run a native program, or with ``extras`` the app's activity."""
         writes: list[tuple[str, bytes]] = []
-        fake = self.program(program)
+        abi = self.profile.abis[0]
+        fake = self.system.shelf.native(
+            program, benchmark_elf(program, abi, version=self.version), [abi]
+        )
         if extras is not None:
-            found = self.shelf.activity(BENCHMARK_PACKAGE, extras)
-            assert found is not None
-            fake = found
-        argv: Sequence[str] = [program, *arguments]
-        context = ProcessContext(
-            pid=4711, argv=argv, env={"LD_LIBRARY_PATH": FOLDER}, cwd=FOLDER, uid=2000, stdin=NoInput(),
-            stdout=Collected(writes, "stdout"), stderr=Collected(writes, "stderr"), files=self.files, logs=self.logs,
-            time=self.time, hardware=self.hardware, props=self.profile.system_props("VIRTUAL1"),
-            affinity=affinity if affinity is not None else (1 << self.profile.cpu_count) - 1,
-            group=group, moment=ProgramMoments(self.faults),
+            app = inspect_apk([benchmark_apk(version_name=self.version)])
+            fake = self.system.shelf.activity(app, extras)
+        process = self.system.processes.spawn([program, *arguments], uid=2000, group=group)
+        process.affinity = affinity if affinity is not None else process.affinity
+        process.killed = killed or process.killed
+        launch = Launch(
+            system=self.system, process=process, argv=process.argv, env={"LD_LIBRARY_PATH": FOLDER}, cwd=FOLDER,
+            fds={
+                1: WrittenFile(lambda data: writes.append(("stdout", data))),
+                2: WrittenFile(lambda data: writes.append(("stderr", data))),
+            },
         )  # fmt: skip
-        if killed is not None:
-            context.killed = killed
         try:
-            code = fake.run(context)
+            code = fake(Invocation(launch))
         except ProgramDiedError as died:
-            code = 128 + died.signal
+            code = 128 + (died.signal or 9)
         return Run(code, writes)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from benchfarm_virtual.programs.process import time_factor_of
-from benchfarm_virtual.samples import benchmark_apk, benchmark_elf
 
 
 @pytest.mark.parametrize(
@@ -43,11 +42,9 @@ def test_a_marked_program_takes_that_much_longer_on_a_phone(
     latencies_us = []
     for version in ("1", "1 time+25%"):
         phone = bench_phone()
-        marked = phone.shelf.native("benchmark_model", benchmark_elf(version=version))
-        phone.program = lambda _, marked=marked: marked
+        phone.version = version
         path = phone.put("m.tflite", models.tiny_cnn())
         if is_app:
-            phone.shelf.inspect_apk([benchmark_apk(version_name=version)])
             phone.run(group="top-app", extras={"args": f"--graph={path} --num_threads=1"})
             text = "\n".join(entry.message.decode() for entry in phone.logs.entries(["main"]))
         else:

@@ -7,6 +7,7 @@ import io
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from benchfarm_virtual.profiles import load_profile
 from benchfarm_virtual.samples import (
     BENCHMARK_PACKAGE,
     MACHINES,
@@ -18,6 +19,7 @@ from benchfarm_virtual.samples import (
     write_benchmark_apk,
     write_benchmark_elf,
 )  # fmt: skip
+from benchfarm_virtual.shelf import ProgramShelf, inspect_apk
 
 
 @pytest.mark.parametrize("abi", sorted(MACHINES))
@@ -46,34 +48,36 @@ def test_a_stand_in_says_which_program_it_is(program, tmp_path):
     assert path.stat().st_mode & 0o111
 
 
-def test_shelf_knows_stand_ins_and_real_names_but_no_other_files(bench_phone):
-    shelf = bench_phone().shelf
+def native(name, head, profile="pixel-3"):
+    return ProgramShelf().native(name, head, load_profile(profile).abis)
+
+
+def test_shelf_knows_stand_ins_and_real_names_but_no_other_files():
     elf = benchmark_elf()
-    assert shelf.native("renamed", elf) is not None
+    assert native("renamed", elf) is not None
     plain = elf[:20] + bytes(200)
     for name in ("android_aarch64_benchmark_model", "benchmark_model", "android_aarch64_benchmark_model_plus_flex",
                  "android_aarch64_benchmark_model_performance_options", "benchmark_litert_model"):  # fmt: skip
-        assert shelf.native(name, plain) is not None
-    assert shelf.native("busybox", plain) is None
-    assert shelf.native("benchmark_model", b"#!/system/bin/sh") is None
-    assert shelf.native("benchmark_model", benchmark_elf(abi="x86_64")) is None
+        assert native(name, plain) is not None
+    assert native("busybox", plain) is None
+    assert native("benchmark_model", b"#!/system/bin/sh") is None
+    assert native("benchmark_model", benchmark_elf(abi="x86_64")) is None
 
 
 @pytest.mark.parametrize(("profile", "abi", "runs"), [
     ("pixel-8", "armeabi-v7a", False), ("pixel-8", "arm64-v8a", True), ("moto-e5-play", "arm64-v8a", False),
     ("moto-e5-play", "armeabi-v7a", True), ("pixel-3", "armeabi-v7a", True),
 ])  # fmt: skip
-def test_a_phone_runs_programs_of_its_own_abis_only(bench_phone, profile, abi, runs):
+def test_a_phone_runs_programs_of_its_own_abis_only(profile, abi, runs):
     elf = benchmark_elf(abi=abi)
-    assert (bench_phone(profile).shelf.native("benchmark_model", elf) is not None) is runs
+    assert (native("benchmark_model", elf, profile) is not None) is runs
 
 
-def test_apk_says_what_it_was_made_with(bench_phone, tmp_path):
-    shelf = bench_phone().shelf
+def test_apk_says_what_it_was_made_with(tmp_path):
     path = write_benchmark_apk(tmp_path / "b.apk", version_code=42, version_name="2.1", min_sdk=24,
                                abis=("arm64-v8a", "armeabi-v7a"), debuggable=False)  # fmt: skip
     content = path.read_bytes()
-    info = shelf.inspect_apk(content[i : i + 100] for i in range(0, len(content), 100))
+    info = inspect_apk(content[i : i + 100] for i in range(0, len(content), 100))
     assert info.package == BENCHMARK_PACKAGE
     assert info.activity == f"{BENCHMARK_PACKAGE}.BenchmarkModelActivity"
     assert (info.version_code, info.version_name, info.min_sdk, info.debuggable) == (

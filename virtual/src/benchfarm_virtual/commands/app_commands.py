@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from benchfarm_virtual.commands.invocation import Invocation, command
 from benchfarm_virtual.faults import FaultKind
@@ -73,15 +72,10 @@ def _install(call: Invocation, args: Sequence[str]) -> int:
             raise InstallRefusedError(refused.text("text"))
         package = call.system.packages.install(source, int(size))
     except InstallRefusedError as exc:
-        call.error(f"Failure [{exc}]") if _to_stderr(call) else call.out.line(f"Failure [{exc}]")
+        call.out.line(f"Failure [{exc}]")
         return 1
     _installed(call, package)
     return 0
-
-
-def _to_stderr(call: Invocation) -> bool:
-    """Before Android 8 pm was a Java program and wrote failures to stderr."""
-    return call.system.props.sdk < 26
 
 
 def _installed(call: Invocation, package: InstalledPackage) -> None:
@@ -102,21 +96,20 @@ def _uninstall(call: Invocation, args: Sequence[str]) -> int:
     return 1
 
 
-def dump_package(call: Invocation, name: str) -> int:
-    """Print what ``dumpsys package NAME`` does."""
+def dump_package(call: Invocation) -> str:
+    """Return what ``dumpsys package NAME`` prints."""
+    name = call.args[-1]
     found = call.system.packages.get(name)
     if found is None:
-        call.out.line(f"Unable to find package: {name}" if name else "")
-        return 0
+        return f"Unable to find package: {name}"
     info = found.info
     flags = "DEBUGGABLE HAS_CODE" if info.debuggable else "HAS_CODE"
-    call.out.line(
+    return (
         f"Packages:\n  Package [{name}]:\n    userId={found.uid}\n    codePath={found.code_path}\n"
         f"    primaryCpuAbi={found.primary_abi or 'null'}\n"
         f"    versionCode={info.version_code} minSdk={info.min_sdk} targetSdk=31\n    versionName={info.version_name}\n"
         f"    flags=[ {flags} ALLOW_CLEAR_USER_DATA ALLOW_BACKUP ]\n    privateFlags=[ ALLOW_AUDIO_PLAYBACK_CAPTURE ]"
     )
-    return 0
 
 
 @command("am")
@@ -133,71 +126,43 @@ def am(call: Invocation) -> int:
     return 255
 
 
-@dataclass(slots=True)
-class _Intent:
-    """What ``am start`` was told."""
-
-    component: str = ""
-    extras: dict[str, str] = field(default_factory=dict)
-    wait: bool = False
-    stop_first: bool = False
-
-
-def _read_intent(call: Invocation, args: Sequence[str], intent: _Intent) -> str:
-    """Read the arguments of an intent; return what is wrong with them."""
-    todo = list(args)
-
-    def value(name: str) -> str:
-        if not todo:
-            call.fail(f'Argument expected after "{name}"', 255)
-        return todo.pop(0)
-
-    while todo:
-        match todo.pop(0):
-            case "--es":
-                key = value("--es")
-                intent.extras[key] = value("--es")
-            case "-n":
-                intent.component = value("-n")
-                if "/" not in intent.component:
-                    return f"Bad component name: {intent.component}"
-            case "-W":
-                intent.wait = True
-            case "-S":
-                intent.stop_first = True
-            case unknown:
-                return f"Unknown option: {unknown}"
-    return ""
-
-
 def _start(call: Invocation, args: Sequence[str]) -> int:
-    intent = _Intent()
-    fault = _read_intent(call, args, intent)
-    if not fault and not intent.component:
-        fault = "a virtual phone starts what -n names"
-    if fault:
-        call.error(
-            f"Exception occurred while executing 'start':\njava.lang.IllegalArgumentException: {fault}"
-        )
+    """Start an activity: ``-n COMPONENT``, ``--es NAME VALUE``, -S to stop it first, -W to wait."""
+    component, extras, todo, waits, stops = "", dict[str, str](), list(args), False, False
+    while todo:
+        match todo:
+            case ["--es", name, value, *todo]:
+                extras[name] = value
+            case ["-n", component, *todo]:
+                pass
+            case ["-W", *todo]:
+                waits = True
+            case ["-S", *todo]:
+                stops = True
+            case _:
+                call.error(f"java.lang.IllegalArgumentException: Unknown option: {todo[0]}")
+                return 255
+    if "/" not in component:
+        call.error(f"java.lang.IllegalArgumentException: Bad component name: {component}")
         return 255
-    package, _, activity = intent.component.partition("/")
+    package, _, activity = component.partition("/")
     component = short_component(package, activity)
-    shown = f"cmp={component}" + (" (has extras)" if intent.extras else "")
-    if intent.stop_first:
+    shown = f"cmp={component}" + (" (has extras)" if extras else "")
+    if stops:
         call.out.line(f"Stopping: {package}")
         call.system.activities.force_stop(package, reason=f"from pid {call.process.pid}")
     call.out.line(f"Starting: Intent {{ {shown} }}")
     begun_s = call.system.time.uptime_s()
     try:
         started = call.system.activities.start(
-            package, activity, intent.extras, from_uid=call.uid, shown=f"flg=0x10000000 {shown}"
+            package, activity, extras, from_uid=call.uid, shown=f"flg=0x10000000 {shown}"
         )
     except ActivityMissingError:
         call.error(
             f"Error type 3\nError: Activity class {{{package}/{full_class(package, activity)}}} does not exist."
         )
         return 0
-    if intent.wait:
+    if waits:
         call.sleep(started.launch_ms / 1000)
         waited_ms = max(started.launch_ms, round((call.system.time.uptime_s() - begun_s) * 1000))
         call.out.line(

@@ -44,7 +44,7 @@ def ls(call: Invocation) -> None:
             printed = True
         names = [".", "..", *call.files.list(path, uid=call.uid)]
         for name in names if "a" in options else names[2:]:
-            if name[0] != "." or {"a", "A"} & options.flags:
+            if name[0] != "." or {"a", "A"} & options.values.keys():
                 call.out.line(name)
 
     call.each(paths, look)
@@ -176,7 +176,7 @@ def rm(call: Invocation) -> None:
             if "f" in options and exc.errno in {errno.ENOENT, errno.ENOTDIR}:
                 return
             raise
-        if modes.S_ISDIR(found.mode) and not {"r", "R"} & options.flags:
+        if modes.S_ISDIR(found.mode) and not {"r", "R"} & options.values.keys():
             raise PhoneFileError(errno.EISDIR, "Is a directory")
         call.each(list(_tree(call, call.shown.rstrip("/"))), remove)
 

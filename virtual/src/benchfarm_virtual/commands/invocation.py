@@ -5,15 +5,15 @@ of all commands.
 from __future__ import annotations
 
 import contextlib
+import getopt
 import importlib
 import pkgutil
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from benchfarm_virtual.contract import PhoneFileError, ProgramDiedError
+from benchfarm_virtual.contract import ByteSink, PhoneFileError, ProgramDiedError
 from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.processes import Process
 
@@ -83,8 +83,10 @@ class Invocation:
         self.env: Mapping[str, str] = launch.env
         self.cwd = launch.cwd
         self.stdin = launch.handle(0)
+        #: Programs write at once, commands by ``out``.
+        self.stdout: ByteSink = launch.handle(1)
+        self.stderr = launch.handle(2)
         self.out = Output(launch.handle(1))
-        self._stderr = launch.handle(2)
 
     @property
     def uid(self) -> int:
@@ -122,7 +124,7 @@ class Invocation:
             PhoneFileError
         ):  # of a full phone, say; the line comes all the same
             self.out.flush()
-        self._stderr.write(encoded(f"{text}\n"))
+        self.stderr.write(encoded(f"{text}\n"))
 
     def complain(self, message: str) -> None:
         """Write a line to stderr after the command's name."""
@@ -194,18 +196,17 @@ class Invocation:
 
 @dataclass(slots=True)
 class Options:
-    """Options and the arguments that are left."""
+    """Options with their values, and the arguments that are left."""
 
-    flags: set[str] = field(default_factory=set)
-    values: dict[str, list[str]] = field(default_factory=dict)
-    args: list[str] = field(default_factory=list)
+    values: dict[str, list[str]]
+    args: list[str]
 
     def __contains__(self, name: str) -> bool:
-        return name in self.flags or name in self.values
+        return name in self.values
 
     def last(self, name: str, default: str = "") -> str:
         """Return the last value given for an option."""
-        return self.values[name][-1] if name in self.values else default
+        return self.values.get(name, [default])[-1]
 
 
 def read_options(
@@ -213,57 +214,28 @@ def read_options(
     flags: str,
     values: str = "",
     *,
-    long: Mapping[str, str] | None = None,
+    long: Sequence[str] = (),
     args: Sequence[str] | None = None,
     stop_early: bool = False,
 ) -> Options:
     """Read a call's options: single letters in ``flags``, those with a value in ``values``, long
-    names in ``long``.
+    names in ``long``, with a ``=`` those that have a value.
 
     ``stop_early``: what follows the first argument belongs to another command. Raises
     CommandFaultError.
     """
-    found = Options()
-    todo = deque(call.args if args is None else args)
-    while todo:
-        arg = todo.popleft()
-        if arg == "--":
-            found.args += todo
-            break
-        if arg.startswith("--"):
-            name, equals, value = arg[2:].partition("=")
-            letter = (long or {}).get(name)
-            if letter is None:
-                call.fail(f"Unknown option '{name}' (see \"{call.name} --help\")")
-            if letter in values:
-                found.values.setdefault(letter, []).append(
-                    value if equals or not todo else todo.popleft()
-                )
-            else:
-                found.flags.add(letter)
-        elif arg.startswith("-") and len(arg) > 1:
-            _read_letters(call, arg[1:], flags, values, todo, found)
-        else:
-            found.args.append(arg)
-            if stop_early:
-                found.args += todo
-                break
+    letters = flags + "".join(f"{letter}:" for letter in values)
+    read = getopt.getopt if stop_early else getopt.gnu_getopt
+    try:
+        given, rest = read(list(call.args if args is None else args), letters, long)
+    except getopt.GetoptError as exc:
+        missing = "requires argument" in exc.msg
+        what = f"Missing argument to -{exc.opt}" if missing else f"Unknown option '{exc.opt}'"
+        call.fail(f'{what} (see "{call.name} --help")')
+    found = Options({}, rest)
+    for name, value in given:
+        found.values.setdefault(name.lstrip("-"), []).append(value)
     return found
-
-
-def _read_letters(
-    call: Invocation, letters: str, flags: str, values: str, todo: deque[str], found: Options
-) -> None:
-    while letters:
-        letter, letters = letters[0], letters[1:]
-        if letter in values:
-            if not letters and not todo:
-                call.fail(f'Missing argument to -{letter} (see "{call.name} --help")')
-            found.values.setdefault(letter, []).append(letters or todo.popleft())
-            return
-        if letter not in flags:
-            call.fail(f"Unknown option '{letter}' (see \"{call.name} --help\")")
-        found.flags.add(letter)
 
 
 def need_args(call: Invocation, options: Options, least: int) -> None:

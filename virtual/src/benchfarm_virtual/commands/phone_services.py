@@ -4,12 +4,12 @@ each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from benchfarm_virtual.commands.app_commands import dump_package, package_command
 from benchfarm_virtual.commands.invocation import Invocation, command
-from benchfarm_virtual.contract import SYSTEM_UID, Battery, ThermalZone
+from benchfarm_virtual.contract import SYSTEM_UID, ThermalZone
 from benchfarm_virtual.faults import FaultKind
 from benchfarm_virtual.packages import short_component
 from benchfarm_virtual.processes import FIRST_APP_UID, Process
@@ -37,60 +37,49 @@ def _is_refused(call: Invocation, exception: str) -> bool:
 @command("settings")
 def settings(call: Invocation) -> int:
     """Read and write settings."""
-    verb, namespace, name, *values = (*call.args, "", "", "")[: max(3, len(call.args))]
-    if verb not in {"get", "put", "delete", "list"} or namespace not in NAMESPACES:
-        call.error("Settings provider (settings) commands:\n  help\n      Print this help text.")
-        return 255
     table = call.system.settings
+    verb = call.args[0] if call.args else ""
     if verb in {"put", "delete"} and _is_refused(
         call, f"Permission denial: writing to settings requires:{_WRITE}"
     ):
         return 255
-    if verb == "list":
-        for key, value in table.all(namespace).items():
-            call.out.line(f"{key}={value}")
-    elif not name:
-        call.error("Bad arguments")
-        return 255
-    elif verb == "get":
-        call.out.line(
-            table.get(namespace, name) if table.get(namespace, name) is not None else "null"
-        )
-    elif verb == "put":
-        if not values:
+    match call.args:
+        case ["list", namespace] if namespace in NAMESPACES:
+            for key, value in table.all(namespace).items():
+                call.out.line(f"{key}={value}")
+        case ["get", namespace, name] if namespace in NAMESPACES:
+            found = table.get(namespace, name)
+            call.out.line("null" if found is None else found)
+        case ["put", namespace, name, value, *_] if namespace in NAMESPACES:
+            table.put(namespace, name, value)
+        case ["delete", namespace, name] if namespace in NAMESPACES:
+            call.out.line(f"Deleted {int(table.get(namespace, name) is not None)} rows")
+            table.put(namespace, name, None)
+        case _:
             call.error("Bad arguments")
             return 255
-        table.put(namespace, name, values[0])
-    else:
-        existed = table.get(namespace, name) is not None
-        table.put(namespace, name, None)
-        call.out.line(f"Deleted {int(existed)} rows")
     return 0
 
 
 @command("svc")
 def svc(call: Invocation) -> int:
     """Switch radios; keep the screen on."""
-    service, verb, value = (*call.args, "", "", "")[:3]
-    state, table = call.system.state, call.system.settings
+    table = call.system.settings
     if _is_refused(call, f"Permission denial: writing to settings requires:{_WRITE}"):
         return 255
-    if service == "power" and verb == "stayon":
-        bits = {"true": "7", "false": "0", "ac": "1", "usb": "2", "wireless": "4"}.get(value)
-        if bits is not None:
+    match call.args:
+        case ["power", "stayon", "true" | "false" | "ac" | "usb" | "wireless" as plugs]:
+            bits = {"true": "7", "false": "0", "ac": "1", "usb": "2", "wireless": "4"}[plugs]
             table.put("global", "stay_on_while_plugged_in", bits)
             if bits != "0":
-                state.wake()
-            return 0
-    if service in {"wifi", "data"} and verb in {"enable", "disable"}:
-        table.put(
-            "global", "wifi_on" if service == "wifi" else "mobile_data", str(int(verb == "enable"))
-        )
-        return 0
-    call.error(
-        "Available commands:\n    help\n    power\n    data\n    wifi\n    usb\n    nfc\n    bluetooth"
-    )
-    return 1
+                call.system.state.wake()
+        case ["wifi" | "data" as radio, "enable" | "disable" as verb]:
+            name = "wifi_on" if radio == "wifi" else "mobile_data"
+            table.put("global", name, str(int(verb == "enable")))
+        case _:
+            call.error("Available commands:\n    help\n    power\n    data\n    wifi")
+            return 1
+    return 0
 
 
 @command("input")
@@ -116,48 +105,28 @@ def input_(call: Invocation) -> int:
 @command("cmd")
 def cmd(call: Invocation) -> int:
     """Talk to a service."""
-    args = list(call.args)
-    handler = _HANDLERS.get(args[0]) if args else None
-    if handler is None:
-        call.error(f"cmd: Can't find service: {args[0] if args else ''}")
-        return 20
-    return handler(call, args[1:])
-
-
-def _power(call: Invocation, args: Sequence[str]) -> int:
-    if (
-        args[:1] == ["set-fixed-performance-mode-enabled"]
-        and len(args) > 1
-        and args[1] in {"true", "false"}
-    ):
-        if call.system.props.sdk < _ANDROID_11:
-            call.error(f"Unknown command: {args[0]}")
+    name, *args = call.args or ("",)
+    has_android_11, state = call.system.props.sdk >= _ANDROID_11, call.system.state
+    match [name, *args]:
+        case ["package", *rest]:
+            return package_command(call, rest)
+        case ["power", "set-fixed-performance-mode-enabled", "true" | "false" as wanted] if (
+            has_android_11
+        ):
+            state.fixed_performance = wanted == "true"
+            call.system.hardware.set_fixed_performance(enabled=state.fixed_performance)
+        case ["connectivity", "airplane-mode"] if has_android_11:
+            is_on = call.system.settings.get("global", "airplane_mode_on") == "1"
+            call.out.line("enabled" if is_on else "disabled")
+        case ["connectivity", "airplane-mode", "enable" | "disable" as wanted] if has_android_11:
+            call.system.settings.put("global", "airplane_mode_on", str(int(wanted == "enable")))
+        case ["power" | "connectivity", *_]:
+            call.error(f"Unknown command: {args[0] if args else ''}")
             return 255
-        call.system.state.fixed_performance = args[1] == "true"
-        call.system.hardware.set_fixed_performance(enabled=args[1] == "true")
-        return 0
-    call.error(f"Unknown command: {args[0] if args else ''}")
-    return 255
-
-
-def _connectivity(call: Invocation, args: Sequence[str]) -> int:
-    is_known = call.system.props.sdk >= _ANDROID_11 and args[:1] == ["airplane-mode"]
-    if is_known and len(args) == 1:
-        is_on = call.system.settings.get("global", "airplane_mode_on") == "1"
-        call.out.line("enabled" if is_on else "disabled")
-        return 0
-    if is_known and args[1:] in (["enable"], ["disable"]):
-        call.system.settings.put("global", "airplane_mode_on", str(int(args[1] == "enable")))
-        return 0
-    call.error(f"Unknown command: {args[0] if args else ''}")
-    return 255
-
-
-_HANDLERS: Mapping[str, Callable[[Invocation, Sequence[str]], int]] = {
-    "package": package_command,
-    "power": _power,
-    "connectivity": _connectivity,
-}
+        case _:
+            call.error(f"cmd: Can't find service: {name}")
+            return 20
+    return 0
 
 
 @command("stop", "start")
@@ -215,39 +184,27 @@ _TYPES: Final = (
 
 
 @command("dumpsys")
-def dumpsys(call: Invocation) -> int:
+def dumpsys(call: Invocation) -> None:
     """Print what a service says."""
-    service = _SERVICES.get(call.args[0]) if call.args else None
-    if service is None:
-        call.error(f"Can't find service: {call.args[0] if call.args else ''}")
-        return 0
-    return service(call, call.args[1:])
+    name = call.args[0] if call.args else ""
+    if name in _SERVICES:
+        call.out.line(_SERVICES[name](call))
+    else:
+        call.error(f"Can't find service: {name}")
 
 
-def _health(battery: Battery) -> int:
-    return 3 if battery.heat_c >= 60 else 2
-
-
-def _status(battery: Battery) -> int:
-    if battery.plugged == "none":
-        return 3
-    return 5 if battery.level_percent >= 100 else 2
-
-
-def _battery(call: Invocation, args: Sequence[str]) -> int:
-    battery = call.system.hardware.battery()
-    health = call.system.state.battery_health
-    plugged = battery.plugged
-    call.out.line(
+def _battery(call: Invocation) -> str:
+    battery, health = call.system.hardware.battery(), call.system.state.battery_health
+    status = (5 if battery.level_percent >= 100 else 2) if battery.plugged else 3
+    return (
         "Current Battery Service state:\n"
-        f"  AC powered: {_yes(plugged == 'ac')}\n  USB powered: {_yes(plugged == 'usb')}\n"
-        f"  Wireless powered: false\n  Max charging current: {0 if plugged == 'none' else 500000}\n"
+        f"  AC powered: false\n  USB powered: {_yes(battery.plugged)}\n"
+        f"  Wireless powered: false\n  Max charging current: {500000 * battery.plugged}\n"
         f"  Charge counter: {battery.charge_counter_uah}\n"
-        f"  status: {_status(battery)}\n  health: {_health(battery) if health is None else health}\n  present: true\n"
+        f"  status: {status}\n  health: {health or (3 if battery.heat_c >= 60 else 2)}\n  present: true\n"
         f"  level: {battery.level_percent}\n  scale: 100\n  voltage: {battery.voltage_mv}\n"
         f"  temperature: {round(battery.heat_c * 10)}\n  technology: Li-ion"
     )
-    return 0
 
 
 def _yes(value: bool) -> str:
@@ -265,7 +222,7 @@ def _temperature(zone: ThermalZone, status: int) -> str:
     return f"\tTemperature{{mValue={round(zone.heat_c, 3)}, mType={kind}, mName={zone.name}, mStatus={shown}}}"
 
 
-def _thermalservice(call: Invocation, args: Sequence[str]) -> int:
+def _thermalservice(call: Invocation) -> str:
     status = call.system.hardware.thermal_status()
     zones = [zone for zone in call.system.hardware.zones() if temperature_type(zone.name) >= 0]
     rows = "\n".join(_temperature(zone, status) for zone in zones)
@@ -273,18 +230,17 @@ def _thermalservice(call: Invocation, args: Sequence[str]) -> int:
         f"\tCoolingDevice{{mValue={cluster.cooling_steps}, mType=2, mName=thermal-cpufreq-{cluster.cpus[0]}}}"
         for cluster in call.system.hardware.clusters()
     )
-    call.out.line(
+    return (
         f"IsStatusOverride: false\nThermal Status: {status}\nCached temperatures:\n{rows}\n"
         f"HAL Ready: true\nCurrent temperatures from HAL:\n{rows}\nCurrent cooling devices from HAL:\n{devices}"
     )
-    return 0
 
 
-def _dump_power(call: Invocation, args: Sequence[str]) -> int:
+def _dump_power(call: Invocation) -> str:
     state, battery = call.system.state, call.system.hardware.battery()
-    plugged = {"none": 0, "ac": 1, "usb": 2}[battery.plugged]
+    plugged = 2 * battery.plugged
     stay_on = int(call.system.settings.get("global", "stay_on_while_plugged_in") or "0")
-    call.out.line(
+    return (
         "POWER MANAGER (dumpsys power)\n\nPower Manager State:\n"
         f"  mWakefulness={'Awake' if state.screen_on else 'Asleep'}\n  mWakefulnessChanging=false\n"
         f"  mIsPowered={_yes(plugged > 0)}\n  mPlugType={plugged}\n  mBatteryLevel={battery.level_percent}\n"
@@ -292,37 +248,30 @@ def _dump_power(call: Invocation, args: Sequence[str]) -> int:
         f"Settings and Configuration:\n  mStayOnWhilePluggedInSetting={stay_on}\n\n"
         f"Display Power: state={'ON' if state.screen_on else 'OFF'}\n\nWake Locks: size=0"
     )
-    return 0
 
 
-def _window(call: Invocation, args: Sequence[str]) -> int:
+def _window(call: Invocation) -> str:
     state = call.system.state
     shown = _yes(state.keyguard)
     focus = "StatusBar" if state.keyguard else "com.android.launcher/com.android.launcher.Launcher"
     running = _apps(call)
     if running and not state.keyguard:
         focus = running[-1].argv[0]
-    call.out.line(
+    return (
         "WINDOW MANAGER POLICY STATE (dumpsys window policy)\n"
         f"    mAwake={_yes(state.screen_on)}\n    mShowingLockscreen={shown} mDreamingLockscreen={shown}\n"
         f"    KeyguardServiceDelegate\n      showing={shown}\n      isKeyguardShowing={shown}\n"
         f"  mCurrentFocus=Window{{a1b2c3 u0 {focus}}}\n  mFocusedApp=ActivityRecord{{d4e5f6 u0 {focus} t7}}"
     )
-    return 0
 
 
-def _surfaceflinger(call: Invocation, args: Sequence[str]) -> int:
+def _surfaceflinger(call: Invocation) -> str:
     gpu = call.system.hardware.profile.gpu
-    call.out.line(
+    return (
         "Visible layers (count = 12)\n"
         + (f"GLES: {gpu.gles}\n" if gpu else "")
         + "  orientation=ROTATION_0"
     )
-    return 0
-
-
-def _package(call: Invocation, args: Sequence[str]) -> int:
-    return dump_package(call, args[-1] if args else "")
 
 
 def _apps(call: Invocation) -> list[Process]:
@@ -331,50 +280,46 @@ def _apps(call: Invocation) -> list[Process]:
     return [process for process in apps if process.uid >= FIRST_APP_UID]
 
 
-def _activity(call: Invocation, args: Sequence[str]) -> int:
-    call.out.line(
-        "ACTIVITY MANAGER ACTIVITIES (dumpsys activity activities)\nDisplay #0 (activities from top to bottom):"
-    )
+def _activity(call: Invocation) -> str:
+    lines = [
+        "ACTIVITY MANAGER ACTIVITIES (dumpsys activity activities)",
+        "Display #0 (activities from top to bottom):",
+    ]
     for process in reversed(_apps(call)):
         found = call.system.packages.get(process.argv[0])
-        activity = found.info.activity if found is not None else ""
-        shown = short_component(process.argv[0], activity) if activity else process.argv[0]
-        call.out.line(
+        shown = short_component(process.argv[0], found.info.activity if found else "")
+        lines.append(
             f"    mResumedActivity: ActivityRecord{{{process.pid:x} u0 {shown} t{process.pid}}}"
         )
-    call.out.line("ACTIVITY MANAGER RUNNING PROCESSES (dumpsys activity processes)")
+    lines.append("ACTIVITY MANAGER RUNNING PROCESSES (dumpsys activity processes)")
     for process in _apps(call):
         record = f"{process.pid:x} {process.pid}:{process.argv[0]}/u0a{process.uid - 10000}"
-        call.out.line(f"  *APP* UID {process.uid} ProcessRecord{{{record}}}")
-    return 0
+        lines.append(f"  *APP* UID {process.uid} ProcessRecord{{{record}}}")
+    return "\n".join(lines)
 
 
-def _deviceidle(call: Invocation, args: Sequence[str]) -> int:
+def _deviceidle(call: Invocation) -> str:
     """Doze, each of its kinds: enable, disable, enabled."""
     state = call.system.state
-    verb, asked = (*args, "", "")[:2]
+    _, verb, asked = (*call.args, "", "all")[:3]
     kinds = [kind for kind in ("deep", "light") if (asked or "all") in {kind, "all"}]
-    match verb:
-        case "disable" | "enable":
-            for kind in kinds:
-                (state.doze_off.add if verb == "disable" else state.doze_off.discard)(kind)
-                call.out.line(f"{kind.capitalize()} idle mode {verb}d")
-        case "enabled":
-            call.out.line(int(not state.doze_off & set(kinds)))
-        case _:
-            call.out.line(
-                f"  mScreenOn={_yes(state.screen_on)}\n  mState=ACTIVE mLightState=ACTIVE"
-            )
-    return 0
+    if verb == "enabled":
+        return str(int(not state.doze_off & set(kinds)))
+    if verb not in {"disable", "enable"}:
+        return f"  mScreenOn={_yes(state.screen_on)}\n  mState=ACTIVE mLightState=ACTIVE"
+    state.doze_off = (
+        state.doze_off | set(kinds) if verb == "disable" else state.doze_off - set(kinds)
+    )
+    return "\n".join(f"{kind.capitalize()} idle mode {verb}d" for kind in kinds)
 
 
-_SERVICES: Final[Mapping[str, Callable[[Invocation, Sequence[str]], int]]] = {
+_SERVICES: Final[Mapping[str, Callable[[Invocation], str]]] = {
     "battery": _battery,
     "thermalservice": _thermalservice,
     "power": _dump_power,
     "window": _window,
     "SurfaceFlinger": _surfaceflinger,
-    "package": _package,
+    "package": dump_package,
     "activity": _activity,
     "deviceidle": _deviceidle,
 }

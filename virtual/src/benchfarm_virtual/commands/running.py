@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from benchfarm_virtual.commands.file_commands import local_time
@@ -17,20 +17,7 @@ from benchfarm_virtual.commands.invocation import (
 )
 from benchfarm_virtual.contract import SHELL_UID, PhoneFileError
 from benchfarm_virtual.faults import FaultKind
-from benchfarm_virtual.processes import Process, user_id, user_name
-
-_SPAN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def seconds(call: Invocation, text: str) -> float:
-    """Return a span of time (``1.5``, ``2m``) in seconds."""
-    match = _SPAN.fullmatch(text)
-    if match is None:
-        if text and re.match(r"[\d.]", text):
-            call.fail(f"Unknown suffix '{text[-1]}'")
-        call.fail(f"Not a number '{text}'")
-    return float(match.group(1)) * _UNITS[match.group(2)]
+from benchfarm_virtual.processes import Process, user_name
 
 
 @command("sh")
@@ -74,52 +61,49 @@ def setsid(call: Invocation) -> int:
 
 
 @command("taskset")
-def taskset(call: Invocation) -> int:
+def taskset(call: Invocation) -> int | None:
     """Show or set on which cores a process may run; masks are hexadecimal."""
     options = read_options(call, "ap", stop_early=True)
-    rest = options.args
-    every = call.system.processes.all_cpus
-    if "p" in options.flags:
-        process = call.system.processes.find(int(rest[-1])) if rest and rest[-1].isdigit() else None
-        if process is None:
-            call.fail(f"failed to get pid {rest[-1] if rest else ''}'s affinity: No such process")
-        call.out.line(f"pid {process.pid}'s current affinity mask: {process.affinity:x}")
-        if len(rest) > 1:
-            process.affinity = _mask(call, rest[0], every)
-            call.out.line(f"pid {process.pid}'s new affinity mask: {process.affinity:x}")
-        return 0
-    if len(rest) < 2:
-        call.fail('Needs 2 arguments (see "taskset --help")')
-    call.process.affinity = _mask(call, rest[0], every)
-    return call.become(rest[1:])
+    *mask, last = options.args
+    if "p" not in options:
+        need_args(call, options, 2)
+        call.process.affinity = _mask(call, mask[0])
+        return call.become(options.args[1:])
+    process = call.system.processes.named(last)
+    if process is None:
+        call.fail(f"failed to get pid {last}'s affinity: No such process")
+    call.out.line(f"pid {process.pid}'s current affinity mask: {process.affinity:x}")
+    if mask:
+        process.affinity = _mask(call, mask[0])
+        call.out.line(f"pid {process.pid}'s new affinity mask: {process.affinity:x}")
+    return None
 
 
-def _mask(call: Invocation, text: str, every: int) -> int:
+def _mask(call: Invocation, text: str) -> int:
     try:
-        mask = int(text, 16)
+        mask = int(text, 16) & call.system.processes.all_cpus
     except ValueError:
         call.fail(f"bad mask '{text}'")
-    if mask & every == 0:
+    if mask == 0:
         call.fail(f"failed to set pid {call.process.pid}'s affinity: Invalid argument")
-    return mask & every
+    return mask
 
 
 @command("renice")
-def renice(call: Invocation) -> int:
+def renice(call: Invocation) -> None:
     """Change a process's priority."""
     options = read_options(call, "pgu", "n")
     need_args(call, options, 1)
     if "n" not in options:
         call.fail('Needs -n (see "renice --help")')
     for name in options.args:
-        process = call.system.processes.find(int(name)) if name.isdigit() else None
+        process = call.system.processes.named(name)
         if process is None:
             call.fail(f"setpriority {name}: No such process")
         by = int(options.last("n", "0"))
         if call.uid != 0 and (by < 0 or process.uid != call.uid):
             call.fail(f"setpriority {name}: Permission denied")
         process.nice = max(-20, min(19, process.nice + by))
-    return 0
 
 
 @command("su")
@@ -129,43 +113,40 @@ def su(call: Invocation) -> int:
         call.error("/system/bin/sh: su: inaccessible or not found")
         return 127
     args = list(call.args)
-    uid = 0
-    if args and not args[0].startswith("-"):
-        found = user_id(args.pop(0))
-        if found is None:
-            call.fail("bad user")
-        uid = found
-    call.process.uid = uid
+    if args[:1] in (["0"], ["root"]):
+        args.pop(0)
+    call.process.uid = 0
     if args[:1] == ["-c"]:
         return call.become(["/system/bin/sh", "-c", " ".join(args[1:])])
-    return call.become(args or ["/system/bin/sh"])
+    if not args or args[0].startswith("-"):
+        call.fail("a virtual phone runs su [0] COMMAND and su -c TEXT only")
+    return call.become(args)
 
 
 @command("run-as")
 def run_as(call: Invocation) -> int:
     """Become the user of a debuggable app, in its own folder."""
-    args = list(call.args)
-    if not args:
+    if len(call.args) < 2:
         call.fail("usage: run-as <package-name> <command> [<args>]")
+    name, *command = call.args
     if (refused := call.system.faults.active(FaultKind.RUN_AS_REFUSED)) is not None:
         call.fail(refused.text("text"))
-    package = call.system.packages.get(args[0])
+    package = call.system.packages.get(name)
     if package is None:
-        call.fail(f"unknown package: {args[0]}")
+        call.fail(f"unknown package: {name}")
     if not package.info.debuggable:
-        call.fail(f"package not debuggable: {args[0]}")
+        call.fail(f"package not debuggable: {name}")
     call.process.uid = package.uid
     environment = dict(call.env) | {"HOME": package.data_path, "USER": f"u0_a{package.uid - 10000}"}
-    return call.become(args[1:] or ["/system/bin/sh"], env=environment, cwd=package.data_path)
+    return call.become(command, env=environment, cwd=package.data_path)
 
 
 @command("id")
-def id_(call: Invocation) -> int:
+def id_(call: Invocation) -> None:
     """Say who the user is."""
     options = read_options(call, "u")
     name = user_name(call.uid)
     call.out.line(call.uid if "u" in options else f"uid={call.uid}({name}) gid={call.uid}({name})")
-    return 0
 
 
 @command("getprop")
@@ -175,9 +156,7 @@ def getprop(call: Invocation) -> int:
         call.out.line("Permission denied")
         return 1
     if call.args:
-        call.out.line(
-            call.system.props.get(call.args[0], "") or (call.args[1] if len(call.args) > 1 else "")
-        )
+        call.out.line(call.system.props.get(call.args[0], ""))
         return 0
     for key, value in call.system.props.items():
         call.out.line(f"[{key}]: [{value}]")
@@ -210,62 +189,51 @@ def reboot(call: Invocation) -> int:
 
 
 @command("sleep")
-def sleep(call: Invocation) -> int:
-    """Wait for phone time to pass."""
+def sleep(call: Invocation) -> None:
+    """Wait for so many seconds of phone time to pass."""
     options = read_options(call, "")
     need_args(call, options, 1)
-    call.sleep(sum(seconds(call, text) for text in options.args))
-    return 0
+    if not re.fullmatch(r"\d+(\.\d*)?", options.args[0]):
+        call.fail(f"Not a number '{options.args[0]}'")
+    call.sleep(float(options.args[0]))
 
 
 @command("date")
-def date(call: Invocation) -> int:
-    """Print the time (UTC); ``+format``."""
-    options = read_options(call, "u")
-    form = next((arg[1:] for arg in options.args if arg.startswith("+")), "%a %b %e %H:%M:%S %Z %Y")
-    if any(not arg.startswith("+") for arg in options.args):
-        call.fail("cannot set date: Operation not permitted" if call.uid else "bad date")
-    call.out.line(local_time(call.system.time.wall_s()).strftime(form))
-    return 0
+def date(call: Invocation) -> None:
+    """Print the time (UTC) by a format: ``+FORMAT``."""
+    form = call.args[-1] if call.args else "+%a %b %e %H:%M:%S %Z %Y"
+    if not form.startswith("+"):
+        call.fail("a virtual phone knows date +FORMAT only")
+    call.out.line(local_time(call.system.time.wall_s()).strftime(form[1:]))
 
 
-_Field = tuple[str, int, Callable[[Process], str]]
-
-
-#: What ps can show: heading, width (negative: to the left), value.
-_FIELDS: Final[Mapping[str, _Field]] = {
-    "USER": ("USER", -12, lambda p: user_name(p.uid)),
-    "PID": ("PID", 5, lambda p: str(p.pid)),
-    "PPID": ("PPID", 5, lambda p: str(p.ppid)),
-    "PGID": ("PGID", 5, lambda p: str(p.pgid)),
-    "NAME": ("NAME", -27, lambda p: p.name if p.group == "shell" else p.argv[0]),
-    "ARGS": ("ARGS", -27, lambda p: " ".join(p.argv)),
+#: What ps can show: its form, and its value.
+_FIELDS: Final[Mapping[str, tuple[str, Callable[[Process], object]]]] = {
+    "USER": ("{:<12}", lambda process: user_name(process.uid)),
+    "PID": ("{:>5}", lambda process: process.pid),
+    "PPID": ("{:>5}", lambda process: process.ppid),
+    "PGID": ("{:>5}", lambda process: process.pgid),
+    "NAME": (
+        "{:<27}",
+        lambda process: process.name if process.group == "shell" else process.argv[0],
+    ),
+    "ARGS": ("{:<27}", lambda process: " ".join(process.argv)),
 }
 
 
 @command("ps")
-def ps(call: Invocation) -> int:
+def ps(call: Invocation) -> None:
     """List processes: the user's, or all (-A); -o chooses fields."""
     options = read_options(call, "A", "o")
-    rows = [row for row in call.system.processes.rows() if "A" in options or row.uid == call.uid]
-    if "o" not in options:
-        call.fail("-o FIELDS is all that a virtual phone knows")
-    names = ",".join(options.values["o"]).split(",")
+    names = options.last("o").split(",")
     unknown = [name for name in names if name not in _FIELDS]
     if unknown:
-        call.fail(f"bad -o {unknown[0]}")
-    _table(call, [_FIELDS[name] for name in names], rows)
-    return 0
-
-
-def _table(call: Invocation, fields: Sequence[_Field], rows: Sequence[Process]) -> None:
-    cells = [[value(row) for _, _, value in fields] for row in rows]
-    for line in [[head for head, _, _ in fields], *cells]:
-        text = " ".join(
-            (cell.ljust(-width) if width < 0 else cell.rjust(width))
-            for cell, (_, width, _) in zip(line, fields, strict=True)
-        )
-        call.out.line(text.rstrip())
+        call.fail(f"bad -o {unknown[0]}: a virtual phone knows {', '.join(_FIELDS)}")
+    form = " ".join(_FIELDS[name][0] for name in names)
+    call.out.line(form.format(*names).rstrip())
+    for row in call.system.processes.rows():
+        if "A" in options or row.uid == call.uid:
+            call.out.line(form.format(*(_FIELDS[name][1](row) for name in names)).rstrip())
 
 
 @command("pidof")

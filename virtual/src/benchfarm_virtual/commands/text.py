@@ -170,7 +170,7 @@ def grep(call: Invocation) -> int:
     expressions = [
         _expression(call, options, line) for pattern in patterns for line in pattern.split("\n")
     ]
-    limit = 1 if {"q", "l"} & options.flags else int(options.last("m", "0"))
+    limit = 1 if {"q", "l"} & options.values.keys() else int(options.last("m", "0"))
     has_matched = False
 
     def look(source: OpenFile) -> None:
@@ -183,7 +183,7 @@ def grep(call: Invocation) -> int:
             if any(expression.search(line) for expression in expressions) == ("v" in options):
                 continue
             count += 1
-            if not {"q", "c", "l"} & options.flags:
+            if not {"q", "c", "l"} & options.values.keys():
                 call.out.write(prefix + raw + b"\n")
             if source is call.stdin:
                 call.out.flush()

@@ -9,7 +9,6 @@ from typing import Final
 
 from benchfarm_virtual.commands.invocation import (
     Invocation,
-    Options,
     command,
     decoded,
     read_options,
@@ -94,16 +93,17 @@ def _parse_config(text: str) -> _Config:
 @command("perfetto", since_sdk=28)
 def perfetto(call: Invocation) -> int:
     """Record a trace: ``perfetto --txt -c - -o FILE [--background]``."""
-    long = {"txt": "t", "config": "c", "out": "o", "background": "d", "background-wait": "D"}
-    args = ["-t" if arg == "--txt" else arg for arg in call.args]
-    options = read_options(call, "tdD", "co", long=long, args=args)
-    if "c" not in options or "o" not in options:
+    long = ["txt", "config=", "out=", "background", "background-wait"]
+    options = read_options(call, "dD", "co", long=long)
+    source = options.last("config", options.last("c"))
+    target = options.last("out", options.last("o"))
+    if not source or not target:
         call.error("-c/--config and -o/--out are needed")
         return 1
-    config = _config_of(call, options)
+    config = _config_of(call, source, is_text="txt" in options)
     if config is None:
         return 1
-    path = call.path(options.last("o"))
+    path = call.path(target)
     if not path.startswith(_TRACES) or "/../" in path:
         call.error(f"Failed to open {path}. (errno: 13, Permission denied)")
         return 1
@@ -117,7 +117,7 @@ def perfetto(call: Invocation) -> int:
             "Could not connect to the traced socket /dev/socket/traced_consumer. Ensure traced is running."
         )
         return 1
-    if not {"d", "D"} & options.flags:
+    if not {"d", "D", "background", "background-wait"} & options.values.keys():
         return _record(call.system, call.process, config, writer)
     child = call.system.processes.spawn(call.launch.argv, uid=call.uid, ppid=1)
 
@@ -134,16 +134,15 @@ def perfetto(call: Invocation) -> int:
     return 0
 
 
-def _config_of(call: Invocation, options: Options) -> _Config | None:
+def _config_of(call: Invocation, source: str, *, is_text: bool) -> _Config | None:
     """Read the config; complain and return None when there is none that perfetto may read."""
-    source = options.last("c")
     sdk = call.system.props.sdk
     if source != "-" and not (sdk >= _CONFIG_SDK and call.path(source).startswith(_CONFIGS)):
         call.error(f"Could not open {source} (errno: 13, Permission denied)")
         return None
     try:
         text = decoded(b"".join(call.chunks(call.open(source))))
-        if "t" not in options:
+        if not is_text:
             raise _ConfigError("it is no binary proto")
         return _parse_config(text[:_MOST_CONFIG_BYTES])
     except (_ConfigError, PhoneFileError) as exc:

@@ -7,21 +7,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from benchfarm_virtual.contract import PhoneFileError, ProcessContext
+from benchfarm_virtual.commands.invocation import Invocation
+from benchfarm_virtual.contract import PhoneFileError
+from benchfarm_virtual.faults import Fault, FaultKind
 from benchfarm_virtual.graph import Graph, MalformedModelError, read_graph
 from benchfarm_virtual.latency import Noise
 from benchfarm_virtual.programs import reports
 from benchfarm_virtual.programs.flags import Parameters
 from benchfarm_virtual.programs.interpreter import Interpreter, parse_layers
 from benchfarm_virtual.programs.process import (
-    Bench,
     BenchmarkFailedError,
     ProcessOnce,
     Transcript,
     announce,
     number,
-    pause,
     read_whole,
+    time_factor_of,
 )
 from benchfarm_virtual.programs.run_loop import RunLoop, Stat
 
@@ -56,17 +57,21 @@ class BenchmarkRun:
 
     def __init__(
         self,
-        bench: Bench,
-        process: ProcessContext,
+        call: Invocation,
         say: Transcript,
         parameters: Parameters,
         once: ProcessOnce,
+        version: str = "",
         *,
         flex: bool = False,
         is_litert: bool = False,
     ) -> None:
-        self.bench = bench
-        self.process = process
+        self.call = call
+        self.hardware = call.system.hardware
+        self.profile = self.hardware.profile
+        #: As the program was made; empty for a real one's name.
+        self.version = version
+        self.time_factor = time_factor_of(version)
         self.say = say
         self.parameters = parameters
         self.once = once
@@ -74,7 +79,7 @@ class BenchmarkRun:
         #: Whether it is LiteRT's program, which has delegates of its own, and tells of them and of
         #: results in its way.
         self.is_litert = is_litert
-        self.noise = Noise(bench.hardware.next_process_seed())
+        self.noise = Noise(self.hardware.next_process_seed())
 
     def run(self) -> Results:
         """Do it all; raise BenchmarkFailedError, or ProgramDiedError when it aborts or is killed."""
@@ -127,8 +132,8 @@ class BenchmarkRun:
 
     def _echo(self) -> list[str]:
         lines = list(self.parameters.echo())
-        if self.parameters.switch("use_nnapi") and self.bench.profile.nnapi:
-            names = ",".join(device.name for device in self.bench.profile.nnapi)
+        if self.parameters.switch("use_nnapi") and self.profile.nnapi:
+            names = ",".join(device.name for device in self.profile.nnapi)
             after = max(
                 (
                     i
@@ -147,7 +152,7 @@ class BenchmarkRun:
         if self.is_litert:
             self.say.runtime("INFO", f"[benchmark_litert_model.cc:305] Loading model from: {path}")
         try:
-            data = read_whole(self.process, path)
+            data = read_whole(self.call, path)
             graph = read_graph(data)
         except PhoneFileError:
             self.say.runtime("ERROR", f"Could not open '{path}'.")
@@ -171,8 +176,17 @@ class BenchmarkRun:
 
     def moment(self, name: str) -> None:
         """Announce a named moment of the program to the faults."""
-        announce(self.process, name)
+        announce(self.call, name)
 
     def sleep_us(self, duration_us: float) -> None:
         """Let phone time pass; raise ProgramDiedError when the process is killed meanwhile."""
-        pause(self.process, duration_us / 1e6)
+        self.call.sleep(max(0.0, duration_us) / 1e6)
+
+    def take_fault(self, kind: FaultKind, subject: str) -> Fault | None:
+        """Return the fault of this kind that happens to a delegate now, if one was asked for: of all
+        programs, or of those of a version (``xnnpack of 2.17``).
+        """
+        faults = self.call.system.faults
+        names = (subject, f"{subject} of {self.version}")
+        found = (faults.take(kind, "delegate", subject=name) for name in names)
+        return next((fault for fault in found if fault is not None), None)

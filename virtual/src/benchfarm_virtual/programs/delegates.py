@@ -92,7 +92,7 @@ def created(interpreter: Interpreter) -> list[Delegate]:
 
 
 def _fails(interpreter: Interpreter, kind: FaultKind, subject: str) -> bool:
-    return interpreter.run.bench.take_fault(kind, subject) is not None
+    return interpreter.run.take_fault(kind, subject) is not None
 
 
 def _say_created(interpreter: Interpreter, text: str) -> None:
@@ -118,7 +118,7 @@ def _reduced(
     """Take only a share of the nodes, when that fault was asked for."""
     if plan is not interpreter.plan:
         return taken
-    fault = interpreter.run.bench.take_fault(FaultKind.DELEGATE_PARTIAL, subject)
+    fault = interpreter.run.take_fault(FaultKind.DELEGATE_PARTIAL, subject)
     if fault is None:
         return taken
     keep = math.floor(len(taken) * max(0.0, min(1.0, fault.number("share"))))
@@ -166,7 +166,7 @@ def _keep(interpreter: Interpreter, path: str, magic: str) -> None:
     """
     head = f"{magic}{interpreter.graph.sha256}".encode()
     size = min(1_000_000, max(len(head), interpreter.graph.weight_bytes))
-    write_whole(interpreter.run.process, path, head.ljust(size, b"\0"))
+    write_whole(interpreter.run.call, path, head.ljust(size, b"\0"))
 
 
 # XNNPACK and Flex
@@ -209,7 +209,7 @@ def apply_xnnpack(interpreter: Interpreter) -> int:
         kernels.append(_replace(interpreter, plan, XNNPACK, taken))
     path = interpreter.flags.text("xnnpack_weight_cache_file_path")
     if path and kernels[0]:
-        if size_of(interpreter.run.process, path):
+        if size_of(interpreter.run.call, path):
             interpreter.init_us -= _WEIGHT_CACHE_GAIN * interpreter.init_us
         else:
             _keep(interpreter, path, "XNNP")
@@ -241,7 +241,7 @@ def _create_external(interpreter: Interpreter) -> Delegate | None:
     flags = interpreter.flags
     # A library that is missing, or none, is passed over without a word, as release builds do.
     try:
-        note = note_of(read_whole(interpreter.run.process, flags.text("external_delegate_path")))
+        note = note_of(read_whole(interpreter.run.call, flags.text("external_delegate_path")))
     except PhoneFileError:
         return None
     if note is None or note.program != DUMMY_PROGRAM:
@@ -277,10 +277,10 @@ def _apply_dummy(interpreter: Interpreter, options: Mapping[str, int]) -> int:
 
 
 def _create_stable(interpreter: Interpreter) -> Delegate | None:
-    process, say = interpreter.run.process, interpreter.run.say
+    call, say = interpreter.run.call, interpreter.run.say
     path = interpreter.flags.text("stable_delegate_settings_file")
     try:
-        settings = json.loads(read_whole(process, path))
+        settings = json.loads(read_whole(call, path))
         library = str(settings["stable_delegate_loader_settings"]["delegate_path"])
     except PhoneFileError:
         say.error(f"Failed to load the delegate settings file ({path}).")
@@ -292,7 +292,7 @@ def _create_stable(interpreter: Interpreter) -> Delegate | None:
         say.error("Invalid TFLiteSettings for the stable delegate.")
         return None
     folder, _, name = library.rpartition("/")
-    note = find_library(process, name, [folder] if folder else linked_folders(process))
+    note = find_library(call, name, [folder] if folder else linked_folders(call))
     if note is None or note.program != STABLE_PROGRAM:
         say.error(
             f"Failed to load stable ABI delegate from stable ABI delegate binary ({library})."
@@ -341,7 +341,7 @@ def _apply_device(interpreter: Interpreter, device: AcceleratorSpec, delegate: s
 
 
 def _create_nnapi(interpreter: Interpreter) -> Delegate | None:
-    devices, plan = interpreter.run.bench.profile.nnapi, interpreter.plan
+    devices, plan = interpreter.run.profile.nnapi, interpreter.plan
     if _fails(interpreter, FaultKind.DELEGATE_MISSING, "nnapi") or not devices:
         interpreter.run.say.warn("NNAPI acceleration is unsupported on this platform.")
         return None
@@ -368,7 +368,7 @@ def _apply_nnapi(interpreter: Interpreter, device: AcceleratorSpec | None) -> in
     """Give the device that was named, or the best one, what it takes."""
     named = interpreter.flags.text("nnapi_accelerator_name")
     if named and device is None:
-        names = ",".join(known.name for known in interpreter.run.bench.profile.nnapi)
+        names = ",".join(known.name for known in interpreter.run.profile.nnapi)
         interpreter.tell(
             "ERROR",
             f"Could not find the specified NNAPI accelerator: {named}. Must be one of: {{{names}}}.",
@@ -388,7 +388,7 @@ def _apply_nnapi(interpreter: Interpreter, device: AcceleratorSpec | None) -> in
 
 
 def _create_hexagon(interpreter: Interpreter) -> Delegate | None:
-    device = interpreter.run.bench.profile.hexagon
+    device = interpreter.run.profile.hexagon
     if device is None or _fails(interpreter, FaultKind.DELEGATE_MISSING, "hexagon"):
         missing = "Hexagon Delegate is not supported.\n"
     else:
@@ -407,15 +407,15 @@ def _missing_of_dsp(interpreter: Interpreter, device: AcceleratorSpec) -> str:
     """Say what is wrong unless the interface library and the DSP's own are there and of one
     version; an app brings them with it.
     """
-    process, folder = interpreter.run.process, interpreter.flags.text("hexagon_lib_path")
+    call, folder = interpreter.run.call, interpreter.flags.text("hexagon_lib_path")
     if folder.startswith(APP_FOLDERS):
         return ""
-    interface = find_library(process, "libhexagon_interface.so", linked_folders(process))
+    interface = find_library(call, "libhexagon_interface.so", linked_folders(call))
     if interface is None:
         return "Hexagon Delegate is not supported.\n"
     generation = device.name.rpartition("-")[2]
     suffix = f"_{generation}" if generation in {"v65", "v66"} else ""
-    skel = find_library(process, f"libhexagon_nn_skel{suffix}.so", [folder])
+    skel = find_library(call, f"libhexagon_nn_skel{suffix}.so", [folder])
     if skel is None:
         return f"Failed to fetch Hexagon NN version. {_USE_COMPATIBLE}"
     if skel.version != interface.version:
@@ -438,7 +438,7 @@ def _apply_hexagon(interpreter: Interpreter, device: AcceleratorSpec) -> int:
 
 def _create_npu(interpreter: Interpreter) -> Delegate | None:
     """None when nothing was compiled for it, which the program doesn't say."""
-    process, profile = interpreter.run.process, interpreter.run.bench.profile
+    call, profile = interpreter.run.call, interpreter.run.profile
     folder = interpreter.flags.text("dispatch_library_path")
     if not folder:
         interpreter.tell(
@@ -446,10 +446,10 @@ def _create_npu(interpreter: Interpreter) -> Delegate | None:
             "[compiled_model.cc:967] You should provide the `DispatchLibraryDir` option to use NPU.",
         )
         raise BenchmarkFailedError
-    vendor = _VENDORS.get(process.props.get("ro.soc.manufacturer", "").lower(), "Unknown")
+    vendor = _VENDORS.get(call.system.props.get("ro.soc.manufacturer", "").lower(), "Unknown")
     library = f"libLiteRtDispatch_{vendor}.so"
     plugins = [interpreter.flags.text("compiler_plugin_library_path")]
-    if find_library(process, f"libLiteRtCompilerPlugin_{vendor}.so", plugins) is None:
+    if find_library(call, f"libLiteRtCompilerPlugin_{vendor}.so", plugins) is None:
         return None
     interpreter.tell(
         "INFO", f"[compiled_model.cc:1324] 1 compiler plugins were applied successfully: {vendor}"
@@ -457,7 +457,7 @@ def _create_npu(interpreter: Interpreter) -> Delegate | None:
     # The phone's fastest accelerator stands for its NPU.
     known = [device for device in profile.nnapi if device.name != REFERENCE_DEVICE]
     known += [profile.hexagon] if profile.hexagon is not None else []
-    if not known or find_library(process, library, [folder]) is None:
+    if not known or find_library(call, library, [folder]) is None:
         interpreter.tell("ERROR", _NO_DISPATCH)
         _no_npu_runtime(interpreter)
     interpreter.tell("INFO", f"[litert_dispatch.cc:159] Loading shared library: {folder}/{library}")
@@ -560,7 +560,7 @@ def _apply_gpu_to(interpreter: Interpreter, plan: SubgraphPlan) -> int:
 
 def _starts_gpu(interpreter: Interpreter, operators: int) -> bool:
     """Compile for OpenCL, or else OpenGL; False when neither can be had, which is told."""
-    gpu, wanted = interpreter.run.bench.profile.gpu, interpreter.flags.text("gpu_backend")
+    gpu, wanted = interpreter.run.profile.gpu, interpreter.flags.text("gpu_backend")
     missing = _fails(interpreter, FaultKind.DELEGATE_MISSING, "gpu")
     if _fails(interpreter, FaultKind.DELEGATE_FAILING, "gpu"):
         interpreter.tell(
@@ -595,13 +595,13 @@ def _kept_kernels(interpreter: Interpreter, gpu: GpuSpec) -> tuple[float, str]:
     """Look for compiled kernels, or keep them; return the share of the init that is left, and how
     it is told.
     """
-    flags, process = interpreter.flags, interpreter.run.process
+    flags, call = interpreter.flags, interpreter.run.call
     folder, token = flags.text("delegate_serialize_dir"), flags.text("delegate_serialize_token")
     if not folder or not token:
         return 1.0, ""
     key = hashlib.sha256(f"{interpreter.graph.sha256}{gpu.name}".encode()).digest()
     path = f"{folder}/{token}_{int.from_bytes(key[:8], 'little')}.bin"
-    if size := size_of(process, path):
+    if size := size_of(call, path):
         interpreter.tell("INFO", f"Found serialized data for model {token} ({size} B) at {path}")
         return _SERIALIZED_SHARE, " from serialized data"
     interpreter.tell(
@@ -625,7 +625,7 @@ def _apply_litert_gpu(interpreter: Interpreter) -> int:
     """Give the accelerator for OpenCL or OpenGL, as LiteRT's program loads it, the largest
     partition of what it takes.
     """
-    gpu, wanted = interpreter.run.bench.profile.gpu, interpreter.flags.text("gpu_backend")
+    gpu, wanted = interpreter.run.profile.gpu, interpreter.flags.text("gpu_backend")
     backend = "gl"
     if wanted == "cl" or (wanted != "gl" and gpu is not None and "cl" in gpu.backends):
         backend = "cl"

@@ -129,7 +129,7 @@ class Interpreter:
             if not layer.value_file:
                 continue
             try:
-                self.input_values.append(read_whole(self.run.process, layer.value_file))
+                self.input_values.append(read_whole(self.run.call, layer.value_file))
             except PhoneFileError:
                 self.run.fail(f"Failed to read the input_layer_value_file:{layer.value_file}")
 
@@ -193,7 +193,7 @@ class Interpreter:
 
     def _note_wrong(self, subject: str, kernel: str) -> None:
         """Have a delegate compute wrong numbers, when that fault was asked for."""
-        if self.run.bench.take_fault(FaultKind.DELEGATE_WRONG, subject) is not None:
+        if self.run.take_fault(FaultKind.DELEGATE_WRONG, subject) is not None:
             self.wrong.add(kernel)
 
     def _not_applied(self, delegate: Delegate) -> str:
@@ -236,8 +236,8 @@ class Interpreter:
         the reference.
         """
         first = self.threads().cpus[0]
-        shares = self.run.bench.hardware.core_shares()
-        gmacs = next(c.f32_gmacs for c in self.run.bench.profile.clusters if first in c.cpus)
+        shares = self.run.hardware.core_shares()
+        gmacs = next(c.f32_gmacs for c in self.run.profile.clusters if first in c.cpus)
         return reference_us * _REFERENCE_GMACS / max(0.1, gmacs * shares[first])
 
     def _unresolved(self, node_id: int, name: str) -> None:
@@ -278,18 +278,18 @@ class Interpreter:
         """Return where the CPU's part runs."""
         wanted = self.flags.integer("num_threads")
         return latency.place_threads(
-            self.run.bench.profile,
+            self.run.profile,
             threads=wanted,
-            affinity=self.run.process.affinity,
-            group=self.run.process.group,
+            affinity=self.run.call.process.affinity,
+            group=self.run.call.process.group,
             stray_draw=self.run.noise.stray_draw,
         )
 
     def speeds(self, shares: dict[int, float], gpu_share: float) -> Speeds:
         """Return the speeds of all units at these clocks."""
-        profile, flags = self.run.bench.profile, self.flags
+        profile, flags = self.run.profile, self.flags
         fp16 = flags.switch("xnnpack_force_fp16") or flags.switch("allow_fp16")
-        memory = self.run.bench.hardware.memory_share()
+        memory = self.run.hardware.memory_share()
         cpu = partial(latency.cpu_speed, profile, self.threads(), shares, memory_share=memory)
         speeds = {"": cpu(xnnpack=False), XNNPACK: cpu(xnnpack=True, fp16=fp16)}
         if profile.gpu is not None:
@@ -307,18 +307,18 @@ class Interpreter:
 
     def inference_us(self, shares: dict[int, float], gpu_share: float) -> float:
         """Return the time of one inference at these clocks, before noise."""
-        key = (*shares.values(), gpu_share, self.run.bench.hardware.memory_share())
+        key = (*shares.values(), gpu_share, self.run.hardware.memory_share())
         known = self._known_times.get(key)
         if known is None:
             speeds = self.speeds(shares, gpu_share)
             factor = latency.unpinned_factor(
-                self.run.bench.profile,
-                affinity=self.run.process.affinity,
-                group=self.run.process.group,
+                self.run.profile,
+                affinity=self.run.call.process.affinity,
+                group=self.run.call.process.group,
             )
             cpu = sum(w.time_us(speeds) for w in self.works if w.unit in {"", XNNPACK, FLEX})
             other = sum(w.time_us(speeds) for w in self.works if w.unit not in {"", XNNPACK, FLEX})
-            known = (cpu * factor + other * math.sqrt(factor)) * self.run.bench.time_factor
+            known = (cpu * factor + other * math.sqrt(factor)) * self.run.time_factor
             known = min(1e12, max(0.3, known))
             self._known_times[key] = known
         return known

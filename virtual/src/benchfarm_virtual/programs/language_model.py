@@ -12,13 +12,12 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from benchfarm_virtual.contract import PhoneFileError, ProcessContext
+from benchfarm_virtual.commands.invocation import Invocation
+from benchfarm_virtual.contract import PhoneFileError
 from benchfarm_virtual.latency import Speed
 from benchfarm_virtual.programs.process import (
-    Bench,
     Pace,
     announce,
-    pause,
     read_whole,
     size_of,
     write_whole,
@@ -66,39 +65,36 @@ _SAMPLER: Final = "libLiteRtTopKOpenClSampler.so"
 _GPU_LIBRARIES: Final = ("libLiteRtOpenClAccelerator.so", "libLiteRtGpuAccelerator.so")
 
 
-class LanguageModelProgram:
-    """The program."""
-
-    def __init__(self, bench: Bench, version: str = "") -> None:
-        self._bench = bench
-        self._is_old = version.startswith("2025")
-
-    def run(self, process: ProcessContext) -> int:
-        """Run it; return its exit code."""
-        announce(process, "start")
-        flags = dict(_FLAGS)
-        for argument in process.argv[1:]:
-            found = re.fullmatch(r"--(\w+)(?:=(.*))?", argument)
-            if found is None or found[1] not in flags or (self._is_old and found[1] in _OF_2026):
-                _say(
-                    process,
-                    f"ERROR: Unknown command line flag '{argument.lstrip('-').partition('=')[0]}'",
-                )
-                return 1
-            flags[found[1]] = "true" if found[2] is None else found[2]
-        if flags["backend"] not in {"cpu", "gpu", "npu"}:
-            return _failed(process, f"INVALID_ARGUMENT: Unsupported backend: {flags['backend']}", 3)
-        try:
-            model = read_whole(process, flags["model_path"])
-        except PhoneFileError:
-            return _failed(process, f"NOT_FOUND: Failed to open: {flags['model_path']}", 5)
-        if not model.startswith(b"LITERTLM"):
-            return _failed(
-                process,
-                "INVALID_ARGUMENT: Invalid magic number or failed to read: " + repr(model[:8]),
-                3,
+def run_language_model(call: Invocation, version: str) -> int:
+    """Run it; return its exit code."""
+    announce(call, "start")
+    flags = dict(_FLAGS)
+    for argument in call.launch.argv[1:]:
+        found = re.fullmatch(r"--(\w+)(?:=(.*))?", argument)
+        if (
+            found is None
+            or found[1] not in flags
+            or (version.startswith("2025") and found[1] in _OF_2026)
+        ):
+            _say(
+                call,
+                f"ERROR: Unknown command line flag '{argument.lstrip('-').partition('=')[0]}'",
             )
-        return _Engine(self._bench, process, flags, len(model)).run()
+            return 1
+        flags[found[1]] = "true" if found[2] is None else found[2]
+    if flags["backend"] not in {"cpu", "gpu", "npu"}:
+        return _failed(call, f"INVALID_ARGUMENT: Unsupported backend: {flags['backend']}", 3)
+    try:
+        model = read_whole(call, flags["model_path"])
+    except PhoneFileError:
+        return _failed(call, f"NOT_FOUND: Failed to open: {flags['model_path']}", 5)
+    if not model.startswith(b"LITERTLM"):
+        return _failed(
+            call,
+            "INVALID_ARGUMENT: Invalid magic number or failed to read: " + repr(model[:8]),
+            3,
+        )
+    return _Engine(call, version, flags, len(model)).run()
 
 
 @dataclass(slots=True)
@@ -111,23 +107,22 @@ class _Engine:
     """One engine and its conversations."""
 
     def __init__(
-        self, bench: Bench, process: ProcessContext, flags: dict[str, str], model_bytes: int
+        self, call: Invocation, version: str, flags: dict[str, str], model_bytes: int
     ) -> None:
-        self._bench = bench
-        self._process = process
+        self._call = call
         self._flags = flags
         self._model_bytes = model_bytes
         self._is_gpu = flags["backend"] == "gpu"
         threads = int(flags["num_cpu_threads"]) or _USUAL_THREADS
-        self._pace = Pace(bench, process, threads=threads, on_gpu=self._is_gpu)
+        self._pace = Pace(call, version, threads=threads, on_gpu=self._is_gpu)
 
     def run(self) -> int:
         """Run it; return the exit code."""
-        process, flags = self._process, self._flags
-        announce(process, "init")
-        has_gpu = self._bench.profile.gpu is not None and self._has(*_GPU_LIBRARIES)
+        call, flags = self._call, self._flags
+        announce(call, "init")
+        has_gpu = call.system.hardware.profile.gpu is not None and self._has(*_GPU_LIBRARIES)
         if flags["backend"] == "npu" or (self._is_gpu and not has_gpu):
-            return _failed(process, "UNKNOWN: Failed to create engine: No adapters found", 2)
+            return _failed(call, "UNKNOWN: Failed to create engine: No adapters found", 2)
         self._say_delegates()
         init_us = (
             _INIT_US + self._model_bytes / _LOAD_BYTES_PER_US
@@ -137,11 +132,11 @@ class _Engine:
             name = flags["model_path"].rpartition("/")[2]
             folder = flags["cache_dir"] or flags["model_path"].rpartition("/")[0]
             kept = f"{folder}/{name}_{self._model_bytes}.xnnpack_cache"
-            if folder != ":memory" and size_of(process, kept) is None:
-                write_whole(process, kept, b"\1" * min(self._model_bytes, 1 << 16))
+            if folder != ":memory" and size_of(call, kept) is None:
+                write_whole(call, kept, b"\1" * min(self._model_bytes, 1 << 16))
             else:
                 init_us *= _WARM
-        pause(process, init_us / 1e6)
+        call.sleep(init_us / 1e6)
         prefill, decode = (
             int(flags["benchmark_prefill_tokens"]),
             int(flags["benchmark_decode_tokens"]),
@@ -149,29 +144,29 @@ class _Engine:
         context = int(flags["max_num_tokens"]) or prefill + decode
         if prefill >= context:
             told = "INVALID_ARGUMENT: Input token ids are too long. Exceeding the maximum number of tokens allowed"
-            return _failed(process, f"{told}: {prefill} >= {context}", 3)
+            return _failed(call, f"{told}: {prefill} >= {context}", 3)
         written = b""
         for _ in range(int(flags["num_iterations"])):
-            announce(process, "run")
+            announce(call, "run")
             turns = (
                 self._turn(prefill, is_prompt=True),
                 self._turn(min(decode, context - prefill), is_prompt=False),
             )
             self._say_info(init_us, *turns)
             written += message({1: _metrics(init_us, *turns)})
-        announce(process, "results")
+        announce(call, "results")
         if flags["report_peak_memory_footprint"] == "true":
-            _say(process, f"Peak system ram usage: {1.4 * self._model_bytes / 2**20 + 90:.2f}MB.")
-            _say(process, f"Peak private footprint: {0.4 * self._model_bytes / 2**20 + 60:.2f}MB.")
+            _say(call, f"Peak system ram usage: {1.4 * self._model_bytes / 2**20 + 90:.2f}MB.")
+            _say(call, f"Peak private footprint: {0.4 * self._model_bytes / 2**20 + 60:.2f}MB.")
         if flags["metric_proto_file_path"]:
-            write_whole(process, flags["metric_proto_file_path"], written)
+            write_whole(call, flags["metric_proto_file_path"], written)
         return 0
 
     def _has(self, *libraries: str) -> bool:
         """Say whether one of some libraries is found."""
-        folders = self._process.env.get("LD_LIBRARY_PATH", "").split(":")
+        folders = self._call.env.get("LD_LIBRARY_PATH", "").split(":")
         return any(
-            size_of(self._process, f"{folder}/{name}") for folder in folders for name in libraries
+            size_of(self._call, f"{folder}/{name}") for folder in folders for name in libraries
         )
 
     def _say_delegates(self) -> None:
@@ -179,19 +174,19 @@ class _Engine:
         own, every = (87, 87) if self._is_gpu else (80, 87)
         if self._is_gpu:
             _say(
-                self._process,
+                self._call,
                 "INFO: Created OpenCL device from provided device id and platform id.",
             )
         else:
-            _say(self._process, "INFO: Created TensorFlow Lite XNNPACK delegate for CPU.")
+            _say(self._call, "INFO: Created TensorFlow Lite XNNPACK delegate for CPU.")
         for number, signature in enumerate(("decode", f"prefill_{_PROMPT_STEP}")):
             _say(
-                self._process,
+                self._call,
                 f"VERBOSE: Replacing {own} out of {every} node(s) with delegate ({name}) node, yielding "
                 f"{1 + every - own} partitions for subgraph {number} ({signature}).",
             )
         if self._is_gpu and not self._has(_SAMPLER):
-            _say(self._process, "WARNING: GPU sampler unavailable. Falling back to CPU sampling.")
+            _say(self._call, "WARNING: GPU sampler unavailable. Falling back to CPU sampling.")
 
     def _turn(self, tokens: int, *, is_prompt: bool) -> _Turn:
         """Work on so many tokens, as fast as the phone is meanwhile."""
@@ -230,7 +225,7 @@ class _Engine:
                 f"      {name} Speed: {turn.tokens / turn.time_us * 1e6:.2f} tokens/sec.",
                 _RULE,
             ]
-        _say(self._process, "\n".join([*lines, _RULE]), source="litert_lm_lib.cc:424")
+        _say(self._call, "\n".join([*lines, _RULE]), source="litert_lm_lib.cc:424")
 
 
 def _metrics(init_us: float, prefill: _Turn, decode: _Turn) -> bytes:
@@ -252,13 +247,15 @@ def _metrics(init_us: float, prefill: _Turn, decode: _Turn) -> bytes:
     )
 
 
-def _say(process: ProcessContext, text: str, *, source: str = "") -> None:
+def _say(call: Invocation, text: str, *, source: str = "") -> None:
     header = (
-        f"I0000 00:00:{process.time.uptime_s():.6f} {process.pid:7} {source}] " if source else ""
+        f"I0000 00:00:{call.system.time.uptime_s():.6f} {call.process.pid:7} {source}] "
+        if source
+        else ""
     )
-    process.stderr.write(f"{header}{text}\n".encode())
+    call.stderr.write(f"{header}{text}\n".encode())
 
 
-def _failed(process: ProcessContext, status: str, code: int) -> int:
-    _say(process, f"Failed to run litert_lm: {status}")
+def _failed(call: Invocation, status: str, code: int) -> int:
+    _say(call, f"Failed to run litert_lm: {status}")
     return code

@@ -7,7 +7,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from benchfarm_virtual.contract import ProcessContext, ProgramDiedError
+from benchfarm_virtual.commands.invocation import Invocation
+from benchfarm_virtual.contract import ProgramDiedError
 from benchfarm_virtual.programs.benchmark import BenchmarkRun, Results
 from benchfarm_virtual.programs.flags import (
     FLAGS,
@@ -21,7 +22,6 @@ from benchfarm_virtual.programs.flags import (
 )
 from benchfarm_virtual.programs.process import (
     SIGABRT,
-    Bench,
     BenchmarkFailedError,
     ProcessOnce,
     StreamTranscript,
@@ -36,92 +36,85 @@ _VENDOR: Final = re.compile(r"--(no)?(qualcomm|mediatek|google_tensor|intel_open
 _FILE: Final = "benchmark_litert_model.h"
 
 
-class LitertProgram:
-    """The program."""
-
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
-
-    def run(self, process: ProcessContext) -> int:
-        """Run it; return its exit code (0 also for --help)."""
-        say = StreamTranscript(process)
-        announce(process, "start")
-        arguments = [argument for argument in process.argv[1:] if not _VENDOR.fullmatch(argument)]
-        name = process.argv[0] if process.argv else "benchmark_model"
-        if "--help" in arguments or "-h" in arguments:
-            say.error(usage(name, _FLAGS))
-            return 0
-        say.info("STARTING!")
-        try:
-            own = parse_flags(_FLAGS, arguments)
-            if own.unconsumed:
-                say.warn("Unconsumed cmdline flags: " + " ".join(own.unconsumed))
-            self._check(own, say)
-            results = BenchmarkRun(
-                self._bench, process, say, _as_benchmark_model(own), ProcessOnce(), is_litert=True
-            ).run()
-        except FlagError as error:
-            say.error(str(error))
-            say.error(usage(name, _FLAGS))
-            return 1
-        except BenchmarkFailedError:
-            say.error("Benchmarking failed.")
-            return 1
-        self._banner(process, own, say, results)
+def run_litert(call: Invocation, version: str) -> int:
+    """Run it; return its exit code (0 also for --help)."""
+    say = StreamTranscript(call)
+    announce(call, "start")
+    name, *given = call.launch.argv
+    arguments = [argument for argument in given if not _VENDOR.fullmatch(argument)]
+    if "--help" in arguments or "-h" in arguments:
+        say.error(usage(name, _FLAGS))
         return 0
+    say.info("STARTING!")
+    try:
+        own = parse_flags(_FLAGS, arguments)
+        if own.unconsumed:
+            say.warn("Unconsumed cmdline flags: " + " ".join(own.unconsumed))
+        _check(own, say)
+        shared = _as_benchmark_model(own)
+        results = BenchmarkRun(call, say, shared, ProcessOnce(), version, is_litert=True).run()
+    except FlagError as error:
+        say.error(str(error))
+        say.error(usage(name, _FLAGS))
+        return 1
+    except BenchmarkFailedError:
+        say.error("Benchmarking failed.")
+        return 1
+    _banner(call, own, say, results)
+    return 0
 
-    def _check(self, own: Parameters, say: StreamTranscript) -> None:
-        if own.switch("require_full_delegation") and own.switch("use_cpu"):
-            _log(
-                say,
-                0,
-                "Requesting full delegation and CPU acceleration are incompatible.",
-                severity="ERROR",
-            )
-            raise ProgramDiedError(SIGABRT)
-        if own.text("gpu-precision") not in {"auto", "fp16", "fp32"}:
-            raise ProgramDiedError(SIGABRT)
 
-    def _banner(
-        self, process: ProcessContext, own: Parameters, say: StreamTranscript, results: Results
-    ) -> None:
-        runs, warmup, memory = results.runs, results.warmup, results.footprint
-        _log(say, 89, "\n========== BENCHMARK RESULTS ==========")
-        if own.text("signature_to_run_for"):
-            _log(say, 91, f"Signature name:       {own.text('signature_to_run_for')}")
-        _log(say, 94, f"Model initialization: {results.init_us / 1e3:.2f} ms")
-        _log(say, 95, f"Warmup (first):       {results.first_us / 1e3:.2f} ms")
-        _log(say, 97, f"Warmup (avg):         {warmup.average / 1e3:.2f} ms ({warmup.count} runs)")
-        if runs.count:
-            values = runs.values
-            _log(say, 99, f"Inference (avg):      {runs.average / 1e3:.2f} ms ({runs.count} runs)")
-            _log(say, 103, f"Inference (min):      {int(values.min()) / 1e3:.2f} ms")
-            _log(say, 105, f"Inference (max):      {int(values.max()) / 1e3:.2f} ms")
-            _log(say, 107, f"Inference (std):      {runs.deviation / 1e3:.2f}")
-            _log(
-                say,
-                115,
-                f"Throughput:           {results.input_bytes / 2**20 / (runs.average / 1e6):.2f} MB/s",
-            )
+def _check(own: Parameters, say: StreamTranscript) -> None:
+    if own.switch("require_full_delegation") and own.switch("use_cpu"):
+        _log(
+            say,
+            0,
+            "Requesting full delegation and CPU acceleration are incompatible.",
+            severity="ERROR",
+        )
+        raise ProgramDiedError(SIGABRT)
+    if own.text("gpu-precision") not in {"auto", "fp16", "fp32"}:
+        raise ProgramDiedError(SIGABRT)
+
+
+def _banner(call: Invocation, own: Parameters, say: StreamTranscript, results: Results) -> None:
+    runs, warmup, memory = results.runs, results.warmup, results.footprint
+    _log(say, 89, "\n========== BENCHMARK RESULTS ==========")
+    if own.text("signature_to_run_for"):
+        _log(say, 91, f"Signature name:       {own.text('signature_to_run_for')}")
+    _log(say, 94, f"Model initialization: {results.init_us / 1e3:.2f} ms")
+    _log(say, 95, f"Warmup (first):       {results.first_us / 1e3:.2f} ms")
+    _log(say, 97, f"Warmup (avg):         {warmup.average / 1e3:.2f} ms ({warmup.count} runs)")
+    if runs.count:
+        values = runs.values
+        _log(say, 99, f"Inference (avg):      {runs.average / 1e3:.2f} ms ({runs.count} runs)")
+        _log(say, 103, f"Inference (min):      {int(values.min()) / 1e3:.2f} ms")
+        _log(say, 105, f"Inference (max):      {int(values.max()) / 1e3:.2f} ms")
+        _log(say, 107, f"Inference (std):      {runs.deviation / 1e3:.2f}")
+        _log(
+            say,
+            115,
+            f"Throughput:           {results.input_bytes / 2**20 / (runs.average / 1e6):.2f} MB/s",
+        )
+    else:
+        _log(say, 110, "No inference runs were performed.")
+    _log(say, 124, "\nMemory Usage:")
+    _log(say, 125, f"Init footprint:       {memory.init_kb / 1024:.2f} MB")
+    _log(say, 127, f"Overall footprint:    {memory.overall_kb / 1024:.2f} MB")
+    if own.switch("report_peak_memory_footprint"):
+        _log(say, 130, f"Peak memory:          {memory.peak_kb / 1024:.2f} MB")
+    else:
+        _log(say, 132, "Peak memory usage not available. (peak_mem_mb <= 0)")
+    _log(say, 138, "======================================\n")
+    path = own.text("result_file_path")
+    if path:
+        _log(say, 177, f"Saving benchmark result to: {path}")
+        peak_kb = memory.peak_kb if own.switch("report_peak_memory_footprint") else 0
+        content = result_proto(results, results.model_bytes, peak_kb)
+        if write_whole(call, path, content):
+            _log(say, 181, f"Saved benchmark result to: {path}")
         else:
-            _log(say, 110, "No inference runs were performed.")
-        _log(say, 124, "\nMemory Usage:")
-        _log(say, 125, f"Init footprint:       {memory.init_kb / 1024:.2f} MB")
-        _log(say, 127, f"Overall footprint:    {memory.overall_kb / 1024:.2f} MB")
-        if own.switch("report_peak_memory_footprint"):
-            _log(say, 130, f"Peak memory:          {memory.peak_kb / 1024:.2f} MB")
-        else:
-            _log(say, 132, "Peak memory usage not available. (peak_mem_mb <= 0)")
-        _log(say, 138, "======================================\n")
-        path = own.text("result_file_path")
-        if path:
-            _log(say, 177, f"Saving benchmark result to: {path}")
-            peak_kb = memory.peak_kb if own.switch("report_peak_memory_footprint") else 0
-            content = result_proto(results, results.model_bytes, peak_kb)
-            if write_whole(process, path, content):
-                _log(say, 181, f"Saved benchmark result to: {path}")
-            else:
-                _log(say, 184, f"Failed to save benchmark result to: {path}", severity="ERROR")
+            _log(say, 184, f"Failed to save benchmark result to: {path}", severity="ERROR")
 
 
 def _log(say: StreamTranscript, line: int, message: str, *, severity: str = "INFO") -> None:

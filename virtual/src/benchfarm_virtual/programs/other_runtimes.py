@@ -12,50 +12,46 @@ import posixpath
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from benchfarm_virtual.contract import PhoneFileError, ProcessContext
-from benchfarm_virtual.programs.process import Bench, Pace, announce, read_whole
+from benchfarm_virtual.commands.invocation import Invocation
+from benchfarm_virtual.contract import PhoneFileError
+from benchfarm_virtual.programs.process import Pace, announce, read_whole
 
 #: Two bytes a weight, one multiply-add each; and so much at the least.
 _MACS_A_BYTE: Final = 0.5
 _LEAST_US: Final = 80.0
 
 
-class OtherRuntimeProgram:
-    """One of the programs, by its file name."""
-
-    def __init__(self, bench: Bench, name: str) -> None:
-        self._bench = bench
-        self._main = _PROGRAMS[name]
-
-    def run(self, process: ProcessContext) -> int:
-        """Run it; return its exit code."""
-        announce(process, "start")
-        code = self._main(_Runtime(self._bench, process), list(process.argv[1:]))
-        announce(process, "results")
-        return code
+def run_other(call: Invocation, version: str, *, program: str) -> int:
+    """Run one of the programs, by its name; return its exit code."""
+    announce(call, "start")
+    code = _PROGRAMS[program](_Runtime(call, version), list(call.args))
+    announce(call, "results")
+    return code
 
 
 class _Runtime:
     """A process's streams, and the time that a model takes."""
 
-    def __init__(self, bench: Bench, process: ProcessContext) -> None:
-        self.process = process
-        self.has_gpu = bench.profile.gpu is not None
-        self._bench = bench
+    def __init__(self, call: Invocation, version: str) -> None:
+        self.call = call
+        self.has_gpu = call.system.hardware.profile.gpu is not None
+        self._version = version
 
     def out(self, text: str) -> None:
-        self.process.stdout.write(f"{text}\n".encode())
+        self.call.stdout.write(f"{text}\n".encode())
 
     def err(self, text: str) -> None:
-        self.process.stderr.write(f"{text}\n".encode())
+        self.call.stderr.write(f"{text}\n".encode())
 
     def log(self, text: str) -> None:
-        self.process.logs.log("I", "ExecuTorch", text, pid=self.process.pid, uid=self.process.uid)
+        self.call.system.logs.log(
+            "I", "ExecuTorch", text, pid=self.call.process.pid, uid=self.call.uid
+        )
 
     def model(self, path: str) -> bytes:
         """Return a file of the phone; empty where there is none."""
         try:
-            return read_whole(self.process, path)
+            return read_whole(self.call, path)
         except PhoneFileError:
             return b""
 
@@ -65,8 +61,8 @@ class _Runtime:
         """Work ``count`` times, ``work`` models' multiply-adds each, as fast as the phone is;
         return each time.
         """
-        announce(self.process, "run")
-        pace = Pace(self._bench, self.process, threads=threads, on_gpu=on_gpu and self.has_gpu)
+        announce(self.call, "run")
+        pace = Pace(self.call, self._version, threads=threads, on_gpu=on_gpu and self.has_gpu)
         macs = model_bytes * _MACS_A_BYTE * work
         return pace.times_us(
             count, lambda speed: _LEAST_US + macs / speed.f32_gmacs / 1e3 + speed.op_overhead_us
@@ -193,7 +189,7 @@ def _mnn(runtime: _Runtime, words: list[str]) -> int:
     runtime.out(f"--------> Benchmarking... loop = {loops}, warmup = {warmup}")
     if forward and not on_gpu:
         runtime.out(f"Can't Find type={forward} backend, use 0 instead")
-    names = [name for name in runtime.process.files.list(folder) if name.endswith(".mnn")]
+    names = [name for name in runtime.call.files.list(folder) if name.endswith(".mnn")]
     for name in names:
         model = runtime.model(posixpath.join(folder, name))
         if not _is_flatbuffer(model):

@@ -97,7 +97,7 @@ def _computed(interpreter: Interpreter, seed: int) -> tuple[NDArray[Any], ...] |
             for shape, size in zip(shapes, sizes, strict=True)
         ]
     try:
-        model = read_whole(interpreter.run.process, interpreter.run.parameters.text("graph"))
+        model = read_whole(interpreter.run.call, interpreter.run.parameters.text("graph"))
     except PhoneFileError:
         return None
     computed = computed_outputs(model, shapes, inputs)

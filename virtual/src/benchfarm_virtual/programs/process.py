@@ -11,17 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from benchfarm_virtual.contract import (
-    SIGKILL,
-    LogPriority,
-    PhoneFileError,
-    ProcessContext,
-    ProgramDiedError,
-)
-from benchfarm_virtual.faults import Fault, FaultKind, FaultTable
-from benchfarm_virtual.hardware import VirtualHardware
+from benchfarm_virtual.commands.invocation import Invocation
+from benchfarm_virtual.contract import LogPriority, PhoneFileError
 from benchfarm_virtual.latency import Noise, Speed, cpu_speed, gpu_speed, place_threads
-from benchfarm_virtual.profiles import VirtualProfile
 from benchfarm_virtual.samples import FakeNote, note_of
 
 #: In a fake binary's version, for tests and demonstrations: its inferences take so much longer or
@@ -35,30 +27,6 @@ SIGABRT: Final = 6
 
 class BenchmarkFailedError(Exception):
     """The run ended with an error that has been reported."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
-    """What a fake binary needs of its phone."""
-
-    profile: VirtualProfile
-    hardware: VirtualHardware
-    faults: FaultTable | None = None
-    #: How long everything takes with this program, against the usual one; see
-    #: :func:`time_factor_of`.
-    time_factor: float = 1.0
-    #: As the program was made; empty for a real one's name.
-    version: str = ""
-
-    def take_fault(self, kind: FaultKind, subject: str) -> Fault | None:
-        """Return the fault of this kind that happens to a delegate now, if one was asked for: of all
-        programs, or of those of a version (``xnnpack of 2.17``).
-        """
-        if self.faults is None:
-            return None
-        names = (subject, f"{subject} of {self.version}")
-        found = (self.faults.take(kind, "delegate", subject=name) for name in names)
-        return next((fault for fault in found if fault is not None), None)
 
 
 @dataclass(slots=True)
@@ -85,57 +53,33 @@ def time_factor_of(version: str) -> float:
     return max(_LEAST_TIME, 1.0 + float(found[1]) / 100.0) if found else 1.0
 
 
-def announce(process: ProcessContext, name: str) -> None:
+def announce(call: Invocation, name: str) -> None:
     """Tell the phone that a program has come to a named moment."""
-    if process.moment is not None:
-        process.moment(name, process)
-    check_killed(process)
+    if call.system.moment is not None:
+        call.system.moment(name, call)
+    call.check_alive()
 
 
-def pause(process: ProcessContext, seconds: float) -> None:
-    """Sleep in phone time; raise ProgramDiedError when the process is killed."""
-    if seconds > 0:
-        process.time.sleep(seconds, process.killed)
-    check_killed(process)
-
-
-def check_killed(process: ProcessContext) -> None:
-    """Raise ProgramDiedError when the process has been killed."""
-    if process.killed.is_set():
-        raise ProgramDiedError(process.signal or SIGKILL)
-
-
-def absolute(process: ProcessContext, path: str) -> str:
-    """Return a path as seen from the root."""
-    return path if path.startswith("/") else f"{process.cwd.rstrip('/')}/{path}"
-
-
-def read_whole(process: ProcessContext, path: str) -> bytes:
+def read_whole(call: Invocation, path: str) -> bytes:
     """Return a file's bytes; raise PhoneFileError (ENODEV for a folder, which can't be mapped into
     memory).
     """
-    place = absolute(process, path)
-    if stat.S_ISDIR(process.files.stat(place, uid=process.uid).mode):
+    place = call.path(path)
+    if stat.S_ISDIR(call.files.stat(place, uid=call.uid).mode):
         raise PhoneFileError(errno.ENODEV, "No such device")
-    source = process.files.open_read(place, uid=process.uid)
-    parts: list[bytes] = []
-    while part := source.read(1 << 20):
-        parts.append(part)
-    return b"".join(parts)
+    return call.files.open_read(place, uid=call.uid).read()
 
 
-def size_of(process: ProcessContext, path: str) -> int | None:
+def size_of(call: Invocation, path: str) -> int | None:
     """Return a file's size, None when it isn't there."""
-    try:
-        return process.files.stat(absolute(process, path), uid=process.uid).size_bytes
-    except PhoneFileError:
-        return None
+    found = call.files.find(call.path(path), uid=call.uid)
+    return None if found is None else found.size_bytes
 
 
-def write_whole(process: ProcessContext, path: str, content: bytes) -> bool:
+def write_whole(call: Invocation, path: str, content: bytes) -> bool:
     """Write a file; return False when that isn't possible."""
     try:
-        process.files.open_write(absolute(process, path), uid=process.uid).write(content)
+        call.files.open_write(call.path(path), uid=call.uid).write(content)
     except PhoneFileError:
         return False
     return True
@@ -146,16 +90,16 @@ def write_whole(process: ProcessContext, path: str, content: bytes) -> bool:
 APP_FOLDERS = "/data/app/"
 
 
-def linked_folders(process: ProcessContext) -> list[str]:
+def linked_folders(call: Invocation) -> list[str]:
     """Return the folders that the linker searches before the system's."""
-    return [folder for folder in process.env.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    return [folder for folder in call.env.get("LD_LIBRARY_PATH", "").split(":") if folder]
 
 
-def find_library(process: ProcessContext, name: str, folders: Iterable[str]) -> FakeNote | None:
+def find_library(call: Invocation, name: str, folders: Iterable[str]) -> FakeNote | None:
     """Return what a fake library says about itself, None when no folder has one of this name."""
     for folder in folders:
         try:
-            note = note_of(read_whole(process, f"{folder}/{name}"))
+            note = note_of(read_whole(call, f"{folder}/{name}"))
         except PhoneFileError:
             continue
         if note is not None:
@@ -172,8 +116,8 @@ class Transcript:
     prefix.
     """
 
-    def __init__(self, process: ProcessContext) -> None:
-        self._process = process
+    def __init__(self, call: Invocation) -> None:
+        self._call = call
 
     def info(self, message: str) -> None:
         """Say something (the tool itself)."""
@@ -199,7 +143,7 @@ class StreamTranscript(Transcript):
     """A native program's: INFO and WARN of the tool on stdout, everything else on stderr."""
 
     def _write(self, severity: str, message: str, *, is_plain: bool = False) -> None:
-        stream = self._process.stdout if is_plain else self._process.stderr
+        stream = self._call.stdout if is_plain else self._call.stderr
         try:
             stream.write(f"{severity}: {message}\n".encode("utf-8", "surrogateescape"))
         except PhoneFileError:
@@ -216,9 +160,9 @@ class LogTranscript(Transcript):
             "ERROR": "E",
             "FATAL": "E",
         }
-        process = self._process
-        process.logs.log(
-            priorities.get(severity, "I"), LOG_TAG, message, pid=process.pid, uid=process.uid
+        call = self._call
+        call.system.logs.log(
+            priorities.get(severity, "I"), LOG_TAG, message, pid=call.process.pid, uid=call.uid
         )
 
 
@@ -237,18 +181,20 @@ class Pace:
     """The steps of one process on its cores, or on the GPU."""
 
     def __init__(
-        self, bench: Bench, process: ProcessContext, *, threads: int, on_gpu: bool = False
+        self, call: Invocation, version: str, *, threads: int, on_gpu: bool = False
     ) -> None:
         """``on_gpu``: only where the phone has a GPU."""
-        self.noise = Noise(bench.hardware.next_process_seed())
-        self._bench = bench
-        self._process = process
-        self._gpu = bench.profile.gpu if on_gpu else None
+        self.noise = Noise(call.system.hardware.next_process_seed())
+        self._call = call
+        self._hardware = call.system.hardware
+        self._profile = self._hardware.profile
+        self._time_factor = time_factor_of(version)
+        self._gpu = self._profile.gpu if on_gpu else None
         self._threads = place_threads(
-            bench.profile,
+            self._profile,
             threads=threads,
-            affinity=process.affinity,
-            group=process.group,
+            affinity=call.process.affinity,
+            group=call.process.group,
             stray_draw=self.noise.stray_draw,
         )
 
@@ -259,28 +205,28 @@ class Pace:
 
         ``step_us`` says how long it takes at a speed, ``cpu_share`` how busy the cores are meanwhile.
         """
-        hardware = self._bench.hardware
+        hardware = self._hardware
         work = hardware.begin_work(
             () if self._gpu else self._threads.cpus,
             gpu_share=1.0 if self._gpu else 0.0,
-            pid=self._process.pid,
+            pid=self._call.process.pid,
             cpu_share=cpu_share,
         )
         times: list[float] = []
         try:
             while len(times) < count:
-                each_us = step_us(self._speed()) * self._bench.time_factor
+                each_us = step_us(self._speed()) * self._time_factor
                 some = max(1, min(count - len(times), int(_SLEEP_S * 1e6 / each_us)))
                 drawn = self.noise.samples_us(each_us, min(some, _MOST_DRAWN))
                 spent = drawn.tolist() if some == len(drawn) else [float(drawn.mean())] * some
-                pause(self._process, sum(spent) / 1e6)
+                self._call.sleep(sum(spent) / 1e6)
                 times += spent
         finally:
             hardware.end_work(work)
         return times
 
     def _speed(self) -> Speed:
-        hardware = self._bench.hardware
+        hardware = self._hardware
         if self._gpu is not None:
             return gpu_speed(self._gpu, hardware.gpu_share(), fp16=True, backend="cl")
-        return cpu_speed(self._bench.profile, self._threads, hardware.core_shares(), xnnpack=True)
+        return cpu_speed(self._profile, self._threads, hardware.core_shares(), xnnpack=True)

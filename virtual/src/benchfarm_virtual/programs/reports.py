@@ -54,7 +54,7 @@ def report_details(run: BenchmarkRun, interpreter: Interpreter, results: Results
         _write_profile(run, interpreter, results)
     if flags.switch("export_model_runtime_info") and flags.text("model_runtime_info_output_file"):
         write_whole(
-            run.process,
+            run.call,
             flags.text("model_runtime_info_output_file"),
             runtime_info(interpreter),
         )
@@ -63,7 +63,7 @@ def report_details(run: BenchmarkRun, interpreter: Interpreter, results: Results
         say.info(f"Saving benchmark result to: {path}")
         peak_kb = memory.peak_kb if flags.switch("report_peak_memory_footprint") else 0
         if write_whole(
-            run.process,
+            run.call,
             path,
             result_proto(results, interpreter.graph.size_bytes, peak_kb),
         ):
@@ -71,7 +71,7 @@ def report_details(run: BenchmarkRun, interpreter: Interpreter, results: Results
         else:
             say.error(f"Failed to save benchmark result to: {path}")
     if flags.text("output_filepath"):
-        write_whole(run.process, flags.text("output_filepath"), outputs.raw_outputs(interpreter))
+        write_whole(run.call, flags.text("output_filepath"), outputs.raw_outputs(interpreter))
     run.once.max_rss_kb += memory.overall_kb
 
 
@@ -85,7 +85,7 @@ def _write_profile(run: BenchmarkRun, interpreter: Interpreter, results: Results
     init = initialisation(interpreter)
     rows = operators(interpreter, results.runs.count) if results.runs.count else []
     proto = profiling_proto(init, rows, interpreter.subgraph.name)
-    write_whole(run.process, path, proto)
+    write_whole(run.call, path, proto)
 
 
 def _say_peak(run: BenchmarkRun, results: Results) -> None:
@@ -225,7 +225,7 @@ def _once(name: str, duration_us: float, mem_kb: float) -> OpTimes:
 
 def operators(interpreter: Interpreter, runs: int) -> list[OpTimes]:
     """Return the operators of the plan in the order in which they ran."""
-    hardware = interpreter.run.bench.hardware
+    hardware = interpreter.run.hardware
     speeds = interpreter.speeds(hardware.core_shares(), hardware.gpu_share())
     rows: list[OpTimes] = []
     for work in interpreter.works:

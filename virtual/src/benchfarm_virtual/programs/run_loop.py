@@ -35,17 +35,21 @@ class OperatorSlices:
     """Writes ``OP@node/subgraph`` around each operator, and ``invoke@-1/0`` around each inference."""
 
     def __init__(self, interpreter: Interpreter) -> None:
-        process = interpreter.run.process
+        call = interpreter.run.call
         self._interpreter = interpreter
-        self._sink = process.trace
-        self._process = process
+        self._sink = call.system.tracing
+        self._call = call
         #: As the real runtime: read once, when the interpreter is made, and only "1" counts.
-        self._is_on = process.trace is not None and process.props.get(_PROPERTY, "") == "1"
+        self._is_on = (
+            call.system.tracing is not None and call.system.props.get(_PROPERTY, "") == "1"
+        )
 
     @property
     def is_recorded(self) -> bool:
         """Whether slices are written now."""
-        return self._is_on and self._sink is not None and self._sink.wants(self._process.argv[0])
+        return (
+            self._is_on and self._sink is not None and self._sink.wants(self._call.launch.argv[0])
+        )
 
     @property
     def cost_us(self) -> float:
@@ -58,7 +62,7 @@ class OperatorSlices:
         """
         if not self.is_recorded or self._sink is None:
             return
-        pid = self._process.pid
+        pid = self._call.process.pid
         cpu = self._interpreter.threads().cpus[0]
         names, shares = self._shares()
         now_us = self._sink.now_ns() / 1000
@@ -76,11 +80,11 @@ class OperatorSlices:
                 at_us += share * latency_us
                 mark(at_us, end)
             mark(start_us + latency_us, end)
-        self._sink.write(pid, self._process.argv[0], self._process.uid, events)
+        self._sink.write(pid, self._call.launch.argv[0], self._call.uid, events)
 
     def _shares(self) -> tuple[list[str], list[float]]:
         interpreter = self._interpreter
-        hardware = interpreter.run.bench.hardware
+        hardware = interpreter.run.hardware
         speeds = interpreter.speeds(hardware.core_shares(), hardware.gpu_share())
         times = [work.time_us(speeds) for work in interpreter.works]
         total = sum(times) or 1.0
@@ -123,7 +127,7 @@ class RunLoop:
             f"Running benchmark for at least {min_runs} iterations and at least {number(min_s)} seconds but "
             f"terminate if exceeding {number(max_s)} seconds."
         )
-        hardware = self._run.bench.hardware
+        hardware = self._run.hardware
         cpus, cpu_share, gpu_share, watts = self._interpreter.load()
         duty = self._duty(hardware.core_shares(), hardware.gpu_share())
         work = hardware.begin_work(
@@ -131,12 +135,12 @@ class RunLoop:
             gpu_share=gpu_share * duty,
             accelerator_watts=watts * duty,
             cpu_share=cpu_share * duty,
-            pid=self._run.process.pid,
+            pid=self._run.call.process.pid,
         )
         stat = Stat()
         try:
             now_us = 0.0
-            self._began_s = self._run.process.time.uptime_s()
+            self._began_s = self._run.call.system.time.uptime_s()
             more = True
             while more:
                 base_us = self._interpreter.inference_us(
@@ -157,7 +161,7 @@ class RunLoop:
                 # Until then, not for that long: what this computer's clock oversleeps is no part of
                 # the next runs.
                 self._run.sleep_us(
-                    now_us - (self._run.process.time.uptime_s() - self._began_s) * 1e6
+                    now_us - (self._run.call.system.time.uptime_s() - self._began_s) * 1e6
                 )
         finally:
             hardware.end_work(work)
@@ -196,7 +200,7 @@ class RunLoop:
         period_us = self._period_us(base_us) + LOOP_OVERHEAD_US
         if period_us - base_us > _IDLE_US:
             base_us *= _AFTER_IDLE
-        chunk_s = min(_LONGEST_CHUNK_S, _CHUNK_S * max(1.0, run.process.time.factor))
+        chunk_s = min(_LONGEST_CHUNK_S, _CHUNK_S * max(1.0, run.call.system.time.factor))
         count = max(1, min(_CHUNK_RUNS, int(chunk_s * 1e6 / period_us)))
         values = run.noise.samples_us(base_us, count)
         if self._cold:

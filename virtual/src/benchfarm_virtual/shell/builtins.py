@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import operator
 import posixpath
 import re
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Final
 
 from benchfarm_virtual.contract import FileStat, PhoneFileError, StreamClosedError
 from benchfarm_virtual.launching import DEFAULT_PATH, find_program
@@ -20,9 +22,6 @@ from benchfarm_virtual.shell.parsing import RESERVED
 from benchfarm_virtual.shell.printing import echoed
 from benchfarm_virtual.shell.syntax import ExitError, LeaveLoopError
 
-_UNARY = frozenset("defhLnrswxz")
-_BINARY = frozenset({"=", "!=", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
-
 
 class ConditionFaultError(Exception):
     """The condition can't be read: status 2."""
@@ -30,69 +29,56 @@ class ConditionFaultError(Exception):
 
 def holds(shell: Shell, args: Sequence[str]) -> bool:
     """Say whether ``test args`` is true, by the POSIX rules for few arguments first."""
-    match len(args):
-        case 0:
+    match list(args):
+        case []:
             return False
-        case 1:
-            return bool(args[0])
-        case 2:
-            if args[0] == "!":
-                return not args[1]
-            if len(args[0]) != 2 or args[0][0] != "-" or args[0][1] not in _UNARY:
-                raise ConditionFaultError(f"{args[1]}: unexpected operator/operand")
-            return _unary(shell, args[0], args[1])
-        case 3 if args[1] in _BINARY:
-            return _binary(shell, args[0], args[1], args[2])
-        case 3 | 4 if args[0] == "!":
-            return not holds(shell, args[1:])
+        case [text]:
+            return bool(text)
+        case [left, "=" | "!=" as sign, right]:
+            return (left == right) == (sign == "=")
+        case [left, sign, right] if sign in _NUMBERS:
+            value = shell.calculator.value
+            return _NUMBERS[sign](value(left), value(right))
+        case ["!", *rest] if len(rest) < 4:
+            return not holds(shell, rest)
+        case [sign, operand] if sign in _UNARY:
+            return _UNARY[sign](shell, operand)
     raise ConditionFaultError(f"{args[1]}: unexpected operator/operand")
 
 
-def _found(shell: Shell, path: str, *, follow: bool = True) -> FileStat | None:
-    try:
-        return (
-            shell.files.stat(shell.absolute(path), follow=follow, uid=shell.uid) if path else None
-        )
-    except PhoneFileError:
-        return None
+def _file_is(
+    wanted: Callable[[FileStat], bool], *, follow: bool = True
+) -> Callable[[Shell, str], bool]:
+    def check(shell: Shell, path: str) -> bool:
+        where = shell.absolute(path)
+        found = shell.files.find(where, follow=follow, uid=shell.uid) if path else None
+        return found is not None and wanted(found)
+
+    return check
 
 
-def _unary(shell: Shell, operator: str, operand: str) -> bool:
-    letter = operator[1]
-    match letter:
-        case "n":
-            return bool(operand)
-        case "z":
-            return not operand
-        case "r" | "w" | "x":
-            want = {"r": 4, "w": 2, "x": 1}[letter]
-            return bool(operand) and shell.files.may(shell.absolute(operand), want, uid=shell.uid)
-        case "L" | "h":
-            found = _found(shell, operand, follow=False)
-            return found is not None and stat.S_ISLNK(found.mode)
-    found = _found(shell, operand)
-    if found is None:
-        return False
-    match letter:
-        case "f":
-            return stat.S_ISREG(found.mode)
-        case "d":
-            return stat.S_ISDIR(found.mode)
-        case "s":
-            return found.size_bytes > 0
-    return True
+def _may(want: int) -> Callable[[Shell, str], bool]:
+    return lambda shell, path: (
+        bool(path) and shell.files.may(shell.absolute(path), want, uid=shell.uid)
+    )
 
 
-def _binary(shell: Shell, left: str, operator: str, right: str) -> bool:
-    match operator:
-        case "=":
-            return left == right
-        case "!=":
-            return left != right
-    a, b = shell.calculator.value(left), shell.calculator.value(right)
-    return {"-eq": a == b, "-ne": a != b, "-lt": a < b, "-le": a <= b, "-gt": a > b, "-ge": a >= b}[
-        operator
-    ]
+_UNARY: Final[Mapping[str, Callable[[Shell, str], bool]]] = {
+    "-n": lambda shell, text: bool(text),
+    "-z": lambda shell, text: not text,
+    "-e": _file_is(lambda found: True),
+    "-f": _file_is(lambda found: stat.S_ISREG(found.mode)),
+    "-d": _file_is(lambda found: stat.S_ISDIR(found.mode)),
+    "-s": _file_is(lambda found: found.size_bytes > 0),
+    "-L": _file_is(lambda found: stat.S_ISLNK(found.mode), follow=False),
+    "-h": _file_is(lambda found: stat.S_ISLNK(found.mode), follow=False),
+    "-r": _may(4),
+    "-w": _may(2),
+    "-x": _may(1),
+}
+_NUMBERS: Final[Mapping[str, Callable[[int, int], bool]]] = {
+    f"-{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +112,9 @@ def _echo(shell: Shell, args: Sequence[str]) -> int:
 
 def _test(shell: Shell, args: Sequence[str], name: str = "test") -> int:
     try:
-        return 0 if holds(shell, args) else 1
-    except ConditionFaultError as exc:
-        shell.complain(f"{name}: {exc}")
-        return 2
-    except ArithmeticFaultError as exc:
-        shell.complain(str(exc))
+        return int(not holds(shell, args))
+    except (ConditionFaultError, ArithmeticFaultError) as exc:
+        shell.complain(f"{name}: {exc}" if isinstance(exc, ConditionFaultError) else str(exc))
         return 2
 
 
@@ -146,15 +129,12 @@ def _cd(shell: Shell, args: Sequence[str]) -> int:
     # As written, links and all, with each ``..`` taking the name before it away.
     where = posixpath.normpath(shell.absolute(args[0] if args else shell.lookup("HOME") or "."))
     try:
-        found = shell.files.stat(where, uid=shell.uid)
+        if not stat.S_ISDIR(shell.files.stat(where, uid=shell.uid).mode):
+            raise PhoneFileError(errno.ENOTDIR, "Not a directory")
+        if not shell.files.may(where, 1, uid=shell.uid):
+            raise PhoneFileError(errno.EACCES, "Permission denied")
     except PhoneFileError as exc:
         shell.complain(f"cd: {where}: {exc}")
-        return 2
-    if not stat.S_ISDIR(found.mode):
-        shell.complain(f"cd: {where}: Not a directory")
-        return 2
-    if not shell.files.may(where, 1, uid=shell.uid):
-        shell.complain(f"cd: {where}: Permission denied")
         return 2
     shell.cwd = where
     shell.assign("PWD", where)
@@ -162,9 +142,6 @@ def _cd(shell: Shell, args: Sequence[str]) -> int:
 
 
 def _pwd(shell: Shell, args: Sequence[str]) -> int:
-    if args:
-        shell.complain(f"pwd: {args[0]}: unknown option")
-        return 1
     shell.write(1, f"{shell.cwd}\n".encode("utf-8", "surrogateescape"))
     return 0
 
@@ -173,32 +150,22 @@ def _eval(shell: Shell, args: Sequence[str]) -> int:
     return shell.run_text(" ".join(args))
 
 
-def _status_argument(shell: Shell, args: Sequence[str]) -> int:
-    if not args:
-        return shell.status
-    try:
-        return int(args[0]) & 0xFF
-    except ValueError:
-        return shell.calculator.value(args[0]) & 0xFF
-
-
 def _exit(shell: Shell, args: Sequence[str]) -> int:
     if args and not args[0].lstrip("-").isdigit():
         shell.complain(f"exit: bad number: {args[0]}")
         raise ExitError(1)
-    raise ExitError(_status_argument(shell, args))
+    raise ExitError(int(args[0]) & 0xFF if args else shell.status)
 
 
-def _leave(*, again: bool) -> Callable[[Shell, Sequence[str]], int]:
+def _leave(name: str) -> Callable[[Shell, Sequence[str]], int]:
     def run(shell: Shell, args: Sequence[str]) -> int:
         wanted = max(1, int(args[0])) if args and args[0].isdigit() else 1
-        name, did = ("continue", "continue") if again else ("break", "break")
         if not shell.loops:
-            shell.complain(f"{name}: can't {did}")
+            shell.complain(f"{name}: can't {name}")
             return 0
         if wanted > shell.loops:
-            shell.complain(f"{name}: can only {did} {shell.loops} level(s)")
-        raise LeaveLoopError(min(wanted, shell.loops), again=again)
+            shell.complain(f"{name}: can only {name} {shell.loops} level(s)")
+        raise LeaveLoopError(min(wanted, shell.loops), again=name == "continue")
 
     return run
 
@@ -342,24 +309,17 @@ def _interrupted(shell: Shell) -> int:
 
 
 def kill_builtin(shell: Shell, args: Sequence[str]) -> int:
-    """Signal processes and jobs."""
+    """Signal processes: ``kill [-SIGNAL] [--] PID...``."""
     todo, signal = list(args), 15
     if todo and todo[0].startswith("-") and todo[0] != "--":
-        number = signal_number(todo[0][1:])
+        number = signal_number(todo.pop(0)[1:])
         if number is None:
-            shell.complain(f"kill: bad signal: {todo[0][1:]}")
+            shell.complain(f"kill: bad signal: {args[0][1:]}")
             return 1
         signal = number
-        todo.pop(0)
     if todo[:1] == ["--"]:
         todo.pop(0)
-    status = 0
-    if not todo:
-        shell.complain("kill: -SIGNAL PID... is all that a virtual phone knows")
-        return 1
-    for name in todo:
-        status = _kill_one(shell, name, signal) or status
-    return status
+    return max((_kill_one(shell, name, signal) for name in todo), default=1)
 
 
 def _kill_one(shell: Shell, name: str, signal: int) -> int:
@@ -367,27 +327,24 @@ def _kill_one(shell: Shell, name: str, signal: int) -> int:
     if not digits.isdigit():
         shell.complain(f"kill: {name}: arguments must be jobs or process IDs")
         return 1
-    table = shell.system.processes
-    if name.startswith("-") or int(digits) == 0:
-        found = [row for row in table.live() if row.pgid == (int(digits) or shell.process.pgid)]
+    table, number = shell.system.processes, int(digits)
+    if name.startswith("-") or number == 0:
+        found = [row for row in table.live() if row.pgid == (number or shell.process.pgid)]
         found.sort(key=lambda process: process is shell.process)
     else:
-        process = table.find(int(digits))
-        found = [] if process is None else [process]
+        found = [row for row in (table.find(number),) if row is not None]
     found = [process for process in found if not process.done.is_set()]
-    if not found:
-        shell.complain(f"kill: {name}: No such process")
-        return 1
     allowed = [process for process in found if shell.uid in {0, process.uid}]
     for process in allowed:
         table.kill(process, signal)
     shell.check_signals()
     if not allowed:
-        shell.complain(f"kill: {name}: Operation not permitted")
+        what = "Operation not permitted" if found else "No such process"
+        shell.complain(f"kill: {name}: {what}")
     return int(not allowed)
 
 
-BUILTINS: Mapping[str, Builtin] = {
+BUILTINS: Final[Mapping[str, Builtin]] = {
     ":": Builtin(_nothing, special=True),
     "true": Builtin(_nothing),
     "false": Builtin(_false),
@@ -401,8 +358,8 @@ BUILTINS: Mapping[str, Builtin] = {
     "read": Builtin(read_builtin),
     "eval": Builtin(_eval, special=True),
     "exit": Builtin(_exit, special=True),
-    "break": Builtin(_leave(again=False), special=True),
-    "continue": Builtin(_leave(again=True), special=True),
+    "break": Builtin(_leave("break"), special=True),
+    "continue": Builtin(_leave("continue"), special=True),
     "trap": Builtin(trap_builtin, special=True),
     "wait": Builtin(wait_builtin),
     "kill": Builtin(kill_builtin),

@@ -66,8 +66,7 @@ def _groups(system: PhoneSystem) -> Mapping[str, Node]:
             return b"".join(b"%d\n" % process.pid for process in live if process.group == group)
 
         def move(data: bytes) -> None:
-            text = data.decode("ascii", "replace").strip()
-            process = system.processes.find(int(text)) if text.isdigit() else None
+            process = system.processes.named(data.decode("ascii", "replace").strip())
             if process is None:
                 raise PhoneFileError(errno.ESRCH, "No such process")
             process.group = group
@@ -110,10 +109,8 @@ class _ProcFolder(Folder):
         if name == "self":
             current = current_process()
             return LinkNode(str(current.pid)) if current is not None else None
-        if name.isdigit():
-            process = self._system.processes.find(int(name))
-            return _process_folder(process, self._system) if process is not None else None
-        return self.nodes.get(name)
+        process = self._system.processes.named(name)
+        return _process_folder(process, self._system) if process else self.nodes.get(name)
 
 
 def _cpuinfo(system: PhoneSystem) -> bytes:
@@ -154,7 +151,7 @@ def _meminfo(system: PhoneSystem) -> bytes:
 
 def _running(system: PhoneSystem) -> int:
     """Return how many programs run now."""
-    return sum(1 for process in system.processes.live() if process.context is not None)
+    return sum(process.computes for process in system.processes.live())
 
 
 def _uptime(system: PhoneSystem) -> bytes:

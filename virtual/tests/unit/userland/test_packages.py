@@ -67,7 +67,7 @@ def test_string_extra_arrives_as_the_shell_quoted_it(phone, text):
 
 def test_app_runs_on_top_as_its_own_user_and_is_stopped(phone):
     install(phone, make_apk())
-    phone.shelf.activity_body = lambda process: int(process.killed.wait(600))
+    phone.shelf.activity_body = lambda call: int(call.process.killed.wait(600))
     phone.run(f"am start -n {APP}/.MainActivity")
     pid = phone.out(f"pidof {APP}").strip()
     assert ["u0_a147", pid, APP] in [

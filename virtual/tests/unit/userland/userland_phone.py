@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchfarm_virtual.contract import (
-    AppInfo,
-    ProcessContext,
-    Program,
-    ProgramDiedError,
-    ShellSession,
-)
+from benchfarm_virtual.commands.invocation import Invocation
+from benchfarm_virtual.contract import AppInfo, ProgramDiedError, ShellSession
 from benchfarm_virtual.faults import FaultTable
 from benchfarm_virtual.hardware import VirtualHardware
 from benchfarm_virtual.profiles import load_profile
 from benchfarm_virtual.samples import benchmark_apk
-from benchfarm_virtual.shelf import build_shelf
+from benchfarm_virtual.shelf import Program
 from benchfarm_virtual.system import ScaledTime
 from benchfarm_virtual.userland import build_userland, run_command
 from virtual.tests.unit.bench_phone import HandTime
@@ -31,19 +26,9 @@ ARM64_ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00\xb7\x00" + bytes(200)
 X86_ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00\x3e\x00" + bytes(200)
 
 
-class ScriptProgram:
-    """A program that does what its first argument (or its file name) says."""
-
-    def __init__(self, body: Callable[[ProcessContext], int]) -> None:
-        self._body = body
-
-    def run(self, process: ProcessContext) -> int:
-        return self._body(process)
-
-
-def _probe(process: ProcessContext) -> int:
-    process.killed.wait()
-    raise ProgramDiedError(process.signal)
+def _probe(call: Invocation) -> int:
+    call.process.killed.wait()
+    raise ProgramDiedError(call.process.signal)
 
 
 @dataclass(slots=True)
@@ -51,24 +36,14 @@ class Shelf:
     """Programs called probe, and apps that do what a test says."""
 
     started: list[Mapping[str, str]] = field(default_factory=list)
-    activity_body: Callable[[ProcessContext], int] = lambda process: 0
+    activity_body: Callable[[Invocation], int] = lambda call: 0
 
-    def native(self, name: str, head: bytes) -> Program | None:
-        return (
-            ScriptProgram(_probe)
-            if name.startswith("probe") and head.startswith(b"\x7fELF")
-            else None
-        )
+    def native(self, name: str, head: bytes, abis: Sequence[str]) -> Program | None:
+        return _probe if name.startswith("probe") and head.startswith(b"\x7fELF") else None
 
-    def inspect_apk(self, source: Iterable[bytes]) -> AppInfo | None:
-        real = build_shelf(
-            load_profile("pixel-3"), VirtualHardware(load_profile("pixel-3"), HandTime(), seed=1)
-        )
-        return real.inspect_apk(source)
-
-    def activity(self, package: str, args: Mapping[str, str]) -> Program | None:
-        self.started.append(args)
-        return ScriptProgram(self.activity_body)
+    def activity(self, app: AppInfo, extras: Mapping[str, str]) -> Program:
+        self.started.append(extras)
+        return self.activity_body
 
 
 def make_apk(
