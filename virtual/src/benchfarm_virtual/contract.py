@@ -7,7 +7,7 @@ All calls may come from many threads at once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
@@ -106,16 +106,15 @@ LogPriority = Literal["V", "D", "I", "W", "E", "F"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CpuCluster:
-    """A cluster of equal cores, with its clocks as they are now."""
+class ClockState:
+    """The clocks of a cluster of equal cores, or of the GPU, as they are now."""
 
-    name: str
-    cpus: tuple[int, ...]
+    cpus: tuple[int, ...] = ()
     min_khz: int
     max_khz: int
     current_khz: int
     limit_khz: int
-    available_khz: tuple[int, ...]
+    available_khz: Sequence[int]
     #: ``time_in_state``: frequency -> time in 10 ms ticks.
     ticks: Mapping[int, int]
     governor: str
@@ -144,17 +143,6 @@ class Battery:
     charge_counter_uah: int
     #: Whether a USB port charges it.
     plugged: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuActivity:
-    """What a GPU's driver counts: the highest clock it may have now, its load, and milliseconds at
-    each clock.
-    """
-
-    limit_khz: int
-    busy_share: float
-    ticks_ms: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)

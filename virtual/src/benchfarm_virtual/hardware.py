@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from benchfarm_virtual.contract import Battery, CpuCluster, GpuActivity, ThermalZone
-from benchfarm_virtual.heat import ClusterClocks, Heat, next_lower
+from benchfarm_virtual.contract import Battery, ClockState, ThermalZone
+from benchfarm_virtual.heat import Clocks, Heat, next_lower
 from benchfarm_virtual.profiles import VirtualProfile
 
 if TYPE_CHECKING:
@@ -61,17 +61,15 @@ class VirtualHardware:
         self.seed = seed
         self._time = time
         self._lock = threading.RLock()
-        self._clusters = [ClusterClocks(spec, profile.governors[-1]) for spec in profile.clusters]
+        self._clocks = [
+            Clocks(spec.available_khz, profile.governors[-1]) for spec in profile.clusters
+        ]
+        self._gpu = Clocks(profile.gpu.available_khz, "schedutil") if profile.gpu else None
         self._works: list[Work] = []
         #: The shares of the cores' time that they ask for, all together; cores without any aren't
         #: in it.
         self._wanted: dict[int, float] = {}
         self._process_numbers = itertools.count(1)
-        self._gpu_steps_down = 0
-        self._gpu_held_steps = 0
-        self._gpu_ticks_s: dict[int, float] = dict.fromkeys(
-            profile.gpu.available_khz if profile.gpu else (), 0.0
-        )
         self._busy_s = 0.0
         #: Time in which heat (or a fault) held a clock down while there was work.
         self._throttled_s = 0.0
@@ -79,7 +77,6 @@ class VirtualHardware:
         #: rusage is.
         self._cpu_s: dict[int, float] = {}
         self._fixed = False
-        self._gpu_least_khz = 0
         self._has_thermal_control = True
         self._heat = Heat(profile.thermal)
         self._charge_uah = profile.battery_mah * 1000 * 0.9
@@ -90,7 +87,7 @@ class VirtualHardware:
         self._gauge_noise = random.Random(seed)  # noqa: S311
         self._at_s = time.uptime_s()
         #: The clusters as they are at that moment, once somebody has looked.
-        self._seen: Sequence[CpuCluster] | None = None
+        self._seen: Sequence[ClockState] | None = None
 
     # What programs use
     # ------------------------------------------------------------------------------------------------
@@ -115,9 +112,9 @@ class VirtualHardware:
         with self._lock:
             self._look()
             cpus = [
-                (self._wanted.get(cpu, 0.0), -state.spec.watts, cpu)
-                for state in self._clusters
-                for cpu in state.spec.cpus
+                (self._wanted.get(cpu, 0.0), -spec.watts, cpu)
+                for spec in self.profile.clusters
+                for cpu in spec.cpus
             ]
             least = min(cpus)[2]
             return self.begin_work([least], pid=pid, memory_share=memory_share)
@@ -138,9 +135,9 @@ class VirtualHardware:
             self._look()
             others = [other for other in self._works if other is not work]
             shares = {}
-            for state in self._clusters:
-                speed = state.khz(busy=True, fixed=self._fixed) / state.spec.available_khz[-1]
-                for cpu in state.spec.cpus:
+            for spec, clocks in zip(self.profile.clusters, self._clocks, strict=True):
+                speed = clocks.share(fixed=self._fixed)
+                for cpu in spec.cpus:
                     shares[cpu] = speed / (
                         1.0 + sum(other.cpu_share for other in others if cpu in other.cpus)
                     )
@@ -161,27 +158,43 @@ class VirtualHardware:
     # The contract
     # -----------------------------------------------------------------------------------------------------
 
-    def clusters(self) -> Sequence[CpuCluster]:
+    def clusters(self) -> Sequence[ClockState]:
         """Return the clusters, little cores first, as they are now."""
         with self._lock:
             self._look()
             if self._seen is None:
                 self._seen = [
-                    CpuCluster(
-                        name=state.spec.name,
-                        cpus=state.spec.cpus,
-                        min_khz=state.min_khz,
-                        max_khz=state.spec.available_khz[-1],
-                        current_khz=state.khz(busy=self._busy(state), fixed=self._fixed),
-                        limit_khz=state.limit_khz(fixed=self._fixed),
-                        available_khz=state.spec.available_khz,
-                        ticks={khz: int(seconds * 100) for khz, seconds in state.ticks_s.items()},
-                        governor=state.governor,
-                        cooling_steps=max(state.steps_down, state.held_steps),
-                    )
-                    for state in self._clusters
+                    self._state(clocks, self._busy(spec.cpus), spec.cpus, fixed=self._fixed)
+                    for spec, clocks in zip(self.profile.clusters, self._clocks, strict=True)
                 ]
             return self._seen
+
+    def gpu(self) -> ClockState | None:
+        """Return the GPU's clocks as they are now, None for a phone without one."""
+        with self._lock:
+            self._look()
+            return self._state(self._gpu, self.gpu_load() > 0) if self._gpu else None
+
+    def gpu_load(self) -> float:
+        """Return the share of its time that the GPU is busy."""
+        with self._lock:
+            return min(1.0, sum(work.gpu_share for work in self._works))
+
+    @staticmethod
+    def _state(
+        clocks: Clocks, busy: bool, cpus: tuple[int, ...] = (), *, fixed: bool = False
+    ) -> ClockState:
+        return ClockState(
+            cpus=cpus,
+            min_khz=clocks.min_khz,
+            max_khz=clocks.available_khz[-1],
+            current_khz=clocks.khz(busy=busy, fixed=fixed),
+            limit_khz=clocks.limit_khz(fixed=fixed),
+            available_khz=clocks.available_khz,
+            ticks={khz: int(seconds * 100) for khz, seconds in clocks.ticks_s.items()},
+            governor=clocks.governor,
+            cooling_steps=max(clocks.steps_down, clocks.held_steps),
+        )
 
     def zones(self) -> Sequence[ThermalZone]:
         """Return the thermal zones."""
@@ -263,28 +276,6 @@ class VirtualHardware:
             self._advance()
             self._plugged = plugged
 
-    def gpu_khz(self) -> tuple[int, Sequence[int]]:
-        """Return the GPU's clock now and all it has; (0, ()) for a phone without one."""
-        with self._lock:
-            self._look()
-            gpu = self.profile.gpu
-            if gpu is None:
-                return 0, ()
-            return self._gpu_khz_now(), gpu.available_khz
-
-    def gpu_activity(self) -> GpuActivity:
-        """Return the GPU's limit, load and time at each clock; zeros for a phone without one."""
-        with self._lock:
-            self._look()
-            gpu = self.profile.gpu
-            if gpu is None:
-                return GpuActivity(limit_khz=0, busy_share=0.0, ticks_ms={})
-            return GpuActivity(
-                limit_khz=gpu.available_khz[self._gpu_top()],
-                busy_share=min(1.0, sum(work.gpu_share for work in self._works)),
-                ticks_ms={khz: int(seconds * 1000) for khz, seconds in self._gpu_ticks_s.items()},
-            )
-
     def busy_s(self) -> float:
         """Return the seconds of all cores together that loads have used since boot."""
         with self._lock:
@@ -311,9 +302,8 @@ class VirtualHardware:
         """
         with self._lock:
             self._advance()
-            for state in self._clusters:
-                state.held_steps = steps
-            self._gpu_held_steps = steps
+            for clocks in self._all_clocks():
+                clocks.held_steps = steps
 
     def set_cluster_limits(
         self,
@@ -328,13 +318,13 @@ class VirtualHardware:
         """
         with self._lock:
             self._advance()
-            state = self._clusters[cluster]
+            clocks = self._clocks[cluster]
             if min_khz is not None:
-                state.min_khz = next_lower(state.spec.available_khz, min_khz)
+                clocks.min_khz = next_lower(clocks.available_khz, min_khz)
             if max_khz is not None:
-                state.max_khz = next_lower(state.spec.available_khz, max_khz)
-            if governor is not None and governor in (*self.profile.governors, "powersave"):
-                state.governor = governor
+                clocks.max_khz = next_lower(clocks.available_khz, max_khz)
+            if governor is not None:
+                clocks.governor = governor
 
     def set_fixed_performance(self, *, enabled: bool) -> None:
         """Hold all clocks at a level that can be kept for long."""
@@ -352,12 +342,8 @@ class VirtualHardware:
         """Set the GPU's smallest clock, as a root shell does."""
         with self._lock:
             self._advance()
-            if self.profile.gpu is not None:
-                self._gpu_least_khz = next_lower(self.profile.gpu.available_khz, khz)
-
-    def gpu_least_khz(self) -> int:
-        """Return the GPU's smallest clock."""
-        return self._gpu_least_khz or (self.profile.gpu.available_khz[0] if self.profile.gpu else 0)
+            if self._gpu is not None:
+                self._gpu.min_khz = next_lower(self._gpu.available_khz, khz)
 
     def force(self, *, heat_c: float | None = None, battery_percent: int | None = None) -> None:
         """Set the heat of the whole phone or its battery's level at once."""
@@ -366,8 +352,8 @@ class VirtualHardware:
             if heat_c is not None:
                 self._heat.force(heat_c)
                 if heat_c > self.profile.thermal.soc_trip_c:
-                    for state in self._clusters:
-                        state.steps_down = len(state.spec.available_khz) // 2
+                    for clocks in self._clocks:
+                        clocks.steps_down = len(clocks.available_khz) // 2
             if battery_percent is not None:
                 self._charge_uah = self.profile.battery_mah * 10.0 * battery_percent
 
@@ -378,42 +364,24 @@ class VirtualHardware:
             self._works.clear()
             self._count_wanted()
             self._fixed = False
-            self._gpu_least_khz = 0
             self._has_thermal_control = True
             self._busy_s = 0.0
             self._joules.clear()
             self._cpu_s.clear()
-            self._gpu_steps_down = 0
-            self._gpu_ticks_s = dict.fromkeys(self._gpu_ticks_s, 0.0)
-            held = self._clusters[0].held_steps
-            self._clusters = [
-                ClusterClocks(spec, self.profile.governors[-1]) for spec in self.profile.clusters
-            ]
-            for state in self._clusters:
-                state.held_steps = held
+            for clocks in self._all_clocks():
+                clocks.reset()
 
     # Inside
     # -----------------------------------------------------------------------------------------------------------
 
-    def _busy(self, state: ClusterClocks) -> bool:
-        return not self._wanted.keys().isdisjoint(state.spec.cpus)
+    def _all_clocks(self) -> list[Clocks]:
+        return [*self._clocks, *([self._gpu] if self._gpu else [])]
+
+    def _busy(self, cpus: tuple[int, ...]) -> bool:
+        return not self._wanted.keys().isdisjoint(cpus)
 
     def _gpu_speed(self) -> float:
-        gpu = self.profile.gpu
-        if gpu is None:
-            return 1.0
-        return gpu.available_khz[self._gpu_top()] / gpu.available_khz[-1]
-
-    def _gpu_top(self) -> int:
-        """Return the place of the highest clock that the GPU may have now."""
-        top = len(self.profile.gpu.available_khz) - 1 if self.profile.gpu else 0
-        return max(0, top - max(self._gpu_steps_down, self._gpu_held_steps))
-
-    def _gpu_khz_now(self) -> int:
-        assert self.profile.gpu is not None
-        busy = any(work.gpu_share for work in self._works)
-        top_khz = self.profile.gpu.available_khz[self._gpu_top()]
-        return top_khz if busy else min(top_khz, self.gpu_least_khz())
+        return self._gpu.share(fixed=False) if self._gpu else 1.0
 
     def _volt(self) -> float:
         full_uah = self.profile.battery_mah * 1000
@@ -428,14 +396,12 @@ class VirtualHardware:
         if not self._works:
             return watts
         wanted = self._wanted
-        for state in self._clusters:
-            busy = sum(min(1.0, wanted.get(cpu, 0.0)) for cpu in state.spec.cpus)
-            if not busy:
-                continue
-            share = state.khz(busy=True, fixed=self._fixed) / state.spec.available_khz[-1]
-            watts[state.spec.name] = busy * state.spec.watts * share**_POWER_EXPONENT
-        busy = min(1.0, sum(work.gpu_share for work in self._works))
-        if self.profile.gpu is not None and busy:
+        for spec, clocks in zip(self.profile.clusters, self._clocks, strict=True):
+            busy = sum(min(1.0, wanted.get(cpu, 0.0)) for cpu in spec.cpus)
+            if busy:
+                share = clocks.share(fixed=self._fixed)
+                watts[spec.name] = busy * spec.watts * share**_POWER_EXPONENT
+        if self.profile.gpu is not None and (busy := self.gpu_load()):
             watts["gpu"] = busy * self.profile.gpu.watts * self._gpu_speed() ** _POWER_EXPONENT
         watts["accelerator"] = sum(work.accelerator_watts for work in self._works)
         return watts
@@ -466,15 +432,15 @@ class VirtualHardware:
             left_s -= step_s
 
     def _near_rest(self) -> bool:
-        return self._heat.is_near_rest and not any(state.steps_down for state in self._clusters)
+        return self._heat.is_near_rest and not any(clocks.steps_down for clocks in self._clocks)
 
     def _step(self, step_s: float) -> None:
         parts = self._watts_of_parts()
         watts = sum(parts.values())
         for part, own in parts.items():
             self._joules[part] = self._joules.get(part, 0.0) + own * step_s
-        for state in self._clusters:
-            state.ticks_s[state.khz(busy=self._busy(state), fixed=self._fixed)] += step_s
+        for spec, clocks in zip(self.profile.clusters, self._clocks, strict=True):
+            clocks.ticks_s[clocks.khz(busy=self._busy(spec.cpus), fixed=self._fixed)] += step_s
         self._count(step_s)
         self._charge_uah += self._net_watts(watts) / self._volt() * 1e6 * step_s / 3600
         self._charge_uah = max(0.0, min(self.profile.battery_mah * 1000.0, self._charge_uah))
@@ -485,11 +451,11 @@ class VirtualHardware:
         """Count processor time, whose it was, the GPU's time at its clock, and time with clocks
         held down.
         """
-        if self._gpu_ticks_s:
-            self._gpu_ticks_s[self._gpu_khz_now()] += step_s
+        if self._gpu is not None:
+            self._gpu.ticks_s[self._gpu.khz(busy=self.gpu_load() > 0, fixed=False)] += step_s
         if not self._works:
             return
-        if any(state.steps_down or state.held_steps for state in self._clusters):
+        if any(clocks.steps_down or clocks.held_steps for clocks in self._clocks):
             self._throttled_s += step_s
         wanted = self._wanted
         self._busy_s += step_s * sum(min(1.0, share) for share in wanted.values())
@@ -507,14 +473,9 @@ class VirtualHardware:
     def _govern(self, step_s: float) -> None:
         trip_c = self.profile.thermal.soc_trip_c
         moves = max(1, round(step_s))
-        gpu_steps = len(self.profile.gpu.available_khz) - 1 if self.profile.gpu else 0
         if not self._has_thermal_control:
             return
-        if self._heat.soc_c > trip_c:
-            for state in self._clusters:
-                state.steps_down = min(len(state.spec.available_khz) - 1, state.steps_down + moves)
-            self._gpu_steps_down = min(gpu_steps, self._gpu_steps_down + moves)
-        elif self._heat.soc_c < trip_c - _HYSTERESIS_C:
-            for state in self._clusters:
-                state.steps_down = max(0, state.steps_down - moves)
-            self._gpu_steps_down = max(0, self._gpu_steps_down - moves)
+        if trip_c - _HYSTERESIS_C <= self._heat.soc_c <= trip_c:
+            return
+        for clocks in self._all_clocks():
+            clocks.move(moves if self._heat.soc_c > trip_c else -moves)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from benchfarm_virtual.profiles import ClusterSpec, ThermalSpec
+from benchfarm_virtual.profiles import ThermalSpec
 
 #: Nearer than this to its resting temperature, an idle phone is taken to be there.
 _AT_REST_C: Final = 0.2
@@ -67,43 +67,45 @@ def _toward(value: float, target: float, step_s: float, tau_s: float) -> float:
 _FIXED_SHARE: Final = 0.72
 
 
-class ClusterClocks:
-    """One cluster's clocks."""
+class Clocks:
+    """The clocks of one cluster, or of the GPU."""
 
-    __slots__ = ("governor", "held_steps", "max_khz", "min_khz", "spec", "steps_down", "ticks_s")
-
-    def __init__(self, spec: ClusterSpec, governor: str) -> None:
-        self.spec = spec
-        self.governor = governor
-        self.min_khz = spec.available_khz[0]
-        self.max_khz = spec.available_khz[-1]
-        self.steps_down = 0
+    def __init__(self, available_khz: Sequence[int], governor: str) -> None:
+        self.available_khz = available_khz
+        self._first_governor = governor
         #: Steps that a fault takes, whatever the heat is.
         self.held_steps = 0
-        self.ticks_s: dict[int, float] = dict.fromkeys(spec.available_khz, 0.0)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was set and counted, as a boot does."""
+        self.governor = self._first_governor
+        self.min_khz, self.max_khz = self.available_khz[0], self.available_khz[-1]
+        self.steps_down = 0
+        self.ticks_s: dict[int, float] = dict.fromkeys(self.available_khz, 0.0)
+
+    def move(self, steps: int) -> None:
+        """Let heat take so many steps, or give them back."""
+        self.steps_down = max(0, min(len(self.available_khz) - 1, self.steps_down + steps))
 
     def limit_khz(self, *, fixed: bool) -> int:
         """Return the highest clock that it may have now."""
-        available = self.spec.available_khz
+        available = self.available_khz
         down = max(self.steps_down, self.held_steps)
-        if not down and not fixed:
-            return self.max_khz
         top = available[max(0, len(available) - 1 - down)]
         if fixed:
-            top = min(
-                top,
-                max(f for f in available if f <= max(available[0], available[-1] * _FIXED_SHARE)),
-            )
+            top = min(top, next_lower(available, int(available[-1] * _FIXED_SHARE)))
         return max(available[0], min(top, self.max_khz))
+
+    def share(self, *, fixed: bool) -> float:
+        """Return its clock under load as a share of its highest."""
+        return self.khz(busy=True, fixed=fixed) / self.available_khz[-1]
 
     def khz(self, *, busy: bool, fixed: bool) -> int:
         """Return its clock now."""
         limit = self.limit_khz(fixed=fixed)
-        if self.governor == "powersave":
-            return min(self.min_khz, limit)
-        if busy or fixed or self.governor == "performance":
-            return limit
-        return min(self.min_khz, limit)
+        is_fast = busy or fixed or self.governor == "performance"
+        return limit if is_fast and self.governor != "powersave" else min(self.min_khz, limit)
 
 
 def next_lower(available: Sequence[int], khz: int) -> int:

@@ -101,10 +101,10 @@ def test_a_reboot_forgets_the_gpus_throttling_and_what_processes_used_as_well():
     hardware.end_work(hardware.begin_work([4], pid=7))
     hardware.begin_work([4], gpu_share=1.0, pid=7)
     time.now_s = 3
-    assert hardware.gpu_activity().limit_khz < max(hardware.gpu_khz()[1])
+    assert hardware.gpu().limit_khz < max(hardware.gpu().available_khz)
     assert hardware.cpu_s(7) == pytest.approx(3)
     hardware.reboot()
-    assert hardware.gpu_activity().limit_khz == max(hardware.gpu_khz()[1])
+    assert hardware.gpu().limit_khz == max(hardware.gpu().available_khz)
     assert hardware.cpu_s(7) == 0
 
 

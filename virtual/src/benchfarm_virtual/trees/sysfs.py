@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Mapping
 
-from benchfarm_virtual.contract import CpuCluster, PhoneFileError
+from benchfarm_virtual.contract import ClockState, PhoneFileError
 from benchfarm_virtual.hardware import VirtualHardware
 from benchfarm_virtual.trees.node import FileNode, Folder, LinkNode, Node, text_file, tree
 
@@ -30,11 +30,10 @@ def sysfs_tree(hardware: VirtualHardware) -> Folder:
     for number in range(len(hardware.zones())):
         put(f"class/thermal/thermal_zone{number}", _zone(hardware, number))
     put("class/power_supply/battery", _battery(hardware))
-    gpu = hardware.profile.gpu
-    if gpu is not None and "adreno" in gpu.name.lower():
-        put("class/kgsl/kgsl-3d0", _adreno(hardware))
-    elif gpu is not None:
-        put("class/misc/mali0/device", _mali(hardware))
+    if hardware.profile.gpu is not None:
+        is_adreno = "adreno" in hardware.profile.gpu.name.lower()
+        folder = "class/kgsl/kgsl-3d0" if is_adreno else "class/misc/mali0/device"
+        put(folder, _gpu(hardware, is_adreno=is_adreno))
     return tree(nodes)
 
 
@@ -45,8 +44,8 @@ def _number(data: bytes) -> int:
     return int(data)
 
 
-def _policy(hardware: VirtualHardware, number: int, known: CpuCluster) -> Mapping[str, Node]:
-    def now() -> CpuCluster:
+def _policy(hardware: VirtualHardware, number: int, known: ClockState) -> Mapping[str, Node]:
+    def now() -> ClockState:
         return hardware.clusters()[number]
 
     def govern(data: bytes) -> None:
@@ -93,42 +92,41 @@ def _zone(hardware: VirtualHardware, number: int) -> Mapping[str, Node]:
     }
 
 
-def _adreno(hardware: VirtualHardware) -> Mapping[str, Node]:
-    def now_hz() -> int:
-        return hardware.gpu_khz()[0] * 1000
+def _gpu(hardware: VirtualHardware, *, is_adreno: bool) -> Mapping[str, Node]:
+    def now() -> ClockState:
+        state = hardware.gpu()
+        assert state is not None
+        return state
 
+    def held_ms() -> Mapping[int, int]:
+        return {khz: 10 * ticks for khz, ticks in now().ticks.items()}
+
+    if not is_adreno:
+        return {
+            "scaling_max_freq": text_file(lambda: now().limit_khz),
+            "utilization": text_file(lambda: round(100 * hardware.gpu_load())),
+            "time_in_state": _times(held_ms),
+            "cur_freq": text_file(lambda: now().current_khz),
+        }
     return {
-        "gpuclk": text_file(now_hz),
-        "gpu_busy_percentage": text_file(
-            lambda: f"{round(100 * hardware.gpu_activity().busy_share)} %"
-        ),
-        "devfreq/cur_freq": text_file(now_hz),
-        "devfreq/max_freq": text_file(lambda: hardware.gpu_activity().limit_khz * 1000),
-        "devfreq/trans_stat": FileNode(lambda: _transitions(hardware), size_bytes=4096),
+        "gpuclk": text_file(lambda: now().current_khz * 1000),
+        "gpu_busy_percentage": text_file(lambda: f"{round(100 * hardware.gpu_load())} %"),
+        "devfreq/cur_freq": text_file(lambda: now().current_khz * 1000),
+        "devfreq/max_freq": text_file(lambda: now().limit_khz * 1000),
+        "devfreq/trans_stat": FileNode(lambda: _transitions(held_ms()), size_bytes=4096),
         "devfreq/min_freq": text_file(
-            lambda: hardware.gpu_least_khz() * 1000,
+            lambda: now().min_khz * 1000,
             lambda data: hardware.set_gpu_least(_number(data) // 1000),
         ),
     }
 
 
-def _transitions(hardware: VirtualHardware) -> bytes:
+def _transitions(held_ms: Mapping[int, int]) -> bytes:
     """The table of devfreq; how often clocks changed isn't counted here, how long each was held is."""
-    ticks = sorted(hardware.gpu_activity().ticks_ms.items())
+    ticks = sorted(held_ms.items())
     head = "".join(f"{khz * 1000:>10}" for khz, _ in ticks)
-    rows = [
-        f"{khz * 1000:>12}:{'         0' * len(ticks)}{held_ms:>10}\n" for khz, held_ms in ticks
-    ]
+    rows = [f"{khz * 1000:>12}:{'         0' * len(ticks)}{held:>10}\n" for khz, held in ticks]
     return f"     From  :   To\n           :{head}   time(ms)\n{''.join(rows)}".encode()
-
-
-def _mali(hardware: VirtualHardware) -> Mapping[str, Node]:
-    return {
-        "scaling_max_freq": text_file(lambda: hardware.gpu_activity().limit_khz),
-        "utilization": text_file(lambda: round(100 * hardware.gpu_activity().busy_share)),
-        "time_in_state": _times(lambda: hardware.gpu_activity().ticks_ms),
-        "cur_freq": text_file(lambda: hardware.gpu_khz()[0]),
-    }
 
 
 def _battery(hardware: VirtualHardware) -> Mapping[str, Node]:
