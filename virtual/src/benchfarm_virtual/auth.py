@@ -29,8 +29,7 @@ _MODULUS_BYTES: Final = 256
 _KEY = struct.Struct(f"<II{_MODULUS_BYTES}s{_MODULUS_BYTES}sI")
 
 
-def parse_public_key(text: str, *, source: str = "key") -> RSAPublicKey:
-    """Read one line of an ``adbkey.pub``; raise UsageError naming ``source`` when it is none."""
+def _parse_public_key(text: str, source: Path) -> RSAPublicKey:
     words = text.split(maxsplit=1)
     try:
         blob = base64.b64decode(words[0], validate=True) if words else b""
@@ -58,7 +57,7 @@ def load_public_keys(paths: Iterable[Path]) -> tuple[RSAPublicKey, ...]:
                 f"{path}: the adb server's public key can't be read ({fault.strerror})",
                 hint="an adb server writes it when it starts for the first time",
             ) from None
-        keys.append(parse_public_key(text, source=str(path)))
+        keys.append(_parse_public_key(text, path))
     return tuple(keys)
 
 

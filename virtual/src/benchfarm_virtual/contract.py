@@ -25,11 +25,8 @@ class StreamClosedError(Exception):
 class ByteSource(Protocol):
     """Where bytes come from."""
 
-    def read(self, limit: int = -1) -> bytes:
-        """Block until at least one byte is there; ``b""`` is the end.
-
-        A negative limit reads to the end.
-        """
+    def read(self, limit: int) -> bytes:
+        """Block until at least one byte is there; ``b""`` is the end."""
         ...
 
 

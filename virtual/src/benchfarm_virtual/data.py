@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,3 +15,7 @@ _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def read_yaml(path: Path) -> Any:  # noqa: ANN401 - whatever the file holds
     """Return what a YAML file of this package holds."""
     return yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - a safe one
+
+
+#: What every phone begins with: settings, the shell's environment, processes, folders.
+DEFAULTS: Final[Mapping[str, Any]] = read_yaml(Path(__file__).with_name("defaults.yaml"))

@@ -33,8 +33,6 @@ _WORDS: Final[Mapping[int, str]] = {
 SHARED_GID: Final = 1015
 MEDIA_UID: Final = 1023
 _MAX_LINKS: Final = 40
-_MAX_PATH_BYTES: Final = 4095
-_MAX_NAME_BYTES: Final = 255
 _OPERATIONS: Final[Mapping[int, str]] = {1: "execute", 2: "write", 4: "read"}
 
 
@@ -110,11 +108,6 @@ def _stat_of(node: Node) -> FileStat:
     return FileStat(mode=kind | node.mode, size_bytes=size_bytes, mtime_s=mtime_s, uid=node.uid)
 
 
-def _longer(text: str, limit_bytes: int) -> bool:
-    """Say whether a path or name has more bytes than that; no character has more than four."""
-    return len(text) * 4 > limit_bytes and len(os.fsencode(text)) > limit_bytes
-
-
 @dataclass(frozen=True, slots=True)
 class _Place:
     """Where a path leads: the names on the way, the folder that holds the last one, and what is
@@ -183,8 +176,6 @@ class PhoneTree:
         """Return where a path leads; raise PhoneFileError, also when a fault denies it."""
         if "\0" in path:
             raise file_error(errno.EINVAL)
-        if _longer(path, _MAX_PATH_BYTES):
-            raise file_error(errno.ENAMETOOLONG)
         place = self._walk(path, uid, follow=follow)
         if place.node is None and (not isinstance(place.above, Folder) or place.above.fixed):
             if operation == "write":
@@ -212,8 +203,6 @@ class PhoneTree:
                     nodes.pop()
                     node = nodes[-1]
                 continue
-            if _longer(name, _MAX_NAME_BYTES):
-                raise file_error(errno.ENAMETOOLONG)
             if uid != 0 and node.mode & 0o111 != 0o111:
                 _check(node, uid, 1)
             found = node.child(name)
@@ -333,23 +322,14 @@ class PhoneTree:
     def make_folders(self, path: str, *, mode: int = 0o755, uid: int = SHELL_UID) -> None:
         """Create a folder and those above it; one that is there already is left as it is."""
         parts = path.rstrip("/").split("/")
-        for count in range(1, len(parts) + 1):
-            above = "/".join(parts[:count])
-            if above in {"", ".", ".."}:
-                continue
-            try:
-                self.make_folder(above, mode=mode, uid=uid)
-            except PhoneFileError as exc:
-                if exc.errno not in {errno.EEXIST, errno.EROFS, errno.EACCES}:
-                    raise
-                try:
-                    is_folder = stat.S_ISDIR(self.stat(above, uid=uid).mode)
-                except PhoneFileError as missing:
-                    raise exc from missing
-                if not is_folder:
-                    raise file_error(
-                        errno.EEXIST if count == len(parts) else errno.ENOTDIR
-                    ) from exc
+        with self._changing:
+            for count in range(1, len(parts) + 1):
+                above = "/".join(parts[:count]) or "/"
+                found = self.find(above, uid=uid)
+                if found is None:
+                    self.make_folder(above, mode=mode, uid=uid)
+                elif not stat.S_ISDIR(found.mode):
+                    raise file_error(errno.EEXIST if count == len(parts) else errno.ENOTDIR)
 
     def make_folder(self, path: str, *, mode: int = 0o755, uid: int = SHELL_UID) -> None:
         """Create one folder; the one above must exist."""

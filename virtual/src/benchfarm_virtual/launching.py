@@ -180,7 +180,7 @@ def _run_script(request: Launch, full: str, head: bytes) -> int:
     source = request.system.files.open_read(full, uid=request.process.uid)
     text = source.read(MAX_SCRIPT_BYTES).decode("utf-8", "surrogateescape")
     request.process.is_shell = True
-    shell = Shell.from_launch(request, name=request.argv[0], positional=list(request.argv[1:]))
+    shell = Shell(request, name=request.argv[0], positional=list(request.argv[1:]))
     return shell.run(text)
 
 

@@ -116,7 +116,7 @@ class Connection:
 
     # Sending
 
-    def send(self, command: int, arg0: int, arg1: int, payload: bytes | memoryview = b"") -> None:
+    def send(self, command: int, arg0: int, arg1: int, payload: bytes = b"") -> None:
         """Send one packet; while the link hangs, it is kept for later."""
         summed = self._has_checksums or command in (AUTH, CNXN)
         total = sum(payload) & 0xFFFFFFFF if summed else 0
@@ -275,7 +275,7 @@ class Connection:
             stream.finish()
 
     def _send_from_stream(
-        self, command: int, local_id: int, remote_id: int, payload: bytes | memoryview
+        self, command: int, local_id: int, remote_id: int, payload: bytes
     ) -> None:
         if command == CLSE:
             self._streams.pop(local_id, None)

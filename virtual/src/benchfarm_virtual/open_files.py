@@ -7,7 +7,6 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections import deque
 from collections.abc import Callable
 from typing import Final, Literal
 
@@ -143,37 +142,29 @@ class _Pipe:
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self._changed = threading.Condition()
-        self._pieces: deque[bytes] = deque()
-        self._size_bytes = 0
+        self._held = bytearray()
         self._read_closed = False
         self._write_closed = False
 
     def read(self, limit: int) -> bytes:
         """Block until bytes are there or the writers are gone."""
         with self._changed:
-            self._wait(lambda: bool(self._pieces) or self._write_closed)
-            if not self._pieces:
-                return b""
-            piece = self._pieces.popleft()
-            if len(piece) > limit:
-                self._pieces.appendleft(piece[limit:])
-                piece = piece[:limit]
-            self._size_bytes -= len(piece)
+            self._wait(lambda: bool(self._held) or self._write_closed)
+            piece = bytes(self._held[:limit])
+            del self._held[:limit]
             self._changed.notify_all()
             return piece
 
     def write(self, data: bytes) -> None:
         """Block while the buffer is full; raise StreamClosedError when nobody reads any more."""
         for start in range(0, len(data), self._limit_bytes):
-            piece = bytes(data[start : start + self._limit_bytes])
             with self._changed:
                 # Room for one piece is left over: so who has the last one written needs nobody to
                 # read before it ends.
-                self._wait(lambda: self._size_bytes < self._limit_bytes or self._read_closed)
+                self._wait(lambda: len(self._held) < self._limit_bytes or self._read_closed)
                 if self._read_closed:
                     raise StreamClosedError("Broken pipe")
-                self._pieces.append(piece)
-                self._size_bytes += len(piece)
+                self._held += data[start : start + self._limit_bytes]
                 self._changed.notify_all()
 
     def _wait(self, is_ready: Callable[[], bool]) -> None:
@@ -199,8 +190,7 @@ class _Pipe:
         """Nobody reads any more."""
         with self._changed:
             self._read_closed = True
-            self._pieces.clear()
-            self._size_bytes = 0
+            self._held.clear()
             self._changed.notify_all()
 
     def close_write(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import secrets
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -31,11 +31,9 @@ from benchfarm_virtual.system import PhoneSystem
 
 if TYPE_CHECKING:
     from benchfarm_virtual.files import PhoneTree
-    from benchfarm_virtual.open_files import OpenFile
     from benchfarm_virtual.system import PhoneProps
 
 _FIRST_UID: Final = FIRST_APP_UID + 147
-_CHUNK_BYTES: Final = 1 << 20
 #: What the system keeps free for itself when it installs.
 _RESERVE_BYTES: Final = 32 << 20
 
@@ -81,50 +79,39 @@ class PackageStore:
         """Return an installed app, or None."""
         return self._packages.get(package)
 
-    def _next_uid(self) -> int:
-        return max((package.uid for package in self._packages.values()), default=_FIRST_UID - 1) + 1
-
     # Installing
 
-    def install(self, source: Iterable[bytes], size_bytes: int) -> InstalledPackage:
-        """Install an APK from its bytes. Raises InstallRefusedError."""
+    def install(self, apk: bytes) -> InstalledPackage:
+        """Install an APK from its bytes, over what is there. Raises InstallRefusedError."""
         with self._lock:
-            if size_bytes + _RESERVE_BYTES > self.files.storage.free_bytes:
+            if len(apk) + _RESERVE_BYTES > self.files.storage.free_bytes:
                 raise InstallRefusedError("INSTALL_FAILED_INSUFFICIENT_STORAGE")
-            stage = f"/data/app/vmdl{secrets.randbelow(1 << 31)}.tmp"
+            stage = f"/data/app/vmdl{secrets.randbelow(1 << 31)}.tmp/base.apk"
+            info = inspect_apk(apk)
+            if info is None:
+                raise InstallRefusedError(
+                    "INSTALL_PARSE_FAILED_NOT_APK", f"Failed to parse {stage}"
+                )
+            old = self._packages.get(info.package)
+            last_uid = max((one.uid for one in self._packages.values()), default=_FIRST_UID - 1)
+            package = InstalledPackage(
+                info=info,
+                uid=old.uid if old else last_uid + 1,
+                code_path=f"/data/app/~~{secrets.token_urlsafe(16)}==/{info.package}-{secrets.token_urlsafe(16)}==",
+                primary_abi=self._abi(info, stage),
+            )
             try:
-                return self._staged(stage, source)
-            finally:
-                self._remove_tree(stage)
-
-    def _staged(self, stage: str, source: Iterable[bytes]) -> InstalledPackage:
-        apk = f"{stage}/base.apk"
-        try:
-            self.files.make_folders(stage, uid=0)
-            writer = self.files.open_write(apk, mode=0o644, uid=0)
-            for piece in source:
-                writer.write(piece)
-        except PhoneFileError as exc:
-            raise InstallRefusedError("INSTALL_FAILED_INSUFFICIENT_STORAGE", str(exc)) from exc
-        info = inspect_apk(_pieces(self.files.open_read(apk, uid=0)))
-        if info is None:
-            raise InstallRefusedError("INSTALL_PARSE_FAILED_NOT_APK", f"Failed to parse {apk}")
-        abi = self._abi(info, apk)
-        old = self._packages.get(info.package)
-        code_path = f"/data/app/~~{secrets.token_urlsafe(16)}==/{info.package}-{secrets.token_urlsafe(16)}=="
-        self.files.make_folders(code_path, uid=0)
-        self.files.rename(apk, f"{code_path}/base.apk", uid=0)
-        package = InstalledPackage(
-            info=info,
-            uid=old.uid if old else self._next_uid(),
-            code_path=code_path,
-            primary_abi=abi,
-        )
-        self._packages[info.package] = package
-        if old is not None:
-            self._remove_tree(old.code_path.rsplit("/", 1)[0])
-        self._make_data_folders(package)
-        return package
+                self.files.make_folders(package.code_path, uid=0)
+                self.files.open_write(package.apk_path, uid=0).write(apk)
+            except PhoneFileError as exc:
+                self._remove_tree(package.code_path.rpartition("/")[0])
+                raise InstallRefusedError("INSTALL_FAILED_INSUFFICIENT_STORAGE", str(exc)) from exc
+            if old is not None:
+                self._remove_tree(old.code_path.rpartition("/")[0])
+            self._packages[info.package] = package
+            for name in ("", "/files", "/cache"):
+                self.files.lay(f"{package.data_path}{name}", 0o700, package.uid)
+            return package
 
     def _abi(self, info: AppInfo, apk: str) -> str:
         """Return the ABI that an app will run with, "" for one without native code.
@@ -146,10 +133,6 @@ class PackageStore:
                 "INSTALL_FAILED_NO_MATCHING_ABIS: Failed to extract native libraries, res=-113",
             )
         return abi or ""
-
-    def _make_data_folders(self, package: InstalledPackage) -> None:
-        for path in (package.data_path, f"{package.data_path}/files", f"{package.data_path}/cache"):
-            self.files.lay(path, 0o700, package.uid)
 
     # Changing and removing
 
@@ -176,11 +159,6 @@ class PackageStore:
             self.files.remove(path, uid=0)
         except PhoneFileError:
             return
-
-
-def _pieces(source: OpenFile) -> Iterator[bytes]:
-    while piece := source.read(_CHUNK_BYTES):
-        yield piece
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

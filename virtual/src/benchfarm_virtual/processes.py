@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
 from benchfarm_virtual.contract import SHELL_UID
+from benchfarm_virtual.data import DEFAULTS
 
 if TYPE_CHECKING:
     from benchfarm_virtual.system import ScaledTime
@@ -216,6 +217,18 @@ class ProcessTable:
         self.started = 4211
         self._processes: dict[int, Process] = {}
         self.all_cpus = (1 << cpu_count) - 1
+        self._residents = {
+            pid: Process(
+                pid=pid,
+                ppid=ppid,
+                argv=(name,),
+                uid=uid,
+                started_s=0.0,
+                affinity=self.all_cpus,
+                group="shell",
+            )
+            for pid, (name, uid, ppid) in DEFAULTS["residents"].items()
+        }
 
     def spawn(
         self,
@@ -229,38 +242,26 @@ class ProcessTable:
     ) -> Process:
         """Make a new process; it inherits affinity, niceness and ignored signals from ``parent``."""
         with self._lock:
-            return self._spawn(argv, uid, parent, ppid, group, is_shell=is_shell)
-
-    def _spawn(
-        self,
-        argv: Sequence[str],
-        uid: int,
-        parent: Process | None,
-        ppid: int,
-        group: Group,
-        *,
-        is_shell: bool,
-    ) -> Process:
-        self.started += 1
-        pid = next(self._pids) % _MAX_PID
-        while pid < 2000 or pid in self._processes:
+            self.started += 1
             pid = next(self._pids) % _MAX_PID
-        process = Process(
-            pid=pid,
-            ppid=parent.pid if parent else ppid,
-            argv=argv,
-            uid=uid,
-            started_s=self._time.uptime_s(),
-            affinity=parent.affinity if parent else self.all_cpus,
-            group=group,
-            is_shell=is_shell,
-        )
-        if parent is not None:
-            process.pgid = parent.pgid
-            process.nice = parent.nice
-            process.umask = parent.umask
-            process.ignored = set(parent.ignored)
-        self._processes[pid] = process
+            while pid < 2000 or pid in self._processes:
+                pid = next(self._pids) % _MAX_PID
+            process = Process(
+                pid=pid,
+                ppid=parent.pid if parent else ppid,
+                argv=argv,
+                uid=uid,
+                started_s=self._time.uptime_s(),
+                affinity=parent.affinity if parent else self.all_cpus,
+                group=group,
+                is_shell=is_shell,
+            )
+            if parent is not None:
+                process.pgid = parent.pgid
+                process.nice = parent.nice
+                process.umask = parent.umask
+                process.ignored = set(parent.ignored)
+            self._processes[pid] = process
         return process
 
     def end(self, process: Process, status: int) -> None:
@@ -275,10 +276,6 @@ class ProcessTable:
             if parent is not None:
                 parent.ended_children += [process.pid, *process.ended_children]
         process.finish(status)
-
-    def get(self, pid: int) -> Process | None:
-        """Return a live process, or None."""
-        return self._processes.get(pid)
 
     def kill(self, process: Process, signal: int) -> None:
         """Send a signal. A shell that dies of it is gone at once; what it was running in the
@@ -306,25 +303,12 @@ class ProcessTable:
 
     def rows(self) -> Iterator[Process]:
         """Return everything that ps shows, the phone's own services included."""
-        from benchfarm_virtual.system import DEFAULTS
-
-        for pid, (name, uid, ppid) in DEFAULTS["residents"].items():
-            process = Process(
-                pid=pid,
-                ppid=ppid,
-                argv=(name,),
-                uid=uid,
-                started_s=0.0,
-                affinity=self.all_cpus,
-                group="shell",
-            )
-            process.rss_bytes = 48 << 20
-            yield process
+        yield from self._residents.values()
         yield from self.live()
 
     def find(self, pid: int) -> Process | None:
         """Return a process or one of the phone's own services by its pid."""
-        return self.get(pid) or next((row for row in self.rows() if row.pid == pid), None)
+        return self._processes.get(pid) or self._residents.get(pid)
 
     def named(self, pid: str) -> Process | None:
         """Return what :meth:`find` does for a pid as somebody wrote it."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from benchfarm_virtual.contract import SHELL_UID, ShellSession, StreamClosedError
 from benchfarm_virtual.faults import FaultKind, FaultTable
 from benchfarm_virtual.link import Service
-from benchfarm_virtual.stream import Stream, StreamReader
+from benchfarm_virtual.stream import Stream
 from benchfarm_virtual.sync import SyncService
 from benchfarm_virtual.userland import run_command
 
@@ -88,34 +88,27 @@ class Output:
 class FramedInput:
     """Stdin in the shell protocol; its end can be told apart from the stream's."""
 
-    def __init__(self, reader: StreamReader) -> None:
-        self._reader = reader
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
         self._left_bytes = 0
         self._ended = False
 
-    def read(self, limit: int = -1) -> bytes:
-        """Block until at least one byte is there; ``b""`` is the end.
-
-        A negative limit reads to the end.
-        """
-        if limit < 0:
-            return b"".join(iter(lambda: self.read(1 << 20), b""))
+    def read(self, limit: int) -> bytes:
+        """Block until at least one byte is there; ``b""`` is the end."""
         try:
             while not self._left_bytes and not self._ended:
-                kind, length = _HEAD.unpack(self._reader.exactly(_HEAD.size))
+                kind, length = _HEAD.unpack(self._stream.exactly(_HEAD.size))
                 if kind == _STDIN:
                     self._left_bytes = length
                 elif kind == _CLOSE_STDIN:
                     self._ended = True
                 else:
-                    self._reader.exactly(length)  # the window's size, which matters to nothing here
+                    self._stream.exactly(length)  # the window's size, which matters to nothing here
         except EOFError:
             self._ended = True
-        if self._ended:
-            return b""
-        data = bytes(self._reader.take(min(limit, self._left_bytes)))
+        data = b"" if self._ended else self._stream.read(min(limit, self._left_bytes))
         self._left_bytes -= len(data)
-        self._ended = not data and limit != 0
+        self._ended = not data
         return data
 
 
@@ -186,9 +179,8 @@ class ServiceDesk:
             stderr = Output(outlet, framed_as=STDERR, terminal=False)
         if banner is not None:
             stdout.write(f"{banner.text('text')}\n".encode())
-        reader = StreamReader(stream)
         session = ShellSession(
-            stdin=FramedInput(reader) if framed else reader,
+            stdin=FramedInput(stream) if framed else stream,
             stdout=stdout,
             stderr=stderr,
             hangup=stream.hangup,

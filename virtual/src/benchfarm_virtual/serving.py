@@ -16,7 +16,6 @@ import hmac
 import json
 import os
 import secrets
-import select
 import signal
 import socketserver
 import sys
@@ -90,35 +89,12 @@ def _write_state(state_dir: Path, state: Answer) -> None:
 
 
 def _wait(parent_pid: int, stopping: threading.Event) -> None:
-    parent = _Parent(parent_pid) if parent_pid else None
-    while not stopping.wait(_LOOK_AROUND_S if parent else None):
-        if parent is not None and parent.ended():
-            return
-
-
-class _Parent:
-    """A process to outlive by no more than a moment; told apart from a later one with its number
-    where that can be.
+    """Wait for the end: that was asked for, or a moment after that of the process which started
+    this one, where it is named.
     """
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        try:
-            self._descriptor = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else -1
-        except OSError:
-            self._descriptor = -1  # it has ended already, or this kernel can't; ended() will see
-
-    def ended(self) -> bool:
-        """Say whether it has ended."""
-        if self._descriptor >= 0:
-            return bool(select.select([self._descriptor], [], [], 0)[0])
-        try:
-            os.kill(self._pid, 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:
-            pass
-        return False
+    while not stopping.wait(_LOOK_AROUND_S if parent_pid else None):
+        if os.getppid() != parent_pid:
+            return
 
 
 _LINE_BYTES: Final = 1 << 20

@@ -6,7 +6,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -62,10 +62,10 @@ class ProgramShelf:
         return partial(run_activity, app=app, extras=extras)
 
 
-def inspect_apk(source: Iterable[bytes]) -> AppInfo | None:
+def inspect_apk(apk: bytes) -> AppInfo | None:
     """Return what a fake APK says that it is; None for any other file."""
     try:
-        with zipfile.ZipFile(io.BytesIO(b"".join(source))) as archive:
+        with zipfile.ZipFile(io.BytesIO(apk)) as archive:
             found = json.loads(archive.read(APP_NOTE))
     except (zipfile.BadZipFile, KeyError, ValueError, RuntimeError, OSError, EOFError):
         return None

@@ -8,7 +8,6 @@ and goes out as one packet when the OKAY comes, so many small writes cost few ro
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -19,7 +18,7 @@ from benchfarm_virtual.contract import Hangup, StreamClosedError
 _AHEAD_BYTES: Final = 2 * 1024 * 1024
 
 #: Sends one packet: command, arg0 (our id), arg1 (their id), payload.
-SendPacket = Callable[[int, int, int, bytes | memoryview], None]
+SendPacket = Callable[[int, int, int, bytes], None]
 
 #: The commands of packets.
 CNXN, AUTH, OPEN, OKAY, WRTE, CLSE = (
@@ -41,34 +40,36 @@ class Stream:
         self.hangup = Hangup()
         self._send = send
         self._changed = threading.Condition()
-        self._incoming: deque[bytes | bytearray] = deque()
-        self._incoming_bytes = 0
+        self._incoming = bytearray()
         self._owes_okay = False
-        self._outgoing: deque[memoryview] = deque()
-        self._outgoing_bytes = 0
+        self._outgoing = bytearray()
         self._may_write = True
         self._ending = False
         self._closed = False
 
     # What the service's thread calls
 
-    def read_piece(self) -> bytes | bytearray:
-        """Block until a packet's payload is there and return it whole; ``b""`` when the client has
-        closed.
-        """
+    def read(self, limit: int) -> bytes:
+        """Block until at least one byte is there, return ``limit`` at the most; ``b""`` is the end."""
         with self._changed:
-            while not self._incoming and not self._closed:
-                self._changed.wait()
-            if not self._incoming:
-                return b""
-            piece = self._incoming.popleft()
-            self._incoming_bytes -= len(piece)
-            owed = self._owes_okay and self._incoming_bytes < _AHEAD_BYTES and not self._closed
-            if owed:
-                self._owes_okay = False
+            self._changed.wait_for(lambda: self._incoming or self._closed)
+            data = bytes(self._incoming[:limit])
+            del self._incoming[:limit]
+            owed = self._owes_okay and len(self._incoming) < _AHEAD_BYTES and not self._closed
+            self._owes_okay = self._owes_okay and not owed
         if owed:
             self._send(OKAY, self.local_id, self.remote_id, b"")
-        return piece
+        return data
+
+    def exactly(self, count: int) -> bytes:
+        """Return exactly ``count`` bytes; raise EOFError when the stream ends before."""
+        data = self.read(count) if count else b""
+        while len(data) < count:
+            piece = self.read(count - len(data))
+            if not piece:
+                raise EOFError
+            data += piece
+        return data
 
     def write(self, data: bytes) -> None:
         """Write all of ``data``; block while the client is far behind; raise StreamClosedError when
@@ -77,12 +78,10 @@ class Stream:
         if not data:
             return
         with self._changed:
-            while self._outgoing_bytes > _AHEAD_BYTES and not self._closed:
-                self._changed.wait()
+            self._changed.wait_for(lambda: len(self._outgoing) <= _AHEAD_BYTES or self._closed)
             if self._closed or self._ending:
                 raise StreamClosedError("the client has closed the stream")
-            self._outgoing.append(memoryview(data))
-            self._outgoing_bytes += len(data)
+            self._outgoing += data
             payload = self._next_payload()
         if payload:
             self._send(WRTE, self.local_id, self.remote_id, payload)
@@ -104,10 +103,8 @@ class Stream:
         with self._changed:
             if self._closed:
                 return
-            if payload:
-                self._incoming.append(payload)
-                self._incoming_bytes += len(payload)
-            self._owes_okay = self._incoming_bytes >= _AHEAD_BYTES
+            self._incoming += payload
+            self._owes_okay = len(self._incoming) >= _AHEAD_BYTES
             now = not self._owes_okay
             self._changed.notify_all()
         if now:
@@ -131,7 +128,6 @@ class Stream:
         with self._changed:
             self._closed = True
             self._outgoing.clear()
-            self._outgoing_bytes = 0
             self._changed.notify_all()
         self.hangup.set()
 
@@ -139,64 +135,12 @@ class Stream:
         self.abandon()
         self._send(CLSE, self.local_id, self.remote_id, b"")
 
-    def _next_payload(self) -> bytes | memoryview:
+    def _next_payload(self) -> bytes:
         """Return what may go out now, called under the lock; ``b""`` when nothing may or is there."""
         if not self._may_write or not self._outgoing or self._closed:
             return b""
         self._may_write = False
-        limit = self.max_payload_bytes
-        pieces: list[memoryview] = []
-        size = 0
-        while self._outgoing and size < limit:
-            piece = self._outgoing.popleft()
-            if len(piece) > limit - size:
-                self._outgoing.appendleft(piece[limit - size :])
-                piece = piece[: limit - size]
-            pieces.append(piece)
-            size += len(piece)
-        self._outgoing_bytes -= size
+        payload = bytes(self._outgoing[: self.max_payload_bytes])
+        del self._outgoing[: self.max_payload_bytes]
         self._changed.notify_all()
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-class StreamReader:
-    """A stream read as a run of bytes, whatever packets they came in."""
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        self._rest = memoryview(b"")
-
-    def read(self, limit: int = -1) -> bytes:
-        """Block until at least one byte is there; ``b""`` is the end.
-
-        A negative limit reads to the end.
-        """
-        if limit < 0:
-            pieces = [bytes(self._rest)]
-            while piece := self._stream.read_piece():
-                pieces.append(bytes(piece))
-            self._rest = memoryview(b"")
-            return b"".join(pieces)
-        return bytes(self.take(limit))
-
-    def take(self, limit: int) -> memoryview:
-        """Return 1 to ``limit`` bytes without copying them; empty at the end."""
-        if not self._rest:
-            self._rest = memoryview(self._stream.read_piece())
-        taken, self._rest = self._rest[:limit], self._rest[limit:]
-        return taken
-
-    def exactly(self, count: int) -> bytes:
-        """Return exactly ``count`` bytes; raise EOFError when the stream ends before."""
-        taken = self.take(count)
-        if len(taken) == count:
-            return bytes(taken)
-        pieces = [bytes(taken)]
-        missing = count - len(taken)
-        while missing:
-            taken = self.take(missing)
-            if not taken:
-                raise EOFError
-            pieces.append(bytes(taken))
-            missing -= len(taken)
-        return b"".join(pieces)
+        return payload

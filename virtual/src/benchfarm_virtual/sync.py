@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.contract import PhoneFileError, StreamClosedError
 from benchfarm_virtual.faults import FaultKind, FaultTable
-from benchfarm_virtual.stream import Stream, StreamReader
+from benchfarm_virtual.stream import Stream
 
 if TYPE_CHECKING:
     from benchfarm_virtual.files import PhoneTree
@@ -42,13 +42,12 @@ class SyncService:
 
     def __call__(self, stream: Stream) -> None:
         """Answer requests one after the other."""
-        reader = StreamReader(stream)
-        requests: dict[bytes, Callable[[str, StreamReader, Stream], None]] = {
+        requests: dict[bytes, Callable[[str, Stream], None]] = {
             b"STAT": self._stat,
             b"SEND": self._send,
         }
         while True:
-            name, length = _HEAD.unpack(reader.exactly(_HEAD.size))
+            name, length = _HEAD.unpack(stream.exactly(_HEAD.size))
             request = requests.get(name)
             if name == b"QUIT":
                 return
@@ -57,15 +56,15 @@ class SyncService:
                     _fail(f"unknown command {name!r}" if request is None else "path too long")
                 )
                 return
-            path = reader.exactly(length).decode("utf-8", "surrogateescape")
+            path = stream.exactly(length).decode("utf-8", "surrogateescape")
             try:
-                request(path, reader, stream)
+                request(path, stream)
             except _SyncFailedError as failed:
                 stream.write(_fail(str(failed)))
 
     # What a path is
 
-    def _stat(self, path: str, reader: StreamReader, stream: Stream) -> None:
+    def _stat(self, path: str, stream: Stream) -> None:
         try:
             stat = self._files.stat(path, follow=False, uid=self._uid)
         except PhoneFileError:
@@ -77,20 +76,20 @@ class SyncService:
 
     # To the phone
 
-    def _send(self, spec: str, reader: StreamReader, stream: Stream) -> None:
+    def _send(self, spec: str, stream: Stream) -> None:
         path, comma, mode_text = spec.rpartition(",")
         try:
             mode = int(mode_text, 0) if comma else 0
         except ValueError:
             mode = 0
         if not comma or mode <= 0:
-            self._skip_data(reader)
+            self._skip_data(stream)
             raise _SyncFailedError(
                 "missing , in ID_SEND_V1" if not comma else "couldn't parse mode"
             )
-        self._store(path, mode, reader, stream)
+        self._store(path, mode, stream)
 
-    def _store(self, path: str, mode: int, reader: StreamReader, stream: Stream) -> None:
+    def _store(self, path: str, mode: int, stream: Stream) -> None:
         """Take DATA frames up to DONE into a file.
 
         A failure is told at once, the rest of the data is thrown away.
@@ -99,14 +98,14 @@ class SyncService:
         writer: OpenFile | None = None
         try:
             writer = self._create(path, mode)
-            mtime_s = self._copy_frames(path, reader, writer)
+            mtime_s = self._copy_frames(path, stream, writer)
             self._files.set_mode(path, _as_adbd(mode))
             self._files.set_times(path, mtime_s)
         except _SyncFailedError as failed:
             if writer is not None:
                 self._discard(path)
             stream.write(_fail(str(failed)))
-            self._skip_data(reader)
+            self._skip_data(stream)
             return
         except (EOFError, StreamClosedError):
             if writer is not None:
@@ -142,15 +141,15 @@ class SyncService:
         except PhoneFileError as fault:
             raise _SyncFailedError(f"secure_mkdirs failed: {fault}") from None
 
-    def _copy_frames(self, path: str, reader: StreamReader, writer: OpenFile) -> int:
+    def _copy_frames(self, path: str, stream: Stream, writer: OpenFile) -> int:
         """Write the frames' data; return the time that comes with DONE."""
         while True:
-            name, value = _HEAD.unpack(reader.exactly(_HEAD.size))
+            name, value = _HEAD.unpack(stream.exactly(_HEAD.size))
             if name == b"DONE":
                 return int(value)
             if name != b"DATA" or value > _DATA_BYTES:
                 raise _SyncFailedError(f"invalid data message: {name!r} of {value} bytes")
-            data = reader.exactly(value)
+            data = stream.exactly(value)
             try:
                 writer.write(self._maybe_flipped(data, path))
             except PhoneFileError as fault:
@@ -164,12 +163,12 @@ class SyncService:
         except PhoneFileError:
             pass
 
-    def _skip_data(self, reader: StreamReader) -> None:
+    def _skip_data(self, stream: Stream) -> None:
         while True:
-            name, value = _HEAD.unpack(reader.exactly(_HEAD.size))
+            name, value = _HEAD.unpack(stream.exactly(_HEAD.size))
             if name != b"DATA":
                 return
-            reader.exactly(value)
+            stream.exactly(value)
 
     def _maybe_flipped(self, data: bytes, path: str) -> bytes:
         passing, flip = self._faults.advance(FaultKind.BIT_FLIP, len(data), "push", subject=path)

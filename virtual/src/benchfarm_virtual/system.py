@@ -7,11 +7,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.contract import SYSTEM_UID
-from benchfarm_virtual.data import read_yaml
+from benchfarm_virtual.data import DEFAULTS
 
 if TYPE_CHECKING:
     from benchfarm_virtual.commands.invocation import Invocation
@@ -75,8 +74,6 @@ class PhoneSystem:
         self.processes.kill_all()
 
 
-#: What every phone begins with: settings, the shell's environment, processes, folders.
-DEFAULTS: Final[Mapping[str, Any]] = read_yaml(Path(__file__).with_name("defaults.yaml"))
 _SETTINGS: Final[Mapping[str, Mapping[str, str]]] = DEFAULTS["settings"]
 
 

@@ -6,17 +6,16 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.contract import SHELL_UID, ShellSession
+from benchfarm_virtual.data import DEFAULTS
 from benchfarm_virtual.faults import FaultKind, FaultTable
 from benchfarm_virtual.files import PhoneTree, Storage
-from benchfarm_virtual.launching import DEFAULT_PATH
+from benchfarm_virtual.launching import DEFAULT_PATH, Launch
 from benchfarm_virtual.logs import PhoneLogs
 from benchfarm_virtual.open_files import ClientSink, ClientSource
 from benchfarm_virtual.packages import ActivityService, PackageStore
 from benchfarm_virtual.processes import FIRST_APP_UID, ProcessTable, current_process
 from benchfarm_virtual.shell.interpreter import Shell
-from benchfarm_virtual.shell.syntax import Variables
 from benchfarm_virtual.system import (
-    DEFAULTS,
     MomentHook,
     PhoneProps,
     PhoneSettings,
@@ -42,22 +41,17 @@ def run_command(system: PhoneSystem, command: str, session: ShellSession) -> int
     client has gone), as adbd closes a stream.
     """
     process = system.processes.spawn([_SHELL, "-c", command], uid=SHELL_UID, is_shell=True)
-    stdin, stdout, stderr = (
-        ClientSource(session.stdin),
-        ClientSink(session.stdout),
-        ClientSink(session.stderr),
-    )
-    environment = {**DEFAULTS["environment"], "PATH": DEFAULT_PATH, "PWD": "/"}
-    variables = Variables(environment, set(environment))
-    shell = Shell(
-        system,
-        process,
-        name=_SHELL,
-        positional=(),
-        variables=variables,
+    stdin = ClientSource(session.stdin)
+    stdout, stderr = ClientSink(session.stdout), ClientSink(session.stderr)
+    launch = Launch(
+        system=system,
+        process=process,
+        argv=process.argv,
+        env={**DEFAULTS["environment"], "PATH": DEFAULT_PATH, "PWD": "/"},
         cwd="/",
         fds={0: stdin, 1: stdout, 2: stderr},
     )
+    shell = Shell(launch, name=_SHELL)
     shell.owns_fds = True
 
     def hang_up() -> None:

@@ -115,7 +115,7 @@ class BenchPhone:
             program, benchmark_elf(program, abi, version=self.version), [abi]
         )
         if extras is not None:
-            app = inspect_apk([benchmark_apk(version_name=self.version)])
+            app = inspect_apk(benchmark_apk(version_name=self.version))
             fake = self.system.shelf.activity(app, extras)
         process = self.system.processes.spawn([program, *arguments], uid=2000, group=group)
         process.affinity = affinity if affinity is not None else process.affinity

@@ -77,7 +77,7 @@ def test_apk_says_what_it_was_made_with(tmp_path):
     path = write_benchmark_apk(tmp_path / "b.apk", version_code=42, version_name="2.1", min_sdk=24,
                                abis=("arm64-v8a", "armeabi-v7a"), debuggable=False)  # fmt: skip
     content = path.read_bytes()
-    info = inspect_apk(content[i : i + 100] for i in range(0, len(content), 100))
+    info = inspect_apk(content)
     assert info.package == BENCHMARK_PACKAGE
     assert info.activity == f"{BENCHMARK_PACKAGE}.BenchmarkModelActivity"
     assert (info.version_code, info.version_name, info.min_sdk, info.debuggable) == (

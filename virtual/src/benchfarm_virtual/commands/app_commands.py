@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from benchfarm_virtual.commands.invocation import Invocation, command
 from benchfarm_virtual.faults import FaultKind
-from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.packages import (
     ActivityMissingError,
-    InstalledPackage,
     InstallRefusedError,
     full_class,
     short_component,
 )
-
-_CHUNK_BYTES = 1 << 18
 
 
 @command("pm")
@@ -49,41 +45,30 @@ def _path(call: Invocation, args: Sequence[str]) -> int:
     return 0
 
 
-def _limited(call: Invocation, source: OpenFile, size_bytes: int) -> Iterator[bytes]:
-    left = size_bytes
-    while left > 0 and (piece := source.read(min(left, _CHUNK_BYTES))):
-        left -= len(piece)
-        yield piece
-        call.check_alive()
-
-
 def _install(call: Invocation, args: Sequence[str]) -> int:
     """Install what is streamed: ``install [OPTIONS] -S SIZE``, over what is there."""
     size = args[args.index("-S") + 1] if "-S" in args[:-1] else ""
     if not size.isdigit():
         call.error("Error: must either specify a package size or an APK file")
         return 1
-    source = _limited(call, call.stdin, int(size))
+    apk = b""
+    while len(apk) < int(size) and (piece := call.stdin.read(int(size) - len(apk))):
+        apk += piece
     try:
         refused = call.system.faults.active(FaultKind.INSTALL_REFUSED)
         if refused is not None:
-            for _ in source:
-                pass
             raise InstallRefusedError(refused.text("text"))
-        package = call.system.packages.install(source, int(size))
+        package = call.system.packages.install(apk)
     except InstallRefusedError as exc:
         call.out.line(f"Failure [{exc}]")
         return 1
-    _installed(call, package)
-    return 0
-
-
-def _installed(call: Invocation, package: InstalledPackage) -> None:
-    call.system.activities.force_stop(package.info.package, reason="installPackageLI")
+    name = package.info.package
+    call.system.activities.force_stop(name, reason="installPackageLI")
     call.system.activities.log(
-        "PackageManager", f"Update package {package.info.package} code path to {package.code_path}"
+        "PackageManager", f"Update package {name} code path to {package.code_path}"
     )
     call.out.line("Success")
+    return 0
 
 
 def _uninstall(call: Invocation, args: Sequence[str]) -> int:

@@ -44,7 +44,7 @@ def sh(call: Invocation) -> int:
         except PhoneFileError as exc:
             call.error(f"{call.launch.argv[0]}: can't open {name}: {exc}")
             return 127
-    shell = Shell.from_launch(call.launch, name=name, positional=args)
+    shell = Shell(call.launch, name=name, positional=args)
     try:
         return shell.run(script, exec_last=True)
     finally:

@@ -102,17 +102,16 @@ class BenchmarkRun:
     def _measure(self, interpreter: Interpreter, init_us: int) -> Results:
         loop = RunLoop(self, interpreter)
         flags = self.parameters
-        dry = flags.switch("dry_run")
         self.moment("warmup")
         warmup = loop.run(
-            0 if dry else flags.integer("warmup_runs"),
-            -1.0 if dry else flags.number("warmup_min_secs"),
+            flags.integer("warmup_runs"),
+            flags.number("warmup_min_secs"),
             flags.number("max_secs"),
         )
         self.moment("run")
         runs = loop.run(
-            0 if dry else flags.integer("num_runs"),
-            -1.0 if dry else flags.number("min_secs"),
+            flags.integer("num_runs"),
+            flags.number("min_secs"),
             flags.number("max_secs"),
             profiled=flags.switch("enable_op_profiling"),
         )

@@ -250,30 +250,17 @@ def _create_external(interpreter: Interpreter) -> Delegate | None:
     pairs = flags.text("external_delegate_options").split(";")
     given = dict(pair.split(":", 1) for pair in pairs if ":" in pair)
     code = given.get("allowed_builtin_code", "")
-    options = {
-        "allowed_builtin_code": int(code) if code.isdigit() else -1,
-        **{name: int(given.get(name) == "true") for name in _DUMMY_ERRORS},
-    }
-    for name, value in options.items():
+    allowed = int(code) if code.isdigit() else -1
+    for name, value in (("allowed_builtin_code", allowed), *((name, 0) for name in _DUMMY_ERRORS)):
         interpreter.tell("INFO", f"Dummy delegate: {name} set to {value}.")
-    return Delegate("EXTERNAL", "external", _DUMMY, lambda applied: _apply_dummy(applied, options))
+    return Delegate("EXTERNAL", "external", _DUMMY, lambda applied: _apply_dummy(applied, allowed))
 
 
-def _apply_dummy(interpreter: Interpreter, options: Mapping[str, int]) -> int:
+def _apply_dummy(interpreter: Interpreter, allowed_code: int) -> int:
     """Give the test delegate the operators of one kind."""
-    plan = interpreter.plan
-    taken = _taken(plan, lambda operator: operator.code == options["allowed_builtin_code"])
+    taken = _taken(interpreter.plan, lambda operator: operator.code == allowed_code)
     _say_taken(interpreter, _DUMMY, taken)
-    node = len(plan.nodes)
-    kernels = _replace(interpreter, plan, _DUMMY, taken)
-    if kernels and options["error_during_init"]:
-        interpreter.tell("ERROR", "Failed to initialize kernel.")
-        raise BenchmarkFailedError
-    if kernels and options["error_during_prepare"]:
-        _not_prepared(interpreter, _DUMMY, node)
-    if kernels and options["error_during_invoke"]:
-        interpreter.invoke_error = f"Node number {node} ({_DUMMY}) failed to invoke."
-    return kernels
+    return _replace(interpreter, interpreter.plan, _DUMMY, taken)
 
 
 def _create_stable(interpreter: Interpreter) -> Delegate | None:

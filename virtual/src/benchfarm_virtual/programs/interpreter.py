@@ -94,8 +94,6 @@ class Interpreter:
         self.accelerator: AcceleratorSpec | None = None
         #: The delegates that compute wrong numbers (a fault).
         self.wrong: set[str] = set()
-        #: What the runtime says each time an inference fails, "" when it doesn't.
-        self.invoke_error = ""
         self.init_us = 0.0
         #: Of that, what changing the graph for delegates took.
         self.delegate_us = 0.0

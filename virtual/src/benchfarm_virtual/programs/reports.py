@@ -5,7 +5,6 @@ long each operator took.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -82,10 +81,10 @@ def _write_profile(run: BenchmarkRun, interpreter: Interpreter, results: Results
             "A virtual phone writes the times of operators as a proto into a file, in no other form."
         )
         return
-    init = initialisation(interpreter)
-    rows = operators(interpreter, results.runs.count) if results.runs.count else []
-    proto = profiling_proto(init, rows, interpreter.subgraph.name)
-    write_whole(run.call, path, proto)
+    name = interpreter.subgraph.name
+    init = _profile(_initialisation(interpreter), name)
+    rows = _profile(_operators(interpreter, results.runs.count), name)
+    write_whole(run.call, path, message({2: init, 3: rows}))
 
 
 def _say_peak(run: BenchmarkRun, results: Results) -> None:
@@ -192,56 +191,38 @@ def _node(interpreter: Interpreter, plan: SubgraphPlan, node: PlanNode) -> bytes
 _MOST_RUNS: Final = 4000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpTimes:
-    """One operator's times over the runs, in whole microseconds, and the memory that it added."""
-
-    node_type: str
-    name: str
-    times: NDArray[np.int64]
-    mem_kb: float = 0.0
-    times_called: int = 1
+#: An operator's type and name, its times over the runs in whole microseconds, and the memory that
+#: it added in kB.
+_Row = tuple[str, str, NDArray[np.int64], int]
 
 
-def initialisation(interpreter: Interpreter) -> list[OpTimes]:
+def _initialisation(interpreter: Interpreter) -> list[_Row]:
     """Return what the initialisation consisted of."""
+    memory = interpreter.footprint(0)
     changed_us = max(60.0, interpreter.delegate_us)
-    rows = []
-    if any(plan.delegated for plan in interpreter.plans):
-        rows.append(
-            _once("ModifyGraphWithDelegate", changed_us, interpreter.footprint(0).init_kb * 0.4)
-        )
     allocated_us = max(35.0, interpreter.init_us - interpreter.delegate_us - 200.0)
-    rows.append(_once("AllocateTensors", allocated_us, interpreter.footprint(0).arena_kb))
-    return rows
+    steps = [("AllocateTensors", allocated_us, memory.arena_kb)]
+    if any(plan.delegated for plan in interpreter.plans):
+        steps.insert(0, ("ModifyGraphWithDelegate", changed_us, memory.init_kb * 0.4))
+    return [
+        (name, f"{name}/0", np.array([round(time_us)], dtype=np.int64), int(mem_kb) // 4 * 4)
+        for name, time_us, mem_kb in steps
+    ]
 
 
-def _once(name: str, duration_us: float, mem_kb: float) -> OpTimes:
-    times = np.array([round(duration_us)], dtype=np.int64)
-    return OpTimes(
-        node_type=name, name=f"{name}/0", times=times, mem_kb=float(int(mem_kb) // 4 * 4)
-    )
-
-
-def operators(interpreter: Interpreter, runs: int) -> list[OpTimes]:
+def _operators(interpreter: Interpreter, runs: int) -> list[_Row]:
     """Return the operators of the plan in the order in which they ran."""
     hardware = interpreter.run.hardware
     speeds = interpreter.speeds(hardware.core_shares(), hardware.gpu_share())
-    rows: list[OpTimes] = []
-    for work in interpreter.works:
+    draw, count = interpreter.run.noise.samples_us, min(_MOST_RUNS, runs)
+    rows: list[_Row] = []
+    for work in interpreter.works if runs else ():
         labels = _labels(interpreter, work)
-        times = work.op_times_us(speeds)
-        if len(labels) == 1:
-            times = [work.time_us(speeds)]
-        for (node_type, name), base_us in zip(labels, times, strict=True):
-            rows.append(
-                OpTimes(node_type=node_type, name=name, times=_spread(interpreter, base_us, runs))
-            )
+        times = work.op_times_us(speeds) if len(labels) > 1 else [work.time_us(speeds)]
+        rows += [
+            (*label, draw(base_us, count), 0) for label, base_us in zip(labels, times, strict=True)
+        ]
     return rows
-
-
-def _spread(interpreter: Interpreter, base_us: float, runs: int) -> NDArray[np.int64]:
-    return interpreter.run.noise.samples_us(base_us, min(_MOST_RUNS, max(1, runs)))
 
 
 def _labels(interpreter: Interpreter, work: NodeWork) -> list[tuple[str, str]]:
@@ -321,23 +302,18 @@ def _statistics(values: NDArray[np.int64]) -> bytes:
     )
 
 
-def _profile(rows: Sequence[OpTimes], subgraph_name: str) -> bytes:
+def _profile(rows: Sequence[_Row], subgraph_name: str) -> bytes:
     operators = [
         message(
             {
-                1: row.node_type,
-                2: _statistics(row.times),
-                3: _statistics(np.full(len(row.times), int(row.mem_kb), dtype=np.int64)),
-                4: row.times_called,
-                5: row.name,
+                1: node_type,
+                2: _statistics(times),
+                3: _statistics(np.full(len(times), mem_kb, dtype=np.int64)),
+                4: 1,
+                5: name,
                 6: order,
             }
         )
-        for order, row in enumerate(rows)
+        for order, (node_type, name, times, mem_kb) in enumerate(rows)
     ]
     return message({1: message({1: subgraph_name, 2: 0, 3: operators})})
-
-
-def profiling_proto(init: Sequence[OpTimes], rows: Sequence[OpTimes], subgraph_name: str) -> bytes:
-    """Return a BenchmarkProfilingData."""
-    return message({2: _profile(init, subgraph_name), 3: _profile(rows, subgraph_name)})

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from benchfarm_virtual.contract import TraceEvent
 from benchfarm_virtual.delegation import GPU, HEXAGON, NNAPI, NPU, XNNPACK
 from benchfarm_virtual.latency import LOOP_OVERHEAD_US
-from benchfarm_virtual.programs.process import BenchmarkFailedError, number
+from benchfarm_virtual.programs.process import number
 
 if TYPE_CHECKING:
     from benchfarm_virtual.programs.benchmark import BenchmarkRun
@@ -98,8 +98,6 @@ _LONGEST_CHUNK_S: Final = 0.5
 _CHUNK_RUNS: Final = 100_000
 #: Phone time that is slept through at once; clocks are looked at in between.
 _SLEEP_S: Final = 0.32
-#: An inference that fails takes at least the time of saying so.
-_FAILING_US: Final = 60.0
 #: After a pause this long, clocks have gone down and caches are cold.
 _IDLE_US: Final = 4000.0
 _AFTER_IDLE: Final = 1.4
@@ -146,8 +144,6 @@ class RunLoop:
                 base_us = self._interpreter.inference_us(
                     hardware.core_shares(work), hardware.gpu_share(work)
                 )
-                if self._interpreter.invoke_error:
-                    base_us = max(base_us, _FAILING_US)
                 if profiled:
                     base_us += _PROFILED_RUN_US + _PROFILED_OP_US * sum(
                         len(w.works) for w in self._interpreter.works
@@ -166,8 +162,6 @@ class RunLoop:
         finally:
             hardware.end_work(work)
         say.info(stat.line() + "\n")
-        if self._interpreter.invoke_error and stat.count:
-            raise BenchmarkFailedError
         return stat
 
     def _duty(self, shares: dict[int, float], gpu_share: float) -> float:
@@ -224,9 +218,6 @@ class RunLoop:
         self._cold = False
         self._slices.write(starts[:stop] - begin_us, values[:stop].astype(np.float64))
         stat.add(values[:stop])
-        if self._interpreter.invoke_error:
-            for _ in range(stop):
-                run.say.runtime("ERROR", self._interpreter.invoke_error)
         return float(ends[stop - 1]), stop == count
 
 

@@ -38,9 +38,7 @@ from benchfarm_virtual.shell.syntax import (
     Simple,
     Statement,
     Subshell,
-    Variables,
 )
-from benchfarm_virtual.system import PhoneSystem
 
 #: Signals after which mksh exits with 128 + the signal instead of dying of it.
 _SHELL_EXITS: Final = frozenset({1, 2, 3, 15})
@@ -50,30 +48,23 @@ _SPECIAL: Final = frozenset("?$!#-")
 class Shell:
     """One shell process (or a subshell of it)."""
 
-    def __init__(
-        self,
-        system: PhoneSystem,
-        process: Process,
-        *,
-        name: str,
-        positional: Sequence[str],
-        variables: Variables,
-        cwd: str,
-        fds: Mapping[int, OpenFile],
-    ) -> None:
-        self.system = system
-        self.process = process
+    def __init__(self, launch: Launch, *, name: str, positional: Sequence[str] = ()) -> None:
+        """``launch`` is the start of ``sh`` or of a script that becomes this shell."""
+        self.system = launch.system
+        self.process = launch.process
         self.name = name
         self.positional: list[str] = list(positional)
-        self.variables = variables
-        self.cwd = cwd
-        self.fds: dict[int, OpenFile] = dict(fds)
+        self.values = {"PATH": DEFAULT_PATH, **launch.env, "PWD": launch.cwd}
+        #: The variables that programs inherit.
+        self.exported = frozenset(launch.env)
+        self.cwd = launch.cwd
+        self.fds: dict[int, OpenFile] = dict(launch.fds)
         #: Whether the open files are this shell's to let go of; else they are borrowed from whom it
         #: runs for.
         self.owns_fds = False
         #: Has the lender let go of them too, where the lender is a shell that this process was
         #: before.
-        self.surrender: Callable[[], None] | None = None
+        self.surrender = launch.surrender
         self.functions: dict[str, Statement] = {}
         self.traps: dict[int, str] = {}
         self.status = 0
@@ -81,30 +72,12 @@ class Shell:
         self.has_substituted = False
         self.last_background = 0
         self.jobs: list[Process] = []
-        self.shell_pid = process.pid
+        self.shell_pid = self.process.pid
         self.expander = Expander(self)
         self.calculator = Calculator(lambda variable: self.lookup(variable) or "")
         #: How deep functions and loops are nested.
         self.calls = 0
         self.loops = 0
-
-    @classmethod
-    def from_launch(cls, request: Launch, *, name: str, positional: Sequence[str]) -> Shell:
-        """Return the shell that a program start of ``sh`` or of a script becomes."""
-        variables = Variables(dict(request.env), set(request.env))
-        variables.values.setdefault("PATH", DEFAULT_PATH)
-        variables.values["PWD"] = request.cwd
-        shell = cls(
-            request.system,
-            request.process,
-            name=name,
-            positional=positional,
-            variables=variables,
-            cwd=request.cwd,
-            fds=request.fds,
-        )
-        shell.surrender = request.surrender
-        return shell
 
     # What expansion asks for
 
@@ -124,7 +97,7 @@ class Shell:
 
     def lookup(self, name: str) -> str | None:
         """Return a variable or special parameter."""
-        value = self.variables.values.get(name)
+        value = self.values.get(name)
         if value is not None:
             return value
         if name.isdigit():
@@ -153,7 +126,7 @@ class Shell:
         """Set a variable; raise ExpansionFaultError for what would change how words are split."""
         if name == "IFS":
             raise ExpansionFaultError("IFS: a virtual phone splits at white space")
-        self.variables.values[name] = value
+        self.values[name] = value
 
     def substitute(self, script: Block) -> str:
         """Run ``$(script)`` in a subshell and return its output."""
@@ -255,15 +228,11 @@ class Shell:
         process = self.system.processes.spawn(
             [self.name], uid=self.uid, parent=self.process, group=self.process.group, is_shell=True
         )
-        child = Shell(
-            self.system,
-            process,
-            name=self.name,
-            positional=self.positional,
-            variables=self.variables.copy(),
-            cwd=self.cwd,
-            fds=fds,
+        launch = Launch(
+            system=self.system, process=process, argv=[self.name], env={}, cwd=self.cwd, fds=fds
         )
+        child = Shell(launch, name=self.name, positional=self.positional)
+        child.values, child.exported = dict(self.values), self.exported
         child.functions = dict(self.functions)
         child.traps = {signal: script for signal, script in self.traps.items() if not script}
         child.status = self.status

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.contract import PhoneFileError
 from benchfarm_virtual.launching import Launch, LaunchFaultError, launch
@@ -13,6 +13,7 @@ from benchfarm_virtual.open_files import DeviceFile, OpenFile, ReadFile, open_pi
 from benchfarm_virtual.shell.expansion import ExpansionFaultError, matches
 from benchfarm_virtual.shell.syntax import (
     AndOr,
+    Block,
     Case,
     ExitError,
     For,
@@ -41,60 +42,65 @@ _SPIN_PAUSE_S: Final = 0.004
 
 def execute(shell: Shell, statement: Statement) -> int:
     """Run one statement and return its status."""
-    return _KINDS[type(statement)](shell, statement)
-
-
-def _and_or(shell: Shell, statement: AndOr) -> int:
-    status = shell.status = execute(shell, statement.left)
-    if (status == 0) == (statement.operator == "&&"):
-        return execute(shell, statement.right)
-    return status
-
-
-def _pipeline(shell: Shell, pipeline: Pipeline) -> int:
-    if len(pipeline.commands) > 1:
-        status = run_pipe(shell, pipeline.commands)
-    else:
-        status = execute(shell, pipeline.commands[0])
-    return (0 if status else 1) if pipeline.negated else status
-
-
-def _redirected(shell: Shell, statement: Redirected) -> int:
-    return with_redirects(shell, statement.redirects, lambda: execute(shell, statement.body))
-
-
-def _group(shell: Shell, statement: Group) -> int:
-    return shell.block(statement.body)
-
-
-def _if(shell: Shell, statement: If) -> int:
-    for condition, body in statement.branches:
-        if shell.block(condition) == 0:
-            return shell.block(body)
-    shell.status = 0
-    return shell.block(statement.otherwise) if statement.otherwise is not None else 0
-
-
-def _loop(shell: Shell, statement: Loop) -> int:
-    shell.loops += 1
-    try:
-        return _rounds(shell, statement)
-    finally:
-        shell.loops -= 1
-
-
-def _rounds(shell: Shell, statement: Loop) -> int:
-    status, rounds, spinning = 0, 0, None
-    try:
-        while True:
+    match statement:
+        case Simple():
+            return run_simple(shell, statement)
+        case AndOr(left, operator, right):
+            status = shell.status = execute(shell, left)
+            return execute(shell, right) if (status == 0) == (operator == "&&") else status
+        case Pipeline(commands, negated):
+            piped = len(commands) > 1
+            status = run_pipe(shell, commands) if piped else execute(shell, commands[0])
+            return int(status == 0) if negated else status
+        case Redirected(body, redirects):
+            return with_redirects(shell, redirects, lambda: execute(shell, body))
+        case Group(block):
+            return shell.block(block)
+        case If(branches, otherwise):
+            for condition, block in branches:
+                if shell.block(condition) == 0:
+                    return shell.block(block)
+            shell.status = 0
+            return shell.block(otherwise) if otherwise is not None else 0
+        case For():
+            return _rounds(shell, statement.body, _for_each(shell, statement))
+        case Loop():
+            return _rounds(shell, statement.body, _while(shell, statement))
+        case Case(value, items):
+            text = shell.expander.text(value)
+            for patterns, block in items:
+                if any(matches(shell.expander.pieces(pattern), text) for pattern in patterns):
+                    shell.status = 0
+                    return shell.block(block)
+            return 0
+        case Subshell(block):
+            child = shell.fork(shell.fds)
+            status = 1
             try:
-                if (shell.block(statement.condition) == 0) == statement.until:
-                    return status
-                status = shell.block(statement.body)
-            except LeaveLoopError as exc:
-                if not _goes_on(exc):
-                    return 0
-                status = 0
+                status = child.run_as_subshell(lambda: child.block(block))
+            finally:
+                child.close()
+                shell.system.processes.end(child.process, status)
+            return shell.ended(child.process, status)
+        case Function(name, body):
+            shell.functions[name] = body
+            return 0
+
+
+def _for_each(shell: Shell, statement: For) -> Generator[None, None, None]:
+    """Yield before each round, its variable set."""
+    words = statement.words
+    for value in list(shell.positional if words is None else shell.expander.arguments(words)):
+        shell.assign(statement.name, value)
+        yield
+
+
+def _while(shell: Shell, statement: Loop) -> Generator[None, None, None]:
+    """Yield before each round; many keep one of the phone's cores busy."""
+    rounds, spinning = 0, None
+    try:
+        while (shell.block(statement.condition) == 0) != statement.until:
+            yield
             rounds += 1
             if rounds == _SPINS:
                 spinning = shell.system.hardware.begin_spin(shell.process.pid)
@@ -106,23 +112,24 @@ def _rounds(shell: Shell, statement: Loop) -> int:
             shell.system.hardware.end_work(spinning)
 
 
-def _for(shell: Shell, statement: For) -> int:
-    values = (
-        shell.positional if statement.words is None else shell.expander.arguments(statement.words)
-    )
+def _rounds(shell: Shell, body: Block, rounds: Generator[None, None, None]) -> int:
+    """Run a loop's rounds; a ``break`` in a condition is one, too."""
     status = 0
-    for value in list(values):
-        shell.assign(statement.name, value)
-        shell.loops += 1
-        try:
-            status = shell.block(statement.body)
-        except LeaveLoopError as exc:
-            if not _goes_on(exc):
-                return 0
-            status = 0
-        finally:
-            shell.loops -= 1
-    return status
+    shell.loops += 1
+    try:
+        while True:
+            try:
+                next(rounds)
+                status = shell.block(body)
+            except StopIteration:
+                return status
+            except LeaveLoopError as exc:
+                if not _goes_on(exc):
+                    return 0
+                status = 0
+    finally:
+        shell.loops -= 1
+        rounds.close()
 
 
 def _goes_on(leaving: LeaveLoopError) -> bool:
@@ -132,31 +139,6 @@ def _goes_on(leaving: LeaveLoopError) -> bool:
     if leaving.levels > 1:
         raise LeaveLoopError(leaving.levels - 1, again=leaving.again) from None
     return leaving.again
-
-
-def _case(shell: Shell, statement: Case) -> int:
-    value = shell.expander.text(statement.value)
-    for patterns, body in statement.items:
-        if any(matches(shell.expander.pieces(pattern), value) for pattern in patterns):
-            shell.status = 0
-            return shell.block(body)
-    return 0
-
-
-def _subshell(shell: Shell, statement: Subshell) -> int:
-    child = shell.fork(shell.fds)
-    status = 1
-    try:
-        status = child.run_as_subshell(lambda: child.block(statement.body))
-    finally:
-        child.close()
-        shell.system.processes.end(child.process, status)
-    return shell.ended(child.process, status)
-
-
-def _function(shell: Shell, statement: Function) -> int:
-    shell.functions[statement.name] = statement.body
-    return 0
 
 
 _MAX_CALLS: Final = 120
@@ -245,7 +227,7 @@ def external(
         system=shell.system,
         process=process,
         argv=arguments,
-        env={**shell.variables.environment(), **assigned},
+        env={**{name: shell.values[name] for name in sorted(shell.exported)}, **assigned},
         cwd=shell.cwd,
         fds=shell.fds,
         surrender=shell.close if replace else None,
@@ -322,21 +304,6 @@ def _call(shell: Shell, name: str, arguments: list[str]) -> int:
     finally:
         shell.calls -= 1
         shell.positional = before
-
-
-_KINDS: Final[Mapping[type, Callable[[Shell, Any], int]]] = {
-    Simple: run_simple,
-    AndOr: _and_or,
-    Pipeline: _pipeline,
-    Redirected: _redirected,
-    Group: _group,
-    If: _if,
-    Loop: _loop,
-    For: _for,
-    Case: _case,
-    Subshell: _subshell,
-    Function: _function,
-}
 
 
 class RedirectFaultError(Exception):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 
@@ -183,22 +183,6 @@ class ExitError(Exception):
     def __init__(self, status: int) -> None:
         super().__init__()
         self.status = status
-
-
-@dataclass(slots=True)
-class Variables:
-    """Variables of a shell; functions put local ones on top."""
-
-    values: dict[str, str] = field(default_factory=dict)
-    exported: set[str] = field(default_factory=set)
-
-    def copy(self) -> Variables:
-        """Return a copy for a subshell."""
-        return Variables(dict(self.values), set(self.exported))
-
-    def environment(self) -> dict[str, str]:
-        """Return what programs inherit."""
-        return {name: self.values[name] for name in sorted(self.exported) if name in self.values}
 
 
 class ShellSyntaxError(Exception):
