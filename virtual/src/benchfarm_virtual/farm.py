@@ -6,8 +6,9 @@ import itertools
 import threading
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
@@ -17,7 +18,7 @@ from benchfarm_virtual.phone import Phone
 from benchfarm_virtual.spec import PhoneSpec
 
 
-class VirtualLab:
+class VirtualLab(AbstractContextManager["VirtualLab"]):
     """Runs virtual phones in this process; a context manager that switches them off at its end.
 
     ``with VirtualLab(adb_public_keys=[home / ".android/adbkey.pub"]) as lab:
@@ -48,26 +49,13 @@ class VirtualLab:
         with self._lock:
             return dict(self._phones)
 
-    def add(
-        self,
-        profile: str,
-        *,
-        serial: str = "",
-        rooted: bool = False,
-        legacy: bool = False,
-        port: int = 0,
-        usb: str = "",
-    ) -> Phone:
+    def add(self, profile: str, *, serial: str = "", **settings: Any) -> Phone:  # noqa: ANN401
         """Switch a phone on and return it; its settings are those of PhoneSpec.
 
         See :meth:`add_spec` for errors.
         """
         serial = serial or f"VIRTUAL{next(self._numbers):04d}"
-        return self.add_spec(
-            PhoneSpec(
-                profile=profile, serial=serial, rooted=rooted, legacy=legacy, port=port, usb=usb
-            )
-        )
+        return self.add_spec(PhoneSpec(profile=profile, serial=serial, **settings))
 
     def add_spec(self, spec: PhoneSpec) -> Phone:
         """Switch a phone on and return it.
@@ -124,13 +112,5 @@ class VirtualLab:
         with self._lock:
             self._phones.clear()
 
-    def __enter__(self) -> VirtualLab:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from benchfarm_virtual.data import read_yaml
 from benchfarm_virtual.errors import UsageError
@@ -143,32 +143,27 @@ def parse_fault(kind: str, settings: Sequence[str] = ()) -> Fault:
                 hint="benchfarm virtual fault lists the kinds of fault",
             )
         given[name] = text
-    numbers = {"bytes": None, "times": None} | {
-        name: _whole(kind, name, given.pop(name)) for name in ("bytes", "times") if name in given
-    }
-    moment, subject = given.pop("moment", ""), given.pop("subject", "")
     notes = FAULT_NOTES[known].args
+    fields: dict[str, Any] = {}
     args: dict[str, FaultArg] = {}
     for name, text in given.items():
+        form = _FORMS.get(name) or type(notes.get(name, ""))
         try:
-            args[name] = float(text) if isinstance(notes.get(name, ""), float) else text
+            value = form(text)
         except ValueError:
-            raise UsageError(f"fault {kind}: {name} must be a number, not {text!r}") from None
-    return Fault(
-        kind=known,
-        moment=moment,
-        at_bytes=numbers["bytes"],
-        subject=subject,
-        times=numbers["times"],
-        args=args,
-    )
+            whole = "whole " if form is int else ""
+            raise UsageError(
+                f"fault {kind}: {name} must be a {whole}number, not {text!r}"
+            ) from None
+        if name in _FORMS:
+            fields["at_bytes" if name == "bytes" else name] = value
+        else:
+            args[name] = value
+    return Fault(kind=known, args=args, **fields)
 
 
-def _whole(kind: str, name: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise UsageError(f"fault {kind}: {name} must be a whole number, not {text!r}") from None
+#: The settings that every fault has.
+_FORMS: Final[Mapping[str, type]] = {"moment": str, "bytes": int, "subject": str, "times": int}
 
 
 @dataclass(slots=True)

@@ -33,9 +33,8 @@ Service = Callable[[Stream], None]
 LOOPBACK: Final = "127.0.0.1"
 _LOG: Final = logging.getLogger(__name__)
 _HEADER: Final = struct.Struct("<6I")
-#: The version that still needs a checksum in every packet, and the first one that does without.
-_VERSION_CHECKSUM: Final = 0x01000000
-_VERSION_NO_CHECKSUM: Final = 0x01000001
+#: The first version that does without a checksum in every packet; servers since 2016 have it.
+_VERSION: Final = 0x01000001
 #: The largest payload that this side takes, and what a peer gets that says nothing sensible.
 _MAX_PAYLOAD_BYTES: Final = 1024 * 1024
 _OLD_MAX_PAYLOAD_BYTES: Final = 4096
@@ -99,7 +98,6 @@ class Connection:
         self._proofs = 0
         #: Whether the adb server has been let in.
         self.online = False
-        self._has_checksums = False
         self._max_payload_bytes = _OLD_MAX_PAYLOAD_BYTES
         self._streams: dict[int, Stream] = {}
         self._last_id = 0
@@ -118,8 +116,8 @@ class Connection:
 
     def send(self, command: int, arg0: int, arg1: int, payload: bytes = b"") -> None:
         """Send one packet; while the link hangs, it is kept for later."""
-        summed = self._has_checksums or command in (AUTH, CNXN)
-        total = sum(payload) & 0xFFFFFFFF if summed else 0
+        # Servers look at it until both sides have said that they do without.
+        total = sum(payload) & 0xFFFFFFFF if command in (AUTH, CNXN) else 0
         head = _HEADER.pack(command, arg0, arg1, len(payload), total, command ^ 0xFFFFFFFF)
         size = len(head) + len(payload)
         passing, cut = self._link.faults.advance(FaultKind.CUT, size, subject="down")
@@ -166,12 +164,10 @@ class Connection:
 
     def _take_packet(self) -> None:
         head = _HEADER.unpack(self._exactly(_HEADER.size))
-        command, arg0, arg1, length, total, magic = head
+        command, arg0, arg1, length, _, magic = head
         if magic != command ^ 0xFFFFFFFF or length > _MAX_PAYLOAD_BYTES:
             raise _WireError
         payload = self._exactly(length)
-        if self._has_checksums and sum(payload) & 0xFFFFFFFF != total:
-            raise _WireError
         if not self._gone:
             self._on_packet(command, arg0, arg1, payload)
 
@@ -200,7 +196,6 @@ class Connection:
         elif command == CNXN:
             self._drop_streams()
             self.online = False
-            self._has_checksums = arg0 < _VERSION_NO_CHECKSUM
             self._max_payload_bytes = max(_OLD_MAX_PAYLOAD_BYTES, min(arg1, _MAX_PAYLOAD_BYTES))
             self._ask_for_proof()
         elif command == AUTH:
@@ -239,9 +234,8 @@ class Connection:
             self._welcome()
 
     def _welcome(self) -> None:
-        version = _VERSION_CHECKSUM if self._has_checksums else _VERSION_NO_CHECKSUM
         self.online = True
-        self.send(CNXN, version, _MAX_PAYLOAD_BYTES, self._link.banner())
+        self.send(CNXN, _VERSION, _MAX_PAYLOAD_BYTES, self._link.banner())
 
     # Streams
 

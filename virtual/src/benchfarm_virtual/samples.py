@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from benchfarm_virtual.errors import UsageError
 
@@ -78,15 +78,7 @@ def benchmark_elf(
     """Return the bytes of a fake executable; raise UsageError for a program or ABI that there is
     none of.
     """
-    if program not in PROGRAMS:
-        raise UsageError(
-            f"there is no fake binary for {program!r}; there are: {', '.join(PROGRAMS)}"
-        )
-    if abi not in MACHINES:
-        raise UsageError(
-            f"there is no fake binary for ABI {abi!r}; there are: {', '.join(MACHINES)}"
-        )
-    return fake(FakeNote(program=program, version=version, min_sdk=min_sdk), abi, _NEEDED)
+    return _known_fake(program, PROGRAMS, abi, version, min_sdk, needed=_NEEDED)
 
 
 def library_elf(name: str, abi: str = "arm64-v8a", *, version: str = "virtual") -> bytes:
@@ -94,26 +86,31 @@ def library_elf(name: str, abi: str = "arm64-v8a", *, version: str = "virtual") 
 
     Libraries of one version belong together. Raises UsageError for another name or ABI.
     """
-    if name not in (*HEXAGON_LIBRARIES, *NPU_LIBRARIES, *LANGUAGE_MODEL_LIBRARIES):
-        raise UsageError(f"there is no fake binary for {name!r}")
-    if abi not in MACHINES:
-        raise UsageError(
-            f"there is no fake binary for ABI {abi!r}; there are: {', '.join(MACHINES)}"
-        )
-    return fake(FakeNote(program=name, version=version, min_sdk=23), abi, ("libc.so",))
+    known = (*HEXAGON_LIBRARIES, *NPU_LIBRARIES, *LANGUAGE_MODEL_LIBRARIES)
+    return _known_fake(name, known, abi, version, 23, needed=("libc.so",))
 
 
-def write_benchmark_elf(
-    path: Path,
-    program: str = "benchmark_model",
-    abi: str = "arm64-v8a",
-    *,
-    version: str = "virtual",
-    min_sdk: int = 26,
-) -> Path:
-    """Write a fake executable and return its path; see :func:`benchmark_elf`."""
-    path.write_bytes(benchmark_elf(program, abi, version=version, min_sdk=min_sdk))
+def _known_fake(
+    name: str, known: Sequence[str], abi: str, version: str, min_sdk: int, needed: Sequence[str]
+) -> bytes:
+    for what, value, values in (("of", name, known), ("for ABI", abi, MACHINES)):
+        if value not in values:
+            raise UsageError(
+                f"there is no fake binary {what} {value!r}; there are: {', '.join(values)}"
+            )
+    return fake(FakeNote(program=name, version=version, min_sdk=min_sdk), abi, needed)
+
+
+def write_benchmark_elf(path: Path, *which: str, **settings: Any) -> Path:  # noqa: ANN401
+    """Write a fake executable and return its path; arguments as of :func:`benchmark_elf`."""
+    path.write_bytes(benchmark_elf(*which, **settings))
     path.chmod(0o755)
+    return path
+
+
+def write_benchmark_apk(path: Path, **settings: Any) -> Path:  # noqa: ANN401
+    """Write a fake APK and return its path; arguments as of :func:`benchmark_apk`."""
+    path.write_bytes(benchmark_apk(**settings))
     return path
 
 
@@ -167,28 +164,6 @@ def benchmark_apk(
             archive.writestr(_member(f"lib/{abi}/{library}"), content)
         archive.writestr(_member(APP_NOTE), json.dumps(note))
     return out.getvalue()
-
-
-def write_benchmark_apk(
-    path: Path,
-    *,
-    abis: Sequence[str] = ("arm64-v8a",),
-    version_code: int = 1,
-    version_name: str = "1.0",
-    min_sdk: int = 23,
-    debuggable: bool = True,
-) -> Path:
-    """Write a fake APK and return its path; see :func:`benchmark_apk`."""
-    path.write_bytes(
-        benchmark_apk(
-            abis=abis,
-            version_code=version_code,
-            version_name=version_name,
-            min_sdk=min_sdk,
-            debuggable=debuggable,
-        )
-    )
-    return path
 
 
 def _member(name: str) -> zipfile.ZipInfo:

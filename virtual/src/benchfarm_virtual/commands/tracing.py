@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,9 +34,9 @@ _CONFIGS: Final = "/data/misc/perfetto-configs/"
 _MOST_CONFIG_BYTES: Final = 1 << 20
 #: The signals at which perfetto ends as if its time were over.
 _GRACEFUL: Final = frozenset({2, 15})
-_TOKEN: Final = re.compile(
-    r"\s+|#[^\n]*|(?P<name>[a-z_]\w*)\s*:?|(?P<value>\"[^\"\n]*\"|-?[\w.]+)|(?P<brace>[{}])"
-)
+#: A field with its value, and one that holds nothing more.
+_VALUE: Final = re.compile(r"([a-z_]\w*)\s*:\s*(\"[^\"\n]*\"|-?[\w.]+)")
+_EMPTY: Final = re.compile(r"[a-z_]\w*\s*:?\s*\{\s*\}")
 _LONGEST_SLEEP_S: Final = 60.0
 #: From this API level on there is android.power; it reads no more rails, and no more often.
 _POWER_SDK: Final = 29
@@ -47,14 +48,14 @@ class _ConfigError(Exception):
     """The text is no TraceConfig."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Config:
-    """What is read of a TraceConfig."""
+    """What is read of a TraceConfig: names and values, wherever they stand in it."""
 
-    values: tuple[tuple[str, str], ...]
+    values: Sequence[tuple[str, str]]
 
     def all(self, name: str) -> tuple[str, ...]:
-        return tuple(value for found, value in self.values if found == name)
+        return tuple(value.strip('"') for found, value in self.values if found == name)
 
     def number(self, name: str) -> int:
         texts = self.all(name)
@@ -62,32 +63,14 @@ class _Config:
 
 
 def _parse_config(text: str) -> _Config:
-    values: list[tuple[str, str]] = []
-    depth, position, name = 0, 0, ""
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise _ConfigError(f"unexpected character at {position}")
-        position = match.end()
-        if brace := match["brace"]:
-            depth += 1 if brace == "{" else -1
-            if depth < 0:
-                raise _ConfigError("unmatched }")
-            if bool(name) != (brace == "{"):
-                raise _ConfigError(f"no value of {name}" if name else "no field's name before {")
-            name = ""
-        elif match["value"] or (match["name"] and name):
-            if not name:
-                raise _ConfigError(f"no field's name before {match[0].strip()}")
-            values.append((name, (match["value"] or match["name"]).strip('"')))
-            name = ""
-        elif match["name"]:
-            name = match["name"]
-    if name:
-        raise _ConfigError(f"no value of {name}")
-    if depth or not values:
-        raise _ConfigError("unmatched {" if depth else "it is empty")
-    return _Config(values=tuple(values))
+    text = re.sub(r"#[^\n]*", "", text)
+    values = _VALUE.findall(text)
+    before, left = "", _VALUE.sub(" ", text)
+    while left != before:
+        before, left = left, _EMPTY.sub(" ", left)
+    if left.strip() or not values:
+        raise _ConfigError(f"unexpected {left.split()[0]}" if left.strip() else "it is empty")
+    return _Config(values)
 
 
 @command("perfetto", since_sdk=28)

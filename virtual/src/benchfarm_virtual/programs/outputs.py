@@ -10,6 +10,7 @@ inputs and signature instead, alike on every phone.
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -24,17 +25,8 @@ from benchfarm_virtual.programs.process import read_whole
 if TYPE_CHECKING:
     from benchfarm_virtual.programs.interpreter import Interpreter
 
-_INTEGER_TYPES: dict[str, type[np.integer[Any]]] = {
-    "INT8": np.int8,
-    "UINT8": np.uint8,
-    "INT16": np.int16,
-    "UINT16": np.uint16,
-    "INT32": np.int32,
-    "UINT32": np.uint32,
-    "INT64": np.int64,
-    "UINT64": np.uint64,
-}
-_FLOAT_TYPES = {"FLOAT32": np.float32, "FLOAT16": np.float16, "FLOAT64": np.float64}
+#: The types that are computed and written, as numpy calls them.
+_KNOWN: Final = re.compile(r"u?int(?:8|16|32|64)|float(?:16|32|64)|bool")
 #: No output is written larger than this.
 _MOST_ELEMENTS = 1 << 24
 #: No model with more work than this is computed: the lab's computer has other phones to play.
@@ -46,21 +38,32 @@ _CPU_STEPS: Final = 0.01
 _ACCELERATOR_STEPS: Final = 0.04
 
 
-def output_values(interpreter: Interpreter) -> list[tuple[Tensor, bytes, NDArray[np.float64]]]:
-    """Return each output's tensor, its raw bytes and its values."""
+def raw_outputs(interpreter: Interpreter) -> bytes:
+    """Return what --output_filepath holds: the outputs' bytes, one after the other."""
     seed = _seed(interpreter)
     computed = _computed(interpreter, seed)
-    found = []
+    written = b""
     for position, index in enumerate(interpreter.subgraph.outputs):
         tensor = interpreter.subgraph.tensors[index]
+        dtype = _dtype(tensor)
+        if dtype is None:
+            continue
         if computed is None:
-            values = _made_up(interpreter, tensor, seed, index)
+            values = _made_up(interpreter, tensor, dtype, seed, index)
         else:
             values = computed[position].astype(np.float64).reshape(-1)
-        found.append(
-            (tensor, *_encoded(tensor, _as_delegate(interpreter, tensor, values, seed + index)))
-        )
-    return found
+        written += _encoded(dtype, _as_delegate(interpreter, dtype, values, seed + index))
+    return written
+
+
+def _dtype(tensor: Tensor) -> np.dtype[Any] | None:
+    """Return a tensor's type as numpy has it, None for one that isn't written."""
+    name = tensor.type_name.lower()
+    return np.dtype(name) if _KNOWN.fullmatch(name) else None
+
+
+def _is_whole(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "iu"
 
 
 def _seed(interpreter: Interpreter) -> int:
@@ -76,9 +79,8 @@ def _computed(interpreter: Interpreter, seed: int) -> tuple[NDArray[Any], ...] |
     """Return what the model computes; None when that isn't known here."""
     subgraph, layers = interpreter.subgraph, interpreter.layers
     macs = sum(subgraph.macs(operator) for operator in subgraph.operators) * interpreter.scale
-    known = {*_FLOAT_TYPES, *_INTEGER_TYPES, "BOOL"}
     tensors = [subgraph.tensors[index] for index in (*subgraph.inputs, *subgraph.outputs)]
-    if macs > _MOST_MACS or any(tensor.type_name not in known for tensor in tensors):
+    if macs > _MOST_MACS or None in map(_dtype, tensors):
         return None
     shapes = [
         layers[position].shape
@@ -105,24 +107,24 @@ def _computed(interpreter: Interpreter, seed: int) -> tuple[NDArray[Any], ...] |
 
 
 def _made_up(
-    interpreter: Interpreter, tensor: Tensor, seed: int, index: int
+    interpreter: Interpreter, tensor: Tensor, dtype: np.dtype[Any], seed: int, index: int
 ) -> NDArray[np.float64]:
     elements = min(_MOST_ELEMENTS, max(1, int(tensor.elements * interpreter.scale)))
     values = np.random.default_rng([seed, index]).standard_gamma(0.5, elements)
     values = values / max(1e-9, float(values.sum())) * 4
-    if tensor.type_name in _INTEGER_TYPES:
-        values = values * 255 + (-128 if tensor.type_name == "INT8" else 0)
+    if _is_whole(dtype):
+        values = values * 255 + (-128 if dtype == np.int8 else 0)
     return values
 
 
 def _as_delegate(
-    interpreter: Interpreter, tensor: Tensor, values: NDArray[np.float64], seed: int
+    interpreter: Interpreter, dtype: np.dtype[Any], values: NDArray[np.float64], seed: int
 ) -> NDArray[np.float64]:
     """Return the values with the error of the arithmetic that computed them."""
     random = np.random.default_rng([seed, 1])
     units, flags = interpreter.units, interpreter.run.parameters
     accelerators = units & {NNAPI, HEXAGON, NPU, GPU}
-    if tensor.type_name in _INTEGER_TYPES:
+    if _is_whole(dtype):
         share = _ACCELERATOR_STEPS if accelerators else _CPU_STEPS if units - {""} else 0.0
         off = random.random(len(values)) < share
         values = values + np.where(off, random.choice([-1.0, 1.0], len(values)), 0.0)
@@ -137,30 +139,21 @@ def _as_delegate(
             1 + random.normal(0.0, _FP16_ERROR if half else _FP32_ERROR, len(values))
         )
     if units & interpreter.wrong:
-        values = _wrong(tensor, random.permutation(values))
+        values = _wrong(dtype, random.permutation(values))
     return values
 
 
-def _wrong(tensor: Tensor, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    if tensor.type_name not in _INTEGER_TYPES:
+def _wrong(dtype: np.dtype[Any], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    if not _is_whole(dtype):
         return values * -3.0
     return float(values.max()) + float(values.min()) - values
 
 
-def _encoded(tensor: Tensor, values: NDArray[np.float64]) -> tuple[bytes, NDArray[np.float64]]:
-    if tensor.type_name in _FLOAT_TYPES:
-        return values.astype(_FLOAT_TYPES[tensor.type_name]).tobytes(), values
-    if tensor.type_name == "BOOL":
-        flags = values > (np.median(values) if len(np.unique(values)) > 2 else 0.5)
-        return flags.astype(np.uint8).tobytes(), flags.astype(np.float64)
-    if tensor.type_name in _INTEGER_TYPES:
-        kind = _INTEGER_TYPES[tensor.type_name]
-        span = np.iinfo(kind)
-        whole = np.clip(np.round(values), span.min, span.max)
-        return whole.astype(kind).tobytes(), whole
-    return b"", np.zeros(0)
-
-
-def raw_outputs(interpreter: Interpreter) -> bytes:
-    """Return what --output_filepath holds: the outputs' bytes, one after the other."""
-    return b"".join(raw for _, raw, _ in output_values(interpreter))
+def _encoded(dtype: np.dtype[Any], values: NDArray[np.float64]) -> bytes:
+    if dtype == np.bool_:
+        middle = np.median(values) if len(np.unique(values)) > 2 else 0.5
+        values = (values > middle).astype(np.float64)
+    elif _is_whole(dtype):
+        span = np.iinfo(dtype)
+        values = np.clip(np.round(values), span.min, span.max)
+    return values.astype(dtype).tobytes()
