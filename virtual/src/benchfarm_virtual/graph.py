@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+import re
 import struct
 import threading
 from collections import OrderedDict
@@ -25,30 +26,6 @@ if TYPE_CHECKING:
 #: float.
 MAX_ELEMENTS: Final = 2**62
 
-#: Bytes of each element of a tensor, by the type's name. STRING and VARIANT have no fixed size.
-_ELEMENT_BYTES: Final[Mapping[str, float]] = {
-    "FLOAT32": 4,
-    "FLOAT16": 2,
-    "INT32": 4,
-    "UINT8": 1,
-    "INT64": 8,
-    "BOOL": 1,
-    "INT16": 2,
-    "COMPLEX64": 8,
-    "INT8": 1,
-    "FLOAT64": 8,
-    "COMPLEX128": 16,
-    "UINT64": 8,
-    "RESOURCE": 8,
-    "UINT32": 4,
-    "UINT16": 2,
-    "INT4": 0.5,
-    "BFLOAT16": 2,
-    "INT2": 0.25,
-    "UINT4": 0.5,
-    "FLOAT8_E4M3FN": 1,
-    "FLOAT8_E5M2": 1,
-}
 #: What the schema's accessors raise for offsets that lead out of the file, or to something else
 #: than they say.
 _DAMAGE: Final = (
@@ -281,11 +258,17 @@ def _tensor(found: schema.TensorT, sizes: list[int]) -> Tensor:
     return Tensor(
         name=_text(found.name),
         type_name=type_name,
-        element_bytes=_ELEMENT_BYTES.get(type_name),
+        element_bytes=_element_bytes(type_name),
         shape=_numbers(found.shape),
         data_bytes=sizes[found.buffer] if found.buffer else 0,
         variable=bool(found.isVariable),
     )
+
+
+def _element_bytes(type_name: str) -> float | None:
+    """Return the bytes of each element; STRING and VARIANT have no fixed size."""
+    bits = re.search(r"\d+", type_name)
+    return int(bits[0]) / 8 if bits else {"BOOL": 1.0, "RESOURCE": 8.0}.get(type_name)
 
 
 def _operator(found: schema.OperatorT, opcode: schema.OperatorCodeT, tensor_count: int) -> Operator:

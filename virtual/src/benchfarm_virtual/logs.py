@@ -51,21 +51,11 @@ class PhoneLogs:
         self.between: Callable[[], bytes | None] | None = None
 
     def log(
-        self,
-        priority: LogPriority,
-        tag: str,
-        message: str | bytes,
-        *,
-        pid: int,
-        tid: int | None = None,
-        uid: int = SHELL_UID,
-        buffer: str = "main",
+        self, priority: LogPriority, tag: str, message: str, *, pid: int, uid: int = SHELL_UID
     ) -> None:
         """Append one message, cut to what liblog's format buffer holds."""
-        data = message.encode("utf-8", "surrogateescape") if isinstance(message, str) else message
-        self.append(
-            priority, tag, data[: LOG_BUF_BYTES - 1], pid=pid, tid=tid, uid=uid, buffer=buffer
-        )
+        data = message.encode("utf-8", "surrogateescape")
+        self.append(priority, tag, data[: LOG_BUF_BYTES - 1], pid=pid, uid=uid)
 
     def append(
         self,

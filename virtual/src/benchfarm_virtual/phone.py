@@ -324,7 +324,7 @@ class ProgramMoments:
         if self._faults.take(FaultKind.SEGV, name, subject=program):
             raise ProgramDiedError(SIGSEGV)
         if self._faults.take(FaultKind.LOW_MEMORY, name, subject=program):
-            call.system.logs.log(
+            call.system.logs.append(
                 "I",
                 "lowmemorykiller",
                 f"Kill '{program}' ({process.pid}), uid {call.uid}, oom_score_adj 0 "
@@ -344,7 +344,7 @@ class ProgramMoments:
         component = f"{package}/.BenchmarkModelActivity"
 
         def log(priority: LogPriority, text: str) -> None:
-            call.system.logs.log(
+            call.system.logs.append(
                 priority, "ActivityManager", text, pid=_SYSTEM_PID, uid=1000, buffer="system"
             )
 

@@ -24,19 +24,10 @@ _SIGNALS: Final = (
 #: What the shell says of a foreground command that ended by a signal (mksh's words).
 SIGNAL_WORDS: Final[Mapping[int, str]] = {
     1: "Hangup",
-    3: "Quit",
-    4: "Illegal instruction",
-    5: "Trap",
     6: "Aborted",
-    7: "Bus error",
-    8: "Floating point exception",
     9: "Killed",
     11: "Segmentation fault",
-    14: "Alarm clock",
     15: "Terminated",
-    24: "CPU time limit exceeded",
-    25: "File size limit exceeded",
-    31: "Bad system call",
 }
 _HARMLESS: Final = frozenset({17, 18, 23, 28})
 _STOPPING: Final = frozenset({19, 20, 21, 22})

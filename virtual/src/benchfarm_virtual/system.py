@@ -180,9 +180,8 @@ class PhoneProps(Mapping[str, str]):
         """Set as a user does; return what is wrong, or "" when it is done."""
         if len(value.encode()) > _MAX_VALUE_BYTES and not key.startswith("ro."):
             return f"Failed to set property '{key}' to '{value}'.\nValue too long"
-        if key.startswith("ro.") and key in self._props:
-            return f"Failed to set property '{key}' to '{value}'.\nSee dmesg for error reason."
-        if uid not in {0, SYSTEM_UID} and not key.startswith(_SHELL_MAY_SET):
+        is_fixed = key.startswith("ro.") and key in self._props
+        if is_fixed or (uid not in {0, SYSTEM_UID} and not key.startswith(_SHELL_MAY_SET)):
             return f"Failed to set property '{key}' to '{value}'.\nSee dmesg for error reason."
         self.set(key, value)
         return ""

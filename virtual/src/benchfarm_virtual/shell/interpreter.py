@@ -42,7 +42,7 @@ from benchfarm_virtual.shell.syntax import (
 
 #: Signals after which mksh exits with 128 + the signal instead of dying of it.
 _SHELL_EXITS: Final = frozenset({1, 2, 3, 15})
-_SPECIAL: Final = frozenset("?$!#-")
+_SPECIAL: Final = frozenset("?$!#")
 
 
 class Shell:
@@ -54,7 +54,7 @@ class Shell:
         self.process = launch.process
         self.name = name
         self.positional: list[str] = list(positional)
-        self.values = {"PATH": DEFAULT_PATH, **launch.env, "PWD": launch.cwd}
+        self.values = {"IFS": " \t\n", "PATH": DEFAULT_PATH, **launch.env, "PWD": launch.cwd}
         #: The variables that programs inherit.
         self.exported = frozenset(launch.env)
         self.cwd = launch.cwd
@@ -111,15 +111,7 @@ class Shell:
                 "$": str(self.shell_pid),
                 "#": str(len(self.positional)),
                 "!": str(self.last_background) if self.last_background else "",
-                "-": "hc",
             }[name]
-        match name:
-            case "IFS":
-                return " \t\n"
-            case "PPID":
-                return str(self.process.ppid)
-            case "KSH_VERSION":
-                return "@(#)MIRBSD KSH R59 2020/10/31"
         return None
 
     def assign(self, name: str, value: str) -> None:

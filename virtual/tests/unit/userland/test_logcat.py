@@ -18,7 +18,7 @@ def log(
     pid: int = 4321,
 ) -> None:
     for message in messages:
-        phone.userland.logs.log(
+        phone.userland.logs.append(
             priority, tag, message, pid=pid, tid=pid + 1, uid=10147, buffer=buffer
         )
 
@@ -43,7 +43,7 @@ def test_form_is_liblogs(phone):
 
 
 def test_native_message_is_cut_at_1023_bytes(phone):
-    log(phone, "x" * 3000)
+    phone.userland.logs.log("I", "tflite", "x" * 3000, pid=4321)
     assert shown(phone)[1] == "x" * 1023
 
 
