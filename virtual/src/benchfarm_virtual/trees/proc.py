@@ -24,6 +24,10 @@ from benchfarm_virtual.trees.node import (
 from benchfarm_virtual.trees.sysfs import sysfs_tree
 
 _TICKS_PER_S: Final = 100
+_VERSION: Final = (
+    "Linux version 4.9.270-g862f51bac900-ab7613625 (android-build@abfarm) (Android clang) "
+    "#0 SMP PREEMPT Mon Aug 2 10:12:18 UTC 2021"
+)
 _LIBRARIES: Final = ("libneuralnetworks.so", "libGLESv2.so", "libvulkan.so", "liblog.so", "libc.so")
 
 
@@ -93,6 +97,7 @@ class _ProcFolder(Folder):
                 "uptime": FileNode(lambda: _uptime(system)),
                 "loadavg": FileNode(lambda: _loadavg(system)),
                 "stat": FileNode(lambda: _stat(system)),
+                "version": text_file(lambda: _VERSION),
                 "self": LinkNode("1"),
                 "sys/kernel/random/boot_id": text_file(lambda: system.boot_id),
             }
