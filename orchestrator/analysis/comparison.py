@@ -31,7 +31,7 @@ from orchestrator.analysis.sessions import SessionNoise
 from orchestrator.analysis.trimmed_mean import margin
 from orchestrator.records.case import SeriesKey, grouped
 from orchestrator.records.parity import ParityVerdict
-from orchestrator.records.run import FigureKind
+from orchestrator.records.run import NOT_BEGUN, FigureKind
 from orchestrator.records.verdict import (
     USUAL_CLAIM,
     Claim,
@@ -578,7 +578,10 @@ def _sessions(before: Measured, after: Measured, rule: Rule) -> SessionNoise | N
 
 def _left_out(before: Measured, after: Measured, paired: int) -> list[str]:
     """Say what is no part of the pairs: one of two runs can't be used, or its side stopped earlier."""
-    sides = [{run.invocation for run in item.runs} for item in (before, after)]
+    sides = [
+        {run.invocation for run in item.runs if run.reason_code not in NOT_BEGUN}
+        for item in (before, after)
+    ]
     both, alone = len(sides[0] & sides[1]), len(sides[0] ^ sides[1])
     notes = (
         [f"{both - paired} of {both} pairs left out: one of the two runs can't be used."]

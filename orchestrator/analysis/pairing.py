@@ -27,7 +27,7 @@ from orchestrator.analysis.outcome import pair_figures
 from orchestrator.records.campaign import Campaign, Invocation, Pairing
 from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Serial
 from orchestrator.records.model import FIGURE
-from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.run import OUT_OF_TIME, Outcome, RunRecord
 from orchestrator.records.verdict import ComparisonVerdict
 from orchestrator.units import counted, format_change, format_duration
 
@@ -83,15 +83,9 @@ def count_pairs(
     candidate_us: Sequence[float],
     *,
     resolution_us: float = 0.0,
-    affordable: int | None = None,
 ) -> PairCount:
-    """Return how many pairs to count, from the latencies of those that ran.
-
-    ``affordable`` pairs are what the budget allows, None for no limit, and never fewer than those of
-    the first look.
-    """
+    """Return how many pairs to count, from the latencies of those that ran."""
     looks, count = looks_of(pairing.most), len(baseline_us)
-    most = pairing.most if affordable is None else min(max(affordable, looks[0]), pairing.most)
     verdict = None
     if count:
         verdict = compare_pairs(
@@ -101,11 +95,9 @@ def count_pairs(
         is_at_look = count in looks or verdict.counts[0] < count
         if verdict.is_decided and is_at_look:
             return PairCount(pairs=verdict.counts[0], verdict=verdict)
-    if count >= most:
-        limit = "most" if most == pairing.most else "budget"
-        return PairCount(pairs=count, verdict=verdict, limit=limit)
-    following = next((look for look in looks if look > count), most)
-    return PairCount(pairs=min(following, most), verdict=verdict)
+    if count >= pairing.most:
+        return PairCount(pairs=count, verdict=verdict, limit="most")
+    return PairCount(pairs=next(look for look in looks if look > count), verdict=verdict)
 
 
 def pair_seconds(runs: Sequence[RunRecord]) -> float | None:
@@ -209,13 +201,10 @@ class PairProgress:
     def _count(self, side: int) -> PairCount:
         usable = self._usable(side)
         before_us, after_us, resolution_us = pair_figures(usable.values())
-        count = count_pairs(
-            self._pairing,
-            before_us,
-            after_us,
-            resolution_us=resolution_us,
-            affordable=self._affordable(),
-        )
+        count = count_pairs(self._pairing, before_us, after_us, resolution_us=resolution_us)
+        runs = (run for key in self._pairing.sides[side] for run in self._runs[key])
+        if not count.is_over and any(run.reason_code == OUT_OF_TIME for run in runs):
+            return replace(count, pairs=len(usable), limit="budget")
         if self.places(side):
             pairs = min(_APART_PAIRS, count.pairs)
             return replace(count, pairs=pairs, limit="places" if len(usable) >= pairs else "")
@@ -223,16 +212,6 @@ class PairProgress:
         has_few = self._tried(side) >= LOOKS[0] and len(usable) < 2
         is_spent = has_few or self._tried(side) >= count.pairs + spare
         return replace(count, limit="unusable") if is_spent and not count.is_over else count
-
-    def _affordable(self) -> int | None:
-        """Return how many pairs of each comparison the budget allows; None for no limit."""
-        pair_s = pair_seconds(
-            [run for runs in self._runs.values() for run in runs if run.invocation <= LOOKS[0]]
-        )
-        if self._pairing.budget_s is None or not pair_s:
-            return None
-        processes = len(set(self._process.values()))
-        return int(self._pairing.budget_s / (pair_s * processes)) - self._pairing.warmup
 
     def _tried(self, side: int) -> int:
         """Return how many pairs ran whole, usable or not."""
@@ -350,19 +329,21 @@ def pair_counts(campaign: Campaign, runs: Sequence[RunRecord]) -> dict[int, Pair
     }
 
 
-def equal_campaign(campaigns: Sequence[Campaign], pairing: Pairing) -> Campaign | None:
+def equal_campaign(campaigns: Sequence[Campaign], wanted: Campaign) -> Campaign | None:
     """Return the first campaign that compares just these cases at least as finely.
 
     None when there is none.
     """
+    pairing = wanted.terms.pairing
+    assert pairing is not None, "an A/B campaign has its pairing"
     for campaign in campaigns:
         known = campaign.terms.pairing
         if (
             known is not None
             and set(known.sides) == set(pairing.sides)
             and known.detect <= pairing.detect
-            and (known.level, known.threshold) == (pairing.level, pairing.threshold)
-            and (known.most, known.budget_s) == (pairing.most, pairing.budget_s)
+            and known.claim == pairing.claim
+            and campaign.terms.budget == wanted.terms.budget
         ):
             return campaign
     return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +22,7 @@ from orchestrator.errors import ArtifactError, DeviceUnusableError, PlanError, U
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.case import CampaignId
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.plan import DeviceSelection
+from orchestrator.records.plan import DeviceSelection, PlanOptions
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 from orchestrator.tables.comparisons import interval_text
 from orchestrator.units import each, format_change
@@ -196,13 +196,18 @@ _GRAVITY: Final = (
 
 
 def bisect(
-    workspace: Workspace, ends: tuple[str, str], request: AbRequest, *, fresh_s: float
+    workspace: Workspace,
+    ends: tuple[str, str],
+    options: PlanOptions,
+    request: AbRequest,
+    *,
+    fresh_s: float,
 ) -> tuple[BisectResult, Sequence[Release], DeviceFacts]:
     """Search the archived builds between two; every comparison is stored, and used again when the
     command is repeated within ``fresh_s``.
 
-    ``ends`` are the good build and the bad one, ``request`` what both sides of each comparison
-    share. Returns what the search came to, the releases from the good to the bad one as it counts them,
+    ``ends`` are the good build and the bad one, ``options`` the devices and settings of both sides of
+    each comparison. Returns what the search came to, the releases from the good to the bad one as it counts them,
     and the device.
 
     Raises:
@@ -213,9 +218,7 @@ def bisect(
             goes on.
     """
     good, bad = map(workspace.library.find_release, ends)
-    opened = open_devices(
-        workspace, DeviceSelection(serials=tuple(each(request.options.get("devices"))))
-    )
+    opened = open_devices(workspace, DeviceSelection(serials=tuple(each(options.get("devices")))))
     if len(opened.devices) != 1:
         names = ", ".join(facts.serial for facts in opened.facts)
         raise UsageError(
@@ -227,10 +230,9 @@ def bisect(
     last = len(releases) - 1
 
     def compare(baseline: int, candidate: int) -> Compared:
-        sides = releases[baseline], releases[candidate]
-        named = tuple(f"build:{release.address}" for release in sides)
+        named = [f"build:{releases[index].address}" for index in (baseline, candidate)]
         try:
-            prepared = prepare(workspace, replace(request, sides=named), opened)
+            prepared = prepare(workspace, named, options, request, opened)
         except PlanError:
             raise
         except (ArtifactError, UsageError) as error:
@@ -322,7 +324,7 @@ def _stored(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Campaig
         if item.created_at >= since
         and item.terms.fingerprints == prepared.campaign.terms.fingerprints
     ]
-    found = equal_campaign(recent, pairing_of(prepared.campaign))
+    found = equal_campaign(recent, prepared.campaign)
     return workspace.store.campaign(found.campaign_id) if found is not None else None
 
 

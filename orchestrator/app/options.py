@@ -5,12 +5,38 @@ A command's options are such a record (``cli.frame``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
-from orchestrator.units import split
+from orchestrator.errors import UsageError
+from orchestrator.units import parse_percent, split
+
+#: Smaller differences nobody can measure, so that asking for one is a mistake.
+_LEAST_DIFFERENCE: Final = 0.0001
+
+
+def share_of(text: str, option: str, *, least: float = _LEAST_DIFFERENCE, most: float) -> float:
+    """Return a percentage as a share: 0.02 for ``2%``, ``2 %`` and ``2``; the limits are shares and
+    let themselves in.
+
+    Raises:
+        UsageError: no percentage, one outside of the limits, or ``0.02``, which may be meant as
+            either.
+    """
+    try:
+        share = parse_percent(text) / 100
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from error
+    if not least <= share <= most:
+        limits = f"{least * 100:.4g}% and {most * 100:.4g}%"
+        example = f"{max(least, 0.02) * 100:.4g}%"
+        raise UsageError(
+            f"{option} {text} isn't between {limits}", hint=f"a percentage, for example {example}"
+        )
+    return share
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +46,22 @@ class Option:
     names: tuple[str, ...]
     about: str
     further: Mapping[str, Any]
+    #: What makes the field's value of the text that was typed, and the text where nothing was.
+    read: Callable[[str], Any] | None = None
+    text: str = ""
 
 
 def opt(names: str, about: str, **further: Any) -> Any:  # noqa: ANN401 - the metadata of an annotation
     """Return an option: its names, separated by spaces, and its line of help."""
     return Option(tuple(names.split()), about, further)
+
+
+def percentage(
+    names: str, about: str, text: str, *, most: float, least: float = _LEAST_DIFFERENCE
+) -> Any:  # noqa: ANN401 - as above
+    """Return an option whose value is a share, typed as a percentage."""
+    read = partial(share_of, option=names.split(maxsplit=1)[0], most=most, least=least)
+    return Option(tuple(names.split()), about, {}, read, text)
 
 
 def arg(about: str, **further: Any) -> Any:  # noqa: ANN401 - as above
@@ -39,3 +76,7 @@ Listed = Annotated[tuple[str, ...], split]
 Out = Annotated[Path | None, opt("--out -o", "File to write.")]
 Campaigns = Annotated[Texts, arg("Campaign id or its beginning (default: the newest campaign).")]
 Device = Annotated[Texts, opt("--serial -s", "Serial number, or host. Repeat for several.")]
+Wait = Annotated[
+    str,
+    opt("--wait", "Wait at most this long for phones that are in use, 10m (default: do without)."),
+]

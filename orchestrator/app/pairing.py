@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 from orchestrator.analysis.comparison import (
     Axis,
@@ -19,6 +19,7 @@ from orchestrator.analysis.effect import threshold_for
 from orchestrator.analysis.pairing import PairCount, first_invocations, pair_counts
 from orchestrator.app.attached import OpenedDevices, open_devices
 from orchestrator.app.measuring import MeasuredCampaign, measure
+from orchestrator.app.options import Paths, Wait, opt, percentage
 from orchestrator.app.preparing import (
     Prepared,
     expansion_of,
@@ -41,7 +42,7 @@ from orchestrator.records.case import Build, Case, content_key
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import FIGURE, is_foreign, is_language_model
 from orchestrator.records.plan import Plan, PlanOptions
-from orchestrator.records.verdict import CLAIM_LEVEL, ComparisonOutcome
+from orchestrator.records.verdict import CLAIM_LEVEL, THRESHOLD, ComparisonOutcome
 from orchestrator.units import counted, each, format_percent, split
 
 #: What two sides may differ in, a fact that is then free -> the parts of a case that differ with it.
@@ -58,18 +59,19 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
 _OPTIONS: Final = {"delegate": "delegates", "threads": "threads", "tool": "tools", "mode": "modes"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class AbRequest:
-    """An A/B comparison: the sides as typed, and what both have in common."""
+    """What is measured in turns, and until when: ``ab`` and ``bisect``."""
 
-    sides: tuple[str, ...]
-    #: Models, devices, settings ... of both sides.
-    options: PlanOptions
+    models: Annotated[Paths, opt("--model -m", "Model to measure. Repeat for several.")] = ()
     #: The relative difference that is to be found, as a share.
-    detect: float
-    #: Pairs, at the most.
-    most: int = 200
-    budget_s: float | None = None
+    detect: Annotated[
+        float, percentage("--detect", "Smallest relative difference to detect.", "2%", most=0.5)
+    ] = THRESHOLD
+    most: Annotated[
+        int, opt("--runs -n", "Measure at most N pairs, each a process a side.", min=2)
+    ] = 200
+    wait: Wait = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,27 +104,36 @@ def parse_side(text: str) -> Side:
     return Side(kind="model" if is_model else "build", value=text)
 
 
-def compare_ab(workspace: Workspace, request: AbRequest) -> MeasuredCampaign | Plan:
+def compare_ab(
+    workspace: Workspace, words: Sequence[str], options: PlanOptions, request: AbRequest
+) -> MeasuredCampaign | Plan:
     """Measure two sides in turns; return the plan of both, unmeasured, where they are one
     configuration.
 
-    Raises UsageError kinds before anything runs.
+    ``words`` are the sides as typed, ``options`` the devices and settings of both. Raises UsageError
+    kinds before anything runs.
     """
-    prepared = prepare(workspace, request)
+    prepared = prepare(workspace, words, options, request)
     if pairing_of(prepared.campaign).is_same:
-        return _plan(request, _sides(request)[0])
+        options = _with_models(options, request)
+        return _plan(options, _sides(words, options)[0])
     return measure(workspace, start(workspace, prepared))
 
 
 def prepare(
-    workspace: Workspace, request: AbRequest, opened: OpenedDevices | None = None
+    workspace: Workspace,
+    words: Sequence[str],
+    options: PlanOptions,
+    request: AbRequest,
+    opened: OpenedDevices | None = None,
 ) -> Prepared:
-    """Return the campaign that a request means, on its devices or on these.
+    """Return the campaign that two sides mean, on their devices or on these.
 
     Raises UsageError kinds.
     """
-    sides = _sides(request)
-    plans = [_plan(request, side) for side in sides]
+    options = _with_models(options, request)
+    sides = _sides(words, options)
+    plans = [_plan(options, side) for side in sides]
     inputs = [inputs_of(plan) for plan in plans]
     models = {model.sha256: model for own in inputs for model in own.models}
     if opened is None:
@@ -151,7 +162,6 @@ def prepare(
         level=CLAIM_LEVEL,
         threshold=threshold_for(request.detect),
         most=request.most,
-        budget_s=request.budget_s,
     )
     known = {case.case_key: case for pair in pairs for case in pair}
     files |= files_of(models.values(), builds.values())
@@ -247,40 +257,44 @@ def _plan_reasons(row: ComparedCase, pairing: Pairing, count: PairCount | None) 
     return reasons
 
 
-def _sides(request: AbRequest) -> tuple[Side, Side]:
-    if len(request.sides) != 2:
+def _with_models(options: PlanOptions, request: AbRequest) -> PlanOptions:
+    return {**options, "models": request.models} if request.models else options
+
+
+def _sides(words: Sequence[str], options: PlanOptions) -> tuple[Side, Side]:
+    if len(words) != 2:
         raise UsageError("ab needs two sides", hint="benchfarm ab build:OLD build:NEW -m MODEL")
-    before, after = (parse_side(text) for text in request.sides)
+    before, after = (parse_side(text) for text in words)
     if before.kind != after.kind:
         raise UsageError(
             f"the sides differ in kind: {before.kind} and {after.kind}",
             hint="vary one thing at a time",
         )
     option = {"model": "-m", "build": "--build"}.get(before.kind)
-    if option and request.options.get(f"{before.kind}s"):
+    if option and options.get(f"{before.kind}s"):
         raise UsageError(f"the {before.kind}s are the sides; leave {option} out")
-    if before.kind != "model" and not request.options.get("models"):
+    if before.kind != "model" and not options.get("models"):
         raise UsageError(
             "no model is named", hint="give one with -m FILE.tflite; it may be given again"
         )
     return before, after
 
 
-def _plan(request: AbRequest, side: Side) -> Plan:
+def _plan(shared: PlanOptions, side: Side) -> Plan:
     """Return the plan of one side; raises PlanError naming the options at fault."""
     from orchestrator.config.plan import plan_from_options
 
-    options = {"name": "ab", **request.options, "invocations": 1}
+    options = {"name": "ab", **shared, "invocations": 1}
     match side.kind:
         case "model":
             options["models"] = Path(side.value)
         case "build":
             usual = tools_for(plan_from_options(**options), DeviceKind.ANDROID)[:1]
             options["builds"] = dict.fromkeys(
-                split(request.options.get("tools")) or map(str, usual), side.value
+                split(shared.get("tools")) or map(str, usual), side.value
             )
         case "flags":
-            options["flags"] = [*each(request.options.get("flags")), *split(side.value)]
+            options["flags"] = [*each(shared.get("flags")), *split(side.value)]
         case kind:
             options[_OPTIONS[kind]] = side.value
     return plan_from_options(**options)

@@ -31,7 +31,7 @@ from orchestrator.planning.expansion import (
     with_output_checks,
 )
 from orchestrator.planning.skips import NO_BUILD, is_not_there
-from orchestrator.planning.time_budget import cut_to_time
+from orchestrator.planning.time_budget import cut_to_time, usable_s
 from orchestrator.ports import Device, session_of
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
@@ -294,10 +294,11 @@ def planned(
     kept = cut_to_time(
         plan,
         expansion,
-        workspace.clock.now(),
+        usable_s(
+            plan, workspace.clock.now(), reference_check=wants_reference_check(plan, expansion)
+        ),
         recent_of=workspace.store.recent_runs,
         unit_of=lambda case: session_of(workspace.tools, case),
-        reference_check=wants_reference_check(plan, expansion),
     )
     return kept, builds, checks
 

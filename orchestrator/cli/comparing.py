@@ -13,19 +13,19 @@ from orchestrator.app import bisecting, comparing, pairing, time_limits
 from orchestrator.app.bisecting import BisectResult, Compared, figure_text, titled
 from orchestrator.app.comparing import default_path, rule_for, ways_out
 from orchestrator.app.measuring import MeasuredCampaign
-from orchestrator.app.options import Listed, Out, Paths, Texts, arg, opt
+from orchestrator.app.options import Listed, Out, Texts, arg, opt, percentage
 from orchestrator.app.pairing import AbRequest, pair_comparison
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli.builds import RELEASE
 from orchestrator.cli.devices import equal_sides_of
-from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, Wait, command
+from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, command
 from orchestrator.cli.live import ended, facts_of, workspace_telling
-from orchestrator.cli.result import CommandResult, format_of, share_of, shown, to_json
+from orchestrator.cli.result import CommandResult, format_of, shown, to_json
 from orchestrator.cli.terminal import columns
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.records.plan import Plan, PlanOptions, fixed
-from orchestrator.records.verdict import Claim
+from orchestrator.records.verdict import CLAIM_LEVEL, THRESHOLD, Claim
 from orchestrator.report import comparisons
 from orchestrator.settings import Settings
 from orchestrator.tables.column import NESTED, Column, Kind
@@ -39,11 +39,12 @@ if TYPE_CHECKING:
 _EQUAL_PROCESSES: Final = 12
 _FORMATS: Final = ("text", "markdown", "json", "junit", "html")
 #: The keys of a plan that both sides of a pair share.
-PAIR_KEYS: Final = f"delegates threads tools flags check_outputs {PER_PROCESS}"
+PAIR_KEYS: Final = f"delegates threads tools flags check_outputs {PER_PROCESS} budget"
 #: Their lines of help where those differ from a plan's.
 PAIR_HELP: Final = {
     "delegates": "cpu, xnnpack, gpu ... (a,b).",
     "tools": "native, apk, litert-native ...",
+    "budget": "Time budget of one comparison on one device, for example '20 min'.",
     "flags": "Flag of both sides, name=value. Repeat for several.",
 }
 
@@ -94,8 +95,13 @@ class CompareOptions:
     campaign: Annotated[
         Texts, opt("--campaign", "With --by: campaigns to use. Repeat for several.")
     ] = ()
-    threshold: Annotated[str, opt("--threshold", "Ignore differences below this.")] = "2%"
-    level: Annotated[str, opt("--level", "Confidence level of the intervals.")] = "99%"
+    threshold: Annotated[
+        float, percentage("--threshold", "Ignore differences below this.", "2%", most=0.5)
+    ] = THRESHOLD
+    level: Annotated[
+        float,
+        percentage("--level", "Confidence level of the intervals.", "99%", least=0.5, most=0.9999),
+    ] = CLAIM_LEVEL
     allow: Annotated[
         Listed, opt("--allow", "Allow a fact to differ: system, grade, settings ... (a,b).")
     ] = ()
@@ -119,10 +125,7 @@ def compare(
     rule = rule_for(
         options.by,
         sides,
-        Claim(
-            threshold=share_of(options.threshold, "--threshold", most=0.5),
-            level=share_of(options.level, "--level", least=0.5, most=0.9999),
-        ),
+        Claim(threshold=options.threshold, level=options.level),
         allowed=options.allow,
     )
     if rule.axis is Axis.CAMPAIGN and options.campaign:
@@ -175,32 +178,6 @@ def _page(comparison: Comparison) -> str:
     return render_comparison(comparison)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairOptions:
-    """What is measured in turns, and until when: 'ab' and 'bisect'."""
-
-    model: Annotated[Paths, opt("--model -m", "Model to measure. Repeat for several.")] = ()
-    detect: Annotated[str, opt("--detect", "Smallest relative difference to detect.")] = "2%"
-    most_pairs: Annotated[
-        int, opt("--runs -n", "Measure at most N pairs, each a process a side.", min=2)
-    ] = 200
-    pair_budget: Annotated[
-        str, opt("--budget", "Time budget of one comparison on one device, for example '20 min'.")
-    ] = ""
-    wait: Wait = ""
-
-    def request(self, options: PlanOptions, *, sides: Texts, name: str) -> AbRequest:
-        """Return the comparison that these options mean; raises UsageError."""
-        models = {"models": self.model} if self.model else {}
-        return AbRequest(
-            sides=sides,
-            options={**options, **models, "name": name},
-            detect=share_of(self.detect, "--detect", most=0.5),
-            most=self.most_pairs,
-            budget_s=time_limits.budget_of(self.pair_budget),
-        )
-
-
 @command("ab")
 def ab(
     settings: Settings,
@@ -211,7 +188,7 @@ def ab(
         ),
     ],
     options: Annotated[PlanOptions, PlanKeys(f"{ON_PHONES} {PAIR_KEYS}", **PAIR_HELP)],
-    pairs: PairOptions,
+    request: AbRequest,
     output: Output,
 ) -> CommandResult:
     """Measure two sides in turns on the same phone.
@@ -220,9 +197,8 @@ def ab(
 
     Two equal sides tell what the phone can resolve, as 'benchfarm device check --sessions'.
     """
-    request = pairs.request(options, sides=sides, name="ab")
-    with workspace_telling(settings, pairs.wait) as workspace:
-        measured = pairing.compare_ab(workspace, request)
+    with workspace_telling(settings, request.wait) as workspace:
+        measured = pairing.compare_ab(workspace, sides, options, request)
         if isinstance(measured, Plan):
             # Nothing to compare: what equal sides show is what the phone can resolve.
             plan = replace(measured, invocations=fixed(_EQUAL_PROCESSES))
@@ -246,7 +222,7 @@ def bisect(
         PlanOptions,
         PlanKeys(f"devices {PAIR_KEYS}", devices="Serial number of the phone.", **PAIR_HELP),
     ],
-    pairs: PairOptions,
+    request: AbRequest,
     since: Annotated[str, opt("--since", "Reuse stored A/B results up to this age.")] = "24 h",
 ) -> CommandResult:
     """Find the first build that is slower than a good one.
@@ -256,9 +232,11 @@ def bisect(
     Each step measures two builds in turns on one phone.
     """
     fresh_s = time_limits.span_of("--since", since) or 0.0
-    asked = pairs.request(options, sides=(), name="bisect")
-    with workspace_telling(settings, pairs.wait) as workspace:
-        result, releases, facts = bisecting.bisect(workspace, (good, bad), asked, fresh_s=fresh_s)
+    options = {**options, "name": "bisect"}
+    with workspace_telling(settings, request.wait) as workspace:
+        result, releases, facts = bisecting.bisect(
+            workspace, (good, bad), options, request, fresh_s=fresh_s
+        )
     found: dict[int, tuple[str, Compared | None]] = {0: ("the good one", None)} | {
         probe.index: (probe.judgement.value, probe.compared) for probe in result.probes
     }

@@ -18,7 +18,7 @@ from orchestrator import __version__
 from orchestrator.app import resolution
 from orchestrator.app.doctor import Finding, of_farm, of_host
 from orchestrator.app.measuring import MeasuredCampaign, bench_plan
-from orchestrator.app.options import Listed, Texts, arg, opt
+from orchestrator.app.options import Listed, Texts, Wait, arg, opt
 from orchestrator.app.phones import (
     adb_servers,
     check_phones,
@@ -34,7 +34,7 @@ from orchestrator.app.phones import (
     unchecked_hint,
 )
 from orchestrator.app.workspace import Workspace
-from orchestrator.cli.frame import DryRun, Wait, command, refuse
+from orchestrator.cli.frame import DryRun, command, refuse
 from orchestrator.cli.live import workspace_telling
 from orchestrator.cli.result import CommandResult, shown, to_json
 from orchestrator.devices.phone import AdbDevice

@@ -362,11 +362,12 @@ def _of_tuple(hint: Any) -> Any:  # noqa: ANN401 - any annotation
 
 def _typed(hint: Any) -> Any:  # noqa: ANN401 - any annotation
     """Return an annotation as typer knows it: it takes lists where a command has tuples."""
-    found = next((part for part in _metadata(hint) if isinstance(part, Option)), None)
+    found = _option(hint)
     if found is None:
         return hint
     item = _of_tuple(hint)
     own = get_args(hint)[0] if item is None else list[item]  # type: ignore[valid-type]
+    own = str if found.read is not None else own
     if not found.names:
         return Annotated[own, typer.Argument(help=found.about, **found.further)]
     kinds = {own, *get_args(own)}
@@ -376,12 +377,22 @@ def _typed(hint: Any) -> Any:  # noqa: ANN401 - any annotation
     ]
 
 
+def _option(hint: Any) -> Option | None:  # noqa: ANN401 - any annotation
+    return next((part for part in _metadata(hint) if isinstance(part, Option)), None)
+
+
 def _default(hint: Any, default: Any) -> Any:  # noqa: ANN401 - any annotation and value
+    option = _option(hint)
+    if option is not None and option.read is not None:
+        return option.text
     return None if _of_tuple(hint) is not None and default == () else default
 
 
 def _value(hint: Any, value: Any) -> Any:  # noqa: ANN401 - any annotation and value
     """Return a parameter's value as the command takes it."""
+    option = _option(hint)
+    if option is not None and option.read is not None:
+        return option.read(value)
     if _of_tuple(hint) is None:
         return value
     return tuple(split(value) if split in hint.__metadata__ else value or ())
@@ -410,10 +421,6 @@ _TableForm = Annotated[str, opt("--format -f", "text, markdown, csv, html or jso
 Json = Annotated[bool, opt("--json", "Print the result as JSON.")]
 DryRun = Annotated[bool, opt("--dry-run", "Only list what would be done.")]
 Legend = Annotated[bool, opt("--legend", "Explain every word and mark of the table.")]
-Wait = Annotated[
-    str,
-    opt("--wait", "Wait at most this long for phones that are in use, 10m (default: do without)."),
-]
 HtmlOut = Annotated[Path | None, opt("--out -o", "File for the HTML report.", callback=_html)]
 
 

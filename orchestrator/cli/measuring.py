@@ -12,10 +12,10 @@ from typing import Annotated
 
 from orchestrator.app import measuring, time_limits
 from orchestrator.app.measuring import MeasuredCampaign, read_again, stopped
-from orchestrator.app.options import arg, opt
+from orchestrator.app.options import Wait, arg, opt
 from orchestrator.app.reporting import report_title, write_html
 from orchestrator.app.workspace import Workspace
-from orchestrator.cli.frame import HtmlOut, Legend, PlanKeys, Wait, command
+from orchestrator.cli.frame import HtmlOut, Legend, PlanKeys, command
 from orchestrator.cli.live import ended, facts_of, workspace_telling
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, Streamed
 from orchestrator.cli.terminal import columns, command_lines

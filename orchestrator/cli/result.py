@@ -18,7 +18,6 @@ from orchestrator.records.run import RunRecord
 from orchestrator.tables import text
 from orchestrator.tables.escapes import is_unseen
 from orchestrator.tables.table import Table
-from orchestrator.units import parse_percent
 
 ItemT = TypeVar("ItemT")
 #: The exit code of a command that did all it had time for, and left something out.
@@ -183,28 +182,3 @@ def format_of(
             hint="name another file",
         )
     return possible[0]
-
-
-#: Smaller differences nobody can measure, so that asking for one is a mistake.
-_LEAST_DIFFERENCE: Final = 0.0001
-
-
-def share_of(text: str, option: str, *, least: float = _LEAST_DIFFERENCE, most: float) -> float:
-    """Return a percentage as a share: 0.02 for ``2%``, ``2 %`` and ``2``; the limits are shares and
-    let themselves in.
-
-    Raises:
-        UsageError: no percentage, one outside of the limits, or ``0.02``, which may be meant as
-            either.
-    """
-    try:
-        share = parse_percent(text) / 100
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}") from error
-    if not least <= share <= most:
-        limits = f"{least * 100:.4g}% and {most * 100:.4g}%"
-        example = f"{max(least, 0.02) * 100:.4g}%"
-        raise UsageError(
-            f"{option} {text} isn't between {limits}", hint=f"a percentage, for example {example}"
-        )
-    return share

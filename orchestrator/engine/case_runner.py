@@ -130,7 +130,7 @@ class CaseRunner:
     ) -> None:
         """Run and store every invocation in this order; ``between`` is called before each.
 
-        What there is no time for is stored as left out.
+        What there is no time for is stored as left out; of pairs the first, which ends them.
 
         A device that isn't fit in time has the invocation stored as unfit, which leaves it open.
 
@@ -150,6 +150,9 @@ class CaseRunner:
                 continue
             if lacking := self.time.lacks(invocation):
                 self.leave_out(invocation, lacking)
+                if self._context.campaign.terms.pairing is not None:
+                    # Which pairs would follow isn't known; those that are to be made are asked for anew.
+                    return
                 continue
             between()
             for run in self._runs_of(invocation, invocations):

@@ -42,41 +42,45 @@ def left_s(until: datetime | None, budget_s: float | None, now: datetime) -> flo
     return max(0.0, min(limits)) if limits else None
 
 
+def usable_s(plan: Plan, now: datetime, *, reference_check: bool) -> float | None:
+    """Return the time that a plan which begins now has for its cases; None for no limit.
+
+    ``reference_check``: the reference workload will bracket them, and takes its part.
+    """
+    total_s = left_s(plan.until, plan.budget, now)
+    if total_s is None or not reference_check:
+        return total_s
+    return max(0.0, total_s - CHECK_S * (2 + total_s // _CHECK_EVERY_S))
+
+
 def cut_to_time(
     plan: Plan,
     expansion: Expansion,
-    now: datetime,
+    limit_s: float | None,
     *,
     recent_of: Callable[[Sequence[SeriesKey]], Recent],
     unit_of: Callable[[Case], str],
-    reference_check: bool,
 ) -> Expansion:
     """Return what a plan has time for; the rest is skipped, each case with its reason.
 
     Args:
-        plan: with its end.
+        plan: whose settings say how long its runs take at least.
         expansion: what it means on the devices.
-        now: when it begins.
+        limit_s: each device's time; None for no limit.
         recent_of: returns the last runs of some series.
         unit_of: what cases have in common that one process measures; empty for a case that is run
             alone.
-        reference_check: whether the reference workload will bracket it, and takes its part of the
-            time.
     """
-    total_s = left_s(plan.until, plan.budget, now)
-    if total_s is None:
+    if limit_s is None:
         return expansion
     skips: dict[CaseKey, Skip] = {}
-    usable_s = max(
-        0.0, total_s - (CHECK_S * (2 + total_s // _CHECK_EVERY_S) if reference_check else 0.0)
-    )
     for serial, queue in expansion.invocations.items():
         recent = recent_of(list(dict.fromkeys(item.case.series_key for item in queue)))
         costs_s = costs_of(queue, recent, plan)
         cases = [
             case for case in expansion.cases if case.serial == serial and case.case_key in costs_s
         ]
-        reasons = left_out(cases, costs_s, left_s=usable_s, unit_of=unit_of)
+        reasons = left_out(cases, costs_s, left_s=limit_s, unit_of=unit_of)
         skips |= {
             key: Skip(reason_code=OUT_OF_TIME, reason=reason) for key, reason in reasons.items()
         }
@@ -150,22 +154,36 @@ def costs_of(queue: Sequence[Invocation], recent: Recent, terms: PlanTerms) -> d
 
     What was never run is estimated from its settings, scaled as the known cases are.
     """
-    medians, pause_s = usual_s(recent), usual_pause_s(recent)
+    pause_s = usual_pause_s(recent)
+    taken_s = {key: median_s + pause_s for key, median_s in usual_s(recent).items()}
     known = [
-        (medians[key] + pause_s) / least_duration_s(item, terms)
+        taken_s[key] / least_duration_s(item, terms)
         for item in queue
-        if not goes_on(item) and (key := (item.case.series_key, item.run_pass)) in medians
+        if not goes_on(item) and (key := (item.case.series_key, item.run_pass)) in taken_s
     ]
     factor = statistics.median(known) if known else _USUAL_FACTOR
     costs: dict[CaseKey, float] = {}
     for item in queue:
-        median_s = medians.get((item.case.series_key, item.run_pass))
-        cost_s = least_duration_s(item, terms)
-        # One that goes on for a time takes that time.
-        if not goes_on(item):
-            cost_s = median_s + pause_s if median_s is not None else cost_s * factor
+        cost_s = _needed_s(item, taken_s, terms, factor=factor)
         costs[item.case.case_key] = costs.get(item.case.case_key, 0.0) + cost_s
     return costs
+
+
+def _needed_s(
+    item: Invocation,
+    taken_s: Mapping[tuple[SeriesKey, Pass], float],
+    terms: PlanTerms,
+    *,
+    factor: float = 1.0,
+) -> float:
+    """Return the seconds that an invocation takes: as those of its series and pass took, else the
+    least by its settings times a factor.
+    """
+    least_s = least_duration_s(item, terms)
+    # One that goes on for a time takes that time.
+    if goes_on(item):
+        return least_s
+    return taken_s.get((item.case.series_key, item.run_pass), least_s * factor)
 
 
 def usual_pause_s(recent: Recent) -> float:
@@ -243,11 +261,7 @@ class TimeLeft:
         """Return why an invocation would end too late, empty when there is time for it."""
         if self._deadline is None:
             return ""
-        needed_s = least_duration_s(invocation, self._terms)
-        if not goes_on(invocation):
-            needed_s = self._taken_s.get(
-                (invocation.case.series_key, invocation.run_pass), needed_s
-            )
+        needed_s = _needed_s(invocation, self._taken_s, self._terms)
         if self._deadline.remaining_s >= needed_s + self._reserve_s:
             return ""
         ends = (

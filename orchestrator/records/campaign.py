@@ -155,8 +155,6 @@ class Pairing:
     warmup: int = 1
     #: Never more pairs than this are counted.
     most: int = 200
-    #: Seconds of each device's own time, None is no limit.
-    budget_s: float | None = None
 
     @property
     def claim(self) -> Claim:

@@ -210,7 +210,7 @@ def _outcome(
     """Return the outcome of an A/B rerun of a change, or why it can't be run now."""
     try:
         sides, models = _sides(workspace, change)
-        prepared = prepare(workspace, _request(change, sides, models))
+        prepared = prepare(workspace, sides, _options(change), _request(change, models))
         if pairing_of(prepared.campaign).is_same:
             return ConfirmationStatus.CANNOT, "old and new are of the same content here", None
         result = measure(workspace, start(workspace, prepared)).checked().result
@@ -285,10 +285,9 @@ def _unchanged(workspace: Workspace, sha256: str, what: str) -> Path:
     raise UsageError(f"the {what}{sha256[:12]} is no longer on this computer")
 
 
-def _request(change: FoundChange, sides: tuple[str, str], models: tuple[Path, ...]) -> AbRequest:
+def _options(change: FoundChange) -> PlanOptions:
     case = change.series.case
-    options = PlanOptions(
-        models=models,
+    return PlanOptions(
         delegates=case.delegate.value,
         threads=case.threads,
         tools=case.tool.value,
@@ -303,6 +302,9 @@ def _request(change: FoundChange, sides: tuple[str, str], models: tuple[Path, ..
         warmup_min_secs=case.warmup_min_secs,
         name="confirm",
     )
+
+
+def _request(change: FoundChange, models: tuple[Path, ...]) -> AbRequest:
     # Half of what the nights show must be seen.
     detect = max(0.01, abs(change.ratio - 1) / 2)
-    return AbRequest(sides=sides, options=options, detect=detect, most=_MOST_PAIRS)
+    return AbRequest(models=models, detect=detect, most=_MOST_PAIRS)

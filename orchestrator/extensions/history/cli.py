@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from orchestrator.app.options import Out, Texts, arg, opt
+from orchestrator.app.options import Out, Texts, arg, opt, percentage
 from orchestrator.app.status import queue_beside
 from orchestrator.cli.live import workspace_telling
-from orchestrator.cli.result import CommandResult, format_of, share_of, shown, to_json
+from orchestrator.cli.result import CommandResult, format_of, shown, to_json
 from orchestrator.cli.terminal import tell
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history import changes as history
@@ -63,7 +63,16 @@ class ChangesOptions:
         str, opt("--since", "30d, 4w or a date (default: changes of the last 14 nightly runs).")
     ] = ""
     series: Annotated[Texts, opt("--series", f"{_SELECTION} Repeat for several.")] = ()
-    threshold: Annotated[str, opt("--threshold", "Smallest change to report, at least 2%.")] = "2%"
+    threshold: Annotated[
+        float,
+        percentage(
+            "--threshold",
+            "Smallest change to report, at least 2%.",
+            "2%",
+            least=LEAST_CHANGE,
+            most=1.0,
+        ),
+    ] = LEAST_CHANGE
     confirm: Annotated[
         bool,
         opt("--confirm", "Measure old against new on the same phone for each unconfirmed change."),
@@ -88,13 +97,12 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
     Example: benchfarm history changes --since 30d
     """
     form, out = format_of(options.form, options.out, _FORMS, default="text"), options.out
-    threshold = share_of(options.threshold, "--threshold", least=LEAST_CHANGE, most=1.0)
     receivers = [receiver_of(text, settings) for text in options.notify]
     with workspace_telling(settings, makes_store=False) as workspace:
         question = Question(
             since=first_night(options.since, workspace),
             selections=options.series,
-            threshold=threshold,
+            threshold=options.threshold,
         )
         done = history.find_changes(
             workspace, question, confirm=options.confirm, fail_on=options.fail_on

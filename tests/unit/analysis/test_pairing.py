@@ -21,7 +21,7 @@ from orchestrator.analysis.pairing import (
 )
 from orchestrator.records.campaign import Pairing, Terms
 from orchestrator.records.case import BuildSha, ToolName, content_key
-from orchestrator.records.run import DelegateTruth
+from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome
 from orchestrator.records.verdict import Quality
 from tests.samples.sample_lab import START, campaign_of, case, run, series
 
@@ -121,14 +121,23 @@ def test_nothing_is_decided_between_two_looks() -> None:
     assert decided == list(range(decided[0], 31))
 
 
-def test_the_most_pairs_and_the_budget_limit_a_plan_and_say_so() -> None:
-    logs = noisy(0.06, 40, seed=2)
-    most = counted(logs[:20], replace(PAIRING, most=20))
+def test_the_most_pairs_limit_a_plan_and_say_so() -> None:
+    most = counted(noisy(0.06, 20, seed=2), replace(PAIRING, most=20))
     assert (most.pairs, most.is_over, most.limit) == (20, True, "most")
-    budget = counted(logs[:14], affordable=14)
-    assert (budget.pairs, budget.is_over, budget.limit) == (14, True, "budget")
-    assert counted(logs[:12], affordable=14).pairs == 14
-    assert counted(logs[:8], affordable=1).limit == "budget"
+
+
+@pytest.mark.parametrize("truth", [DelegateTruth.FULL, DelegateTruth.PARTIAL])
+@pytest.mark.parametrize("whole", [0, 1, 2, 6])
+def test_pairs_end_where_there_is_no_time_for_one(whole: int, truth: DelegateTruth) -> None:
+    late = run(A, whole, None, outcome=Outcome.SKIPPED, reason_code=OUT_OF_TIME)
+    runs = [run(A, number, 20_000 + 600 * (number % 3)) for number in range(whole)]
+    runs += [run(B, number, 20_000, truth=truth, nodes=(20, 31)) for number in range(whole + 1)]
+    begun = replace(campaign_of([*runs, late]), terms=Terms(pairing=PAIRING))
+    progress = PairProgress(begun, A.serial, [*runs, late])
+    assert progress.added() == []
+    limits = [count.limit for count in progress.counts().values()]
+    # The first pair shows whether the sides can be compared at all.
+    assert limits == (["budget"] if whole else [])
 
 
 def test_a_pause_between_a_crash_and_the_resume_is_no_part_of_what_a_pair_takes() -> None:

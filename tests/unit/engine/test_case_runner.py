@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from orchestrator.analysis.pairing import first_invocations
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.device_campaign import DeviceCampaign, DeviceResult
 from orchestrator.engine.events import CampaignEnded
@@ -19,7 +20,7 @@ from orchestrator.engine.invocation import Context
 from orchestrator.errors import LinkLostError
 from orchestrator.passes import pass_of
 from orchestrator.ports import Fitness, InvocationRequest
-from orchestrator.records.campaign import Campaign, Invocation
+from orchestrator.records.campaign import Campaign, Invocation, Pairing
 from orchestrator.records.case import Build, Case, Model, Pass, Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.run import DelegateTruth, Outcome, RawOutput, ToolReport
@@ -203,6 +204,29 @@ def test_a_case_that_fails_the_same_way_twice_is_abandoned_and_another_failure_c
     assert [outcome for _, outcome in rig.stored(case(2))] == [Outcome.FAILED] * 2 + [
         Outcome.SKIPPED
     ]
+
+
+def test_a_comparison_in_turns_ends_with_its_budget_and_tells_one_run_that_had_no_time() -> None:
+    sides = ((case(1).case_key, case(2).case_key),)
+    pairing = Pairing(
+        sides=sides, baseline="1", candidate="2", kind="threads", detect=0.02, level=0.99, threshold=0.01
+    )  # fmt: skip
+    known = {one.case_key: one for one in (case(1), case(2))}
+    whole = campaign(rule=None)
+    whole = replace(
+        whole,
+        invocations=first_invocations(pairing, known, seed=whole.seed),
+        terms=replace(whole.terms, pairing=pairing, budget=100.0),
+    )
+    rig = Rig(campaign=whole)
+    rig.end = lambda request: rig.clock.advance(10) or "ok"
+    assert rig.measure() == DeviceResult()
+    outcomes = Counter(outcome for one in (1, 2) for _, outcome in rig.stored(case(one)))
+    assert outcomes[Outcome.SKIPPED] == 1
+    assert 8 <= outcomes[Outcome.COMPLETED] <= 10
+    asked = len(rig.asked)
+    assert rig.measure() == DeviceResult()
+    assert len(rig.asked) == asked
 
 
 def test_each_case_keeps_its_caches_apart() -> None:

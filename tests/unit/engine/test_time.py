@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 
 from hypothesis import given
@@ -21,6 +20,7 @@ from orchestrator.planning.time_budget import (
     cut_to_time,
     left_out,
     left_s,
+    usable_s,
     usual_pause_s,
 )
 from orchestrator.programs.native import NativeTool
@@ -151,18 +151,23 @@ def test_a_plan_without_limits_is_left_whole_and_one_with_is_cut_with_reasons() 
         for case in cases
     )
     expansion = Expansion(cases=tuple(cases), invocations={CASE.serial: queue}, skipped=())
-    cut = partial(cut_to_time, recent_of=MemoryStore().recent_runs, unit_of=lambda case: "")
-    assert cut(PLAN, expansion, START, reference_check=False) is expansion
+
+    def cut(plan: Plan, expansion: Expansion, *, reference_check: bool = False) -> Expansion:
+        time_s = usable_s(plan, START, reference_check=reference_check)
+        recent_of = MemoryStore().recent_runs
+        return cut_to_time(plan, expansion, time_s, recent_of=recent_of, unit_of=lambda case: "")
+
+    assert cut(PLAN, expansion) is expansion
     # Each invocation is thought to take 1.5 times 4.5 s.
     plan = replace(PLAN, budget=30.0)
-    kept = cut(plan, expansion, START, reference_check=False)
+    kept = cut(plan, expansion)
     assert len(kept.cases) == 2
     (skip,) = kept.skipped
     assert skip.reason_code == OUT_OF_TIME
     # The reference workload takes its part.
     plan = replace(PLAN, budget=50.0)
-    assert len(cut(plan, expansion, START, reference_check=False).cases) == 3
-    assert len(cut(plan, expansion, START, reference_check=True).cases) == 1
+    assert len(cut(plan, expansion).cases) == 3
+    assert len(cut(plan, expansion, reference_check=True).cases) == 1
 
 
 def named(model: str, delegate: DelegateName = DelegateName.XNNPACK) -> Case:
