@@ -11,7 +11,7 @@ from benchfarm_virtual.hardware import VirtualHardware
 from benchfarm_virtual.profiles import load_profile, profile_names
 from orchestrator.analysis.case_result import CLOCKS_LOW_MAX, clocks_low
 from orchestrator.analysis.outcome import Ending
-from orchestrator.analysis.quality import judge
+from orchestrator.analysis.quality import Observed, judge
 from orchestrator.analysis.samples import with_busy_clock
 from orchestrator.passes import pass_of
 from orchestrator.records.case import (
@@ -240,11 +240,8 @@ class _Phone:
         verdict = judge(
             REPORT,
             Ending(outcome=Outcome.COMPLETED),
-            case=CASE,
-            of_pass=pass_of(Pass.TIMING).findings,
-            facts=facts,
-            states=(before, after),
-            samples=looks,
+            Observed(case=CASE, facts=facts, before=before, after=after, samples=looks),
+            pass_of(Pass.TIMING).findings,
         )
         return verdict.has("throttled")
 

@@ -45,6 +45,11 @@ class Ending:
     reason: str = ""
 
 
+def skipped(reason_code: str, reason: str) -> Ending:
+    """Return the ending of an invocation that isn't run."""
+    return Ending(outcome=Outcome.SKIPPED, reason_code=reason_code, reason=reason)
+
+
 def ending_of(report: ToolReport, *, exit_code: int | None, timed_out: bool) -> Ending:
     """Return how the invocation ended.
 

@@ -116,27 +116,25 @@ def pair_round(
     cases: Mapping[CaseKey, Case],
     number: int,
     sides: Sequence[int],
-    *,
-    seed: int,
-    serial: str,
+    seed: str,
 ) -> list[Invocation]:
     """Return one pair of each of some sides (indices into ``pairing.sides``), in the order in which
     they run.
 
     The side that begins changes as A B, B A, B A, A B, so that a steady drift weighs on both alike;
-    which one is first of all is drawn from the seed. The order of several comparisons is shuffled
+    which one is first of all is drawn from the seed (the campaign's and the device). The order of several comparisons is shuffled
     in each round. Those that one pair of processes answers (prefill and decode) begin with the same
     side, whichever of them starts it.
     """
     # For spreading drift, not for secrecy.
-    shuffler = random.Random(f"{seed}:{serial}:{number}")  # noqa: S311
+    shuffler = random.Random(f"{seed}:{number}")  # noqa: S311
     order = list(sides)
     shuffler.shuffle(order)
     invocations = []
     for side in order:
         keys = pairing.sides[side]
         shared = "processes" if cases[keys[0]].tool.is_session else f"side {side}"
-        first = random.Random(f"{seed}:{serial}:{shared}").randrange(2)  # noqa: S311
+        first = random.Random(f"{seed}:{shared}").randrange(2)  # noqa: S311
         leader = (_LEADERS[number % len(_LEADERS)] + first) % 2
         invocations += [
             Invocation(case=cases[keys[index]], run_pass=FIGURE_PASS, number=number)
@@ -156,7 +154,7 @@ def first_invocations(
         for serial in dict.fromkeys(cases[baseline].serial for baseline, _ in pairing.sides)
         for number in pairing.first_numbers
         for item in pair_round(
-            pairing, cases, number, _sides_of(pairing, cases, serial), seed=seed, serial=serial
+            pairing, cases, number, _sides_of(pairing, cases, serial), f"{seed}:{serial}"
         )
     )
 
@@ -172,8 +170,7 @@ class PairProgress:
 
     def __init__(self, campaign: Campaign, serial: Serial, runs: Iterable[RunRecord]) -> None:
         assert campaign.terms.pairing is not None, "an A/B campaign has its pairing"
-        self._seed = campaign.seed
-        self._serial = serial
+        self._seed = f"{campaign.seed}:{serial}"
         self._pairing = campaign.terms.pairing
         self._cases = {item.case.case_key: item.case for item in campaign.invocations}
         self._sides = _sides_of(self._pairing, self._cases, serial)
@@ -234,9 +231,7 @@ class PairProgress:
         return [
             item
             for number, sides in sorted(wanted.items())
-            for item in pair_round(
-                self._pairing, self._cases, number, sides, seed=self._seed, serial=self._serial
-            )
+            for item in pair_round(self._pairing, self._cases, number, sides, self._seed)
             if item.number not in self._numbers(item.case.case_key, every=True)
         ]
 

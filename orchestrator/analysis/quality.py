@@ -9,6 +9,7 @@ told and weighs nothing: some phones ship so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from orchestrator.analysis.findings import finding
@@ -32,82 +33,91 @@ from orchestrator.records.verdict import Finding, Grade, Quality, QualityVerdict
 FindingsOf: TypeAlias = Callable[[ToolReport, Case, DeviceFacts], Iterable[Finding]]
 
 
-def judge(
-    report: ToolReport | None,
-    ending: Ending,
-    *,
-    case: Case,
-    of_pass: FindingsOf,
-    facts: DeviceFacts,
-    states: tuple[DeviceState | None, DeviceState | None],
-    samples: bytes = b"",
-    screen: Screen = Screen.ON,
-) -> QualityVerdict:
-    """Return the quality, the grade and the findings of one invocation.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """One invocation as it was seen: what ran where, and what the device was like meanwhile."""
 
-    ``of_pass`` yields the findings of its pass alone, ``states`` are the device's before and after,
-    ``samples`` what the watcher beside it wrote (empty where none ran), ``screen`` is what the plan
-    asks of it.
+    case: Case
+    facts: DeviceFacts
+    #: The device's before and after.
+    before: DeviceState | None = None
+    after: DeviceState | None = None
+    #: What the watcher beside it wrote; empty where none ran.
+    samples: bytes = b""
+    #: What the plan asks of the screen, which is no fault.
+    screen: Screen = Screen.ON
+    looks: RunSamples = field(init=False)
+    conditions: RunConditions = field(init=False)
+
+    def __post_init__(self) -> None:
+        looks = parse_samples(self.samples)
+        conditions = derive_conditions(self.before, self.after, looks)
+        object.__setattr__(self, "looks", looks)
+        object.__setattr__(self, "conditions", conditions)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether every cluster was seen at one and the same clock, its limit, before, during and
+        after the run.
+
+        That is what pinned clocks and a fixed performance mode look like: an idle phone's clocks are
+        else far below.
+        """
+        before, after = self.before, self.after
+        if before is None or after is None or not before.clock_khz or not before.clock_limit_khz:
+            return False
+        limits = before.clock_limit_khz
+        moments: tuple[Sample | DeviceState, ...] = (before, *self.looks.samples, after)
+        return all(
+            dict(moment.clock_limit_khz) == dict(limits) and _are_at(moment.clock_khz, limits)
+            for moment in moments
+        )
+
+
+def judge(
+    report: ToolReport | None, ending: Ending, seen: Observed, of_pass: FindingsOf
+) -> QualityVerdict:
+    """Return the quality, the grade and the findings of one invocation; ``of_pass`` yields the
+    findings of its pass alone.
     """
-    before, after = states
-    looks = parse_samples(samples)
-    conditions = derive_conditions(before, after, looks)
+    case, facts, looks = seen.case, seen.facts, seen.looks
     findings = list(_device_findings(facts))
     if case.tool in IMPORTED_TOOLS:
         findings.append(finding("imported"))
-    if ending.outcome is not Outcome.COMPLETED or report is None:
+    has_ended = ending.outcome is Outcome.COMPLETED
+    if not has_ended or report is None:
         findings.append(finding("not-completed", f"{ending.outcome}: {ending.reason}"))
     else:
         findings += (*_report_findings(report, case, facts), *of_pass(report, case, facts))
-    if _lacks_looks(looks, ending, case, facts, before, after):
-        seen = f"{len(looks.samples)} of at least 2 looks"
+    if has_ended and _lacks_looks(seen):
+        told = f"{len(looks.samples)} of at least 2 looks"
         trouble = (
-            samples.decode("utf-8", "replace").strip().splitlines()[-1:]
+            seen.samples.decode("utf-8", "replace").strip().splitlines()[-1:]
             if not looks.samples
             else []
         )
-        findings.append(finding("unwatched", evidence=": ".join([seen, *trouble])[:300]))
+        findings.append(finding("unwatched", evidence=": ".join([told, *trouble])[:300]))
     is_median = (
         report is not None
         and report.inference is not None
         and report.inference.median_us is not None
     )
-    findings += state_findings(
-        before,
-        after,
-        case=case,
-        kind=facts.kind,
-        looks=looks,
-        conditions=conditions,
-        is_median=is_median,
-        screen=screen,
-    )
+    findings += _state_findings(seen, is_median=is_median)
     codes = frozenset(each.code for each in findings)
-    has_ended = ending.outcome is Outcome.COMPLETED
-    grade = (
-        grade_of(facts, before, after, looks=looks, conditions=conditions, codes=codes)
-        if has_ended
-        else None
-    )
+    grade = grade_of(seen, codes) if has_ended else None
     return QualityVerdict(quality=_quality(findings), findings=tuple(findings), grade=grade)
 
 
-def _lacks_looks(
-    looks: RunSamples,
-    ending: Ending,
-    case: Case,
-    facts: DeviceFacts,
-    before: DeviceState | None,
-    after: DeviceState | None,
-) -> bool:
-    """Whether the sampler should have seen a run and didn't: a program of ours that ended well on a
+def _lacks_looks(seen: Observed) -> bool:
+    """Whether the sampler should have seen a run that ended well and didn't: a program of ours on a
     phone.
     """
-    is_ours = facts.kind is DeviceKind.ANDROID and not (
+    case = seen.case
+    is_ours = seen.facts.kind is DeviceKind.ANDROID and not (
         case.tool.is_app or case.tool.is_session or case.tool in IMPORTED_TOOLS
     )
-    is_measured = ending.outcome is Outcome.COMPLETED and before is not None and after is not None
-    return is_ours and is_measured and len(looks.samples) < 2
+    is_measured = seen.before is not None and seen.after is not None
+    return is_ours and is_measured and len(seen.looks.samples) < 2
 
 
 def _quality(findings: list[Finding]) -> Quality:
@@ -177,38 +187,29 @@ CLOCK_JUMP_S: Final = 3.0
 _LIGHT: Final = 1
 
 
-def state_findings(
-    before: DeviceState | None,
-    after: DeviceState | None,
-    *,
-    case: Case,
-    kind: DeviceKind,
-    looks: RunSamples,
-    conditions: RunConditions,
-    is_median: bool,
-    screen: Screen = Screen.ON,
-) -> Iterator[Finding]:
+def _state_findings(seen: Observed, *, is_median: bool) -> Iterator[Finding]:
     """Yield what the states and the looks say; what is unknown is no finding.
 
     ``is_median``: the run's figure is a median, which one inference that is measured wrongly
-    doesn't move. ``screen``: what the plan asks of it, which is no fault.
+    doesn't move.
     """
+    before, after = seen.before, seen.after
     if before is not None and after is not None:
         if before.boot_id and after.boot_id and before.boot_id != after.boot_id:
             evidence = f"boot id {before.boot_id}, then {after.boot_id}"
             yield finding("rebooted", "the phone rebooted during the run", evidence)
             return
-        yield from _heat_findings(before, after, looks)
-    jump_s = conditions.clock_jump_s
+        yield from _heat_findings(before, after, seen.looks)
+    jump_s = seen.conditions.clock_jump_s
     if jump_s is not None and abs(jump_s) >= CLOCK_JUMP_S:
         message = f"the phone's clock was moved by {jump_s:+.0f} s during the run; programs measure with it"
         yield finding(
             "clock-jumped", message, severity=Severity.WARNING if is_median else Severity.ERROR
         )
-    yield from _clock_findings(case, before, after, looks, conditions)
-    yield from _load_findings(before, conditions, kind)
+    yield from _clock_findings(seen)
+    yield from _load_findings(before, seen.conditions, seen.facts.kind)
     if before is not None and after is not None:
-        yield from _screen_findings(before, after, case, screen)
+        yield from _screen_findings(before, after, seen.case, seen.screen)
         yield from _battery_findings(before, after)
 
 
@@ -241,22 +242,17 @@ def _heat_findings(before: DeviceState, after: DeviceState, looks: RunSamples) -
         yield finding("throttled", "the GPU's clock limit fell during the run", evidence)
 
 
-def _clock_findings(
-    case: Case,
-    before: DeviceState | None,
-    after: DeviceState | None,
-    looks: RunSamples,
-    conditions: RunConditions,
-) -> Iterator[Finding]:
+def _clock_findings(seen: Observed) -> Iterator[Finding]:
+    conditions = seen.conditions
     capped = [
         f"cpu{one.cpu} at {one.limit_high:.0%}"
         for one in conditions.clusters
         if one.limit_high is not None and one.limit_high < CLOCK_LIMIT_MIN
     ]
-    if capped and not is_held(before, after, looks):
+    if capped and not seen.is_held:
         message = "clocks were limited all along, and nothing says whether by heat"
         yield finding("clocks-capped", message, ", ".join(capped))
-    if not case.delegate.is_cpu:
+    if not seen.case.delegate.is_cpu:
         return
     working = [one for one in conditions.clusters if (one.busiest_share or 0.0) >= WORKING_SHARE]
     # The scheduler may move threads between clusters; from the fastest it doesn't while there is
@@ -338,51 +334,27 @@ _TOUCHED: Final = frozenset(
 )
 
 
-def grade_of(
-    facts: DeviceFacts,
-    before: DeviceState | None,
-    after: DeviceState | None,
-    *,
-    looks: RunSamples,
-    conditions: RunConditions,
-    codes: frozenset[str],
-) -> Grade:
+def grade_of(seen: Observed, codes: frozenset[str]) -> Grade:
     """Return the grade: the first that fits from the worst, what is unknown never counting for a
     better one.
 
     ``codes`` are the invocation's findings.
     """
+    facts, before, after, conditions = seen.facts, seen.before, seen.after, seen.conditions
     if before is None or after is None or facts.is_emulator or not _is_seen(before):
         return Grade.E
     if codes & _TOUCHED:
         return Grade.D
-    if _is_pinned(before) and _is_pinned(after) and is_held(before, after, looks):
+    if _is_pinned(before) and _is_pinned(after) and seen.is_held:
         return Grade.A
     if not before.clock_limit_khz or not after.clock_limit_khz:
         return Grade.D
     at_maximum = conditions.is_sampled and (_fastest_share(facts, conditions) or 0.0) >= _AT_MAXIMUM
-    if at_maximum or is_held(before, after, looks):
+    if at_maximum or seen.is_held:
         return Grade.B
     is_awake = before.screen_on is True and after.screen_on is True
     is_cool = before.thermal_status == 0 and after.thermal_status == 0
     return Grade.C if is_awake and is_cool and _is_quiet(facts, before, conditions) else Grade.D
-
-
-def is_held(before: DeviceState | None, after: DeviceState | None, looks: RunSamples) -> bool:
-    """Whether every cluster was seen at one and the same clock, its limit, before, during and after
-    the run.
-
-    That is what pinned clocks and a fixed performance mode look like: an idle phone's clocks are
-    else far below.
-    """
-    if before is None or after is None or not before.clock_khz or not before.clock_limit_khz:
-        return False
-    limits = before.clock_limit_khz
-    moments: tuple[Sample | DeviceState, ...] = (before, *looks.samples, after)
-    return all(
-        dict(moment.clock_limit_khz) == dict(limits) and _are_at(moment.clock_khz, limits)
-        for moment in moments
-    )
 
 
 def _fastest_share(facts: DeviceFacts, conditions: RunConditions) -> float | None:

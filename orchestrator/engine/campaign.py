@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from orchestrator.analysis.outcome import skipped
 from orchestrator.clock import Clock
 from orchestrator.engine.device_campaign import (
     DeviceCampaign,
@@ -178,8 +179,7 @@ def close_campaign(
             )
         ]:
             abandoned = [
-                makers[item.case.serial].not_run(item, Outcome.SKIPPED, ABANDONED, reason)
-                for item in left
+                makers[item.case.serial].not_run(item, skipped(ABANDONED, reason)) for item in left
             ]
             stored = [run for run in abandoned if store.append_run(run)]
             if not stored:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+from orchestrator.analysis.outcome import Ending, skipped
 from orchestrator.analysis.rounds import is_hopeless
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, RunStored
 from orchestrator.engine.invocation import (
@@ -186,7 +188,7 @@ class CaseRunner:
         if invocation.case.case_key not in self._told_unused:
             self._told_unused.add(invocation.case.case_key)
             self._note(f"{invocation.case.model_name}, {invocation.case.configuration}: {reason}")
-        self._keep(self._records.not_run(invocation, Outcome.SKIPPED, THREADS_UNUSED, reason))
+        self._keep(self._records.not_run(invocation, skipped(THREADS_UNUSED, reason)))
         return True
 
     def _is_only_check(self, invocation: Invocation) -> bool:
@@ -206,7 +208,7 @@ class CaseRunner:
         if not self._was_told_of_time:
             self._was_told_of_time = True
             self._note(f"no time for what is left: {reason}", is_problem=True)
-        self._keep(self._records.not_run(invocation, Outcome.SKIPPED, OUT_OF_TIME, reason))
+        self._keep(self._records.not_run(invocation, skipped(OUT_OF_TIME, reason)))
 
     def rest(self, limits: FitLimits, *, recent: DeviceState | None = None) -> Fitness:
         """Wait until the device is fit by these limits; ``recent`` is its state if it was read just
@@ -266,7 +268,7 @@ class CaseRunner:
         abandoned = self._failures.ending(invocation.case.case_key, invocation.run_pass)
         if abandoned is not None:
             reason = f"the same case ended before with {abandoned[0]}: {abandoned[1]}"
-            run = self._records.not_run(invocation, Outcome.SKIPPED, "failed-before", reason)
+            run = self._records.not_run(invocation, skipped("failed-before", reason))
         else:
             self._tell_started(invocation)
             run = self._run_with_retries(invocation)
@@ -328,13 +330,12 @@ class CaseRunner:
                 # resume.
                 self._device.wait_until_ready(timeout_s=READY_S)
         assert error is not None
-        return self._records.not_run(
-            invocation,
-            Outcome.ABORTED if _is_way_lost(error) else Outcome.FAILED,
-            error.code,
-            f"{error} ({error.hint})" if error.hint else str(error),
-            at=started_at,
+        ending = Ending(
+            outcome=Outcome.ABORTED if _is_way_lost(error) else Outcome.FAILED,
+            reason_code=error.code,
+            reason=f"{error} ({error.hint})" if error.hint else str(error),
         )
+        return self._records.not_run(invocation, ending, at=started_at)
 
     def _run_once(
         self, invocation: Invocation, started_at: datetime, *, at_rest: bool
@@ -343,30 +344,24 @@ class CaseRunner:
         case = own.as_run(invocation.case)
         tool = self._context.tools[case.tool]
         basis = basis_of(invocation, self._context) if own.compares_outputs else None
-        if isinstance(basis, tuple):
-            return self._records.not_run(invocation, Outcome.SKIPPED, *basis, at=started_at)
-        placed = self._placer.place(case)
-        inputs = self._placer.place_inputs(basis.inputs) if basis is not None else ()
+        if isinstance(basis, Ending):
+            return self._records.not_run(invocation, basis, at=started_at)
+        placed = replace(
+            self._placer.place(case),
+            cache_folder=f"{self._device.work_folder}/start-caches/{case.case_key}",
+        )
+        if basis is not None:
+            placed = replace(placed, inputs=self._placer.place_inputs(basis.inputs))
         # Without a rest it is only looked how the device is.
         limits = self._context.campaign.terms.limits if at_rest else _NO_LIMITS
         fitness = self.rest(limits, recent=self._recent_state())
         if fitness.reason and at_rest:
             reason = f"not fit after {format_duration(fitness.waited_s)}: {fitness.reason}"
             code = fitness.code or "unfit"
-            return self._records.not_run(
-                invocation, Outcome.UNFIT, code, reason, at=started_at, state=fitness.state
-            )
+            ending = Ending(outcome=Outcome.UNFIT, reason_code=code, reason=reason)
+            return self._records.not_run(invocation, ending, at=started_at, state=fitness.state)
         before = fitness.state or self._device.state()
-        request = request_of(
-            case,
-            placed,
-            self._context,
-            self._facts,
-            run_pass=invocation.run_pass,
-            number=invocation.number,
-            cache_folder=f"{self._device.work_folder}/start-caches/{case.case_key}",
-            inputs=inputs,
-        )
+        request = request_of(replace(invocation, case=case), placed, self._context, self._facts)
         self._context.observer.on_event(
             Measuring(invocation=invocation, side=self._side_of(invocation.case.case_key))
         )

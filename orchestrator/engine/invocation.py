@@ -13,8 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.analysis.outcome import Ending, ending_of
-from orchestrator.analysis.quality import judge
+from orchestrator.analysis.outcome import Ending, ending_of, skipped
+from orchestrator.analysis.quality import Observed, judge
 from orchestrator.analysis.samples import with_busy_clock
 from orchestrator.clock import Clock
 from orchestrator.engine.events import FilePlaced
@@ -42,7 +42,6 @@ from orchestrator.records.plan import Screen
 from orchestrator.records.run import (
     SAMPLES_FILE,
     Attachment,
-    Outcome,
     RawOutput,
     RunRecord,
     ToolReport,
@@ -94,6 +93,9 @@ class Placed:
     program_path: str
     #: Name -> path of each of the case's files.
     file_paths: Mapping[str, str]
+    inputs: tuple[PlacedInput, ...] = ()
+    #: Where a pass that starts the case again and again keeps its caches.
+    cache_folder: str = ""
 
 
 class Placer:
@@ -123,12 +125,23 @@ class Placer:
         program_path = self._put_program(case.tool, build, set_sha256)
         placed = Placed(
             model_path=self._put(
-                model.name + model_ending(model.path), model.path, model.sha256, kind="models"
+                HostFile(
+                    source=_source(model),
+                    kind="models",
+                    sha256=model.sha256,
+                    name=model.name + model_ending(model.path),
+                )
             ),
             program_path=program_path,
             file_paths={
                 name: self._put(
-                    name, Path(hosts[sha256]), sha256, kind="programs", set_sha256=set_sha256
+                    HostFile(
+                        source=Path(hosts[sha256]),
+                        kind="programs",
+                        sha256=sha256,
+                        name=name,
+                        set_sha256=set_sha256,
+                    )
                 )
                 for name, sha256 in case.files
             },
@@ -142,7 +155,9 @@ class Placer:
             PlacedInput(
                 name=item.name,
                 shape=item.shape,
-                path=self._put("input.bin", item.path, item.sha256, kind="inputs"),
+                path=self._put(
+                    HostFile(source=item.path, kind="inputs", sha256=item.sha256, name="input.bin")
+                ),
             )
             for item in inputs
         )
@@ -180,37 +195,20 @@ class Placer:
                 del self._placed[key]
             return ""
         return self._put(
-            build.name,
-            build.path,
-            build.sha256,
-            kind="programs",
-            executable=True,
-            set_sha256=set_sha256,
-        )
-
-    def _put(
-        self,
-        name: str,
-        source: Path | None,
-        sha256: str,
-        *,
-        kind: str,
-        executable: bool = False,
-        set_sha256: str = "",
-    ) -> str:
-        assert source is not None, f"{name} is known from the store only"
-        begun_s = self._context.clock.monotonic_s()
-        placed = self._device.place(
             HostFile(
-                source=source,
-                kind=kind,
-                sha256=sha256,
-                name=safe_name(name),
-                executable=executable,
+                source=_source(build),
+                kind="programs",
+                sha256=build.sha256,
+                name=build.name,
+                executable=True,
                 set_sha256=set_sha256,
             )
         )
-        self._tell(name, placed.pushed_bytes, begun_s)
+
+    def _put(self, file: HostFile) -> str:
+        begun_s = self._context.clock.monotonic_s()
+        placed = self._device.place(replace(file, name=safe_name(file.name)))
+        self._tell(file.name, placed.pushed_bytes, begun_s)
         return placed.path
 
     def _tell(self, name: str, pushed_bytes: int, begun_s: float) -> None:
@@ -225,20 +223,18 @@ class Placer:
         )
 
 
+def _source(item: Model | Build) -> Path:
+    assert item.path is not None, f"{item.name} is known from the store only"
+    return item.path
+
+
 def request_of(
-    case: Case,
-    placed: Placed,
-    context: Context,
-    facts: DeviceFacts,
-    *,
-    run_pass: Pass,
-    number: int = 0,
-    cache_folder: str = "",
-    inputs: tuple[PlacedInput, ...] = (),
+    invocation: Invocation, placed: Placed, context: Context, facts: DeviceFacts
 ) -> InvocationRequest:
     """Return what a tool is asked to run once, as a campaign's terms say; every request has a run
     id of its own.
     """
+    case, run_pass, terms = invocation.case, invocation.run_pass, context.campaign.terms
     return InvocationRequest(
         case=case,
         run_id=RunId(uuid.uuid4().hex),
@@ -248,11 +244,11 @@ def request_of(
         model_path=placed.model_path,
         program_path=placed.program_path,
         file_paths=placed.file_paths,
-        timeout_s=context.campaign.terms.timeout + 2 * case.max_secs,
+        timeout_s=terms.timeout + 2 * case.max_secs,
         known_flags=context.known_flags.get(case.build_sha256, frozenset()),
-        variant=pass_of(run_pass).variant(number, context.campaign.terms),
-        cache_folder=cache_folder,
-        inputs=inputs,
+        variant=pass_of(run_pass).variant(invocation.number, terms),
+        cache_folder=placed.cache_folder,
+        inputs=placed.inputs,
         model_file=context.models[case.model_sha256].path,
     )
 
@@ -297,16 +293,11 @@ class Reading:
     ) -> QualityVerdict:
         """Return what it is worth; ``states`` are the device's before and after."""
         samples = self.raw.data(SAMPLES_FILE) if self.raw is not None else b""
-        return judge(
-            self.report,
-            self.ending,
-            case=case,
-            of_pass=pass_of(run_pass).findings,
-            facts=facts,
-            states=states,
-            samples=samples,
-            screen=screen,
+        before, after = states
+        seen = Observed(
+            case=case, facts=facts, before=before, after=after, samples=samples, screen=screen
         )
+        return judge(self.report, self.ending, seen, pass_of(run_pass).findings)
 
 
 def read(tool: Tool, raw: RawOutput, case: Case, run_pass: Pass) -> Reading:
@@ -352,15 +343,12 @@ class RunRecords:
     def not_run(
         self,
         invocation: Invocation,
-        outcome: Outcome,
-        reason_code: str,
-        reason: str,
+        ending: Ending,
         *,
         at: datetime | None = None,
         state: DeviceState | None = None,
     ) -> RunRecord:
         """Return the record of an invocation without output; ``at`` is its moment, None: now."""
-        ending = Ending(outcome=outcome, reason_code=reason_code, reason=reason)
         at = at or self._clock.now()
         return self._record(invocation, Reading(ending=ending), at, None, (state, None))
 
@@ -396,26 +384,25 @@ class RunRecords:
         )
 
 
-def basis_of(invocation: Invocation, context: Context) -> ParityBasis | tuple[str, str]:
-    """Return what an invocation's outputs are to be compared with; code and reason for one that
-    can't be run.
+def basis_of(invocation: Invocation, context: Context) -> ParityBasis | Ending:
+    """Return what an invocation's outputs are to be compared with; its ending where it can't be
+    run.
     """
     case = invocation.case
     if not program(case.tool).is_benchmark_model:
-        return "parity-not-in-tool", f"'{case.tool}' writes no outputs that could be compared"
+        reason = f"'{case.tool}' writes no outputs that could be compared"
+        return skipped("parity-not-in-tool", reason)
     if context.reference is None:
-        return "parity-no-reference", "nothing here computes the reference outputs"
+        return skipped("parity-no-reference", "nothing here computes the reference outputs")
     if owned := [name for name, _ in case.flags if name in OWN_INPUTS]:
-        return (
-            "parity-own-inputs",
-            f"the flag {owned[0]} says itself what the inputs or outputs are",
-        )
+        reason = f"the flag {owned[0]} says itself what the inputs or outputs are"
+        return skipped("parity-own-inputs", reason)
     try:
         return context.reference.basis(
             context.models[case.model_sha256], context.campaign.terms.parity_inputs
         )
     except ModelError as error:
-        return "parity-no-reference", str(error)
+        return skipped("parity-no-reference", str(error))
 
 
 def with_basis(raw: RawOutput, basis: ParityBasis, facts: DeviceFacts) -> RawOutput:

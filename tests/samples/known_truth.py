@@ -19,7 +19,7 @@ from benchfarm_virtual.faults import parse_fault
 from benchfarm_virtual.phone import Phone
 from benchfarm_virtual.samples import write_benchmark_elf
 from orchestrator.analysis.outcome import ending_of
-from orchestrator.analysis.quality import judge
+from orchestrator.analysis.quality import Observed, judge
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.passes import pass_of
 from orchestrator.ports import HostFile, InvocationRequest
@@ -143,9 +143,11 @@ class WatchedPhone:
         after = self.device.state()
         report = self._tool.parse(raw, case)
         verdict = judge(
-            report, ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out), case=case,
-            of_pass=pass_of(Pass.TIMING).findings, facts=self.device.facts(), states=(before, after),
-            samples=raw.data(SAMPLES_FILE),
+            report, ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out),
+            Observed(
+                case=case, facts=self.device.facts(), before=before, after=after, samples=raw.data(SAMPLES_FILE)
+            ),
+            pass_of(Pass.TIMING).findings,
         )  # fmt: skip
         return self.phone.hardware.throttled_s() > throttled_s, verdict
 

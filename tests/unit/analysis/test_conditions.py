@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.analysis.findings import steadiness_findings
 from orchestrator.analysis.outcome import Ending
-from orchestrator.analysis.quality import judge
+from orchestrator.analysis.quality import Observed, judge
 from orchestrator.analysis.samples import derive_conditions, mean_khz, parse_samples
 from orchestrator.passes import pass_of
 from orchestrator.records.case import DelegateName, Pass
@@ -157,8 +157,11 @@ def test_without_looks_the_states_tell_what_they_can() -> None:
 
 def throttled(data: bytes, after: DeviceState = SEEN) -> bool:
     verdict = judge(
-        GOOD, Ending(outcome=Outcome.COMPLETED), case=replace(CASE, delegate=DelegateName.XNNPACK),
-        of_pass=pass_of(Pass.TIMING).findings, facts=FACTS, states=(SEEN, after), samples=data,
+        GOOD, Ending(outcome=Outcome.COMPLETED),
+        Observed(
+            case=replace(CASE, delegate=DelegateName.XNNPACK), facts=FACTS, before=SEEN, after=after, samples=data
+        ),
+        pass_of(Pass.TIMING).findings,
     )  # fmt: skip
     return verdict.has("throttled")
 
@@ -208,8 +211,9 @@ def graded(
     before: DeviceState | None, after: DeviceState | None, data: bytes = b""
 ) -> Grade | None:
     return judge(
-        GOOD, Ending(outcome=Outcome.COMPLETED), case=CASE, of_pass=pass_of(Pass.TIMING).findings,
-        facts=FACTS, states=(before, after), samples=data,
+        GOOD, Ending(outcome=Outcome.COMPLETED),
+        Observed(case=CASE, facts=FACTS, before=before, after=after, samples=data),
+        pass_of(Pass.TIMING).findings,
     ).grade  # fmt: skip
 
 
@@ -236,10 +240,8 @@ def test_a_failed_run_has_no_grade() -> None:
     verdict = judge(
         None,
         ending,
-        case=CASE,
-        of_pass=pass_of(Pass.TIMING).findings,
-        facts=FACTS,
-        states=(SEEN, SEEN),
+        Observed(case=CASE, facts=FACTS, before=SEEN, after=SEEN),
+        pass_of(Pass.TIMING).findings,
     )
     assert verdict.grade is None
 

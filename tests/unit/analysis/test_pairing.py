@@ -35,10 +35,7 @@ PAIRING = Pairing(
 
 
 def leaders(seed: int, count: int) -> str:
-    rounds = [
-        pair_round(PAIRING, CASES, number, [0], seed=seed, serial=A.serial)
-        for number in range(count)
-    ]
+    rounds = [pair_round(PAIRING, CASES, number, [0], f"{seed}:P") for number in range(count)]
     assert all({item.case.case_key for item in pair} == set(CASES) for pair in rounds)
     assert all(item.number == number for number, pair in enumerate(rounds) for item in pair)
     return "".join("A" if pair[0].case is A else "B" for pair in rounds)
@@ -62,7 +59,7 @@ def test_several_comparisons_share_each_round() -> None:
     other = replace(A, threads=1), replace(B, threads=1)
     pairing = replace(PAIRING, sides=(*PAIRING.sides, (other[0].case_key, other[1].case_key)))
     cases = CASES | {item.case_key: item for item in other}
-    order = pair_round(pairing, cases, 5, [0, 1], seed=0, serial=A.serial)
+    order = pair_round(pairing, cases, 5, [0, 1], "0:P")
     assert Counter(item.case.threads for item in order) == {1: 2, 4: 2}
     # The two of a pair stay neighbours.
     assert order[0].case.threads == order[1].case.threads
@@ -80,7 +77,7 @@ def test_prefill_and_decode_of_a_process_begin_with_the_same_side_whichever_star
     for seed in range(8):
         first = ""
         for number in range(8):
-            order = pair_round(pairing, cases, number, [0, 1], seed=seed, serial=A.serial)
+            order = pair_round(pairing, cases, number, [0, 1], f"{seed}:P")
             builds = [item.case.build_sha256 for item in order]
             assert builds[:2] == builds[2:], "a process of the first two is the others' too"
             first += "A" if builds[0] == A.build_sha256 else "B"

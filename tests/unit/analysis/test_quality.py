@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.analysis.findings import CODES
 from orchestrator.analysis.outcome import Ending, ending_of
-from orchestrator.analysis.quality import judge
+from orchestrator.analysis.quality import Observed, judge
 from orchestrator.passes import pass_of
 from orchestrator.records.case import BuildSha, Case, DelegateName, ModelSha, Pass, Serial, ToolName
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
@@ -77,12 +77,10 @@ def verdict(
     return judge(
         report,
         ending or Ending(outcome=Outcome.COMPLETED),
-        case=case,
-        of_pass=pass_of(run_pass).findings,
-        facts=facts,
-        states=(before, after),
-        samples=samples,
-        screen=screen,
+        Observed(
+            case=case, facts=facts, before=before, after=after, samples=samples, screen=screen
+        ),
+        pass_of(run_pass).findings,
     )
 
 
