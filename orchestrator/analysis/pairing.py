@@ -10,7 +10,6 @@ runs, so that a resume plans the same pairs again.
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,9 +23,9 @@ from orchestrator.analysis.comparison import Fact, Rule
 from orchestrator.analysis.effect import LOOKS, compare_pairs, looks_of
 from orchestrator.analysis.measured import actual_of
 from orchestrator.analysis.outcome import pair_figures
+from orchestrator.analysis.rounds import SessionOf
 from orchestrator.records.campaign import Campaign, Invocation, Pairing
 from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Serial
-from orchestrator.records.model import FIGURE
 from orchestrator.records.run import OUT_OF_TIME, Outcome, RunRecord
 from orchestrator.records.verdict import ComparisonVerdict
 from orchestrator.units import counted, format_change, format_duration
@@ -174,9 +173,6 @@ class PairProgress:
         self._pairing = campaign.terms.pairing
         self._cases = {item.case.case_key: item.case for item in campaign.invocations}
         self._sides = _sides_of(self._pairing, self._cases, serial)
-        #: Comparison -> what those share that the same processes answer: a language model's prefill
-        #: and decode.
-        self._process = {side: self._process_of(side) for side in self._sides}
         self._runs: dict[CaseKey, list[RunRecord]] = {
             key: [] for side in self._sides for key in self._pairing.sides[side]
         }
@@ -241,7 +237,7 @@ class PairProgress:
             set(numbers) <= self._numbers(key, every=True) for key in self._pairing.sides[side]
         )
 
-    def plan_text(self) -> str:
+    def plan_text(self, session_of: SessionOf = lambda _: "") -> str:
         """Return what follows in words: pairs until the next look, and how long they take.
 
         Before the first look only whether the sides can be compared; empty when they can.
@@ -255,9 +251,10 @@ class PairProgress:
         going = {side: count for side, count in counts.items() if not count.is_over}
         if not going or all(count.pairs <= LOOKS[0] for count in going.values()):
             return ""
-        # The same processes answer several comparisons.
+        # The same processes answer several: a language model's prefill and decode.
         missing = {
-            self._process[side]: count.pairs - len(self._usable(side))
+            session_of(self._cases[self._pairing.sides[side][0]]) or str(side): count.pairs
+            - len(self._usable(side))
             for side, count in going.items()
         }
         pairs = sum(missing.values())
@@ -285,16 +282,6 @@ class PairProgress:
         first = pairs[min(pairs)]
         before, after = (actual_of([run]) for run in first)
         return (before, after) if before and after and before != after else ()
-
-    def _process_of(self, side: int) -> str:
-        cases = [self._cases[key] for key in self._pairing.sides[side]]
-        rows = [
-            case.to_row() | {"flags": [flag for flag in case.flags if flag[0] != FIGURE]}
-            for case in cases
-        ]
-        return (
-            json.dumps(rows, sort_keys=True, default=str) if cases[0].tool.is_session else str(side)
-        )
 
     def _usable(self, side: int) -> dict[int, tuple[RunRecord, RunRecord]]:
         baseline, candidate = (self._runs[key] for key in self._pairing.sides[side])

@@ -21,7 +21,7 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving, Notice
 from orchestrator.engine.invocation import Context
-from orchestrator.engine.rounds import open_works, slim
+from orchestrator.engine.open_work import open_works, slim
 from orchestrator.errors import (
     ArtifactError,
     DeviceError,

@@ -33,7 +33,7 @@ from orchestrator.app.preparing import (
 )
 from orchestrator.app.stored import load_measured
 from orchestrator.app.workspace import Workspace
-from orchestrator.engine.rounds import slim
+from orchestrator.engine.open_work import slim
 from orchestrator.errors import UsageError
 from orchestrator.planning.expansion import output_checks
 from orchestrator.planning.skips import tools_for

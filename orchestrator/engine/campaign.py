@@ -19,8 +19,8 @@ from orchestrator.engine.device_campaign import (
 )
 from orchestrator.engine.events import CampaignEnded, CampaignStarted
 from orchestrator.engine.invocation import Context, RunRecords
+from orchestrator.engine.open_work import OpenWork, following, open_works, slim
 from orchestrator.engine.reference_check import keep_doubts
-from orchestrator.engine.rounds import OpenWork, following, open_works, slim
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.passes import is_around_others
 from orchestrator.ports import Device, Tool

@@ -20,7 +20,7 @@ from orchestrator.engine.invocation import (
     request_of,
     with_basis,
 )
-from orchestrator.engine.rounds import slim
+from orchestrator.engine.open_work import slim
 from orchestrator.errors import (
     BenchfarmError,
     DeviceBusyError,

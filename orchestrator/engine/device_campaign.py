@@ -20,8 +20,8 @@ from orchestrator.engine.events import (
     RoundAdded,
 )
 from orchestrator.engine.invocation import Context
+from orchestrator.engine.open_work import OpenWork, done_count, following, open_work, slim
 from orchestrator.engine.reference_check import ReferenceCheck
-from orchestrator.engine.rounds import OpenWork, done_count, following, open_work, slim
 from orchestrator.errors import (
     BenchfarmError,
     DeviceBusyError,
@@ -35,7 +35,7 @@ from orchestrator.errors import (
 )
 from orchestrator.passes import goes_on, is_around_others
 from orchestrator.planning.time_budget import TimeLeft
-from orchestrator.ports import Device
+from orchestrator.ports import Device, session_of
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts
@@ -254,7 +254,8 @@ class DeviceCampaign:
             self._context.observer.on_event(_round_of(self._serial, added))
             return
         pairs = PairProgress(self._campaign, self._serial, self._runs)
-        counts, text = repr(pairs.counts()), pairs.plan_text()
+        counts = repr(pairs.counts())
+        text = pairs.plan_text(lambda case: session_of(self._context.tools, case))
         if text and counts != self._told:
             self._told = counts
             self._note(text)

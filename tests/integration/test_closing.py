@@ -17,7 +17,7 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.cli import devices, measuring, stored
 from orchestrator.engine.campaign import close_campaign
 from orchestrator.engine.events import Notice
-from orchestrator.engine.rounds import open_works
+from orchestrator.engine.open_work import open_works
 from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.extensions.farm import control as farm_control
 from orchestrator.extensions.farm.queue import FarmQueue

@@ -15,7 +15,7 @@ import pytest
 from orchestrator.devices.lease import FileLease
 from orchestrator.engine.device_campaign import RETURNS_MAX, DeviceResult
 from orchestrator.engine.events import DeviceFinished
-from orchestrator.engine.rounds import done_count
+from orchestrator.engine.open_work import done_count
 from orchestrator.errors import StoreError
 from orchestrator.ports import InvocationRequest
 from orchestrator.records.campaign import Campaign, Invocation

@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.rounds import open_work
+from orchestrator.engine.open_work import open_work
 from orchestrator.planning.expansion import Expansion
 from orchestrator.planning.time_budget import (
     Recent,
