@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def of(*serials: Serial, count: int = 1) -> Campaign:
     return replace(campaign(rule=None), invocations=tuple(planned))
 
 
-def by_phone(**ends: Callable[[], str]) -> Callable[[InvocationRequest], str]:
+def by_phone(ends: Mapping[str, Callable[[], str]]) -> Callable[[InvocationRequest], str]:
     return lambda request: ends.get(request.case.serial, lambda: "ok")()
 
 
@@ -78,7 +78,7 @@ def test_what_is_stored_is_read_once_for_each_time_that_a_phone_comes() -> None:
     rig = Rig(
         store=store,
         campaign=of(SERIAL, OTHER),
-        end=by_phone(P=lambda: next(ends, "ok")),
+        end=by_phone({SERIAL: lambda: next(ends, "ok")}),
         comes_back=True,
     )
     assert rig.measure_all(SERIAL, OTHER).left == 0
@@ -148,7 +148,7 @@ def test_a_phone_that_is_not_fit_is_restored_and_asked_again_while_others_work()
     rig = Rig(
         campaign=of(SERIAL, OTHER),
         unfit=[True] * 2 * times,
-        end=by_phone(P=measured, OTHER=waits_for(is_measured)),
+        end=by_phone({SERIAL: measured, OTHER: waits_for(is_measured)}),
     )
     ended = rig.measure_all(SERIAL, OTHER)
     assert (ended.left, ended.lost, rig.kept_out) == (0, {}, {})
@@ -178,7 +178,9 @@ def test_a_fault_on_one_phone_ends_its_part_only_and_is_known_when_the_others_ar
 
     is_gone = threading.Event()
     rig = Rig(
-        campaign=of(SERIAL, OTHER), end=by_phone(P=fail, OTHER=waits_for(is_gone)), told=Listening()
+        campaign=of(SERIAL, OTHER),
+        end=by_phone({SERIAL: fail, OTHER: waits_for(is_gone)}),
+        told=Listening(),
     )
     ended = rig.measure_all(SERIAL, OTHER)
     assert (ended.fault, ended.lost, ended.stored) == (fault, {SERIAL: reason}, 1)
@@ -198,7 +200,7 @@ def test_a_store_that_keeps_nothing_stops_all_phones_and_they_are_restored() -> 
             super().append_run(run)
 
     rig = Rig(store=ReadOnly(), campaign=of(SERIAL, OTHER))
-    rig.end = by_phone(OTHER=waits_for(rig.cancelled))
+    rig.end = by_phone({OTHER: waits_for(rig.cancelled)})
     with pytest.raises(StoreError):
         rig.measure_all(SERIAL, OTHER)
     assert set(rig.restored) == {SERIAL, OTHER}
@@ -213,7 +215,7 @@ def test_a_phone_that_somebody_holds_for_a_moment_is_waited_for(tmp_path: Path) 
         held.__exit__(None, None, None)
         return "ok"
 
-    rig = Rig(campaign=of(SERIAL, OTHER), lease=lease, end=by_phone(OTHER=let_go))
+    rig = Rig(campaign=of(SERIAL, OTHER), lease=lease, end=by_phone({OTHER: let_go}))
     ended = rig.measure_all(SERIAL, OTHER)
     assert (ended.left, ended.lost) == (0, {})
 
