@@ -395,8 +395,11 @@ def plain_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
     """Return what a page without scripts has of cases: figures, verdicts and reasons; of many those
     first that have no clean figure.
     """
-    some = sorted(rows, key=lambda row: row.result.is_judged)[:_MOST_PLAIN]
-    kept = rows if len(rows) <= _MOST_PLAIN else some
+
+    def is_fine(row: ResultRow) -> bool:
+        return row.result.is_judged or row.is_unused_thread_count
+
+    kept = rows if len(rows) <= _MOST_PLAIN else sorted(rows, key=is_fine)[:_MOST_PLAIN]
     named = {column.name: replace(column, forms=PAGE) for column in RESULTS}
     return case_table(
         "plain",
