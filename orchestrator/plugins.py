@@ -171,13 +171,13 @@ def _installed() -> Sequence[Entry]:
     found: list[Entry] = []
     known = set()
     for place in sys.path:
-        for about in sorted(Path(place).glob("*.[de][ig][sg][t-]*info")):
-            name = about.name.partition("-")[0]
+        for about in (*Path(place).glob("*.dist-info"), *Path(place).glob("*.egg-info")):
+            name = about.stem.partition("-")[0].replace("_", "-")
             if name.lower() not in known:
                 known.add(name.lower())
-                with suppress(OSError):
+                with suppress(OSError, ValueError):
                     text = (about / "entry_points.txt").read_text("utf-8")
-                    found += _entries(text, name.replace("_", "-"))
+                    found += _entries(text, name)
     return found
 
 
@@ -187,7 +187,7 @@ def _entries(text: str, distribution: str) -> Iterable[Entry]:
         name, equals, value = line.partition("=")
         if line.startswith("["):
             group = line.strip("[] ")
-        elif equals and group.startswith(f"{_OWN}."):
+        elif equals and not line.startswith("#") and group.startswith(f"{_OWN}."):
             yield Entry(group, name.strip(), value.partition("[")[0].strip(), distribution)
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from orchestrator.artifacts.archive import Release
-from orchestrator.artifacts.library import BuildLibrary
+from orchestrator.artifacts.library import BuildLibrary, Place
 from orchestrator.errors import DownloadError, HostStorageError, NotThereError, UsageError
 from orchestrator.files import make_private
 from orchestrator.records.build_spec import BuildSpec
@@ -265,38 +265,33 @@ def fetch_build(
         if in_use is not None and in_use.program.url
         else []
     )
-    libraries = {file.name: library.kept_file(file) for file in by_hand}
-    urls: dict[str, str] = {}
+    files = {file.name: Place(library.kept_file(file)) for file in by_hand}
     absent: list[str] = []
     with ExitStack() as stack:
 
-        def download(key: str, name: str, url: str) -> Downloaded:
+        def download(name: str, url: str) -> Downloaded:
             def progress(received_bytes: int, total_bytes: int | None) -> None:
                 on_progress(
                     FileProgress(name=name, received_bytes=received_bytes, total_bytes=total_bytes)
                 )
 
-            urls[key] = shown(url)
             return stack.enter_context(downloader.fetched(url, on_progress=progress))
 
-        program = download("", spec.program, spec.source.url)
+        url = spec.source.url
+        program = download(spec.program, url)
+        files[""] = Place(program.path, shown(url))
         for name in spec.libraries:
-            url = spec.library_url(name)
-            if not url or name in libraries:
+            place = spec.library_url(name)
+            if not place or name in files:
                 continue
             try:
-                libraries[name] = download(name, name, url).path
+                files[name] = Place(download(name, place).path, shown(place))
             except NotThereError:
                 if name in spec.needed:
                     raise
                 absent.append(name)
         release = library.register(
-            spec.name,
-            program.path,
-            libraries,
-            tag=_tag(spec.source.url, program.last_modified),
-            abi=spec.abi,
-            urls=urls,
+            spec.name, files, tag=_tag(url, program.last_modified), abi=spec.abi
         )
     # Only what came from the same address says whether that address has changed.
     is_new = in_use is None or in_use.program.url != release.program.url

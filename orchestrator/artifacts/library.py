@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from orchestrator.artifacts.archive import Archive, Release, ReleaseFile
 from orchestrator.artifacts.elf import HEXAGON, ProgramFacts, inspect_elf
@@ -35,6 +35,14 @@ _SHA_PREFIX: Final = re.compile(r"[0-9a-f]{8,64}")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 #: In place of the ABI of an APK without native code.
 _ANY_ABI: Final = ""
+
+
+class Place(NamedTuple):
+    """Where a file lies that is to be kept."""
+
+    path: Path
+    #: Where it came from; None for one that a person has just named.
+    url: str | None = None
 
 
 def libraries_beside(tool: ToolName, path: Path) -> dict[str, Path]:
@@ -103,36 +111,34 @@ class BuildLibrary:
         beside = self._declared_beside(name, path.parent)
         if tool is not None:
             beside |= libraries_beside(tool, path)
-        kept = self.register(name, path, beside | files, tag=release, tool=tool)
-        return self._with_companions(kept)
+        places = {item: Place(file) for item, file in {"": path, **beside, **files}.items()}
+        return self._with_companions(self.register(name, places, tag=release, tool=tool))
 
     def register(
         self,
         name: str,
-        path: Path,
-        libraries: Mapping[str, Path],
+        files: Mapping[str, Place],
         *,
         tag: str = "",
         abi: str = "",
         tool: ToolName | None = None,
-        urls: Mapping[str, str] | None = None,
     ) -> Release:
         """Keep a program with the libraries that came with it as one release, and put it in use.
 
         Args:
             name: The build's name.
-            path: The program.
-            libraries: What belongs beside it, by name.
+            files: The program as "", and what belongs beside it by name.
             tag: Which release it is; empty when unknown.
             abi: The ABI that it was fetched for; those that it is built for when empty.
             tool: Which program it is; told by its name when None.
-            urls: Where files came from: those of libraries by their names, the program's by "".
 
         Raises:
             ArtifactError: it isn't what is declared, or the files don't belong together; nothing is
                 kept.
             HostStorageError: no space left.
         """
+        path = files[""].path
+        libraries = {item: place.path for item, place in sorted(files.items()) if item}
         facts = inspect_program(path)
         abis = (abi,) if abi else facts.abis or (_ANY_ABI,)
         spec, sha256 = self._spec(name, abis), _known_sha256(path)
@@ -140,24 +146,22 @@ class BuildLibrary:
             check_against(spec, facts, sha256, path, abi=abi)
             check_complete(spec, list(libraries))
         check_set(name, facts, libraries)
-        urls = urls or {}
         # What was downloaded with the program is of its release, seen before or not.
-        others = {item: place for item, place in libraries.items() if item not in urls}
+        others = {item: place for item, place in libraries.items() if files[item].url is None}
         self._check_release(name, {tag} - {""} or self.archive.tags_of(sha256), others)
         file_name = spec.program if spec is not None and abi else path.name
-        files = [ReleaseFile(name=file_name, sha256=sha256, url=urls.get("", ""))]
-        self.archive.keep(path, sha256=sha256, name=file_name)
-        for library, place in sorted(libraries.items()):
-            sha256 = _known_sha256(place)
-            self.archive.keep(place, sha256=sha256, name=library)
-            files.append(ReleaseFile(name=library, sha256=sha256, url=urls.get(library, "")))
+        kept = []
+        for item, place in {"": path, **libraries}.items():
+            called, sha256 = item or file_name, _known_sha256(place)
+            self.archive.keep(place, sha256=sha256, name=called)
+            kept.append(ReleaseFile(name=called, sha256=sha256, url=files[item].url or ""))
         return self.archive.use(
             Release(
                 name=name,
                 abis=abis,
                 tag=tag,
                 seen_at=datetime.now(UTC),
-                files=tuple(files),
+                files=tuple(kept),
                 tool=tool or self._tool_of(name, facts),
                 built_for=facts.abis,
                 version=facts.version,
@@ -188,16 +192,10 @@ class BuildLibrary:
                     f"{release.address} is of release {release.tag}, {' and '.join(files)} of {tag}: "
                     "they don't belong together"
                 )
-            kept = self.register(
-                name,
-                self.kept_file(release.program),
-                {file.name: self.kept_file(file) for file in release.libraries} | files,
-                tag=release.tag,
-                abi=abi,
-                tool=tool or release.tool,
-                urls={"": release.program.url}
-                | {file.name: file.url for file in release.libraries if file.name not in files},
-            )
+            known = {"": release.program} | {file.name: file for file in release.libraries}
+            places = {item: Place(self.kept_file(file), file.url) for item, file in known.items()}
+            places |= {item: Place(path) for item, path in files.items()}
+            kept = self.register(name, places, tag=release.tag, abi=abi, tool=tool or release.tool)
             added = self._with_companions(kept)
         if added is None:
             raise ArtifactError(

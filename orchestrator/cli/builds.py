@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -36,12 +36,6 @@ _PROGRAM_PROBLEM: Final = ArtifactError.exit_code
 #: In place of "in use", for what no device is given unless a plan names it.
 _FAKE: Final = "only for virtual phones, by name"
 _WIDTH: Final = 100
-#: What builds that have a flag are called, where "builds with the delegate ..." isn't it.
-_BUILDS: Final[Mapping[str, str]] = {
-    "all": "all builds",
-    "android": "Android builds",
-    "ios": "builds for iOS",
-}
 
 
 @command("build list", has_table=True)
@@ -272,37 +266,25 @@ _FLAGS: Sequence[Column[FlagSpec]] = (
     Column("type", "type", lambda spec: spec.kind),
     Column("default", "default", lambda spec: spec.default),
     Column("builds", "builds", lambda spec: spec.build),
-    Column("choices", "", lambda spec: spec.choices, forms=DATA),
-    Column("needs", "", lambda spec: spec.needs, forms=DATA),
+    Column("choices", "one of", lambda spec: spec.choices, forms=DATA),
+    Column("needs", "needs", lambda spec: spec.needs, forms=DATA),
     Column(
         "meaning",
         "what it does",
         lambda spec: spec.meaning,
         shown=lambda spec: spec.meaning or spec.help,
     ),
-    Column("trap", "", lambda spec: spec.trap, forms=DATA),
-    Column("set_by", "", lambda spec: OWNED_FLAGS.get(spec.name, ""), forms=DATA),
-    Column("help", "", lambda spec: spec.help, forms=DATA),
+    Column("trap", "trap", lambda spec: spec.trap, forms=DATA),
+    Column("set_by", "not in plans", lambda spec: OWNED_FLAGS.get(spec.name, ""), forms=DATA),
+    Column("help", "its help", lambda spec: spec.help, forms=DATA),
 )
 
 
 def _flag_text(spec: FlagSpec, title: str) -> str:
-    set_by = OWNED_FLAGS.get(spec.name, "")
-    facts = [
-        ("type", spec.kind + (f": one of {', '.join(spec.choices)}" if spec.choices else "")),
-        ("default", spec.default or "empty"),
-        ("had by", _BUILDS.get(spec.build, f"builds with the delegate {spec.build}")),
-        ("needs", f"--{spec.needs}, without which it does nothing" if spec.needs else ""),
-        ("in plans", f"can't be set as a flag: {set_by}" if set_by else ""),
-        ("trap", spec.trap),
-        ("its help", spec.help),
-    ]
     lines = [f"--{spec.name}={spec.default}", one_line(title), ""]
-    if spec.meaning:
-        lines += [*textwrap.wrap(spec.meaning[0].upper() + spec.meaning[1:] + ".", _WIDTH), ""]
-    for key, value in facts:
-        if value:
-            lines += textwrap.wrap(
-                f"{key:<10}{one_line(value)}", _WIDTH, subsequent_indent=" " * 10
-            )
+    for column in _FLAGS[1:]:
+        words = one_line(column.cells([spec])[0])
+        if words and (column.name != "help" or spec.meaning):
+            text = f"{column.head:<14}{words}"
+            lines += textwrap.wrap(text, _WIDTH, subsequent_indent=" " * 14)
     return "\n".join(lines)

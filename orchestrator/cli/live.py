@@ -38,6 +38,7 @@ from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.campaign import ELSEWHERE, PhoneStatus, Standing, Status
 from orchestrator.records.run import Outcome
 from orchestrator.settings import Settings
+from orchestrator.tables import text
 from orchestrator.tables.column import DATA, NESTED, Column, Kind, fields_of
 from orchestrator.tables.escapes import one_line, visible
 from orchestrator.tables.table import Table
@@ -58,30 +59,85 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.fetch import FileProgress
 
 
+_SERIAL_MAX: Final = 24
+_BAR: Final = 10
+#: What a phone does is told in at least this many characters.
+_DOING_MIN: Final = 10
+_DOTS: Final = ".."
+
+#: A phone of a campaign.
 _Phone = tuple[Status, PhoneStatus]
-#: Of a phone of a campaign.
-_PHONES: Final[Sequence[Column[_Phone]]] = (
-    Column("serial", "phone", lambda row: row[1].serial),
-    Column("standing", "standing", lambda row: row[1].standing),
-    Column("doing", "does", lambda row: row[1].doing),
-    Column("stored", "stored", lambda row: row[1].stored, Kind.COUNT),
-    Column("left", "left", lambda row: row[1].left, Kind.COUNT),
-    Column("battery_heat_c", "battery", lambda row: row[1].battery_heat_c, Kind.NUMBER, "C"),
-    Column("eta_s", "takes", lambda row: row[1].eta_s, Kind.NUMBER, "s", digits=0),
-    Column(
-        "holder",
-        "",
-        lambda row: (
-            row[0].holder if row[1].standing not in {Standing.DONE, Standing.ABANDONED} else ""
+
+
+def _phones(rows: Sequence[_Phone], doing_max: int | None = None) -> Table[_Phone]:
+    """Return phones of campaigns; people read of what each does so many characters (None: all)."""
+    columns: list[Column[_Phone]] = [
+        Column(
+            "serial",
+            "phone",
+            lambda row: row[1].serial,
+            shown=lambda row: _cut(one_line(row[1].serial), _SERIAL_MAX),
         ),
-        forms=DATA,
-    ),
-)
+        Column("standing", "", lambda row: row[1].standing, forms=DATA),
+        Column(
+            "doing",
+            "does",
+            lambda row: row[1].doing,
+            shown=lambda row: _cut(_doing(row[1]), doing_max),
+        ),
+        Column(
+            "stored",
+            "runs",
+            lambda row: row[1].stored,
+            Kind.COUNT,
+            shown=lambda row: f"{row[1].stored}/{row[1].stored + row[1].left}",
+        ),
+        Column("left", "", lambda row: row[1].left, Kind.COUNT, forms=DATA),
+        Column(
+            "battery_heat_c",
+            "battery",
+            lambda row: row[1].battery_heat_c,
+            Kind.NUMBER,
+            shown=lambda row: (
+                "" if row[1].battery_heat_c is None else f"{row[1].battery_heat_c:.1f} C"
+            ),
+        ),
+        Column(
+            "eta_s",
+            "left",
+            lambda row: row[1].eta_s,
+            Kind.NUMBER,
+            shown=lambda row: (
+                about(row[1].eta_s) if row[1].left and row[1].standing.is_under_way else ""
+            ),
+        ),
+        Column(
+            "holder",
+            "",
+            lambda row: (
+                row[0].holder if row[1].standing not in {Standing.DONE, Standing.ABANDONED} else ""
+            ),
+            forms=DATA,
+        ),
+    ]
+    return Table(
+        name="phones",
+        caption="Phones of open campaigns",
+        columns=columns,
+        rows=rows,
+        look=lambda row: row[1].look,
+    )
 
 
-def _phones(statuses: Sequence[Status]) -> Table[_Phone]:
-    rows = [(status, phone) for status in statuses for phone in status.phones]
-    return Table(name="phones", caption="Phones of open campaigns", columns=_PHONES, rows=rows)
+def _doing(row: PhoneStatus) -> str:
+    if row.standing.is_under_way:
+        return one_line(row.doing)
+    failed = f"{row.failed} of {counted(row.stored, 'run')} without a result" if row.failed else ""
+    return one_line(": ".join(filter(None, (row.standing, row.doing or failed))))
+
+
+def _rows(statuses: Sequence[Status]) -> list[_Phone]:
+    return [(status, phone) for status in statuses for phone in status.phones]
 
 
 _CAMPAIGNS: Final[Sequence[Column[Status]]] = (
@@ -96,7 +152,7 @@ _CAMPAIGNS: Final[Sequence[Column[Status]]] = (
     Column(
         "phones",
         "",
-        lambda status: [*map(_phones([]).record, _phones([status]).listed)],
+        lambda status: [*map(_phones([]).record, _rows([status]))],
         Kind.RECORD,
         forms=NESTED,
     ),
@@ -135,7 +191,7 @@ def status(
                 facts={"quarantine": _kept_out(workspace)},
             ),
             text=_text(workspace, found),
-            tables=[_phones(found)],
+            tables=[_phones(_rows(found))],
         )
 
 
@@ -185,14 +241,6 @@ STYLES: Final = {
     "done": "green",
     "figure": "",
 }
-_SERIAL_MAX: Final = 24
-_BAR: Final = 10
-#: What a phone does is told in at least this many characters.
-_DOING_MIN: Final = 10
-_GAP: Final = "  "
-_DOTS: Final = ".."
-#: A line of the picture, and what it is: a standing's word, ``title`` or ``head``.
-Line = tuple[str, str]
 
 
 def about(seconds: float | None) -> str:
@@ -205,7 +253,7 @@ def about(seconds: float | None) -> str:
 
 def picture(
     status: Status, *, title: str = "", width: int | None = None, height: int | None = None
-) -> list[Line]:
+) -> list[text.Line]:
     """Return a campaign's lines: its own with a title (default: its name), a head, a line for each
     phone.
 
@@ -223,9 +271,12 @@ def picture(
     )
     lines = [(_title(title or status.name, status, width), "title")]
     if shown:
-        lines += zip(
-            _aligned(shown, width), ["head", *(phone.look for phone in shown)], strict=True
-        )
+        rows = [(status, phone) for phone in shown]
+        found = text.lines(_phones(rows))
+        if width is not None and (over := max(len(line) for line, _ in found) - width) > 0:
+            longest = max(len(_doing(phone)) for phone in shown)
+            found = text.lines(_phones(rows, max(_DOING_MIN, longest - over)))
+        lines += [(_cut(line, width), look) for line, look in found]
     if hidden:
         lines.append((_cut(f"... and {len(hidden)} more: {_counted(hidden)}", width), "head"))
     left = None if height is None else height - len(lines)
@@ -271,37 +322,6 @@ def _bar(status: Status) -> str:
 def _counted(phones: Sequence[PhoneStatus]) -> str:
     counts = Counter(phone.standing for phone in phones)
     return ", ".join(f"{counts[standing]} {standing}" for standing in Standing if counts[standing])
-
-
-def _cells(row: PhoneStatus) -> tuple[str, ...]:
-    heat = f"{row.battery_heat_c:.1f} C" if row.battery_heat_c is not None else ""
-    eta = about(row.eta_s) if row.left and row.standing.is_under_way else ""
-    runs = f"{row.stored}/{row.stored + row.left}"
-    doing = (
-        row.doing
-        if row.standing.is_under_way
-        else ": ".join(filter(None, (row.standing, row.doing or _failed(row))))
-    )
-    return (_cut(one_line(row.serial), _SERIAL_MAX), one_line(doing), runs, heat, eta)
-
-
-def _failed(row: PhoneStatus) -> str:
-    return f"{row.failed} of {counted(row.stored, 'run')} without a result" if row.failed else ""
-
-
-def _aligned(rows: Sequence[PhoneStatus], width: int | None) -> list[str]:
-    """Return rows of a table; what a phone does gets the room that the other columns leave."""
-    cells = [("phone", "does", "runs", "battery", "left"), *map(_cells, rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    if width is not None:
-        others = sum(widths) - widths[1] + len(_GAP) * (len(widths) - 1)
-        widths[1] = min(widths[1], max(_DOING_MIN, width - others))
-    lines = []
-    for phone, does, *figures in cells:
-        words = [phone.ljust(widths[0]), _cut(does, widths[1]).ljust(widths[1])]
-        aligned = [figure.rjust(room) for figure, room in zip(figures, widths[2:], strict=True)]
-        lines.append(_cut(_GAP.join([*words, *aligned]).rstrip(), width))
-    return lines
 
 
 def _cut(text: str, width: int | None) -> str:
@@ -507,17 +527,15 @@ def facts_of(measured: MeasuredCampaign) -> dict[str, object]:
 def _download_offer(workspace: Workspace) -> Callable[[Sequence[BuildSpec]], None]:
     """Return what asks for each missing program whether to download it, and downloads it."""
     #: Whoever said no isn't asked again.
-    asked: set[tuple[str, str]] = set()
+    asked: set[BuildSpec] = set()
 
     def offer(specs: Sequence[BuildSpec]) -> None:
         from orchestrator.app.builds import fetch_builds
 
         if not (workspace.settings.may_ask and sys.stdin.isatty() and sys.stderr.isatty()):
             return
-        for spec in specs:
-            if (spec.name, spec.abi) in asked:
-                continue
-            asked.add((spec.name, spec.abi))
+        for spec in [spec for spec in dict.fromkeys(specs) if spec not in asked]:
+            asked.add(spec)
             # What has to be built nobody can download; the error that follows says what to do.
             if spec.source.url and _is_wanted(spec):
                 on_progress = downloads_on_stderr(workspace.settings.log_format)

@@ -8,34 +8,36 @@ import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from orchestrator.app import measuring, time_limits
-from orchestrator.app.measuring import MeasuredCampaign, read_again, stopped
 from orchestrator.app.options import Wait, arg, opt
-from orchestrator.app.reporting import report_title, write_html
-from orchestrator.app.workspace import Workspace
 from orchestrator.cli.frame import HtmlOut, Legend, PlanKeys, command
-from orchestrator.cli.live import ended, facts_of, workspace_telling
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, Streamed
 from orchestrator.cli.terminal import columns, command_lines
-from orchestrator.clock import SystemClock
 from orchestrator.errors import BenchfarmError, HostStorageError, UsageError
 from orchestrator.files import check_writable
-from orchestrator.records.plan import PlanOptions
+from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line, wrap
 from orchestrator.units import counted
 
+if TYPE_CHECKING:
+    from orchestrator.app.measuring import MeasuredCampaign
+    from orchestrator.app.workspace import Workspace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """How long phones are waited for, and how what was measured is shown."""
+
+    out: HtmlOut = None
+    wait: Wait = ""
+    legend: Legend = False
+
 
 @command("bench")
 def bench(
-    settings: Settings,
-    options: Annotated[PlanOptions, PlanKeys()],
-    out: HtmlOut = None,
-    wait: Wait = "",
-    *,
-    legend: Legend = False,
+    settings: Settings, options: Annotated[PlanOptions, PlanKeys()], ending: Ending
 ) -> CommandResult:
     """Measure models on phones; name the fastest delegate.
 
@@ -43,17 +45,28 @@ def bench(
 
     Example: benchfarm bench model.tflite --delegate xnnpack,gpu --threads 1,4
     """
+    from orchestrator.app.measuring import bench_plan
+
     # Whoever waits for an answer asks for a reference workload when it is wanted.
-    plan = measuring.bench_plan({"reference_check": False, **options})
-    if out is not None:
-        check_writable(out)
-    with workspace_telling(settings, wait) as workspace:
-        measured = measuring.run(workspace, plan, despite_losses=False)
-        return told(workspace, measured, out, legend=legend)
+    plan = bench_plan({"reference_check": False, **options})
+    return _measured(settings, plan, ending, despite_losses=False)
+
+
+def _measured(
+    settings: Settings, plan: Plan, ending: Ending, *, despite_losses: bool
+) -> CommandResult:
+    from orchestrator.app import measuring
+    from orchestrator.cli.live import workspace_telling
+
+    if ending.out is not None:
+        check_writable(ending.out)
+    with workspace_telling(settings, ending.wait) as workspace:
+        measured = measuring.run(workspace, plan, despite_losses=despite_losses)
+        return told(workspace, measured, ending.out, legend=ending.legend)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunRequest:
+class RunRequest(Ending):
     """How a plan is run."""
 
     resume: Annotated[
@@ -64,9 +77,6 @@ class RunRequest:
         ),
     ] = False
     until: Annotated[str, opt("--until", "Stop at this time: 06:00, or a date with a time.")] = ""
-    wait: Wait = ""
-    out: HtmlOut = None
-    legend: Legend = False
 
 
 @command("run")
@@ -84,6 +94,8 @@ def run(
 
     Example: benchfarm run --resume
     """
+    from orchestrator.app import time_limits
+    from orchestrator.clock import SystemClock
     from orchestrator.config.plan import load_plan
 
     if request.resume:
@@ -102,17 +114,14 @@ def run(
     limited = time_limits.limited(
         loaded, budget=options.get("budget", ""), until=request.until, now=SystemClock().now()
     )
-    if request.out is not None:
-        check_writable(request.out)
-    with workspace_telling(settings, request.wait) as workspace:
-        measured = measuring.run(workspace, limited)
-        return told(workspace, measured, request.out, legend=request.legend)
+    return _measured(settings, limited, request, despite_losses=True)
 
 
 def _resumed(settings: Settings, campaign: str, request: RunRequest) -> CommandResult:
     """Resume a campaign; when none is named and none is open, nothing is left, and all is well."""
     from orchestrator.app import resuming
     from orchestrator.cli.comparing import Output, told_pairs
+    from orchestrator.cli.live import workspace_telling
 
     if request.out is not None:
         check_writable(request.out)
@@ -130,6 +139,9 @@ def told(
     workspace: Workspace, measured: MeasuredCampaign, out: Path | None, *, legend: bool = False
 ) -> CommandResult:
     """Write a campaign's report, and return its result; raises what ended a device's part."""
+    from orchestrator.app.measuring import read_again, stopped
+    from orchestrator.app.reporting import report_title, write_html
+    from orchestrator.cli.live import ended, facts_of
     from orchestrator.report.tables import text_lines
     from orchestrator.report.winners import fastest_table, next_steps, winners
 
@@ -210,7 +222,7 @@ def quickstart(settings: Settings) -> CommandResult:
         phones = virtual_phones.start(own, wanted, exit_with_parent=True)
         try:
             serials = tuple(phone.serial for phone in phones)
-            result = bench(own, virtual_phones.quickstart_options(serials), None)
+            result = bench(own, virtual_phones.quickstart_options(serials), Ending())
         finally:
             # What went wrong before is told.
             with suppress(BenchfarmError):

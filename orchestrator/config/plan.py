@@ -30,7 +30,7 @@ from orchestrator.config.yaml_file import (
 )
 from orchestrator.errors import UsageError
 from orchestrator.fields import not_one_of
-from orchestrator.passes import known_hint, pass_names, pass_of, passes
+from orchestrator.passes import known_hint, pass_names, pass_of, passes, plan_pass_names
 from orchestrator.plugins import plugins
 from orchestrator.predicates import FIELDS, parse_predicate
 from orchestrator.records.case import USUAL_TOOL, DelegateName, Pass
@@ -45,13 +45,9 @@ _NAME_SHOWN: Final = 80
 def plan_keys(model: type = Plan) -> Mapping[str, PlanKey]:
     """Return the keys of a plan by their names as keywords."""
     keys = {key.keyword: key for key in keys_of(model)}
-    first, *others = _passes()
+    first, *others = plan_pass_names()
     own = replace(keys["passes"].key, about=f"{first} (the default), {', '.join(others)} (a,b).")
     return {**keys, "passes": replace(keys["passes"], key=own)}
-
-
-def _passes() -> list[str]:
-    return [own.name.value for own in passes() if own.is_in_plans]
 
 
 def load_plan(path: Path, *, home: Path | None = None) -> Plan:
@@ -129,7 +125,7 @@ def plan_json_schema(model: type[Plan] = Plan) -> dict[str, Any]:
         if section.get("type") == "object":
             section["additionalProperties"] = False
     one, several = schema["properties"]["passes"]["anyOf"]
-    one["enum"] = several["items"]["enum"] = _passes()
+    one["enum"] = several["items"]["enum"] = list(plan_pass_names())
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,

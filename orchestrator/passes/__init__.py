@@ -82,6 +82,11 @@ def pass_names() -> tuple[str, ...]:
     return (*_OWN, *(name for name in plugins("passes") if name not in _OWN))
 
 
+def plan_pass_names() -> tuple[str, ...]:
+    """Return those that a plan may name; loads none of them, as a command's help asks this."""
+    return tuple(name for name in pass_names() if name != Pass.REFERENCE)
+
+
 @functools.cache
 def passes() -> tuple[PassSpec, ...]:
     """Return all passes, in the order in which they are listed."""

@@ -9,6 +9,7 @@ rule that the reader of the file gives (``config.plan``).
 from __future__ import annotations
 
 import enum
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -195,12 +196,16 @@ _TEXTS_SCHEMA: Final = {
     "additionalProperties": {"type": ["string", "number", "boolean"]},
 }
 _FLAG_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_FLAG_TEXTS: Final = TypeAdapter(dict[str, Annotated[AnyText, by_rule("flag")]])
+
+
+@functools.cache
+def _flag_texts() -> TypeAdapter[dict[str, str]]:
+    return TypeAdapter(dict[str, Annotated[AnyText, by_rule("flag")]])
 
 
 def _flags(value: object, info: ValidationInfo) -> object:
     return (
-        list(_FLAG_TEXTS.validate_python(value, context=info.context).items())
+        list(_flag_texts().validate_python(value, context=info.context).items())
         if is_written(info)
         else value
     )

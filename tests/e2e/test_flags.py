@@ -70,7 +70,7 @@ def test_flags_are_explained_without_any_device(cli: Cli) -> None:
     listed = cli("flags").ok().stdout
     assert "num_threads" in listed
     one = cli("flags gpu_backend=gl").ok().stdout
-    for said in ("one of cl, gl", "--use_gpu", "OpenGL stands in"):
+    for said in ("cl, gl", "use_gpu", "OpenGL stands in"):
         assert said in one
     wrong = cli("flags gpu_backen")
     assert wrong.exit_code == 2
