@@ -90,7 +90,8 @@ def ways_out(comparison: Comparison, allowed: Collection[str]) -> Iterator[str]:
 def _between_campaigns(workspace: Workspace, words: Sequence[str], rule: Rule) -> Comparison:
     if len(words) < 2:
         # The newest alone is asked about beside what was before it.
-        words = (next((word for word in words if word != "newest"), "previous"), "newest")
+        named = "".join(words)
+        words = (named if named not in {"", "newest"} else "previous", "newest")
     if len(words) > 2:
         raise UsageError(
             "two sides can be compared, not more", hint="benchfarm compare BASELINE CANDIDATE"

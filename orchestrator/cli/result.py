@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from orchestrator.cli.terminal import room
 from orchestrator.errors import UsageError
 from orchestrator.records.run import RunRecord
 from orchestrator.tables import text
@@ -58,7 +59,7 @@ def shown(
     lines = [
         line
         for part in parts
-        for line in (text.lines(part) if isinstance(part, Table) else [(part, "")])
+        for line in (text.lines(part, room()) if isinstance(part, Table) else [(part, "")])
     ]
     return CommandResult(
         text="\n".join(line for line, _ in lines),

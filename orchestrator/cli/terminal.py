@@ -28,6 +28,13 @@ def columns() -> int:
     return shutil.get_terminal_size().columns
 
 
+def room() -> int | None:
+    """Return the width that tables have: a terminal's; None where another program, or a file, gets
+    them.
+    """
+    return columns() if sys.stdout.isatty() else None
+
+
 def lines_that_fit(line: str) -> list[str]:
     """Return one line of prose as lines that fit the terminal; a word that is longer stays whole."""
     import textwrap

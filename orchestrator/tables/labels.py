@@ -161,21 +161,27 @@ def unique_labels(names: Mapping[str, str], *, shown: int | None = None) -> dict
 def configuration_labels(cases: Iterable[Case], builds: Mapping[str, Build]) -> dict[CaseKey, str]:
     """Return a label for each case that no other case of its model on its device has.
 
-    It is :attr:`Case.configuration`; where that leaves two cases alike, what differs between them
-    is added to all cases of this configuration, so that they stay one column over devices. What no
-    aspect tells apart gets its key.
+    It is :attr:`Case.configuration`; where that leaves two cases alike, as much of what differs
+    between them as tells them apart is added to all cases of this configuration, so that they stay
+    one column over devices. What no aspect tells apart gets its key.
     """
     cases = tuple(cases)
     labels: dict[CaseKey, str] = {}
     for base, members in grouped(cases, lambda case: case.configuration).items():
         rivals = grouped(members, lambda case: (case.subject, case.serial))
         crowded = [group for group in rivals.values() if len(group) > 1]
-        aspects = [
-            (name, value)
-            for name, value in _FINE_ASPECTS
-            if any(len({value(case) for case in group}) > 1 for group in crowded)
-        ]
         has_build = any(len({case.build_sha256 for case in group}) > 1 for group in crowded)
+        aspects = []
+        for name, value in _FINE_ASPECTS:
+            if any(len({value(case) for case in group}) > 1 for group in crowded):
+                aspects.append((name, value))
+                # What is alike in that still needs another; the rest is told apart.
+                crowded = [
+                    like
+                    for group in crowded
+                    for like in grouped(group, value).values()
+                    if len(like) > 1
+                ]
         for case in members:
             extra = [f"{name} {value(case)}" for name, value in aspects]
             if has_build:

@@ -37,7 +37,8 @@ class _Drawn:
 def render(table: Table[R], width: int | None = None) -> str:
     """Return the table with a line for each row, within a width where one is given.
 
-    Columns that don't fit beside the others follow in a band below, each beside the rows' names.
+    Columns that don't fit beside the others follow in a band below, each beside the rows' names; of
+    one without a title, each word stands below its row.
     """
     return "\n".join(line for line, _ in lines(table, width))
 
@@ -61,15 +62,11 @@ def lines(table: Table[R], width: int | None = None) -> list[Line]:
     gap = 1 if groups else 2
     room = 1_000_000 if width is None else width - name_width - gap - bool(groups)
     reasons = ["" if table.instead is None else one_line(table.instead(row)) for row in rows]
-    drawn = []
-    for column in others:
-        if column.kind is Kind.BAR:
-            drawn.append(_Drawn([""], [], 0, is_right=False))
-            continue
-        heads, cells = column.title.split("\n"), [one_line(cell) for cell in column.cells(rows)]
-        seen = [cell for cell, reason in zip(cells, reasons, strict=True) if not reason]
-        own = min(max(map(display_width, (*heads, *seen))), max(room, 1))
-        drawn.append(_Drawn([one_line(part) for part in heads], cells, own, column.is_figure))
+    drawn = [_drawn(column, rows, reasons, room) for column in others]
+    if len(_bands(drawn, room, gap)) > 1:
+        # A head may be higher, so that its column is as narrow as its figures.
+        narrow = [replace(column, head=column.head.replace(", ", ",\n")) for column in others]
+        drawn = [_drawn(column, rows, reasons, room) for column in narrow]
     drawn = _with_bars(drawn, others, rows, room if width is not None else WIDTH, gap)
     places = [
         tuple(one_line(cell) for cell in place)
@@ -77,12 +74,27 @@ def lines(table: Table[R], width: int | None = None) -> list[Line]:
     ]
     looks = [table.look(row) for row in rows]
     shown: list[Line] = []
+    below: list[str] = []
+    if drawn and not any(drawn[-1].heads) and len(_bands(drawn, room, gap)) > 1:
+        below = drawn.pop().cells
     for number, band in enumerate(_bands(drawn, room, gap)):
-        block = _Block(band, name_width, " " * gap, room, " " * bool(groups), is_further=number > 0)
+        block = _Block(
+            band, name_width, " " * gap, room, " " * bool(groups), below, is_further=number > 0
+        )
+        below = []
         told = reasons if not number else [""] * len(rows)
         shown += block.lines(first.title, names, places, told, looks)
     shown += [("", "") for _ in table.notes[:1]] + [(visible(note), "head") for note in table.notes]
     return [(line.rstrip(), look) for line, look in shown]
+
+
+def _drawn(column: Column[R], rows: Sequence[R], reasons: Sequence[str], room: int) -> _Drawn:
+    if column.kind is Kind.BAR:
+        return _Drawn([""], [], 0, is_right=False)
+    heads, cells = column.title.split("\n"), [one_line(cell) for cell in column.cells(rows)]
+    seen = [cell for cell, reason in zip(cells, reasons, strict=True) if not reason]
+    width = min(max(map(display_width, (*heads, *seen))), max(room, 1))
+    return _Drawn([one_line(part) for part in heads], cells, width, column.is_figure)
 
 
 def _with_bars(
@@ -122,6 +134,8 @@ class _Block:
     #: For the columns.
     room: int
     indent: str
+    #: A word below each row, "" for none.
+    below: Sequence[str]
     #: Below another block of the same rows: one with nothing in these columns isn't said again.
     is_further: bool
 
@@ -139,7 +153,9 @@ class _Block:
         before: tuple[str, ...] = ()
         is_headed = False
         for place, (name, reason) in enumerate(zip(names, reasons, strict=True)):
-            if self.is_further and not any(column.cells[place].strip() for column in self.columns):
+            if self.is_further and not any(
+                column.cells[place].strip() not in {"", NOTHING} for column in self.columns
+            ):
                 continue
             if places and places[place] != before:
                 *above, last = places[place]
@@ -154,6 +170,8 @@ class _Block:
                 is_headed = True
             for line in self.row(name, self.cells(place, reason)):
                 yield line, looks[place]
+            if self.below and self.below[place]:
+                yield f"{self.indent}    {self.below[place]}", looks[place]
 
     def heads(self, title: str) -> Iterator[str]:
         """Yield the lines of the head; words of several lines stand at the bottom, above their

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
+from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.app.options import Listed, Texts, opt
 from orchestrator.app.stored import named_campaigns
 from orchestrator.cli.result import shown
@@ -240,7 +241,12 @@ def _tables(
             ]
         )
         return
-    rows = [row for row in data.results if request.has(row.case.model_name, row.device.names)]
+    rows = [
+        row
+        for row in data.results
+        if row.result.status is not CaseStatus.UNTIMED
+        and request.has(row.case.model_name, row.device.names)
+    ]
     published = [figure for figure in figures if request.has(figure.model, (figure.device,))]
     names = short_names((row.configuration, row.case) for row in rows)
     labels = [*labels_of(rows, names), *(figure.configuration for figure in published)]
@@ -258,6 +264,7 @@ def _tables(
     yield replace(
         matrix,
         columns=(around[0], *matrix.columns, around[1]),
+        groups=1,
         nothing="There is no figure for these devices and models.",
         notes=notes_of(rows, names),
     )
