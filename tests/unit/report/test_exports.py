@@ -71,7 +71,7 @@ def test_every_export_says_which_figures_are_virtual():
     assert ["virtual" in line for line in table] == virtual
     text = render_text_table(DATA)
     assert {
-        row.device.title: f"  {row.device.title}  {row.device.serial}\n" in text
+        row.device.title: f"\n  {row.device.title}  {row.device.serial}" in text
         for row in DATA.results
     } == {row.device.title: True for row in DATA.results}
     assert {row.device.title: "(virtual)" in row.device.title for row in DATA.results} == {
