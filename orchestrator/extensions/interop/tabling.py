@@ -17,7 +17,7 @@ from orchestrator.cli.result import shown
 from orchestrator.errors import UsageError, nearest
 from orchestrator.installation import data_folder
 from orchestrator.plugins import CommandResult, Settings, Workspace, command
-from orchestrator.records.case import grouped
+from orchestrator.records.case import Pass, grouped
 from orchestrator.records.device import device_matches
 from orchestrator.records.model import FIGURE, PHASES, TOKENS, worded
 from orchestrator.tables.column import DATA, Column, Kind
@@ -305,14 +305,18 @@ def _check_devices(workspace: Workspace, request: TableRequest, published: Itera
 
 
 def _newest(workspace: Workspace) -> list[Campaign]:
-    """Return the newest campaigns with a case of each model and phone, none that only pairs."""
+    """Return the newest campaigns with figures of each model and phone, none that only pairs."""
     store, seen = workspace.store, set[tuple[str, str]]()
     found = []
     for listed in store.campaigns()[:_MOST_CAMPAIGNS]:
         campaign = store.campaign(listed.campaign_id)
         if campaign is None or campaign.terms.pairing is not None:
             continue
-        places = {(item.case.model_sha256, item.case.serial) for item in campaign.invocations}
+        places = {
+            (item.case.model_sha256, item.case.serial)
+            for item in campaign.invocations
+            if item.run_pass == Pass.TIMING
+        }
         if places - seen:
             found.append(campaign)
             seen |= places

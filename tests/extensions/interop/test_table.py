@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.installation import data_folder
 from orchestrator.records.campaign import Origin, Pairing, Terms
-from orchestrator.records.case import CampaignId, DelegateName, ModelSha, RunId
+from orchestrator.records.case import CampaignId, DelegateName, ModelSha, Pass, RunId
 from tests.samples.command import Cli
 from tests.samples.sample_lab import (
     MOBILENET,
@@ -21,6 +21,7 @@ from tests.samples.sample_lab import (
     campaign_of,
     case,
     lab_of,
+    run,
     series,
     small_lab,
     stored,
@@ -146,6 +147,20 @@ def test_the_newest_campaign_wins_and_a_title_that_two_phones_share_gets_their_s
     ]
     (row,) = rows_of(home, "--campaign", first.campaign_id)
     assert row[FIGURE] == pytest.approx(9_000, 0.01)
+
+
+def test_a_newer_campaign_without_a_latency_hides_no_figure(tmp_path):
+    timed = series(GPU, 9_000)
+    profiled = [run(GPU, run_pass=Pass.PROFILE, campaign_id="profile")]
+    first = campaign_of(timed)
+    second = campaign_of(
+        profiled, campaign_id="profile", created_at=first.created_at.replace(year=2027)
+    )
+    lab = replace(lab_of(timed + profiled, REAL_PIXEL), campaigns=[first, second])
+    home = stored(tmp_path / "home", lab)
+    (row,) = rows_of(home)
+    assert row[FIGURE] == pytest.approx(9_000, 0.01)
+    assert "gpu" in table(home)
 
 
 def test_what_others_published_is_shown_only_where_it_is_asked_for(tmp_path):
