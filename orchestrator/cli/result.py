@@ -13,7 +13,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from orchestrator.cli.terminal import room
 from orchestrator.errors import UsageError
 from orchestrator.records.run import RunRecord
 from orchestrator.tables import text
@@ -47,11 +46,15 @@ class CommandResult:
 
 
 def shown(
-    *parts: str | Table[Any], facts: Mapping[str, object] | None = None, exit_code: int = 0
+    *parts: str | Table[Any],
+    facts: Mapping[str, object] | None = None,
+    exit_code: int = 0,
+    width: int | None = None,
 ) -> CommandResult:
     """Return tables, with lines of text between them, in the order in which people read them.
 
-    ``--json`` prints ``facts``, and each table's rows under its name; a table without facts beside
+    Within a ``width``, columns that don't fit follow below: for tables whose rows are known by
+    their first column. ``--json`` prints ``facts``, and each table's rows under its name; a table without facts beside
     it is a list.
     """
     tables = [part for part in parts if isinstance(part, Table)]
@@ -59,7 +62,7 @@ def shown(
     lines = [
         line
         for part in parts
-        for line in (text.lines(part, room()) if isinstance(part, Table) else [(part, "")])
+        for line in (text.lines(part, width) if isinstance(part, Table) else [(part, "")])
     ]
     return CommandResult(
         text="\n".join(line for line, _ in lines),

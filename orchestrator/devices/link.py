@@ -47,7 +47,7 @@ from orchestrator.records.case import Serial
 from orchestrator.scripts import Answer, ask, call, mark
 
 _T = TypeVar("_T")
-#: How long a phone may be away, and between two tries to get it back.
+#: How long a phone may be away; of a longer wait, one try to get it back.
 _AWAY_S: Final = 20.0
 _RECONNECT_STEP_S: Final = 5.0
 _RETRY_PAUSE_S: Final = 0.1
@@ -209,33 +209,40 @@ class PhoneLink:
         self,
         operation: Callable[[], _T],
         *,
-        away_s: float = _AWAY_S,
-        through_hangs: bool = False,
+        through_s: float = 0.0,
         cancelled: threading.Event | None = None,
     ) -> _T:
-        """Do something that may be done twice, as often as the link is lost and the phone comes
-        back, until ``away_s`` seconds after the first loss.
+        """Do something that may be done twice; once more when the link was lost and the phone could
+        be got back.
 
-        ``through_hangs``: one that didn't answer in time is one that was lost. Raises
-        InterruptedByUserError when cancelled meanwhile.
+        ``through_s``: as often as the link is lost, or the phone doesn't answer in time, until so
+        many seconds after the first time. Raises InterruptedByUserError when cancelled meanwhile.
         """
         last: Deadline | None = None
-        is_lost = has_hung = False
         while True:
             try:
-                if is_lost and last is not None:
-                    step = Deadline(min(_RECONNECT_STEP_S, last.remaining_s), self.clock)
-                    self.reconnect(step, fresh=has_hung)
-                    is_lost = False
                 return operation()
             except (LinkLostError, DeviceTimeoutError, AdbUnavailableError) as error:
                 has_hung = isinstance(error, DeviceTimeoutError)
-                last = last or Deadline(away_s, self.clock)
-                if (has_hung and not (is_lost or through_hangs)) or last.expired:
+                is_second = last is not None
+                last = last or Deadline(through_s or _AWAY_S, self.clock)
+                if last.expired if through_s else (has_hung or is_second):
                     raise
+            if not through_s:
+                self.reconnect(last)
+                continue
+            is_back = False
+            while not is_back:
                 if self.clock.wait(_RETRY_PAUSE_S, cancelled):
-                    raise InterruptedByUserError from error
-                is_lost = True
+                    raise InterruptedByUserError
+                step = Deadline(min(_RECONNECT_STEP_S, last.remaining_s), self.clock)
+                try:
+                    self.reconnect(step, fresh=has_hung)
+                    is_back = True
+                except (LinkLostError, DeviceTimeoutError, AdbUnavailableError) as error:
+                    has_hung = isinstance(error, DeviceTimeoutError)
+                    if last.expired:
+                        raise
 
     def reconnect(self, deadline: Deadline, *, fresh: bool = False) -> None:
         """Get the phone back, ``fresh``: by a new connection even if the server takes the old one

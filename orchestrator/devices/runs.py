@@ -149,7 +149,7 @@ class DetachedRuns(PhoneLink):
 
     def _after_all(self, operation: Callable[[], _T]) -> _T:
         """Do what a run's end needs; also a phone that hangs is waited for."""
-        return self.again(operation, away_s=_CLEANUP_S, through_hangs=True)
+        return self.again(operation, through_s=_CLEANUP_S)
 
     def _read(self, folder: str, names: Sequence[str]) -> Sequence[bytes | None]:
         paths = [f"{folder}/{name}" for name in names]
@@ -322,11 +322,9 @@ class DetachedRuns(PhoneLink):
             )
             # The run goes on without us: its deadline is when we stop it, so the phone is waited
             # for a little longer.
-            away_s = deadline.remaining_s + _CLEANUP_S
+            through_s = deadline.remaining_s + _CLEANUP_S
             try:
-                look = self.again(
-                    look_again, away_s=away_s, through_hangs=True, cancelled=cancelled
-                )
+                look = self.again(look_again, through_s=through_s, cancelled=cancelled)
             except InterruptedByUserError:
                 return _Look(word="running")
             start = {}

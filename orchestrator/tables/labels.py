@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
@@ -158,6 +158,14 @@ def unique_labels(names: Mapping[str, str], *, shown: int | None = None) -> dict
     }
 
 
+def _aspects_of(aspects: Sequence[Callable[[Case], object]], case: Case) -> tuple[object, ...]:
+    return (case.subject, *(of(case) for of in aspects))
+
+
+def _differs(value: Callable[[Case], object], groups: Iterable[Sequence[Case]]) -> bool:
+    return any(len({value(case) for case in group}) > 1 for group in groups)
+
+
 def configuration_labels(cases: Iterable[Case], builds: Mapping[str, Build]) -> dict[CaseKey, str]:
     """Return a label for each case that no other case of its model on its device has.
 
@@ -171,17 +179,13 @@ def configuration_labels(cases: Iterable[Case], builds: Mapping[str, Build]) -> 
         rivals = grouped(members, lambda case: (case.subject, case.serial))
         crowded = [group for group in rivals.values() if len(group) > 1]
         has_build = any(len({case.build_sha256 for case in group}) > 1 for group in crowded)
-        aspects = []
+        aspects: list[tuple[str, Callable[[Case], object]]] = []
         for name, value in _FINE_ASPECTS:
-            if any(len({value(case) for case in group}) > 1 for group in crowded):
+            before = [of for _, of in aspects]
+            told = grouped(members, partial(_aspects_of, before))
+            # One that follows from those before it in all cases tells nothing more.
+            if _differs(value, crowded) and _differs(value, told.values()):
                 aspects.append((name, value))
-                # What is alike in that still needs another; the rest is told apart.
-                crowded = [
-                    like
-                    for group in crowded
-                    for like in grouped(group, value).values()
-                    if len(like) > 1
-                ]
         for case in members:
             extra = [f"{name} {value(case)}" for name, value in aspects]
             if has_build:

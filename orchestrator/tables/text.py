@@ -153,9 +153,9 @@ class _Block:
         before: tuple[str, ...] = ()
         is_headed = False
         for place, (name, reason) in enumerate(zip(names, reasons, strict=True)):
-            if self.is_further and not any(
-                column.cells[place].strip() not in {"", NOTHING} for column in self.columns
-            ):
+            # Below headings a row is known by its name, so that one without figures may be missing.
+            blank = {"", NOTHING} if places else {""}
+            if self.is_further and {c.cells[place].strip() for c in self.columns} <= blank:
                 continue
             if places and places[place] != before:
                 *above, last = places[place]
@@ -170,8 +170,10 @@ class _Block:
                 is_headed = True
             for line in self.row(name, self.cells(place, reason)):
                 yield line, looks[place]
-            if self.below and self.below[place]:
-                yield f"{self.indent}    {self.below[place]}", looks[place]
+            if self.below and not reason:
+                indent = f"{self.indent}    "
+                room = self.name_width + self.room - len(indent)
+                yield from ((indent + part, looks[place]) for part in wrap(self.below[place], room))
 
     def heads(self, title: str) -> Iterator[str]:
         """Yield the lines of the head; words of several lines stand at the bottom, above their

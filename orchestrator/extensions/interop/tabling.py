@@ -14,6 +14,7 @@ from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.app.options import Listed, Texts, opt
 from orchestrator.app.stored import named_campaigns
 from orchestrator.cli.result import shown
+from orchestrator.cli.terminal import room
 from orchestrator.errors import UsageError, nearest
 from orchestrator.installation import data_folder
 from orchestrator.plugins import CommandResult, Settings, Workspace, command
@@ -170,7 +171,9 @@ def show_table(settings: Settings, request: TableRequest) -> CommandResult:
         if not chosen and not figures:
             hint = "'benchfarm bench MODEL' measures; '--source published' shows figures that others published"
             raise UsageError("the store has no results yet", hint=hint)
-        return shown(*_tables(workspace, request, chosen, figures))
+        return shown(
+            *_tables(workspace, request, chosen, figures), width=room() if request.every else None
+        )
 
 
 #: A published figure and the case of this lab that it is set against.
