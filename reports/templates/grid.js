@@ -379,6 +379,7 @@
     for (var row = from; row < to; row += 1) {
       var line = grid.line(row, row - from);
       if (page.judged && !page.judged[row]) { line.className = "unused"; }
+      [].forEach.call(line.cells, function (cell) { cell.classList.toggle("words", cell.textContent.length > 30); });
       table.tBodies[0].append(line);
     }
     var told = same.length ? [make("p", "legend", "In all rows: " + same.join("; ") + ".")] : [];
