@@ -16,7 +16,6 @@ from typing import Any, Final, TextIO, cast
 
 from orchestrator import __version__
 from orchestrator.tables.escapes import display_width, one_line, visible_block
-from orchestrator.tables.text import WIDTH
 
 #: Moves to the upper left corner and clears the screen.
 _CLEAR_SCREEN = "\x1b[H\x1b[2J"
@@ -33,7 +32,7 @@ def room() -> int | None:
     """Return the width that a table has: a terminal's, 80 at least; None where another program, or
     a file, gets it.
     """
-    return max(columns(), WIDTH) if sys.stdout.isatty() else None
+    return max(columns(), 80) if sys.stdout.isatty() else None
 
 
 def lines_that_fit(line: str) -> list[str]:
