@@ -28,8 +28,18 @@ class FindingCode:
     severity: Severity
     meaning: str
     next_step: str
-    #: When it is made, and what follows, for docs and ``benchfarm explain``.
-    rule: str = ""
+    #: When it is made, and what follows.
+    made: str = ""
+    #: What else it may weigh, and when.
+    also: tuple[Severity, str] | None = None
+
+    @property
+    def rule(self) -> str:
+        """When it is made, what follows, and when it weighs something else; for docs and
+        ``benchfarm explain``.
+        """
+        also = " ".join(self.also) if self.also is not None else ""
+        return "; ".join(filter(None, (self.made, also)))
 
 
 #: Every finding; ``make docs`` writes the table of docs/reference/findings.md from these.
@@ -63,13 +73,14 @@ _FINDINGS: Final = (
         WARNING,
         "nothing shows where the operators ran",
         "Run with --verbose=true, or with a build that says what its delegates took.",
-        "info where the delegate is named and only how many operators it ran isn't told",
+        also=(INFO, "where the delegate is named and only how many operators it ran isn't told"),
     ),
     FindingCode(
         "sampled-on-cpu",
         WARNING,
         "the CPU chose the tokens because the GPU's sampler is missing: decoding is up to 3 times slower",
         "Put the GPU's sampler library beside the program; the log names it.",
+        "a case of decoding whose log says so",
     ),
     FindingCode(
         "flags-ignored",
@@ -174,8 +185,8 @@ _FINDINGS: Final = (
         "the clocks were lower than in the case's other invocations",
         "Raise warm-up, or use a fixed performance mode: the governor held the clocks back.",
         "of four or more in one campaign some worked below 92 % of the others' clocks and took "
-        "longer, by at least half of what the clock lost; up to a quarter is left out of the "
-        "figure, as info; of more, all stay",
+        "longer, by at least half of what the clock lost; more than a quarter stay in the figure",
+        also=(INFO, "for up to a quarter, which it leaves out"),
     ),
     FindingCode(
         "slow-start",
@@ -189,7 +200,8 @@ _FINDINGS: Final = (
         ERROR,
         "the device's wall clock was moved during the run",
         "Keep the phone's clock from being set during a run; times taken over the jump are wrong.",
-        "by 3 s or more; warning where the program prints a median",
+        "by 3 s or more",
+        also=(WARNING, "where the program prints a median"),
     ),
     FindingCode(
         "rebooted",
@@ -210,6 +222,7 @@ _FINDINGS: Final = (
         INFO,
         "threads shared the big cores or ran on small ones",
         "Ask for no more threads than there are big cores.",
+        "more threads than big cores, on the CPU",
     ),
     FindingCode(
         "warm-cold-start",
@@ -233,7 +246,7 @@ _FINDINGS: Final = (
     FindingCode(
         "screen-off",
         WARNING,
-        "the screen went off during the run",
+        "the screen was off at the run's end",
         "Keep the screen on for an app on it: with the screen off it isn't scheduled as it is in use.",
         "where the plan doesn't ask for that",
     ),
@@ -321,6 +334,7 @@ _FINDINGS: Final = (
         WARNING,
         "the reference workload's figure had moved when it was next run: the device changed",
         "Let the phone cool, look at what else runs on it, then measure these cases again.",
+        "every run since it last agreed; by 2 % or more, beyond its own noise",
     ),
 )
 CODES: Final[Mapping[str, FindingCode]] = {item.code: item for item in _FINDINGS}

@@ -121,6 +121,13 @@ def test_equal_builds_are_the_same(bench: Bench) -> None:
     assert case["baseline"]["build_sha256"] != case["candidate"]["build_sha256"]
 
 
+def test_a_comparison_that_its_budget_ends_has_its_verdict_s_exit_code(bench: Bench) -> None:
+    words = (bench.program("old"), bench.program("twin"), "--budget", "3s", "--json")
+    done = bench.ab(*words, detect="0.5%")
+    assert done.json["no_time_for"], done.stderr
+    assert done.exit_code == done.json["fails"], done.stderr
+
+
 def test_pairs_ran_in_turns_and_the_first_one_does_not_count(
     bench: Bench, slower: dict[str, Any]
 ) -> None:

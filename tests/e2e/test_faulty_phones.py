@@ -143,6 +143,7 @@ SETTING = "settings get global stay_on_while_plugged_in"
     ("subjects", "is_asleep"),
     [
         (("settings",), False),
+        (("input",), True),
         (("settings", "input", "svc"), True),
     ],
 )
@@ -240,6 +241,7 @@ def test_a_phone_that_shows_no_properties_is_named_with_that_and_the_exit_code_s
     [
         ("closed",),
         ("properties-denied", "times=1"),
+        ("answer-cut", "bytes=0"),
         ("answer-cut", "bytes=150"),
     ],
     ids=" ".join,
@@ -289,6 +291,7 @@ REFUSED = ("folder-refused", "the phone's shell user may not write there", "ls -
     [
         (("no-space", "subject=/data/local/tmp/benchfarm/*"), FULL),
         (("no-space", "subject=*/runs/*"), FULL),
+        (("permission-denied", "subject=/data/local/tmp/benchfarm/*"), REFUSED),
         (("permission-denied", "subject=*/runs/*"), REFUSED),
     ],
     ids=lambda value: " ".join(value),

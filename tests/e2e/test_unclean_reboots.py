@@ -68,14 +68,11 @@ def test_a_campaign_that_was_cut_off_is_resumed_and_its_phone_restored(
 ) -> None:
     serial = lab.serials[0]
     campaign = cut_off(lab, model)
-    is_told_before = world == "another boot"
-    looks = "$B doctor; $B status; " if is_told_before else ""
-    said = ask(lab.cli, world, tmp_path, f"{looks}$B run --resume; echo ended with $?")
-    before, resumed = said.split("resumes campaign", 1)
-    if is_told_before:
-        assert f"{serial} was left changed by a process that is gone" in before
-        assert f"{campaign} (" in before
-        assert "cut off" in before
+    script = "$B doctor; $B status; $B run --resume; echo ended with $?"
+    before, resumed = ask(lab.cli, world, tmp_path, script).split("resumes campaign", 1)
+    assert f"{serial} was left changed by a process that is gone" in before
+    assert f"{campaign} (" in before
+    assert "cut off" in before
     assert "ended with 0" in resumed
     assert "left changed" not in lab.cli("doctor").said
     (listed,) = [
@@ -87,6 +84,7 @@ def test_a_campaign_that_was_cut_off_is_resumed_and_its_phone_restored(
 def test_a_campaign_that_was_cut_off_is_closed(lab: Lab, model: Path, tmp_path: Path) -> None:
     campaign = cut_off(lab, model)
     said = ask(lab.cli, "another boot", tmp_path, f"$B results close {campaign}")
+    assert f"{campaign} (" in said
     assert "closed; 2 invocations left were abandoned" in said
     assert "left changed" not in lab.cli("doctor").said
 

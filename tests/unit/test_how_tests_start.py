@@ -38,7 +38,7 @@ def test_a_fork_answers_as_a_process_of_its_own(tmp_path: Path, words: str) -> N
 
 
 @needs_extension("interop")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_fork_ends_by_signals_as_a_process_of_its_own(
     tmp_path: Path, number: signal.Signals
 ) -> None:
