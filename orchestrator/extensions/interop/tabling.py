@@ -18,7 +18,7 @@ from orchestrator.cli.terminal import room
 from orchestrator.errors import UsageError, nearest
 from orchestrator.installation import data_folder
 from orchestrator.plugins import CommandResult, Settings, Workspace, command
-from orchestrator.records.case import Pass, grouped
+from orchestrator.records.case import FIGURE_PASS, grouped
 from orchestrator.records.device import device_matches
 from orchestrator.records.model import FIGURE, PHASES, TOKENS, worded
 from orchestrator.tables.column import DATA, Column, Kind
@@ -318,7 +318,7 @@ def _newest(workspace: Workspace) -> list[Campaign]:
         places = {
             (item.case.model_sha256, item.case.serial)
             for item in campaign.invocations
-            if item.run_pass == Pass.TIMING
+            if item.run_pass is FIGURE_PASS
         }
         if places - seen:
             found.append(campaign)
