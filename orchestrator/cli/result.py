@@ -1,6 +1,4 @@
-"""What a command found out, as text and as JSON; the formats that it can write, and percentages
-that it reads.
-"""
+"""What a command found out, as text and as JSON, and the formats that it can write."""
 
 from __future__ import annotations
 

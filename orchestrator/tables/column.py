@@ -150,6 +150,10 @@ class Column(Generic[R]):
             else self.digits
         )
 
+    def form(self, decimals: int) -> str:
+        """Return the format of a figure of so many decimals."""
+        return f"{'+' if self.is_signed else ''}.{decimals}f"
+
     def cells(self, rows: Sequence[R]) -> list[str]:
         """Return the column as people read it; nothing of it is escaped."""
         shown = self.shown or _nothing
@@ -158,7 +162,7 @@ class Column(Generic[R]):
                 _words(self.value(row)) if (text := shown(row)) is None else text for row in rows
             ]
         figures = self.figures(rows)
-        form = f"{'+' if self.is_signed else ''}.{self.decimals(figures)}f"
+        form = self.form(self.decimals(figures))
         own = [NOTHING if figure is None else format(figure, form) for figure in figures]
         if self.shown is None:
             return own

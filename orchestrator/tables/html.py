@@ -31,6 +31,8 @@ from orchestrator.units import format_bytes, format_change, format_latency
 
 #: A column with more different words than this has no list to choose from: searching finds them.
 _MOST_CHOICES: Final = 200
+#: A larger figure is on a page as it is: all of its digits are before the point.
+_MOST_ROUNDED: Final = 1e15
 
 
 class Html(str):
@@ -211,11 +213,24 @@ def _column(column: Column[R], rows: Sequence[R]) -> Mapping[str, object]:
         figures = column.figures(rows)
         digits = column.decimals(figures)
         # More digits than are shown only make the page larger; round() takes ten times as long.
-        whole = 10.0 ** (digits + 2)
-        values = [
-            None if figure is None else math.floor(figure * whole + 0.5) / whole
+        step = 10.0 ** (digits + 2)
+        steps = [
+            None
+            if figure is None or abs(figure) > _MOST_ROUNDED
+            else math.floor(figure * step + 0.5)
             for figure in figures
         ]
+        values = [
+            figure if count is None else count / step
+            for figure, count in zip(figures, steps, strict=True)
+        ]
+        # Of figures that the script, which has these digits only, might round the other way.
+        form = column.form(digits)
+        texts = {
+            place: format(figures[place], form)
+            for place, count in enumerate(steps)
+            if count is not None and count % 100 == 50
+        }
         page |= {
             "kind": "number",
             "digits": digits,
@@ -228,11 +243,13 @@ def _column(column: Column[R], rows: Sequence[R]) -> Mapping[str, object]:
             page["same"] = 1
         if column.shown is not None:
             # Of a figure that isn't there.
-            texts = [
-                column.shown(row) if value is None else None
-                for row, value in zip(rows, values, strict=True)
-            ]
-            page["texts"] = {place: visible(text) for place, text in enumerate(texts) if text}
+            texts |= {
+                place: visible(text)
+                for place, (row, value) in enumerate(zip(rows, values, strict=True))
+                if value is None and (text := column.shown(row))
+            }
+        if texts:
+            page["texts"] = texts
         if column.tone is not None:
             page["tones"] = _distinct([column.tone(row) for row in rows])
         if column.case is not None:

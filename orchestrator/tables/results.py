@@ -386,8 +386,8 @@ def results_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
 #: Cases that a page has in a table without scripts.
 _MOST_PLAIN: Final = 200
 _PLAIN: Final = (
-    "model", "device", "configuration", "median_us", "tokens_per_s", "precision", "speed_up",
-    "winner", "delegate_truth", "quality", "outputs", "not_a_result_us",
+    "model", "device", "configuration", "median_us", "tokens_per_s", "figure", "precision",
+    "speed_up", "winner", "delegate_truth", "quality", "outputs", "not_a_result_us", "origin",
 )  # fmt: skip
 
 

@@ -15,18 +15,28 @@
     pieces.forEach(function (piece) { made.append(typeof piece === "string" ? piece : make(piece[0], piece[2], piece[1])); });
     return made;
   }
+  /* As units.py writes a time span. */
   function duration(seconds) {
-    if (seconds < 60) { return seconds.toFixed(1) + " s"; }
-    return Math.floor(seconds / 60) + " min " + String(Math.round(seconds % 60)).padStart(2, "0") + " s";
+    var whole = Math.round(seconds), minutes = Math.floor(whole / 60);
+    var two = function (count) { return String(count).padStart(2, "0"); };
+    if (Math.round(seconds * 1000) < 1000) { return (seconds * 1000).toFixed(0) + " ms"; }
+    if (Number(seconds.toFixed(1)) < 60) { return seconds.toFixed(1) + " s"; }
+    if (minutes < 60) { return minutes + " min " + two(whole % 60) + " s"; }
+    return Math.floor(minutes / 60) + " h " + two(minutes % 60) + " min";
   }
 
   /* Beside each run where its inferences lie, from 5 to 95 %, and its figure: all on one scale. */
   function withSpreads(table, page, from, to, told) {
-    var digits = page.columns.find(function (column) { return column.name === "latency_us"; }).digits;
-    var of = function (name) { return page.columns.find(function (column) { return column.name === name; }).values.slice(from, to); };
-    var figures = of("latency_us"), lows = of("p5_us"), highs = of("p95_us");
-    var known = figures.concat(lows, highs).filter(function (value) { return value !== null; });
-    var low = Math.min.apply(null, known), high = Math.max.apply(null, known);
+    var columns = ["latency_us", "p5_us", "p95_us"].map(function (name) {
+      return page.columns.find(function (column) { return column.name === name; });
+    });
+    var parts = columns.map(function (column) { return column.values.slice(from, to); });
+    var figures = parts[0], lows = parts[1], highs = parts[2], known = [];
+    columns.forEach(function (column, of) {
+      parts[of].forEach(function (value, place) { if (value !== null) { known.push([value, report.figure(column, from + place)]); } });
+    });
+    known.sort(function (a, b) { return a[0] - b[0]; });
+    var least = known[0], most = known[known.length - 1], low = least[0], high = most[0];
     var at = function (value) { return 3 + 94 * (high > low ? (value - low) / (high - low) : 0.5) + "%"; };
     var head = make("th", "picture", "p5 to p95");
     head.scope = "col";
@@ -38,7 +48,7 @@
       cell.append(drawing("svg", { "class": "spread", "aria-hidden": "true" }, shapes));
       row.append(cell);
     });
-    return make("p", "legend", told + ". A line is one run, from 5 to 95 % of its inferences, a dot its figure; from " + low.toFixed(digits) + " to " + high.toFixed(digits) + " ms.");
+    return make("p", "legend", told + ". A line is one run, from 5 to 95 % of its inferences, a dot its figure; from " + least[1] + " to " + most[1] + " ms.");
   }
 
   /* As tables/evidence.py has a moment. */
@@ -140,6 +150,14 @@
     samples: function (page, title, text) { return traces(title, JSON.parse(text).map(stateOf)); }
   };
 
+  /* What one block can't show leaves the others as they are. */
+  function shown(page, block) {
+    try {
+      return blocks[block[0]].apply(null, [page].concat(block.slice(1)));
+    } catch (error) {
+      return [make("p", "empty", "\"" + block[0] + "\" of this case can't be shown: " + error.message)];
+    }
+  }
   function placeOf(key) {
     if (!order) {
       order = data("results").then(function (page) {
@@ -156,9 +174,7 @@
       data("evidence-" + Math.floor(place / together)).then(function (page) {
         var item = page.cases[place % together], body = byId("dialog-body");
         byId("dialog-title").textContent = item[0];
-        body.replaceChildren.apply(body, [].concat.apply([], item[1].map(function (block) {
-          return blocks[block[0]].apply(null, [page].concat(block.slice(1)));
-        })));
+        body.replaceChildren.apply(body, [].concat.apply([], item[1].map(function (block) { return shown(page, block); })));
         report.tables(body);
         if (!dialog.open) { dialog.showModal(); }
         dialog.scrollTop = 0;

@@ -23,12 +23,16 @@
   Grid.prototype.key = function (row) { return this.page.keys.words[this.page.keys.places[row]]; };
   Grid.prototype.text = function (column, row) {
     if (column.kind === "picture") { return ""; }
-    if (column.kind === "number") {
-      var value = column.values[row];
-      return value === null ? (column.texts && column.texts[row]) || "---" : (column.signed && value > 0 ? "+" : "") + value.toFixed(column.digits);
-    }
+    if (column.kind === "number") { return report.figure(column, row); }
     var word = this.word(column, row);
     return column.kind === "badge" ? word.slice(word.indexOf("|") + 1) : word;
+  };
+
+  /* As Python writes it, which gives the text where these digits might be rounded the other way. */
+  report.figure = function (column, row) {
+    var value = column.values[row], text = column.texts && column.texts[row];
+    if (text || value === null) { return text || "---"; }
+    return (column.signed && value > 0 ? "+" : "") + value.toFixed(column.digits);
   };
 
   Grid.prototype.build = function () {

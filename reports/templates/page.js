@@ -66,7 +66,7 @@ var report = (function () {
     folded.forEach(function (part) { part.open = false; });
   });
 
-  /* A link to a folded part of the page opens it. Evidence is shown in the dialog, wherever it stands. */
+  /* A link to a folded part of the page opens it. */
   function reveal() {
     var target = location.hash.length > 1 && location.hash.slice(0, 3) !== "#c-" ? byId(location.hash.slice(1)) : null;
     while (target && (target = target.closest("details"))) { target.open = true; target = target.parentElement; }

@@ -12,6 +12,7 @@ from orchestrator.records.case import DelegateName, ModelSha, Serial
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import render_html
 from orchestrator.tables.html import script_hash
+from orchestrator.units import format_duration
 from tests.browser.conftest import OF_COLOURS, PHONE, WIDE, serious_faults
 from tests.conftest import installed, poll_until
 from tests.samples.sample_lab import (
@@ -19,6 +20,8 @@ from tests.samples.sample_lab import (
     MOBILENET,
     MOBILENET_INT8,
     PIXEL_3,
+    QUICK,
+    REAL_PIXEL,
     Lab,
     case,
     hostile_lab,
@@ -26,6 +29,7 @@ from tests.samples.sample_lab import (
     large_lab,
     profile,
     rich_lab,
+    run,
     series,
     small_lab,
 )
@@ -90,6 +94,24 @@ def twelve_lab():
     return lab_of(runs, *phones, models=models)
 
 
+#: Figures in us that lie between two in ms with two decimals, and how they are written.
+CLOSE_US, CLOSE = (2_125.0, 2_344.96, 2_375.0, 2_625.0), ["2.12", "2.34", "2.38", "2.62"]
+
+
+def close_lab():
+    """Return cases whose runs all took one of these times, in all percentiles."""
+    owners = [case(REAL_PIXEL, delegate=DelegateName.CPU, threads=n) for n in (1, 2, 3, 4)]
+    return lab_of(
+        [
+            replace(record, report=replace(record.report, inference=flat))
+            for owner, latency_us in zip(owners, CLOSE_US, strict=True)
+            for record in (run(owner, 0, latency_us), run(owner, 1, latency_us))
+            for flat in (replace(record.report.inference, p5_us=latency_us, p95_us=latency_us),)
+        ],
+        REAL_PIXEL,
+    )
+
+
 #: More kinds than there are colours.
 KERNELS = [f"kernel_{letter}" for letter in "abcdefghijkl"]
 LABS = {
@@ -97,6 +119,7 @@ LABS = {
     "rich": rich_lab,
     "hostile": hostile_lab,
     "empty": Lab,
+    "close": close_lab,
     "wide": wide_lab,
     "twelve": twelve_lab,
     "large": lambda: large_lab(450, invocations=2),
@@ -167,8 +190,79 @@ def test_click_on_a_cell_opens_its_evidence_and_escape_closes_it(open_report):
     expect(dialog).to_contain_text("The same at every sample: limit of cpu0 1766 MHz")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     expect(page.locator("#printed")).to_contain_text("Inference timings in us")
+    page.emulate_media(media="print")
+    expect(page.locator("#printed pre.log").first).to_have_css("max-height", "none")
+    page.emulate_media(media="screen")
     page.keyboard.press("Escape")
     expect(dialog).not_to_be_visible()
+
+
+def test_samples_of_a_run_are_lines_and_what_nobody_saw_is_said_to_be_unknown(open_report):
+    dialog = open_report("rich", fragment=f"#c-{QUICK.case_key}").get_by_role("dialog")
+    expect(dialog.get_by_role("heading", name="While invocation 1 ran")).to_be_visible()
+    drawn = dialog.locator("h3:has-text('While invocation 1 ran') + .traces figure")
+    told = ["hottest zone °C", "clock of cpu4 MHz", "GPU busy %"]
+    # The limit of cpu4 was seen once: no line, and nothing that stayed the same.
+    expect(drawn.locator("figcaption")).to_have_text(told)
+    expect(drawn.last).to_contain_text("35 \N{EN DASH} 95, last 80; 3.0 s")
+    expect(drawn.last.locator("polyline")).to_have_attribute(
+        "points", "0.0,56.0 150.0,4.0 300.0,17.0"
+    )
+    expect(dialog).to_contain_text("The same at every sample: clock of cpu0 1766 MHz.")
+    lines = dialog.get_by_role("table", name="Conditions before and after").locator("tbody tr")
+    assert [line.split("\t") for line in lines.all_inner_texts()[:2]] == [
+        ["1", "before", "---", "9 %, unplugged, health overheated", "cpu0 1210/---"],
+        ["1", "after", "---", "---", "---"],
+    ]
+
+
+def test_sustained_run_lists_its_ends_and_says_how_much_it_leaves_out(open_report):
+    gpu = case(PIXEL_3, MOBILENET, DelegateName.GPU, 1)
+    dialog = open_report("rich", fragment=f"#c-{gpu.case_key}").get_by_role("dialog")
+    expect(dialog).to_contain_text("10 invocations of the sustained run are left out here")
+    heads = dialog.get_by_role("table", name="Invocations").locator("tbody th")
+    assert [text for text in heads.all_inner_texts() if "sustained" in text] == [
+        f"{number} sustained" for number in (*range(1, 11), *range(21, 31))
+    ]
+
+
+def test_figure_between_two_of_its_digits_is_the_same_with_scripts_and_without(open_report):
+    page = open_report("close")
+    host = grid(page)
+    assert column(host, "median") == CLOSE
+    plain = open_report("close", java_script_enabled=False, is_unfolded=False)
+    cells = plain.locator("[data-table='plain'] td[data-label='median']")
+    assert cells.all_text_contents() == CLOSE
+    for place, figure in enumerate(CLOSE):
+        host.locator("tbody th a.open").nth(place).click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog.locator(".case-figure")).to_contain_text(f"{figure} ms")
+        runs = dialog.get_by_role("table", name="Invocations")
+        assert column(runs, "latency ms") == [figure, figure]
+        expect(dialog).to_contain_text(f"its figure; from {figure} to {figure} ms.")
+        page.keyboard.press("Escape")
+
+
+def test_time_spans_are_written_as_elsewhere_and_a_block_that_fails_hides_no_other(open_report):
+    page = open_report("small")
+    spans = [0.3, 0.9996, 59.94, 59.97, 119.7, 3_599.6, 7_800.0]
+    page.evaluate(
+        """spans => report.data("evidence-0").then(page => page.cases.forEach(item => {
+          const moment = (at, heat) => [at, heat, {}, {}, null, "", null, null, "", ""];
+          item[1].unshift(["runs", 0, "many"], ["unheard-of"], ...spans.map((span, place) => [
+            "samples", `span ${place}`, JSON.stringify([moment(0, 20), moment(span, 30)]),
+          ]));
+        }))""",
+        spans,
+    )
+    page.locator(".model-picture td a.open").first.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_text('"unheard-of" of this case can\'t be shown')).to_be_visible()
+    expect(dialog.get_by_role("heading", name="Command")).to_be_visible()
+    told = dialog.locator("h3:has-text('span ') + .traces figure > small")
+    expect(told).to_have_text(
+        [f"20 \N{EN DASH} 30, last 30; {format_duration(span)}" for span in spans]
+    )
 
 
 def test_evidence_fits_into_the_window(open_report):

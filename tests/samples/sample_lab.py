@@ -29,6 +29,7 @@ from orchestrator.records.case import (
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import (
+    SAMPLES_FILE,
     Attachment,
     DelegateEvidence,
     DelegateTruth,
@@ -537,19 +538,54 @@ def parity(owner: Case, verdict: ParityVerdict, error: float) -> RunRecord:
     return replace(record, report=replace(record.report, extra=extra))
 
 
+#: The case that has samples of its first run, and of which two moments are hardly known.
+QUICK = case(
+    PIXEL_3, MOBILENET, DelegateName.GPU, 1, flags=(("gpu_precision_loss_allowed", "true"),)
+)
+
+
+def looks_text() -> bytes:
+    """Return what the watcher writes of two clusters and a GPU in three looks; one limit is seen
+    once."""
+    policy, zone = "/sys/devices/system/cpu/cpufreq/policy", "/sys/class/thermal/thermal_zone0"
+    looks = [
+        f"--look\n/proc/uptime:{uptime}\n{zone}/type:cpu-0-0\n{zone}/temp:{heat}\n"
+        f"{policy}0/scaling_cur_freq:1766400\n{policy}4/scaling_cur_freq:{khz}\n"
+        f"/sys/class/kgsl/kgsl-3d0/gpu_busy_percentage:{busy} %\n"
+        for uptime, heat, khz, busy in (
+            (100.0, 38_000, 2_169_600, 35),
+            (101.5, 41_000, 2_803_200, 95),
+            (103.0, 44_000, 2_803_200, 80),
+        )
+    ]
+    return "".join([*looks, f"{policy}4/scaling_max_freq:2803200\n"]).encode()
+
+
 def rich_lab() -> Lab:
-    """Return the small lab with profiles, a sustained run and compared outputs beside: every
-    section has something."""
+    """Return the small lab with profiles, a sustained run, compared outputs and samples beside:
+    every section has something."""
     lab = small_lab()
     gpu = case(PIXEL_3, MOBILENET, DelegateName.GPU, 1)
     cpu = case(PIXEL_3, MOBILENET, DelegateName.XNNPACK, 1)
     lab.runs += [profile(cpu, CPU_ROWS), profile(gpu, GPU_ROWS), profile(gpu, SPLIT_ROWS, LATER)]
-    quick = case(
-        PIXEL_3, MOBILENET, DelegateName.GPU, 1, flags=(("gpu_precision_loss_allowed", "true"),)
+    first, *others = series(QUICK, 4_100)
+    unplugged = DeviceState(
+        at=first.started_at,
+        battery_percent=9,
+        battery_health="overheated",
+        plugged="none",
+        clock_khz={0: 1_209_600},
+    )
+    watched = replace(
+        first,
+        attachments=(*first.attachments, Attachment(name=SAMPLES_FILE, data=looks_text())),
+        state_before=unplugged,
+        state_after=DeviceState(at=first.started_at + timedelta(seconds=4)),
     )
     lab.runs += [
-        *series(quick, 4_100),
-        parity(quick, ParityVerdict.WRONG, 0.83),
+        watched,
+        *others,
+        parity(QUICK, ParityVerdict.WRONG, 0.83),
         parity(cpu, ParityVerdict.SAME, 1e-6),
     ]
     for number in range(30):

@@ -168,3 +168,11 @@ def test_a_columns_name_is_documented() -> None:
     }
     assert sorted(name for name in names if f"`{name}`" not in told) == []
     assert all(column.forms <= EVERYWHERE for column in RESULTS)
+
+
+@pytest.mark.parametrize("figure", [1e308, -1e308, 1e15, 123_456_789.25])
+def test_a_large_figure_is_in_a_page_as_it_is(figure: float) -> None:
+    columns = [Column[float]("figure", "figure", lambda row: row, Kind.NUMBER)]
+    page = render(Table(name="one", caption="One row", columns=columns, rows=[figure]), Form.HTML)
+    (column,) = folded(page, "one")["columns"]
+    assert column["values"] == [figure]

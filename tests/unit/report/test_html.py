@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from orchestrator.records.campaign import Origin, Terms
 from orchestrator.records.case import DelegateName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import render_html
@@ -350,3 +351,9 @@ def test_without_scripts_a_table_has_figures_verdicts_and_reasons():
         "crashed: the program was killed by signal 11",
     ):
         assert words in text, words
+
+
+def test_without_scripts_a_case_of_another_lab_says_where_it_was_imported_from():
+    origin = Terms(origin=Origin(file="night.zip", sha256="0" * 64))
+    html = page_of(lab_of(series(case(REAL_PIXEL), 10_000), REAL_PIXEL, terms=origin))
+    assert 'data-label="origin"><bdi>imported from night.zip' in html

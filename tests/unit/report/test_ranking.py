@@ -23,6 +23,7 @@ from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.records.verdict import Quality
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
+from orchestrator.report.evidence import evidence_of
 from orchestrator.report.exports import to_csv, to_json, to_markdown
 from orchestrator.report.render import page_tables, render_html
 from orchestrator.report.tables import render_text_table
@@ -123,6 +124,8 @@ def test_figure_of_means_says_so_in_every_form() -> None:
     assert re.search(r" 5\.4\d .* mean$", render_text_table(with_means), re.MULTILINE)
     assert "| 5.40 | mean |" in to_markdown(with_means).replace("5.41", "5.40")
     assert " ms (mean)," in render_html(with_means, title="t")
+    assert '"figure"><bdi>mean</bdi>' in render_html(with_means, title="t")
+    assert ", a mean over 5 of 5 invocations." in json.dumps([*evidence_of(with_means.results)])
     for name in ("results", "starts", "delegates"):
         assert "figure" in heads_of(with_means, name)
     for text in (render_text_table(without), to_markdown(without), render_html(without, title="t")):
