@@ -121,7 +121,8 @@ def measure(browser: Browser, folder: Path, count: int) -> None:
     print(
         f"{count:>6} cases: gathered {gathered}, rendered {rendered} (plain table {plained}); {size:.2f} MB without "
         f"library, {len(html) / 1e6:.2f} MB with (plain {len(plain) / 1e6:.2f} MB); painted {own:.0f} ms "
-        f"({own_busy:.0f}; {beside}); usable, from the address to the rows of the table of all results, {drawn:.0f} ms ({busy:.0f}); sorted {sort:.0f} ms, searched {find:.0f} ms"
+        f"({own_busy:.0f}; {beside}); usable, from the address to the rows of the table of all results, "
+        f"{drawn:.0f} ms ({busy:.0f}); sorted {sort:.0f} ms, searched {find:.0f} ms"
     )
 
 
