@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.fetch import FileProgress
 
 
+#: In a picture that must fit, of serial numbers.
 _SERIAL_MAX: Final = 24
 _BAR: Final = 10
 #: What a phone does is told in at least this many characters.
@@ -69,14 +70,18 @@ _DOTS: Final = ".."
 _Phone = tuple[Status, PhoneStatus]
 
 
-def _phones(rows: Sequence[_Phone], doing_max: int | None = None) -> Table[_Phone]:
-    """Return phones of campaigns; people read of what each does so many characters (None: all)."""
+def _phones(
+    rows: Sequence[_Phone], *, serial_max: int | None = None, doing_max: int | None = None
+) -> Table[_Phone]:
+    """Return phones of campaigns; people read so many characters of a serial number and of what each
+    does (None: all).
+    """
     columns: list[Column[_Phone]] = [
         Column(
             "serial",
             "phone",
             lambda row: row[1].serial,
-            shown=lambda row: _cut(one_line(row[1].serial), _SERIAL_MAX),
+            shown=lambda row: _cut(one_line(row[1].serial), serial_max),
         ),
         Column("standing", "", lambda row: row[1].standing, forms=DATA),
         Column(
@@ -272,10 +277,11 @@ def picture(
     lines = [(_title(title or status.name, status, width), "title")]
     if shown:
         rows = [(status, phone) for phone in shown]
-        found = text.lines(_phones(rows))
+        serial_max = None if width is None else _SERIAL_MAX
+        found = text.lines(_phones(rows, serial_max=serial_max))
         if width is not None and (over := max(len(line) for line, _ in found) - width) > 0:
-            longest = max(len(_doing(phone)) for phone in shown)
-            found = text.lines(_phones(rows, max(_DOING_MIN, longest - over)))
+            doing_max = max(_DOING_MIN, max(len(_doing(phone)) for phone in shown) - over)
+            found = text.lines(_phones(rows, serial_max=serial_max, doing_max=doing_max))
         lines += [(_cut(line, width), look) for line, look in found]
     if hidden:
         lines.append((_cut(f"... and {len(hidden)} more: {_counted(hidden)}", width), "head"))

@@ -13,7 +13,9 @@ from rich.console import Console
 
 from orchestrator.app.progress import describe, describe_run
 from orchestrator.app.status import PublishedStatus, running_here
+from orchestrator.app.workspace import Workspace
 from orchestrator.cli.live import STYLES, TerminalObserver, about, picture
+from orchestrator.cli.live import status as status_command
 from orchestrator.cli.result import to_json
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceNote
 from orchestrator.locks import Locks
@@ -27,6 +29,8 @@ from orchestrator.records.campaign import (
 from orchestrator.records.case import CampaignId, Serial
 from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.report.assembly import build_report_data
+from orchestrator.settings import Settings
+from orchestrator.tables import markdown
 from orchestrator.tables.results import invocations_table
 from tests.samples.sample_lab import case, lab_of, run, series
 from tests.samples.stores import Samples
@@ -96,6 +100,23 @@ def test_a_campaign_takes_as_long_as_its_longest_phone_and_the_unknown_are_taken
     assert [about(seconds) for seconds in (None, 5.0, 130.0, 7810.0, 190_000.0)] == [
         "", "1 min", "2 min", "2 h 10 min", "52 h 47 min",
     ]  # fmt: skip
+
+
+def test_serial_numbers_are_cut_only_where_a_line_must_fit(tmp_path: Path) -> None:
+    serials = [f"adb-0A1B2C3D4E5F60-{end}._adb-tls-connect._tcp" for end in ("aBcDeF", "gHiJkL")]
+    settings = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)
+    with Workspace(settings) as workspace:
+        Samples().begin(workspace.store, CAMPAIGN)
+        workspace.hold_campaign(CAMPAIGN.campaign_id, CAMPAIGN.name)
+        published = PublishedStatus(Nobody(), workspace.status_folder)
+        published.on_event(replace(STARTED, left=dict.fromkeys(map(Serial, serials), 3)))
+        told = status_command(settings)
+        published.close()
+    (table,) = told.tables
+    for shown in (told.text, markdown.render(table)):
+        assert all(serial in shown.replace("\\", "") for serial in serials), shown
+    phones = [replace(row(1), serial=serial) for serial in serials]
+    assert not any(serials[0] in line for line, _ in picture(status(*phones), width=200))
 
 
 def test_figures_stand_below_the_phones_and_all_counts_agree() -> None:
