@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from orchestrator.analysis.pairing import equal_campaign
 from orchestrator.app.attached import open_devices
 from orchestrator.app.measuring import measure, open_cases, reopen
-from orchestrator.app.pairing import AbRequest, pair_comparison, pairing_of, prepare
+from orchestrator.app.pairing import AbRequest, pair_comparison, pairing_of, plans_of, prepare
 from orchestrator.app.preparing import Prepared, start
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.events import DeviceNote
@@ -217,6 +217,7 @@ def bisect(
         DeviceError kinds: the device was lost; what was measured is stored, and the same command
             goes on.
     """
+    plans_of([f"build:{end}" for end in ends], options, request)
     good, bad = map(workspace.library.find_release, ends)
     opened = open_devices(workspace, DeviceSelection(serials=tuple(each(options.get("devices")))))
     if len(opened.devices) != 1:

@@ -34,7 +34,7 @@ from orchestrator.app.preparing import (
 from orchestrator.app.stored import load_measured
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.open_work import slim
-from orchestrator.errors import UsageError
+from orchestrator.errors import PlanError, UsageError
 from orchestrator.planning.expansion import output_checks
 from orchestrator.planning.skips import tools_for
 from orchestrator.records.campaign import Campaign, Pairing
@@ -115,8 +115,7 @@ def compare_ab(
     """
     prepared = prepare(workspace, words, options, request)
     if pairing_of(prepared.campaign).is_same:
-        options = _with_models(options, request)
-        return _plan(options, _sides(words, options)[0])
+        return plans_of(words, options, request)[1][0]
     return measure(workspace, start(workspace, prepared))
 
 
@@ -131,9 +130,7 @@ def prepare(
 
     Raises UsageError kinds.
     """
-    options = _with_models(options, request)
-    sides = _sides(words, options)
-    plans = [_plan(options, side) for side in sides]
+    sides, plans = plans_of(words, options, request)
     inputs = [inputs_of(plan) for plan in plans]
     models = {model.sha256: model for own in inputs for model in own.models}
     if opened is None:
@@ -257,8 +254,23 @@ def _plan_reasons(row: ComparedCase, pairing: Pairing, count: PairCount | None) 
     return reasons
 
 
-def _with_models(options: PlanOptions, request: AbRequest) -> PlanOptions:
-    return {**options, "models": request.models} if request.models else options
+def plans_of(
+    words: Sequence[str], options: PlanOptions, request: AbRequest
+) -> tuple[tuple[Side, Side], list[Plan]]:
+    """Return the sides that words mean, and the plan of each: what was typed is checked before any
+    phone or program is looked for.
+
+    Raises UsageError kinds.
+    """
+    if request.models:
+        options = {**options, "models": request.models}
+    sides = _sides(words, options)
+    try:
+        return sides, [_plan(options, side) for side in sides]
+    except PlanError as error:
+        if sides[0].kind != "model" and not options.get("models"):
+            error.hint = "name a model with -m FILE.tflite; it may be given again"
+        raise
 
 
 def _sides(words: Sequence[str], options: PlanOptions) -> tuple[Side, Side]:
@@ -273,10 +285,6 @@ def _sides(words: Sequence[str], options: PlanOptions) -> tuple[Side, Side]:
     option = {"model": "-m", "build": "--build"}.get(before.kind)
     if option and options.get(f"{before.kind}s"):
         raise UsageError(f"the {before.kind}s are the sides; leave {option} out")
-    if before.kind != "model" and not options.get("models"):
-        raise UsageError(
-            "no model is named", hint="give one with -m FILE.tflite; it may be given again"
-        )
     return before, after
 
 
