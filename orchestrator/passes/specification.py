@@ -243,7 +243,14 @@ class PassSpec:
     keeps_all_campaigns: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what would store ordinary runs under a name of its own."""
+        """Refuse what would store ordinary runs under a name of its own, and a second pass that no
+        plan may name.
+        """
+        if not self.is_in_plans and self.name is not Pass.REFERENCE:
+            raise ValueError(
+                f"the pass {self.name.value!r} has the repetition {self.repetition.value!r}, which is of "
+                f"{Pass.REFERENCE.value!r} alone: give it another one"
+            )
         is_plain = (
             not self.flags
             and self.last_flags is type(self).__dataclass_fields__["last_flags"].default

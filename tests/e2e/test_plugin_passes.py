@@ -15,6 +15,7 @@ from tests.samples.command import Cli
 from tests.samples.places import REPO
 
 EXAMPLE = REPO / "examples" / "plugin" / "acme" / "passes.py"
+REPETITION = "from orchestrator.plugins import Repetition"
 
 
 def installed(folder: Path, *, name: str = "acme.idle", text: str = "") -> str:
@@ -68,6 +69,14 @@ def test_a_pass_of_a_third_party_is_in_help_schema_run_store_and_report(
             "acme.idle",
             ("    about=", "    guide="),
             "missing 1 required keyword-only argument: 'about'",
+        ),
+        (
+            "acme.idle",
+            (
+                "IDLE = PassSpec(",
+                f"{REPETITION}\nIDLE = PassSpec(\n    repetition=Repetition.AROUND_OTHERS,",
+            ),
+            "has the repetition 'around-others', which is of 'reference' alone",
         ),
         ("acme.other", ("", ""), "calls itself 'acme.idle'"),
         ("idle", ('Pass("acme.idle")', 'Pass("idle")'), "a prefix and a dot"),
