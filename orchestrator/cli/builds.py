@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -36,6 +36,8 @@ _PROGRAM_PROBLEM: Final = ArtifactError.exit_code
 #: In place of "in use", for what no device is given unless a plan names it.
 _FAKE: Final = "only for virtual phones, by name"
 _WIDTH: Final = 100
+#: What builds that have a flag are, where "with the delegate ..." isn't it.
+_BUILDS: Final[Mapping[str, str]] = {"all": "all", "android": "for Android", "ios": "for iOS"}
 
 
 @command("build list", has_table=True)
@@ -264,10 +266,23 @@ def flags(
 _FLAGS: Sequence[Column[FlagSpec]] = (
     Column("name", "flag", lambda spec: spec.name),
     Column("type", "type", lambda spec: spec.kind),
-    Column("default", "default", lambda spec: spec.default),
-    Column("builds", "builds", lambda spec: spec.build),
+    Column(
+        "default", "default", lambda spec: spec.default, shown=lambda spec: spec.default or "empty"
+    ),
+    Column(
+        "builds",
+        "builds",
+        lambda spec: spec.build,
+        shown=lambda spec: _BUILDS.get(spec.build, f"with the delegate {spec.build}"),
+    ),
     Column("choices", "one of", lambda spec: spec.choices, forms=DATA),
-    Column("needs", "needs", lambda spec: spec.needs, forms=DATA),
+    Column(
+        "needs",
+        "needs",
+        lambda spec: spec.needs,
+        forms=DATA,
+        shown=lambda spec: f"--{spec.needs}, without which it does nothing" if spec.needs else None,
+    ),
     Column(
         "meaning",
         "what it does",
@@ -275,7 +290,17 @@ _FLAGS: Sequence[Column[FlagSpec]] = (
         shown=lambda spec: spec.meaning or spec.help,
     ),
     Column("trap", "trap", lambda spec: spec.trap, forms=DATA),
-    Column("set_by", "not in plans", lambda spec: OWNED_FLAGS.get(spec.name, ""), forms=DATA),
+    Column(
+        "set_by",
+        "in plans",
+        lambda spec: OWNED_FLAGS.get(spec.name, ""),
+        forms=DATA,
+        shown=lambda spec: (
+            f"can't be set as a flag: {OWNED_FLAGS[spec.name]}"
+            if spec.name in OWNED_FLAGS
+            else None
+        ),
+    ),
     Column("help", "its help", lambda spec: spec.help, forms=DATA),
 )
 

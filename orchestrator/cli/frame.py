@@ -46,7 +46,7 @@ _FunctionT = TypeVar("_FunctionT", bound="Callable[..., CommandResult | DoneAnsw
 PANELS: Final[dict[str, frozenset[str]]] = {
     "Devices": frozenset({"--serial", "--wait"}),
     "Measuring": frozenset({"--budget", "--detect", "--since"}),
-    "Output": frozenset({"--json", "--format", "--out", "--fail-on", "--summary", "--title"}),
+    "Output": frozenset({"--json", "--format", "--out", "--fail-on"}),
     "Advanced": frozenset({"--tool", "--build", "--timeout"}),
 }
 #: Up to this many options are listed in one block.

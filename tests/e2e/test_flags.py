@@ -71,8 +71,17 @@ def test_flags_are_explained_without_any_device(cli: Cli) -> None:
     listed = cli("flags").ok().stdout
     assert "num_threads" in listed
     one = cli("flags gpu_backend=gl").ok().stdout
-    for said in ("one of +cl, gl", "needs +use_gpu", "trap +any value but .*OpenGL stands in"):
+    for said in (
+        "default +empty$",
+        "builds +with the delegate gpu$",
+        "one of +cl, gl",
+        "needs +--use_gpu, without which it does nothing$",
+        "trap +any value but .*OpenGL stands in",
+    ):
         assert re.search(rf"^{said}", one, re.MULTILINE), one
+    owned = cli("flags use_gpu").ok().stdout
+    assert "can't be set as a flag: matrix.delegates or --delegate sets it" in owned
+    assert cli("flags gpu_backend --json").ok().json["flags"][0]["default"] == ""
     wrong = cli("flags gpu_backen")
     assert wrong.exit_code == 2
     assert "did you mean gpu_backend?" in wrong.stderr
