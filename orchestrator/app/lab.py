@@ -69,7 +69,8 @@ class Lab:
 
     A context manager: it closes the store at its end. Nothing but progress is written, and no
     signal handler is set; phones are restored before a call returns or raises, also after Ctrl-C (KeyboardInterrupt),
-    which is raised as InterruptedByUserError.
+    which is raised as InterruptedByUserError; what was measured until then :meth:`load` returns, as
+    the error's own ``data()`` reads a workspace that is closed by then.
     """
 
     def __init__(

@@ -168,7 +168,7 @@ def bench_plan(options: PlanOptions, *, in_python: bool = False) -> Plan:
 
     if not any(options.get(key) for key in _NOT_WHICH_DELEGATE):
         options = {**options, "delegates": DelegateChoice.AUTO.value}
-    return plan_from_options(in_python=in_python, **options)
+    return plan_from_options(in_python, **options)
 
 
 def run(workspace: Workspace, plan: Plan, *, despite_losses: bool = True) -> MeasuredCampaign:
@@ -278,8 +278,13 @@ class CampaignInterruptedError(InterruptedByUserError):
         super().__init__(hint=f"resume it: benchfarm run --resume {campaign.campaign_id}")
         self._workspace, self._campaign = workspace, campaign
 
+    @property
+    def code(self) -> str:
+        """The code of whatever Ctrl-C ends."""
+        return InterruptedByUserError().code
+
     def data(self) -> ReportData:
-        """Return what had been measured, while the workspace is open."""
+        """Return what had been measured: from the store, so only while the workspace is open."""
         return report_data(self._workspace, [self._campaign])
 
 

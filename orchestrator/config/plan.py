@@ -64,7 +64,7 @@ def load_plan(path: Path, *, home: Path | None = None) -> Plan:
     return read if read.name else replace(read, name=path.stem)
 
 
-def plan_from_options(*, in_python: bool = False, **options: Any) -> Plan:  # noqa: ANN401 - each key has its own type
+def plan_from_options(in_python: bool = False, /, **options: Any) -> Plan:  # noqa: ANN401 - each key has its own type
     """Return the plan that options mean; what is empty, or as it is by default, wasn't asked for.
     ``plan.text`` is a plan file that means the same from any folder.
 

@@ -192,8 +192,9 @@ def test_ctrl_c_restores_the_phone_and_resume_measures_the_rest(
             _thread.interrupt_main()
 
     serial = running_lab.serials[0]
-    with Lab(progress=stop) as lab, pytest.raises(InterruptedByUserError):
+    with Lab(progress=stop) as lab, pytest.raises(InterruptedByUserError) as raised:
         lab.bench("model.tflite", devices=serial, invocations=4, **QUICK)
+    assert raised.value.code == "interrupted-by-user"
     running_lab.cli("device restore --dry-run", serial).ok()
     with Lab() as lab:
         results = lab.resume()
@@ -233,6 +234,8 @@ def test_a_keyword_side_or_fact_that_is_not_known_is_told(python: dict[str, Any]
     lab = Lab()
     with pytest.raises(UsageError, match=r"no option delegate$"):
         lab.bench("model.tflite", delegate="gpu")  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match=r"no option in_python$"):
+        lab.bench("model.tflite", in_python=True)
     with pytest.raises(UsageError, match="nosuch"):
         lab.load("nosuch")
     with pytest.raises(UsageError, match="shoe"):
