@@ -98,18 +98,19 @@ def import_each(
     request: ImportRequest,
     read: Callable[[Path], tuple[ImportBatch, Origin]],
     *,
-    hint: str,
+    hint: Callable[[Path], str],
+    nothing: str = "nothing to import",
     note: str = "",
 ) -> list[Imported]:
     """Read the files of a request and store each as a campaign; ``hint`` says what a file needs.
 
-    Raises UsageError, having stored nothing, where one has no run.
+    Raises UsageError with ``nothing``, having stored nothing, where one has no run.
     """
     sources = []
     for path in request.files:
         batch, origin = read(path)
         if not batch.runs:
-            raise UsageError(f"{path}: nothing to import{listed(batch.faults)}", hint=hint)
+            raise UsageError(f"{path}: {nothing}{listed(batch.faults)}", hint=hint(path))
         sources.append((batch, origin))
     notes = [note] if note else []
     return [

@@ -133,6 +133,10 @@ class MeasuredCampaign:
     @cached_property
     def problems(self) -> list[str]:
         """What was meant and isn't there, each with its reason, for people."""
+        return self.problems_with(f"'benchfarm run --resume {self.campaign.campaign_id}'")
+
+    def problems_with(self, cure: str) -> list[str]:
+        """Return the problems; ``cure`` says how to measure what is left."""
         campaign, result = self.campaign, self.result
         found = [time_limits.told(self.cut), *_skip_lines(campaign.skipped)]
         found += [f"{serial}: {reason}" for serial, reason in result.lost.items()]
@@ -143,7 +147,7 @@ class MeasuredCampaign:
             # Of what a stopping rule or further pairs add only the next round is known.
             adds = campaign.terms.stopping is not None or campaign.terms.pairing is not None
             least = "at least " if adds else ""
-            found.append(f"{least}{counted(result.left, 'run')} left: 'benchfarm run --resume'")
+            found.append(f"{least}{counted(result.left, 'run')} left: {cure}")
         return [one_line(text) for text in found if text]
 
 

@@ -60,15 +60,16 @@ LitertLmParams: int32 num_prefill_tokens, int32 num_decode_tokens
 LitertLmDuration: string key, int64 value
 LitertLmTurn: int64 duration_us, int64 num_tokens, double tokens_per_second
 # Of perfetto's trace: the kernel's trace marker, what was lost of it, and what android.power writes.
+# Names are whatever bytes a program or driver wrote: text_of reads them.
 PerfettoTrace: *TracePacket packet
 TracePacket: FtraceEventBundle ftrace_events, ProcessTree process_tree, 8 int64 timestamp,
     34 FtraceStats ftrace_stats, TraceStats trace_stats, 38 BatteryCounters battery,
     40 PowerRails power_rails, 50 bytes compressed_packets
 FtraceEventBundle: uint32 cpu, *FtraceEvent event, bool lost_events
 FtraceEvent: uint64 timestamp, uint32 pid, 3 FtraceMarker print
-FtraceMarker: 2 string buf
+FtraceMarker: 2 bytes buf
 ProcessTree: *Process processes
-Process: int32 pid, 3 *string cmdline
+Process: int32 pid, 3 *bytes cmdline
 FtraceStats: int32 phase, *FtraceCpuStats cpu_stats
 FtraceCpuStats: 3 uint64 overrun, uint64 commit_overrun, 8 uint64 dropped_events
 TraceStats: *TraceBufferStats buffer_stats
@@ -76,7 +77,7 @@ TraceBufferStats: 3 uint64 chunks_overwritten, 18 uint64 chunks_discarded,
     uint64 trace_writer_packet_loss
 BatteryCounters: int64 charge_counter_uah, 3 int64 current_ua, 7 int64 voltage_uv
 PowerRails: *RailDescriptor rail_descriptor, *EnergyData energy_data
-RailDescriptor: int32 index, string rail_name
+RailDescriptor: int32 index, bytes rail_name
 EnergyData: int32 index, int64 timestamp_ms, int64 energy
 """
 _PACKAGE: Final = "benchfarm.wire"
@@ -139,6 +140,22 @@ def decode_message(name: str, data: bytes) -> Any:  # noqa: ANN401 - the classes
     except (DecodeError, ValueError, RuntimeError) as error:
         raise OutputParseError(f"{len(data)} bytes are no {name}: {error}") from error
     return message
+
+
+def decode_trace(data: bytes) -> Any:  # noqa: ANN401
+    """Return perfetto's trace; raises OutputParseError."""
+    try:
+        return decode_message("PerfettoTrace", data)
+    except OutputParseError as error:
+        raise OutputParseError(
+            f"this is no whole perfetto trace: its {len(data)} bytes were cut off or are something "
+            "else; record it again"
+        ) from error
+
+
+def text_of(name: bytes) -> str:
+    """Return a trace's name as text, whatever its bytes are."""
+    return name.decode("utf-8", "replace")
 
 
 def _parsed_text(name: str, text: str) -> Any:  # noqa: ANN401

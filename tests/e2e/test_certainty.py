@@ -168,6 +168,9 @@ def test_an_unfit_phone_is_recorded_with_its_reason_and_tried_again(
     unfit = [run for run in runs_of(lab.cli, done.json["campaign_id"]) if run["outcome"] == "unfit"]
     assert {run["reason_code"] for run in unfit} == {"battery-low"}
     assert all(run["state_before"]["battery_percent"] < 20 for run in unfit)
+    lab.fault(lab.serials[0], "battery-low", "percent=10")
+    told = lab.cli("run --resume").ended_with(1).stdout
+    assert f"2 runs left: 'benchfarm run --resume {done.json['campaign_id']}'" in told
     lab.fault(lab.serials[0], "battery-low", "percent=90")
     again = lab.cli("run --resume --json").ok().json
     assert (again["left"], {run["outcome"] for run in again["runs"]}) == (0, {"completed"})

@@ -43,7 +43,7 @@ from orchestrator.extensions.energy.records import (
 from orchestrator.passes.recording import Recorder, has_perfetto
 from orchestrator.passes.specification import Hold, PortPower
 from orchestrator.ports import Device, InvocationRequest, Tool, Turn, TurnTool
-from orchestrator.reading.protos import decode_message
+from orchestrator.reading.protos import decode_trace, text_of
 from orchestrator.records.case import Case, CaseKey
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
@@ -305,9 +305,9 @@ def _read(data: bytes) -> _Power:
     names: dict[int, str] = {}
     read: dict[int, dict[float, float]] = {}
     battery: list[BatterySample] = []
-    for packet in decode_message("PerfettoTrace", data).packet:
+    for packet in decode_trace(data).packet:
         for descriptor in packet.power_rails.rail_descriptor:
-            names[descriptor.index] = descriptor.rail_name
+            names[descriptor.index] = text_of(descriptor.rail_name)
         for item in packet.power_rails.energy_data:
             read.setdefault(item.index, {})[item.timestamp_ms / 1e3] = float(item.energy)
         if packet.HasField("battery") and packet.battery.HasField("current_ua"):

@@ -128,9 +128,10 @@ def _group(group: ChangeGroup) -> dict[str, object]:
     notes = [item.expected for item in members]
     states = Counter(item.state for item in members)
     return {
-        "sentence": group.sentence,
+        # The mark beside it says the word.
+        "sentence": group.sentence.replace(" (virtual)", ""),
         "members": [
-            (item.series.key, f"{item.series.label}: {format_change(item.ratio)}")
+            (item.series.key, f"{item.series.label_alone}: {format_change(item.ratio)}")
             for item in members
         ],
         "status": ", ".join(f"{count} {state}" for state, count in states.items()),

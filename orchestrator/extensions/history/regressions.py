@@ -251,12 +251,11 @@ def _expected(
     series: Series, annotations: Sequence[Annotation], earliest: date, latest: date
 ) -> str:
     """Return what somebody wrote who expected a change of these nights, one more on each side."""
-    day = timedelta(days=1)
+    day, words = timedelta(days=1), series.words
     notes = (
         item.text
         for item in annotations
-        if earliest - day <= item.night <= latest + day
-        and fits(item.selection, series.key, series.words)
+        if earliest - day <= item.night <= latest + day and fits(item.selection, series.key, words)
     )
     return next(notes, "")
 
@@ -411,8 +410,12 @@ def fits(selection: str, series_key: SeriesKey, words: Mapping[str, str]) -> boo
         if not equals:
             if not (name == "*" or series_key.startswith(name)):
                 return False
-        elif not fnmatchcase(known.get(name.strip(), ""), pattern.strip()):
-            return False
+        else:
+            # Changes name a model without its ending.
+            value = known.get(name.strip(), "")
+            spelled = {value, value.removesuffix(".tflite")}
+            if not any(fnmatchcase(item, pattern.strip()) for item in spelled):
+                return False
     return True
 
 
@@ -516,7 +519,7 @@ def _sentence(words: Mapping[str, str], members: Sequence[FoundChange], series: 
             f"from {night:%Y-%m-%d}, went away on {max(sorted(set(ends)), key=ends.count):%Y-%m-%d}"
         )
     if len(members) == 1 and not words:
-        return f"{members[0].series.label}, {since}: {change}"
+        return f"{members[0].series.label_alone}, {since}: {change}"
     how_many = "all" if len(members) == series else "most"
     delegate = (
         f"{DELEGATES[DelegateName(words['delegate'])].label} "

@@ -57,8 +57,17 @@ class Series:
 
     @property
     def label(self) -> str:
-        """One line that names it."""
-        return f"{self.model} on {self.title} ({self.case.serial}), {self.case.configuration}"
+        """One line that names it, where a mark beside it says that it is virtual."""
+        return self._line("")
+
+    @property
+    def label_alone(self) -> str:
+        """One line that names it where no mark stands beside it."""
+        return self._line(" (virtual)" if self.is_virtual else "")
+
+    def _line(self, word: str) -> str:
+        case = self.case
+        return f"{self.model} on {self.phone}{word} ({case.serial}), {case.configuration}"
 
     @property
     def page(self) -> str:

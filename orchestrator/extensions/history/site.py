@@ -333,12 +333,13 @@ def _series(
         outputs[turn.series.key].append(turn)
     for place, key in enumerate(table.series):
         series, row = known[key], table.latency_us[place]
+        words = series.words
         last = int(np.flatnonzero(np.isfinite(row))[-1])
         events = [
             *(
                 SiteEvent(night=item.night, kind="note", text=item.text)
                 for item in annotations
-                if fits(item.selection, key, series.words)
+                if fits(item.selection, key, words)
             ),
             *updates.get(series.case.serial, ()),
             *_contents(table, place, builds),

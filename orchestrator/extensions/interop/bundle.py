@@ -33,7 +33,7 @@ from orchestrator.records.case import Build, CampaignId, Case, Model, RunId, Ser
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.run import Attachment, RunRecord
 from orchestrator.store.campaigns import without_paths
-from orchestrator.store.redaction import redaction_of
+from orchestrator.store.redaction import Redaction, redaction_of
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -99,12 +99,13 @@ def write_bundle(
         if campaign is None:
             raise StoreError(f"campaign {campaign_id}: the store holds no such campaign")
         campaigns.append(campaign)
+    own = redaction_of(workspace.store, campaigns, private_folders(workspace))
     try:
         with (
             zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive,
             tempfile.NamedTemporaryFile(dir=path.parent) as lines,
         ):
-            contents = _write_records(archive, lines.file, workspace, campaigns, run_ids)
+            contents = _write_records(archive, lines.file, workspace.store, campaigns, run_ids, own)
             lines.flush()
             archive.write(lines.name, _RECORDS)
             manifest = {
@@ -133,15 +134,14 @@ def write_bundle(
 def _write_records(
     archive: zipfile.ZipFile,
     lines: IO[bytes],
-    workspace: Workspace,
+    store: Store,
     campaigns: Sequence[Campaign],
     chosen: Collection[RunId],
+    own: Redaction,
 ) -> BundleContents:
     """Write what runs left behind to the archive and the records to ``lines``; return how much
     there is.
     """
-    store = workspace.store
-    own = redaction_of(store, campaigns, private_folders(workspace))
 
     def write(kind: str, record: object, parts: Collection[str] = (), **beside: object) -> None:
         document = json.loads(dump_document(record))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -45,7 +46,6 @@ from orchestrator.records.run import ToolReport
 from orchestrator.tables.escapes import one_line
 
 _NOTE: Final = "text of unknown origin: what measured it, on what and when, nobody has proven"
-_HINT: Final = "a text needs a figure of a benchmark program; 'benchfarm parse FILE' shows what is read from it"
 #: With one of these the figures are of something else than the model's inferences.
 _NO_TIMING: Final = (
     "Enable op profiling",
@@ -112,7 +112,14 @@ def import_texts(workspace: Workspace, request: ImportRequest) -> list[Imported]
         batch = _batch(path, data, _facts(workspace, request, path, data), models, request.app)
         return batch, Origin(file=path.name, sha256=hashlib.sha256(data).hexdigest())
 
-    return import_each(workspace, request, read_file, hint=_HINT, note=_NOTE)
+    return import_each(
+        workspace,
+        request,
+        read_file,
+        hint=lambda path: f"see what is read from it: benchfarm parse {shlex.quote(str(path))}",
+        nothing="no figure of a benchmark program is in it",
+        note=_NOTE,
+    )
 
 
 def _facts(workspace: Workspace, request: ImportRequest, path: Path, data: bytes) -> DeviceFacts:

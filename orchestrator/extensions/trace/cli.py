@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from orchestrator.app import measuring
-from orchestrator.app.measuring import MeasuredCampaign
+from orchestrator.app.measuring import CampaignInterruptedError, MeasuredCampaign
 from orchestrator.app.options import arg, opt
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli import measuring as shown
 from orchestrator.cli.frame import PlanKeys, command
-from orchestrator.cli.live import workspace_telling
+from orchestrator.cli.live import facts_of, workspace_telling
 from orchestrator.cli.result import CommandResult
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.trace.run_pass import TRACE
@@ -38,6 +38,8 @@ from orchestrator.units import US_PER_MS, split
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
+
+_AGAIN: Final = "run 'benchfarm trace' again: a resumed trace writes no file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,11 @@ def _record(
             f"{folder} is no folder", hint="--out names the folder for the trace files"
         )
     check_writable(folder / "trace")
-    return measuring.run(workspace, _plan(model, options))
+    try:
+        return measuring.run(workspace, _plan(model, options))
+    except CampaignInterruptedError as error:
+        error.hint = _AGAIN
+        raise
 
 
 def _traced_runs(workspace: Workspace, measured: MeasuredCampaign, folder: Path) -> list[TracedRun]:
@@ -167,15 +173,16 @@ def trace(
         # It is a campaign with a report like any other; what ended a device's part is told as
         # there.
         shown.told(farm, measured, None)
-        traced, problems = _traced_runs(farm, measured, folder), measured.problems
-    is_whole = bool(traced) and all(
+        traced, problems = _traced_runs(farm, measured, folder), measured.problems_with(_AGAIN)
+    is_lacking = measured.missing or measured.result.left or measured.result.lost
+    is_whole = not is_lacking and all(
         item.file is not None and item.outcome is Outcome.COMPLETED for item in traced
     )
     return CommandResult(
         text="\n\n".join(["\n".join(_lines(run)) for run in traced if run.run_id] + problems)
         or "nothing was run",
-        data={"campaign_id": measured.campaign.campaign_id, "traces": traced},
-        exit_code=0 if is_whole else 1,
+        data={**facts_of(measured), "problems": problems, "traces": traced},
+        exit_code=0 if traced and is_whole else 1,
     )
 
 

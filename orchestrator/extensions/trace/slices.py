@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from orchestrator.errors import OutputParseError
-from orchestrator.reading.protos import decode_message
+from orchestrator.reading.protos import decode_trace, text_of
 from orchestrator.records.case import grouped
 
 #: The phase of the kernel's statistics before anything was recorded.
@@ -101,7 +101,7 @@ class _Slice:
 
 def read_recording(data: bytes) -> Recording:
     """Read perfetto's trace file; raises OutputParseError."""
-    trace = decode_message("PerfettoTrace", data)
+    trace = decode_trace(data)
     if not trace.packet:
         raise OutputParseError("the trace is empty: perfetto was killed before it could write")
     marks: list[Mark] = []
@@ -111,10 +111,11 @@ def read_recording(data: bytes) -> Recording:
     for packet in trace.packet:
         for event in packet.ftrace_events.event:
             if event.HasField("print"):
-                mark = _mark_of(event.print.buf, at_ns=event.timestamp, thread=event.pid)
+                text = text_of(event.print.buf)
+                mark = _mark_of(text, at_ns=event.timestamp, thread=event.pid)
                 marks += [mark] if mark is not None else []
         processes |= {
-            process.pid: process.cmdline[0]
+            process.pid: text_of(process.cmdline[0])
             for process in packet.process_tree.processes
             if process.cmdline
         }

@@ -19,7 +19,7 @@ from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Sever
 from orchestrator.settings import Settings
 from orchestrator.store.opening import MemoryStore, open_store
 from orchestrator.tables.labels import page_name
-from tests.samples.history_lab import NIGHTS, fill
+from tests.samples.history_lab import DRIVER, NIGHTS, Weeks, fill, phone
 
 HOSTILE = "../../<img src=x onerror=alert(1)>\u202e\n"
 
@@ -185,6 +185,38 @@ def test_virtual_phones_are_labelled_on_overview_and_series(site):
     assert "Every figure on this page comes from benchfarm's own virtual phone" in html
     assert 'class="badge virtual"' in html
     assert virtual.silent_nights == NIGHTS - 35
+
+
+@pytest.mark.parametrize("is_one", [True, False], ids=["one", "several"])
+def test_each_place_says_once_that_a_phone_is_virtual(is_one):
+    def factor(case, night):
+        known = case.model_name, case.delegate.value
+        is_slower = not is_one or known == ("mobilenet.tflite", "gpu")
+        return 1.2 if case.serial == "virtual-4" and is_slower and night >= DRIVER else 1.0
+
+    store = MemoryStore()
+    phones = (
+        phone("virtual-4", "Pixel 4", "Adreno 640", is_virtual=True),
+        phone("P1", "Pixel 6", "Mali-G78"),
+    )
+    Weeks(phones=phones, factor=factor).fill(store)
+    store.append_run(outputs_of(max(store.runs(), key=lambda run: run.campaign_id), 7, "wrong"))
+    site = gather(store, since=None)[0]
+
+    (group,) = site.groups
+    html = site_pages.overview_page(site)
+    summary = html.partition('<section id="summary"')[2].partition("</section>")[0]
+    heads = re.findall(r"<li>(?!<a)(.*?): <b>", summary)
+    assert len(heads) == 2
+    listed = re.findall(r'<li><a href="series/.*?</li>', summary)
+    assert len(listed) == (0 if is_one else 4)
+    row = next(row for row in site.series if row.is_virtual)
+    page = site_pages.series_page(site, row)
+    title, heading = (re.search(rf"<{tag}>(.*?)</{tag}>", page)[1] for tag in ("title", "h1"))
+    for place in (*heads, *listed, title, heading, group.sentence):
+        assert re.sub(r"<.*?>|virtual-4", "", place).count("virtual") == 1, place
+    for change in site.change_answers:
+        assert (change.is_virtual, change.label.count("virtual")) == (True, 1), change.label
 
 
 def test_names_are_never_paths_and_never_markup():

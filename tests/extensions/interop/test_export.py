@@ -512,11 +512,12 @@ def test_a_bundle_never_counts_as_measured_on_this_computer(tmp_path):
 
 def test_what_is_no_text_with_a_figure_is_not_imported(tmp_path):
     assert "no such file" in benchfarm(tmp_path / "home", "import", tmp_path / "nope.zip", code=2)
-    path = tmp_path / "report.json"
+    path = tmp_path / "my report.json"
     for text in ("{}", "command: ls\nhello\n"):
         path.write_text(text)
         told = benchfarm(tmp_path / "home", "import", path, code=2)
-        assert f"{path}: nothing to import" in told
+        assert f"{path}: no figure of a benchmark program is in it" in told
+        assert f"benchfarm parse '{path}'" in told
     # A log of ours that is damaged is told as that.
     path.write_text("command: x\nexit code: 0\ntool: nosuch\ndelegate asked for: gpu\nthreads: 4\n")
     told = benchfarm(tmp_path / "home", "import", path, code=2)

@@ -132,7 +132,7 @@ def test_console_texts_of_the_ios_app_are_judged_runs_of_the_iphone(
 @pytest.mark.parametrize(
     ("text", "options", "word"),
     [
-        ("hello", {}, "nothing to import"),
+        ("hello", {}, "no figure of a benchmark program is in it"),
         (iphone_console(size_bytes=315_688), {}, "0.315688 MB"),
         (iphone_console(), {"profile": "nosuch"}, "nosuch"),
         (iphone_console(), {"device": " "}, "--serial"),

@@ -359,7 +359,10 @@ def test_a_session_folder_gives_its_jobs_and_tells_which_are_left_out(
     assert device["fingerprint"].startswith("google/caiman")
     nothing = tmp_path / "nothing"
     nothing.mkdir()
-    assert "nothing to import" in cli("import", nothing).ended_with(2).stderr
+    told = cli("import", nothing).ended_with(2).stderr
+    assert f"{nothing}: nothing to import" in told
+    assert "a session's folder has jobs" in told
+    assert "leaderboard" not in told
 
 
 def test_what_a_session_was_asked_for_is_read_from_its_own_file(cli: Cli, tmp_path: Path) -> None:

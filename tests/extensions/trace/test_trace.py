@@ -155,7 +155,29 @@ def test_lost_events_of_a_perfetto_trace_are_told() -> None:
     assert recording.gaps == ("perfetto's buffer had no room for 3 chunks",)
 
 
-@pytest.mark.parametrize("data", [b"", b"\xff\xff\xff"])
-def test_a_file_that_is_no_trace_is_refused_with_the_reason(data: bytes) -> None:
-    with pytest.raises(OutputParseError):
+def test_a_name_that_is_no_utf_8_is_read_as_far_as_it_is() -> None:
+    trace = Trace()
+    events = trace.packet.add().ftrace_events.event
+    for at_ns, text in ((100, "B|10|ADD?@0/0\n"), (200, "E|10\n")):
+        events.add(timestamp=at_ns, pid=10).print.buf = text
+    trace.packet.add().process_tree.processes.add(pid=10).cmdline.append("/data/model?")
+    data = trace.SerializeToString().replace(b"?", b"\xff")
+    summary = summarise(read_recording(data))
+    assert [item.name for item in summary.operators] == ["ADD\ufffd"]
+    assert summary.process_name == "/data/model\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"", "the trace is empty: perfetto was killed before it could write"),
+        (
+            b"\xff\xff\xff",
+            "this is no whole perfetto trace: its 3 bytes were cut off or are something else; record it again",
+        ),
+    ],
+)
+def test_a_file_that_is_no_trace_is_refused_with_the_reason(data: bytes, told: str) -> None:
+    with pytest.raises(OutputParseError) as caught:
         read_recording(data)
+    assert str(caught.value) == told

@@ -1,5 +1,5 @@
 """What benchfarm says where no extra is installed: all help is there, each command names what to
-install."""
+install; what tests alone need isn't missed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 from tests.samples.extensions import needs_extension
 from tests.samples.places import REPO
@@ -19,7 +20,9 @@ OF_EXTRAS = (
     "benchfarm_virtual", "fastapi", "keras", "procrastinate", "prometheus_client",
     "psycopg", "psycopg_pool", "pyarrow", "pymobiledevice3", "tensorflow", "uvicorn",
 )  # fmt: skip
-WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({OF_EXTRAS!r}))\n"
+#: Packages that tests alone need.
+OF_TESTS = ("perfetto",)
+WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({OF_EXTRAS + OF_TESTS!r}))\n"
 #: Asks the help of each command and group; prints the words of one that has none.
 ALL_HELP = """
 import contextlib, io
@@ -75,3 +78,22 @@ def test_a_command_without_its_extra_says_which_to_install(
     }
     assert brings == {extra}, done.stderr
     assert "Traceback" not in done.stderr
+
+
+#: Reads a trace, given in hexadecimal.
+READ_TRACE = """
+from orchestrator.extensions.trace.slices import read_recording, summarise
+
+for item in summarise(read_recording(bytes.fromhex(sys.argv[1]))).operators:
+    print(item.name, item.total_us)
+"""
+
+
+@needs_extension("trace")
+def test_a_trace_is_read_without_perfettos_package() -> None:
+    trace = Trace()
+    events = trace.packet.add().ftrace_events.event
+    for at_ns, text in ((1000, "B|10|ADD@0/0\n"), (3000, "E|10\n")):
+        events.add(timestamp=at_ns, pid=10).print.buf = text
+    done = run(READ_TRACE, trace.SerializeToString().hex())
+    assert (done.stdout, done.stderr) == ("ADD 2.0\n", "")

@@ -146,9 +146,21 @@ def test_ctrl_c_puts_everything_back(lab: Lab, model: Path) -> None:
     process = lab.cli.start("trace", model, "-s", lab.serials[0])
     wait_for(lab, lab.serials[0], process)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=300)
+    _, said = process.communicate(timeout=300)
     assert process.returncode == 130
+    assert "run 'benchfarm trace' again" in said
+    assert "--resume" not in said
     assert clean(leftovers(lab, lab.serials[0]))
+
+
+def test_a_phone_that_is_missing_is_told_and_the_exit_code_says_so(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
+    words = ("trace", model, "-s", lab.serials[0], "-s", "GONE", "--out", tmp_path)
+    done = lab.cli(*words, "--json").ended_with(1)
+    assert done.json["missing"] == {"GONE": "is not attached"}
+    assert done.json["problems"] == ["GONE: not measured: is not attached"]
+    assert [item["outcome"] for item in done.json["traces"]] == ["completed"]
 
 
 @pytest.mark.parametrize("kind", ["cut", "reboot"])
