@@ -86,32 +86,37 @@ class PackageStore:
         with self._lock:
             if len(apk) + _RESERVE_BYTES > self.files.storage.free_bytes:
                 raise InstallRefusedError("INSTALL_FAILED_INSUFFICIENT_STORAGE")
-            stage = f"/data/app/vmdl{secrets.randbelow(1 << 31)}.tmp/base.apk"
-            info = inspect_apk(apk)
-            if info is None:
-                raise InstallRefusedError(
-                    "INSTALL_PARSE_FAILED_NOT_APK", f"Failed to parse {stage}"
-                )
-            old = self._packages.get(info.package)
-            last_uid = max((one.uid for one in self._packages.values()), default=_FIRST_UID - 1)
-            package = InstalledPackage(
-                info=info,
-                uid=old.uid if old else last_uid + 1,
-                code_path=f"/data/app/~~{secrets.token_urlsafe(16)}==/{info.package}-{secrets.token_urlsafe(16)}==",
-                primary_abi=self._abi(info, stage),
-            )
+            stage = f"/data/app/vmdl{secrets.randbelow(1 << 31)}.tmp"
             try:
-                self.files.make_folders(package.code_path, uid=0)
-                self.files.open_write(package.apk_path, uid=0).write(apk)
-            except PhoneFileError as exc:
-                self._remove_tree(package.code_path.rpartition("/")[0])
-                raise InstallRefusedError("INSTALL_FAILED_INSUFFICIENT_STORAGE", str(exc)) from exc
-            if old is not None:
-                self._remove_tree(old.code_path.rpartition("/")[0])
-            self._packages[info.package] = package
-            for name in ("", "/files", "/cache"):
-                self.files.lay(f"{package.data_path}{name}", 0o700, package.uid)
-            return package
+                return self._staged(f"{stage}/base.apk", apk)
+            finally:
+                self._remove_tree(stage)
+
+    def _staged(self, stage: str, apk: bytes) -> InstalledPackage:
+        try:
+            self.files.make_folders(stage.rpartition("/")[0], uid=0)
+            self.files.open_write(stage, uid=0).write(apk)
+        except PhoneFileError as exc:
+            raise InstallRefusedError("INSTALL_FAILED_INSUFFICIENT_STORAGE", str(exc)) from exc
+        info = inspect_apk(apk)
+        if info is None:
+            raise InstallRefusedError("INSTALL_PARSE_FAILED_NOT_APK", f"Failed to parse {stage}")
+        old = self._packages.get(info.package)
+        last_uid = max((one.uid for one in self._packages.values()), default=_FIRST_UID - 1)
+        package = InstalledPackage(
+            info=info,
+            uid=old.uid if old else last_uid + 1,
+            code_path=f"/data/app/~~{secrets.token_urlsafe(16)}==/{info.package}-{secrets.token_urlsafe(16)}==",
+            primary_abi=self._abi(info, stage),
+        )
+        self.files.make_folders(package.code_path, uid=0)
+        self.files.rename(stage, package.apk_path, uid=0)
+        if old is not None:
+            self._remove_tree(old.code_path.rpartition("/")[0])
+        self._packages[info.package] = package
+        for name in ("", "/files", "/cache"):
+            self.files.lay(f"{package.data_path}{name}", 0o700, package.uid)
+        return package
 
     def _abi(self, info: AppInfo, apk: str) -> str:
         """Return the ABI that an app will run with, "" for one without native code.

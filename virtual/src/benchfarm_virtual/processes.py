@@ -24,7 +24,11 @@ _SIGNALS: Final = (
 #: What the shell says of a foreground command that ended by a signal (mksh's words).
 SIGNAL_WORDS: Final[Mapping[int, str]] = {
     1: "Hangup",
+    4: "Illegal instruction",
+    5: "Trap",
     6: "Aborted",
+    7: "Bus error",
+    8: "Floating point exception",
     9: "Killed",
     11: "Segmentation fault",
     15: "Terminated",
@@ -109,6 +113,8 @@ class Process:
         self.ended_children: list[int] = []
         #: Whether a benchmark program runs in it.
         self.computes = False
+        #: Held while it is decided what a signal does.
+        self._deciding = threading.Lock()
         self._wakers: list[Callable[[], None]] = []
         self._end_wakers: list[Callable[[], None]] = []
 
@@ -122,6 +128,12 @@ class Process:
         """The name that ps shows: the program's file name, or an app's package."""
         return self.argv[0].rsplit("/", 1)[-1] if self.argv else ""
 
+    def treat(self, signal: int, *, caught: bool = False, ignored: bool = False) -> None:
+        """Say what a signal does from now on; it ends the process when it is neither."""
+        with self._deciding:
+            for signals, among in ((self.caught, caught), (self.ignored, ignored)):
+                (signals.add if among else signals.discard)(signal)
+
     def deliver(self, signal: int) -> None:
         """Let a signal arrive: ignored, caught, or the end of the process."""
         if signal in _STOPPING:
@@ -131,9 +143,11 @@ class Process:
             self.stopped = self.stopped and signal != 18
             return
         if signal != 9:
-            if signal in self.ignored:
+            with self._deciding:
+                is_ignored, is_caught = signal in self.ignored, signal in self.caught
+            if is_ignored:
                 return
-            if signal in self.caught:
+            if is_caught:
                 self.pending.append(signal)
                 self._wake()
                 return

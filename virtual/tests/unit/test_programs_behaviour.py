@@ -3,6 +3,7 @@ options, LiteRT."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
@@ -184,3 +185,71 @@ def test_litert_program_takes_opengl_where_there_is_no_opencl(bench_phone, model
     )
     assert "OpenCL not supported on this platform. Using OpenGL instead." in run.stderr
     assert "with delegate (LITERT_OPENGL)" in run.stderr
+
+
+ONNX = b"\x08\x07\x12\x05maker\x3a\xe0\xd4\x03" + bytes(60_000)
+#: A flatbuffer's beginning: where its root table is, an empty list of fields, and the table.
+MNN = b"\x0c\0\0\0" + bytes(4) + b"\x04\0\x04\0\x04\0\0\0" + bytes(60_000)
+
+
+def onnx_words(model: str, provider: str, *words: str) -> tuple[str, ...]:
+    return ("-I", "-s", "-m", "times", "-r", "3", "-x", "1", "-e", provider, *words, model)
+
+
+def test_onnxruntime_leaves_to_the_cpu_what_a_provider_lacks_unless_told_not_to(phone):
+    phone.put("m.onnx", ONNX)
+    strict = ("-C", "session.disable_cpu_ep_fallback|1")
+    ran = {
+        words: phone.run(*onnx_words("m.onnx", *words), program="onnxruntime_perf_test")
+        for words in (("cpu",), ("nnapi",), ("xnnpack", *strict), ("nnapi", *strict))
+    }
+    assert [run.exit_code for run in ran.values()] == [0, 0, 0, 255]
+    assert "P999 Latency: " in ran["nnapi",].stdout
+    assert "disable_cpu_ep_fallback" in ran["nnapi", *strict].stderr
+    longest = re.search(r"Max Latency: (\S+)", ran["cpu",].stdout)[1]
+    assert f"P999 Latency: {longest} s" in ran["cpu",].stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "File doesn't exist"),
+        (ONNX[:-1], "Protobuf parsing failed"),
+        (b"\x08\x07", "parsing"),
+    ],
+)
+def test_onnxruntime_looks_at_the_whole_model_first(phone, content, said):
+    if content is not None:
+        phone.put("m.onnx", content)
+    words = onnx_words("m.onnx", "nnapi", "-C", "session.disable_cpu_ep_fallback|1")
+    run = phone.run(*words, program="onnxruntime_perf_test")
+    assert (run.exit_code, run.stdout) == (255, "")
+    assert said in run.stderr
+    assert "Load model from m.onnx failed:" in run.stderr
+
+
+def test_llama_bench_tells_where_layers_are_only_when_asked(phone):
+    phone.put("m.gguf", b"GGUF\x03" + bytes(60_000))
+    words = ("-m", "m.gguf", "-p", "8", "-n", "4", "-t", "1", "-r", "2", "-o", "jsonl")
+    told = [phone.run(*words, *more, program="llama-bench").stderr for more in ((), ("-v",))]
+    assert ["offloaded 3/3 layers to GPU" in text for text in told] == [False, True]
+
+
+def test_benchncnn_names_its_gpu_before_anything_else(phone):
+    words = ("2", "1", "2", "0", "0", "param=nope.param", "shape=[8,8,3]")
+    lines = phone.run(*words, program="benchncnn").stderr.splitlines()
+    assert lines[0].startswith("[0 Adreno")
+    assert lines[1] == "loop_count = 2"
+    assert lines[-1] == "fopen nope.param failed"
+
+
+def test_mnn_says_once_and_first_that_there_is_no_gpu_and_takes_whole_models_only(bench_phone):
+    phone = bench_phone("moto-e5-play")
+    phone.hardware.profile = dataclasses.replace(phone.profile, gpu=None)
+    for name, content in (("a.mnn", MNN), ("b.mnn", MNN), ("c.mnn", b"\xff\xff\0\0" + MNN[4:99])):
+        phone.put(name, content)
+    run = phone.run(".", "2", "1", "5", "1", "2", program="benchmark.out")
+    assert "Forward type: N/A thread=1" in run.stdout
+    lines = run.stdout.splitlines()
+    assert [line.split()[0] for line in lines[3:]] == ["Can't", "[", "["]
+    assert run.stderr == "Buffer is not a valid model\n"

@@ -58,6 +58,7 @@ def _install(call: Invocation, args: Sequence[str]) -> int:
         refused = call.system.faults.active(FaultKind.INSTALL_REFUSED)
         if refused is not None:
             raise InstallRefusedError(refused.text("text"))
+        call.check_alive()
         package = call.system.packages.install(apk)
     except InstallRefusedError as exc:
         call.out.line(f"Failure [{exc}]")

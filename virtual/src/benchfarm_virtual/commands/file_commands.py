@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import re
 import stat as modes
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
@@ -169,30 +168,33 @@ def rm(call: Invocation) -> None:
     if not options.args and "f" not in options:
         call.fail('Needs 1 argument (see "rm --help")')
 
-    def removed(path: str) -> None:
+    deep, forced = bool({"r", "R"} & options.values.keys()), "f" in options
+
+    def removed(path: str, shown: str) -> bool:
+        """Say whether all is gone; a folder in which something stays isn't spoken of itself."""
         try:
             found = call.files.stat(path, follow=False, uid=call.uid)
+            if modes.S_ISDIR(found.mode):
+                if not deep:
+                    raise PhoneFileError(errno.EISDIR, "Is a directory")
+                if forced and not call.files.may(path, 4, uid=call.uid):
+                    call.files.change_mode(path, 0o700, uid=call.uid)
+                readable = call.files.may(path, 4, uid=call.uid)
+                names = call.files.list(path, uid=call.uid) if readable else ()
+                stays = [name for name in names if not removed(f"{path}/{name}", name)]
+                if stays:
+                    return False
+            call.files.remove(path, uid=call.uid)
         except PhoneFileError as exc:
-            if "f" in options and exc.errno in {errno.ENOENT, errno.ENOTDIR}:
-                return
-            raise
-        if modes.S_ISDIR(found.mode) and not {"r", "R"} & options.values.keys():
-            raise PhoneFileError(errno.EISDIR, "Is a directory")
-        call.each(list(_tree(call, call.shown.rstrip("/"))), remove)
+            if forced and exc.errno == errno.ENOENT:
+                return True
+            call.complain(f"{shown}: {exc}")
+            call.failed = True
+            return False
+        return True
 
-    def remove(path: str) -> None:
-        call.files.remove(path, uid=call.uid)
-
-    call.each(options.args, removed)
-
-
-def _tree(call: Invocation, path: str) -> Iterator[str]:
-    """Yield a path and all below it, folders after what is in them."""
-    place = call.path(path)
-    if modes.S_ISDIR(call.files.stat(place, follow=False, uid=call.uid).mode):
-        for name in call.files.list(place, uid=call.uid):
-            yield from _tree(call, f"{path}/{name}")
-    yield path
+    for path in options.args:
+        removed(call.path(path).rstrip("/") or "/", path)
 
 
 @command("mv")

@@ -10,6 +10,7 @@ from benchfarm_virtual.commands.file_commands import local_time
 from benchfarm_virtual.commands.invocation import (
     MAX_SCRIPT_BYTES,
     Invocation,
+    Options,
     command,
     decoded,
     need_args,
@@ -156,7 +157,8 @@ def getprop(call: Invocation) -> int:
         call.out.line("Permission denied")
         return 1
     if call.args:
-        call.out.line(call.system.props.get(call.args[0], ""))
+        key, default = (*call.args[:2], "")[:2]
+        call.out.line(call.system.props.get(key) or default)
         return 0
     for key, value in call.system.props.items():
         call.out.line(f"[{key}]: [{value}]")
@@ -188,14 +190,22 @@ def reboot(call: Invocation) -> int:
     return 0
 
 
+#: What sleep's units are in seconds.
+_SUFFIXES: Final[Mapping[str, int]] = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
 @command("sleep")
 def sleep(call: Invocation) -> None:
-    """Wait for so many seconds of phone time to pass."""
-    options = read_options(call, "")
-    need_args(call, options, 1)
-    if not re.fullmatch(r"\d+(\.\d*)?", options.args[0]):
-        call.fail(f"Not a number '{options.args[0]}'")
-    call.sleep(float(options.args[0]))
+    """Wait until so much phone time has passed: the sum of the arguments."""
+    need_args(call, Options({}, list(call.args)), 1)
+    wanted_s = 0.0
+    for text in call.args:
+        if not (found := re.fullmatch(r"(\d*\.?\d*)(.*)", text)) or not found[1]:
+            call.fail(f"Not a number '{text}'")
+        if found[2] not in _SUFFIXES:
+            call.fail(f"Unknown suffix '{found[2]}'")
+        wanted_s += float(f"0{found[1]}0") * _SUFFIXES[found[2]]
+    call.sleep(wanted_s)
 
 
 @command("date")
@@ -225,7 +235,7 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[Process], object]]]] = {
 def ps(call: Invocation) -> None:
     """List processes: the user's, or all (-A); -o chooses fields."""
     options = read_options(call, "A", "o")
-    names = options.last("o").split(",")
+    names = ",".join(options.values.get("o", [""])).split(",")
     unknown = [name for name in names if name not in _FIELDS]
     if unknown:
         call.fail(f"bad -o {unknown[0]}: a virtual phone knows {', '.join(_FIELDS)}")

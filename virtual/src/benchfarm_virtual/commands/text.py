@@ -110,6 +110,7 @@ def printf(call: Invocation) -> None:
     try:
         call.out.write(printed(args[0], args[1:]))
     except PrintfFaultError as exc:
+        call.out.write(exc.printed)
         call.fail(str(exc))
 
 

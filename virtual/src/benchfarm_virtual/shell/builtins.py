@@ -270,14 +270,13 @@ def trap_builtin(shell: Shell, args: Sequence[str]) -> int:
         if signal is None:
             shell.complain(f"trap: bad signal: {name}")
             return 1
-        shell.process.caught.discard(signal)
-        shell.process.ignored.discard(signal)
         if script == "-":
+            shell.process.treat(signal)
             shell.traps.pop(signal, None)
             continue
         shell.traps[signal] = script
         if signal:
-            (shell.process.caught if script else shell.process.ignored).add(signal)
+            shell.process.treat(signal, caught=bool(script), ignored=not script)
     return 0
 
 

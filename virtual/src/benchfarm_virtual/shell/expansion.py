@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-import glob
 import math
 import operator
 import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
-from fnmatch import fnmatchcase, translate
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -189,30 +186,59 @@ class Expander:
 Pieces = tuple[tuple[str, bool], ...]
 #: What makes a name a pattern: a bracket that nothing closes stands for itself.
 _MAGIC: Final = re.compile(r"[*?]|\[.+\]")
+_SPECIAL: Final = re.compile(r"[][!*?\\:-]")
+_TOKEN_OF_PATTERN: Final = re.compile(
+    r"(?P<many>\*)|(?P<one>\?)|"
+    r"\[(?:(?P<other>!)|(?!!))(?P<among>(?:\\.|[^\\])(?:\\.|[^]\\])*)\]|\\?(?P<itself>.)",
+    re.DOTALL,
+)
 
 
 def _pattern(pieces: Pieces) -> str:
-    """Return a pattern as fnmatch reads it; quoted pieces stand for themselves."""
-    pattern = "".join(glob.escape(text) if quoted else text for text, quoted in pieces)
-    if "[:" in pattern:
+    """Return a pattern with a backslash before what is quoted or stands for itself."""
+    return "".join(
+        _SPECIAL.sub(r"\\\g<0>", text) if quoted else text.replace("\\", r"\\")
+        for text, quoted in pieces
+    )
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    source = "".join(map(_token_source, _TOKEN_OF_PATTERN.finditer(pattern)))
+    try:
+        return re.compile(source, re.DOTALL)
+    except re.error:  # a range that ends before it begins
+        return re.compile("(?!)")
+
+
+def _token_source(match: re.Match[str]) -> str:
+    if match["many"] or match["one"]:
+        return ".*" if match["many"] else "."
+    if not match["among"]:
+        return re.escape(match["itself"])
+    if "[:" in match["among"]:
         raise ExpansionFaultError("a virtual phone knows no classes of characters")
-    return pattern
+    among = (
+        char if char == "-" else re.escape(char[-1])
+        for char in re.findall(r"\\?.", match["among"], re.DOTALL)
+    )
+    return f"[{'^' * bool(match['other'])}{''.join(among)}]"
 
 
 def matches(pieces: Pieces, text: str) -> bool:
     """Say whether a whole text matches a pattern."""
-    return fnmatchcase(text, _pattern(pieces))
+    return _compiled(_pattern(pieces)).fullmatch(text) is not None
 
 
 def trimmed(text: str, pieces: Pieces, operator: str) -> str:
     """Return ``${text#pattern}`` and its kin (``#``, ``##``, ``%``, ``%%``)."""
-    pattern = re.compile(translate(_pattern(pieces)))
+    pattern = _compiled(_pattern(pieces))
     ends = range(len(text) + 1)
     if operator[0] == "#":
         order = ends if operator == "#" else reversed(ends)
-        return next((text[end:] for end in order if pattern.match(text, 0, end)), text)
+        return next((text[end:] for end in order if pattern.fullmatch(text, 0, end)), text)
     order = reversed(ends) if operator == "%" else ends
-    return next((text[:start] for start in order if pattern.match(text, start)), text)
+    return next((text[:start] for start in order if pattern.fullmatch(text, start)), text)
 
 
 def _matching_paths(pattern: str, *, files: PhoneTree, cwd: str, uid: int) -> list[str]:
@@ -220,16 +246,21 @@ def _matching_paths(pattern: str, *, files: PhoneTree, cwd: str, uid: int) -> li
     found = [""]
     for depth, name in enumerate(pattern.split("/")):
         folders = [f"{path}/" if depth else path for path in found]
-        if _MAGIC.search(name):
+        is_listed = _MAGIC.search(re.sub(r"\\.", "", name)) is not None
+        if is_listed:
             found = [
                 folder + inside
                 for folder in folders
                 for inside in _names_in(files, posixpath.join(cwd, folder), uid)
-                if fnmatchcase(inside, name) and (name[0] == "." or inside[0] != ".")
+                if _compiled(name).fullmatch(inside) and (name[0] == "." or inside[0] != ".")
             ]
         else:
-            found = [folder + name for folder in folders]
-    return sorted(path for path in found if files.find(posixpath.join(cwd, path), uid=uid))
+            found = [folder + re.sub(r"\\(.)", r"\1", name) for folder in folders]
+    if is_listed:  # whatever a name that is listed leads to
+        return sorted(found)
+    return sorted(
+        path for path in found if files.find(posixpath.join(cwd, path), follow=False, uid=uid)
+    )
 
 
 def _names_in(files: PhoneTree, folder: str, uid: int) -> Sequence[str]:
@@ -239,28 +270,45 @@ def _names_in(files: PhoneTree, folder: str, uid: int) -> Sequence[str]:
         return ()
 
 
-_LEADING_ZEROS: Final = re.compile(r"\b0+(?=\d)", re.ASCII)
-_OPERATIONS: Final[Mapping[type[ast.AST], Callable[..., int]]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: lambda left, right: int(left / right),
-    ast.Mod: lambda left, right: int(math.fmod(left, right)),
-    ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor,
-    ast.LShift: lambda left, right: left << right % 32,
-    ast.RShift: lambda left, right: left >> right % 32,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.UAdd: operator.pos,
-    ast.USub: operator.neg,
-    ast.Invert: operator.invert,
-    ast.Not: operator.not_,
+_TOKEN: Final = re.compile(
+    r"\s*(?:(?P<number>0[xX][0-9A-Fa-f]+|[0-9]{1,999})|(?P<name>[A-Za-z_]\w*)|"
+    r"(?P<operator>\+\+|--|<<|>>|<=|>=|==|!=|[-+*/%<>!~&|^()]))",
+    re.ASCII,
+)
+_LEVELS: Final = (
+    ("|",),
+    ("^",),
+    ("&",),
+    ("==", "!="),
+    ("<", "<=", ">", ">="),
+    ("<<", ">>"),
+    ("+", "-"),
+    ("*", "/", "%"),
+)
+_LEVEL_OF: Final = {name: level for level, names in enumerate(_LEVELS) for name in names}
+_OPERATIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": lambda left, right: int(left / right),  # exact: 32 bits fit a float's 53
+    "%": lambda left, right: int(math.fmod(left, right)),
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<<": lambda left, right: left << right % 32,
+    ">>": lambda left, right: left >> right % 32,
+}
+_SIGNS: Final[Mapping[str, Callable[[int], int]]] = {
+    "+": operator.pos,
+    "-": operator.neg,
+    "!": operator.not_,
+    "~": operator.invert,
 }
 
 
@@ -268,50 +316,94 @@ class ArithmeticFaultError(Exception):
     """The expression can't be calculated."""
 
 
-@lru_cache(maxsize=256)
-def _tree(expression: str) -> ast.expr:
-    """Return an expression's tree; what scripts calculate is written in Python as in C, but for
-    ``!`` and leading zeros.
-    """
-    text = re.sub(r"!(?!=)", " not ", _LEADING_ZEROS.sub("", expression))
-    try:
-        return ast.parse(text.strip() or "0", mode="eval").body
-    except (SyntaxError, ValueError, RecursionError):
-        raise ArithmeticFaultError(f"{expression}: bad expression") from None
+def _wrapped(value: int) -> int:
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 class Calculator:
     """Calculates expressions over a shell's variables, in 32 bits."""
 
     def __init__(self, get: Callable[[str], str]) -> None:
-        self._get = get
+        self.variable = get
 
     def value(self, expression: str) -> int:
         """Return an expression's value; an empty one is 0. Raises ArithmeticFaultError."""
         try:
-            number = (
-                int(expression)
-                if expression.isdecimal()
-                else self._result(_tree(expression), expression)
-            )
-        except (ArithmeticError, ValueError):
-            raise ArithmeticFaultError(f"{expression}: zero divisor") from None
+            return _Reader(expression, self).read()
         except RecursionError:
             raise ArithmeticFaultError(f"{expression}: recursive parameter") from None
-        return (number + (1 << 31)) % (1 << 32) - (1 << 31)
 
-    def _result(self, node: ast.expr, expression: str) -> int:
-        match node:
-            case ast.Constant(value=int(number)):
-                return number
-            case ast.Name(id=name):
-                return self.value(self._get(name))  # its text is an expression itself
-            case ast.UnaryOp(op=kind, operand=operand):
-                return int(_OPERATIONS[type(kind)](self._result(operand, expression)))
-            case (
-                ast.BinOp(left=left, op=kind, right=right)
-                | ast.Compare(left=left, ops=[kind], comparators=[right])
-            ) if type(kind) in _OPERATIONS:
-                values = (self._result(side, expression) for side in (left, right))
-                return int(_OPERATIONS[type(kind)](*values))
-        raise ArithmeticFaultError(f"{expression}: bad expression")
+
+@lru_cache(maxsize=256)
+def _tokens(expression: str) -> tuple[tuple[str, str], ...]:
+    """Return the tokens of an expression, each with its kind."""
+    tokens: list[tuple[str, str]] = []
+    at = 0
+    text = expression.rstrip()
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise ArithmeticFaultError(f"{expression}: unexpected '{text[at:].strip()[:1]}'")
+        tokens.append((match.lastgroup or "", match[match.lastgroup or 0]))
+        at = match.end()
+    return tuple(tokens)
+
+
+class _Reader:
+    """Reads one expression with C's precedence."""
+
+    def __init__(self, expression: str, calculator: Calculator) -> None:
+        self.expression = expression
+        self.calculator = calculator
+        self.tokens = _tokens(expression)
+        self.at = 0
+
+    def read(self) -> int:
+        value = self.binary(0) if self.tokens else 0
+        if self.at < len(self.tokens):
+            raise self.fault()
+        return value
+
+    def fault(self) -> ArithmeticFaultError:
+        token = self.tokens[self.at][1] if self.at < len(self.tokens) else "end of expression"
+        if token in {"++", "--"}:
+            return ArithmeticFaultError(f"{self.expression}: {token} requires lvalue")
+        return ArithmeticFaultError(f"{self.expression}: unexpected '{token}'")
+
+    def peek(self) -> str:
+        kind, text = self.tokens[self.at] if self.at < len(self.tokens) else ("", "")
+        return text if kind == "operator" else ""
+
+    def binary(self, level: int) -> int:
+        """Return the value of what follows, as far as its operators bind as tightly as those of a
+        level.
+        """
+        value = self.unary()
+        while (place := _LEVEL_OF.get(name := self.peek(), -1)) >= level:
+            self.at += 1
+            right = self.binary(place + 1)
+            if name in {"/", "%"} and right == 0:
+                raise ArithmeticFaultError(f"{self.expression}: zero divisor")
+            value = _wrapped(int(_OPERATIONS[name](value, right)))
+        return value
+
+    def unary(self) -> int:
+        if sign := _SIGNS.get(self.peek()):
+            self.at += 1
+            return _wrapped(int(sign(self.unary())))
+        return self.primary()
+
+    def primary(self) -> int:
+        kind, text = self.tokens[self.at] if self.at < len(self.tokens) else ("", "")
+        if text != "(" and kind not in {"number", "name"}:
+            raise self.fault()
+        self.at += 1
+        if kind == "number":
+            return _wrapped(int(text, 16 if text[:2] in {"0x", "0X"} else 10))
+        if kind == "name":  # its text is an expression itself
+            return self.calculator.value(self.calculator.variable(text))
+        value = self.binary(0)
+        if self.peek() != ")":
+            raise self.fault()
+        self.at += 1
+        return value

@@ -55,6 +55,7 @@ class Shell:
         self.name = name
         self.positional: list[str] = list(positional)
         self.values = {"IFS": " \t\n", "PATH": DEFAULT_PATH, **launch.env, "PWD": launch.cwd}
+        self.values["PPID"] = str(self.process.ppid)
         #: The variables that programs inherit.
         self.exported = frozenset(launch.env)
         self.cwd = launch.cwd
@@ -105,6 +106,8 @@ class Shell:
             if place == 0:
                 return self.name
             return self.positional[place - 1] if place <= len(self.positional) else None
+        if name == "-":
+            raise ExpansionFaultError("$-: a virtual phone's shell has no options to tell of")
         if name in _SPECIAL:
             return {
                 "?": str(self.status),

@@ -222,7 +222,6 @@ def external(
         process = processes.spawn(
             arguments, uid=shell.uid, parent=shell.process, group=shell.process.group
         )
-        process.ignored |= {signal for signal, script in shell.traps.items() if not script}
     request = Launch(
         system=shell.system,
         process=process,

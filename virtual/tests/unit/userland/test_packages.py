@@ -7,6 +7,7 @@ import re
 import pytest
 
 from benchfarm_virtual.contract import ProgramDiedError
+from benchfarm_virtual.faults import Fault, FaultKind
 from virtual.tests.unit.userland.userland_phone import make_apk
 
 APP = "org.example.bench"
@@ -98,3 +99,15 @@ def test_crash_of_an_app_is_in_the_crash_buffer(phone):
     assert "F libc    : Fatal signal 11 (SIGSEGV), code 1 (SEGV_MAPERR)" in crash
     assert f">>> {APP} <<<" in crash
     assert "has died" in phone.out("logcat -d -b system")
+
+
+def test_an_install_that_does_not_fit_its_stage_fails_and_leaves_nothing(phone):
+    phone.faults.add(Fault(kind=FaultKind.NO_SPACE, subject="/data/app/vmdl*", at_bytes=100))
+    status, out = install(phone, make_apk())
+    assert status == 1
+    assert "INSTALL_FAILED_INSUFFICIENT_STORAGE: No space left on device" in out
+    assert phone.run(f"pm path {APP}")[0] == 1
+    assert phone.out("su 0 ls /data/app") == ""
+    phone.faults.clear()
+    assert install(phone, make_apk()) == (0, "Success\n")
+    assert "vmdl" not in phone.out("su 0 ls /data/app")
