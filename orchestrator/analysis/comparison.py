@@ -402,7 +402,7 @@ _FACTS: Final[Mapping[Fact, tuple[str, Callable[[Measured], object]]]] = {
     Fact.BUILD: ("program", lambda item: item.build),
     Fact.DELEGATE: ("delegate", lambda item: item.case.delegate.value),
     Fact.TRUTH: ("place where the operators ran", lambda item: item.actual),
-    Fact.THREADS: ("number of threads", lambda item: item.case.threads),
+    Fact.THREADS: ("number of threads", lambda item: str(item.case.threads)),
     Fact.TOOL: ("tool", lambda item: item.case.tool.value),
     Fact.MODE: ("process mode", lambda item: item.case.process_mode.value),
     Fact.FLAGS: (

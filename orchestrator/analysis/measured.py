@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from operator import itemgetter
 
 from orchestrator.analysis.case_result import (
@@ -92,14 +93,14 @@ def measured_cases(
             places = compared if is_compared else timed
             places.setdefault((run.campaign_id, run.case.case_key), []).append(run)
     known = {campaign.campaign_id: campaign for campaign in campaigns}
+    compared_in = grouped(compared, itemgetter(0))
     found: dict[tuple[CampaignId, CaseKey], Measured] = {}
     for campaign_id, keys in grouped(timed, itemgetter(0)).items():
         own = [known[campaign_id]] if campaign_id in known else []
         others = autocorrelation_of_others({key: timed[key] for key in keys}, own)
         checks = OutputChecks(campaign.terms.output_checks for campaign in own)
-        for (of, _), its in compared.items():
-            for run in its if of == campaign_id else ():
-                checks.learn(run)
+        for run in chain.from_iterable(compared[key] for key in compared_in[campaign_id]):
+            checks.learn(run)
         origin = own[0].terms.origin if own else None
         for key in keys:
             case = timed[key][0].case

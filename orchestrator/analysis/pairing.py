@@ -53,8 +53,10 @@ class PairCount:
 
     @property
     def is_over(self) -> bool:
-        """Whether no further pair is to be measured."""
-        return bool(self.limit) or (self.verdict is not None and self.verdict.is_decided)
+        """Whether no further pair is to be measured; between two looks nothing is decided."""
+        if self.limit or self.verdict is None:
+            return bool(self.limit)
+        return self.verdict.is_decided and self.verdict.counts[0] == self.pairs
 
 
 def usable_pairs(
@@ -90,7 +92,6 @@ def count_pairs(
         verdict = compare_pairs(
             baseline_us, candidate_us, pairing.claim, resolution_us=resolution_us
         )
-        # Between two looks nothing is decided.
         is_at_look = count in looks or verdict.counts[0] < count
         if verdict.is_decided and is_at_look:
             return PairCount(pairs=verdict.counts[0], verdict=verdict)
@@ -311,21 +312,14 @@ def pair_counts(campaign: Campaign, runs: Sequence[RunRecord]) -> dict[int, Pair
     }
 
 
-def equal_campaign(campaigns: Sequence[Campaign], wanted: Campaign) -> Campaign | None:
-    """Return the first campaign that compares just these cases at least as finely.
-
-    None when there is none.
-    """
-    pairing = wanted.terms.pairing
-    assert pairing is not None, "an A/B campaign has its pairing"
-    for campaign in campaigns:
-        known = campaign.terms.pairing
-        if (
-            known is not None
-            and set(known.sides) == set(pairing.sides)
-            and known.detect <= pairing.detect
-            and known.claim == pairing.claim
-            and campaign.terms.budget == wanted.terms.budget
-        ):
-            return campaign
-    return None
+def answers(known: Campaign, wanted: Campaign) -> bool:
+    """Whether a campaign compares just the cases of another at least as finely, for as long."""
+    pairing, asked = known.terms.pairing, wanted.terms.pairing
+    return (
+        pairing is not None
+        and asked is not None
+        and set(pairing.sides) == set(asked.sides)
+        and pairing.detect <= asked.detect
+        and pairing.claim == asked.claim
+        and known.terms.budget == wanted.terms.budget
+    )

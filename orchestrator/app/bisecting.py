@@ -11,10 +11,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.analysis.pairing import equal_campaign
+from orchestrator.analysis.pairing import answers
 from orchestrator.app.attached import open_devices
 from orchestrator.app.measuring import measure, open_cases, reopen
-from orchestrator.app.pairing import AbRequest, pair_comparison, pairing_of, plans_of, prepare
+from orchestrator.app.pairing import (
+    AbRequest,
+    lacks_time,
+    pair_comparison,
+    pairing_of,
+    plans_of,
+    prepare,
+)
 from orchestrator.app.preparing import Prepared, start
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.events import DeviceNote
@@ -317,16 +324,21 @@ def _compared(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Compa
 
 
 def _stored(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Campaign | None:
-    """Return a stored campaign that compared the same on the same system not too long ago."""
+    """Return a stored campaign that compared the same on the same system not too long ago.
+
+    One whose budget left no time for a pair of each case has compared nothing.
+    """
     since = workspace.clock.now() - timedelta(seconds=fresh_s)
-    recent = [
-        item
-        for item in workspace.store.campaigns()
-        if item.created_at >= since
-        and item.terms.fingerprints == prepared.campaign.terms.fingerprints
-    ]
-    found = equal_campaign(recent, prepared.campaign)
-    return workspace.store.campaign(found.campaign_id) if found is not None else None
+    for item in workspace.store.campaigns():
+        if (
+            item.created_at >= since
+            and item.terms.fingerprints == prepared.campaign.terms.fingerprints
+            and answers(item, prepared.campaign)
+            and (campaign := workspace.store.campaign(item.campaign_id))
+            and not any(map(lacks_time, pair_comparison(workspace, campaign).rows))
+        ):
+            return campaign
+    return None
 
 
 def figure_text(compared: Compared | None) -> str:

@@ -42,6 +42,7 @@ from orchestrator.records.case import Build, Case, content_key
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import FIGURE, is_foreign, is_language_model
 from orchestrator.records.plan import Plan, PlanOptions
+from orchestrator.records.run import OUT_OF_TIME
 from orchestrator.records.verdict import CLAIM_LEVEL, THRESHOLD, ComparisonOutcome
 from orchestrator.units import counted, each, format_percent, split
 
@@ -232,16 +233,24 @@ def pair_comparison(
     )
 
 
+def lacks_time(row: ComparedCase) -> bool:
+    """Whether the budget left no time for a side's first run that counts."""
+    return any(item.result.reason_code == OUT_OF_TIME for item in (row.baseline, row.candidate))
+
+
 def _plan_reasons(row: ComparedCase, pairing: Pairing, count: PairCount | None) -> list[str]:
     """Return what the plan of a pair says about its verdict."""
+    if lacks_time(row):
+        return ["The budget left no time for a whole pair; give more with --budget."]
     if row.differences:
         return ["No further pairs were measured: more of them would not make the sides comparable."]
     if count is None:
         return ["Its first pairs aren't whole."]
     reasons = []
     if count.limit in {"most", "budget"}:
-        what = "the maximum allowed" if count.limit == "most" else "what the budget allows"
-        reasons.append(f"{counted(count.pairs, 'pair')} are {what}; they decide nothing.")
+        what = "--runs allows" if count.limit == "most" else "The budget allowed"
+        lacking = "" if row.verdict.is_decided else ", too few to decide"
+        reasons.append(f"{what} {counted(count.pairs, 'pair')}{lacking}.")
     seen = row.verdict.detectable
     if (
         row.verdict.outcome is ComparisonOutcome.INCONCLUSIVE

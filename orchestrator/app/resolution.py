@@ -123,8 +123,11 @@ VISIBLE: Final[Sequence[Column[Visible]]] = (
 def measure_equal_sides(
     workspace: Workspace, plan: Plan, *, sessions: int
 ) -> list[MeasuredCampaign]:
-    """Measure a plan in several sessions, each a campaign of its own; raises as ``measuring.run``."""
-    own = replace(plan, name=NAME, check_outputs=False, reference_check=False)
+    """Measure a plan in several sessions, each a campaign of its own with its part of the budget;
+    raises as ``measuring.run``.
+    """
+    budget = plan.budget and plan.budget / sessions
+    own = replace(plan, name=NAME, check_outputs=False, reference_check=False, budget=budget)
     return [run(workspace, own, despite_losses=False).checked() for _ in range(sessions)]
 
 

@@ -44,7 +44,7 @@ PAIR_KEYS: Final = f"delegates threads tools flags check_outputs {PER_PROCESS} b
 PAIR_HELP: Final = {
     "delegates": "cpu, xnnpack, gpu ... (a,b).",
     "tools": "native, apk, litert-native ...",
-    "budget": "Time budget of one comparison on one device, for example '20 min'.",
+    "budget": "Time for two sides on each device, all models included: '20 min'.",
     "flags": "Flag of both sides, name=value. Repeat for several.",
 }
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -38,7 +39,7 @@ from orchestrator.planning.expansion import UnusedThreads
 from orchestrator.planning.time_budget import TimeLeft
 from orchestrator.ports import Device, Fitness
 from orchestrator.records.campaign import Invocation
-from orchestrator.records.case import CaseKey, Pass, RunKey
+from orchestrator.records.case import FIGURE_PASS, CaseKey, Pass, RunKey
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.plan import FitLimits
 from orchestrator.records.run import OUT_OF_TIME, THREADS_UNUSED, Outcome, RawOutput, RunRecord
@@ -132,7 +133,8 @@ class CaseRunner:
     ) -> None:
         """Run and store every invocation in this order; ``between`` is called before each.
 
-        What there is no time for is stored as left out; of pairs the first, which ends them.
+        What there is no time for is stored as left out. A comparison in turns ends with it, and the
+        others go on: of its pairs beyond the plan only this one is stored.
 
         A device that isn't fit in time has the invocation stored as unfit, which leaves it open.
 
@@ -143,18 +145,21 @@ class CaseRunner:
             StoreError, HostStorageError: a run couldn't be kept; nothing further is run.
         """
         self._total += len(invocations)
-        for invocation in invocations:
+        queue = deque(invocations)
+        while queue:
             self._check_cancelled()
+            invocation = queue.popleft()
             self._position += 1
             if invocation.key in self._covered:
                 continue
             if self.is_needless(invocation):
                 continue
-            if lacking := self.time.lacks(invocation):
-                self.leave_out(invocation, lacking)
-                if self._context.campaign.terms.pairing is not None:
-                    # Which pairs would follow isn't known; those that are to be made are asked for anew.
-                    return
+            rest = self._rest_of_comparison(invocation, queue)
+            # Half a pair would be measured for nothing.
+            partner = (item for item in rest if item.number == invocation.number)
+            if lacking := self.time.lacks(invocation, *partner):
+                queue = deque(item for item in queue if item not in rest)
+                self._end_comparison(invocation, rest, lacking)
                 continue
             between()
             for run in self._runs_of(invocation, invocations):
@@ -199,6 +204,37 @@ class CaseRunner:
             and item.key != invocation.key
             for item in self._context.campaign.invocations
         )
+
+    def _rest_of_comparison(
+        self, invocation: Invocation, queue: Iterable[Invocation]
+    ) -> list[Invocation]:
+        """Return what of an invocation's comparison in turns is still queued; nothing for one that
+        is no part of a pair.
+        """
+        pairing = self._context.campaign.terms.pairing
+        if pairing is None or invocation.run_pass is not FIGURE_PASS:
+            return []
+        keys = next((side for side in pairing.sides if invocation.case.case_key in side), ())
+        return [
+            item for item in queue if item.run_pass is FIGURE_PASS and item.case.case_key in keys
+        ]
+
+    def _end_comparison(
+        self, invocation: Invocation, rest: Sequence[Invocation], reason: str
+    ) -> None:
+        """Leave an invocation out, and with it the rest of its comparison: what is planned stays open
+        unless it is stored; which pairs would follow isn't known.
+
+        Raises StoreError.
+        """
+        pairing = self._context.campaign.terms.pairing
+        first = pairing.first_numbers if pairing is not None else ()
+        planned = [item for item in rest if item.number in first and item.key not in self._covered]
+        self._total -= len(rest) - len(planned)
+        self.leave_out(invocation, reason)
+        for item in planned:
+            self._position += 1
+            self.leave_out(item, reason)
 
     def leave_out(self, invocation: Invocation, reason: str) -> None:
         """Store that there was no time for an invocation: it isn't open any more.

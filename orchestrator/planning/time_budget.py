@@ -257,11 +257,13 @@ class TimeLeft:
         if run.duration_s:
             self._taken_s[run.case.series_key, run.run_pass] = run.duration_s
 
-    def lacks(self, invocation: Invocation) -> str:
-        """Return why an invocation would end too late, empty when there is time for it."""
+    def lacks(self, *invocations: Invocation) -> str:
+        """Return why invocations, one after the other, would end too late; empty when there is time
+        for all.
+        """
         if self._deadline is None:
             return ""
-        needed_s = _needed_s(invocation, self._taken_s, self._terms)
+        needed_s = sum(_needed_s(item, self._taken_s, self._terms) for item in invocations)
         if self._deadline.remaining_s >= needed_s + self._reserve_s:
             return ""
         ends = (

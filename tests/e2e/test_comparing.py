@@ -9,6 +9,7 @@ import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from orchestrator.store.opening import open_store
 from tests.samples.command import Cli, Done
 from tests.samples.places import MODELS
 
@@ -278,6 +280,12 @@ def test_the_first_slow_one_of_six_builds_is_found_and_found_again_without_measu
     assert f"first bad: mine@{mine['v4']} (v4); last good: mine@{mine['v3']} (v3)" in again.stdout
     assert again.stdout.count("<- first bad") == 1
     assert len(bench.cli("results list --json").ok().json) == stored
+    # A budget without time for a pair compares nothing that could be used again.
+    for more in (1, 2):
+        short = bench.cli(*words, "--budget", "0.01s", timeout_s=PATIENCE_S)
+        assert short.exit_code == 1, short.stdout + short.stderr
+        assert "The budget left no time for a whole pair; give more with --budget." in short.stdout
+        assert len(bench.cli("results list --json").ok().json) == stored + more
     swapped = bench.cli("bisect", f"mine@{mine['v5']}", f"mine@{mine['v0']}", "-m", bench.model)
     assert swapped.exit_code == 2
     assert "archived after" in swapped.stderr
@@ -316,7 +324,10 @@ def test_what_cannot_be_compared_is_told_in_one_clear_error(
 def test_a_side_against_itself_tells_what_the_phone_can_resolve(bench: Bench) -> None:
     copy = bench.folder / "copy"
     shutil.copy(bench.program("old"), copy)
-    done = bench.ab(bench.program("old"), copy, "--runs", "5")
+    done = bench.ab(bench.program("old"), copy, "--runs", "5", "--budget", "20min")
     assert done.exit_code == 0
     assert "smallest change found" in done.stdout
+    with closing(open_store(bench.cli.home / "store.sqlite")) as store:
+        budgets = [item.terms.budget for item in store.campaigns() if item.name == "aa"]
+    assert budgets == [300.0] * 4
     assert re.search(r"^ab, 5 pairs +\d", done.stdout, re.MULTILINE)

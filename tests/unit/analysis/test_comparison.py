@@ -15,6 +15,7 @@ from orchestrator.analysis.comparison import (
     Fact,
     FailOn,
     Rule,
+    compare_measured,
     compare_sides,
     match,
 )
@@ -100,6 +101,12 @@ def test_a_case_that_changed_is_still_found_and_told_as_incomparable_with_what_d
     assert {item.fact for item in row.differences} == {fact}
     assert row.differences[0].text in row.verdict.reasons
     assert comparison.overall is None
+
+
+def test_a_number_of_threads_that_the_program_chooses_is_another_than_a_given_one() -> None:
+    (before,), (after,) = night(replace(case(), threads=0)), night(replace(case(), threads=4))
+    row = compare_measured(before, after, Rule())
+    assert [item.fact for item in row.differences] == [Fact.THREADS]
 
 
 def test_every_fact_that_may_be_let_pass_can_be_and_is_told_then() -> None:

@@ -12,10 +12,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from orchestrator.analysis.effect import LOOKS
 from orchestrator.analysis.pairing import first_invocations
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.device_campaign import DeviceCampaign, DeviceResult
-from orchestrator.engine.events import CampaignEnded
+from orchestrator.engine.events import CampaignEnded, RunStored
 from orchestrator.engine.invocation import Context
 from orchestrator.errors import LinkLostError
 from orchestrator.passes import pass_of
@@ -146,6 +149,7 @@ class Rig:
         self, device: object, request: InvocationRequest, *, cancelled: threading.Event
     ) -> RawOutput:
         self.asked.append(request)
+        started_at = self.clock.now()
         ended = self.end(request)
         if ended == "lost":
             raise LinkLostError("gone", serial=request.case.serial)
@@ -153,13 +157,15 @@ class Rig:
             command=ended,
             exit_code=0,
             timed_out=ended == "late",
-            started_at=NOW,
-            duration_s=1.0,
+            started_at=started_at,
+            duration_s=(self.clock.now() - started_at).total_seconds() or 1.0,
             attachments=(),
         )
 
     def _parse(self, raw: RawOutput, one: Case) -> ToolReport:
-        measured = run(Invocation(case=one, run_pass=Pass.TIMING, number=0)).report
+        # Sides in turns are compared by figures that scatter.
+        number = len(self.asked) if self.campaign.terms.pairing is not None else 0
+        measured = run(Invocation(case=one, run_pass=Pass.TIMING, number=number)).report
         assert measured is not None
         measured = replace(measured, delegate=replace(measured.delegate, truth=self.truth))
         return (
@@ -206,24 +212,41 @@ def test_a_case_that_fails_the_same_way_twice_is_abandoned_and_another_failure_c
     ]
 
 
-def test_a_comparison_in_turns_ends_with_its_budget_and_tells_one_run_that_had_no_time() -> None:
-    sides = ((case(1).case_key, case(2).case_key),)
+@pytest.mark.parametrize("budget", [100.0, 300.0, 580.0])
+@pytest.mark.parametrize("seconds", [(10,), (2, 60), (60, 2)])
+def test_comparisons_end_with_the_budget_and_the_others_go_on_to_a_look(
+    seconds: tuple[int, ...], budget: float
+) -> None:
+    pairs = [
+        [replace(case(threads), flags=(("of", str(takes)),)) for threads in (1, 2)]
+        for takes in seconds
+    ]
+    sides = tuple((before.case_key, after.case_key) for before, after in pairs)
     pairing = Pairing(
-        sides=sides, baseline="1", candidate="2", kind="threads", detect=0.02, level=0.99, threshold=0.01
+        sides=sides, baseline="1", candidate="2", kind="threads", detect=0.12, level=0.99, threshold=0.08
     )  # fmt: skip
-    known = {one.case_key: one for one in (case(1), case(2))}
+    known = {one.case_key: one for pair in pairs for one in pair}
     whole = campaign(rule=None)
     whole = replace(
         whole,
         invocations=first_invocations(pairing, known, seed=whole.seed),
-        terms=replace(whole.terms, pairing=pairing, budget=100.0),
+        terms=replace(whole.terms, pairing=pairing, budget=budget),
     )
     rig = Rig(campaign=whole)
-    rig.end = lambda request: rig.clock.advance(10) or "ok"
+    rig.end = lambda request: rig.clock.advance(int(request.case.flags[0][1])) or "ok"
     assert rig.measure() == DeviceResult()
-    outcomes = Counter(outcome for one in (1, 2) for _, outcome in rig.stored(case(one)))
-    assert outcomes[Outcome.SKIPPED] == 1
-    assert 8 <= outcomes[Outcome.COMPLETED] <= 10
+    for pair in pairs:
+        ended = [rig.stored(one) for one in pair]
+        whole_ones = [{number for number, end in its if end is Outcome.COMPLETED} for its in ended]
+        left_out = {number for its in ended for number, end in its if end is Outcome.SKIPPED}
+        # No process is measured without its partner.
+        assert whole_ones[0] == whole_ones[1]
+        if left_out:
+            assert left_out <= set(pairing.first_numbers) or len(left_out) == 1
+        else:
+            assert len(whole_ones[0]) - pairing.warmup in LOOKS
+    last = [event for event in rig.told if isinstance(event, RunStored)][-1]
+    assert last.position == last.total
     asked = len(rig.asked)
     assert rig.measure() == DeviceResult()
     assert len(rig.asked) == asked
