@@ -55,6 +55,10 @@ class ProgramInUseError(PlanError):
     """
 
 
+class CampaignInUseError(UsageError):
+    """Another process runs this campaign now; wait for it, or stop it first."""
+
+
 class ModelError(UsageError):
     """The model file can't be used: it is missing, truncated or no TFLite flatbuffer."""
 

@@ -28,6 +28,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -35,6 +37,9 @@ from orchestrator.errors import PluginError, UsageError, nearest
 from orchestrator.installation import extra_of
 
 if TYPE_CHECKING:
+    from zipfile import Path as ZipPath
+
+    from orchestrator.app.attached import open_devices
     from orchestrator.app.exporting import ExportRequest
     from orchestrator.app.importing import ImportRequest, store_import
     from orchestrator.app.options import Texts, arg, opt
@@ -53,7 +58,7 @@ if TYPE_CHECKING:
         no_findings,
         plainly,
     )
-    from orchestrator.ports import CheckResult, Device, PhoneCheck, Seen
+    from orchestrator.ports import Change, CheckResult, Device, PhoneCheck, Seen
     from orchestrator.programs.running import run_and_collect
     from orchestrator.programs.specification import Program
     from orchestrator.reading.lines import Buffer, Line
@@ -65,6 +70,7 @@ if TYPE_CHECKING:
     from orchestrator.tables.table import Table
 
 __all__ = [
+    "Change",
     "CheckResult",
     "Column",
     "CommandResult",
@@ -107,6 +113,7 @@ __all__ = [
     "import_result",
     "load",
     "no_findings",
+    "open_devices",
     "opt",
     "plainly",
     "plugins",
@@ -119,6 +126,7 @@ __all__ = [
 _KindT = TypeVar("_KindT")
 #: What plugins use of benchfarm beside its records, and where it is; loaded when it is used.
 _HOMES: Final = {
+    "open_devices": "orchestrator.app.attached",
     "ExportRequest": "orchestrator.app.exporting",
     **dict.fromkeys(("ImportRequest", "store_import"), "orchestrator.app.importing"),
     **dict.fromkeys(("ForeignRun", "ImportBatch"), "orchestrator.engine.reread"),
@@ -128,7 +136,9 @@ _HOMES: Final = {
     **dict.fromkeys(("Delegate", "FlagFamily"), "orchestrator.delegates.specification"),
     "HostDevice": "orchestrator.devices.host",
     "Program": "orchestrator.programs.specification",
-    **dict.fromkeys(("CheckResult", "Device", "PhoneCheck", "Seen"), "orchestrator.ports"),
+    **dict.fromkeys(
+        ("Change", "CheckResult", "Device", "PhoneCheck", "Seen"), "orchestrator.ports"
+    ),
     "run_and_collect": "orchestrator.programs.running",
     "command": "orchestrator.cli.frame",
     "import_result": "orchestrator.cli.reports",
@@ -155,7 +165,7 @@ class Entry(NamedTuple):
 
     group: str
     name: str
-    #: A module, or ``module:attribute``.
+    #: A module, or ``module:attribute``, of which ``Class.attribute`` is one too.
     value: str
     distribution: str
 
@@ -163,22 +173,37 @@ class Entry(NamedTuple):
 @functools.cache
 def _installed() -> Sequence[Entry]:
     """Return benchfarm's entry points in the distributions on Python's path, each distribution
-    once.
+    once; what can't be read has none.
 
     importlib.metadata reads them as well, but loads an email parser and an unzipper first, which
     takes a fifth of the time of a command's help.
     """
     found: list[Entry] = []
     known = set()
-    for place in sys.path:
-        for about in (*Path(place).glob("*.dist-info"), *Path(place).glob("*.egg-info")):
-            name = about.stem.partition("-")[0].replace("_", "-")
-            if name.lower() not in known:
-                known.add(name.lower())
-                with suppress(OSError, ValueError):
-                    text = (about / "entry_points.txt").read_text("utf-8")
-                    found += _entries(text, name)
+    for about in chain.from_iterable(map(_metadata, sys.path)):
+        name = about.stem.partition("-")[0].replace("_", "-")
+        if name.lower() not in known:
+            known.add(name.lower())
+            with suppress(OSError, ValueError):
+                text = (about / "entry_points.txt").read_text(encoding="utf-8")
+                found += _entries(text, name)
     return found
+
+
+def _metadata(place: str) -> Iterable[Path | ZipPath]:
+    """Return what tells of the distributions in a folder or a zip of Python's path."""
+    root: Path | ZipPath = Path(place)
+    try:
+        if root.is_file():
+            from zipfile import BadZipFile
+            from zipfile import Path as ZipPath
+
+            with suppress(BadZipFile):
+                root = ZipPath(place)
+        about = [item for item in root.iterdir() if item.suffix in {".dist-info", ".egg-info"}]
+    except (OSError, ValueError):
+        return []
+    return sorted(about, key=lambda item: item.suffix)
 
 
 def _entries(text: str, distribution: str) -> Iterable[Entry]:
@@ -239,7 +264,7 @@ def load(entry: Entry, kind: type[_KindT]) -> _KindT:
         home, _, attribute = entry.value.partition(":")
         found: Any = import_module(home)
         if attribute:
-            found = getattr(found, attribute)
+            found = attrgetter(attribute)(found)
     except Exception as error:
         module = (getattr(error, "name", None) or "").partition(".")[0]
         if isinstance(error, ModuleNotFoundError) and extra_of(module) and is_own(entry):

@@ -102,6 +102,18 @@ class Settings:
         return place if isinstance(place, Path) else None
 
     @property
+    def store_title(self) -> str:
+        """The store as it may be shown: without a database's password and parameters."""
+        if "://" not in self.store:
+            return self.store
+        from orchestrator.store.opening import locate, title_of
+
+        try:
+            return title_of(locate(self.store))
+        except UsageError:
+            return "a URL that can't be understood"
+
+    @property
     def log_format(self) -> str:
         """How progress is written where no terminal is: ``text`` or ``json`` ($BENCHFARM_LOG).
 

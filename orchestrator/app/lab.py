@@ -136,10 +136,13 @@ class Lab:
         if text := describe(event):
             self._progress(Progress(text=text, event=event))
 
+    def __repr__(self) -> str:
+        return f"Lab(store={self.settings.store_title!r})"
+
     def _repr_html_(self) -> str:
         from orchestrator.app.phones import DeviceList
 
-        notes = [f"store: {self.settings.store}"]
+        notes = [f"store: {self.settings.store_title}"]
         try:
             return self.devices().to_html(notes)
         except BenchfarmError as error:

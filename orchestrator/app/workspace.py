@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from orchestrator.clock import Deadline, SystemClock
-from orchestrator.errors import StoreMissingError, UsageError
+from orchestrator.errors import CampaignInUseError, StoreMissingError
 from orchestrator.installation import data_folder
 from orchestrator.records.case import CampaignId, Pass, Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceProfile
@@ -336,13 +336,13 @@ class Workspace:
     def hold_campaign(self, campaign_id: CampaignId, name: str) -> None:
         """Have a campaign for this process until the farm is closed.
 
-        Raises UsageError naming the process that has it, HostStorageError.
+        Raises CampaignInUseError naming the process that has it, HostStorageError.
         """
         if campaign_id not in self._held_campaigns:
             release = self.campaigns.take(campaign_id)
             if release is None:
                 who = self.campaigns.live_holder(campaign_id) or "another process"
-                raise UsageError(
+                raise CampaignInUseError(
                     f"campaign {campaign_id} ({name}) is run by {who} now",
                     hint="'benchfarm status --watch' shows its progress; stop that process first",
                 )

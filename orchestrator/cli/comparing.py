@@ -19,7 +19,7 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.cli.builds import RELEASE
 from orchestrator.cli.devices import equal_sides_of
 from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, command
-from orchestrator.cli.live import ended, facts_of, workspace_telling
+from orchestrator.cli.live import facts_of, reporting, workspace_telling
 from orchestrator.cli.result import CommandResult, format_of, shown, to_json
 from orchestrator.cli.terminal import columns
 from orchestrator.errors import UsageError
@@ -208,9 +208,11 @@ def ab(
 
 def told_pairs(workspace: Workspace, measured: MeasuredCampaign, output: Output) -> CommandResult:
     """Return the comparison of pairs that were measured; raises what ended a device's part."""
-    comparison = pair_comparison(workspace, measured.campaign)
-    result = rendered(workspace, comparison, output, measured)
-    return ended(workspace, measured, replace(result, is_kept=True))
+    with reporting(workspace, measured) as where:
+        where.append(f"campaign: {measured.campaign.campaign_id}")
+        comparison = pair_comparison(workspace, measured.campaign)
+        result = rendered(workspace, comparison, output, measured)
+    return replace(result, is_kept=True)
 
 
 @command("bisect", has_table=True)

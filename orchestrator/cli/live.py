@@ -504,18 +504,22 @@ def workspace_telling(
             raise
 
 
-def ended(workspace: Workspace, measured: MeasuredCampaign, result: CommandResult) -> CommandResult:
-    """Return the result of a campaign that is over; raises what ended a device's part.
+@contextmanager
+def reporting(workspace: Workspace, measured: MeasuredCampaign) -> Iterator[list[str]]:
+    """Raise what ended a device's part when its campaign is reported, also where that fails.
 
-    What the others measured is kept then, and where it is reported is told; the fault has its own
-    exit code.
+    What the others measured is kept then: the lines that are added say where it is found. The fault
+    has its own exit code.
     """
-    if measured.result.fault is not None:
-        text = result.text.rpartition("\n")[2]
-        keys = {"campaign_id": measured.campaign.campaign_id}
-        workspace.observer.on_event(Notice(event="report", text=text, keys=keys))
-    measured.checked()
-    return result
+    where = list[str]()
+    try:
+        yield where
+    finally:
+        if measured.result.fault is not None:
+            keys = {"campaign_id": measured.campaign.campaign_id}
+            for text in where:
+                workspace.observer.on_event(Notice(event="report", text=text, keys=keys))
+        measured.checked()
 
 
 def facts_of(measured: MeasuredCampaign) -> dict[str, object]:

@@ -141,34 +141,33 @@ def told(
     """Write a campaign's report, and return its result; raises what ended a device's part."""
     from orchestrator.app.measuring import read_again, stopped
     from orchestrator.app.reporting import report_title, write_html
-    from orchestrator.cli.live import ended, facts_of
+    from orchestrator.cli.live import facts_of, reporting
     from orchestrator.report.tables import text_lines
     from orchestrator.report.winners import fastest_table, next_steps, winners
 
-    campaign, data = measured.campaign, measured.data
+    campaign, unwritten = measured.campaign, ""
     path = out or workspace.settings.data_folder / "reports" / f"{campaign.campaign_id}.html"
-    unwritten = ""
-    try:
-        write_html(data, path, title=report_title([campaign]))
-    except (UsageError, HostStorageError) as error:
-        # What was measured is stored; a report can be rendered again.
-        unwritten = str(error)
+    with reporting(workspace, measured) as where:
+        data = measured.data
+        try:
+            write_html(data, path, title=report_title([campaign]))
+            where.append(f"{counted(measured.result.stored, 'run')}; report: {path}")
+        except (UsageError, HostStorageError) as error:
+            # What was measured is stored; a report can be rendered again.
+            unwritten = str(error)
+            where.append(f"the report could not be written: {unwritten}")
+            where.append(f"'benchfarm report {campaign.campaign_id} --out FILE' renders it again")
     again = read_again(workspace, measured.campaigns)
     found = winners(data.contests)
     won = fastest_table(found)
     advice = next_steps(found, campaign.terms.files)
     further = [line for text in advice if found for line in command_lines(one_line(text))]
-    if unwritten:
-        further.append(f"the report could not be written: {unwritten}")
-        further.append(f"'benchfarm report {campaign.campaign_id} --out FILE' renders it again")
-    else:
-        further.append(f"{counted(measured.result.stored, 'run')}; report: {path}")
     width = columns()
     lines = text_lines(data, width, legend=legend)
     # What is to be typed or opened stays whole.
     lines += [("", "")]
     lines += [(line, "doubt") for text in measured.problems for line in wrap(text, width)]
-    lines += [(text, "") for text in further]
+    lines += [(text, "") for text in [*further, *where]]
     is_lacking = any(
         [
             measured.without_result,
@@ -178,7 +177,7 @@ def told(
             measured.has_wrong_outputs,
         ]
     )
-    result = CommandResult(
+    return CommandResult(
         text="\n".join(line for line, _ in lines),
         looks=[look for _, look in lines],
         data={
@@ -196,7 +195,6 @@ def told(
         if unwritten
         else int(is_lacking) or CUT_EXIT_CODE * bool(measured.cut),
     )
-    return ended(workspace, measured, result)
 
 
 #: Virtual phones may live faster than we do; what they report is in their own time.
@@ -229,7 +227,7 @@ def quickstart(settings: Settings) -> CommandResult:
                 virtual_phones.stop(own)
     text = (
         f"{result.text}\n"
-        f"store: {settings.store}; 'benchfarm table' and 'benchfarm results list' read it\n"
+        f"store: {settings.store_title}; 'benchfarm table' and 'benchfarm results list' read it\n"
         "Figures of phones marked 'virtual' are made up by a model of such a phone; those of this computer are real."
     )
     return replace(result, text=text, data={"virtual": phones, "campaign": result.data})

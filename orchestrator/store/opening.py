@@ -135,6 +135,14 @@ def locate(where: str | Path) -> Path | URL:
     return url
 
 
+def title_of(place: Path | URL) -> str:
+    """Return what a store is called where people see it."""
+    if isinstance(place, Path):
+        return str(place)
+    # Parameters may hold a password too.
+    return place.set(query={}).render_as_string(hide_password=True)
+
+
 def _absolute(path: Path) -> Path:
     if path == Path() or "\x00" in str(path):
         raise UsageError("the store's path is empty or holds a NUL character; name a file")
@@ -162,9 +170,7 @@ def _open_file(path: Path, makes_new: bool, busy_timeout_s: float) -> Store:
 def _open_server(url: URL, makes_new: bool, busy_timeout_s: float) -> Store:
     require_packages("a store on PostgreSQL", "psycopg")
     engine = postgresql_engine(url, busy_timeout_s=busy_timeout_s)
-    # Parameters may hold a password too.
-    name = url.set(query={}).render_as_string(hide_password=True)
-    store = Store(engine, name=name, path=None, busy_timeout_s=busy_timeout_s)
+    store = Store(engine, name=title_of(url), path=None, busy_timeout_s=busy_timeout_s)
     return _prepared(store, makes_new=makes_new)
 
 

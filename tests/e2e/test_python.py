@@ -103,6 +103,9 @@ def test_a_lab_and_its_devices_show_themselves_as_tables(running_lab: VirtualPho
     for shown in (devices._repr_html_(), lab._repr_html_(), str(devices)):
         assert all(serial in shown for serial in running_lab.serials)
     assert "store.sqlite" in lab._repr_html_()
+    assert re.fullmatch(r"Lab\(store='.*/store\.sqlite'\)", repr(lab))
+    kept = "postgresql://me:secret@server/runs"
+    assert repr(Lab(store=kept)) == "Lab(store='postgresql://me:***@server/runs')"
 
 
 def test_frames_have_a_row_a_case_and_a_row_a_run_with_types(python: dict[str, Any]) -> None:

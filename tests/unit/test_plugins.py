@@ -13,13 +13,14 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.samples.command import Cli
+from tests.samples.command import Cli, Done
 from tests.samples.places import MODELS, REPO
 from tests.samples.sample_lab import small_lab, stored
 from tests.samples.wheels import environment, wheel_of
@@ -47,6 +48,11 @@ class Installed:
         done = Cli(home=self.home)(*words, **environ)
         assert code in {None, done.exit_code}, done.said
         return done.said
+
+    def beside(self, *places: Path) -> Callable[..., Done]:
+        """Return what runs the command with these before the plugin on Python's path."""
+        path = os.pathsep.join(map(str, (*places, self.site)))
+        return partial(Cli(home=self.home, is_cold=True), PYTHONPATH=path)
 
     def json(self, *words: object) -> Any:
         return json.loads(self(*words, "--json"))
@@ -152,6 +158,31 @@ def test_a_program_measures_under_its_own_name_and_its_runs_outlive_it(
     assert "'acme.sleep' isn't one of" in told
 
 
+@pytest.mark.parametrize("loses_folder", [False, True])
+def test_a_fault_while_pairs_are_measured_is_told_also_where_their_comparison_can_not_be_written(
+    benchfarm: Installed, tmp_path: Path, loses_folder: bool
+) -> None:
+    module, folder = benchfarm.site / "acme" / "programs.py", tmp_path / "kept"
+    text, head = module.read_text("utf-8"), "        command = f"
+    folder.mkdir()
+    lost = f"Path({str(folder)!r}).rename({f'{folder}-lost'!r}); Path({str(folder)!r}).touch()"
+    fault = f"        {lost if loses_folder else ''}\n        raise RuntimeError('it broke')\n"
+    module.write_text(text.replace(head, fault + head), "utf-8")
+    words = ("-m", MODEL, "-s", "host", "--tool", "acme.sleep", "-d", "cpu", "--format", "json")
+    out = folder / "pairs.json"
+    try:
+        told = benchfarm("ab", "threads:1", "threads:2", *words, "--out", out, code=70)
+    finally:
+        module.write_text(text, "utf-8")
+    assert out.is_file() is not loses_folder
+    lines = told.splitlines()
+    place = next(number for number, line in enumerate(lines) if line.startswith("campaign: "))
+    assert lines[place].split()[1] == benchfarm.json("results", "list")[0]["campaign_id"]
+    assert (
+        lines[place + 1] == "benchfarm: error: a fault in benchfarm itself: RuntimeError: it broke"
+    )
+
+
 def test_devices_of_a_source_are_listed_checked_and_measured(benchfarm: Installed) -> None:
     boards = benchfarm.home / "boards"
     assert "there is no folder of boards" in benchfarm("doctor", code=None)
@@ -215,6 +246,40 @@ def test_a_plugin_that_is_broken_is_named_and_everything_else_goes_on(benchfarm:
         benchfarm("--help")
     finally:
         module.write_text(text, "utf-8")
+
+
+def test_a_place_or_metadata_that_can_not_be_read_keeps_no_command_from_starting(
+    benchfarm: Installed, tmp_path: Path
+) -> None:
+    # No name may be so long, which root can't look into either.
+    unsearchable = tmp_path / ("x" * 300)
+    unreadable = tmp_path / "other-1.0.dist-info" / "entry_points.txt"
+    unreadable.mkdir(parents=True)
+    unzippable = tmp_path / "broken.zip"
+    unzippable.write_bytes(b"PK")
+    run = benchfarm.beside(unsearchable, tmp_path, unzippable)
+    assert re.search(r"^  acme ", run("--help").ok().stdout, re.MULTILINE)
+    run("acme").ok()
+
+
+def test_an_attribute_of_an_attribute_and_what_is_in_a_zip_are_found(
+    benchfarm: Installed, tmp_path: Path
+) -> None:
+    about = tmp_path / "nested" / "nested-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: nested\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(
+        "[benchfarm.exporters]\nnested-lines = nested:Formats.Texts.lines\n"
+    )
+    (about.parent / "nested.py").write_text(
+        "from acme.exporters import LINES\n\n"
+        "class Formats:\n    class Texts:\n        lines = LINES\n"
+    )
+    packed = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", about.parent))
+    for place in (about.parent, packed):
+        run, out = benchfarm.beside(place), tmp_path / f"of {place.name}.text"
+        run("export --format nested-lines --out", out).ok()
+        assert "latency_us" in json.loads(out.read_text("utf-8").splitlines()[0])
 
 
 def test_the_core_works_without_any_extension(tmp_path: Path) -> None:

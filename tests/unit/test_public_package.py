@@ -22,6 +22,11 @@ def test_python_m_benchfarm_is_the_command(tmp_path: Path) -> None:
         cwd=tmp_path, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.strip() == f"benchfarm {orchestrator.__version__}"
+    wrong = subprocess.run(
+        [sys.executable, "-m", "benchfarm", "no-such-command"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert wrong.returncode == 2
 
 
 def test_shipped_data_is_found():

@@ -22,6 +22,7 @@ from orchestrator.app.resuming import close_cancelled
 from orchestrator.errors import (
     ArtifactError,
     BenchfarmError,
+    CampaignInUseError,
     DeviceChangedError,
     DeviceError,
     HostStorageError,
@@ -53,7 +54,7 @@ from orchestrator.tables.escapes import one_line
 #: What another try, here or on another host, may mend.
 _PASSING: Final = (DeviceError, StoreError, HostStorageError, ArtifactError)
 #: Seconds until a job is tried again that this benchfarm can't read, that needs a program which
-#: another job declares otherwise, or a phone that somebody else uses.
+#: another job declares otherwise, or a phone or campaign that somebody else uses.
 _UNREADABLE_S: Final = 600.0
 _IN_USE_S: Final = 60.0
 _BUSY_S: Final = 5.0
@@ -125,6 +126,9 @@ class Jobs:
             return _again(_noted(error))
         except ProgramInUseError as error:
             return Ended(status="later", note=_noted(error), wait_s=_IN_USE_S)
+        except CampaignInUseError as error:
+            # Somebody on this host resumes it; what is left then, also nothing, is this job's.
+            return Ended(status="later", note=_noted(error), wait_s=_BUSY_S)
         except BenchfarmError as error:
             return Ended(status="failed", note=_noted(error))
         except Exception as error:  # noqa: BLE001 - one job's fault mustn't end the host's others

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from benchfarm_virtual.samples import benchmark_elf
+from orchestrator.app.workspace import Workspace
+from orchestrator.settings import Settings
 from tests.samples.farm_hosts import (
     FarmOfHosts,
     changes,
@@ -230,6 +232,25 @@ def test_a_phone_that_only_has_the_same_serial_number_is_not_measured(
         in job["note"]
     )
     assert stored(farm.one.url, job["campaign_id"]) == {}
+
+
+def test_a_job_whose_campaign_somebody_else_runs_is_done_when_that_is_over(
+    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
+) -> None:
+    host = farm.one
+    farm.until_announced(host)
+    host("farm", "pause", f"phone:{host.serial}")
+    host("farm", "submit", plan_file((host.serial,), invocations=1), "--name", name)
+    (job,) = farm.jobs(name)
+    settings = Settings.from_environment({}, home=host.cli.home, store=host.url)
+    with Workspace(settings) as other:
+        other.hold_campaign(job["campaign_id"], name)
+        host("farm", "pause", "--undo", f"phone:{host.serial}")
+        farm.until(lambda: "is run by" in farm.jobs(name)[0]["note"])
+        (job,) = farm.jobs(name)
+        assert (job["status"], job["tries"]) == ("waits", 0)
+    farm.until_ended(name)
+    farm.expect_no_loss(name, 4, before)
 
 
 def meaning(path: Path, devices: str) -> Path:
