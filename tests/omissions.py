@@ -110,7 +110,7 @@ PLACES: Sequence[Place] = (
         what="what outputs call it",
         file="orchestrator/delegates/webgpu.py",
         after='    label="WebGPU",\n',
-        text='    called={"litert_webgpu": "webgpu"},\n',
+        text='    called={"webgpu_delegate": "webgpu"},\n',
     ),
     Place(
         change="column",

@@ -267,7 +267,8 @@ def _tables(
     yield replace(
         matrix,
         columns=(around[0], *matrix.columns, around[1]),
-        groups=1,
+        # On a terminal, where columns may stand in several bands, a row is known by its phone.
+        groups=int(room() is not None),
         nothing="There is no figure for these devices and models.",
         notes=notes_of(rows, names),
     )
