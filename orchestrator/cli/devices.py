@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import platform
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +17,7 @@ import typer
 from orchestrator import __version__
 from orchestrator.app import resolution
 from orchestrator.app.doctor import Finding, of_farm, of_host
-from orchestrator.app.measuring import MeasuredCampaign, bench_plan
+from orchestrator.app.measuring import bench_plan
 from orchestrator.app.options import Listed, Texts, Wait, arg, opt
 from orchestrator.app.phones import (
     adb_servers,
@@ -35,7 +35,7 @@ from orchestrator.app.phones import (
 )
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli.frame import DryRun, command, refuse
-from orchestrator.cli.live import workspace_telling
+from orchestrator.cli.live import reporting, workspace_telling
 from orchestrator.cli.result import CommandResult, shown, to_json
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import DeviceError, UsageError
@@ -235,30 +235,35 @@ class EqualSides:
 
 
 def equal_sides_of(workspace: Workspace, plan: Plan, *, sessions: int = 4) -> CommandResult:
-    """Measure equal sides, and return what the phones can resolve."""
+    """Measure equal sides, and return what the phones can resolve; raises what ended a device's
+    part.
+    """
+    return _equal_sides(workspace, plan, sessions)[0]
+
+
+def _equal_sides(
+    workspace: Workspace, plan: Plan, sessions: int
+) -> tuple[CommandResult, list[str]]:
+    """Return also what was meant and isn't there, each once."""
     measured = resolution.measure_equal_sides(workspace, plan, sessions=sessions)
-    wanted = plan.devices.serials
-    facts = [
-        known
-        for serial, known in workspace.store.devices().items()
-        if serial in wanted or not wanted
-    ]
-    found = resolution.known_resolutions(workspace, facts)
-    parts = [
-        part
-        for item in found
-        for part in (one_line(item.text), resolution.resolution_table(item), "")
-    ]
-    problems = _problems(measured)
-    return replace(
-        shown(*parts[:-1], *problems, facts={"resolutions": found, "problems": problems}),
-        is_kept=True,
-    )
-
-
-def _problems(measured: Iterable[MeasuredCampaign]) -> list[str]:
-    """Return what was meant and isn't there of some sessions, each once."""
-    return list(dict.fromkeys(text for item in measured for text in item.problems))
+    with reporting(workspace, measured[-1]) as where:
+        wanted = plan.devices.serials
+        facts = [
+            known
+            for serial, known in workspace.store.devices().items()
+            if serial in wanted or not wanted
+        ]
+        found = resolution.known_resolutions(workspace, facts)
+        where += [one_line(item.text) for item in found]
+        where.append(f"campaign: {measured[-1].campaign.campaign_id}")
+        parts = [
+            part
+            for item in found
+            for part in (one_line(item.text), resolution.resolution_table(item), "")
+        ]
+        problems = list(dict.fromkeys(text for item in measured for text in item.problems))
+    result = shown(*parts[:-1], *problems, facts={"resolutions": found, "problems": problems})
+    return replace(result, is_kept=True), problems
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,10 +297,7 @@ def check(
         refuse(context, {"model", "delegate", "runs", "wait"}, "without --sessions")
     with workspace_telling(settings, sides.wait, makes_store=bool(sides.sessions)) as workspace:
         if sides.sessions:
-            measured = resolution.measure_equal_sides(
-                workspace, sides.plan(serials), sessions=sides.sessions
-            )
-            problems = _problems(measured)
+            _, problems = _equal_sides(workspace, sides.plan(serials), sides.sessions)
         for device, facts, checks, path in check_phones(workspace, serials, options.out):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, to_json(_report(device, facts, checks)) + "\n")
