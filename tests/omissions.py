@@ -113,6 +113,13 @@ PLACES: Sequence[Place] = (
         text='    called={"webgpu_delegate": "webgpu"},\n',
     ),
     Place(
+        change="delegate",
+        what="a phone that has it",
+        file="device_profiles/pixel-8.yaml",
+        after="delegates: [cpu, xnnpack, gpu",
+        text=", webgpu",
+    ),
+    Place(
         change="column",
         what="the column",
         file="orchestrator/tables/results.py",
