@@ -161,7 +161,7 @@ def mirror(tmp_path: Path) -> Iterator[FileServer]:
     )
     with file_server() as server:
         content = build(tmp_path, "xnnpack_true_fully_delegated.txt").read_bytes()
-        server.put("/" + spec.url.partition("://")[2], content)
+        server.put("/" + spec.source.url.partition("://")[2], content)
         yield server
 
 

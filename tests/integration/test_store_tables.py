@@ -79,7 +79,7 @@ def test_columns_say_what_the_record_says_and_follow_a_new_reading(
         "spread-wide thermal-rise",
         "timing",
         0,
-        12.25,
+        run.duration_s,
     )
     findings = tuple(
         Finding(code=code, severity=Severity.ERROR, message="") for code in ("fell-back", "hot")
@@ -103,7 +103,7 @@ def test_columns_say_what_the_record_says_and_follow_a_new_reading(
         "fell-back hot",
         "timing",
         0,
-        12.25,
+        run.duration_s,
     )
 
 

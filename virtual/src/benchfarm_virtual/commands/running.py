@@ -204,7 +204,8 @@ def sleep(call: Invocation) -> None:
             call.fail(f"Not a number '{text}'")
         if found[2] not in _SUFFIXES:
             call.fail(f"Unknown suffix '{found[2]}'")
-        wanted_s += float(f"0{found[1]}0") * _SUFFIXES[found[2]]
+        whole, _, part = found[1].partition(".")
+        wanted_s += float(f"{whole or 0}.{part or 0}") * _SUFFIXES[found[2]]
     call.sleep(wanted_s)
 
 
