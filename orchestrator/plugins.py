@@ -23,21 +23,18 @@ name is known by its entry point.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
-from itertools import chain
-from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from orchestrator.errors import PluginError, UsageError, nearest
 from orchestrator.installation import extra_of
 
 if TYPE_CHECKING:
-    from zipfile import Path as ZipPath
+    from importlib.metadata import EntryPoint
 
     from orchestrator.app.attached import open_devices
     from orchestrator.app.exporting import ExportRequest
@@ -160,68 +157,22 @@ def __getattr__(name: str) -> object:
     return getattr(import_module(_HOMES[name]), name)
 
 
-class Entry(NamedTuple):
-    """An entry point of an installed distribution."""
+@functools.cache
+def _installed() -> Sequence[EntryPoint]:
+    # Not where this module is loaded: what asks for no plugin needn't wait for its parsers.
+    from importlib.metadata import entry_points
 
-    group: str
-    name: str
-    #: A module, or ``module:attribute``, of which ``Class.attribute`` is one too.
-    value: str
-    distribution: str
+    found = entry_points()
+    groups = (group for group in found.groups if group.startswith(f"{_OWN}."))
+    return [entry for group in groups for entry in found.select(group=group)]
 
 
 @functools.cache
-def _installed() -> Sequence[Entry]:
-    """Return benchfarm's entry points in the distributions on Python's path, each distribution
-    once; what can't be read has none.
-
-    importlib.metadata reads them as well, but loads an email parser and an unzipper first, which
-    takes a fifth of the time of a command's help.
-    """
-    found: list[Entry] = []
-    known = set()
-    for about in chain.from_iterable(map(_metadata, sys.path)):
-        name = about.stem.partition("-")[0].replace("_", "-")
-        if name.lower() not in known:
-            known.add(name.lower())
-            with suppress(OSError, ValueError):
-                text = (about / "entry_points.txt").read_text(encoding="utf-8")
-                found += _entries(text, name)
-    return found
-
-
-def _metadata(place: str) -> Iterable[Path | ZipPath]:
-    """Return what tells of the distributions in a folder or a zip of Python's path."""
-    root: Path | ZipPath = Path(place)
-    try:
-        if root.is_file():
-            from zipfile import BadZipFile
-            from zipfile import Path as ZipPath
-
-            with suppress(BadZipFile):
-                root = ZipPath(place)
-        about = [item for item in root.iterdir() if item.suffix in {".dist-info", ".egg-info"}]
-    except (OSError, ValueError):
-        return []
-    return sorted(about, key=lambda item: item.suffix)
-
-
-def _entries(text: str, distribution: str) -> Iterable[Entry]:
-    group = ""
-    for line in text.splitlines():
-        name, equals, value = line.partition("=")
-        if line.startswith("["):
-            group = line.strip("[] ")
-        elif equals and not line.startswith("#") and group.startswith(f"{_OWN}."):
-            yield Entry(group, name.strip(), value.partition("[")[0].strip(), distribution)
-
-
-@functools.cache
-def plugins(group: str) -> Mapping[str, Entry]:
+def plugins(group: str) -> Mapping[str, EntryPoint]:
     """Return the entry points of a group by name, benchfarm's own first; a name of its own can't be
     replaced.
     """
-    found: dict[str, Entry] = {}
+    found: dict[str, EntryPoint] = {}
     for entry in sorted(_installed(), key=is_own, reverse=True):
         if entry.group == f"{_OWN}.{group}":
             found.setdefault(entry.name, entry)
@@ -255,34 +206,35 @@ def every(group: str, kind: type[_KindT], *, skips_broken: bool = False) -> Mapp
     return found
 
 
-def load(entry: Entry, kind: type[_KindT]) -> _KindT:
+def load(entry: EntryPoint, kind: type[_KindT]) -> _KindT:
     """Return what an entry point leads to.
 
     Raises PluginError when it can't be imported or is something else.
     """
     try:
-        home, _, attribute = entry.value.partition(":")
-        found: Any = import_module(home)
-        if attribute:
-            found = attrgetter(attribute)(found)
+        found: Any = entry.load()
     except Exception as error:
         module = (getattr(error, "name", None) or "").partition(".")[0]
         if isinstance(error, ModuleNotFoundError) and extra_of(module) and is_own(entry):
             raise
-        whose = entry.distribution
+        whose = _distribution(entry)
         raise PluginError(
             f"{entry.group} {entry.name!r} of {whose} can't be loaded: {type(error).__name__}: {error}",
             hint=f"update {whose}, or remove it: pip uninstall {whose}",
         ) from error
     if not isinstance(found, kind):
         raise PluginError(
-            f"{entry.group} {entry.name!r} of {entry.distribution}: {entry.value} is no"
+            f"{entry.group} {entry.name!r} of {_distribution(entry)}: {entry.value} is no"
             f" {kind.__name__}"
         )
     return found
 
 
-def is_own(entry: Entry) -> bool:
+def _distribution(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist is not None else "an unknown distribution"
+
+
+def is_own(entry: EntryPoint) -> bool:
     """Whether a plugin comes with benchfarm."""
     return entry.value.startswith("orchestrator.")
 
@@ -419,7 +371,7 @@ class CommandWords:
     #: Of which the first is a word of the top level.
     words: tuple[str, ...]
     about: str
-    entry: Entry
+    entry: EntryPoint
 
 
 def command_words() -> Iterable[CommandWords]:
