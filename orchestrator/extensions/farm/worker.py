@@ -302,8 +302,12 @@ class HostWorker:
                 # A worker that is started again would take its phones out of the list for a moment.
                 return False
             self._announce(self._phones)
-            self._offer(self._phones)
+            offered = self._offer(self._phones)
+            # Before a phone's worker begins: a job that was queued before its phone was paused
+            # would be given out ahead of a more urgent one that came meanwhile.
             self._sweep()
+            for serial in offered:
+                self._workers.start(serial)
         except StoreError as error:
             self._tell_once(f"{error}; trying again", level="error")
             return False
@@ -331,8 +335,10 @@ class HostWorker:
             for line in lines:
                 self._tell_once(line)
 
-    def _offer(self, phones: Mapping[str, Announced]) -> None:
-        """Work the queues of the phones that may measure, and of no others; each is one host's."""
+    def _offer(self, phones: Mapping[str, Announced]) -> list[str]:
+        """Take the phones that may measure, each of which is one host's, and return them; the
+        workers of all others end.
+        """
         clashes, paused = self._queue.clashes(), set(self._queue.pauses())
         may = {
             serial
@@ -341,16 +347,18 @@ class HostWorker:
             and serial not in clashes
             and not paused & {"farm", f"host:{self._host}", f"phone:{serial}"}
         }
+        taken = []
         for serial in sorted(may | self._workers.alive() | self._offered()):
             name = f"{_PHONE}{serial}"
             if serial in may and self._locks.take(name):
-                self._workers.start(serial)
+                taken.append(serial)
                 continue
             self._workers.stop(serial)
             if serial in clashes and serial in self._running:
                 self._running[serial].cancelled.set()
             if serial not in self._workers.alive():
                 self._locks.release(name)
+        return taken
 
     def _offered(self) -> set[str]:
         return {name.removeprefix(_PHONE) for name in self._locks.held if name.startswith(_PHONE)}
