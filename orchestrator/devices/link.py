@@ -228,21 +228,27 @@ class PhoneLink:
                 last = last or Deadline(through_s or _AWAY_S, self.clock)
                 if last.expired if through_s else (has_hung or is_second):
                     raise
-            if not through_s:
+            if through_s:
+                self._await_return(last, fresh=has_hung, cancelled=cancelled)
+            else:
                 self.reconnect(last)
-                continue
-            is_back = False
-            while not is_back:
-                if self.clock.wait(_RETRY_PAUSE_S, cancelled):
-                    raise InterruptedByUserError
-                step = Deadline(min(_RECONNECT_STEP_S, last.remaining_s), self.clock)
-                try:
-                    self.reconnect(step, fresh=has_hung)
-                    is_back = True
-                except (LinkLostError, DeviceTimeoutError, AdbUnavailableError) as error:
-                    has_hung = isinstance(error, DeviceTimeoutError)
-                    if last.expired:
-                        raise
+
+    def _await_return(
+        self, last: Deadline, *, fresh: bool, cancelled: threading.Event | None
+    ) -> None:
+        """Try to get the phone back, again and again until a deadline."""
+        while True:
+            if self.clock.wait(_RETRY_PAUSE_S, cancelled):
+                raise InterruptedByUserError
+            step = Deadline(min(_RECONNECT_STEP_S, last.remaining_s), self.clock)
+            try:
+                self.reconnect(step, fresh=fresh)
+            except (LinkLostError, DeviceTimeoutError, AdbUnavailableError) as error:
+                fresh = isinstance(error, DeviceTimeoutError)
+                if last.expired:
+                    raise
+            else:
+                return
 
     def reconnect(self, deadline: Deadline, *, fresh: bool = False) -> None:
         """Get the phone back, ``fresh``: by a new connection even if the server takes the old one
