@@ -23,7 +23,7 @@ def resume(workspace: Workspace, prefix: str = "") -> MeasuredCampaign | None:
     """Resume a campaign that was cut off: the one that is named, else the newest open one that has
     runs.
 
-    Returns what came of it; None when none is named and none is open.
+    Returns its campaign as measured; None when none is named and none is open.
 
     Raises UsageError when the one that is named isn't open, when those that are open are others' to
     resume, when a process is at it now, or when its files have gone.

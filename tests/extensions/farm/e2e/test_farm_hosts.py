@@ -16,6 +16,7 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.settings import Settings
 from tests.samples.farm_hosts import (
     FarmOfHosts,
+    Host,
     changes,
     stored,
 )
@@ -211,13 +212,20 @@ def test_a_night_in_which_a_phone_gave_nothing_does_not_look_as_if_all_were_well
     )
 
 
-def test_a_phone_that_only_has_the_same_serial_number_is_not_measured(
-    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
-) -> None:
+@pytest.fixture
+def waiting(farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str) -> Host:
+    """A host with a job of its phone, which is paused."""
     host = farm.one
     farm.until_announced(host)
     host("farm", "pause", f"phone:{host.serial}")
     host("farm", "submit", plan_file((host.serial,), invocations=1), "--name", name)
+    return host
+
+
+def test_a_phone_that_only_has_the_same_serial_number_is_not_measured(
+    farm: FarmOfHosts, waiting: Host, name: str
+) -> None:
+    host = waiting
     facts = "jsonb_set(facts::jsonb, '{model}', '\"Pixel 9\"')::text"
     farm.queue.rows(f"UPDATE farm_jobs SET facts = {facts} WHERE submission = %s", name)
     host("farm", "pause", "--undo", f"phone:{host.serial}")
@@ -235,12 +243,9 @@ def test_a_phone_that_only_has_the_same_serial_number_is_not_measured(
 
 
 def test_a_job_whose_campaign_somebody_else_runs_is_done_when_that_is_over(
-    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
+    farm: FarmOfHosts, waiting: Host, before: dict[str, str], name: str
 ) -> None:
-    host = farm.one
-    farm.until_announced(host)
-    host("farm", "pause", f"phone:{host.serial}")
-    host("farm", "submit", plan_file((host.serial,), invocations=1), "--name", name)
+    host = waiting
     (job,) = farm.jobs(name)
     settings = Settings.from_environment({}, home=host.cli.home, store=host.url)
     with Workspace(settings) as other:
