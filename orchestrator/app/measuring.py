@@ -130,6 +130,21 @@ class MeasuredCampaign:
         reasons = ", ".join(dict.fromkeys(row.why_not_clean for row in timed))
         return f"no result is clean ({reasons}); 'benchfarm report' shows the findings and what to do about them"
 
+    @property
+    def is_lacking(self) -> bool:
+        """Whether something that was meant has no result, no clean one, or a wrong one; what there
+        was no time for isn't meant.
+        """
+        return any(
+            [
+                self.without_result,
+                self.result.left,
+                self.missing,
+                self.nothing_clean,
+                self.has_wrong_outputs,
+            ]
+        )
+
     @cached_property
     def problems(self) -> list[str]:
         """What was meant and isn't there, each with its reason, for people."""

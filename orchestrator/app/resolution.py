@@ -15,6 +15,7 @@ from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.app.measuring import MeasuredCampaign, run
 from orchestrator.app.workspace import Workspace
+from orchestrator.errors import BenchfarmError, InterruptedByUserError
 from orchestrator.records.case import FIGURE_PASS, Serial, grouped
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
@@ -122,16 +123,26 @@ VISIBLE: Final[Sequence[Column[Visible]]] = (
 
 def measure_equal_sides(
     workspace: Workspace, plan: Plan, *, sessions: int
-) -> list[MeasuredCampaign]:
-    """Measure a plan in several sessions, each a campaign of its own with its part of the budget,
-    the last one where a fault ended a device's part; raises as ``measuring.run``.
+) -> tuple[Sequence[MeasuredCampaign], BenchfarmError | None]:
+    """Measure a plan in several sessions, each a campaign of its own with its part of the budget.
+
+    Returns those that were measured, the last one where a fault ended a device's part, and the
+    error that kept a later one from being measured; raises as ``measuring.run`` where that was the
+    first.
     """
     budget = plan.budget and plan.budget / sessions
     own = replace(plan, name=NAME, check_outputs=False, reference_check=False, budget=budget)
     measured = list[MeasuredCampaign]()
     while len(measured) < sessions and not any(item.result.fault for item in measured):
-        measured.append(run(workspace, own, despite_losses=False))
-    return measured
+        try:
+            measured.append(run(workspace, own, despite_losses=False))
+        except InterruptedByUserError:
+            raise
+        except BenchfarmError as error:
+            if not measured:
+                raise
+            return measured, error
+    return measured, None
 
 
 def sample_model() -> Path:

@@ -38,7 +38,7 @@ from orchestrator.cli.frame import DryRun, command, refuse
 from orchestrator.cli.live import reporting, workspace_telling
 from orchestrator.cli.result import CommandResult, shown, to_json
 from orchestrator.devices.phone import AdbDevice
-from orchestrator.errors import DeviceError, UsageError
+from orchestrator.errors import BenchfarmError, DeviceError, UsageError
 from orchestrator.files import write_file
 from orchestrator.ports import CheckResult, Device, PhoneCheck
 from orchestrator.records.answers import DoneAnswer
@@ -243,9 +243,9 @@ def equal_sides_of(workspace: Workspace, plan: Plan, *, sessions: int = 4) -> Co
 
 def _equal_sides(
     workspace: Workspace, plan: Plan, sessions: int
-) -> tuple[CommandResult, list[str]]:
-    """Return also what was meant and isn't there, each once."""
-    measured = resolution.measure_equal_sides(workspace, plan, sessions=sessions)
+) -> tuple[CommandResult, list[str], BenchfarmError | None]:
+    """Return also what was meant and isn't there, each once, and the error that ended it early."""
+    measured, error = resolution.measure_equal_sides(workspace, plan, sessions=sessions)
     with reporting(workspace, measured[-1]) as where:
         wanted = plan.devices.serials
         facts = [
@@ -262,8 +262,18 @@ def _equal_sides(
             for part in (one_line(item.text), resolution.resolution_table(item), "")
         ]
         problems = list(dict.fromkeys(text for item in measured for text in item.problems))
-    result = shown(*parts[:-1], *problems, facts={"resolutions": found, "problems": problems})
-    return replace(result, is_kept=True), problems
+        exit_code = int(any(item.is_lacking for item in measured))
+    if error is not None:
+        exit_code, hint = error.exit_code, f" ({error.hint})" if error.hint else ""
+        which = f"session {len(measured) + 1} of {sessions}"
+        problems.append(one_line(f"{which} could not be measured: {error}{hint}"))
+    result = shown(
+        *parts[:-1],
+        *problems,
+        facts={"resolutions": found, "problems": problems},
+        exit_code=exit_code,
+    )
+    return replace(result, is_kept=True), problems, error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,15 +299,22 @@ def check(
     Prints what works, what works another way and what is missing, with what that costs. The phone
     is left as it was. One file, without the phone's serial number, is written to attach to a bug
     report. Exit code 3 when a check fails. With --sessions one configuration is measured in several
-    sessions first; those of earlier days count as well, so run it weekly.
+    sessions first; those of earlier days count as well, so run it weekly. An error of a later one
+    ends it: what was measured is shown, and the exit code is the error's.
     """
-    results, texts, problems, failed = [], [], list[str](), False
+    results, texts, problems, failed, exit_code = [], [], list[str](), False, 0
     serials = options.serials
     if not sides.sessions:
         refuse(context, {"model", "delegate", "runs", "wait"}, "without --sessions")
     with workspace_telling(settings, sides.wait, makes_store=bool(sides.sessions)) as workspace:
         if sides.sessions:
-            _, problems = _equal_sides(workspace, sides.plan(serials), sides.sessions)
+            plan = sides.plan(serials)
+            measured, problems, error = _equal_sides(workspace, plan, sides.sessions)
+            exit_code = measured.exit_code
+            if error is not None:
+                # What was measured is told; nothing says that the phones can be checked.
+                assert isinstance(measured.data, dict), "it has facts"
+                return replace(measured, data={"phones": [], **measured.data})
         for device, facts, checks, path in check_phones(workspace, serials, options.out):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, to_json(_report(device, facts, checks)) + "\n")
@@ -322,7 +339,7 @@ def check(
     return CommandResult(
         text="\n\n".join([*texts, *problems]),
         data={"phones": results, "problems": problems},
-        exit_code=DeviceError.exit_code if failed else 0,
+        exit_code=DeviceError.exit_code if failed else exit_code,
     )
 
 

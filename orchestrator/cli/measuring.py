@@ -168,15 +168,6 @@ def told(
     lines += [("", "")]
     lines += [(line, "doubt") for text in measured.problems for line in wrap(text, width)]
     lines += [(text, "") for text in [*further, *where]]
-    is_lacking = any(
-        [
-            measured.without_result,
-            measured.result.left,
-            measured.missing,
-            measured.nothing_clean,
-            measured.has_wrong_outputs,
-        ]
-    )
     return CommandResult(
         text="\n".join(line for line, _ in lines),
         looks=[look for _, look in lines],
@@ -193,7 +184,7 @@ def told(
         is_kept=True,
         exit_code=HostStorageError.exit_code
         if unwritten
-        else int(is_lacking) or CUT_EXIT_CODE * bool(measured.cut),
+        else int(measured.is_lacking) or CUT_EXIT_CODE * bool(measured.cut),
     )
 
 

@@ -4,6 +4,7 @@ writes."""
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 from tests.e2e.conftest import Lab
@@ -87,3 +88,23 @@ def test_equal_sides_tell_what_a_phone_can_resolve_and_the_check_repeats_it(lab:
     assert changes == sorted(changes, reverse=True)
     known = lab.cli("device check", "-s", serial).ok().stdout
     assert "3 sessions" in known
+
+
+def test_an_error_of_a_later_session_hides_none_that_was_measured(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
+    serial, goes = lab.serials[0], tmp_path / "goes.tflite"
+    shutil.copy(model, goes)
+    process = lab.cli.start("device check --sessions 3 --json", "-s", serial, "-m", goes, "-n", 4)
+    assert process.stderr is not None
+    # The phone has the model by now; the next session doesn't find it.
+    assert any(" 1/4 " in line for line in process.stderr)
+    goes.unlink()
+    stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 2, stdout + stderr
+    told = json.loads(stdout)
+    assert told["phones"] == []
+    (found,) = [item for item in told["resolutions"] if "goes" in item["configuration"]]
+    assert len(found["sessions"]) == 1
+    assert "session 2 of 3 could not be measured: " in told["problems"][-1]
+    assert "goes.tflite" in told["problems"][-1]
