@@ -22,13 +22,12 @@ from orchestrator.app.measuring import MeasuredCampaign, measure
 from orchestrator.app.options import Paths, Wait, opt, percentage
 from orchestrator.app.preparing import (
     Prepared,
+    Work,
+    campaign_of,
     expansion_of,
-    files_of,
     inputs_of,
-    new_campaign,
     nothing_to_measure,
     start,
-    terms_of,
     unchecked,
 )
 from orchestrator.app.stored import load_measured
@@ -38,7 +37,7 @@ from orchestrator.errors import PlanError, UsageError
 from orchestrator.planning.expansion import output_checks
 from orchestrator.planning.skips import tools_for
 from orchestrator.records.campaign import Campaign, Pairing
-from orchestrator.records.case import Build, Case, content_key
+from orchestrator.records.case import Build, Case, SkippedCase, content_key
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import FIGURE, is_foreign, is_language_model
 from orchestrator.records.plan import Plan, PlanOptions
@@ -138,19 +137,17 @@ def prepare(
         opened = open_devices(workspace, plans[0].devices)
     cases: list[dict[str, Case]] = []
     builds: dict[str, Build] = {}
-    files: dict[str, str] = {}
-    reasons: dict[str, None] = {}
+    skipped: dict[SkippedCase, None] = {}
     for plan, own in zip(plans, inputs, strict=True):
         expansion, found = expansion_of(workspace, plan, opened.devices, own)
         builds |= {build.sha256: build for build in found}
-        files |= own.paths
-        reasons |= dict.fromkeys(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped)
+        skipped |= dict.fromkeys(expansion.skipped)
         cases.append({_shared_key(case, sides[0].kind): case for case in expansion.cases})
     pairs = [(cases[0][key], cases[1][key]) for key in cases[0] if key in cases[1]]
     if not pairs:
-        if not reasons:
+        if not skipped:
             raise UsageError("nothing can be compared: the sides have no case in common")
-        raise nothing_to_measure(reasons)
+        raise nothing_to_measure(skipped)
     pairing = Pairing(
         sides=tuple((before.case_key, after.case_key) for before, after in pairs),
         baseline=sides[0].label,
@@ -162,28 +159,23 @@ def prepare(
         most=request.most,
     )
     known = {case.case_key: case for pair in pairs for case in pair}
-    files |= files_of(models.values(), builds.values())
-    first = first_invocations(pairing, known, seed=plans[0].seed)
     checks, is_wanted = unchecked(workspace, plans[0], opened.facts, models.values())
-    # What is new is compared with the reference once, when a first pair is there to be looked at.
-    first = (*first, *output_checks(known.values(), is_wanted))
-    terms = terms_of(plans[0], opened.facts, files)
-    campaign = replace(
-        new_campaign(workspace, plans[0].name),
-        plan_text="---\n".join(plan.text for plan in plans),
-        seed=plans[0].seed,
-        terms=replace(terms, output_checks=checks, pairing=pairing),
-        invocations=tuple(first),
-    )
-    serials = {case.serial for pair in pairs for case in pair}
-    return Prepared(
-        campaign=campaign,
+    work = Work(
+        invocations=(
+            *first_invocations(pairing, known, seed=plans[0].seed),
+            # What is new is compared with the reference once, when a first pair is there to be
+            # looked at.
+            *output_checks(known.values(), is_wanted),
+        ),
+        skipped=tuple(skipped),
         models=list(models.values()),
         builds=list(builds.values()),
-        opened=replace(
-            opened, devices=tuple(item for item in opened.devices if item[1].serial in serials)
-        ),
+        paths={sha256: path for own in inputs for sha256, path in own.paths.items()},
+        checks=checks,
+        pairing=pairing,
     )
+    both = replace(plans[0], text="---\n".join(plan.text for plan in plans))
+    return campaign_of(workspace, both, opened, work)
 
 
 def pairing_of(campaign: Campaign) -> Pairing:

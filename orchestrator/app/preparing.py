@@ -34,7 +34,13 @@ from orchestrator.planning.skips import NO_BUILD, is_not_there
 from orchestrator.planning.time_budget import cut_to_time, usable_s
 from orchestrator.ports import Device, session_of
 from orchestrator.records.build_spec import BuildSpec
-from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
+from orchestrator.records.campaign import (
+    Campaign,
+    CampaignStatus,
+    Invocation,
+    Pairing,
+    Terms,
+)
 from orchestrator.records.case import (
     FIGURE_PASS,
     Build,
@@ -46,6 +52,7 @@ from orchestrator.records.case import (
     Model,
     Serial,
     Skip,
+    SkippedCase,
     ToolName,
 )
 from orchestrator.records.device import DeviceFacts
@@ -249,28 +256,59 @@ def prepare(
     """
     expansion, builds, checks = planned(workspace, plan, opened, inputs)
     if not expansion.cases and OUT_OF_TIME not in {skip.reason_code for skip in expansion.skipped}:
-        raise nothing_to_measure(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped)
+        raise nothing_to_measure(expansion.skipped)
     brackets, used = _reference_checks(workspace, plan, expansion, opened.devices, reference)
-    models = {model.sha256: model for model in (*used, *inputs.models)}.values()
-    terms = terms_of(plan, opened.facts, {**files_of(models, builds), **inputs.paths})
-    campaign = replace(
-        new_campaign(workspace, plan.name),
-        plan_text=plan.text,
-        seed=plan.seed,
-        terms=replace(terms, output_checks=checks),
+    models = {model.sha256: model for model in (*used, *inputs.models)}
+    work = Work(
         invocations=tuple(
             invocation
             for serial, queue in expansion.invocations.items()
             for invocation in (*brackets.get(serial, ()), *queue)
         ),
         skipped=expansion.skipped,
+        models=list(models.values()),
+        builds=builds,
+        paths=inputs.paths,
+        checks=checks,
     )
-    return Prepared(campaign=campaign, models=list(models), builds=builds, opened=opened)
+    return campaign_of(workspace, plan, opened, work)
 
 
-def nothing_to_measure(reasons: Iterable[str]) -> UsageError:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a campaign begins with, and what that needs."""
+
+    invocations: tuple[Invocation, ...]
+    skipped: tuple[SkippedCase, ...]
+    models: Sequence[Model]
+    builds: Sequence[Build]
+    #: Where the files lie that flags name, by sha256.
+    paths: Mapping[str, str]
+    #: What is known of outputs.
+    checks: Mapping[str, OutputCheck]
+    pairing: Pairing | None = None
+
+
+def campaign_of(workspace: Workspace, plan: Plan, opened: OpenedDevices, work: Work) -> Prepared:
+    """Return a campaign that begins now, with the terms of its plan."""
+    files = {**files_of(work.models, work.builds), **work.paths}
+    campaign = replace(
+        new_campaign(workspace, plan.name),
+        plan_text=plan.text,
+        seed=plan.seed,
+        terms=replace(
+            terms_of(plan, opened.facts, files), output_checks=work.checks, pairing=work.pairing
+        ),
+        invocations=work.invocations,
+        skipped=work.skipped,
+    )
+    return Prepared(campaign=campaign, models=work.models, builds=work.builds, opened=opened)
+
+
+def nothing_to_measure(skipped: Iterable[SkippedCase]) -> UsageError:
     """Return the error of cases that are all skipped, with each reason once."""
-    told = [one_line(reason) for reason in dict.fromkeys(reasons)] or [
+    reasons = dict.fromkeys(f"{skip.serial}: {skip.reason}" for skip in skipped)
+    told = [one_line(reason) for reason in reasons] or [
         "none of the plan's programs runs on these devices with a delegate that they have"
     ]
     return UsageError("nothing can be measured:\n  " + "\n  ".join(told))

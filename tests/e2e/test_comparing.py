@@ -207,6 +207,13 @@ def test_models_and_flags_are_sides_too(bench: Bench) -> None:
     assert flags["verdict"]["outcome"] == "faster"
 
 
+def test_what_neither_side_can_run_is_told_beside_what_was_compared(bench: Bench) -> None:
+    sides = ("threads:1", "threads:2", "-d", "xnnpack,coreml", "--runs", "2")
+    done = bench.ab(*sides, "--fail-on", "never").ok()
+    assert "over 1 case" in done.stdout
+    assert f"not run on {bench.serial}: coreml, native: 'native' has no" in done.stdout
+
+
 def test_two_nights_are_compared_and_a_changed_setting_makes_them_incomparable(
     bench: Bench,
 ) -> None:
