@@ -135,10 +135,12 @@ class Column(Generic[R]):
 
     def figures(self, rows: Iterable[R]) -> list[float | None]:
         """Return the figures as they are shown, not yet rounded."""
-        return [
-            None if (value := self.value(row)) is None else float(value * self.scale)
-            for row in rows
-        ]
+        values = map(self.value, rows)
+        if self.scale >= 1:
+            return [None if value is None else float(value * self.scale) for value in values]
+        # Dividing by 1000 gives the nearest figure, multiplying by 0.001 its neighbour at times.
+        divisor = 1 / self.scale
+        return [None if value is None else float(value / divisor) for value in values]
 
     def decimals(self, figures: Iterable[float | None]) -> int:
         """Return how many decimals of these figures are shown."""
@@ -151,8 +153,8 @@ class Column(Generic[R]):
         )
 
     def form(self, decimals: int) -> str:
-        """Return the format of a figure of so many decimals."""
-        return f"{'+' if self.is_signed else ''}.{decimals}f"
+        """Return the format of a figure of so many decimals; what rounds to nothing isn't negative."""
+        return f"{'+' if self.is_signed else ''}z.{decimals}f"
 
     def cells(self, rows: Sequence[R]) -> list[str]:
         """Return the column as people read it; nothing of it is escaped."""

@@ -242,11 +242,11 @@ def _column(column: Column[R], rows: Sequence[R]) -> Mapping[str, object]:
         if column.kind is Kind.COUNT and len(rows) > 1 and len(set(values)) == 1:
             page["same"] = 1
         if column.shown is not None:
-            # Of a figure that isn't there.
             texts |= {
                 place: visible(text)
                 for place, (row, value) in enumerate(zip(rows, values, strict=True))
-                if value is None and (text := column.shown(row))
+                if (text := column.shown(row)) is not None
+                and text != texts.get(place, NOTHING if value is None else format(value, form))
             }
         if texts:
             page["texts"] = texts

@@ -11,8 +11,10 @@ from orchestrator.extensions.history.web import page_of
 from orchestrator.records.case import DelegateName, ModelSha, Serial
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import render_html
-from orchestrator.tables.html import script_hash
-from orchestrator.units import format_duration
+from orchestrator.tables.column import Column, Kind
+from orchestrator.tables.html import render, script_hash
+from orchestrator.tables.table import Table
+from orchestrator.units import US_PER_MS, format_duration
 from tests.browser.conftest import OF_COLOURS, PHONE, WIDE, serious_faults
 from tests.conftest import installed, poll_until
 from tests.samples.sample_lab import (
@@ -241,6 +243,25 @@ def test_figure_between_two_of_its_digits_is_the_same_with_scripts_and_without(o
         assert column(runs, "latency ms") == [figure, figure]
         expect(dialog).to_contain_text(f"its figure; from {figure} to {figure} ms.")
         page.keyboard.press("Escape")
+
+
+def test_the_page_s_script_writes_each_cell_as_the_other_forms_do(open_address, tmp_path):
+    """Other words than the figure, signs, what rounds to nothing, halves of the last digit."""
+    rows = [0.0, -0.0, -0.04, 0.0004, -0.0004, 4_185.0, -4_185.0, 123_450.0, 4_214.96, None]
+    words = {123_450.0: "8,100", 0.0004: "", None: "no figure"}
+    columns = (
+        Column("place", "place", rows.index),
+        Column("change", "change", lambda row: row, Kind.NUMBER, digits=1, is_signed=True),
+        Column("time", "time", lambda row: row, Kind.NUMBER, "ms", 1 / US_PER_MS, digits=2),
+        Column("speed", "speed", lambda row: row, Kind.NUMBER, digits=1, shown=words.get),
+    )
+    table = Table(name="cells", caption="Cells", columns=columns, rows=rows)
+    assert columns[1].cells(rows)[:5] == ["+0.0", "+0.0", "+0.0", "+0.0", "+0.0"]
+    assert columns[2].cells(rows)[5:7] == ["4.18", "-4.18"]
+    (tmp_path / "cells.html").write_text(render(table), encoding="utf-8")
+    host = grid(open_address((tmp_path / "cells.html").as_uri()), "cells")
+    for item in columns[1:]:
+        assert column(host, item.head) == item.cells(rows), item.name
 
 
 def test_time_spans_are_written_as_elsewhere_and_a_block_that_fails_hides_no_other(open_report):
