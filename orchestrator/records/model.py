@@ -160,12 +160,21 @@ def model_ending(path: Path | None) -> str:
     )
 
 
+def asked_tokens(flags: Mapping[str, str]) -> dict[str, int]:
+    """Return how many tokens a case's flags ask for, by their names."""
+    return {name: int(flags[name]) for name in TOKENS if flags.get(name, "").isdecimal()}
+
+
+def phase_of(flags: Mapping[str, str]) -> str:
+    """Return which of a process's two figures a case is about."""
+    return PHASES[0] if flags.get(FIGURE) == PHASES[0] else PHASES[1]
+
+
 def worded(flags: Mapping[str, str]) -> str:
     """Return a case's flags as people say them: ``decode 256 after 1024, context 1280, per token``."""
     prompt, answer = flags.get("prefill_tokens", "?"), flags.get("decode_tokens", "?")
-    what = (
-        f"prefill {prompt}" if flags.get(FIGURE) == PHASES[0] else f"decode {answer} after {prompt}"
-    )
+    is_prefill = phase_of(flags) == PHASES[0]
+    what = f"prefill {prompt}" if is_prefill else f"decode {answer} after {prompt}"
     known = {FIGURE, *TOKENS}
     further = "".join(f", {name}={value}" for name, value in flags.items() if name not in known)
     return f"{what}, context {flags.get('max_num_tokens', '?')}{further}, per token"

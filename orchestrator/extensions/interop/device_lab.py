@@ -17,14 +17,14 @@ from orchestrator.extensions.runtimes.litert_lm_output import (
     LitertLmReader,
     Process,
     decode_metrics,
-    reports_of,
+    report_of,
 )
 from orchestrator.programs.foreign_app import ImportedTool
 from orchestrator.programs.specification import Program
 from orchestrator.reading.lines import own_lines
 from orchestrator.reading.report import RunFiles, parse_run
 from orchestrator.records.case import Case, ToolName
-from orchestrator.records.model import FIGURE, PHASES
+from orchestrator.records.model import PHASES, asked_tokens, phase_of
 from orchestrator.records.run import RawOutput, ToolReport
 
 #: Attachments: a leaderboard's line, and the files of a session's job.
@@ -52,25 +52,16 @@ class DeviceLabTool(ImportedTool):
 
 
 def _report(raw: RawOutput, case: Case) -> ToolReport:
-    phase = dict(case.flags).get(FIGURE, "")
+    flags = dict(case.flags)
+    phase = phase_of(flags)
     if row := raw.data(ROW):
         reports = read_row(row).reports
-        return reports[PHASES.index(phase)] if phase in PHASES and len(reports) > 1 else reports[0]
+        return reports[PHASES.index(phase)] if len(reports) > 1 else reports[0]
     if metrics := raw.data(METRICS):
         process = _with_evidence(decode_metrics(metrics), raw.data(LOGCAT))
-        flags = dict(case.flags)
         # The job's flags count; the metrics repeat them.
-        asked = {
-            name: flags[f"{name}_tokens"]
-            for name in PHASES
-            if flags.get(f"{name}_tokens", "").isdecimal()
-        }
-        process.asked |= {name: int(value) for name, value in asked.items()}
-        if (context := flags.get("max_num_tokens", "")).isdecimal():
-            process.asked["tokens"] = int(context)
-        return reports_of(process, requested=case.delegate.value)[
-            PHASES.index(phase) if phase in PHASES else 1
-        ]
+        process.asked |= asked_tokens(flags)
+        return report_of(process, phase, requested=case.delegate.value)
     return parse_run(
         stdout=raw.data(STDOUT),
         logcat=raw.data(LOGCAT),

@@ -2,15 +2,18 @@
 computer ran.
 
 A line tells either of a model's inferences (``latency_ms``) or of a language model's tokens
-(``metrics`` and ``iterations``); litert-samples' benchmark/leaderboard has both files. Whoever
-wrote a line is a stranger: every value is checked before it is used, and what a line doesn't tell
-stays unknown.
+(``metrics`` and ``iterations``); litert-samples' benchmark/leaderboard has both files. ``Row`` has
+the columns, which are read and written. Whoever wrote a line is a stranger: every value is checked
+before it is used, and what a line doesn't tell stays unknown. A line of ours says ``measured`` only
+of a clean figure of a real phone, shown to be the delegate's; any other says what it is. What the
+leaderboard has no column for stands under ``benchfarm``.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import cached_property
@@ -18,21 +21,32 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from orchestrator import __version__
 from orchestrator.delegates.judging import extent_of
 from orchestrator.documents import describe
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.runtimes.litert_lm_output import Process, Repetition, reports_of
-from orchestrator.records.case import DelegateName
-from orchestrator.records.device import DeviceKind
-from orchestrator.records.model import PHASES, TOKENS
+from orchestrator.records.case import (
+    BUILTIN,
+    IMPORTED_TOOLS,
+    Build,
+    DelegateName,
+    Model,
+    Serial,
+)
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.model import FIGURE, PHASES, REPETITIONS, TOKENS, asked_tokens
 from orchestrator.records.run import (
     SUMMARY_FIELDS,
     DelegateEvidence,
     DelegateShare,
+    DelegateTruth,
     LatencySummary,
+    RunRecord,
     ToolReport,
 )
-from orchestrator.units import US_PER_MS, US_PER_S
+from orchestrator.records.verdict import Quality
+from orchestrator.units import US_PER_MS, US_PER_S, tokens_per_s
 
 #: What is asked for by the leaderboard's ``accelerator``: LiteRT applies XNNPACK on the CPU by
 #: itself.
@@ -48,15 +62,32 @@ PLATFORMS: Final[Mapping[str, DeviceKind]] = {
 }
 #: Figures of ``latency_ms`` that are none of a summary, and those of ``memory_mb``: which of a
 #: report each is.
-TIMES: Final[Mapping[str, str]] = {
+_TIMES: Final[Mapping[str, str]] = {
     "init": "init_us",
     "first_inference": "first_inference_us",
     "warm_up_avg": "warmup_mean_us",
 }
-MEMORY: Final[Mapping[str, str]] = {
+_MEMORY: Final[Mapping[str, str]] = {
     "init_footprint": "init_memory_mib",
     "overall_footprint": "overall_memory_mib",
 }
+#: Columns of the main subgraph's nodes, and what of the evidence each is.
+_NODES: Final[Mapping[str, str]] = {
+    "nodes_delegated": "delegated_nodes",
+    "nodes_total": "total_nodes",
+    "partitions": "partitions",
+}
+#: How a line's name says how many tokens were asked for.
+_LETTERS: Final[Mapping[str, str]] = {
+    "prefill_tokens": "p",
+    "decode_tokens": "d",
+    "max_num_tokens": "n",
+}
+_ACCELERATORS: Final = {BUILTIN: "cpu"} | {
+    delegate: name for name, delegate in ACCELERATORS.items()
+}
+_PLATFORMS: Final = {kind: name for name, kind in PLATFORMS.items()}
+_SHOWN: Final = frozenset({DelegateTruth.FULL, DelegateTruth.PARTIAL})
 #: Which delegate an output's or a log's name is.
 _CALLED: Final = (
     (re.compile(r"xnnpack", re.IGNORECASE), DelegateName.XNNPACK),
@@ -92,6 +123,8 @@ _Day = Annotated[Text, AfterValidator(_day)]
 _Needed = Annotated[Text, Field(pattern=r"\S")]
 _Number = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 _Count = Annotated[int, Field(ge=0, le=10_000_000)]
+#: A column that is only written, whatever others have in it.
+_Unread = Any
 Item = TypeVar("Item")
 Few = Annotated[list[Item], Field(max_length=_MOST_ITERATIONS)]
 
@@ -136,6 +169,7 @@ class _Conditions(Part):
     prefill_tokens: _Count = 0
     decode_tokens: _Count = 0
     max_num_tokens: _Count = 0
+    iterations: _Unread = None
     warmup_iterations: Annotated[int, Field(ge=0, le=_MOST_ITERATIONS)] = 0
 
 
@@ -144,6 +178,7 @@ class _Tokens(Part):
     decode_tok_s: _Number = 0.0
     ttft_s: _Number = 0.0
     init_total_ms: _Number = 0.0
+    init_executor_ms: _Unread = None
     peak_mem_mb: _Number | None = None
 
 
@@ -161,6 +196,7 @@ class Row(Part):
     #: The repository.
     model: _Needed
     file: _Needed
+    task: _Unread = None
     model_size_mb: _Number | None = None
     platform: Literal["android", "ios", "macos", "linux", "windows"]
     device_id: _Needed
@@ -185,9 +221,12 @@ class Row(Part):
     warmup_runs: _Count = 0
     latency_ms: _Times | None = None
     memory_mb: _Memory = _Memory()
+    throughput_mb_s: _Unread = None
     conditions: _Conditions = _Conditions()
     metrics: _Tokens | None = None
     iterations: Few[_Tokens] = []
+    repeat: _Unread = None
+    benchfarm: _Unread = None
 
     @model_validator(mode="after")
     def _has_figures(self) -> Row:
@@ -224,9 +263,13 @@ class Row(Part):
     @property
     def flags(self) -> tuple[tuple[str, str], ...]:
         """Flags of a language model's case but for which figure it is."""
-        return tuple(
-            (name, str(count)) for name in TOKENS if (count := getattr(self.conditions, name))
-        )
+        return tuple((name, str(count)) for name, count in self.asked.items())
+
+    @property
+    def asked(self) -> dict[str, int]:
+        """How many tokens were asked for, by those flags."""
+        counts = {name: getattr(self.conditions, name) for name in TOKENS}
+        return {name: count for name, count in counts.items() if count}
 
     @cached_property
     def reports(self) -> tuple[ToolReport, ...]:
@@ -270,7 +313,9 @@ def read_row(line: bytes) -> Row:
 
 def _evidence(row: Row) -> DelegateEvidence:
     """Return where the operators ran, by the delegate's name and the nodes of the main subgraph."""
-    wanted, named, own, every = row.wanted, row.delegate, row.nodes_delegated, row.nodes_total
+    wanted, named = row.wanted, row.delegate
+    nodes = {field: getattr(row, key) for key, field in _NODES.items()}
+    own, every = row.nodes_delegated, row.nodes_total
     actual = next((delegate for pattern, delegate in _CALLED if pattern.search(named)), None)
     name = actual.value if actual is not None else ""
     lines = (f"the row names the delegate {named}",) if named else ()
@@ -281,16 +326,12 @@ def _evidence(row: Row) -> DelegateEvidence:
             wanted.value,
             ("LiteRT-LM's backend cpu is XNNPACK; the row names no delegate",),
         )
-    share = DelegateShare(
-        delegate=named, delegated_nodes=own or 0, total_nodes=every, partitions=row.partitions
-    )
+    share = DelegateShare(delegate=named, **(nodes | {"delegated_nodes": own or 0}))
     return DelegateEvidence(
         requested=wanted.value,
         actual=name,
         truth=truth,
-        delegated_nodes=own,
-        total_nodes=every,
-        partitions=row.partitions,
+        **nodes,
         backend=named.lower() if actual is DelegateName.GPU and own is None else "",
         lines=lines,
         shares=(share,) if named and own is not None else (),
@@ -307,8 +348,8 @@ def _of_inferences(row: Row, evidence: DelegateEvidence) -> ToolReport:
     fault = "" if figures["median_us"] or figures["mean_us"] else "no latency"
     if row.status not in {"", "measured"}:
         fault = f"status {row.status!r}"
-    beside: dict[str, Any] = {field: _us(getattr(times, key)) for key, field in TIMES.items()}
-    beside |= {field: getattr(row.memory_mb, key) for key, field in MEMORY.items()}
+    beside: dict[str, Any] = {field: _us(getattr(times, key)) for key, field in _TIMES.items()}
+    beside |= {field: getattr(row.memory_mb, key) for key, field in _MEMORY.items()}
     extra: dict[str, float | str] = {
         "source": row.source,
         "warmup_runs": row.warmup_runs,
@@ -328,17 +369,15 @@ def _of_inferences(row: Row, evidence: DelegateEvidence) -> ToolReport:
 
 
 def _of_tokens(row: Row, evidence: DelegateEvidence) -> tuple[ToolReport, ...]:
-    metrics, asked = row.metrics or _Tokens(), row.conditions
-    process = Process(warmups=asked.warmup_iterations if row.iterations else 0)
-    process.asked = {phase: getattr(asked, f"{phase}_tokens") for phase in PHASES}
-    if asked.max_num_tokens:
-        process.asked["tokens"] = asked.max_num_tokens
+    metrics = row.metrics or _Tokens()
+    process = Process(warmups=row.conditions.warmup_iterations if row.iterations else 0)
+    process.asked = row.asked
     for item in row.iterations or [metrics]:
         repetition = Repetition(has_rule=True)
         for phase in PHASES:
             # No speed is a turn that wasn't made, and is told as that.
             if speed := getattr(item, f"{phase}_tok_s"):
-                tokens = process.asked[phase]
+                tokens = process.asked[f"{phase}_tokens"]
                 repetition.add(phase, tokens, tokens / speed * US_PER_S)
         repetition.first_token_us = item.ttft_s * US_PER_S or None
         repetition.init_us = item.init_total_ms * US_PER_MS or None
@@ -352,3 +391,216 @@ def _of_tokens(row: Row, evidence: DelegateEvidence) -> tuple[ToolReport, ...]:
         replace(report, delegate=evidence, extra={**report.extra, **known})
         for report in reports_of(process, requested=evidence.requested)
     )
+
+
+def leaderboard_lines(
+    campaigns: Iterable[Iterable[RunRecord]],
+    *,
+    devices: Mapping[Serial, DeviceFacts],
+    models: Mapping[str, Model],
+    builds: Mapping[str, Build],
+) -> Iterator[str]:
+    """Yield a line for each process with a figure, from the runs of each campaign.
+
+    What others measured isn't ours to tell.
+    """
+    counts = dict[str, int]()
+    for runs in campaigns:
+        for group in _processes(runs, devices):
+            first = group[0]
+            line = _line(
+                group, devices.get(first.case.serial), models.get(first.case.model_sha256), builds
+            )
+            name = str(line["row_id"])
+            counts[name] = counts.get(name, 0) + 1
+            line |= {
+                "row_id": name if counts[name] == 1 else f"{name}#{counts[name]}",
+                "repeat": counts[name],
+            }
+            yield f"{json.dumps(line, allow_nan=False)}\n"
+
+
+def _processes(
+    runs: Iterable[RunRecord], devices: Mapping[Serial, DeviceFacts]
+) -> Iterator[list[RunRecord]]:
+    """Yield the runs of a campaign that have a figure and are our own, by process: last those that
+    share one.
+    """
+    groups: dict[tuple[str, int], list[RunRecord]] = {}
+    for run in runs:
+        facts = devices.get(run.case.serial)
+        is_own = run.case.tool not in IMPORTED_TOOLS and not (
+            facts is not None and facts.is_imported
+        )
+        if not is_own or run.latency_us is None or run.case.delegate not in _ACCELERATORS:
+            continue
+        flags = sorted(flag for flag in run.case.flags if flag[0] != FIGURE)
+        if len(flags) == len(run.case.flags):
+            yield [run]
+        else:
+            # A language model's prefill and decode are two cases of one process.
+            row = json.dumps(run.case.to_row() | {"flags": flags}, sort_keys=True)
+            groups.setdefault((row, run.invocation), []).append(run)
+    yield from groups.values()
+
+
+def _line(
+    runs: list[RunRecord],
+    facts: DeviceFacts | None,
+    model: Model | None,
+    builds: Mapping[str, Build],
+) -> dict[str, object]:
+    run = runs[0]
+    report, case, build = run.report, run.case, builds.get(run.case.build_sha256)
+    assert report is not None, "it has a figure"
+    delegate = report.delegate
+    accelerator = _ACCELERATORS[case.delegate]
+    platform = _PLATFORMS[facts.kind] if facts is not None else "android"
+    codename = facts.codename if facts is not None else ""
+    device_id = (
+        f"{codename or 'unknown'}-{facts.sdk}"
+        if facts is not None and facts.sdk
+        else codename or "unknown"
+    )
+    version = build.version if build is not None else ""
+    file = model.path.name if model is not None and model.path is not None else case.model_name
+    name = (
+        next(
+            (share.delegate for share in delegate.shares if share.delegated_nodes), delegate.actual
+        )
+        or None
+    )
+    row_id = f"{case.model_name}:{file}@{version or case.build_sha256[:12]}/{platform}/{device_id}/{accelerator}"
+    api = f" (API {facts.sdk})" if facts is not None and facts.sdk else ""
+    figures = _tokens(runs, row_id) if case.is_per_token else _inferences(run)
+    identity = {
+        "row_id": row_id,
+        "model": case.model_name,
+        "file": file,
+        "task": None,
+        "model_size_mb": model.size_bytes / 1e6 if model is not None else None,
+        "platform": platform,
+        "device_id": device_id,
+        "device": facts.title if facts is not None else "",
+        "os": f"{facts.system}{api}" if facts is not None else "",
+        "accelerator": accelerator,
+        "delegate": name,
+        **{key: getattr(delegate, field) for key, field in _NODES.items()},
+        "runtime": case.tool.value,
+        "runtime_version": version,
+        "binary": build.name if build is not None else "",
+        "runner": "benchfarm",
+        "session": run.campaign_id,
+        "job": f"{accelerator}-{device_id}",
+        "source": "benchfarm",
+        "status": _status(runs),
+        "date": f"{run.started_at:%Y-%m-%d}",
+        "benchfarm": {
+            "version": __version__,
+            "run_ids": [item.run_id for item in runs],
+            "is_virtual": run.is_virtual,
+            "threads": case.threads,
+            "tool": case.tool.value,
+            "build_sha256": case.build_sha256,
+            "delegate_truth": delegate.truth.value,
+            "quality": [item.verdict.quality.word for item in runs],
+            "grade": run.verdict.grade.value if run.verdict.grade is not None else None,
+            "findings": sorted(
+                {finding.code for item in runs for finding in item.verdict.findings}
+            ),
+        },
+    }
+    return _columns(Row, **(identity | figures))
+
+
+def _status(runs: list[RunRecord]) -> str:
+    if any(run.is_virtual for run in runs):
+        return "virtual"
+    for run in runs:
+        if run.verdict.quality is not Quality.TRUSTED:
+            return run.verdict.quality.word
+    is_shown = all(run.report is not None and run.report.delegate.truth in _SHOWN for run in runs)
+    return "measured" if is_shown else "not-confirmed"
+
+
+def _ms(value_us: float | None) -> float | None:
+    return None if value_us is None else round(value_us / US_PER_MS, 6)
+
+
+def _columns(kind: type[Part], **values: object) -> dict[str, object]:
+    """Return an object of a line; its columns are those that are read."""
+    assert values.keys() <= kind.model_fields.keys(), values.keys() - kind.model_fields.keys()
+    return values
+
+
+def _inferences(run: RunRecord) -> dict[str, object]:
+    report = run.report
+    assert report is not None, "it has a figure"
+    figures, warmup = report.inference, report.warmup
+    times: dict[str, float | None] = {
+        key: getattr(figures, field, None) for key, field in SUMMARY_FIELDS.items()
+    }
+    times["avg"] = report.inference_mean_us or times["avg"]
+    times |= {key: getattr(report, field) for key, field in _TIMES.items()}
+    return {
+        "latency_ms": _columns(_Times, **{key: _ms(value) for key, value in times.items()}),
+        "memory_mb": _columns(
+            _Memory, **{key: getattr(report, field) for key, field in _MEMORY.items()}
+        ),
+        "runs": getattr(figures, "count", None),
+        "warmup_runs": getattr(warmup, "count", None),
+        "throughput_mb_s": None,
+    }
+
+
+def _tokens(runs: list[RunRecord], row_id: str) -> dict[str, object]:
+    of_phase = {dict(run.case.flags).get(FIGURE, ""): run for run in runs}
+    flags = dict(runs[0].case.flags)
+    speeds: dict[str, list[float]] = {}
+    metrics: dict[str, object] = {}
+    for phase in PHASES:
+        report = of_phase[phase].report if phase in of_phase else None
+        speed = tokens_per_s(report.inference_mean_us) if report is not None else None
+        metrics[f"{phase}_tok_s"] = round(speed, 3) if speed is not None else None
+        each = str(report.extra.get("repetitions_us", "")).split() if report is not None else []
+        warmup = [report.warmup_mean_us] if report is not None and report.warmup_mean_us else []
+        speeds[phase] = [
+            round(US_PER_S / value, 3) for value in (*warmup, *map(float, each)) if value > 0
+        ]
+    report = next(iter(of_phase.values())).report
+    assert report is not None, "it has a figure"
+    first_us = report.extra.get("derived_first_token_us")
+    metrics |= {
+        "ttft_s": round(first_us / US_PER_S, 6) if isinstance(first_us, float) else None,
+        "init_total_ms": _ms(report.init_us),
+        "init_executor_ms": None,
+        "peak_mem_mb": report.peak_memory_mib,
+    }
+    warmups = int(report.warmup_mean_us is not None)
+    asked = asked_tokens(flags)
+    conditions = {name: asked[name] for name in _LETTERS if name in asked}
+    count = max(map(len, speeds.values()))
+    iterations = [
+        _columns(
+            _Tokens,
+            **{
+                f"{phase}_tok_s": own[place] if place < len(own) else None
+                for phase, own in speeds.items()
+            },
+            ttft_s=None,
+            init_total_ms=metrics["init_total_ms"],
+        )
+        for place in range(count)
+    ]
+    named = "-".join(f"{_LETTERS[name]}{number}" for name, number in conditions.items())
+    return {
+        "row_id": f"{row_id}/{named}",
+        "conditions": _columns(
+            _Conditions,
+            **conditions,
+            iterations=count or int(flags.get(REPETITIONS, "1")),
+            warmup_iterations=warmups,
+        ),
+        "metrics": _columns(_Tokens, **metrics),
+        "iterations": iterations,
+    }

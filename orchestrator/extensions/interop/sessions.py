@@ -353,7 +353,7 @@ def _add_job(
 
 def _tokens(process: Process, provenance: str, flags: Mapping[str, str]) -> dict[str, str]:
     """Return how many tokens were asked for; raises OutputParseError where nothing says it."""
-    tokens = {f"{name}_tokens": str(count) for name, count in process.asked.items()}
+    tokens = {name: str(count) for name, count in process.asked.items()}
     for name in TOKENS:
         told = re.search(rf"\b{name}: (\d{{1,7}})\b", provenance)
         value = (

@@ -29,7 +29,7 @@ from orchestrator.extensions.runtimes.litert_lm_output import (
     LitertLmReader,
     Process,
     decode_metrics,
-    reports_of,
+    report_of,
 )
 from orchestrator.passes import pass_of
 from orchestrator.ports import Device, InvocationRequest, Turn
@@ -48,7 +48,9 @@ from orchestrator.records.model import (
     PHASES,
     REPETITIONS,
     TOKENS,
+    asked_tokens,
     flag_faults,
+    phase_of,
 )
 from orchestrator.records.run import DelegateEvidence, RawOutput, ToolReport
 
@@ -134,13 +136,13 @@ class LitertLmTool:
         it.
         """
         flags = {**dict(case.flags), REPETITIONS: str(repetitions)}
-        if flags.get(FIGURE) == PHASES[0]:
+        if phase_of(flags) == PHASES[0]:
             flags["decode_tokens"] = "1"
         return dataclasses.replace(case, flags=tuple(sorted(flags.items())))
 
     def turns(self, raw: RawOutput, case: Case) -> Sequence[Turn]:
         """See TurnTool.turns."""
-        phase = dict(case.flags).get(FIGURE, PHASES[1])
+        phase = phase_of(dict(case.flags))
         found: list[Turn] = []
         before_s = None
         for repetition in _process(raw).repetitions:
@@ -165,25 +167,15 @@ class LitertLmTool:
         """Read the case's own figure; the exit code counts only where the output doesn't say more."""
         process = _process(raw)
         flags = dict(case.flags)
-        phase = flags.get(FIGURE, "decode")
+        phase = phase_of(flags)
         process.backend = _backend(case)
-        process.asked = {
-            name.partition("_")[0]: int(flags[name])
-            for name in TOKENS
-            if flags.get(name, "").isdigit()
-        }
+        process.asked = asked_tokens(flags)
         # A block of energy asks for other numbers than the case.
         process.asked |= {
             name: int(count)
-            for name, count in re.findall(r"--benchmark_(\w+)_tokens=(\d+)", raw.command)
+            for name, count in re.findall(r"--benchmark_(\w+_tokens)=(\d+)", raw.command)
         }
-        process.asked["tokens"] = process.asked.pop("max", 0)
-        report = next(
-            report
-            for report in reports_of(process, requested=case.delegate.value)
-            if report.label == phase
-        )
-        ended = _ended(report, raw)
+        ended = _ended(report_of(process, phase, requested=case.delegate.value), raw)
         return dataclasses.replace(
             ended, label=phase, extra={**ended.extra, "engine": _engine(raw)}
         )

@@ -68,6 +68,8 @@ _COMMAND: Final = re.compile(r"Benchmarking model: (?P<name>.*?)(?: \((?P<path>.
 _ASKED: Final = re.compile(
     r"(?P<name>Backend|Number of tokens in (?:prefill|decode)|Max number of tokens|Cache)\s*: (?P<value>\S+)"
 )
+#: The last word of such a name, and the flag of a case that it is.
+_FLAGS: Final = {"tokens": "max_num_tokens", **{phase: f"{phase}_tokens" for phase in PHASES}}
 _INFO: Final = "BenchmarkInfo:"
 _AGGREGATED: Final = re.compile(r"Aggregated BenchmarkInfo \(median of \d+ iterations\):")
 _COMMAND_RESULTS: Final = "----- Results -----"
@@ -144,6 +146,7 @@ class Process:
     is_command: bool = False
     model: str = ""
     backend: str = ""
+    #: How many tokens were asked for, by the names of a case's flags.
     asked: dict[str, int] = field(default_factory=dict)
     cache: str = ""
     repetitions: list[Repetition] = field(default_factory=list)
@@ -283,7 +286,7 @@ class LitertLmReader:
             elif name == "Cache":
                 current.cache = value
             elif value.isdecimal():
-                current.asked[name.rpartition(" ")[2]] = int(value)
+                current.asked[_FLAGS[name.rpartition(" ")[2]]] = int(value)
         elif speed := _SPEED.match(text):
             current.speeds[speed["phase"].lower()] = float(speed["speed"])
         elif init := _COMMAND_INIT.match(text):
@@ -342,7 +345,7 @@ def decode_metrics(data: bytes) -> Process:
                     )
                 repetition.add(phase, turn.num_tokens, float(turn.duration_us))
             if (asked := getattr(metrics.benchmark_params, f"num_{phase}_tokens")) > 0:
-                process.asked[phase] = asked
+                process.asked[f"{phase}_tokens"] = asked
         for item in metrics.init_phase_durations_us:
             if item.key == "Init Total" and item.value > 0:
                 repetition.init_us = float(item.value)
@@ -358,7 +361,7 @@ def decode_metrics(data: bytes) -> Process:
 
 def reports_of(process: Process, *, requested: str = "") -> list[ToolReport]:
     """Return what is known of a process's prefill and decode."""
-    return [_report(process, phase, requested) for phase in PHASES]
+    return [report_of(process, phase, requested=requested) for phase in PHASES]
 
 
 def duration_us(text: str) -> float:
@@ -394,7 +397,8 @@ def figures_of(times_us: Sequence[float], tokens: Sequence[int]) -> LatencySumma
     )
 
 
-def _report(process: Process, phase: str, requested: str) -> ToolReport:
+def report_of(process: Process, phase: str, *, requested: str) -> ToolReport:
+    """Return what is known of a process's prefill or decode."""
     measured, warmup = _split(process, phase)
     inference = _inference(process, phase, measured)
     extra = _extra(process, phase, measured)
@@ -433,11 +437,11 @@ def _inference(process: Process, phase: str, measured: Sequence[_Turns]) -> Late
     speed = process.speeds.get(phase)
     if not speed:
         return None
-    return LatencySummary(count=process.asked.get(phase), mean_us=US_PER_S / speed)
+    return LatencySummary(count=process.asked.get(f"{phase}_tokens"), mean_us=US_PER_S / speed)
 
 
 def _extra(process: Process, phase: str, measured: Sequence[_Turns]) -> dict[str, float | str]:
-    asked, context = process.asked.get(phase), process.asked.get("tokens")
+    asked, context = process.asked.get(f"{phase}_tokens"), process.asked.get("max_num_tokens")
     speed = process.speeds.get(phase)
     first_us = next(
         (item.first_token_us for item in process.repetitions if item.first_token_us), None
@@ -495,7 +499,7 @@ def _failure(
 
 def _disagreements(process: Process, phase: str, measured: Sequence[_Turns]) -> tuple[str, ...]:
     told = list(process.disagreements)
-    asked = process.asked.get(phase)
+    asked = process.asked.get(f"{phase}_tokens")
     silent = sum(
         not (item.turns[phase].tokens and item.turns[phase].time_us) for item in process.repetitions
     )
@@ -509,8 +513,8 @@ def _disagreements(process: Process, phase: str, measured: Sequence[_Turns]) -> 
         told.append(
             f"{several[0]} {phase} turns in one repetition: the figure isn't comparable with that of one turn"
         )
-    context = process.asked.get("tokens")
-    wanted = process.asked.get("prefill", 0) + process.asked.get("decode", 0)
+    context = process.asked.get("max_num_tokens")
+    wanted = sum(process.asked.get(f"{name}_tokens", 0) for name in PHASES)
     if phase == "decode" and not measured and context and wanted > context:
         told.append(
             f"{wanted} tokens were asked for in a context of {context}: the answer was cut short"
