@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -339,21 +338,25 @@ def _open_each(
     """Open phones in parallel; one that is lost at that mustn't keep the others from being
     measured.
     """
-    from orchestrator.devices.discovery import PHONES_AT_ONCE
+    from orchestrator.devices.discovery import all_at_once
 
-    with ThreadPoolExecutor(max_workers=max(1, min(PHONES_AT_ONCE, len(phones)))) as pool:
-        opening = {item.seen.serial: pool.submit(open_phone, workspace, item) for item in phones}
-    opened: list[tuple[Device, DeviceFacts]] = []
-    lost: dict[str, DeviceError] = {}
     before = workspace.store.devices() if phones else {}
-    for serial, phone in opening.items():
+
+    def opened(item: Attached) -> tuple[Device, DeviceFacts] | DeviceError:
         try:
-            device, facts = phone.result()
+            device, facts = open_phone(workspace, item)
             check_known(workspace, facts, before)
-            opened.append((device, facts))
         except DeviceError as error:
-            lost[serial] = error
-    return opened, lost
+            return error
+        return device, facts
+
+    results = all_at_once(opened, phones)
+    lost = {
+        item.seen.serial: result
+        for item, result in zip(phones, results, strict=True)
+        if isinstance(result, DeviceError)
+    }
+    return [result for result in results if not isinstance(result, DeviceError)], lost
 
 
 def check_known(

@@ -8,11 +8,10 @@ import contextlib
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from orchestrator.app.attached import (
     Attached,
@@ -24,7 +23,7 @@ from orchestrator.app.attached import (
     pick,
 )
 from orchestrator.app.workspace import Workspace
-from orchestrator.devices.discovery import PHONES_AT_ONCE
+from orchestrator.devices.discovery import all_at_once
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import (
     AdbUnavailableError,
@@ -49,8 +48,6 @@ from orchestrator.tables.table import Table
 if TYPE_CHECKING:
     from orchestrator.records.answers import DoneAnswer
 
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 #: Digits that a phone shows to be paired.
 _PAIRING_DIGITS: Final = 6
 #: A phone with it turned on doesn't show at all.
@@ -150,14 +147,6 @@ def _restore_phone(
     return Restored(
         name=name, restored={serial: workspace.powered_on.get(serial, []) + undone}, notes=notes
     )
-
-
-def all_at_once(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-    """Return what came of each item, in their order: one phone that hangs mustn't hold the others
-    up.
-    """
-    with ThreadPoolExecutor(max_workers=max(1, min(PHONES_AT_ONCE, len(items)))) as pool:
-        return list(pool.map(work, items))
 
 
 class DeviceList(list["ListedDevice"]):

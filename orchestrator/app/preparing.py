@@ -16,7 +16,6 @@ from orchestrator import __version__
 from orchestrator.analysis.case_result import OutputChecks
 from orchestrator.analysis.sessions import autocorrelations
 from orchestrator.app.attached import OpenedDevices
-from orchestrator.app.phones import all_at_once
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import DeviceBusyError, DeviceError, PlanError, UsageError
@@ -443,6 +442,7 @@ def hold(workspace: Workspace, campaign: Campaign, devices: Iterable[Device]) ->
     Raises DeviceBusyError when other processes, computers or programs still use all devices after
     `Workspace.wait`.
     """
+    from orchestrator.devices.discovery import all_at_once
 
     def busy(device: Device) -> DeviceBusyError | None:
         while True:

@@ -19,21 +19,19 @@ if TYPE_CHECKING:
 
 
 def limited(plan: Plan, *, budget: str, until: str, now: datetime) -> Plan:
-    """Return the plan with the limits of ``--budget`` and ``--until``; raises UsageError."""
-    seconds = budget_of(budget)
-    if seconds is not None:
-        plan = replace(plan, budget=min(seconds, plan.budget or seconds))
+    """Return the plan with the limits of ``--budget``, which only narrows its time, and of
+    ``--until``.
+
+    Raises PlanError, UsageError.
+    """
+    from orchestrator.config.plan import terms_from_options
+
+    if budget:
+        seconds = terms_from_options(budget=budget).budget
+        plan = replace(plan, budget=min(filter(None, (seconds, plan.budget))))
     if until:
         plan = replace(plan, until=moment_of(until, now))
     return plan
-
-
-def budget_of(text: str) -> float | None:
-    """Return the seconds of ``--budget``, None for an empty text; raises UsageError."""
-    seconds = span_of("--budget", text)
-    if seconds is not None and seconds <= 0:
-        raise UsageError(f"--budget {text} leaves no time", hint="for example 20 min")
-    return seconds
 
 
 def span_of(option: str, text: str) -> float | None:

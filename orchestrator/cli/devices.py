@@ -47,7 +47,7 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
 from orchestrator.settings import Settings
 from orchestrator.tables import text
-from orchestrator.tables.column import DATA, EVERYWHERE, Column, Form, Kind
+from orchestrator.tables.column import EVERYWHERE, Column, Form, Kind, fields_of
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table
 
@@ -202,6 +202,16 @@ _WHOSE: Mapping[bool | None, str] = {True: "benchfarm's own", False: "somebody e
 
 
 #: Facts that a bug report needs. Serial numbers stay out of it.
+_TOLD_FACTS = (
+    "title",
+    "is_virtual",
+    "fingerprint",
+    "soc",
+    "abis",
+    "gpu",
+    "gpu_driver",
+    "is_rooted",
+)
 _TOLD_PROPERTIES = re.compile(
     r"ro\.(build|product|soc|board|hardware|vendor\.build|boot\.hardware)\b"
 )
@@ -352,14 +362,7 @@ def _report(device: Device, facts: DeviceFacts, checks: Sequence[PhoneCheck]) ->
             "host": f"Python {platform.python_version()}, {platform.system()} {platform.machine()}",
             "adb_server": adb.server.version() if adb else None,
             "phone": {
-                "title": facts.title,
-                "is_virtual": facts.is_virtual,
-                "fingerprint": facts.fingerprint,
-                "soc": facts.soc,
-                "abis": facts.abis,
-                "gpu": facts.gpu,
-                "gpu_driver": facts.gpu_driver,
-                "is_rooted": facts.is_rooted,
+                **fields_of(facts, *_TOLD_FACTS),
                 "properties": {
                     name: value
                     for name, value in facts.properties.items()
@@ -444,11 +447,9 @@ _FOUND: Sequence[Column[Finding]] = (
 _CHECKS: Sequence[Column[PhoneCheck]] = (
     Column("name", "check", lambda item: item.name),
     Column("result", "result", lambda item: item.result),
-    Column("seen", "", lambda item: item.seen, forms=DATA),
     Column(
         "cost", "what it costs", lambda item: item.cost, shown=lambda item: item.cost or item.seen
     ),
-    Column("took_s", "", lambda item: item.took_s, Kind.NUMBER, forms=DATA),
 )
 
 

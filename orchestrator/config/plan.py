@@ -35,7 +35,15 @@ from orchestrator.plugins import plugins
 from orchestrator.predicates import FIELDS, parse_predicate
 from orchestrator.records.case import USUAL_TOOL, DelegateName, Pass
 from orchestrator.records.model import ManifestEntry
-from orchestrator.records.plan import DelegateChoice, Plan, PlanKey, PlanModel, PlanOptions, keys_of
+from orchestrator.records.plan import (
+    DelegateChoice,
+    Plan,
+    PlanKey,
+    PlanModel,
+    PlanOptions,
+    PlanTerms,
+    keys_of,
+)
 from orchestrator.units import each, split
 
 #: Characters of a model's name that a campaign is called after.
@@ -116,6 +124,14 @@ def plan_from_options(in_python: bool = False, /, **options: Any) -> Plan:  # no
         _plain(source.value), Dumper=_PlanDumper, sort_keys=False, allow_unicode=True, width=10_000
     )
     return replace(_checked(source, Path.cwd()), text=text)
+
+
+def terms_from_options(**options: str) -> PlanTerms:
+    """Return what options say of the work beside a plan's cases; raises PlanError as
+    `plan_from_options`.
+    """
+    names: dict[Location, str] = {(name,): plan_keys()[name].option for name in options}
+    return checked(OptionSource(label="command line", names=names, value={**options}), PlanTerms)
 
 
 def plan_json_schema(model: type[Plan] = Plan) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from orchestrator.devices.adb_server import AdbServer, is_tcp
 from orchestrator.devices.facts import parse_serial
@@ -23,7 +23,9 @@ _PROBE_TIMEOUT_S: Final = 8.0
 #: Who looks for phones on and on asks the other sources of devices after so long.
 _SOURCES_S: Final = 15.0
 #: So many phones are asked, opened or restored at once; each is one connection to the server.
-PHONES_AT_ONCE: Final = 32
+_PHONES_AT_ONCE: Final = 32
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 _WHO: Final = {
     "serial": "getprop ro.serialno",
@@ -168,6 +170,12 @@ class KnownPhones:
                 self._told[key] = replace(told, transport_id=None)
 
 
+def all_at_once(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+    """Return what came of each phone, in their order: one that hangs mustn't hold the others up."""
+    with ThreadPoolExecutor(max_workers=max(1, min(_PHONES_AT_ONCE, len(items)))) as pool:
+        return list(pool.map(work, items))
+
+
 def list_devices(
     server: AdbServer, *, timeout_s: float = _PROBE_TIMEOUT_S, known: KnownPhones | None = None
 ) -> Sequence[Seen]:
@@ -185,9 +193,7 @@ def list_devices(
         return asked.get(server, one) or asked.name(server, _look_at(server, one, timeout_s))
 
     try:
-        listed = parse_devices(server.device_list())
-        with ThreadPoolExecutor(max_workers=max(1, min(PHONES_AT_ONCE, len(listed)))) as pool:
-            seen = list(pool.map(look, listed))
+        seen = all_at_once(look, parse_devices(server.device_list()))
     finally:
         asked.keep(server, seen)
     return judge_twins(seen)

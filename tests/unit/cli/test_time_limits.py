@@ -73,7 +73,8 @@ def test_a_time_of_day_is_the_next_one_also_where_clocks_change(
 @pytest.mark.parametrize(
     ("budget", "until", "told"),
     [
-        ("0s", "", "leaves no time"),
+        ("0s", "", "--budget: '0s' should be greater than 0"),
+        ("8d", "", "less than or equal to 604800"),
         ("soon", "", "isn't a time span"),
         ("", "25:00", "hour must be in 0..23"),
         ("", "6 am", "Invalid isoformat"),
