@@ -39,7 +39,7 @@ from orchestrator.planning.skips import tools_for
 from orchestrator.records.campaign import Campaign, Pairing
 from orchestrator.records.case import Build, Case, SkippedCase, content_key
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.model import FIGURE, is_foreign, is_language_model
+from orchestrator.records.model import FIGURE, is_model_file
 from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.records.run import OUT_OF_TIME
 from orchestrator.records.verdict import CLAIM_LEVEL, THRESHOLD, ComparisonOutcome
@@ -100,8 +100,7 @@ def parse_side(text: str) -> Side:
         raise UsageError(
             "an empty word names no side", hint="benchfarm ab build:OLD build:NEW -m MODEL"
         )
-    is_model = text.endswith(".tflite") or is_language_model(Path(text)) or is_foreign(Path(text))
-    return Side(kind="model" if is_model else "build", value=text)
+    return Side(kind="model" if is_model_file(Path(text)) else "build", value=text)
 
 
 def compare_ab(

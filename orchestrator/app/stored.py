@@ -21,7 +21,7 @@ from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import CampaignId, Pass, RunId, campaign_id_of
 from orchestrator.records.history import Pruned
-from orchestrator.records.model import is_foreign
+from orchestrator.records.model import is_model_file
 from orchestrator.records.run import Attachment, Outcome, RunRecord
 from orchestrator.settings import Settings, this_computer
 from orchestrator.tables.column import DATA, EVERYWHERE, Column, Kind
@@ -60,11 +60,7 @@ def find_campaigns(store: Store, word: str) -> list[Campaign]:
 
 def check_stored(*words: str) -> None:
     """Raise UsageError where words name files of models instead of what is stored."""
-    models = [
-        word
-        for word in words
-        if Path(word).suffix in {".tflite", ".litertlm", ".task"} or is_foreign(Path(word))
-    ]
+    models = [word for word in words if is_model_file(Path(word))]
     if models:
         sides = [*models, "OTHER.tflite"][:2]
         raise UsageError(

@@ -23,8 +23,7 @@ from orchestrator.records.model import (
     ModelFacts,
     SignatureFacts,
     TensorFacts,
-    is_foreign,
-    is_language_model,
+    model_ending,
 )
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> 
     """
     head, size_bytes = _head(path)
     needs_flex = False
-    if is_foreign(path) or is_language_model(path):
+    if model_ending(path) != ".tflite":
         place, mark = _MARKS.get(path.suffix, (0, b""))
         if not head.startswith(mark, place):
             raise ModelError(

@@ -23,7 +23,7 @@ from orchestrator.passes.specification import (
 )
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.records.case import Case, Pass
-from orchestrator.records.model import is_foreign, is_language_model
+from orchestrator.records.model import model_ending
 from orchestrator.records.run import Attachment, OperatorTime, RawOutput, ToolReport
 from orchestrator.tables.operators import KERNEL, outer_and_nested
 
@@ -78,7 +78,7 @@ def _run_with_layers(
     raw = tool.run(device, request, cancelled=cancelled)
     path = request.model_file
     try:
-        is_read = path is not None and not (is_foreign(path) or is_language_model(path))
+        is_read = model_ending(path) == ".tflite"
         layers = _layers(path, path.stat().st_mtime_ns) if path is not None and is_read else ()
     except (ModelError, OSError):
         return raw  # it was read before; the operators' times stand without names

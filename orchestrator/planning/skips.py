@@ -18,7 +18,7 @@ from orchestrator.records.case import (
     ToolName,
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
-from orchestrator.records.model import is_foreign, is_language_model
+from orchestrator.records.model import is_foreign, is_language_model, model_ending
 from orchestrator.records.plan import DelegateChoice, Plan
 
 #: As many as the public reference figures were measured with.
@@ -44,9 +44,7 @@ def tools_for(plan: Plan, kind: DeviceKind) -> tuple[ToolName, ...]:
             else ()
         )
         others = frozenset(model.path.suffix for model in plan.models if is_foreign(model.path))
-        is_usual = any(
-            not (is_foreign(model.path) or is_language_model(model.path)) for model in plan.models
-        )
+        is_usual = any(model_ending(model.path) == ".tflite" for model in plan.models)
         usual = (usual_tool(kind), *beside) if is_usual or not plan.models else ()
         return (*usual, *of_bundles, *(declared_for(others) if others else ()))
     fitting = tuple(tool for tool in plan.matrix.tools if kind in program(tool).kinds)

@@ -610,9 +610,7 @@ def _extra(log: Transcript) -> dict[str, float | str]:
         or log.flags.get("graph")
         or log.flags.get("model")
         or None,
-        "num_threads": float(threads)
-        if _is_count(threads.lstrip("-")) and len(threads) < 10
-        else None,
+        "num_threads": float(threads) if _is_count(threads.removeprefix("-")) else None,
         "max_delegated_partitions": float(partitions) if _is_count(partitions) else None,
     }
     for key, value in log.banner.items():

@@ -131,12 +131,12 @@ CACHES: Final = ("cold", "disk", "memory", "no")
 _COUNTS: Final = frozenset({*TOKENS, REPETITIONS})
 _MOST: Final = 1_000_000
 #: How the files of language models' bundles end.
-_BUNDLES: Final = (".litertlm", ".task")
+BUNDLES: Final = (".litertlm", ".task")
 
 
 def is_language_model(path: Path | None) -> bool:
     """Whether a file's name is that of a language model's bundle; no other model's ends so."""
-    return path is not None and path.suffix in _BUNDLES
+    return path is not None and path.suffix in BUNDLES
 
 
 #: How the files of other runtimes' models end, which only declared programs run; their files may
@@ -158,6 +158,11 @@ def model_ending(path: Path | None) -> str:
         if path is not None and (is_language_model(path) or is_foreign(path))
         else ".tflite"
     )
+
+
+def is_model_file(path: Path) -> bool:
+    """Whether a file's name ends as a model's, of whatever program."""
+    return path.suffix == model_ending(path)
 
 
 def asked_tokens(flags: Mapping[str, str]) -> dict[str, int]:

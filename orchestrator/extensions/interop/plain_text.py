@@ -188,7 +188,6 @@ def _case(report: ToolReport, serial: Serial, model: Model, build: Build) -> Cas
         for name, value in echoed.items()
         if name not in _NO_FLAGS and not name.startswith("Use ")
     }
-    threads = echoed.get("Num threads", "")
     try:
         settings: dict[str, Any] = {
             field: (int if field.endswith("runs") else float)(echoed[echo])
@@ -202,13 +201,20 @@ def _case(report: ToolReport, serial: Serial, model: Model, build: Build) -> Cas
         model_sha256=model.sha256,
         model_name=model.name,
         delegate=known.get(report.delegate.requested or report.delegate.actual, BUILTIN),
-        threads=int(threads) if threads.isascii() and threads.isdigit() else -1,
+        threads=_threads(report),
         tool=ToolName.TEXT,
         build_sha256=build.sha256,
         flags=tuple(sorted(flags.items())),
         affinity="all",
         **settings,
     )
+
+
+def _threads(report: ToolReport) -> int:
+    """Return the threads that a run's echo or its command names; -1 where neither does."""
+    told = report.extra.get("num_threads", report.echoed.get("Num threads", ""))
+    text = f"{told:.0f}" if isinstance(told, float) else told
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
 
 
 def _model(report: ToolReport, models: Sequence[Model]) -> Model:
@@ -228,7 +234,7 @@ def _model(report: ToolReport, models: Sequence[Model]) -> Model:
     if models:
         size = "" if size_mb is None else f" of {size_mb:g} MB"
         raise OutputParseError(f"name the file of the one model{size} that was measured: --model")
-    graph = report.echoed.get("Graph", "") or str(report.extra.get("graph", "")) or report.label
+    graph = str(report.extra.get("graph", "")) or report.label
     name = one_line(graph.rpartition("/")[2].removesuffix(".tflite")) or "unknown model"
     size_bytes = round((size_mb or 0.0) * 1e6)
     sha256 = ModelSha(content_key({"named": name, "bytes": size_bytes}))

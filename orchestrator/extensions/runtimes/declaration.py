@@ -23,7 +23,7 @@ from orchestrator.errors import OutputParseError, PlanError, ProgramInUseError, 
 from orchestrator.fields import AnyText, OneOrMany, Text, unique
 from orchestrator.installation import forget_programs_in, look_for_programs_in, program_places
 from orchestrator.records.case import DECLARED, DelegateName, ToolName
-from orchestrator.records.model import FOREIGN, PHASES
+from orchestrator.records.model import BUNDLES, FOREIGN, PHASES
 
 #: Characters of an expression, at most.
 LONGEST: Final = 600
@@ -448,7 +448,7 @@ def _declared(name: str, files: Mapping[str, Path]) -> ProgramSection:
                 f"{path}: name: {section.name!r} must be the file's name, {path.stem!r}"
             )
         _read[key] = section
-        FOREIGN.update(set(section.models) - {".tflite", ".litertlm", ".task"})
+        FOREIGN.update(set(section.models) - {".tflite", *BUNDLES})
     return _read[key]
 
 

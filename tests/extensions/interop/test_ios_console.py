@@ -53,6 +53,12 @@ def take(settings: Settings, tmp_path: Path) -> Callable[..., CommandResult]:
     return run
 
 
+RESULT_LINE = (
+    "Inference timings in us: Init: 5685, First inference: 18535, Warmup (avg): 14462.3, "
+    "Inference (avg): 14575.2\n"
+)
+
+
 def iphone_console(
     *, mean_us: float = 4000.0, lines: str = "", size_bytes: int = 0, **params: str
 ) -> str:
@@ -161,4 +167,15 @@ def test_a_text_that_names_nothing_is_of_an_unknown_phone_and_model(
     with Workspace(settings) as workspace:
         (run,) = workspace.store.runs()
     assert run.case.serial.startswith("unknown-")
-    assert run.case.model_name == "net"
+    assert (run.case.model_name, run.case.threads) == ("net", 2)
+
+
+@pytest.mark.parametrize(("threads", "known"), [("3", 3), ("-1", -1), ("--4", -1)])
+def test_a_command_above_an_output_without_parameters_tells_model_and_threads(
+    settings: Settings, take: Callable[..., CommandResult], threads: str, known: int
+) -> None:
+    command = f"$ ./benchmark_model --graph=net.tflite --num_threads={threads}\nSTARTING!\n"
+    take(command + RESULT_LINE, device="", models=())
+    with Workspace(settings) as workspace:
+        (run,) = workspace.store.runs()
+    assert (run.case.model_name, run.case.threads) == ("net", known)
