@@ -193,7 +193,7 @@ def case(
         delegate=delegate,
         threads=threads,
         tool=tool,
-        build_sha256=BUILDS[tool].sha256,
+        build_sha256=BUILDS.get(tool, NATIVE).sha256,
     )
     return replace(made, **other)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Cases, requests and outputs as tools take them, for tests of one tool."""
+"""Requests and outputs as tools take them, for tests of one tool."""
 
 from __future__ import annotations
 
@@ -9,26 +9,12 @@ from typing import Any
 from orchestrator.ports import InvocationRequest
 from orchestrator.records.case import (
     Build,
-    BuildSha,
     Case,
-    DelegateName,
-    ModelSha,
     Pass,
     RunId,
-    Serial,
-    ToolName,
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import Attachment, RawOutput
-
-
-def case_of(tool: ToolName, delegate: DelegateName, **changes: Any) -> Case:
-    """Return a case of a program with a delegate."""
-    case = Case(
-        serial=Serial("S"), model_sha256=ModelSha("a" * 64), model_name="m", delegate=delegate, threads=4, tool=tool,
-        build_sha256=BuildSha("b" * 64),
-    )  # fmt: skip
-    return replace(case, **changes)
 
 
 def request_of(

@@ -11,9 +11,9 @@ from orchestrator.programs.native import NativeTool
 from orchestrator.records.case import DelegateName, Load, ToolName, load_of
 from orchestrator.records.plan import PlanTerms
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
-from tests.samples.tools import case_of
+from tests.samples import sample_lab
 
-CASE = case_of(ToolName.NATIVE, DelegateName.CPU)
+CASE = sample_lab.case(tool=ToolName.NATIVE, delegate=DelegateName.CPU)
 
 
 def read(told: str) -> ToolReport:

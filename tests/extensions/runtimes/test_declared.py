@@ -25,9 +25,10 @@ from orchestrator.extensions.runtimes.output import DeclaredReader
 from orchestrator.records.case import DelegateName
 from tests.extensions.interop.texts.test_litert_lm import COMMAND as LM_COMMAND
 from tests.extensions.interop.texts.test_litert_lm import RESULTS
+from tests.samples import sample_lab
 from tests.samples.beside import OTHER_PROGRAMS, needs_other_programs
 from tests.samples.places import DATA
-from tests.samples.tools import case_of, raw_of
+from tests.samples.tools import raw_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -220,7 +221,7 @@ def test_executions_count_without_the_first_and_from_the_phones_log_too() -> Non
 
 def test_where_a_program_ran_is_told_by_evidence_not_by_what_was_asked() -> None:
     def on_gpu(name: str, text: str) -> DelegateEvidence:
-        case = case_of(declared(name).tool, DelegateName.GPU)
+        case = sample_lab.case(tool=declared(name).tool, delegate=DelegateName.GPU)
         return DeclaredTool(declared(name)).parse(raw_of(text), case).delegate
 
     delegate = on_gpu("mnn-benchmark", MNN)
@@ -390,8 +391,11 @@ def case_for(section: ProgramSection, figure: str) -> Case:
     flags = {name: own.default or "[1]" for name, own in section.parameters.items()} | (
         {"figure": figure} if figure else {}
     )
-    return case_of(
-        section.tool, DelegateName.CPU, flags=tuple(sorted(flags.items())), affinity="all"
+    return sample_lab.case(
+        tool=section.tool,
+        delegate=DelegateName.CPU,
+        flags=tuple(sorted(flags.items())),
+        affinity="all",
     )
 
 

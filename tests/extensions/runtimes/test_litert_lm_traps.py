@@ -10,7 +10,8 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import flag_faults
 from orchestrator.records.run import ToolReport
 from tests.extensions.interop.texts.test_litert_lm import CREATED, HEAD, NODES, RULE, block
-from tests.samples.tools import case_of, raw_of, request_of
+from tests.samples import sample_lab
+from tests.samples.tools import raw_of, request_of
 from tests.samples.wire import field
 
 FLAGS = {"prefill_tokens": "32", "decode_tokens": "16", "max_num_tokens": "128"}
@@ -47,8 +48,10 @@ def parsed(
     code: int = 0,
     delegate: str = "xnnpack",
 ) -> ToolReport:
-    case = case_of(
-        ToolName.LITERT_LM, DelegateName(delegate), flags=(*FLAGS.items(), ("figure", phase))
+    case = sample_lab.case(
+        tool=ToolName.LITERT_LM,
+        delegate=DelegateName(delegate),
+        flags=(*FLAGS.items(), ("figure", phase)),
     )
     raw = raw_of(
         command=COMMAND,
@@ -76,7 +79,7 @@ def test_metrics_stand_in_where_the_text_has_no_results() -> None:
 
 def command(kind: DeviceKind, **flags: str) -> str:
     given = (*(FLAGS | flags).items(), ("figure", "decode"))
-    case = case_of(ToolName.LITERT_LM, DelegateName.XNNPACK, flags=given)
+    case = sample_lab.case(tool=ToolName.LITERT_LM, delegate=DelegateName.XNNPACK, flags=given)
     request = request_of(case, kind=kind, model_path="/m/q.litertlm", program_path="/p/litert")
     return (
         _phone_command(request, "/run", set())

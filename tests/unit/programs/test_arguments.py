@@ -15,7 +15,8 @@ from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.case import Case, DelegateName, Pass, RunId, Serial, ToolName
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind
 from orchestrator.records.run import DelegateTruth, ToolReport
-from tests.samples.tools import case_of, raw_of, request_of
+from tests.samples import sample_lab
+from tests.samples.tools import raw_of, request_of
 
 FACTS = DeviceFacts(
     serial=Serial("PHONE1"),
@@ -27,7 +28,7 @@ FACTS = DeviceFacts(
         CpuCluster(cpus=(7,), min_khz=800_000, max_khz=2_800_000),
     ),
 )
-CASE = case_of(ToolName.NATIVE, DelegateName.XNNPACK)
+CASE = sample_lab.case(tool=ToolName.NATIVE, delegate=DelegateName.XNNPACK)
 
 
 def request(

@@ -10,13 +10,15 @@ from orchestrator.programs.flags import FlagBook
 from orchestrator.programs.running import case_flags
 from orchestrator.records.build_spec import FlagFault
 from orchestrator.records.case import Build, BuildSha, DelegateName, Pass, ToolName
+from tests.samples import sample_lab
 from tests.samples.places import NATIVE
-from tests.samples.tools import case_of
 
 #: The binary that printed it has XNNPACK, and neither GPU nor NNAPI.
 HELP = (NATIVE / "help_true.txt").read_bytes()
 BUILD = Build(name="b", tool=ToolName.NATIVE, sha256=BuildSha("a" * 64), abi="x86_64")
-CASE = case_of(ToolName.NATIVE, DelegateName.XNNPACK, build_sha256=BUILD.sha256)
+CASE = sample_lab.case(
+    tool=ToolName.NATIVE, delegate=DelegateName.XNNPACK, build_sha256=BUILD.sha256
+)
 
 
 def faults(

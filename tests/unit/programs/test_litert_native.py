@@ -12,9 +12,10 @@ from orchestrator.programs.litert_native import litert_flags
 from orchestrator.programs.native import NativeTool
 from orchestrator.programs.running import environment
 from orchestrator.records.case import DelegateName, Pass, ToolName
-from tests.samples.tools import case_of, request_of
+from tests.samples import sample_lab
+from tests.samples.tools import request_of
 
-CASE = case_of(ToolName.LITERT_NATIVE, DelegateName.NPU)
+CASE = sample_lab.case(tool=ToolName.LITERT_NATIVE, delegate=DelegateName.NPU)
 REQUEST = request_of(
     CASE,
     file_paths={

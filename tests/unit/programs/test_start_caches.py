@@ -22,9 +22,10 @@ from orchestrator.records.case import Case, DelegateName, Pass, RunId, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan, PlanTerms, fixed
 from orchestrator.records.run import StartStage, ToolReport, stage_of
-from tests.samples.tools import case_of, raw_of, request_of
+from tests.samples import sample_lab
+from tests.samples.tools import raw_of, request_of
 
-CASE = case_of(ToolName.NATIVE, DelegateName.XNNPACK, threads=1, num_runs=50)
+CASE = sample_lab.case(tool=ToolName.NATIVE, delegate=DelegateName.XNNPACK, threads=1, num_runs=50)
 
 
 def request(
@@ -69,7 +70,10 @@ def test_stages_with_a_cache_name_it_as_the_delegate_wants(number: int) -> None:
     assert caches_in(flags_of("xnnpack", number)) == {
         "xnnpack_weight_cache_file_path": "/c/weights.bin"
     }
-    serialised = {"delegate_serialize_dir": "/c", "delegate_serialize_token": "a" * 16}
+    serialised = {
+        "delegate_serialize_dir": "/c",
+        "delegate_serialize_token": CASE.model_sha256[:16],
+    }
     assert caches_in(flags_of("gpu", number)) == serialised
     assert caches_in(flags_of("nnapi", number)) == serialised
     assert caches_in(flags_of("cpu", number)) == {}
@@ -84,7 +88,7 @@ def test_a_cold_process_has_no_cache_not_even_the_users() -> None:
         flags_of("gpu", 0, delegate_serialize_dir="/mine", delegate_serialize_token="x")
     ) == {
         "delegate_serialize_dir": "/c",
-        "delegate_serialize_token": "a" * 16,
+        "delegate_serialize_token": CASE.model_sha256[:16],
     }
 
 
