@@ -122,8 +122,8 @@ def _run(request: Launch, path: str) -> int:
         except CommandFaultError as exc:
             invocation.complain(str(exc))
             status = exc.code
-        except (PhoneFileError, ValueError, OverflowError) as exc:
-            # A ValueError is an argument that isn't the number or date it has to be.
+        except (PhoneFileError, ValueError, LookupError, OverflowError) as exc:
+            # Else arguments are missing, or aren't the numbers that they have to be.
             invocation.complain(
                 str(exc) if isinstance(exc, PhoneFileError) else f"bad argument: {exc}"
             )

@@ -214,11 +214,10 @@ def test_onnxruntime_leaves_to_the_cpu_what_a_provider_lacks_unless_told_not_to(
     ("content", "said"),
     [
         (None, "File doesn't exist"),
-        (ONNX[:-1], "Protobuf parsing failed"),
-        (b"\x08\x07", "parsing"),
+        (b"none", "Protobuf parsing failed"),
     ],
 )
-def test_onnxruntime_looks_at_the_whole_model_first(phone, content, said):
+def test_onnxruntime_looks_at_the_model_first(phone, content, said):
     if content is not None:
         phone.put("m.onnx", content)
     words = onnx_words("m.onnx", "nnapi", "-C", "session.disable_cpu_ep_fallback|1")

@@ -54,22 +54,24 @@ AWKWARD = [
 def test_string_extra_arrives_as_the_shell_quoted_it(phone, text):
     install(phone, make_apk())
     quoted = "'" + text.replace("'", "'\\''") + "'"
-    status, out, err = phone.run(f"am start -S -W -n {APP}/.MainActivity --es args {quoted}")
+    status, out, err = phone.run(
+        f"am start -S -W -n {APP}/.BenchmarkModelActivity --es args {quoted}"
+    )
     assert (status, err) == (0, "")
     assert phone.shelf.started[-1] == {"args": text}
     assert re.search(
-        rf"Stopping: {APP}\nStarting: Intent {{ cmp={APP}/.MainActivity \(has extras\) }}\nStatus: ok\n",
+        rf"Stopping: {APP}\nStarting: Intent {{ cmp={APP}/.BenchmarkModelActivity \(has extras\) }}\nStatus: ok\n",
         out,
     )
     assert re.search(
-        rf"Activity: {APP}/.MainActivity\nTotalTime: \d+\nWaitTime: \d+\nComplete\n", out
+        rf"Activity: {APP}/.BenchmarkModelActivity\nTotalTime: \d+\nWaitTime: \d+\nComplete\n", out
     )
 
 
 def test_app_runs_on_top_as_its_own_user_and_is_stopped(phone):
     install(phone, make_apk())
     phone.shelf.activity_body = lambda call: int(call.process.killed.wait(600))
-    phone.run(f"am start -n {APP}/.MainActivity")
+    phone.run(f"am start -n {APP}/.BenchmarkModelActivity")
     pid = phone.out(f"pidof {APP}").strip()
     assert ["u0_a147", pid, APP] in [
         line.split() for line in phone.out("ps -A -o USER,PID,NAME").splitlines()
@@ -93,7 +95,7 @@ def test_crash_of_an_app_is_in_the_crash_buffer(phone):
 
     install(phone, make_apk())
     phone.shelf.activity_body = body
-    phone.run(f"am start -n {APP}/.MainActivity")
+    phone.run(f"am start -n {APP}/.BenchmarkModelActivity")
     wait_gone(phone)
     crash = phone.out("logcat -d -b crash")
     assert "F libc    : Fatal signal 11 (SIGSEGV), code 1 (SEGV_MAPERR)" in crash

@@ -51,7 +51,7 @@ def make_apk(
     min_sdk: int = 23, debuggable: bool = True,
 ) -> bytes:  # fmt: skip
     return benchmark_apk(
-        package=package, activity=".MainActivity", version_code=version_code, abis=abis, min_sdk=min_sdk,
+        package=package, version_code=version_code, abis=abis, min_sdk=min_sdk,
         debuggable=debuggable,
     )  # fmt: skip
 
