@@ -119,9 +119,11 @@ def benchmark_apk(
     debuggable: bool = True,
 ) -> bytes:
     """Return the bytes of a fake APK: a binary manifest, and the program's library for each ABI."""
-    about = {"package": package, "versionCode": version_code, "versionName": version_name}
     manifest: Sequence[_Tag] = (
-        ("manifest", about),
+        (
+            "manifest",
+            {"package": package, "versionCode": version_code, "versionName": version_name},
+        ),
         ("uses-sdk", {"minSdkVersion": min_sdk, "targetSdkVersion": 31}),
         ("uses-sdk", None),
         ("application", {"debuggable": debuggable}),

@@ -268,14 +268,9 @@ def _create_stable(interpreter: Interpreter) -> Delegate | None:
     path = interpreter.flags.text("stable_delegate_settings_file")
     try:
         settings = json.loads(read_whole(call, path))
-        library = str(settings["stable_delegate_loader_settings"]["delegate_path"])
-    except PhoneFileError:
+        library = settings["stable_delegate_loader_settings"]["delegate_path"]
+    except (PhoneFileError, ValueError, LookupError, TypeError):
         say.error(f"Failed to load the delegate settings file ({path}).")
-        library = ""
-    except (ValueError, LookupError, TypeError):
-        say.error(f"Failed to parse the delegate settings file ({path}).")
-        library = ""
-    if not library:
         say.error("Invalid TFLiteSettings for the stable delegate.")
         return None
     folder, _, name = library.rpartition("/")
@@ -391,27 +386,18 @@ def _create_hexagon(interpreter: Interpreter) -> Delegate | None:
 
 
 def _missing_of_dsp(interpreter: Interpreter, device: AcceleratorSpec) -> str:
-    """Say what is wrong unless the interface library and the DSP's own are there and of one
-    version; an app brings them with it.
+    """Say what is wrong unless the interface library and the DSP's own are there; an app brings
+    them with it.
     """
     call, folder = interpreter.run.call, interpreter.flags.text("hexagon_lib_path")
     if folder.startswith(APP_FOLDERS):
         return ""
-    interface = find_library(call, "libhexagon_interface.so", linked_folders(call))
-    if interface is None:
+    if find_library(call, "libhexagon_interface.so", linked_folders(call)) is None:
         return "Hexagon Delegate is not supported.\n"
     generation = device.name.rpartition("-")[2]
     suffix = f"_{generation}" if generation in {"v65", "v66"} else ""
-    skel = find_library(call, f"libhexagon_nn_skel{suffix}.so", [folder])
-    if skel is None:
+    if find_library(call, f"libhexagon_nn_skel{suffix}.so", [folder]) is None:
         return f"Failed to fetch Hexagon NN version. {_USE_COMPATIBLE}"
-    if skel.version != interface.version:
-        # The real libraries tell their versions as numbers.
-        numbers = ["".join(filter(str.isdigit, note.version)) or "0" for note in (interface, skel)]
-        return (
-            "Incompatible versions between interface library and libhexagon_skel "
-            f"{' vs '.join(numbers)}. {_USE_COMPATIBLE}"
-        )
     return ""
 
 
@@ -427,12 +413,6 @@ def _create_npu(interpreter: Interpreter) -> Delegate | None:
     """None when nothing was compiled for it, which the program doesn't say."""
     call, profile = interpreter.run.call, interpreter.run.profile
     folder = interpreter.flags.text("dispatch_library_path")
-    if not folder:
-        interpreter.tell(
-            "ERROR",
-            "[compiled_model.cc:967] You should provide the `DispatchLibraryDir` option to use NPU.",
-        )
-        raise BenchmarkFailedError
     vendor = _VENDORS.get(call.system.props.get("ro.soc.manufacturer", "").lower(), "Unknown")
     library = f"libLiteRtDispatch_{vendor}.so"
     plugins = [interpreter.flags.text("compiler_plugin_library_path")]
