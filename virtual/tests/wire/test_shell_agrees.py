@@ -74,22 +74,24 @@ SCRIPTS: Final[Mapping[str, tuple[str, str]]] = {
     "strays of none": (f"mkdir runs; {call('strays', 'runs')}\necho never", r"^(?!.)"),
     "try": (
         "\n".join(
-            f"({call('try', '.', wanted, *command.split())})"
-            for command, wanted in (
-                ("cat try.txt", "b"),
-                ("chmod 700 try.txt", ""),
-                ("df -k .", ""),
-                ("grep -H b try.txt", "try.txt:b"),
-                ("id -u", ""),
-                ("md5sum try.txt", "dd8c6a395b5dd36c"),
-                ("ps -A -o PID,PPID,PGID,ARGS", "PGID"),
-                ("setsid true", ""),
-                ("sha256sum try.txt", "911169ddaaf146af"),
-                ("sleep 0.05", ""),
-                ("stat -c %s try.txt", "4"),
-                ("tail -n 1 try.txt", "b"),
-                ("wc -c try.txt", "4"),
-                ("cat nope", ""),
+            f"({call('try', '.', command)})"
+            for command in (
+                "cat try.txt",
+                "chmod 700 try.txt",
+                "df -k .",
+                "grep -H b try.txt",
+                "id -u",
+                "md5sum try.txt | grep dd8c6a395b5dd36c",
+                "ps -A -o PID,PPID,PGID,ARGS | grep PGID",
+                "renice -n 19 -p $$",
+                "setsid true",
+                "sha256sum try.txt | grep 911169ddaaf146af",
+                "sleep 0.05",
+                "stat -c %s try.txt | grep 4",
+                "tail -n 1 try.txt",
+                "taskset -p $$",
+                "wc -c try.txt",
+                "cat nope",
             )
         ),
         r"^(?:works|missing)",

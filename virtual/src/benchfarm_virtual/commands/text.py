@@ -93,6 +93,11 @@ def printf(call: Invocation) -> None:
     call.out.write(printed(template, args))
 
 
+@command("true")
+def true(call: Invocation) -> None:
+    """Succeed."""
+
+
 @command("sha256sum", "md5sum")
 def checksum(call: Invocation) -> None:
     """Print checksums of files."""
