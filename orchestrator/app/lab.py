@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import BenchfarmError
 from orchestrator.records.plan import Plan
-from orchestrator.records.verdict import Claim
+from orchestrator.records.verdict import CLAIM_LEVEL, THRESHOLD, Claim
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import OneOrMore, each
@@ -220,8 +220,8 @@ class Lab:
         *,
         by: str | None = None,
         campaigns: OneOrMore[str] = (),
-        threshold: float = 0.02,
-        level: float = 0.99,
+        threshold: float = THRESHOLD,
+        level: float = CLAIM_LEVEL,
         allow: OneOrMore[str] = (),
     ) -> Comparison:
         """Compare what is stored, case by case.

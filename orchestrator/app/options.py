@@ -31,12 +31,16 @@ def share_of(text: str, option: str, *, least: float = _LEAST_DIFFERENCE, most: 
     except ValueError as error:
         raise UsageError(f"{option}: {error}") from error
     if not least <= share <= most:
-        limits = f"{least * 100:.4g}% and {most * 100:.4g}%"
-        example = f"{max(least, 0.02) * 100:.4g}%"
         raise UsageError(
-            f"{option} {text} isn't between {limits}", hint=f"a percentage, for example {example}"
+            f"{option} {text} isn't between {_typed(least)} and {_typed(most)}",
+            hint=f"a percentage, for example {_typed(max(least, 0.02))}",
         )
     return share
+
+
+def _typed(share: float) -> str:
+    """Return a share as it is typed."""
+    return f"{share * 100:.4g}%"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +50,9 @@ class Option:
     names: tuple[str, ...]
     about: str
     further: Mapping[str, Any]
-    #: What makes the field's value of the text that was typed, and the text where nothing was.
+    #: What makes the field's value of the text that was typed, and what makes a text of a default.
     read: Callable[[str], Any] | None = None
-    text: str = ""
+    typed: Callable[[Any], str] = str
 
 
 def opt(names: str, about: str, **further: Any) -> Any:  # noqa: ANN401 - the metadata of an annotation
@@ -56,12 +60,10 @@ def opt(names: str, about: str, **further: Any) -> Any:  # noqa: ANN401 - the me
     return Option(tuple(names.split()), about, further)
 
 
-def percentage(
-    names: str, about: str, text: str, *, most: float, least: float = _LEAST_DIFFERENCE
-) -> Any:  # noqa: ANN401 - as above
+def percentage(names: str, about: str, *, most: float, least: float = _LEAST_DIFFERENCE) -> Any:  # noqa: ANN401 - as above
     """Return an option whose value is a share, typed as a percentage."""
     read = partial(share_of, option=names.split(maxsplit=1)[0], most=most, least=least)
-    return Option(tuple(names.split()), about, {}, read, text)
+    return Option(tuple(names.split()), about, {}, read, _typed)
 
 
 def arg(about: str, **further: Any) -> Any:  # noqa: ANN401 - as above

@@ -66,7 +66,7 @@ class AbRequest:
     models: Annotated[Paths, opt("--model -m", "Model to measure. Repeat for several.")] = ()
     #: The relative difference that is to be found, as a share.
     detect: Annotated[
-        float, percentage("--detect", "Smallest relative difference to detect.", "2%", most=0.5)
+        float, percentage("--detect", "Smallest relative difference to detect.", most=0.5)
     ] = THRESHOLD
     most: Annotated[
         int, opt("--runs -n", "Measure at most N pairs, each a process a side.", min=2)

@@ -17,7 +17,7 @@ from orchestrator.app.options import Listed, Out, Texts, arg, opt, percentage
 from orchestrator.app.pairing import AbRequest, pair_comparison
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli.builds import RELEASE
-from orchestrator.cli.devices import equal_sides_of
+from orchestrator.cli.devices import EqualSides, equal_sides_of
 from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, command
 from orchestrator.cli.live import facts_of, reporting, workspace_telling
 from orchestrator.cli.result import CommandResult, format_of, shown, to_json
@@ -35,8 +35,6 @@ from orchestrator.tables.table import Table
 if TYPE_CHECKING:
     from orchestrator.artifacts.archive import Release
 
-#: Processes of a session that shows what equal sides differ by.
-_EQUAL_PROCESSES: Final = 12
 _FORMATS: Final = ("text", "markdown", "json", "junit", "html")
 #: The keys of a plan that both sides of a pair share.
 PAIR_KEYS: Final = f"delegates threads tools flags check_outputs {PER_PROCESS} budget"
@@ -96,11 +94,11 @@ class CompareOptions:
         Texts, opt("--campaign", "With --by: campaigns to use. Repeat for several.")
     ] = ()
     threshold: Annotated[
-        float, percentage("--threshold", "Ignore differences below this.", "2%", most=0.5)
+        float, percentage("--threshold", "Ignore differences below this.", most=0.5)
     ] = THRESHOLD
     level: Annotated[
         float,
-        percentage("--level", "Confidence level of the intervals.", "99%", least=0.5, most=0.9999),
+        percentage("--level", "Confidence level of the intervals.", least=0.5, most=0.9999),
     ] = CLAIM_LEVEL
     allow: Annotated[
         Listed, opt("--allow", "Allow a fact to differ: system, grade, settings ... (a,b).")
@@ -201,7 +199,7 @@ def ab(
         measured = pairing.compare_ab(workspace, sides, options, request)
         if isinstance(measured, Plan):
             # Nothing to compare: what equal sides show is what the phone can resolve.
-            plan = replace(measured, invocations=fixed(_EQUAL_PROCESSES))
+            plan = replace(measured, invocations=fixed(EqualSides.runs))
             return equal_sides_of(workspace, plan)
         return told_pairs(workspace, measured, output)
 

@@ -384,7 +384,7 @@ def _option(hint: Any) -> Option | None:  # noqa: ANN401 - any annotation
 def _default(hint: Any, default: Any) -> Any:  # noqa: ANN401 - any annotation and value
     option = _option(hint)
     if option is not None and option.read is not None:
-        return option.text
+        return option.typed(default)
     return None if _of_tuple(hint) is not None and default == () else default
 
 

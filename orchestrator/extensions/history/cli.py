@@ -68,7 +68,6 @@ class ChangesOptions:
         percentage(
             "--threshold",
             "Smallest change to report, at least 2%.",
-            "2%",
             least=LEAST_CHANGE,
             most=1.0,
         ),
