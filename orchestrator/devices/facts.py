@@ -20,6 +20,8 @@ from orchestrator.records.device import HOST_SERIAL, CpuCluster, DeviceFacts, De
 from orchestrator.scripts import call
 
 _CPU: Final = "/sys/devices/system/cpu"
+#: How long a phone's compositor may take to tell the GPU's driver.
+_GPU_DRIVER_S: Final = 5
 #: What is asked for once per boot. ``grep -H ''`` prints path and content of many files with one
 #: process.
 FACTS_COMMANDS: Final[Mapping[str, str]] = {
@@ -29,7 +31,7 @@ FACTS_COMMANDS: Final[Mapping[str, str]] = {
     "cpus": f"cat {_CPU}/possible",
     "cpuinfo": "cat /proc/cpuinfo",
     "meminfo": "cat /proc/meminfo",
-    "gles": "dumpsys SurfaceFlinger 2>/dev/null | grep GLES:",
+    "gles": call("gpu_driver", _GPU_DRIVER_S),
     "uid": call("root_user"),
     "setup": "settings get secure android_id",
 }
