@@ -28,9 +28,8 @@ _LAST: Final = 8
 #: How many times the least that its settings require a run takes, where nothing is known of the
 #: device.
 _USUAL_FACTOR: Final = 1.5
-#: Between two runs a phone is probed, cooled, given files; a longer pause is time in which nobody
-#: ran it.
-_PAUSE_MOST_S: Final = 360.0
+#: Between two runs a phone is probed and given files, beside what it is waited for.
+_BETWEEN_S: Final = 60.0
 
 Recent = Mapping[SeriesKey, Sequence[RecentRun]]
 
@@ -154,7 +153,7 @@ def costs_of(queue: Sequence[Invocation], recent: Recent, terms: PlanTerms) -> d
 
     What was never run is estimated from its settings, scaled as the known cases are.
     """
-    pause_s = usual_pause_s(recent)
+    pause_s = usual_pause_s(recent, terms)
     taken_s = {key: median_s + pause_s for key, median_s in usual_s(recent).items()}
     known = [
         taken_s[key] / least_duration_s(item, terms)
@@ -186,7 +185,14 @@ def _needed_s(
     return taken_s.get((item.case.series_key, item.run_pass), least_s * factor)
 
 
-def usual_pause_s(recent: Recent) -> float:
+def _longest_pause_s(terms: PlanTerms) -> float:
+    """Return how long a pause between two runs may be; a longer one is time in which nobody ran the
+    device.
+    """
+    return terms.limits.wait + _BETWEEN_S
+
+
+def usual_pause_s(recent: Recent, terms: PlanTerms) -> float:
     """Return the median time between two runs of a device on its last day; 0 when nothing is known.
 
     A few long ones, of an outage or of a hot phone, don't make all runs seem long. ``recent`` must
@@ -205,7 +211,8 @@ def usual_pause_s(recent: Recent) -> float:
         for before, after in itertools.pairwise(last_day)
         if before.campaign == after.campaign
     ]
-    own = [pause_s for pause_s in pauses if 0 <= pause_s <= _PAUSE_MOST_S]
+    longest_s = _longest_pause_s(terms)
+    own = [pause_s for pause_s in pauses if 0 <= pause_s <= longest_s]
     return statistics.median(own) if own else 0.0
 
 
@@ -278,11 +285,7 @@ class TimeLeft:
 
 
 def busy_s(terms: Terms, runs: Sequence[RunRecord]) -> float:
-    """Return the seconds that a device was busy with its runs, the waits between them included.
-
-    A pause longer than the campaign waits for a phone is time in which nobody ran it, and counts as
-    nothing.
-    """
+    """Return the seconds that a device was busy with its runs, the waits between them included."""
     total_s, ended_at = 0.0, None
     for run in sorted(runs, key=lambda run: run.started_at):
         if run.outcome is Outcome.SKIPPED:
@@ -290,8 +293,7 @@ def busy_s(terms: Terms, runs: Sequence[RunRecord]) -> float:
         pause_s = 0.0 if ended_at is None else (run.started_at - ended_at).total_seconds()
         end = run.started_at + timedelta(seconds=run.duration_s)
         if ended_at is None or end > ended_at:
-            total_s += run.duration_s + (
-                pause_s if 0 < pause_s <= terms.limits.wait + 60.0 else 0.0
-            )
+            total_s += run.duration_s
+            total_s += pause_s if 0 < pause_s <= _longest_pause_s(terms) else 0.0
             ended_at = end
     return total_s

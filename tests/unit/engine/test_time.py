@@ -238,7 +238,7 @@ def test_a_few_long_pauses_of_an_outage_are_not_what_every_run_waits() -> None:
     recent = {
         one.series_key: [recent_run(days=0.5 - begin_s / 86400, taken_s=10) for begin_s in begins_s]
     }
-    assert round(usual_pause_s(recent)) == 2
+    assert round(usual_pause_s(recent, PlanTerms())) == 2
     assert round(costs_of(queue([one], each=10), recent, PlanTerms())[one.case_key]) == 120
 
 
