@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
 from orchestrator.app.status import QueueView, doing_of, phone_elsewhere, running_here
@@ -39,8 +39,9 @@ from orchestrator.tables.table import Table
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
 
-#: Seconds for which an answer stays.
-_FRESH_S: Final = 2.0
+#: Seconds for which what was read stays, and how many times as long as reading it took.
+_LEAST_AGE_S: Final = 2.0
+_AGE_FACTOR: Final = 10.0
 #: Heat and battery are those of runs of campaigns begun within these hours.
 _HOURS: Final = 24
 _STANDINGS: Final = {
@@ -75,10 +76,32 @@ TONES: Final[Mapping[str, str]] = {
 }
 _Row = Mapping[str, Any]
 _R = TypeVar("_R")
+_T = TypeVar("_T")
+
+
+class Kept(Generic[_T]):
+    """What was read a moment ago; read again once that is old. May be used by several threads."""
+
+    def __init__(self, read: Callable[[_T | None], _T]) -> None:
+        """``read`` is given what it returned the last time."""
+        self._read = read
+        self._lock = threading.Lock()
+        self._known: _T | None = None
+        self._fresh_until_s = 0.0
+
+    def now(self, *, is_fresh: bool = False) -> _T:
+        """Return it; ``is_fresh``: read it in any case."""
+        with self._lock:
+            begin_s = time.monotonic()
+            if self._known is None or is_fresh or begin_s >= self._fresh_until_s:
+                self._known = self._read(self._known)
+                end_s = time.monotonic()
+                self._fresh_until_s = end_s + max(_LEAST_AGE_S, _AGE_FACTOR * (end_s - begin_s))
+            return self._known
 
 
 class FarmNow:
-    """Reads the farm again when what it knows is old."""
+    """The farm as it is now."""
 
     def __init__(
         self, workspace: Workspace, queue: QueueView | None, *, can_be_steered: bool
@@ -87,9 +110,7 @@ class FarmNow:
         self._workspace = workspace
         self._queue = queue
         self._can_be_steered = can_be_steered
-        self._lock = threading.Lock()
-        self._known: FarmAnswer | None = None
-        self._fresh_until_s = 0.0
+        self._kept = Kept(self._read_again)
 
     def read(self, *, is_fresh: bool = False) -> FarmAnswer:
         """Return the farm as it is; what can't be read stays as it was, with the reason in
@@ -97,21 +118,20 @@ class FarmNow:
 
         ``is_fresh``: read it now, after something was changed.
         """
-        with self._lock:
-            if self._known is None or is_fresh or time.monotonic() >= self._fresh_until_s:
-                try:
-                    farm = read_farm(self._workspace, self._queue)
-                except BenchfarmError as error:
-                    night = night_of(self._workspace.clock.now(), None)
-                    empty = FarmAnswer(
-                        has_queue=self._queue is not None,
-                        can_be_steered=False,
-                        night=NightAnswer(night=night),
-                    )
-                    farm = replace(self._known or empty, fault=str(error))
-                self._known = replace(farm, can_be_steered=self._can_be_steered)
-                self._fresh_until_s = time.monotonic() + _FRESH_S
-            return self._known
+        return self._kept.now(is_fresh=is_fresh)
+
+    def _read_again(self, before: FarmAnswer | None) -> FarmAnswer:
+        try:
+            farm = read_farm(self._workspace, self._queue)
+        except BenchfarmError as error:
+            night = night_of(self._workspace.clock.now(), None)
+            empty = FarmAnswer(
+                has_queue=self._queue is not None,
+                can_be_steered=False,
+                night=NightAnswer(night=night),
+            )
+            farm = replace(before or empty, fault=str(error))
+        return replace(farm, can_be_steered=self._can_be_steered)
 
 
 def read_farm(workspace: Workspace, queue: QueueView | None, submission: str = "") -> FarmAnswer:

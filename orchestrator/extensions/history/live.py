@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
 from typing import Final
 
 from orchestrator.errors import BenchfarmError
 from orchestrator.extensions.history import pages as site_pages
-from orchestrator.extensions.history.farm_now import FarmNow
+from orchestrator.extensions.history.farm_now import FarmNow, Kept
 from orchestrator.extensions.history.site import Site, gather, report_marks
 from orchestrator.extensions.history.web import ServedPage, page_of
 from orchestrator.plugins import Workspace
@@ -21,10 +20,16 @@ from orchestrator.records.answers import ChangeAnswer
 from orchestrator.records.case import CampaignId
 from orchestrator.tables.html import script_hash
 
-#: Seconds for which the pages stay as they are, and how many times as long as gathering them took.
-_LEAST_AGE_S: Final = 2.0
-_AGE_FACTOR: Final = 10.0
 _KEPT_REPORTS: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Gathered:
+    """What the pages show, what of the store says whether that is still so, and each report's mark."""
+
+    site: Site
+    seen: object
+    marks: Mapping[CampaignId, str]
 
 
 class LivePages:
@@ -36,11 +41,9 @@ class LivePages:
         self._workspace = workspace
         self._farm = farm
         self._since = since
+        self._kept = Kept(self._gather)
+        #: Pages are made one after the other.
         self._lock = threading.Lock()
-        self._site: Site | None = None
-        self._marks: Mapping[CampaignId, str] = {}
-        self._seen: object = None
-        self._fresh_until_s = 0.0
         self._report = lru_cache(maxsize=_KEPT_REPORTS)(self._made_report)
         #: The changes that the farm's page has, and of which night and campaigns.
         self._changes: tuple[object, Sequence[ChangeAnswer]] = (None, ())
@@ -59,8 +62,7 @@ class LivePages:
 
     def site(self) -> Site:
         """Return what the pages show now."""
-        with self._lock:
-            return self._current()
+        return self._kept.now().site
 
     def _farm_page(self, *, is_part: bool) -> str:
         """Return the farm's page.
@@ -82,32 +84,28 @@ class LivePages:
         if path.startswith("assets/"):
             asset = site_pages.shared_files().get(path)
             return asset.encode() if asset is not None else None
-        site = self._current()
-        for item in site.campaigns:
+        now = self._kept.now()
+        for item in now.site.campaigns:
             if path == item.page:
                 campaign_id = CampaignId(item.campaign_id)
-                return self._report(campaign_id, self._marks[campaign_id])
-        page = site_pages.all_pages(self._workspace, site).get(path)
+                return self._report(campaign_id, now.marks[campaign_id])
+        page = site_pages.all_pages(self._workspace, now.site).get(path)
         return page().encode() if page is not None else None
 
     def _made_report(self, campaign_id: CampaignId, _mark: str) -> bytes:
         return site_pages.campaign_html(self._workspace, campaign_id).encode()
 
-    def _current(self) -> Site:
-        begin_s = time.monotonic()
-        if self._site is not None and begin_s < self._fresh_until_s:
-            return self._site
+    def _gather(self, before: _Gathered | None) -> _Gathered:
+        """Return what was known, unless something was stored, or read again, since."""
         store = self._workspace.store
         campaigns = store.campaigns()
         seen = (len(campaigns), list(store.annotations()), list(store.confirmations()))
-        shown = [item for item in campaigns if item.campaign_id in self._marks]
-        is_known = seen == self._seen and report_marks(store, shown) == self._marks
-        if self._site is None or not is_known:
-            site, self._marks = gather(store, since=self._since)
-            self._site, self._seen = replace(site, is_live=True), seen
-        took_s = time.monotonic() - begin_s
-        self._fresh_until_s = time.monotonic() + max(_LEAST_AGE_S, _AGE_FACTOR * took_s)
-        return self._site
+        if before is not None and seen == before.seen:
+            shown = [item for item in campaigns if item.campaign_id in before.marks]
+            if report_marks(store, shown) == before.marks:
+                return before
+        site, marks = gather(store, since=self._since)
+        return _Gathered(site=replace(site, is_live=True), seen=seen, marks=marks)
 
 
 def recent_changes(site: Site) -> list[ChangeAnswer]:
