@@ -68,6 +68,8 @@ for upper in ("plugins", "app", "cli"):
     ALLOWED[upper] = {*ALLOWED, "plugins"}
 #: For type checkers alone it names what plugins use of the parts above it.
 ALLOWED["plugins"] |= {"app", "cli"}
+ALLOWED["plugin_kinds"] = ALLOWED["plugins"]
+ALLOWED["plugins"] |= {"plugin_kinds"}
 
 #: Extensions know the core; the core finds them by entry points.
 ALLOWED["extensions"] = set(ALLOWED)

@@ -309,7 +309,7 @@ class PlanKeys:
         """``names`` are separated by spaces (empty: all that have an option); ``about`` has other
         lines of help.
         """
-        from orchestrator.config.plan import plan_keys
+        from orchestrator.passes import plan_keys
 
         keys = plan_keys() if model is None else plan_keys(model)
         self.parameters: dict[str, tuple[Any, Any]] = {}

@@ -9,13 +9,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from orchestrator.errors import UsageError
-from orchestrator.records.run import RunRecord
-from orchestrator.tables import text
 from orchestrator.tables.escapes import is_unseen
-from orchestrator.tables.table import Table
+
+if TYPE_CHECKING:
+    from orchestrator.tables.table import Table
 
 ItemT = TypeVar("ItemT")
 #: The exit code of a command that did all it had time for, and left something out.
@@ -55,6 +55,10 @@ def shown(
     their first column. ``--json`` prints ``facts``, and each table's rows under its name; a table without facts beside
     it is a list.
     """
+    # Not where this module is loaded: a command's help shows no table.
+    from orchestrator.tables import text
+    from orchestrator.tables.table import Table
+
     tables = [part for part in parts if isinstance(part, Table)]
     rows = {table.name: [table.record(row) for row in table.rows] for table in tables}
     lines = [
@@ -123,6 +127,8 @@ def json_pieces(value: object) -> Iterator[str]:
 
 def _plain(value: object) -> object:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        from orchestrator.records.run import RunRecord
+
         fields = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
         if isinstance(value, RunRecord):
             # Stored from 0; whoever reads it counts from 1, as everywhere.

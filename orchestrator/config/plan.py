@@ -30,7 +30,14 @@ from orchestrator.config.yaml_file import (
 )
 from orchestrator.errors import UsageError
 from orchestrator.fields import not_one_of
-from orchestrator.passes import known_hint, pass_names, pass_of, passes, plan_pass_names
+from orchestrator.passes import (
+    known_hint,
+    pass_names,
+    pass_of,
+    passes,
+    plan_keys,
+    plan_pass_names,
+)
 from orchestrator.plugins import plugins
 from orchestrator.predicates import FIELDS, parse_predicate
 from orchestrator.records.case import USUAL_TOOL, DelegateName, Pass
@@ -48,14 +55,6 @@ from orchestrator.units import each, split
 
 #: Characters of a model's name that a campaign is called after.
 _NAME_SHOWN: Final = 80
-
-
-def plan_keys(model: type = Plan) -> Mapping[str, PlanKey]:
-    """Return the keys of a plan by their names as keywords."""
-    keys = {key.keyword: key for key in keys_of(model)}
-    first, *others = plan_pass_names()
-    own = replace(keys["passes"].key, about=f"{first} (the default), {', '.join(others)} (a,b).")
-    return {**keys, "passes": replace(keys["passes"], key=own)}
 
 
 def load_plan(path: Path, *, home: Path | None = None) -> Plan:

@@ -1,27 +1,26 @@
 """The passes: a module for each, named as a plan names it.
 
-Whoever needs to know something asks its record.
+Whoever needs to know something asks its record. No record is loaded for the names alone, which a
+command's help asks.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import PluginError, UsageError, nearest
-from orchestrator.passes.specification import (
-    PassServices,
-    PassSpec,
-    Repetition,
-    RunProgram,
-)
 from orchestrator.plugins import is_own, load, plugins
-from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import Pass
-from orchestrator.records.run import RunRecord
+from orchestrator.records.plan import Plan, PlanKey, keys_of
 
 if TYPE_CHECKING:
+    from orchestrator.passes.specification import PassServices, PassSpec, RunProgram
+    from orchestrator.records.campaign import Invocation
+    from orchestrator.records.run import RunRecord
     from orchestrator.tables.passes import PassTable
 
 _OWN = tuple(item.value for item in Pass)
@@ -33,6 +32,8 @@ def pass_of(name: Pass) -> PassSpec:
 
     Raises UsageError for an unknown one, PluginError for a broken one.
     """
+    from orchestrator.passes.specification import PassSpec
+
     if name.value not in pass_names():
         raise UsageError(f"there is no pass {name.value!r}", hint=known_hint(name.value))
     own = name.value in _OWN
@@ -66,6 +67,8 @@ def shown(name: Pass) -> PassSpec:
 
 @functools.cache
 def _unknown(name: Pass) -> PassSpec:
+    from orchestrator.passes.specification import PassSpec
+
     def refuse(services: PassServices) -> RunProgram:
         raise UsageError(f"there is no pass {name.value!r}")
 
@@ -83,8 +86,16 @@ def pass_names() -> tuple[str, ...]:
 
 
 def plan_pass_names() -> tuple[str, ...]:
-    """Return those that a plan may name; loads none of them, as a command's help asks this."""
+    """Return those that a plan may name."""
     return tuple(name for name in pass_names() if name != Pass.REFERENCE)
+
+
+def plan_keys(model: type = Plan) -> Mapping[str, PlanKey]:
+    """Return the keys of a plan by their names as keywords; what its ``passes`` are, is said there."""
+    keys = {key.keyword: key for key in keys_of(model)}
+    first, *others = plan_pass_names()
+    own = replace(keys["passes"].key, about=f"{first} (the default), {', '.join(others)} (a,b).")
+    return {**keys, "passes": replace(keys["passes"], key=own)}
 
 
 @functools.cache
@@ -100,6 +111,8 @@ def pass_tables() -> tuple[PassTable[Any], ...]:
 
 def goes_on(item: Invocation | RunRecord) -> bool:
     """Whether something belongs to a pass that goes on for a stated time."""
+    from orchestrator.passes.specification import Repetition
+
     return shown(item.run_pass).repetition is Repetition.FOR_A_TIME
 
 
@@ -107,9 +120,13 @@ def is_around_others(item: Invocation | RunRecord) -> bool:
     """Whether something belongs to the pass that is run around the others, to see whether the
     device changes.
     """
+    from orchestrator.passes.specification import Repetition
+
     return shown(item.run_pass).repetition is Repetition.AROUND_OTHERS
 
 
 def around_others() -> PassSpec:
     """Return the pass that is run around the others."""
+    from orchestrator.passes.specification import Repetition
+
     return next(own for own in passes() if own.repetition is Repetition.AROUND_OTHERS)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import pkgutil
+from collections.abc import Iterator
 from importlib import import_module
 
 from orchestrator.errors import PluginError, UsageError
@@ -41,9 +42,11 @@ def _program(tool: ToolName) -> Program:
     return found
 
 
-def programs() -> tuple[Program, ...]:
-    """Return all programs of benchfarm's own, in the order in which they are listed."""
-    return tuple(program(tool) for tool in ToolName if is_here(tool))
+def programs() -> Iterator[Program]:
+    """Yield all programs of benchfarm's own, in the order in which they are listed; each is loaded
+    when it is asked for.
+    """
+    return (program(tool) for tool in ToolName if is_here(tool))
 
 
 def is_here(tool: ToolName) -> bool:

@@ -17,13 +17,14 @@ from orchestrator.analysis.rounds import decide
 from orchestrator.app.preparing import terms_of, wants_reference_check
 from orchestrator.cli.frame import PlanKeys
 from orchestrator.clock import Deadline
-from orchestrator.config.plan import keys_table, plan_json_schema, plan_keys
+from orchestrator.config.plan import keys_table, plan_json_schema
 from orchestrator.config.yaml_file import checked, parse_yaml
 from orchestrator.devices.quiet import steps_for
 from orchestrator.devices.state import unfit, wait_until_fit
 from orchestrator.documents import dump_document, load_document
 from orchestrator.errors import PlanError
 from orchestrator.fields import Seconds
+from orchestrator.passes import plan_keys
 from orchestrator.planning.expansion import Expansion, Stock, expand
 from orchestrator.planning.selection import choose
 from orchestrator.planning.skips import tools_for

@@ -9,7 +9,6 @@ from typing import Final
 
 from orchestrator.analysis.effect import Mean, mean_of, ratio_of
 from orchestrator.analysis.outcome import worst_quality
-from orchestrator.extensions.energy.measuring import EnergyMeter, with_energy
 from orchestrator.extensions.energy.records import (
     LEAST_REST_S,
     LEAST_WORK_S,
@@ -22,10 +21,11 @@ from orchestrator.passes.specification import (
     PassSpec,
     RunProgram,
 )
+from orchestrator.ports import Tool
 from orchestrator.programs.specification import Program
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.plan import Plan, PlanTerms
-from orchestrator.records.run import RunRecord
+from orchestrator.records.run import RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import Quality
 from orchestrator.report.advice import Sentence, by_threads, fastest_of, times_as_long
 from orchestrator.tables.column import PAGE, PEOPLE, Column, Kind
@@ -38,7 +38,15 @@ _ROUNDS: Final = 6
 
 
 def _runner(services: PassServices) -> RunProgram:
+    from orchestrator.extensions.energy.measuring import EnergyMeter
+
     return EnergyMeter(services.hold, MeterBook(services.folder("meters")), services.hub_power).run
+
+
+def _read(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
+    from orchestrator.extensions.energy.measuring import with_energy
+
+    return with_energy(tool, report, raw, case)
 
 
 def _numbers(plan: Plan, case: Case, program: Program) -> range:
@@ -263,7 +271,7 @@ PASS = PassSpec(
     numbers=_numbers,
     turn=lambda terms: 1,
     least_s=_least_s,
-    read=with_energy,
+    read=_read,
     table=TABLE,
     advice={"energy-of-threads": energy_of_threads},
     warns=True,
