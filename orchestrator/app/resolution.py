@@ -15,7 +15,7 @@ from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.app.measuring import MeasuredCampaign, run
 from orchestrator.app.workspace import Workspace
-from orchestrator.errors import BenchfarmError, InterruptedByUserError
+from orchestrator.errors import BenchfarmError
 from orchestrator.records.case import FIGURE_PASS, Serial, grouped
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
@@ -127,8 +127,7 @@ def measure_equal_sides(
     """Measure a plan in several sessions, each a campaign of its own with its part of the budget.
 
     Returns those that were measured, the last one where a fault ended a device's part, and the
-    error that kept a later one from being measured; raises as ``measuring.run`` where that was the
-    first.
+    error that ended a later one, Ctrl-C too; raises as ``measuring.run`` where that was the first.
     """
     budget = plan.budget and plan.budget / sessions
     own = replace(plan, name=NAME, check_outputs=False, reference_check=False, budget=budget)
@@ -136,8 +135,6 @@ def measure_equal_sides(
     while len(measured) < sessions and not any(item.result.fault for item in measured):
         try:
             measured.append(run(workspace, own, despite_losses=False))
-        except InterruptedByUserError:
-            raise
         except BenchfarmError as error:
             if not measured:
                 raise

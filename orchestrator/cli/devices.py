@@ -276,7 +276,7 @@ def _equal_sides(
     if error is not None:
         exit_code, hint = error.exit_code, f" ({error.hint})" if error.hint else ""
         which = f"session {len(measured) + 1} of {sessions}"
-        problems.append(one_line(f"{which} could not be measured: {error}{hint}"))
+        problems.append(one_line(f"stopped at {which}: {error}{hint}"))
     result = shown(
         *parts[:-1],
         *problems,
@@ -309,8 +309,8 @@ def check(
     Prints what works, what works another way and what is missing, with what that costs. The phone
     is left as it was. One file, without the phone's serial number, is written to attach to a bug
     report. Exit code 3 when a check fails. With --sessions one configuration is measured in several
-    sessions first; those of earlier days count as well, so run it weekly. An error of a later one
-    ends it: what was measured is shown, and the exit code is the error's.
+    sessions first; those of earlier days count as well, so run it weekly. Where a later one ends by
+    an error or Ctrl-C, what was measured is shown, and the exit code is the error's.
     """
     results, texts, problems, failed, exit_code = [], [], list[str](), False, 0
     serials = options.serials
@@ -468,8 +468,8 @@ def _pending(settings: Settings, serials: Sequence[str]) -> CommandResult:
                 lines.append(f"{one_line(name)}: not asked: {one_line(str(error))}")
                 data.append({"serial": name, "clean": None, "problem": str(error)})
                 continue
-            title, is_clean = f"{facts.serial}{_virtual(facts.is_virtual)}", not pending
-            is_clean = is_clean and not differences
+            title = f"{facts.serial}{' (virtual)' if facts.is_virtual else ''}"
+            is_clean = not pending and not differences
             lines.append(f"{title}: {'as it was' if is_clean else 'not as it was'}")
             lines += [f"  still to be undone: {one_line(item)}" for item in pending]
             lines += [f"  {one_line(item)}" for item in differences]
@@ -480,7 +480,3 @@ def _pending(settings: Settings, serials: Sequence[str]) -> CommandResult:
         data=data,
         exit_code=int(not all(item["clean"] for item in data)),
     )
-
-
-def _virtual(is_virtual: bool) -> str:
-    return " (virtual)" if is_virtual else ""

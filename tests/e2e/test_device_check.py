@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from pathlib import Path
+
+import pytest
 
 from tests.e2e.conftest import Lab
 
@@ -90,21 +93,26 @@ def test_equal_sides_tell_what_a_phone_can_resolve_and_the_check_repeats_it(lab:
     assert "3 sessions" in known
 
 
-def test_an_error_of_a_later_session_hides_none_that_was_measured(
-    lab: Lab, model: Path, tmp_path: Path
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_what_ends_a_later_session_hides_none_that_was_measured(
+    lab: Lab, model: Path, tmp_path: Path, *, is_stopped: bool
 ) -> None:
-    serial, goes = lab.serials[0], tmp_path / "goes.tflite"
-    shutil.copy(model, goes)
-    process = lab.cli.start("device check --sessions 3 --json", "-s", serial, "-m", goes, "-n", 4)
+    serial, own = lab.serials[0], tmp_path / f"own-{is_stopped}.tflite"
+    shutil.copy(model, own)
+    process = lab.cli.start("device check --sessions 3 --json", "-s", serial, "-m", own, "-n", 4)
     assert process.stderr is not None
     # The phone has the model by now; the next session doesn't find it.
     assert any(" 1/4 " in line for line in process.stderr)
-    goes.unlink()
+    if is_stopped:
+        assert any(" 1/4 " in line for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+    else:
+        own.unlink()
     stdout, stderr = process.communicate(timeout=120)
-    assert process.returncode == 2, stdout + stderr
+    assert process.returncode == (130 if is_stopped else 2), stdout + stderr
     told = json.loads(stdout)
     assert told["phones"] == []
-    (found,) = [item for item in told["resolutions"] if "goes" in item["configuration"]]
-    assert len(found["sessions"]) == 1
-    assert "session 2 of 3 could not be measured: " in told["problems"][-1]
-    assert "goes.tflite" in told["problems"][-1]
+    (found,) = [item for item in told["resolutions"] if own.stem in item["configuration"]]
+    assert len(found["sessions"]) == 1 + is_stopped
+    assert told["problems"][-1].startswith("stopped at session 2 of 3: "), told["problems"]
+    assert ("run --resume" if is_stopped else own.name) in told["problems"][-1]
