@@ -45,12 +45,6 @@ class Place(NamedTuple):
     url: str | None = None
 
 
-def libraries_beside(tool: ToolName, path: Path) -> dict[str, Path]:
-    """Return the libraries that a program needs, from the folder that it lies in, by name."""
-    found = [each for glob in program_of(tool).beside for each in path.parent.glob(glob)]
-    return {each.name: each for each in sorted(found) if each.is_file()}
-
-
 class BuildLibrary:
     """The kept benchmark programs with their libraries, and what is declared about them."""
 
@@ -108,9 +102,7 @@ class BuildLibrary:
                 f"{name!r} can't be the name of a build",
                 hint="give one of letters, digits, dots, dashes and underscores with --name",
             )
-        beside = self._declared_beside(name, path.parent)
-        if tool is not None:
-            beside |= libraries_beside(tool, path)
+        beside = self._beside(name, tool, path.parent)
         places = {item: Place(file) for item, file in {"": path, **beside, **files}.items()}
         return self._with_companions(self.register(name, places, tag=release, tool=tool))
 
@@ -368,7 +360,7 @@ class BuildLibrary:
             )
         path = path.absolute()
         name = self._name_for(path, facts, tool)
-        beside = self._declared_beside(name, path.parent) or libraries_beside(tool, path)
+        beside = self._beside(name, tool, path.parent)
         check_set(path.name, facts, beside)
         self._check_release(path.name, self.archive.tags_of(_known_sha256(path)), beside)
         return Build(
@@ -499,15 +491,19 @@ class BuildLibrary:
                     hint="take all files from one release",
                 )
 
-    def _declared_beside(self, name: str, folder: Path) -> dict[str, Path]:
-        """Return the libraries that are declared of a build and lie in a folder."""
-        return {
-            library: folder / library
+    def _beside(self, name: str, tool: ToolName | None, folder: Path) -> dict[str, Path]:
+        """Return the libraries in a program's folder, by name: those that are declared of the build
+        of this name, and those that the program says it needs.
+        """
+        declared = [
+            folder / library
             for spec in self.specs
             if spec.name == name
             for library in spec.libraries
-            if (folder / library).is_file()
-        }
+        ]
+        globs = program_of(tool).beside if tool is not None else ()
+        needed = sorted(each for glob in globs for each in folder.glob(glob))
+        return {each.name: each for each in (*declared, *needed) if each.is_file()}
 
 
 def _check_kind(facts: ProgramFacts, tool: ToolName | None, path: Path) -> None:

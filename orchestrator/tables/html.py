@@ -239,8 +239,6 @@ def _column(column: Column[R], rows: Sequence[R]) -> Mapping[str, object]:
         }
         if column.bar is not None:
             page["bars"] = [share and round(share, 3) for share in map(column.bar, rows)]
-        if column.kind is Kind.COUNT and len(rows) > 1 and len(set(values)) == 1:
-            page["same"] = 1
         if column.shown is not None:
             texts |= {
                 place: visible(text)
@@ -250,6 +248,9 @@ def _column(column: Column[R], rows: Sequence[R]) -> Mapping[str, object]:
             }
         if texts:
             page["texts"] = texts
+        seen = {(value, texts.get(place)) for place, value in enumerate(values)}
+        if column.kind is Kind.COUNT and len(rows) > 1 and len(seen) == 1:
+            page["same"] = 1
         if column.tone is not None:
             page["tones"] = _distinct([column.tone(row) for row in rows])
         if column.case is not None:

@@ -95,6 +95,16 @@ def test_a_column_more_is_in_every_form(form: Form) -> None:
     assert "worst" in " ".join(shown_heads(replace(table, columns=(*table.columns, more)), form))
 
 
+def test_a_page_says_once_only_what_all_rows_say_in_the_same_words() -> None:
+    runs = Column[tuple[int, str]](
+        "runs", "runs", lambda row: row[0], Kind.COUNT, shown=lambda row: row[1] or None
+    )
+    for rows, is_same in (([(3, ""), (3, "")], True), ([(3, "3 of 4"), (3, "")], False)):
+        table = Table(name="runs", caption="Runs", columns=(runs,), rows=rows)
+        (column,) = folded(render(table, Form.HTML), "runs")["columns"]
+        assert ("same" in column) == is_same
+
+
 def test_every_form_has_a_renderer_and_every_table_of_a_report_is_written_in_all_of_them() -> None:
     assert set(RENDERERS) == set(Form)
     for table in page_tables(DATA).values():

@@ -9,14 +9,7 @@ from orchestrator.records.failures import next_step_of
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, ToolReport
 from orchestrator.units import US_PER_MS, US_PER_S
 
-_SUMMARY_NAMES = {
-    "min_us": "min",
-    "max_us": "max",
-    "std_us": "std",
-    "p5_us": "p5",
-    "median_us": "median",
-    "p95_us": "p95",
-}
+_OF_SUMMARY = ("min_us", "max_us", "std_us", "p5_us", "median_us", "p95_us")
 _WHOLE_NUMBERS = frozenset(
     {"pid", "num_threads", "max_delegated_partitions", "pushed_bytes", "rpc_execute_us"}
 )
@@ -39,8 +32,7 @@ def to_public(report: ToolReport) -> dict[str, object]:
     }
     if inference is not None:
         public["inference_count"] = inference.count
-        for attribute, name in _SUMMARY_NAMES.items():
-            public[f"inference_{name}_us"] = getattr(inference, attribute)
+        public |= {f"inference_{name}": getattr(inference, name) for name in _OF_SUMMARY}
         if report.label:
             public |= {"first_us": inference.first_us, "last_us": inference.current_us}
     public |= {
