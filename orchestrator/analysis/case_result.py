@@ -13,7 +13,12 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final, TypeVar
 
-from orchestrator.analysis.autocorrelation import UNSEEN, Autocorrelation, autocorrelation_of
+from orchestrator.analysis.autocorrelation import (
+    LOST,
+    UNSEEN,
+    Autocorrelation,
+    autocorrelation_of,
+)
 from orchestrator.analysis.findings import finding
 from orchestrator.analysis.outcome import (
     NOT_WHAT_WAS_ASKED,
@@ -141,8 +146,10 @@ class CaseResult:
         """Return a configuration that says so where its GPU ran on OpenGL and no flag of it had
         asked for that.
         """
+        if not self.is_on_opengl or "gpu_backend=" in configuration:
+            return configuration
         name, comma, rest = configuration.partition(",")
-        if not self.is_on_opengl or "gpu_backend=" in configuration or not is_on_gpu(name):
+        if not is_on_gpu(name):
             return configuration
         return f"{name} ({OPENGL}){comma}{rest}"
 
@@ -170,15 +177,14 @@ class CaseResult:
         return self.precision is not None and self.precision <= self.precision_goal
 
     @property
-    def imprecision(self) -> str:
-        """What a figure lacks: ``not precise: ±36.0 %``, ``one process: no interval``; empty if it
-        is precise.
-        """
-        if self.own_summary is None or self.is_precise:
+    def lacking(self) -> str:
+        """What the own figure lacks: ``not precise``, ``one process``; empty if it is precise."""
+        if self.own_summary is None:
             return ""
-        if self.precision is None:
-            return "one process: no interval"
-        return f"not precise: \u00b1{format_percent(self.precision)}"
+        precision = self.own_summary.spread
+        if precision is None:
+            return "one process"
+        return "" if precision <= self.precision_goal else "not precise"
 
     def by_means(self) -> CaseResult | None:
         """Return the same result made of means, to stand against one that has no medians.
@@ -242,12 +248,9 @@ def autocorrelation_of_others(
 
 def _autocorrelation(runs: Iterable[RunRecord]) -> Autocorrelation:
     """Return the autocorrelation that the runs of one case show of their device."""
-    timing = [
-        run
-        for run in runs
-        if run.verdict.quality is not Quality.REJECTED and figure_us(run) is not None
-    ]
-    _, alike = of_one_kind(timing)
+    _, alike = of_one_kind([run for run in runs if run.verdict.quality is not Quality.REJECTED])
+    if len(alike) <= LOST:
+        return UNSEEN
     alike.sort(key=lambda pair: pair[0].started_at)
     return autocorrelation_of(logs_of([latency_us for _, latency_us in alike]))
 
@@ -342,7 +345,7 @@ class OutputChecks:
 
     def of(self, case: Case) -> OutputCheck | None:
         """Return the newest check of what decides a case's outputs."""
-        return self.newest.get(case.outputs_key)
+        return self.newest.get(case.outputs_key) if self.newest else None
 
     def _keep(self, key: str, check: OutputCheck) -> None:
         known = self.newest.get(key)
@@ -471,7 +474,7 @@ def clocks_low(runs: Sequence[RunRecord]) -> tuple[LowClock, ...]:
     Only the CPU's own work is judged so: a phone lowers the CPU's clocks as it likes while an
     accelerator works.
     """
-    measured = (run for run in runs if run.case.delegate.is_cpu and figure_us(run) is not None)
+    measured = (run for run in runs if run.case.delegate.is_cpu)
     found: list[LowClock] = []
     for siblings in grouped(measured, lambda run: run.campaign_id).values():
         if len(siblings) < SIBLINGS_MIN:
@@ -506,7 +509,7 @@ def _without_low_clocks(
     A few odd ones are left out. When they are many, nobody can say which clock is the phone's, and
     all stay.
     """
-    low = clocks_low([run for run, _ in used])
+    low = clocks_low([run for run, _ in used]) if len(used) >= SIBLINGS_MIN else ()
     if not low:
         return used, ()
     are_few = len(low) <= LEFT_OUT_MAX * len(used)
@@ -549,11 +552,11 @@ def _two_states(summary: Summary) -> tuple[Finding, ...]:
 
 
 def _mixed_grades(runs: Sequence[RunRecord]) -> tuple[Finding, ...]:
+    if len({run.verdict.grade for run in runs}) < 2:
+        return ()
     counts = Counter(
         "no grade" if run.verdict.grade is None else run.verdict.grade.value for run in runs
     )
-    if len(counts) < 2:
-        return ()
     listed = ", ".join(f"{count} of {grade}" for grade, count in sorted(counts.items()))
     message = f"The invocations were made under differently controlled conditions: {listed}."
     return (finding("mixed-grades", message),)

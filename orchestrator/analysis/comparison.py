@@ -40,6 +40,7 @@ from orchestrator.records.verdict import (
     Grade,
     Quality,
 )
+from orchestrator.units import format_percent
 
 
 class Axis(enum.StrEnum):
@@ -517,8 +518,12 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
                 [*sorted(item.codes), *(note.rstrip(".") for note in item.result.notes)]
             )
             notes.append(f"The {name} is suspect ({why}).")
-        if lacking := item.result.imprecision:
-            notes.append(f"The {name} is {'of ' if lacking.startswith('one') else ''}{lacking}.")
+        if lacking := item.result.lacking:
+            precision = item.result.precision
+            if precision is None:
+                notes.append(f"The {name} is of {lacking}: no interval.")
+            else:
+                notes.append(f"The {name} is {lacking}: \u00b1{format_percent(precision)}.")
         if item.result.status is CaseStatus.UNCONFIRMED:
             notes.append(f"Nothing shows where the {name}'s operators ran.")
     if Fact.BUILD in rule.free and rule.axis is not Axis.BUILD and before.build != after.build:

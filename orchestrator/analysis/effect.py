@@ -147,7 +147,8 @@ def compare_pairs(
     looks = [look for look in looks_of(most) if look < len(logs)] if most is not None else []
     at_each = level if most is None else 1 - LOOK_SHARE * (1 - level)
     for count in (*looks, len(logs)):
-        rounding = _rounding([side[:count] for side in sides], resolution_us)
+        centers = [trimmed_mean(side[:count]).value for side in sides]
+        rounding = _rounding(centers, resolution_us)
         blank = replace(verdict, method="paired-t", level=at_each, counts=(count, count))
         verdict = _judged(blank, _of_pairs(logs[:count], rounding))
         if verdict.is_decided:
@@ -179,7 +180,8 @@ def compare_samples(
     shown = autocorrelation_of(sides[0]) + autocorrelation_of(sides[1])
     correlation = (shown + baseline.others + candidate.others).correlation()
     before, after = (trimmed_mean(logs, correlation=correlation) for logs in sides)
-    rounding = _rounding(sides, max(baseline.resolution_us, candidate.resolution_us))
+    resolution_us = max(baseline.resolution_us, candidate.resolution_us)
+    rounding = _rounding([before.value, after.value], resolution_us)
     states = baseline.states, candidate.states
     reasons = [
         f"The {name} has {side.text}."
@@ -256,9 +258,11 @@ def pooled_error(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return math.sqrt(total), max(fewest, math.floor(freedom + 1e-6) - WELCH_LESS)
 
 
-def _rounding(sides: Sequence[Sequence[float]], resolution_us: float) -> float:
-    """Return by how much the log ratio of two sides may be off because both are rounded."""
-    return math.fsum(resolution_us / 2 / math.exp(trimmed_mean(logs).value) for logs in sides)
+def _rounding(centers: Sequence[float], resolution_us: float) -> float:
+    """Return by how much the log ratio of two sides may be off because both are rounded; ``centers``
+    are the trimmed means of their logarithms.
+    """
+    return math.fsum(resolution_us / 2 / math.exp(center) for center in centers)
 
 
 def factor_of(log: float) -> float:
@@ -366,7 +370,7 @@ def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> 
     if slow.error is None or fast.error is None:
         return Ratio(value=math.exp(slow.value - fast.value), interval=None)
     resolution_us = max(baseline.resolution_us, candidate.resolution_us)
-    rounding = _rounding((baseline.logs, candidate.logs), resolution_us)
+    rounding = _rounding([slow.value, fast.value], resolution_us)
     # Earlier sessions aren't looked up.
     sessions = SessionNoise() if _are_apart(baseline, candidate) else None
     if pairs := _pairs_of(baseline, candidate):
@@ -388,6 +392,8 @@ def _are_apart(baseline: Summary, candidate: Summary) -> bool:
 
 def _pairs_of(baseline: Summary, candidate: Summary) -> list[float]:
     """Return the log ratios of common rounds, in their order; empty where too many have no partner."""
+    if min(baseline.count, candidate.count) < TRIM_FROM_COUNT:
+        return []
     before, after = (
         dict(zip(item.rounds, item.logs, strict=False)) for item in (baseline, candidate)
     )

@@ -137,13 +137,21 @@ def worst_quality(runs: Iterable[RunRecord]) -> Quality:
 
 def of_one_kind(runs: Sequence[RunRecord]) -> tuple[FigureKind, list[tuple[RunRecord, float]]]:
     """Return the kind of figure that invocations share, and those of them that have it, each with
-    its figure.
+    its figure; an invocation without any figure says nothing.
 
     That is the median where all printed one, else the mean; the median again only where more have
     that than a mean.
     """
-    medians = _figures(runs, FigureKind.MEDIAN)
-    if len(medians) == len(runs) or len(medians) > len(means := _figures(runs, FigureKind.MEAN)):
+    known = _figures(runs)
+    medians = [
+        (run, latency_us)
+        for run, latency_us in known
+        if run.report is not None and run.report.figure_kind is FigureKind.MEDIAN
+    ]
+    if len(medians) == len(known):
+        return FigureKind.MEDIAN, medians
+    means = _figures([run for run, _ in known], FigureKind.MEAN)
+    if len(medians) > len(means):
         return FigureKind.MEDIAN, medians
     return FigureKind.MEAN, means
 
@@ -170,5 +178,7 @@ def pair_figures(
     )
 
 
-def _figures(runs: Sequence[RunRecord], kind: FigureKind) -> list[tuple[RunRecord, float]]:
+def _figures(
+    runs: Sequence[RunRecord], kind: FigureKind | None = None
+) -> list[tuple[RunRecord, float]]:
     return [(run, latency_us) for run in runs if (latency_us := figure_us(run, kind)) is not None]

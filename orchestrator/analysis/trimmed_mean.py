@@ -137,8 +137,8 @@ def trimmed_mean(values: Sequence[float], *, correlation: float = 0.0) -> Trimme
     if count < 2:
         return TrimmedMean(value=value, error=None, count=count)
     winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
-    center = math.fsum(winsorised) / count
-    squares = math.fsum((item - center) ** 2 for item in winsorised)
+    center = math.fsum(winsorised) / count if cut else value
+    squares = math.fsum([(item - center) ** 2 for item in winsorised])
     error = math.sqrt(squares / (len(kept) * (len(kept) - 1)))
     factor = error_factor(count, correlation)
     error *= factor * (_small_sample(len(kept)) if cut else 1.0)

@@ -11,7 +11,7 @@ from typing import Final
 
 from orchestrator.analysis.case_result import judge_case
 from orchestrator.analysis.effect import Effect
-from orchestrator.analysis.outcome import figure_us
+from orchestrator.analysis.outcome import of_one_kind
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.app.measuring import MeasuredCampaign, run
 from orchestrator.app.workspace import Workspace
@@ -181,7 +181,7 @@ def _session(runs: Sequence[RunRecord]) -> Session | None:
     ended = sorted(
         (run for run in runs if run.outcome is Outcome.COMPLETED), key=lambda run: run.started_at
     )
-    figures = [figure for run in ended if (figure := figure_us(run)) is not None]
+    figures = [latency_us for _, latency_us in of_one_kind(ended)[1]]
     if summary is None or not figures:
         return None
     last = ended[-1]

@@ -319,9 +319,8 @@ class Case:
         """The hash of what decides a model's outputs on one system: neither threads nor cores nor
         how often it runs.
         """
-        decides = ("serial", "model_sha256", "delegate", "tool", "build_sha256", "flags", "files")
-        row = self.to_row()
-        return content_key([row.get(name) for name in decides])[:32]
+        contents = self.model_sha256, self.delegate, self.tool, self.build_sha256
+        return content_key([self.serial, *contents, self.flags, self.files or None])[:32]
 
     def to_row(self) -> dict[str, object]:
         """Return the case as plain JSON values."""

@@ -204,9 +204,12 @@ def _quantised(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
     """Compare models whose names differ by their numbers' type only, each by its fastest
     configuration.
     """
-    for group in grouped(
-        rows, lambda row: _TYPE_WORDS.sub("", row.case.model_name.lower())
-    ).values():
+    models = grouped(rows, lambda row: row.case.model_name)
+    twins = grouped(models, lambda name: _TYPE_WORDS.sub("", name.lower()))
+    for names in twins.values():
+        if len(names) < 2:
+            continue
+        group = [row for name in names for row in models[name]]
         figures = alike({row.key: row.result for row in group})
         same_kind = [row for row in group if row.key in figures]
         best = [

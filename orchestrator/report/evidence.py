@@ -31,7 +31,7 @@ from orchestrator.tables.labels import (
     moment_text,
 )
 from orchestrator.tables.results import INVOCATIONS, Invocation, figures_decimals
-from orchestrator.tables.rows import BestMark, InvocationRow, ResultRow
+from orchestrator.tables.rows import BestMark, FindingRow, InvocationRow, ResultRow
 from orchestrator.tables.table import Table
 from orchestrator.units import counted, format_bytes
 
@@ -74,22 +74,21 @@ def evidence_of(rows: Sequence[ResultRow]) -> Iterator[Mapping[str, object]]:
     share = min(LOG_CHARACTERS, _LOG_BUDGET // max(1, len(rows)))
     characters = share if share >= _LEAST_LOG else 0
     for begin in range(0, len(rows), TOGETHER):
-        some = rows[begin : begin + TOGETHER]
-        runs = [(row, item) for row in some for item in _without_middle(row.invocations)]
-        findings = [item for row in some for item in row.findings]
-        run_at = finding_at = 0
+        runs: list[Invocation] = []
+        findings: list[FindingRow] = []
         cases = []
-        for row in some:
-            run_end = run_at + len(_without_middle(row.invocations))
+        for row in rows[begin : begin + TOGETHER]:
+            shown = _without_middle(row.invocations)
             blocks = [
                 *_head(row, digits),
-                *_objections(row, finding_at),
+                *_objections(row, len(findings)),
                 *_delegate(row),
-                *_runs(row, [item for _, item in runs[run_at:run_end]], run_at, characters),
+                *_runs(row, shown, len(runs), characters),
                 _identity(row),
             ]
             cases.append((visible(row.model.label), blocks))
-            run_at, finding_at = run_end, finding_at + len(row.findings)
+            runs += [(row, item) for item in shown]
+            findings += row.findings
         yield {
             "cases": cases,
             "findings": page_data(findings_table(findings)),
@@ -269,6 +268,8 @@ def _without_middle(runs: Sequence[InvocationRow]) -> Sequence[InvocationRow]:
     """Return the invocations without the hundreds that a sustained run has between its beginning
     and its end.
     """
+    if len(runs) <= 2 * _SUSTAINED_SHOWN:
+        return runs
     sustained = [item for item in runs if goes_on(item.run)]
     if len(sustained) <= 2 * _SUSTAINED_SHOWN:
         return runs

@@ -91,7 +91,7 @@ def _columns(
         return row.result.precision
 
     def doubted(row: ResultRow) -> str:
-        return "doubt" if row.result.imprecision else ""
+        return "doubt" if row.result.lacking else ""
 
     def gain(row: ResultRow) -> float | None:
         """Return the speed over the fastest on the CPU's; of the CPU itself where it has rows."""

@@ -402,7 +402,7 @@ def _figure(row: ResultRow) -> str:
     interval = (
         "" if row.own.spread is None else f" \N{PLUS-MINUS SIGN}{format_percent(row.own.spread)}"
     )
-    lacking = row.result.imprecision.partition(":")[0]
+    lacking = row.result.lacking
     figure = format_figure(row.own.median_us, is_per_token=row.case.is_per_token)
     return f"{figure}{interval}{f' ({lacking})' if lacking else ''}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
@@ -13,6 +13,8 @@ R = TypeVar("R")
 S = TypeVar("S")
 #: Where there is no figure.
 NOTHING: Final = "---"
+#: Cells in which there is nothing to read.
+NOTHINGS: Final = frozenset({"", NOTHING})
 
 
 class Form(enum.StrEnum):
@@ -158,22 +160,31 @@ class Column(Generic[R]):
 
     def cells(self, rows: Sequence[R]) -> list[str]:
         """Return the column as people read it; nothing of it is escaped."""
-        shown = self.shown or _nothing
         if not self.is_figure:
-            return [
-                _words(self.value(row)) if (text := shown(row)) is None else text for row in rows
-            ]
+            return list(self._words(rows))
         figures = self.figures(rows)
         form = self.form(self.decimals(figures))
         own = [NOTHING if figure is None else format(figure, form) for figure in figures]
-        if self.shown is None:
+        shown = self.shown
+        if shown is None:
             return own
         pairs = zip(rows, own, strict=True)
         return [word if (text := shown(row)) is None else text for row, word in pairs]
 
+    def _words(self, rows: Iterable[R]) -> Iterator[str]:
+        """Yield the cells of a column without figures."""
+        value, shown = self.value, self.shown
+        for row in rows:
+            text = shown(row) if shown is not None else None
+            yield _words(value(row)) if text is None else text
 
-def _nothing(_: object) -> None:
-    """Return no words of a row's own."""
+    def is_empty(self, rows: Sequence[R], form: Form) -> bool:
+        """Return whether people see nothing in any of its cells."""
+        if not self.is_figure:
+            return all(cell in NOTHINGS for cell in self._words(rows))
+        if form in LINES:
+            return all(cell in NOTHINGS for cell in self.cells(rows))
+        return all(self.value(row) is None for row in rows)
 
 
 def _words(value: object) -> str:

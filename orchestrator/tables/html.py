@@ -24,7 +24,7 @@ from orchestrator import __version__
 from orchestrator.installation import data_folder
 from orchestrator.tables.column import NOTHING, Column, Form, Kind, R
 from orchestrator.tables.devices import origin_of
-from orchestrator.tables.escapes import visible
+from orchestrator.tables.escapes import all_visible, visible
 from orchestrator.tables.labels import STATE_CLASSES, moment_text, page_name
 from orchestrator.tables.table import Table
 from orchestrator.units import format_bytes, format_change, format_latency
@@ -214,23 +214,17 @@ def _column(column: Column[R], rows: Sequence[R]) -> Mapping[str, object]:
         digits = column.decimals(figures)
         # More digits than are shown only make the page larger; round() takes ten times as long.
         step = 10.0 ** (digits + 2)
-        steps = [
-            None
-            if figure is None or abs(figure) > _MOST_ROUNDED
-            else math.floor(figure * step + 0.5)
-            for figure in figures
-        ]
-        values = [
-            figure if count is None else count / step
-            for figure, count in zip(figures, steps, strict=True)
-        ]
-        # Of figures that the script, which has these digits only, might round the other way.
         form = column.form(digits)
-        texts = {
-            place: format(figures[place], form)
-            for place, count in enumerate(steps)
-            if count is not None and count % 100 == 50
-        }
+        values, texts = [], {}
+        for place, figure in enumerate(figures):
+            if figure is None or abs(figure) > _MOST_ROUNDED:
+                values.append(figure)
+                continue
+            count = math.floor(figure * step + 0.5)
+            values.append(count / step)
+            if count % 100 == 50:
+                # The script, which has these digits only, might round it the other way.
+                texts[place] = format(figure, form)
         page |= {
             "kind": "number",
             "digits": digits,
@@ -258,7 +252,7 @@ def _column(column: Column[R], rows: Sequence[R]) -> Mapping[str, object]:
         return page
     if column.kind is Kind.PICTURE:
         return page | _distinct([column.value(row) for row in rows]) | {"kind": "picture"}
-    words = [visible(cell) for cell in column.cells(rows)]
+    words = all_visible(column.cells(rows))
     page["kind"] = "case" if column.opens else "text"
     if column.tone is not None:
         page["kind"] = "badge"

@@ -181,10 +181,11 @@ def configuration_labels(cases: Iterable[Case], builds: Mapping[str, Build]) -> 
         has_build = any(len({case.build_sha256 for case in group}) > 1 for group in crowded)
         aspects: list[tuple[str, Callable[[Case], object]]] = []
         for name, value in _FINE_ASPECTS:
-            before = [of for _, of in aspects]
-            told = grouped(members, partial(_aspects_of, before))
+            if not _differs(value, crowded):
+                continue
+            told = grouped(members, partial(_aspects_of, [of for _, of in aspects]))
             # One that follows from those before it in all cases tells nothing more.
-            if _differs(value, crowded) and _differs(value, told.values()):
+            if _differs(value, told.values()):
                 aspects.append((name, value))
         for case in members:
             extra = [f"{name} {value(case)}" for name, value in aspects]

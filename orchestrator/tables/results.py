@@ -500,7 +500,7 @@ def unusual(row: ResultRow, *, is_mixed: bool) -> str:
         (row.result.quality is not Quality.TRUSTED, row.quality_word),
         (truth is not None and truth is not DelegateTruth.FULL, row.delegate_text),
         (truth is None, "not confirmed"),
-        (row.result.imprecision and row.result.precision is None, "one process"),
+        (row.own is not None and row.result.precision is None, "one process"),
         (row.has_mean, "mean"),
         (is_mixed and row.is_virtual and not row.device.is_virtual, "virtual"),
     )

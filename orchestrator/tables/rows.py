@@ -369,7 +369,7 @@ class ResultRow:
     @property
     def quality_text(self) -> str:
         """The quality word with what the figure lacks: ``clean, one process``."""
-        lacking = self.result.imprecision.partition(":")[0]
+        lacking = self.result.lacking
         return f"{self.quality_word}, {lacking}" if lacking else self.quality_word
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, Generic
 
-from orchestrator.tables.column import LINES, NOTHING, PEOPLE, Column, Form, Kind, R
+from orchestrator.tables.column import NOTHINGS, PEOPLE, Column, Form, Kind, R
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +55,7 @@ class Table(Generic[R]):
             return columns
         rows = self.listed
         return [
-            column
-            for column in columns
-            if not (column.is_optional and _is_empty(column, form, rows))
+            column for column in columns if not (column.is_optional and column.is_empty(rows, form))
         ]
 
     def laid_out(self) -> tuple[list[tuple[Column[R], Sequence[Any]]], dict[str, str]]:
@@ -75,7 +73,7 @@ class Table(Generic[R]):
             cells = column.cells(rows)
             if column.is_merged and len(rows) > 1 and cells.count(cells[0]) == len(cells):
                 same[column.head] = cells[0]
-            elif not column.is_optional or any(cell not in _NOTHINGS for cell in cells):
+            elif not column.is_optional or any(cell not in NOTHINGS for cell in cells):
                 columns.append((column, cells))
         return columns, same
 
@@ -92,13 +90,6 @@ class Table(Generic[R]):
 
 #: What a page shows as it is.
 _MADE: Final = frozenset({Kind.PICTURE, Kind.MARKUP, Kind.CASES})
-_NOTHINGS: Final = frozenset({"", NOTHING})
-
-
-def _is_empty(column: Column[R], form: Form, rows: Sequence[R]) -> bool:
-    if form in LINES or not column.is_figure:
-        return all(cell in _NOTHINGS for cell in column.cells(rows))
-    return all(figure is None for figure in column.figures(rows))
 
 
 #: Form -> the module with its ``render``, which is loaded when it is used.

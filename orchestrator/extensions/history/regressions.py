@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from orchestrator.analysis.outcome import figure_us, of_one_kind
+from orchestrator.analysis.outcome import of_one_kind
 from orchestrator.delegates import DELEGATES
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history.causes import Cause, Causes, group_changes, sides_of
@@ -446,12 +446,9 @@ def _of_one_kind(
         serial = table.sketches[series].serial
         if (serial, build) not in kinds:
             at_once = [item.campaign_id for item in campaigns.get(table.nights[night], ())]
-            own = [
-                run
-                for run in store.runs(campaign_ids=at_once, serials=[serial])
-                if run.case.build_sha256 == build and figure_us(run) is not None
-            ]
-            kinds[serial, build] = of_one_kind(own)[0] if own else None
+            runs = store.runs(campaign_ids=at_once, serials=[serial])
+            kind, figures = of_one_kind([run for run in runs if run.case.build_sha256 == build])
+            kinds[serial, build] = kind if figures else None
         return kinds[serial, build]
 
     latency_us, contents_at = table.latency_us.copy(), table.contents_at.copy()

@@ -81,6 +81,14 @@ def test_pairs_of_an_ab_comparison_are_of_one_kind() -> None:
         assert first_us == pytest.approx(second_us)
 
 
+def test_an_invocation_without_a_figure_makes_no_means_of_the_others_medians() -> None:
+    before, after = ([skewed(record) for record in series(case(), 1_000, 3)] for _ in range(2))
+    before[1] = replace(before[1], report=None)
+    first_us, second_us, _ = pair_figures(zip(before, after, strict=True))
+    assert first_us == [before[0].latency_us, before[2].latency_us]
+    assert second_us == [after[0].latency_us, after[2].latency_us]
+
+
 def judged(*has_medians: bool, has_mean: bool = True) -> CaseResult:
     runs = series(case(), 1_000, len(has_medians))
     return judge_case(
