@@ -65,11 +65,10 @@ def place_of(evidence: DelegateEvidence) -> str:
     """Return where the operators ran, for people: ``actual``, with the GPU's backend where it isn't
     the usual one.
     """
+    if not is_on_opengl(evidence):
+        return evidence.actual
     names = evidence.actual.split("+")
-    return "+".join(
-        f"{name} ({OPENGL})" if is_on_gpu(name) and is_on_opengl(evidence) else name
-        for name in names
-    )
+    return "+".join(f"{name} ({OPENGL})" if is_on_gpu(name) else name for name in names)
 
 
 def flags_of(delegate: DelegateName, family: FlagFamily) -> Mapping[str, str]:

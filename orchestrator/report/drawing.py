@@ -213,7 +213,8 @@ def _dot(axis: Axis, item: Dot, ends: tuple[float, float, float], side: str) -> 
     if item.bracket is not None:
         shapes.append(axis.span(*item.bracket, y + 8, "visible"))
     if item.low is not None and item.high is not None:
-        shapes.append(axis.span(item.low, item.high, y))
+        shapes.append(_line(f"{low}%", f"{high}%", str(y)))
+    low, high = min(low, x), max(x, high)
     if axis.holds(item.value):
         shapes.append(_circle(x, str(y), 6 if item.is_best else 4))
     else:
@@ -229,18 +230,21 @@ def _dot(axis: Axis, item: Dot, ends: tuple[float, float, float], side: str) -> 
 
 
 def _ends(axis: Axis, item: Dot) -> tuple[float, float, float]:
-    """Return where a dot with its interval begins, where it is, and where it ends, in percent."""
+    """Return where a dot's interval begins, where the dot is, and where the interval ends, in percent."""
     x = axis.at(item.value)
     if item.low is None or item.high is None:
         return x, x, x
-    return min(axis.at(item.low), x), x, max(axis.at(item.high), x)
+    return axis.at(item.low), x, axis.at(item.high)
 
 
 def _label_sides(
     items: Sequence[Dot], ends: Sequence[tuple[float, float, float]]
 ) -> dict[int, str]:
     """Return on which side of its dot each label stands that covers nothing, the best one first."""
-    spans = [(low * _WIDTH / 100 - _DOT, high * _WIDTH / 100 + _DOT) for low, _, high in ends]
+    spans = [
+        (min(low, x) * _WIDTH / 100 - _DOT, max(x, high) * _WIDTH / 100 + _DOT)
+        for low, x, high in ends
+    ]
     taken = list(spans)
     sides: dict[int, str] = {}
     for place in sorted(range(len(items)), key=lambda place: (not items[place].is_best, place)):

@@ -233,13 +233,13 @@ def _runs(
         yield _p(("small", f"{left} {what}"))
     # What changes over time is drawn of all of them, those left out too.
     listed = {item.run.run_id for item in shown}
-    moments = [
-        (number, word, is_listed, *moment_of(state))
-        for item in row.invocations
-        for number, is_listed in ((_number(item), int(item.run.run_id in listed)),)
-        for word, state in (("before", item.run.state_before), ("after", item.run.state_after))
-        if state is not None
-    ]
+    moments = []
+    for item in row.invocations:
+        run, number = item.run, _number(item)
+        is_listed = int(run.run_id in listed)
+        for word, state in (("before", run.state_before), ("after", run.state_after)):
+            if state is not None:
+                moments.append((number, word, is_listed, *moment_of(state)))
     if moments:
         yield "h3", "Conditions before and after"
         yield "moments", moments

@@ -12,6 +12,7 @@ import gzip
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import islice
@@ -33,6 +34,10 @@ from orchestrator.units import format_bytes, format_change, format_latency
 _MOST_CHOICES: Final = 200
 #: A larger figure is on a page as it is: all of its digits are before the point.
 _MOST_ROUNDED: Final = 1e15
+
+
+#: What HTML has a meaning for; text without it is safe as it is.
+_MARKUP: Final = re.compile("[&<>\"']")
 
 
 class Html(str):
@@ -58,7 +63,8 @@ def page(tables: Sequence[Table[Any]]) -> str:
 @lru_cache(maxsize=65_536)
 def plain(text: str) -> str:
     """Return text for a page: visible, and nothing of it is HTML."""
-    return str(escape(text if text.isprintable() else visible(text)))
+    words = visible(text)
+    return str(escape(words)) if _MARKUP.search(words) else str(words)
 
 
 def tag(name: str, content: str = "", look: str = "", **attributes: str) -> str:
