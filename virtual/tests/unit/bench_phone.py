@@ -102,10 +102,10 @@ class BenchPhone:
         self.files.open_write(path, mode=mode).write(content)
         return path
 
-    def put_libraries(self, names: Sequence[str]) -> None:
+    def put_libraries(self, names: Sequence[str], *, version: str = "virtual") -> None:
         """Put fake libraries beside the programs."""
         for name in names:
-            self.put(name, library_elf(name))
+            self.put(name, library_elf(name, version=version))
 
     def get(self, name: str) -> bytes:
         """Return a file's content."""

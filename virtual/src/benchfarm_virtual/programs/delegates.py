@@ -386,18 +386,27 @@ def _create_hexagon(interpreter: Interpreter) -> Delegate | None:
 
 
 def _missing_of_dsp(interpreter: Interpreter, device: AcceleratorSpec) -> str:
-    """Say what is wrong unless the interface library and the DSP's own are there; an app brings
-    them with it.
+    """Say what is wrong unless the interface library and the DSP's own are there and of one
+    version; an app brings them with it.
     """
     call, folder = interpreter.run.call, interpreter.flags.text("hexagon_lib_path")
     if folder.startswith(APP_FOLDERS):
         return ""
-    if find_library(call, "libhexagon_interface.so", linked_folders(call)) is None:
+    interface = find_library(call, "libhexagon_interface.so", linked_folders(call))
+    if interface is None:
         return "Hexagon Delegate is not supported.\n"
     generation = device.name.rpartition("-")[2]
     suffix = f"_{generation}" if generation in {"v65", "v66"} else ""
-    if find_library(call, f"libhexagon_nn_skel{suffix}.so", [folder]) is None:
+    skel = find_library(call, f"libhexagon_nn_skel{suffix}.so", [folder])
+    if skel is None:
         return f"Failed to fetch Hexagon NN version. {_USE_COMPATIBLE}"
+    if skel.version != interface.version:
+        # The real libraries tell their versions as numbers.
+        numbers = ["".join(filter(str.isdigit, note.version)) or "0" for note in (interface, skel)]
+        return (
+            "Incompatible versions between interface library and libhexagon_skel "
+            f"{' vs '.join(numbers)}. {_USE_COMPATIBLE}"
+        )
     return ""
 
 
