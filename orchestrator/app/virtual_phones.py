@@ -12,7 +12,7 @@ import hashlib
 import importlib
 import itertools
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -29,6 +29,7 @@ from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
     from benchfarm_virtual.lab import LabInfo
+    from benchfarm_virtual.spec import PhoneSpec
     from orchestrator.devices.adb_server import OwnServer
 
 
@@ -140,13 +141,14 @@ class LabRequest:
     seed: Annotated[int, opt("--seed", "Seed of the phones' noise.")] = 0
     rooted: Annotated[bool, opt("--rooted", "Give the phones su, as on rooted ones.")] = False
 
-    def specs(self, taken: Collection[str] = ()) -> list[Any]:
+    def specs(self, taken: Collection[str] = ()) -> list[PhoneSpec]:
         """Return the phones, with serial numbers that aren't taken: ``VIRTUAL-PIXEL-3``, and
         numbered from the second of a kind on.
 
         Raises UsageError.
         """
-        known, used, found = call("profiles", "profile_names"), set(taken), []
+        known, used = call("profiles", "profile_names"), set(taken)
+        found: list[PhoneSpec] = []
         wanted = self.profiles or DEFAULT_PROFILES
         if self.serial and len(wanted) > 1:
             raise UsageError("--serial is for one phone", hint="name one profile")
@@ -220,7 +222,7 @@ def attach(settings: Settings, request: LabRequest) -> Sequence[Any]:
     if not server.answers():
         raise UsageError("no lab is up", hint="start one with 'benchfarm virtual up'")
     for spec in request.specs({phone.serial for phone in lab.phones}):
-        server.connect_tcp(ask(settings, "add", phone=spec.to_json())["phone"]["address"])
+        server.connect_tcp(ask(settings, "add", phone=asdict(spec))["phone"]["address"])
     return read_lab(settings.lab_folder).phones
 
 
