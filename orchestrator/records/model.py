@@ -167,7 +167,8 @@ def is_model_file(path: Path) -> bool:
 
 def asked_tokens(flags: Mapping[str, str]) -> dict[str, int]:
     """Return how many tokens a case's flags ask for, by their names."""
-    return {name: int(flags[name]) for name in TOKENS if flags.get(name, "").isdecimal()}
+    told = {name: flags.get(name, "") for name in TOKENS}
+    return {name: int(text) for name, text in told.items() if text.isdecimal() and len(text) < 10}
 
 
 def phase_of(flags: Mapping[str, str]) -> str:

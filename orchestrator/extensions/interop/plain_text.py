@@ -29,6 +29,7 @@ from orchestrator.models.inspect import identify_model
 from orchestrator.plugins import ImportRequest, Workspace
 from orchestrator.programs.foreign_app import ImportedTool, foreign_build, source_of
 from orchestrator.programs.specification import Program
+from orchestrator.reading.lines import parse_number
 from orchestrator.records.campaign import Origin
 from orchestrator.records.case import (
     BUILTIN,
@@ -190,7 +191,7 @@ def _case(report: ToolReport, serial: Serial, model: Model, build: Build) -> Cas
     }
     try:
         settings: dict[str, Any] = {
-            field: (int if field.endswith("runs") else float)(echoed[echo])
+            field: (int if field.endswith("runs") else _seconds)(echoed[echo])
             for echo, field in _SETTING_ECHOES.items()
             if echo in echoed
         }
@@ -208,6 +209,13 @@ def _case(report: ToolReport, serial: Serial, model: Model, build: Build) -> Cas
         affinity="all",
         **settings,
     )
+
+
+def _seconds(text: str) -> float:
+    value = parse_number(text)
+    if value is None:
+        raise ValueError(f"{text[:80]!r} is no time")
+    return value
 
 
 def _threads(report: ToolReport) -> int:

@@ -170,6 +170,19 @@ def test_a_text_that_names_nothing_is_of_an_unknown_phone_and_model(
     assert (run.case.model_name, run.case.threads) == ("net", 2)
 
 
+@pytest.mark.parametrize("seconds", ["nan", "inf", "1e400", "soon"])
+def test_a_run_whose_parameters_can_not_be_is_left_out_and_told(
+    settings: Settings, take: Callable[..., CommandResult], seconds: str
+) -> None:
+    odd = iphone_console().replace("duration (seconds): [1]", f"duration (seconds): [{seconds}]", 1)
+    result = take(odd + iphone_console(mean_us=5000.0))
+    assert result.exit_code == 1
+    assert "run 1: a parameter that it echoes can't be read" in result.text
+    with Workspace(settings) as workspace:
+        (run,) = workspace.store.runs()
+    assert run.latency_us == 5000.0
+
+
 @pytest.mark.parametrize(("threads", "known"), [("3", 3), ("-1", -1), ("--4", -1)])
 def test_a_command_above_an_output_without_parameters_tells_model_and_threads(
     settings: Settings, take: Callable[..., CommandResult], threads: str, known: int
