@@ -259,17 +259,16 @@ class PhoneLink:
         self.server.reconnect(self.transport, deadline, fresh=fresh)
         if self.serial == self.transport:
             return
-        answer = parse_serial(
-            self.ask(
-                {"serial": "getprop ro.serialno"},
-                timeout_s=max(1.0, deadline.remaining_s),
-                what="asking who it is",
-            ).text("serial")
-        )
+        answer = self.ask_serial(timeout_s=max(1.0, deadline.remaining_s))
         if answer and answer != self.serial:
             raise DeviceChangedError(
                 f"{self.transport} is now another phone, {answer}", serial=self.serial
             )
+
+    def ask_serial(self, *, timeout_s: float) -> str:
+        """Return the phone's own serial number, empty where it has none."""
+        scripts, what = {"serial": "getprop ro.serialno"}, "asking who it is"
+        return parse_serial(self.ask(scripts, timeout_s=timeout_s, what=what).text("serial"))
 
     def push(
         self,

@@ -13,7 +13,7 @@ from typing import Final
 from orchestrator.clock import Clock, Deadline
 from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.discovery import NOT_BOOTED
-from orchestrator.devices.facts import FACTS_COMMANDS, facts_from, parse_serial
+from orchestrator.devices.facts import FACTS_COMMANDS, facts_from
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.runs import DetachedRuns
 from orchestrator.devices.sockets import (
@@ -172,8 +172,11 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         self.usb_path = seen.usb if seen is not None else ""
         PhoneLink.__init__(self, server, transport, clock=clock)
         #: ``ro.serialno`` of the phone.
-        self.serial = (
-            Serial(seen.serial) if seen is not None and seen.serial else self._ask_serial()
+        told = seen.serial if seen is not None else ""
+        # Some phones (and emulators) have no serial number of their own: the server's word is all
+        # there is.
+        self.serial = Serial(
+            told or self.again(lambda: self.ask_serial(timeout_s=_OPEN_TIMEOUT_S)) or transport
         )
         #: Our folder on the phone.
         self.work_folder = work_folder
@@ -289,15 +292,6 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
                 return (line for line in lines if not line.startswith(b"--------- "))
 
             yield _going_on(begin("$(date '+%m-%d %H:%M:%S.000')"), begin)
-
-    def _ask_serial(self) -> Serial:
-        scripts = {"serial": "getprop ro.serialno"}
-        answer = self.again(
-            lambda: self.ask(scripts, timeout_s=_OPEN_TIMEOUT_S, what="opening the phone")
-        )
-        # Some phones (and emulators) have no serial number of their own: the server's word is all
-        # there is.
-        return Serial(parse_serial(answer.text("serial")) or self.transport)
 
     def _ask(self, scripts: Mapping[str, str], *, what: str) -> dict[str, str]:
         return self.again(lambda: self.ask(scripts, timeout_s=_PROBE_TIMEOUT_S, what=what)).texts()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.devices.adb_server import is_tcp
 from orchestrator.devices.sockets import quote
 from orchestrator.ports import Change
 from orchestrator.records.device import CpuCluster, DeviceFacts
@@ -69,7 +70,7 @@ def is_network_serial(transport: str) -> bool:
     An address of this computer may be the end of a tunnel to a phone that is anywhere, so it counts
     as well.
     """
-    return "._adb" in transport or re.search(r":\d+$", transport) is not None
+    return "._adb" in transport or is_tcp(transport)
 
 
 def steps_for(quiet: Quiet, facts: DeviceFacts, *, over_network: bool) -> list[QuietStep]:
