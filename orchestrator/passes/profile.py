@@ -24,7 +24,7 @@ from orchestrator.passes.specification import (
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.model import model_ending
-from orchestrator.records.run import Attachment, OperatorTime, RawOutput, ToolReport
+from orchestrator.records.run import OperatorTime, RawOutput, ToolReport
 from orchestrator.tables.operators import KERNEL, outer_and_nested
 
 #: The model's layers, beside what the run left behind: a line for each, its type and its name.
@@ -83,8 +83,7 @@ def _run_with_layers(
     except (ModelError, OSError):
         return raw  # it was read before; the operators' times stand without names
     lines = "".join(f"{kind}\t{' '.join(name.split())}\n" for kind, name in layers).encode()
-    kept = Attachment(name=_LAYERS_FILE, data=lines)
-    return replace(raw, attachments=(*raw.attachments, kept)) if lines else raw
+    return raw.with_data(_LAYERS_FILE, lines) if lines else raw
 
 
 def _runner(services: PassServices) -> RunProgram:

@@ -8,7 +8,7 @@ import enum
 import hashlib
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
@@ -300,6 +300,11 @@ class RawOutput:
     def data(self, name: str) -> bytes:
         """Return an attachment's bytes, empty when there is none of this name."""
         return next((item.data for item in self.attachments if item.name == name), b"")
+
+    def with_data(self, name: str, data: bytes) -> RawOutput:
+        """Return it with one attachment more, in the place of one of this name."""
+        kept = (item for item in self.attachments if item.name != name)
+        return replace(self, attachments=(*kept, Attachment(name=name, data=data)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import LOAD_DIED, LOAD_FILE, NO_LOAD, Case, Pass, load_of
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan, PlanTerms
-from orchestrator.records.run import Attachment, RawOutput, RunRecord, ToolReport
+from orchestrator.records.run import RawOutput, RunRecord, ToolReport
 from orchestrator.scripts import call
 from orchestrator.tables.column import NESTED, PEOPLE, Column, Kind
 from orchestrator.tables.passes import MS, PassTable, Round, half_words, known_median
@@ -72,8 +72,8 @@ def run_loaded(
     told = f"{_STATED}{request.variant}\n".encode() + raw.data(LOAD_FILE)
     said = [line for line in raw.data(_ERRORS_FILE).splitlines() if _COMPLAINT.search(line)]
     told += b"".join(b"said " + line + b"\n" for line in said[-1:])
-    kept = [item for item in raw.attachments if item.name not in enclosing.enclosing_files]
-    return replace(raw, attachments=(*kept, Attachment(name=LOAD_FILE, data=told)))
+    kept = tuple(item for item in raw.attachments if item.name != _ERRORS_FILE)
+    return replace(raw, attachments=kept).with_data(LOAD_FILE, told)
 
 
 def _gpu_loop(request: InvocationRequest) -> str:

@@ -46,7 +46,7 @@ from orchestrator.ports import Device, InvocationRequest, Tool, Turn, TurnTool
 from orchestrator.reading.protos import decode_trace, text_of
 from orchestrator.records.case import Case, CaseKey
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.run import Attachment, RawOutput, ToolReport
+from orchestrator.records.run import RawOutput, ToolReport
 from orchestrator.scripts import ask, call
 
 #: How often the meters are read; perfetto takes no less than 100 ms.
@@ -121,9 +121,8 @@ class EnergyMeter:
             except (DeviceCommandError, OutputParseError) as error:
                 why = f"its meters can't be read: {error}"
         if why or meters is None:
-            return _with(
-                tool.run(device, request, cancelled=cancelled), ENERGY_FILE, _MISSING + why.encode()
-            )
+            raw = tool.run(device, request, cancelled=cancelled)
+            return raw.with_data(ENERGY_FILE, _MISSING + why.encode())
         longer = self._lengthened(tool, device, request, meters, cancelled)
         span_s = longer.timeout_s - request.timeout_s + _SLACK_S + longer.case.warmup_min_secs
         off = (
@@ -178,12 +177,10 @@ class EnergyMeter:
         finally:
             if recorder is not None:
                 recorder.discard()
-        raw = _with(raw, POWER_FILE, data) if recorder is not None else raw
+        raw = raw.with_data(POWER_FILE, data) if recorder is not None else raw
         if not why and raw.data(ENERGY_FILE):
             return raw
-        kept = tuple(item for item in raw.attachments if item.name != ENERGY_FILE)
-        missing = _MISSING + (why or "no times were written").encode()
-        return _with(replace(raw, attachments=kept), ENERGY_FILE, missing)
+        return raw.with_data(ENERGY_FILE, _MISSING + (why or "no times were written").encode())
 
     def _lengthened(
         self,
@@ -472,7 +469,3 @@ def with_energy(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> T
             f"every {found.gauge.period_s:.3g} s"
         )
     return replace(report, extra=extra)
-
-
-def _with(raw: RawOutput, name: str, data: bytes) -> RawOutput:
-    return replace(raw, attachments=(*raw.attachments, Attachment(name=name, data=data)))

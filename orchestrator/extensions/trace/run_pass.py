@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from orchestrator.errors import DeviceCommandError, DeviceError, UsageError
@@ -30,7 +29,7 @@ from orchestrator.passes.specification import (
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.records.case import Pass, Serial
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.run import PERFETTO_FILE, Attachment, RawOutput
+from orchestrator.records.run import PERFETTO_FILE, RawOutput
 
 TRACE: Final = Pass("trace")
 #: TensorFlow Lite reads it when an interpreter is made, and writes slices if it is exactly this.
@@ -78,10 +77,10 @@ class TracedRuns:
             try:
                 recorder.begin(sdk=sdk)
                 raw = tool.run(device, request, cancelled=cancelled)
-                trace = Attachment(name=PERFETTO_FILE, data=recorder.end())
+                trace = recorder.end()
             finally:
                 recorder.discard()
-        return replace(raw, attachments=(*raw.attachments, trace))
+        return raw.with_data(PERFETTO_FILE, trace)
 
     @contextlib.contextmanager
     def _operators_traced(self, device: Device) -> Iterator[None]:
