@@ -161,14 +161,13 @@ class ChangeAnswer:
     high: float
     before_us: float
     after_us: float
-    #: not confirmed yet, confirmed, refuted, can't be confirmed, or expected.
+    #: not confirmed yet, confirmed, refuted, can't be confirmed, expected, or went away on a date.
     state: str
     #: Names the series for people.
     label: str
     #: Path of the series' page on this server.
     page: str
-    #: Whether the new level began within the last 14 nights: what 'benchfarm history changes'
-    #: reports.
+    #: Whether 'benchfarm history changes' reports it: its series' newest, of the last 14 nights.
     is_recent: bool
     is_virtual: bool
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +23,7 @@ from orchestrator.extensions.history.regressions import (
     check_selection,
     find_regressions,
     fits,
-    moment_of,
+    night_meant,
 )
 from orchestrator.extensions.history.series import read_series
 from orchestrator.files import sha256_of
@@ -168,16 +167,6 @@ def expect(workspace: Workspace, selection: str, night: str, text: str) -> tuple
     )
     workspace.store.annotate(kept)
     return kept, fitting
-
-
-def night_meant(text: str, workspace: Workspace, what: str) -> date:
-    """Return the night that an option, ``what``, means; raises UsageError."""
-    try:
-        return moment_of(text, now=workspace.clock.now(), zone=workspace.store.zone)
-    except (ValueError, OverflowError):
-        raise UsageError(
-            f"{what} {text!r} isn't a date", hint="write 2026-03-09, 30d or 4w"
-        ) from None
 
 
 def confirm_changes(workspace: Workspace, changes: Sequence[FoundChange]) -> None:

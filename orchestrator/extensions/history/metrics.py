@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from orchestrator import __version__
 from orchestrator.errors import BenchfarmError, StoreError
 from orchestrator.extensions.history.farm_now import ORDER, FarmNow
+from orchestrator.extensions.history.regressions import STATES
 from orchestrator.extensions.history.web import ServedPage
 from orchestrator.plugins import Workspace
 from orchestrator.records.answers import ChangeAnswer
@@ -97,8 +98,11 @@ class Numbers(Collector):
         yield _gauge("benchfarm_phone_battery_percent", f"Charge {_OF_RUN}", ["serial"], battery)
 
     def _of_history(self) -> Iterator[Metric]:
+        lasting = set(STATES.values())
         counts = Counter(
-            ("slower" if item.ratio > 1 else "faster", item.state) for item in self._changes()
+            ("slower" if item.ratio > 1 else "faster", item.state)
+            for item in self._changes()
+            if item.state in lasting
         )
         none = {("slower", "not confirmed yet"): 0, ("faster", "not confirmed yet"): 0}
         about = "Series with an unexpected change within the last 14 nights."

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta, tzinfo
+from datetime import date, timedelta, tzinfo
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
@@ -21,17 +21,18 @@ from orchestrator.extensions.history.changepoint import (
     RECENT_NIGHTS,
     WINDOW_NIGHTS,
     Change,
+    Floats,
     changes,
     is_news,
 )
 from orchestrator.extensions.history.series import (
-    Floats,
     NightTable,
     Series,
     night_of,
     night_table,
     read_series,
 )
+from orchestrator.plugins import Workspace
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import BuildSha, DelegateName, Serial, SeriesKey, grouped
 from orchestrator.records.history import Annotation, ConfirmationStatus, Contents, Points, RunMark
@@ -55,7 +56,8 @@ _RANKS: Final = {
 }
 #: Words that a selection may use, beside a series' key.
 SELECTION_WORDS: Final = ("delegate", "model", "serial", "phone", "soc", "GPU", "tool", "threads")
-_STATES: Final[Mapping[ConfirmationStatus, str]] = {
+#: What people are told of a change that lasts and that nobody expected.
+STATES: Final[Mapping[ConfirmationStatus, str]] = {
     ConfirmationStatus.UNCONFIRMED: "not confirmed yet",
     ConfirmationStatus.CONFIRMED: "confirmed",
     ConfirmationStatus.REFUTED: "refuted",
@@ -91,6 +93,8 @@ class FoundChange(SeriesChange):
     before_us: float
     after_us: float
     nights_after: int
+    #: Whether it is told where nobody asks since when: a series' newest, of the last nights.
+    is_news: bool
     #: The night on which the series was back at the level before; None while the new one lasts.
     ended: date | None = None
     causes: tuple[Cause, ...] = ()
@@ -105,7 +109,7 @@ class FoundChange(SeriesChange):
         """What became of it, in words."""
         if self.expected:
             return "expected"
-        return _STATES[self.status] if self.ended is None else f"went away on {self.ended}"
+        return STATES[self.status] if self.ended is None else f"went away on {self.ended}"
 
     @property
     def counts(self) -> bool:
@@ -229,6 +233,7 @@ def find_regressions(
                 before_us=_median_of(row[: change.night], -change.nights_before),
                 after_us=_median_of(row[change.night :], change.nights_after),
                 nights_after=change.nights_after,
+                is_news=is_news(change, nights=len(table.nights)),
                 ended=None if change.ended is None else table.nights[change.ended],
                 causes=causes.of(change),
                 status=confirmation.status if confirmation else ConfirmationStatus.UNCONFIRMED,
@@ -278,7 +283,7 @@ def _outputs(
     Of several comparisons of a night the worst counts.
     """
     campaigns = plain_campaigns(store)
-    nights = sorted({night_of(item.created_at, store.zone) for item in campaigns})
+    nights = nights_of(campaigns, store.zone)
     if not nights:
         return ()
     first, shown = (
@@ -337,6 +342,11 @@ def plain_campaigns(store: Store) -> list[Campaign]:
     return [campaign for campaign in store.campaigns() if campaign.terms.pairing is None]
 
 
+def nights_of(campaigns: Sequence[Campaign], zone: tzinfo | None) -> list[date]:
+    """Return the nights on which campaigns were begun, in order."""
+    return sorted({night_of(campaign.created_at, zone) for campaign in campaigns})
+
+
 def read_nights(
     store: Store, *, since: date | None, series_keys: Sequence[SeriesKey] = ()
 ) -> tuple[NightTable, Points]:
@@ -345,7 +355,7 @@ def read_nights(
     """
     campaigns = plain_campaigns(store)
     zone = store.zone
-    nights = sorted({night_of(campaign.created_at, zone) for campaign in campaigns})
+    nights = nights_of(campaigns, zone)
     asked = 0 if since is None else sum(night >= since for night in nights) + _LEAD_NIGHTS
     kept = nights[-max(WINDOW_NIGHTS, asked) :]
     late = [
@@ -533,13 +543,17 @@ def _sentence(words: Mapping[str, str], members: Sequence[FoundChange], series: 
     return f"{how_many} {delegate}cases{model}{where}{with_rest} {since}: {change} ({len(members)} of {series} series)"
 
 
-def moment_of(text: str, *, now: datetime, zone: tzinfo | None) -> date:
-    """Return the night that ``30d``, ``4w`` or ``2026-03-09`` means in a time zone.
+def night_meant(text: str, workspace: Workspace, what: str) -> date:
+    """Return the night that ``30d``, ``4w`` or ``2026-03-09`` means.
 
-    Raises ValueError.
+    Raises UsageError, which says what option that is.
     """
-    if text[-1:] in ("d", "w") and text[:-1].isdigit():
-        return night_of(now, zone) - timedelta(
-            days=int(text[:-1]) * (7 if text.endswith("w") else 1)
-        )
-    return date.fromisoformat(text)
+    try:
+        if text[-1:] in ("d", "w") and text[:-1].isdigit():
+            days = int(text[:-1]) * (7 if text.endswith("w") else 1)
+            return night_of(workspace.clock.now(), workspace.store.zone) - timedelta(days=days)
+        return date.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"{what} {text!r} isn't a date", hint="write 2026-03-09, 30d or 4w"
+        ) from None

@@ -11,8 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from orchestrator.extensions.history.changepoint import changes, is_alarm
-from orchestrator.extensions.history.series import Floats
+from orchestrator.extensions.history.changepoint import Floats, changes, is_alarm
 from orchestrator.tables.column import Column, Kind
 from orchestrator.units import format_change
 

@@ -15,6 +15,7 @@ from orchestrator.analysis.autocorrelation import LOST, Autocorrelation, totals
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.analysis.trimmed_mean import degrees_of, error_factor, margin, trimmed_means
 from orchestrator.delegates import DELEGATES
+from orchestrator.extensions.history.changepoint import Floats, Integers
 from orchestrator.records.case import CampaignId, Case, SeriesKey
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Contents, Points, SeriesSketch
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 #: A night is known by the day on which it begins, and lasts from noon to noon of its store's time
 #: zone.
 _NOON = timedelta(hours=12)
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

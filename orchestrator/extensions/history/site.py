@@ -23,8 +23,7 @@ from orchestrator.extensions.history.causes import (
     content_steps,
     system_differences,
 )
-from orchestrator.extensions.history.changepoint import RECENT_NIGHTS, WINDOW_NIGHTS
-from orchestrator.extensions.history.changes import night_meant
+from orchestrator.extensions.history.changepoint import WINDOW_NIGHTS
 from orchestrator.extensions.history.regressions import (
     ChangeGroup,
     FoundChange,
@@ -33,6 +32,8 @@ from orchestrator.extensions.history.regressions import (
     Regressions,
     find_regressions,
     fits,
+    night_meant,
+    nights_of,
     plain_campaigns,
     read_nights,
 )
@@ -230,7 +231,7 @@ class Site:
             series_key=series.key,
             label=series.label,
             page=f"series/{series.page}",
-            is_recent=change.night >= self.nights[-RECENT_NIGHTS:][0],
+            is_recent=change.is_news,
             is_virtual=series.is_virtual,
         )
 
@@ -264,7 +265,7 @@ def gather(store: Store, *, since: date | None) -> tuple[Site, Mapping[CampaignI
     meanwhile.
     """
     campaigns, plain = store.campaigns(), plain_campaigns(store)
-    nights = sorted({night_of(item.created_at, store.zone) for item in plain})
+    nights = nights_of(plain, store.zone)
     first = since or (nights[-WINDOW_NIGHTS] if len(nights) > WINDOW_NIGHTS else date.min)
     chosen = [item for item in campaigns if night_of(item.created_at, store.zone) >= first]
     marks = report_marks(store, chosen)

@@ -3,7 +3,7 @@ expected."""
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,12 @@ from orchestrator.errors import UsageError
 from orchestrator.extensions.history.farm_now import FarmNow
 from orchestrator.extensions.history.live import recent_changes
 from orchestrator.extensions.history.metrics import Numbers
-from orchestrator.extensions.history.regressions import Question, find_regressions, fits, moment_of
+from orchestrator.extensions.history.regressions import (
+    Question,
+    find_regressions,
+    fits,
+    night_meant,
+)
 from orchestrator.extensions.history.site import gather
 from orchestrator.records.case import Case, DelegateName, Pass
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus, Points
@@ -136,6 +141,25 @@ def test_metrics_count_the_series_that_changed_and_read_them_anew_only_when_some
         assert f"{slower} 0.0" in lines()
 
 
+def test_every_list_of_what_is_new_has_the_same_changes(tmp_path: Path) -> None:
+    """One that began long ago and went away of late is news, and no alarm."""
+    passing = range(NIGHTS - 20, NIGHTS - 5)
+    store = weeks(
+        factor=lambda case, night: 1.3 if case.serial == "P0" and night in passing else 1.0
+    )
+    told = find_regressions(store, Question()).changes
+    assert {change.series.case.serial for change in told} == {"P0"}
+    assert all(change.state.startswith("went away") for change in told)
+    recent = recent_changes(gather(store, since=None)[0])
+    assert {item.series_key for item in recent} == {change.series.key for change in told}
+    with Workspace(
+        Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path), store=store
+    ) as workspace:
+        farm = FarmNow(workspace, None, can_be_steered=False)
+        numbers = Numbers(workspace, farm, lambda: recent).page().content.decode()
+    assert "went away" not in numbers
+
+
 def test_a_build_that_slows_everything_is_named_with_the_series_that_moved() -> None:
     store = weeks(
         factor=lambda case, night: 1.05 if night >= CHANGE else 1.0,
@@ -235,12 +259,15 @@ def test_selections_take_keys_and_words(selection: str, expected: bool) -> None:
     assert fits(selection, "abcdef", {"delegate": "gpu", "model": "MobileNet.tflite"}) is expected
 
 
-def test_moments_are_spans_or_dates() -> None:
-    now = datetime(2026, 3, 20, 12, tzinfo=UTC)
-    assert moment_of("2026-03-09", now=now, zone=None) == date(2026, 3, 9)
-    assert moment_of("2w", now=now, zone=None) == moment_of("14d", now=now, zone=None)
-    with pytest.raises(ValueError):
-        moment_of("soon", now=now, zone=None)
+def test_moments_are_spans_or_dates(tmp_path: Path) -> None:
+    settings = Settings.from_environment({}, home=tmp_path)
+    with Workspace(settings, store=MemoryStore()) as workspace:
+        assert night_meant("2026-03-09", workspace, "--since") == date(2026, 3, 9)
+        spans = {night_meant(text, workspace, "--since") for text in ("2w", "14d")}
+        assert len(spans) == 1
+        for text in ("soon", "2026-13-09", "9999999d"):
+            with pytest.raises(UsageError, match=f"--since '{text}' isn't a date"):
+                night_meant(text, workspace, "--since")
 
 
 def compared(store: Store, case: Case, night: int, *codes: str) -> None:
