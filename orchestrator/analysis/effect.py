@@ -250,10 +250,10 @@ def pooled_error(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
     at 99 % they are too many for trimmed samples of unlike size, and among equals one comparison in
     a hundred may be called a change.
     """
-    total, fewest = math.fsum(variance for variance, _ in parts), min(of for _, of in parts)
+    total, fewest = math.fsum([variance for variance, _ in parts]), min([of for _, of in parts])
     if total == 0.0:
         return 0.0, fewest
-    freedom = total**2 / math.fsum(variance**2 / of for variance, of in parts)
+    freedom = total**2 / math.fsum([variance**2 / of for variance, of in parts])
     # The last digits of the sum must not decide between two whole numbers.
     return math.sqrt(total), max(fewest, math.floor(freedom + 1e-6) - WELCH_LESS)
 
@@ -386,8 +386,10 @@ def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> 
 
 def _are_apart(baseline: Summary, candidate: Summary) -> bool:
     """Whether two samples are known to be of different campaigns."""
-    before, after = ({campaign for campaign, _ in item.rounds} for item in (baseline, candidate))
-    return bool(before and after) and before.isdisjoint(after)
+    if not (baseline.rounds and candidate.rounds):
+        return False
+    before = {campaign for campaign, _ in baseline.rounds}
+    return before.isdisjoint(campaign for campaign, _ in candidate.rounds)
 
 
 def _pairs_of(baseline: Summary, candidate: Summary) -> list[float]:

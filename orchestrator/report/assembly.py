@@ -18,8 +18,8 @@ from orchestrator.analysis.case_result import (
 )
 from orchestrator.analysis.outcome import figure_us, of_one_kind, truth_of
 from orchestrator.analysis.rounds import standings, standings_of
-from orchestrator.passes import is_around_others, passes
-from orchestrator.passes.specification import PassSpec
+from orchestrator.passes import passes
+from orchestrator.passes.specification import PassSpec, Repetition
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import (
     FIGURE_PASS,
@@ -181,12 +181,13 @@ def _gather(campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> _Gather
         campaigns={str(campaign.campaign_id): campaign for campaign in campaigns},
         checks=OutputChecks(campaign.terms.output_checks for campaign in campaigns),
     )
+    # The reference workload shows the state of the device, and is no result of the plan.
+    around = [own.name for own in found.passes if own.repetition is Repetition.AROUND_OTHERS]
     for campaign in sorted(campaigns, key=lambda campaign: campaign.created_at):
         rule = campaign.terms.stopping
         for invocation in campaign.invocations:
             key = invocation.case.case_key
-            # The reference workload shows the state of the device, and is no result of the plan.
-            if not is_around_others(invocation):
+            if invocation.run_pass not in around:
                 found.cases.setdefault(key, invocation.case)
             if invocation.run_pass is FIGURE_PASS:
                 found.timed.add(key)
@@ -196,7 +197,7 @@ def _gather(campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> _Gather
     def counts(run: RunRecord) -> bool:
         known = found.campaigns.get(run.campaign_id)
         is_warm_up = known is not None and known.is_warm_up(run.run_pass, run.invocation)
-        return not is_warm_up and not is_around_others(run)
+        return not is_warm_up and run.run_pass not in around
 
     found.runs = grouped(filter(counts, runs), lambda run: run.case.case_key)
     for key, own in found.runs.items():

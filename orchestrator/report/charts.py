@@ -11,8 +11,9 @@ from itertools import islice
 from typing import Final
 
 from orchestrator.analysis.case_result import OWN_FIGURE
+from orchestrator.analysis.outcome import figure_us
 from orchestrator.records.case import all_but, grouped
-from orchestrator.records.run import RunRecord
+from orchestrator.records.run import FigureKind, RunRecord
 from orchestrator.report.data import ReportData
 from orchestrator.report.drawing import COLOURS, Line, Part, Point, Spread, lines, strips, treemap
 from orchestrator.report.winners import Contest, alike, fixed_cores
@@ -57,7 +58,7 @@ def _runs(contests: Iterable[Contest]) -> Iterator[tuple[str, Html]]:
             if row.own is not None and not row.case.is_per_token
         }
         spreads = [
-            spread_of(used[row.key], names.of(row.configuration), colour_of(row))
+            spread_of(used[row.key], row.result.figure, names.of(row.configuration), colour_of(row))
             for row in contest.rows
             if used.get(row.key)
         ]
@@ -152,22 +153,20 @@ def colour_of(row: ResultRow) -> str:
     return f"d{delegate_place(row.case) % COLOURS}"
 
 
-def spread_of(runs: Sequence[RunRecord], name: str, look: str) -> Spread:
-    """Return runs as a strip draws them: each with its figure, and where its inferences lie from
-    5 % to 95 %, in milliseconds.
+def spread_of(runs: Sequence[RunRecord], kind: FigureKind, name: str, look: str) -> Spread:
+    """Return runs as a strip draws them: each with its figure of this kind, and where its inferences
+    lie from 5 % to 95 %, in milliseconds.
     """
+    figures = [figure_us(run, kind) for run in runs]
     found = []
-    for run in runs[:_MOST_RUNS]:
-        report = run.report
-        figure_us = report.latency_us() if report is not None else None
-        if report is None or figure_us is None:
+    for run, latency_us in list(zip(runs, figures, strict=True))[:_MOST_RUNS]:
+        if run.report is None or latency_us is None:
             continue
-        spread = report.inference
+        spread = run.report.inference
         ends = (spread.p5_us, spread.p95_us) if spread is not None else (None, None)
         low, high = (None if end is None else end / US_PER_MS for end in ends)
-        found.append((figure_us / US_PER_MS, low, high))
-    figures = percentiles(run.report.latency_us() for run in runs if run.report is not None)
-    return Spread(runs=found, label=f"{name}: {figures}", look=look)
+        found.append((latency_us / US_PER_MS, low, high))
+    return Spread(runs=found, label=f"{name}: {percentiles(figures)}", look=look)
 
 
 def percentiles(figures_us: Iterable[float | None]) -> str:

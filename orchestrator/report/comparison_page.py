@@ -14,7 +14,7 @@ from orchestrator.report.charts import spread_of
 from orchestrator.report.comparisons import level_text, sentences, summary_line
 from orchestrator.report.drawing import Dot, change_axis, dots, grid_lines, strips, ticks
 from orchestrator.tables.column import NOTHING, Column, Form, Kind
-from orchestrator.tables.comparisons import compared_table, worst_first
+from orchestrator.tables.comparisons import case_title, compared_table, worst_first
 from orchestrator.tables.html import Html, template
 from orchestrator.tables.table import Table
 from orchestrator.units import format_figure, format_percent
@@ -121,14 +121,14 @@ def _no_result(item: Measured) -> str | None:
 
 def _details(row: ComparedCase) -> CaseDetails:
     spreads = [
-        spread_of(list(item.used.values()), name, f"d{colour}")
+        spread_of(list(item.used.values()), item.result.figure, name, f"d{colour}")
         for colour, (name, item) in enumerate(
             zip(_SIDES, (row.baseline, row.candidate), strict=True), start=1
         )
     ]
     known = [spread for spread in spreads if spread.runs]
     return CaseDetails(
-        title=row.title or f"{row.baseline.case.model_name}: {row.baseline.case.configuration}",
+        title=case_title(row),
         is_virtual=row.is_virtual,
         runs=strips(known, "The runs of both sides", "ms") if known else None,
         sentences=sentences(row),

@@ -16,6 +16,7 @@ from orchestrator.tables import markdown
 from orchestrator.tables.column import plain
 from orchestrator.tables.comparisons import (
     WORST_FIRST,
+    case_title,
     change_of,
     change_text,
     compared_table,
@@ -132,10 +133,9 @@ def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
     for row in worst_first(comparison):
         outcome = row.verdict.outcome
         tag = "failure" if row.fails(fail_on) else "skipped" if outcome in DOUBTFUL else ""
-        title = row.title or f"{row.baseline.case.model_name}: {row.baseline.case.configuration}"
         kind = "broken" if row.is_broken else outcome.value
         virtual = " [virtual]" * row.is_virtual
-        tests.append((title + virtual, tag, kind, " ".join(sentences(row))))
+        tests.append((case_title(row) + virtual, tag, kind, " ".join(sentences(row))))
     if comparison.overall is None and fail_on is not FailOn.NEVER:
         tests.append(("whole", "error", "nothing-compared", summary_line(comparison)))
     for title, tag, kind, text in tests:

@@ -452,7 +452,7 @@ def _tiles(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """The runs of a case: each with its median, and how far its inferences reach where it is known."""
+    """The runs of a case: each with its figure, and how far its inferences reach where it is known."""
 
     runs: Sequence[tuple[float, float | None, float | None]]
     label: str
@@ -461,17 +461,17 @@ class Spread:
 
 def strips(items: Sequence[Spread], told: str, unit: str) -> Html:
     """Return the runs of cases, one case below the other on one axis: a line each, a dot at its
-    median.
+    figure.
     """
     axis = axis_of(end for item in items for run in item.runs for end in run if end is not None)
     groups, y = [], 12
     for item in items:
         shapes = [_text("0", str(y), item.label)]
-        for middle, low, high in item.runs:
+        for figure, low, high in item.runs:
             y += 7
             if low is not None and high is not None:
                 shapes.append(axis.span(low, high, y))
-            shapes.append(_circle(axis.at(middle), str(y), 3))
+            shapes.append(_circle(axis.at(figure), str(y), 3))
         groups.append(_group(shapes, item.look))
         y += 20
     marks = [

@@ -42,6 +42,12 @@ def worst_first(comparison: Comparison) -> list[ComparedCase]:
     return sorted(comparison.rows, key=place)
 
 
+def case_title(row: ComparedCase) -> str:
+    """Return what a case is called where nothing else names its comparison."""
+    case = row.baseline.case
+    return row.title or f"{case.model_name}: {case.configuration}"
+
+
 def interval_text(verdict: ComparisonVerdict | Overall) -> str:
     """Return the interval of a change: ``+1.2 % to +4.9 %``."""
     if verdict.low is None or verdict.high is None:

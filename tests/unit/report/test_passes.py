@@ -15,7 +15,7 @@ from orchestrator.records.case import DelegateName, Pass, ToolName
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.verdict import Quality
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.charts import charts_of, thread_steps
+from orchestrator.report.charts import charts_of, percentiles, thread_steps
 from orchestrator.report.exports import to_json
 from orchestrator.report.render import render_html
 from orchestrator.report.tables import render_text_table
@@ -31,6 +31,7 @@ from tests.samples.sample_lab import (
     rich_lab,
     run,
     series,
+    skewed,
     small_lab,
 )
 
@@ -221,6 +222,17 @@ def test_every_run_is_drawn_with_how_far_its_inferences_reach() -> None:
     words = re.findall(r">([^<]+)</text>", drawing)
     assert words[0] == "xnnpack: 8 runs, p50 16.02, p90 16.17, p99 16.17 ms"
     assert len(words) > 2
+
+
+def test_the_runs_of_a_figure_of_means_are_drawn_with_their_means() -> None:
+    runs = series(case(threads=4), 16_000, 5)
+    older = [skewed(runs[0], has_median=False), *map(skewed, runs[1:])]
+    data = build_report_data(**lab_of(older).inputs())
+    ((_, drawing),) = charts_of(data)["runs"]
+    (row,) = data.results
+    assert row.has_mean
+    figures = percentiles(item.latency_us for item in row.invocations)
+    assert f">xnnpack: {figures}</text>" in drawing
 
 
 def test_a_map_of_layers_is_as_large_as_their_shares() -> None:
