@@ -186,12 +186,14 @@ class Transcript:
         """Whether the next line may be a part of a table or a list that was begun."""
         return self.in_profile or self._in_proto or self._in_refused
 
-    @property
-    def has_only_start(self) -> bool:
-        """Whether the program said that it starts, and nothing else."""
-        return (
-            self.has_start and self.stage <= STAGE_ECHO and not self.echoed and not self.unconsumed
-        )
+    def is_ended_by_start(self, text: str) -> bool:
+        """Whether a line is the program's first and begins another run: this one has more than its
+        own first.
+        """
+        if not text.startswith("STARTING!") or self.is_empty:
+            return False
+        is_past_start = self.stage > STAGE_ECHO or bool(self.echoed or self.unconsumed)
+        return is_past_start or not self.has_start
 
     def read_command(self, command: str) -> None:
         """Take the flags of a command line that stands before the output."""
@@ -417,9 +419,7 @@ def logged_processes(lines: Iterable[Line], system: SystemLog) -> list[Transcrip
             if line.tag != "ExecutionPlan":
                 continue
         own = by_pid.get(line.pid)
-        if own is None or (
-            line.text.startswith("STARTING!") and not own.is_empty and not own.has_only_start
-        ):
+        if own is None or own.is_ended_by_start(line.text):
             # A process of an app may run the benchmark again.
             own = by_pid[line.pid] = Transcript(pid=line.pid)
             found.append(own)

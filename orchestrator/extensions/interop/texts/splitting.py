@@ -315,7 +315,7 @@ class RunSplitter:
         text, stage = line.text, transcript.stage
         is_later = stage >= STAGE_RUNNING or transcript.is_over
         if text.startswith("STARTING!"):
-            return not transcript.is_empty and not transcript.has_only_start
+            return transcript.is_ended_by_start(text)
         if text.startswith(APP_START):
             return not transcript.is_empty
         if text.startswith(FIRST_ECHO):
