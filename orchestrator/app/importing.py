@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from orchestrator.app.options import Paths, arg, opt
 from orchestrator.app.preparing import new_campaign
-from orchestrator.app.reporting import report_data, report_title, write_html
+from orchestrator.app.reporting import report_data, write_report
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.reread import ImportBatch, ImportResult
 from orchestrator.errors import UsageError
@@ -83,11 +83,7 @@ def store_import(
     if result.campaign is None:
         return Imported(result=result, notes=notes, left_out=len(batch.faults))
     shown = report_data(workspace, [result.campaign])
-    path = (
-        request.out
-        or workspace.settings.data_folder / "reports" / f"{result.campaign.campaign_id}.html"
-    )
-    write_html(shown, path, title=report_title([result.campaign]))
+    path = write_report(workspace.settings, shown, [result.campaign], request.out)
     return Imported(
         result=result, notes=notes, shown=shown, report=path, left_out=len(batch.faults)
     )

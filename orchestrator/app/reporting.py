@@ -73,6 +73,22 @@ def write_html(data: ReportData, path: Path, *, title: str) -> None:
     write_file(path, render_html(data, title=title))
 
 
+def write_report(
+    settings: Settings,
+    data: ReportData,
+    campaigns: Sequence[Campaign],
+    out: Path | None,
+    name: str = "",
+) -> Path:
+    """Write the HTML report of some campaigns, among the data folder's reports where no file is
+    named, and return where: by the first campaign's id there, or by a name.
+    """
+    name = name or campaigns[0].campaign_id
+    path = out or settings.data_folder / "reports" / f"{name}.html"
+    write_html(data, path, title=report_title(campaigns))
+    return path
+
+
 def report_title(campaigns: Sequence[Campaign]) -> str:
     """Return a report's title: the names of its campaigns."""
     return " and ".join(dict.fromkeys(campaign.name for campaign in campaigns))

@@ -140,22 +140,21 @@ def told(
 ) -> CommandResult:
     """Write a campaign's report, and return its result; raises what ended a device's part."""
     from orchestrator.app.measuring import read_again, stopped
-    from orchestrator.app.reporting import report_title, write_html
+    from orchestrator.app.reporting import write_report
     from orchestrator.cli.live import facts_of, reporting
     from orchestrator.report.tables import text_lines
     from orchestrator.report.winners import fastest_table, next_steps, winners
 
-    campaign, unwritten = measured.campaign, ""
-    path = out or workspace.settings.data_folder / "reports" / f"{campaign.campaign_id}.html"
+    campaign = measured.campaign
+    path: Path | None = None
     with reporting(workspace, measured) as where:
         data = measured.data
         try:
-            write_html(data, path, title=report_title([campaign]))
+            path = write_report(workspace.settings, data, [campaign], out)
             where.append(f"{counted(measured.result.stored, 'run')}; report: {path}")
         except (UsageError, HostStorageError) as error:
             # What was measured is stored; a report can be rendered again.
-            unwritten = str(error)
-            where.append(f"the report could not be written: {unwritten}")
+            where.append(f"the report could not be written: {error}")
             where.append(f"'benchfarm report {campaign.campaign_id} --out FILE' renders it again")
     again = read_again(workspace, measured.campaigns)
     found = winners(data.contests)
@@ -178,12 +177,12 @@ def told(
             "nothing_clean": measured.nothing_clean,
             "winners": [won.record(item) for item in found],
             "next": advice,
-            "report": None if unwritten else path,
+            "report": path,
             "runs": Streamed(again),
         },
         is_kept=True,
         exit_code=HostStorageError.exit_code
-        if unwritten
+        if path is None
         else int(measured.is_lacking) or CUT_EXIT_CODE * bool(measured.cut),
     )
 

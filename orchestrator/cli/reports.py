@@ -12,11 +12,7 @@ from orchestrator.app import exporting
 from orchestrator.app.exporting import ExportRequest
 from orchestrator.app.importing import Imported, ImportRequest
 from orchestrator.app.options import Campaigns, Out, Texts, opt
-from orchestrator.app.reporting import (
-    report_data,
-    report_title,
-    write_html,
-)
+from orchestrator.app.reporting import report_data, write_report
 from orchestrator.app.stored import named_campaigns
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli.frame import Legend, command
@@ -56,9 +52,8 @@ def report(
     if form == "html":
         # One report of a submission, called as it is.
         name = campaigns[0] if len(chosen) > 1 and len(campaigns) == 1 else ""
-        name = chosen[0].campaign_id if name in {"", "newest", "previous"} else name
-        path = out or settings.data_folder / "reports" / f"{name}.html"
-        write_html(data, path, title=report_title(chosen))
+        name = "" if name in {"newest", "previous"} else name
+        path = write_report(settings, data, chosen, out, name)
         return CommandResult(text=str(path), data={"path": path, **named})
     lines = tables.text_lines(data, columns(), legend=legend) if form == "text" else []
     match form:
