@@ -126,7 +126,8 @@ _SHORTEST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
 #: A phone is noticed no later than after a quarter of the time that it was away.
 _GROWTH: Final = 1.25
-_TAP_ALLOW: Final = "accept the key of this computer on the phone's screen, then try again"
+#: What to do about a phone that doesn't know this computer's key.
+TAP_ALLOW: Final = "unlock the phone and tap 'Allow USB debugging'"
 
 
 class AdbServer:
@@ -258,9 +259,7 @@ class AdbServer:
         def state() -> str:
             told = self.state_of(transport)
             if told == "unauthorized" and deadline.remaining_s < deadline.seconds / 2:
-                raise DeviceUnauthorizedError(
-                    "the phone doesn't know this computer", serial=transport, hint=_TAP_ALLOW
-                )
+                raise _unauthorized(transport)
             return told or "absent"
 
         self._await(transport, deadline, state)
@@ -315,7 +314,7 @@ class AdbServer:
         )
         if not answer.startswith(("connected to", "already connected to")):
             if "authenticate" in answer:
-                raise DeviceUnauthorizedError(answer, serial=address, hint=_TAP_ALLOW)
+                raise DeviceUnauthorizedError(answer, serial=address, hint=TAP_ALLOW)
             raise NoDeviceError(
                 answer,
                 serial=address,
@@ -326,10 +325,13 @@ class AdbServer:
         while (state := self.state_of(address)) and state != "device" and not settling.expired:
             settling.wait(0.01)
         if state == "unauthorized":
-            raise DeviceUnauthorizedError(
-                "the phone doesn't know this computer", serial=address, hint=_TAP_ALLOW
-            )
+            raise _unauthorized(address)
         return state or "absent"
+
+
+def _unauthorized(transport: str) -> DeviceUnauthorizedError:
+    told = "the phone doesn't know this computer's key"
+    return DeviceUnauthorizedError(told, serial=transport, hint=TAP_ALLOW)
 
 
 def is_tcp(transport: str) -> bool:
