@@ -188,7 +188,7 @@ def _read(data: bytes, sha256: str) -> Graph:
     if data[4:8] != b"TFL3":
         raise ValueError("no TFL3 identifier")
     model = schema.ModelT.InitFromPackedBuf(data, 0)
-    sizes = [_data_bytes(buffer, len(data)) for buffer in model.buffers or ()]
+    sizes = [0 if buffer.data is None else len(buffer.data) for buffer in model.buffers or ()]
     subgraphs = tuple(
         _subgraph(item, model.operatorCodes or (), sizes) for item in model.subgraphs or ()
     )
@@ -199,16 +199,6 @@ def _read(data: bytes, sha256: str) -> Graph:
         sha256=sha256,
         subgraphs=subgraphs,
     )
-
-
-def _data_bytes(buffer: schema.BufferT, file_bytes: int) -> int:
-    if buffer.offset > 1:  # data after the flatbuffer, for models over 2 GiB
-        if buffer.offset + buffer.size > file_bytes:
-            raise ValueError(
-                f"buffer of {buffer.size} bytes at {buffer.offset} reaches outside the file"
-            )
-        return int(buffer.size)
-    return 0 if buffer.data is None else len(buffer.data)
 
 
 def _subgraph(

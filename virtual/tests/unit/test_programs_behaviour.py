@@ -13,10 +13,6 @@ from benchfarm_virtual.samples import HEXAGON_LIBRARIES
 SHORT = ("--num_runs=20", "--min_secs=0", "--warmup_min_secs=0.05")
 
 
-def measured_us(run) -> float:
-    return float(re.search(r"Inference \(avg\): (\S+)", run.text)[1])
-
-
 @pytest.fixture
 def phone(bench_phone, models):
     made = bench_phone()
@@ -41,13 +37,6 @@ def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(bench_phon
         )
     assert texts[0] == texts[1]
     assert texts[0] != texts[2]
-
-
-def test_a_delegate_can_be_made_to_take_only_a_part(phone):
-    phone.fault("delegate-partial", "subject=gpu", "share=0.5")
-    run = phone.run("--graph=tiny_cnn_float.tflite", "--use_gpu=true", *SHORT)
-    assert "partially executed by the delegate w/ 1 delegate kernels." in run.stdout
-    assert "Replacing 2 out of 4 node(s) with delegate (TfLiteGpuDelegateV2)" in run.stderr
 
 
 def test_a_phone_whose_nnapi_compiler_fails_says_so(bench_phone, models):
@@ -85,22 +74,6 @@ def test_a_phone_without_opencl_falls_back_to_opengl(bench_phone, models):
     assert "ERROR: Falling back to OpenGL\nINFO: Initialized OpenGL-based API.\n" in run.stderr
     strict = phone.run("--graph=m.tflite", "--use_gpu=true", "--gpu_backend=cl", *SHORT)
     assert strict.exit_code == 1
-
-
-def test_heat_slows_a_run_down(bench_phone, models):
-    phone = bench_phone()
-    phone.put("m.tflite", models.BY_NAME["mobilenet_v1_0.25_128_static_float.tflite"]())
-    flags = (
-        "--graph=m.tflite",
-        "--num_threads=4",
-        "--num_runs=1",
-        "--min_secs=5",
-        "--warmup_min_secs=0",
-    )
-    cool = measured_us(phone.run(*flags))
-    phone.hardware.force(heat_c=95.0)
-    hot = measured_us(phone.run(*flags))
-    assert hot > 1.15 * cool
 
 
 # The app

@@ -155,12 +155,13 @@ def test_form_is_liblogs_which_cuts_at_1023_bytes(phone):
 
 
 def test_buffers_are_merged_by_time_with_a_divider_each(phone):
-    for message, buffer in (("one", "main"), ("two", "crash"), ("three", "events")):
+    for message, buffer in (("one", "main"), ("two", "crash"), ("three", "system")):
         log(phone, message, buffer=buffer)
     assert shown(phone) == [
         "--------- beginning of main", "one", "--------- beginning of crash", "two",
+        "--------- beginning of system", "three",
     ]  # fmt: skip
-    assert shown(phone, "-d -b events")[1:] == ["three"]
+    assert shown(phone, "-d -b system")[1:] == ["three"]
 
 
 def test_garbage_fault_comes_between_the_lines_as_bytes(phone):

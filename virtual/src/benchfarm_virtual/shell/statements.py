@@ -89,8 +89,7 @@ def execute(shell: Shell, statement: Statement) -> int:
 
 def _for_each(shell: Shell, statement: For) -> Generator[None, None, None]:
     """Yield before each round, its variable set."""
-    words = statement.words
-    for value in list(shell.positional if words is None else shell.expander.arguments(words)):
+    for value in shell.expander.arguments(statement.words):
         shell.assign(statement.name, value)
         yield
 
@@ -115,7 +114,6 @@ def _while(shell: Shell, statement: Loop) -> Generator[None, None, None]:
 def _rounds(shell: Shell, body: Block, rounds: Generator[None, None, None]) -> int:
     """Run a loop's rounds; a ``break`` in a condition is one, too."""
     status = 0
-    shell.loops += 1
     try:
         while True:
             try:
@@ -124,21 +122,11 @@ def _rounds(shell: Shell, body: Block, rounds: Generator[None, None, None]) -> i
             except StopIteration:
                 return status
             except LeaveLoopError as exc:
-                if not _goes_on(exc):
-                    return 0
                 status = 0
+                if not exc.again:
+                    return status
     finally:
-        shell.loops -= 1
         rounds.close()
-
-
-def _goes_on(leaving: LeaveLoopError) -> bool:
-    """Say whether a loop that is left continues with its next round; hand what outer loops are to
-    do on to them.
-    """
-    if leaving.levels > 1:
-        raise LeaveLoopError(leaving.levels - 1, again=leaving.again) from None
-    return leaving.again
 
 
 _MAX_CALLS: Final = 120
@@ -278,17 +266,10 @@ def _inside(
 
 
 def _exec(shell: Shell, command: Simple, arguments: list[str]) -> int:
-    for name, value in _assigned(shell, command).items():
-        shell.assign(name, value)
     shell.take_redirects(command.redirects, special=True)
     if arguments:
         shell.traps.clear()
-        builtin = _builtins().get(arguments[0])
-        raise ExitError(
-            builtin.run(shell, arguments)
-            if builtin
-            else external(shell, arguments, {}, replace=True)
-        )
+        raise ExitError(external(shell, arguments, _assigned(shell, command), replace=True))
     return 0
 
 
@@ -346,18 +327,11 @@ def _apply(
     match operator:
         case "<<":
             handle: OpenFile = ReadFile.of(target.encode("utf-8", "surrogateescape"))
-        case "<&" | ">&":
-            default = 0 if operator == "<&" else 1
-            if target == "-":
-                fds.pop(default if descriptor is None else descriptor, None)
-                return
-            if target.isdigit():
-                source = fds.get(int(target))
-                if source is None:
-                    raise RedirectFaultError(f"{operator}{target} : bad file descriptor")
-                fds[default if descriptor is None else descriptor] = source
-                return
-            raise RedirectFaultError(f"{target}: illegal file descriptor name")
+        case ">&":
+            if not target.isdigit() or int(target) not in fds:
+                raise RedirectFaultError(f">&{target} : bad file descriptor")
+            fds[1 if descriptor is None else descriptor] = fds[int(target)]
+            return
         case _:
             handle = _open(shell, target, operator)
     opened.append(handle)

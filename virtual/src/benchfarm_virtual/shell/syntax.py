@@ -22,7 +22,7 @@ class Variable:
 
     name: str
     quoted: bool
-    #: "", or one of - := :- = :+ + # ## % %% and "length", "bad".
+    #: "", or one of - :- # ## % %% and "length", "bad".
     operator: str = ""
     operand: Word | None = None
 
@@ -114,10 +114,10 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """``for``; ``words`` is None when the positional parameters are meant."""
+    """``for``."""
 
     name: str
-    words: tuple[Word, ...] | None
+    words: tuple[Word, ...]
     body: Block
 
 
@@ -169,11 +169,10 @@ class ShellKilledError(Exception):
 
 
 class LeaveLoopError(Exception):
-    """``break`` or ``continue`` through ``levels`` loops."""
+    """``break``, or ``continue``: ``again``."""
 
-    def __init__(self, levels: int, *, again: bool) -> None:
+    def __init__(self, *, again: bool) -> None:
         super().__init__()
-        self.levels = levels
         self.again = again
 
 
