@@ -19,6 +19,7 @@ from benchfarm_virtual.processes import signal_number
 from benchfarm_virtual.shell.expansion import ArithmeticFaultError
 from benchfarm_virtual.shell.interpreter import Shell
 from benchfarm_virtual.shell.parsing import RESERVED
+from benchfarm_virtual.shell.printing import echoed
 from benchfarm_virtual.shell.syntax import ExitError, LeaveLoopError
 
 
@@ -90,12 +91,8 @@ class Builtin:
 
 
 def _echo(shell: Shell, args: Sequence[str]) -> int:
-    text = " ".join(args)
-    if "\\" in text or (args and re.fullmatch("-[neE]+", args[0])):
-        shell.complain("echo: a virtual phone knows no options and no escapes: use printf")
-        return 1
     try:
-        shell.write(1, f"{text}\n".encode("utf-8", "surrogateescape"))
+        shell.write(1, echoed(args))
     except PhoneFileError as exc:
         shell.complain(f"echo: write: {exc}")
         return 1
