@@ -20,8 +20,6 @@ from orchestrator.records.device import HOST_SERIAL, CpuCluster, DeviceFacts, De
 from orchestrator.scripts import call
 
 _CPU: Final = "/sys/devices/system/cpu"
-#: How long a phone's compositor may take to tell the GPU's driver.
-_GPU_DRIVER_S: Final = 5
 #: What is asked for once per boot. ``grep -H ''`` prints path and content of many files with one
 #: process.
 FACTS_COMMANDS: Final[Mapping[str, str]] = {
@@ -31,14 +29,17 @@ FACTS_COMMANDS: Final[Mapping[str, str]] = {
     "cpus": f"cat {_CPU}/possible",
     "cpuinfo": "cat /proc/cpuinfo",
     "meminfo": "cat /proc/meminfo",
-    "gles": call("gpu_driver", _GPU_DRIVER_S),
     "uid": call("root_user"),
     "setup": "settings get secure android_id",
+}
+#: Asked by itself: an old phone's compositor may hang.
+GPU_COMMANDS: Final[Mapping[str, str]] = {
+    "gles": "dumpsys SurfaceFlinger 2>/dev/null | grep GLES:",
 }
 
 
 def facts_from(sections: Mapping[str, str], *, serial: str) -> DeviceFacts:
-    """Put a phone's facts together from the outputs of FACTS_COMMANDS."""
+    """Put a phone's facts together from the outputs of FACTS_COMMANDS and GPU_COMMANDS."""
     properties = parse_properties(sections.get("properties", ""))
 
     def first(*names: str) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 from orchestrator.clock import Clock, Deadline
 from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.discovery import NOT_BOOTED
-from orchestrator.devices.facts import FACTS_COMMANDS, facts_from
+from orchestrator.devices.facts import FACTS_COMMANDS, GPU_COMMANDS, facts_from
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.runs import DetachedRuns
 from orchestrator.devices.sockets import (
@@ -34,6 +34,7 @@ from orchestrator.devices.transfer import (
 from orchestrator.errors import (
     DeviceChangedError,
     DeviceCommandError,
+    DeviceTimeoutError,
     DeviceUnusableError,
     LinkLostError,
     LogOverrunError,
@@ -136,6 +137,7 @@ def _lines(connection: Connection) -> Generator[bytes]:
 #: The one folder where the shell user may write and execute on every phone.
 WORK_FOLDER: Final = "/data/local/tmp/benchfarm"
 _PROBE_TIMEOUT_S: Final = 60.0
+_GPU_TIMEOUT_S: Final = 5.0
 _OPEN_TIMEOUT_S: Final = 15.0
 _BEAT_TIMEOUT_S: Final = 10.0
 _HEALTH_TIMEOUT_S: Final = 20.0
@@ -187,16 +189,16 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         PlacedFiles.__init__(self, work_folder)
 
     def beat(self) -> None:
-        """Send an empty command, for the renewal of our note alone; from any thread.
+        """Send an empty command: our note is renewed, and the phone answers; from any thread.
 
         Raises DeviceError kinds.
         """
         self.shell(":", timeout_s=_BEAT_TIMEOUT_S, what="keeping the phone")
 
     def facts(self) -> DeviceFacts:
-        """See Device.facts: one round trip, once per boot."""
+        """See Device.facts: two round trips, once per boot."""
         if self._facts is None:
-            told = self._ask(FACTS_COMMANDS, what="facts")
+            told = self._ask(FACTS_COMMANDS, what="facts") | self._ask_gpu()
             facts = facts_from(told, serial=self.serial)
             if not facts.properties:
                 said = told["properties"].strip()[-200:]
@@ -292,6 +294,17 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
                 return (line for line in lines if not line.startswith(b"--------- "))
 
             yield _going_on(begin("$(date '+%m-%d %H:%M:%S.000')"), begin)
+
+    def _ask_gpu(self) -> dict[str, str]:
+        """Return what the compositor tells of the GPU; nothing where that alone hangs."""
+        what = "asking for the GPU's driver"
+        try:
+            return self.again(
+                lambda: self.ask(GPU_COMMANDS, timeout_s=_GPU_TIMEOUT_S, what=what)
+            ).texts()
+        except DeviceTimeoutError:
+            self.beat()
+            return {}
 
     def _ask(self, scripts: Mapping[str, str], *, what: str) -> dict[str, str]:
         return self.again(lambda: self.ask(scripts, timeout_s=_PROBE_TIMEOUT_S, what=what)).texts()

@@ -63,7 +63,8 @@ def test_a_phone_is_asked_who_it_is_and_its_facts_once_each(
     assert [facts.serial for facts in opened.facts] == ["S0", "S1", "S2"]
     for phone in phones:
         shells = [asked for asked in overheard.of(phone.address) if asked.startswith("shell")]
-        assert len(shells) == 2, shells
+        # Who it is, its facts, and by itself what its compositor tells, which may hang.
+        assert len(shells) == 3, shells
         assert overheard.of(phone.address).count("host-features") == 1
 
 

@@ -1,9 +1,7 @@
 """Further scripts in real shells: who uses a phone, what was logged since a run began."""
 
 import re
-from pathlib import Path
 
-from orchestrator.scripts import call, framed
 from tests.shells.conftest import Shell
 
 
@@ -36,17 +34,3 @@ def test_a_log_is_asked_for_since_the_run_s_begin(shell: Shell) -> None:
     )
     unknown = shell.call("log_since", shell.folder / "no-such", 500).stdout.decode()
     assert unknown == "-d -v threadtime -b main -b system -b crash -t 500\n"
-
-
-def test_a_compositor_that_hangs_holds_up_no_other_answer(shell: Shell) -> None:
-    line = "GLES: Qualcomm, Adreno (TM) 640, OpenGL ES 3.2"
-    shell.tool("dumpsys", f'[ "$1" = SurfaceFlinger ] && echo layers && echo "{line}"')
-    # Not even the span that it may take is waited for.
-    told = shell.run(framed({"gpu": call("gpu_driver", 3600), "next": "echo next"}), timeout_s=20)
-    assert f"\n{line}\n".encode() in told.stdout
-    assert b"\nnext\n" in told.stdout
-    pid = shell.folder / "pid"
-    shell.tool("dumpsys", f"echo $$ >{pid}; exec sleep 3600")
-    answer = shell.ask(gpu=call("gpu_driver", 1), next="echo next")
-    assert (answer.text("gpu"), answer.value("next")) == ("", "next")
-    assert not Path("/proc", pid.read_text().strip(), "fd", "0").exists()
