@@ -248,9 +248,10 @@ def _column(column: Column[R], rows: Sequence[R]) -> Mapping[str, object]:
             }
         if texts:
             page["texts"] = texts
-        seen = {(value, texts.get(place)) for place, value in enumerate(values)}
-        if column.kind is Kind.COUNT and len(rows) > 1 and len(seen) == 1:
-            page["same"] = 1
+        if column.kind is Kind.COUNT and len(rows) > 1:
+            seen = {(value, texts.get(place)) for place, value in enumerate(values)}
+            if len(seen) == 1:
+                page["same"] = 1
         if column.tone is not None:
             page["tones"] = _distinct([column.tone(row) for row in rows])
         if column.case is not None:
