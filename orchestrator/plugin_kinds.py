@@ -43,6 +43,8 @@ class Exporter:
     write: Callable[[Workspace, Sequence[Campaign], ExportRequest, Path], Exported | None]
     #: Whether ``--run`` chooses some runs; else it is about whole campaigns.
     takes_runs: bool = False
+    #: Whether ``--rows`` chooses what a row is; else it has no rows or always the same.
+    takes_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

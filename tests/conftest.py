@@ -112,9 +112,9 @@ def pytest_configure(config: pytest.Config) -> None:
         for group in groups
     }
     if installed != groups:
-        install = f"{sys.executable} -m pip install --no-deps --no-build-isolation --editable ."
         pytest.exit(
-            f"the entry points of pyproject.toml aren't those that are installed; run: {install}",
+            "the entry points of pyproject.toml aren't those that are installed in "
+            f"{sys.prefix}; run: make develop",
             returncode=1,
         )
     if config.getoption("--phone") != "real" or hasattr(config, "workerinput"):

@@ -92,7 +92,7 @@ RULE = """
     if inference.count == 13:
         yield finding("unlucky")"""
 EXPORTER = """
-NDJSON = Exporter(path=Path("benchfarm-results.ndjson"), write=_parquet)
+OMITTED = Exporter(path=Path("benchfarm-results.omitted"), write=_parquet)
 """
 PLACES: Sequence[Place] = (
     Place(
@@ -189,7 +189,7 @@ PLACES: Sequence[Place] = (
         change="export format",
         what="the exporter",
         file="orchestrator/app/exporting.py",
-        after='PARQUET = Exporter(path=Path("benchfarm-results.parquet"), write=_parquet)\n',
+        after='PARQUET = Exporter(path=Path("benchfarm-results.parquet"), write=_parquet, takes_rows=True)\n',
         text=EXPORTER,
         is_change=True,
     ),
@@ -198,14 +198,14 @@ PLACES: Sequence[Place] = (
         what="its entry point",
         file="pyproject.toml",
         after='[project.entry-points."benchfarm.exporters"]\n',
-        text='ndjson = "orchestrator.app.exporting:NDJSON"\n',
+        text='omitted = "orchestrator.app.exporting:OMITTED"\n',
     ),
     Place(
         change="export format",
         what="its row in the docs",
         file="docs/reference/exports.md",
         after="|---|---|\n",
-        text="| `ndjson` | a result a line |\n",
+        text="| `omitted` | a result a line |\n",
     ),
 )
 

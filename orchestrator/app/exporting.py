@@ -63,6 +63,8 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
         raise UsageError(
             f"there are no rows of {request.rows!r}", hint=f"choose one of {', '.join(ROWS)}"
         )
+    if request.rows != ROWS[0] and not exporter.takes_rows:
+        raise UsageError(f"--rows chooses what a row is; {request.form} leaves no choice")
     if request.runs and not exporter.takes_runs:
         raise UsageError(f"--run chooses runs; {request.form} is about whole campaigns")
     if target.is_dir():
@@ -131,7 +133,7 @@ def _parts(
     return parts, redaction_of(workspace.store, campaigns, private_folders(workspace)).hide
 
 
-def _results(path: str, content: _Content) -> Exporter:
+def _results(path: str, content: _Content, *, takes_rows: bool) -> Exporter:
     """Return the exporter of a text file with all results; ``content`` takes them by campaign, its
     rows, and the redaction.
     """
@@ -142,7 +144,7 @@ def _results(path: str, content: _Content) -> Exporter:
         parts, hide = _parts(workspace, campaigns)
         write_file(out, content(parts, cast("Rows", request.rows), hide))
 
-    return Exporter(path=Path(path), write=write)
+    return Exporter(path=Path(path), write=write, takes_rows=takes_rows)
 
 
 def _parquet(
@@ -154,9 +156,13 @@ def _parquet(
 
 # A piece is a whole line or value: no folder's name is torn.
 CSV = _results(
-    "benchfarm-results.csv", lambda parts, rows, hide: map(hide, exports.csv_pieces(parts, rows))
+    "benchfarm-results.csv",
+    lambda parts, rows, hide: map(hide, exports.csv_pieces(parts, rows)),
+    takes_rows=True,
 )
 JSON = _results(
-    "benchfarm-results.json", lambda parts, _, hide: map(hide, exports.json_pieces(parts))
+    "benchfarm-results.json",
+    lambda parts, _, hide: map(hide, exports.json_pieces(parts)),
+    takes_rows=False,
 )
-PARQUET = Exporter(path=Path("benchfarm-results.parquet"), write=_parquet)
+PARQUET = Exporter(path=Path("benchfarm-results.parquet"), write=_parquet, takes_rows=True)

@@ -22,6 +22,7 @@ from orchestrator.passes.specification import (
     OVERHEAD_S,
     PassSpec,
     Prepared,
+    rounds,
 )
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.programs.specification import Program
@@ -59,14 +60,12 @@ def _numbers(plan: Plan, case: Case, program: Program) -> tuple[int, ...]:
     """
     if case.tool.is_session or case.tool in IMPORTED_TOOLS:
         return ()
-    rounds = (
-        plan.invocations.first if plan.stopping is None else min(plan.invocations.first, _ROUNDS)
-    )
     caches = DELEGATES[case.delegate].cache_flags is not None and program.is_benchmark_model
     wanted = START_STAGES if caches else (StartStage.PROCESS_COLD,)
+    turns = rounds(plan, min(plan.invocations.first, _ROUNDS))
     return tuple(
         len(START_STAGES) * turn + START_STAGES.index(stage)
-        for turn in range(rounds)
+        for turn in range(turns)
         for stage in wanted
     )
 

@@ -143,6 +143,13 @@ def usual_least_s(case: Case, terms: PlanTerms) -> float:
     return OVERHEAD_S + case.warmup_min_secs + case.min_secs
 
 
+def rounds(plan: Plan, otherwise: int) -> int:
+    """Return how often a pass runs each case: as often as the plan says, or ``otherwise`` where
+    timing goes on until it is certain.
+    """
+    return plan.invocations.first if plan.stopping is None else otherwise
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
     """One figure of a pass, as the report shows it: the median over the pass's runs of a case."""
@@ -189,7 +196,8 @@ class PassSpec:
     files: Mapping[FlagFamily, Mapping[str, str]] = field(default_factory=dict)
     #: Makes what runs programs in this pass, once in a process.
     runner: Callable[[PassServices], RunProgram] = plainly
-    #: The case as it is run; it is stored as it is.
+    #: The case as it is run, by any program: fewer inferences, another time; it is stored as it
+    #: was asked for.
     as_run: Callable[[Case], Case] = lambda case: case
     #: Flags of benchmark_model's that depend on the invocation, after all others.
     last_flags: Callable[[Case, Prepared], Mapping[str, str]] = lambda case, prepared: {}
@@ -203,7 +211,8 @@ class PassSpec:
     compares_outputs: bool = False
 
     # What is planned.
-    #: The numbers of a case's invocations; none where the program can't do it, see ``lacking``.
+    #: The numbers of a case's invocations, mostly ``range(rounds(plan, n))``; none where the program
+    #: can't do it, see ``lacking``.
     numbers: Callable[[Plan, Case, Program], Sequence[int]] = lambda plan, case, program: (0,)
     #: Why a program has no invocation in it, after the program's name.
     lacking: str = ""
@@ -251,13 +260,14 @@ class PassSpec:
                 f"the pass {self.name.value!r} has the repetition {self.repetition.value!r}, which is of "
                 f"{Pass.REFERENCE.value!r} alone: give it another one"
             )
-        is_plain = (
-            not self.flags
-            and self.last_flags is type(self).__dataclass_fields__["last_flags"].default
+        own = type(self).__dataclass_fields__
+        is_plain = not self.flags and all(
+            getattr(self, name) is own[name].default for name in ("as_run", "last_flags", "runner")
         )
-        if self.repetition is Repetition.COUNTED and is_plain and self.runner is plainly:
+        if self.repetition is Repetition.COUNTED and is_plain:
             raise ValueError(
-                f"the pass {self.name.value!r} runs a program as it is: give it flags or a runner"
+                f"the pass {self.name.value!r} runs a program as it is: give it flags, last_flags, "
+                "as_run or a runner"
             )
 
     @property

@@ -79,7 +79,7 @@ def test_a_pass_of_a_third_party_is_in_help_schema_run_store_and_report(
             "has the repetition 'around-others', which is of 'reference' alone",
         ),
         ("acme.other", ("", ""), "calls itself 'acme.idle'"),
-        ("idle", ('Pass("acme.idle")', 'Pass("idle")'), "a prefix and a dot"),
+        ("unprefixed", ('Pass("acme.idle")', 'Pass("unprefixed")'), "a prefix and a dot"),
     ],
 )
 def test_a_pass_that_is_not_whole_is_refused_by_name(

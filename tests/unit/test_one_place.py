@@ -100,6 +100,19 @@ def test_each_finding_is_made_somewhere() -> None:
     assert [code for code in CODES if code not in made] == []
 
 
+def test_each_finding_is_named_by_a_test() -> None:
+    named = {
+        part.value
+        for folder in (REPO / "tests", REPO / "virtual" / "tests")
+        for path in folder.rglob("test_*.py")
+        for part in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(part, ast.Constant)
+    }
+    assert [code for code in CODES if code not in named] == [], (
+        "no test makes it: write a case in tests/unit/analysis/test_quality.py"
+    )
+
+
 def test_each_finding_that_is_made_has_a_code_with_its_meaning() -> None:
     made = {
         call.args[0].value

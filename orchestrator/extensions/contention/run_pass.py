@@ -20,6 +20,7 @@ from orchestrator.passes.specification import (
     PassServices,
     PassSpec,
     RunProgram,
+    rounds,
 )
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.programs import program
@@ -163,8 +164,7 @@ def _runner(services: PassServices) -> RunProgram:
 
 
 def _numbers(plan: Plan, case: Case, program: Program) -> range:
-    rounds = plan.invocations.first if plan.stopping is None else _ROUNDS
-    return range(rounds * (1 + len(plan.contention)))
+    return range(rounds(plan, _ROUNDS) * (1 + len(plan.contention)))
 
 
 def load_text(number: int, terms: PlanTerms) -> str:

@@ -20,6 +20,7 @@ from orchestrator.passes.specification import (
     PassServices,
     PassSpec,
     RunProgram,
+    rounds,
 )
 from orchestrator.ports import Tool
 from orchestrator.programs.specification import Program
@@ -50,7 +51,7 @@ def _read(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolRep
 
 
 def _numbers(plan: Plan, case: Case, program: Program) -> range:
-    return range(plan.invocations.first if plan.stopping is None else _ROUNDS)
+    return range(rounds(plan, _ROUNDS))
 
 
 def _least_s(case: Case, terms: PlanTerms) -> float:

@@ -15,6 +15,7 @@ import pytest
 
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import DelegateName, Pass, ToolName
+from orchestrator.records.history import is_pruned
 from orchestrator.records.run import Attachment
 from orchestrator.records.verdict import Quality
 from orchestrator.settings import this_computer
@@ -196,6 +197,22 @@ def test_figures_and_verdicts_of_a_bundle_are_read_from_its_raw_output(lab, bund
     assert len(read) > 10
     assert all(run.report.inference is None for run in read)
     assert all(run.verdict.quality is not Quality.TRUSTED for run in read)
+
+
+def test_a_bundle_whose_raw_output_was_deleted_before_is_told(lab, tmp_path):
+    benchfarm(lab, "store", "prune", "--older-than", "0s")
+    pruned, other = tmp_path / "pruned.zip", tmp_path / "other"
+    benchfarm(lab, "export", "--out", pruned)
+    benchfarm(other, "import", pruned)
+    unread = {
+        run.run_id
+        for run in runs_of(other)
+        if "imported-unread" in {item.code for item in run.verdict.findings}
+    }
+    assert unread == {
+        run.run_id for run in runs_of(lab) if is_pruned(run.attachments) and run.report is not None
+    }
+    assert unread
 
 
 @pytest.mark.parametrize("value", [2**63 - 1, 5e-324], ids=str)
@@ -526,7 +543,13 @@ def test_what_is_no_text_with_a_figure_is_not_imported(tmp_path):
 
 @pytest.mark.parametrize(
     "words",
-    [("--format", "xml"), ("--rows", "cells"), ("--format", "csv", "--run", "a"), ("--run", "")],
+    [
+        ("--format", "xml"),
+        ("--rows", "cells"),
+        ("--format", "json", "--rows", "invocations"),
+        ("--format", "csv", "--run", "a"),
+        ("--run", ""),
+    ],
 )
 def test_what_can_not_be_exported_is_refused(lab, tmp_path, words):
     benchfarm(lab, "export", "--out", tmp_path / "x", *words, code=2)

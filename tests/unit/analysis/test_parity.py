@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.case_result import CaseStatus, judge_case
-from orchestrator.analysis.parity import parity_of, with_parity
+from orchestrator.analysis.parity import parity_findings, parity_of, with_parity
 from orchestrator.records.case import DelegateName, Pass
 from orchestrator.records.parity import (
     BASIS_FILE,
@@ -220,7 +220,10 @@ def test_outputs_that_do_not_depend_on_inputs_prove_nothing_even_where_they_agre
 
 def test_missing_and_short_outputs_are_told_apart_from_wrong_ones():
     for found in (b"", FLOATS.tobytes()[:-4]):
-        assert parity_of(raw(FLOATS, OTHER_FLOATS, found), CPU).verdict is ParityVerdict.UNREADABLE
+        output = raw(FLOATS, OTHER_FLOATS, found)
+        assert parity_of(output, CPU).verdict is ParityVerdict.UNREADABLE
+        report = with_parity(ToolReport(outcome="ok"), output, CPU)
+        assert [item.code for item in parity_findings(report)] == ["outputs-unreadable"]
     assert parity_of(replace(raw(FLOATS, OTHER_FLOATS, b""), attachments=()), CPU) is None
 
 
