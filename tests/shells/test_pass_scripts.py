@@ -109,10 +109,20 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+#: Lasts until both loads have had more processor time than they were told to have had at its begin.
+UNTIL_LOADS_WORKED = """
+worked() {
+    read -r l </proc/$2/stat && set -- $3 ${l##*) } && [ $((${13} + ${14} + ${15} + ${16})) -gt $1 ]
+}
+until { read -r _ && read -r cpu && read -r memory; } <load && worked $cpu && worked $memory; do
+    sleep 0.05
+done
+"""
+
+
 def test_a_load_runs_from_begin_to_end_and_ends_with_the_command(shell: Shell) -> None:
-    done = shell.call(
-        "contention", 1, 1, "export A=b; exec sleep 60", 60, "echo out; sleep 0.7; exit 3"
-    )
+    command = f"echo out; {UNTIL_LOADS_WORKED} exit 3"
+    done = shell.call("contention", 1, 1, "export A=b; exec sleep 60", 60, command)
     assert (done.returncode, done.stdout) == (3, b"out\n")
     told = lines(shell, "load")
     assert [words[0] for words in told] == [

@@ -7,11 +7,13 @@ gains one back.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from benchfarm_virtual.contract import Battery, ClockState, ThermalZone
@@ -19,6 +21,7 @@ from benchfarm_virtual.heat import Clocks, Heat, next_lower
 from benchfarm_virtual.profiles import VirtualProfile
 
 if TYPE_CHECKING:
+    from benchfarm_virtual.processes import Process
     from benchfarm_virtual.system import ScaledTime
 
 #: What is looked at again within a kernel's tick is as it was: a phone tells hundreds of figures in
@@ -37,7 +40,7 @@ _GAUGE_S: Final = 0.5
 _GAUGE_NOISE: Final = 0.01
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Work:
     """A load on the phone: busy cores, and watts in the GPU or another accelerator."""
 
@@ -104,19 +107,51 @@ class VirtualHardware:
             self._advance()
             self._works.append(work)
             self._count_wanted()
+            if not work.memory_share:
+                self._make_room(work)
         return work
+
+    def _make_room(self, work: Work) -> None:
+        """Move those that fill memory off the cores that a program takes.
+
+        They are chains of short processes, of which the next begins on an idle core: how long that
+        takes isn't for this computer's load to say.
+        """
+        for other in self._works:
+            fills = other.pid and other.memory_share
+            if fills and not set(other.cpus).isdisjoint(work.cpus):
+                other.cpus = (self._idlest(),)
+                self._count_wanted()
 
     def begin_spin(self, pid: int, *, memory_share: float = 0.0) -> Work:
         """Register a process that keeps one core busy: the fastest of those with the least to do."""
         with self._lock:
             self._look()
-            cpus = [
-                (self._wanted.get(cpu, 0.0), -spec.watts, cpu)
-                for spec in self.profile.clusters
-                for cpu in spec.cpus
-            ]
-            least = min(cpus)[2]
-            return self.begin_work([least], pid=pid, memory_share=memory_share)
+            return self.begin_work([self._idlest()], pid=pid, memory_share=memory_share)
+
+    @contextlib.contextmanager
+    def spinning(self, pid: int, shell: Process, *, memory_share: float = 0.0) -> Iterator[None]:
+        """Keep a core busy until this is left or ``shell``, for which it is done, ends: whichever is
+        first.
+
+        At a signal the thread that does it may take long to leave, on a busy computer.
+        """
+        end = partial(self.end_work, self.begin_spin(pid, memory_share=memory_share))
+        shell.at_end(end)
+        try:
+            if shell.done.is_set():
+                end()
+            yield
+        finally:
+            shell.forget_end(end)
+            end()
+
+    def _idlest(self) -> int:
+        return min(
+            (self._wanted.get(cpu, 0.0), -spec.watts, cpu)
+            for spec in self.profile.clusters
+            for cpu in spec.cpus
+        )[2]
 
     def end_work(self, work: Work) -> None:
         """Take a load away again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchfarm_virtual.hardware import VirtualHardware
+from benchfarm_virtual.processes import ProcessTable
 from benchfarm_virtual.profiles import load_profile, profile_names
 from virtual.tests.unit.bench_phone import HandTime
 
@@ -126,3 +127,27 @@ def test_those_that_only_move_data_take_their_share_of_the_memory():
         hardware.end_work(load)
     hardware.begin_spin(8)
     assert hardware.memory_share() == 1.0
+
+
+def test_those_that_only_move_data_leave_a_core_that_a_program_takes():
+    hardware, _ = made()
+    alone = hardware.core_shares()
+    filling, computing = hardware.begin_spin(7, memory_share=0.3), hardware.begin_spin(8)
+    taken = [*filling.cpus, *computing.cpus]
+    program = hardware.begin_work(taken, pid=9)
+    beside = hardware.core_shares(program)
+    assert [beside[cpu] / alone[cpu] for cpu in taken] == pytest.approx([1.0, 0.5])
+    (moved,) = filling.cpus
+    assert beside[moved] == pytest.approx(alone[moved] / 2)
+
+
+def test_what_a_shell_that_was_killed_kept_busy_is_free_at_once():
+    hardware, time = made()
+    table = ProcessTable(time, cpu_count=8)
+    shell = table.spawn(["sh"], uid=2000, is_shell=True)
+    with hardware.spinning(shell.pid, shell, memory_share=0.3):
+        assert hardware.memory_share() < 1.0
+        table.kill(shell, 9)
+        assert hardware.memory_share() == 1.0
+        with hardware.spinning(shell.pid, shell, memory_share=0.3):
+            assert hardware.memory_share() == 1.0

@@ -113,13 +113,12 @@ def dd(call: Invocation) -> None:
         call.fail("a virtual phone copies /dev/zero to /dev/null only")
     size = int(given["bs"]) * int(given["count"])
     hardware = call.system.hardware
-    work = hardware.begin_spin(call.process.pid, memory_share=_SHARE)
-    try:
+    # One whose shell was killed would go on for a tenth of a second.
+    shell = call.system.processes.find(call.process.ppid) or call.process
+    with hardware.spinning(call.process.pid, shell, memory_share=_SHARE):
         call.system.time.sleep(
             size / (_SHARE * hardware.profile.cpu.memory_gbps * 1e9), call.process.killed
         )
-    finally:
-        hardware.end_work(work)
 
 
 def _folder_at(call: Invocation, path: str) -> bool:

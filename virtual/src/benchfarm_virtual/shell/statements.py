@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cache
@@ -96,19 +97,16 @@ def _for_each(shell: Shell, statement: For) -> Generator[None, None, None]:
 
 def _while(shell: Shell, statement: Loop) -> Generator[None, None, None]:
     """Yield before each round; many keep one of the phone's cores busy."""
-    rounds, spinning = 0, None
-    try:
+    rounds, process = 0, shell.process
+    with contextlib.ExitStack() as busy:
         while (shell.block(statement.condition) == 0) != statement.until:
             yield
             rounds += 1
             if rounds == _SPINS:
-                spinning = shell.system.hardware.begin_spin(shell.process.pid)
+                busy.enter_context(shell.system.hardware.spinning(process.pid, process))
             if rounds >= _SPINS:
                 # The phone's core is busy; this computer's needn't be.
-                shell.process.killed.wait(_SPIN_PAUSE_S)
-    finally:
-        if spinning is not None:
-            shell.system.hardware.end_work(spinning)
+                process.killed.wait(_SPIN_PAUSE_S)
 
 
 def _rounds(shell: Shell, body: Block, rounds: Generator[None, None, None]) -> int:
