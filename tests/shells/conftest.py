@@ -6,7 +6,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -36,6 +35,9 @@ _TOOLS: Final = (
 class Shell:
     """A shell that is called ``sh`` in its own PATH, as the programs that scripts start find it."""
 
+    #: All tools, the shell among them; tests share them.
+    tools: Path
+    #: The test's own tools, which are found first.
     bin: Path
     folder: Path
     #: Its tools are those of a phone.
@@ -44,11 +46,11 @@ class Shell:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {"PATH": str(self.bin), "LC_ALL": "C", "HOME": str(self.folder)}
+        return {"PATH": f"{self.bin}:{self.tools}", "LC_ALL": "C", "HOME": str(self.folder)}
 
     def start(self, script: str) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
-            [str(self.bin / "sh"), "-c", script],
+            [str(self.tools / "sh"), "-c", script],
             cwd=self.folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -79,54 +81,50 @@ class Shell:
 
     def warn(self) -> None:
         """Have each tool that scripts use begin with a linker's warning on its standard error."""
-        real = self.bin / "real"
-        real.mkdir()
         for name in _TOOLS:
-            # Tools of one program look at their own names.
-            (self.bin / name).rename(real / name)
-            self.tool(name, f'echo WARNING: linker: {name} >&2; exec {real / name} "$@"')
+            real = self.tools / name
+            self.tool(name, f'echo WARNING: linker: {name} >&2; exec {real} "$@"')
 
     def tool(self, name: str, script: str) -> None:
         """Put a shell script in the place of a tool."""
         path = self.bin / name
-        path.unlink(missing_ok=True)
-        path.write_text(f"#!{self.bin}/sh\n{script}\n")
+        path.write_text(f"#!{self.tools}/sh\n{script}\n")
         path.chmod(0o755)
 
 
-@contextmanager
-def shell_of(name: str, folder: Path) -> Iterator[Shell]:
-    program, with_toybox = SHELLS[name]
+@pytest.fixture(scope="session", params=SHELLS)
+def tools(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A shell's tools; none of them is ``su``."""
+    program, with_toybox = SHELLS[request.param]
     found = shutil.which(program)
     toybox = shutil.which("toybox")
     if found is None or (with_toybox and toybox is None):
         missing(f"{program} or toybox isn't installed: tests/system_packages.sh does it")
-    tools = folder / "bin"
-    work = folder / "work"
-    tools.mkdir()
-    work.mkdir()
-    for place in ("/usr/bin", "/bin", "/usr/sbin"):
-        for path in Path(place).iterdir():
-            if not (tools / path.name).exists():
-                (tools / path.name).symlink_to(path)
+    places = {
+        path.name: path
+        for place in ("/usr/sbin", "/bin", "/usr/bin")
+        for path in Path(place).iterdir()
+    }
     if with_toybox:
-        for tool in subprocess.run(
-            [str(toybox)], capture_output=True, text=True, check=True
-        ).stdout.split():
-            (tools / tool).unlink(missing_ok=True)
-            (tools / tool).symlink_to(str(toybox))
-    (tools / "sh").unlink()
-    (tools / "sh").symlink_to(found)
-    shell = Shell(tools, work, with_toybox)
+        names = subprocess.run([str(toybox)], capture_output=True, text=True, check=True).stdout
+        places |= dict.fromkeys(names.split(), Path(str(toybox)))
+    places["sh"] = Path(found)
+    places.pop("su", None)
+    folder = tmp_path_factory.mktemp(request.param)
+    for name, path in places.items():
+        (folder / name).symlink_to(path)
+    return folder
+
+
+@pytest.fixture
+def shell(tools: Path, tmp_path: Path) -> Iterator[Shell]:
+    own, work = tmp_path / "bin", tmp_path / "work"
+    own.mkdir()
+    work.mkdir()
+    made = Shell(tools, own, work, has_toybox="toybox" in tools.name)
     try:
-        yield shell
+        yield made
     finally:
-        for process in shell.started:
+        for process in made.started:
             process.kill()
             process.communicate()
-
-
-@pytest.fixture(params=SHELLS)
-def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
-    with shell_of(request.param, tmp_path) as made:
-        yield made

@@ -199,19 +199,19 @@ def test_a_phone_that_keeps_a_shell_out_of_top_app_ends_it_with_the_reason(shell
     assert (shell.folder / "mode").exists()
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["cpu_clusters", "state_files", "foreground", "snapshot_files", "snapshot_state", "root_user"],
-)
-def test_what_this_computer_lacks_is_left_out(shell: Shell, name: str) -> None:
+def test_what_this_computer_lacks_is_left_out(shell: Shell) -> None:
     shell.tool("dumpsys", 'echo "mWakefulness=Awake $*"')
-    (shell.bin / "su").unlink(missing_ok=True)
-    told = shell.run(f"{{ {call(name)}\n}} 2>/dev/null </dev/null; echo end").stdout.decode()
-    assert told.endswith("end\n")
-    if name == "state_files":
-        assert f"/proc/sys/kernel/random/boot_id:{BOOT}\n" in told
-    if name == "snapshot_state":
-        assert "doze light=mWakefulness=Awake deviceidle enabled light\n" in told
+    names = (
+        "cpu_clusters", "state_files", "foreground", "snapshot_files", "snapshot_state", "root_user",
+    )  # fmt: skip
+    told = {
+        name: shell.run(f"{{ {call(name)}\n}} 2>/dev/null </dev/null; echo end").stdout.decode()
+        for name in names
+    }
+    assert all(text.endswith("end\n") for text in told.values()), told
+    assert f"/proc/sys/kernel/random/boot_id:{BOOT}\n" in told["state_files"]
+    light = "doze light=mWakefulness=Awake deviceidle enabled light\n"
+    assert light in told["snapshot_state"]
 
 
 def test_a_long_output_keeps_whole_lines_of_both_ends(shell: Shell) -> None:

@@ -139,10 +139,7 @@ def test_a_wait_ends_by_itself_and_the_run_goes_on(shell: Shell) -> None:
 @pytest.mark.parametrize("tool", ["cat", "setsid"])
 def test_a_start_whose_link_ends_meanwhile_still_begins_its_run(shell: Shell, tool: str) -> None:
     # A link's end reaches the starting shell as HUP, at whichever of its steps.
-    real = shell.bin / "real"
-    real.mkdir()
-    (shell.bin / tool).rename(real / tool)
-    shell.tool(tool, f'kill -HUP $PPID; exec {real / tool} "$@"')
+    shell.tool(tool, f'kill -HUP $PPID; exec {shell.tools / tool} "$@"')
     begun = shell.run(started(shell, "exit 6"))
     assert begun.returncode == 0, begun
     assert shell.run(waiting(shell)).stdout.startswith(b"done 6\n")
