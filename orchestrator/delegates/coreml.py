@@ -12,5 +12,5 @@ DELEGATE = Delegate(
     switches={"use_coreml": "coreml"},
     is_half=lambda flags: True,
     called={"coreml": "coreml", "tflitecoremldelegate": "coreml"},
-    echoes={"use coreml": "use_coreml"},
+    echoes={"Use CoreML": "use_coreml"},
 )

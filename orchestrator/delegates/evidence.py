@@ -16,7 +16,7 @@ from orchestrator.records.run import DelegateShare
 _FAMILIES: Final = {name: word for own in DELEGATES.values() for name, word in own.called.items()}
 #: Parameters as the program echoes them (lower case), and the flag each stands for.
 _ECHOED_FLAGS: Final = {
-    echo: flag for own in DELEGATES.values() for echo, flag in own.echoes.items()
+    echo.lower(): flag for own in DELEGATES.values() for echo, flag in own.echoes.items()
 }
 #: Names of those that tell through which interface they drive the hardware, lower case.
 _BACKENDS: Final = {
@@ -25,6 +25,7 @@ _BACKENDS: Final = {
 #: Parameters that a program may echo first, as it spells them.
 ECHO_NAMES: Final = frozenset(
     {
+        *(echo for own in DELEGATES.values() for echo in own.echoes),
         "Log parameter values verbosely",
         "Min num runs",
         "Num threads",
@@ -34,15 +35,6 @@ ECHO_NAMES: Final = frozenset(
         "Min runs duration (seconds)",
         "Max runs duration (seconds)",
         "#threads used for CPU inference",
-        "Use gpu",
-        "Use NNAPI",
-        "Use nnapi",
-        "Use xnnpack",
-        "Use Hexagon",
-        "Use CoreML",
-        "Use ynnpack",
-        "External delegate path",
-        "Delegate settings file path",
         "NNAPI accelerator name",
         "GPU backend",
         "Enable op profiling",

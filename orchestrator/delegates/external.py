@@ -16,8 +16,8 @@ DELEGATE = Delegate(
     is_half=lambda flags: True,
     called={"external": "external", "stable_delegate": "external"},
     echoes={
-        "external delegate path": "external_delegate_path",
-        "delegate settings file path": "stable_delegate_settings_file",
+        "External delegate path": "external_delegate_path",
+        "Delegate settings file path": "stable_delegate_settings_file",
     },
     unavailable=(
         "Invalid TFLiteSettings for the stable delegate",

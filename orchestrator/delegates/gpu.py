@@ -40,7 +40,7 @@ DELEGATE = Delegate(
         "tflitemetaldelegate": "metal",
         **{name: "metal" if backend == "metal" else "gpu" for name, backend in _LITERT.items()},
     },
-    echoes={"use gpu": "use_gpu"},
+    echoes={"Use gpu": "use_gpu"},
     unavailable=("GPU accelerator could not be loaded and registered",),
     backends=_LITERT,
 )

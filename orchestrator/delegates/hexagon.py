@@ -52,6 +52,6 @@ DELEGATE = Delegate(
     library=re.compile(r"libhexagon_(?:interface|nn_skel(?:_v\d+)?)\.so$"),
     library_skip=_library_skip,
     called={"hexagon": "hexagon", "tflitehexagondelegate": "hexagon"},
-    echoes={"use hexagon": "use_hexagon"},
+    echoes={"Use Hexagon": "use_hexagon"},
     unavailable=("Could not create Hexagon delegate", "Hexagon Delegate is not supported"),
 )

@@ -31,6 +31,10 @@ DELEGATE = Delegate(
     cache_flags=serialized,
     skip=_skip,
     called={"nnapi": "nnapi", "tflitennapidelegate": "nnapi"},
-    echoes={"use nnapi": "use_nnapi", "use legacy nnapi": "use_legacy_nnapi"},
+    echoes={
+        "Use NNAPI": "use_nnapi",
+        "Use nnapi": "use_nnapi",
+        "Use legacy nnapi": "use_legacy_nnapi",
+    },
     unavailable=("Couldn't load NNAPI support library",),
 )

@@ -85,7 +85,7 @@ DELEGATE = Delegate(
     needs_library=_needs,
     library_skip=_library_skip,
     called={"dispatchdelegate": "npu"},
-    echoes={"use npu": "use_npu"},
+    echoes={"Use NPU": "use_npu"},
     unavailable=(
         "NPU accelerator could not be loaded and registered",
         "Failed to apply compiler plugins",

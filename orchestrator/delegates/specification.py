@@ -77,7 +77,7 @@ class Delegate:
 
     #: Names in outputs, lower case, of it and its relatives -> benchfarm's word.
     called: Mapping[str, str] = field(default_factory=dict)
-    #: Parameters that name it as programs echo them, lower case -> the flag each stands for.
+    #: Parameters that name it, spelled as programs echo them -> the flag each stands for.
     echoes: Mapping[str, str] = field(default_factory=dict)
     #: Beginnings of lines that say that it couldn't be had and the run goes on without it.
     unavailable: tuple[str, ...] = ()

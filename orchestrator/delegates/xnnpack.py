@@ -18,5 +18,5 @@ DELEGATE = Delegate(
     uses_threads=True,
     cache_flags=lambda folder, token: {"xnnpack_weight_cache_file_path": f"{folder}/weights.bin"},
     called={"xnnpack": "xnnpack", "tflitexnnpackdelegate": "xnnpack", "ynnpack": "ynnpack"},
-    echoes={"use xnnpack": "use_xnnpack", "use ynnpack": "use_ynnpack"},
+    echoes={"Use xnnpack": "use_xnnpack", "Use ynnpack": "use_ynnpack"},
 )

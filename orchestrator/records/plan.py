@@ -380,7 +380,7 @@ class Matrix:
             "--delegate -d",
             "",
             "",
-            "`cpu` (builtin kernels), `xnnpack`, `gpu`, `nnapi`, `hexagon`, `npu`, `coreml`, `external`, in any case; "
+            f"{', '.join(f'`{name}`' for name in DelegateName)}, in any case (`cpu` is builtin kernels); "
             "or `auto`: what a device and its program usually have, on the CPU with 1 thread and with 4; or `all` of "
             "the program",
             commas=True,
@@ -410,8 +410,8 @@ class Matrix:
             "--every-thread-count",
             "",
             "",
-            "whether a delegate that takes all operators (`gpu`, `nnapi`, `hexagon`, `npu`) is measured with each "
-            "number of threads; else only the first number is, and the others are stored as skipped "
+            "whether a delegate that takes all operators (as `gpu` may) is measured with each number of "
+            "threads; else only the first number is, and the others are stored as skipped "
             "(`threads-unused`) once it is known that the delegate takes all",
         ),
     ] = False

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.delegates import DELEGATES, delegates_of
+from orchestrator.delegates.specification import FlagFamily
 from orchestrator.planning.expansion import Expansion, HostFiles, Stock, expand, reference_case
 from orchestrator.planning.skips import tools_for
 from orchestrator.records.case import (
@@ -417,7 +419,13 @@ def test_auto_tries_what_a_phone_has_and_says_nothing_of_what_it_lacks() -> None
     }
     assert found.skipped == ()
     every = expanded(plan(matrix=Matrix(delegates=(DelegateChoice.ALL,))))
-    assert {case.delegate.value for case in every.cases} == {"cpu", "xnnpack", "gpu", "nnapi"}
+    known = {
+        name
+        for name in delegates_of(FlagFamily.BENCHMARK_MODEL, PHONE.kind)
+        if not DELEGATES[name].is_named_by_flag
+    }
+    assert {item.delegate for item in (*every.cases, *every.skipped)} == known
+    assert {skip.delegate.value for skip in every.skipped} == {"hexagon"}
     assert {skip.reason_code for skip in every.skipped} == {"hexagon-libraries-missing"}
 
 

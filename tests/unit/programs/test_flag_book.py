@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.delegates import DELEGATES, flags_of
+from orchestrator.delegates.specification import FlagFamily
 from orchestrator.passes import pass_of
-from orchestrator.programs.flags import FlagBook
+from orchestrator.programs.flags import FlagBook, documented_flags
 from orchestrator.programs.running import case_flags
 from orchestrator.records.build_spec import FlagFault
 from orchestrator.records.case import Build, BuildSha, DelegateName, Pass, ToolName
@@ -57,13 +59,31 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) 
     assert len(book.names(BUILD)) == 58
 
 
-@pytest.mark.parametrize("delegate", ["cpu", "xnnpack", "gpu", "nnapi", "hexagon"])
+@pytest.mark.parametrize(
+    "delegate",
+    [
+        name.value
+        for name in DelegateName
+        if FlagFamily.BENCHMARK_MODEL in DELEGATES[name].flags
+        and not DELEGATES[name].is_named_by_flag
+    ],
+)
 @pytest.mark.parametrize("tool", ["native", "apk"])
 @pytest.mark.parametrize("run_pass", list(Pass))
 def test_what_benchfarm_passes_by_itself_has_no_fault(
     book: FlagBook, delegate: str, tool: str, run_pass: Pass
 ) -> None:
-    assert faults(book, delegate=delegate, tool=tool, run_pass=run_pass) == []
+    assert faults(book, delegate=delegate, tool=tool, run_pass=run_pass) == [], (
+        "a program that wasn't asked for --help is refused the delegate"
+    )
+
+
+@pytest.mark.parametrize("family", [FlagFamily.BENCHMARK_MODEL, FlagFamily.LITERT])
+def test_each_flag_of_a_delegate_is_documented(family: FlagFamily) -> None:
+    known = documented_flags(family).flags
+    used = {flag for name in DelegateName for flag in flags_of(name, family)}
+    missing = used - known.keys()
+    assert not missing, f"orchestrator/programs/flags.tsv lacks rows: {sorted(missing)}"
 
 
 def test_a_delegate_that_the_binary_lacks_is_told_apart_from_a_wrong_flag(
