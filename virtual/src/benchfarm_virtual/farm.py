@@ -88,9 +88,12 @@ class VirtualLab(AbstractContextManager["VirtualLab"]):
 
     def remove(self, serial: str) -> None:
         """Switch a phone off; raise UsageError when there is none of this serial number."""
-        phone = self.get(serial)
         with self._lock:
-            self._phones.pop(phone.serial, None)
+            phone = self._phones.pop(serial, None)
+        if phone is None:
+            raise UsageError(
+                f"there is no virtual phone {serial!r}; there are: {', '.join(self.phones) or 'none'}"
+            )
         phone.close()
 
     def get(self, serial: str) -> Phone:

@@ -12,6 +12,7 @@ import functools
 import hashlib
 import math
 import re
+import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +25,19 @@ if TYPE_CHECKING:
 #: More than any phone can hold; a damaged shape counts as this many, so that sizes stay within a
 #: float.
 MAX_ELEMENTS: Final = 2**62
+
+#: What the schema's accessors raise for offsets that lead out of the file, or to something else
+#: than they say.
+_DAMAGE: Final = (
+    struct.error,
+    ValueError,
+    IndexError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    MemoryError,
+    RecursionError,
+)
 
 
 @functools.cache
@@ -53,6 +67,7 @@ class Tensor:
     element_bytes: float | None
     shape: tuple[int, ...]
     data_bytes: int
+    variable: bool = False
     #: Whether its values are in the file.
     constant: bool = field(init=False)
     #: How many elements it has; unknown dimensions count as 1.
@@ -79,6 +94,7 @@ class Operator:
     code: int
     #: ``CONV_2D``, or a custom operator's own name (``FlexAddV2``).
     name: str
+    version: int
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     #: StridedSlice's shrink_axis_mask.
@@ -172,8 +188,7 @@ def read_graph(data: bytes) -> Graph:
             return known
     try:
         graph = _read(data, sha256)
-    except Exception as error:  # noqa: BLE001
-        # The schema's accessors raise anything for offsets that lead elsewhere than they say.
+    except _DAMAGE as error:
         raise MalformedModelError(str(error)) from None
     with _cache_lock:
         _cache[sha256] = graph
@@ -187,8 +202,9 @@ def _read(data: bytes, sha256: str) -> Graph:
 
     if data[4:8] != b"TFL3":
         raise ValueError("no TFL3 identifier")
+    _check_root(data)
     model = schema.ModelT.InitFromPackedBuf(data, 0)
-    sizes = [0 if buffer.data is None else len(buffer.data) for buffer in model.buffers or ()]
+    sizes = [_data_bytes(buffer, len(data)) for buffer in model.buffers or ()]
     subgraphs = tuple(
         _subgraph(item, model.operatorCodes or (), sizes) for item in model.subgraphs or ()
     )
@@ -201,24 +217,38 @@ def _read(data: bytes, sha256: str) -> Graph:
     )
 
 
+def _check_root(data: bytes) -> None:
+    """Raise ValueError when the root table doesn't lie within the file: Python would read from its
+    other end.
+    """
+    start = struct.unpack_from("<I", data, 0)[0]
+    vtable = start - struct.unpack_from("<i", data, start)[0]
+    if not 8 <= vtable < len(data) - 4:
+        raise ValueError(f"root table at {start} isn't in the file")
+
+
+def _data_bytes(buffer: schema.BufferT, file_bytes: int) -> int:
+    if buffer.offset > 1:  # data after the flatbuffer, for models over 2 GiB
+        if buffer.offset + buffer.size > file_bytes:
+            raise ValueError(
+                f"buffer of {buffer.size} bytes at {buffer.offset} reaches outside the file"
+            )
+        return int(buffer.size)
+    return 0 if buffer.data is None else len(buffer.data)
+
+
 def _subgraph(
     found: schema.SubGraphT, codes: Sequence[schema.OperatorCodeT], sizes: list[int]
 ) -> Subgraph:
-    subgraph = Subgraph(
-        name=_text(found.name),
-        tensors=tuple(_tensor(item, sizes) for item in found.tensors or ()),
-        inputs=_numbers(found.inputs),
-        outputs=_numbers(found.outputs),
-        operators=tuple(_operator(item, codes[item.opcodeIndex]) for item in found.operators or ()),
+    tensors = tuple(_tensor(item, sizes) for item in found.tensors or ())
+    inputs, outputs = _numbers(found.inputs), _numbers(found.outputs)
+    _check_indices((*inputs, *outputs), len(tensors), lowest=0)
+    operators = tuple(
+        _operator(item, codes[item.opcodeIndex], len(tensors)) for item in found.operators or ()
     )
-    used = (
-        *subgraph.inputs,
-        *subgraph.outputs,
-        *(i for op in subgraph.operators for i in op.outputs),
+    return Subgraph(
+        name=_text(found.name), tensors=tensors, inputs=inputs, outputs=outputs, operators=operators
     )
-    if not all(0 <= index < len(subgraph.tensors) for index in used):
-        raise ValueError("there are fewer tensors than are used")
-    return subgraph
 
 
 def _tensor(found: schema.TensorT, sizes: list[int]) -> Tensor:
@@ -231,6 +261,7 @@ def _tensor(found: schema.TensorT, sizes: list[int]) -> Tensor:
         element_bytes=_element_bytes(type_name),
         shape=_numbers(found.shape),
         data_bytes=sizes[found.buffer] if found.buffer else 0,
+        variable=bool(found.isVariable),
     )
 
 
@@ -240,16 +271,21 @@ def _element_bytes(type_name: str) -> float | None:
     return int(bits[0]) / 8 if bits else {"BOOL": 1.0, "RESOURCE": 8.0}.get(type_name)
 
 
-def _operator(found: schema.OperatorT, opcode: schema.OperatorCodeT) -> Operator:
+def _operator(found: schema.OperatorT, opcode: schema.OperatorCodeT, tensor_count: int) -> Operator:
     # Old files have the code in a signed byte, new ones in an int32; the larger of the two counts.
     code = max(opcode.deprecatedBuiltinCode, opcode.builtinCode)
     name = _names("BuiltinOperator").get(code, f"UNKNOWN {code}")
+    inputs, outputs = _numbers(found.inputs), _numbers(found.outputs)
+    _check_indices(inputs, tensor_count, lowest=-1)
+    _check_indices(outputs, tensor_count, lowest=0)
+    options = found.builtinOptions
     return Operator(
         code=code,
         name=_text(opcode.customCode) if name == "CUSTOM" else name,
-        inputs=_numbers(found.inputs),
-        outputs=_numbers(found.outputs),
-        shrink_axis_mask=getattr(found.builtinOptions, "shrinkAxisMask", 0),
+        version=opcode.version,
+        inputs=inputs,
+        outputs=outputs,
+        shrink_axis_mask=getattr(options, "shrinkAxisMask", 0),
     )
 
 
@@ -259,3 +295,9 @@ def _numbers(found: Iterable[int] | None) -> tuple[int, ...]:
 
 def _text(found: bytes | None) -> str:
     return (found or b"").decode("utf-8", "backslashreplace")
+
+
+def _check_indices(indices: Iterable[int], count: int, *, lowest: int) -> None:
+    for index in indices:
+        if not lowest <= index < count:
+            raise ValueError(f"tensor {index} of {count}")

@@ -80,6 +80,7 @@ class VirtualHardware:
         #: rusage is.
         self._cpu_s: dict[int, float] = {}
         self._fixed = False
+        self._has_thermal_control = True
         self._heat = Heat(profile.thermal)
         self._charge_uah = profile.battery_mah * 1000 * 0.9
         self._plugged = True
@@ -366,6 +367,12 @@ class VirtualHardware:
             self._advance()
             self._fixed = enabled
 
+    def set_thermal_control(self, *, enabled: bool) -> None:
+        """Let heat take clocks, or not."""
+        with self._lock:
+            self._advance()
+            self._has_thermal_control = enabled
+
     def set_gpu_least(self, khz: int) -> None:
         """Set the GPU's smallest clock, as a root shell does."""
         with self._lock:
@@ -392,6 +399,7 @@ class VirtualHardware:
             self._works.clear()
             self._count_wanted()
             self._fixed = False
+            self._has_thermal_control = True
             self._busy_s = 0.0
             self._joules.clear()
             self._cpu_s.clear()
@@ -500,6 +508,8 @@ class VirtualHardware:
     def _govern(self, step_s: float) -> None:
         trip_c = self.profile.thermal.soc_trip_c
         moves = max(1, round(step_s))
+        if not self._has_thermal_control:
+            return
         if trip_c - _HYSTERESIS_C <= self._heat.soc_c <= trip_c:
             return
         for clocks in self._all_clocks():

@@ -7,7 +7,6 @@ lives.
 
 from __future__ import annotations
 
-import dataclasses
 import fcntl
 import json
 import os
@@ -102,7 +101,7 @@ def start_lab(
         "adb_keys": [str(key.absolute()) for key in adb_keys],
         "time_factor": time_factor,
         "seed": seed,
-        "phones": [dataclasses.asdict(spec) for spec in phones],
+        "phones": [spec.to_json() for spec in phones],
         "parent_pid": os.getpid() if exit_with_parent else 0,
     }
     with (state_dir / LOG_FILE).open("wb") as log:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -121,8 +122,8 @@ def _run(request: Launch, path: str) -> int:
         except CommandFaultError as exc:
             invocation.complain(str(exc))
             status = exc.code
-        except (PhoneFileError, ValueError, LookupError, OverflowError) as exc:
-            # Else arguments are missing, or aren't the numbers that they have to be.
+        except (PhoneFileError, ValueError, OverflowError) as exc:
+            # A ValueError is an argument that isn't the number or date it has to be.
             invocation.complain(
                 str(exc) if isinstance(exc, PhoneFileError) else f"bad argument: {exc}"
             )
@@ -131,9 +132,14 @@ def _run(request: Launch, path: str) -> int:
             return 128 + request.process.signal
         return status & 0xFF
     full = path if path.startswith("/") else f"{request.cwd}/{path}"
-    found = request.system.files.find(full, uid=request.process.uid)
-    if found is None:
-        raise LaunchFaultError(f"{request.argv[0]}: inaccessible or not found", 127)
+    try:
+        found = request.system.files.stat(full, uid=request.process.uid)
+    except PhoneFileError as exc:
+        if exc.errno == errno.EACCES:
+            raise LaunchFaultError(
+                f"{request.argv[0]}: can't execute: Permission denied", 126
+            ) from exc
+        raise LaunchFaultError(f"{request.argv[0]}: inaccessible or not found", 127) from exc
     if stat.S_ISDIR(found.mode):
         raise LaunchFaultError(f"{request.argv[0]}: can't execute: Is a directory", 126)
     if not request.system.files.may(full, 1, uid=request.process.uid):
@@ -149,13 +155,27 @@ def _own_command(system: PhoneSystem, path: str) -> CommandFunction | None:
     return find_command(name, system.props) if folder in COMMAND_FOLDERS else None
 
 
+def _there(system: PhoneSystem, program: str) -> bool:
+    if _own_command(system, program) is not None:
+        return True
+    try:
+        system.files.stat(program)
+    except PhoneFileError:
+        return False
+    return True
+
+
 def _run_script(request: Launch, full: str, head: bytes) -> int:
     from benchfarm_virtual.shell.interpreter import Shell
 
-    first = head.split(b"\n", 1)[0].strip()
-    if first.startswith(b"#!") and first not in {b"#!/system/bin/sh", b"#!/bin/sh"}:
-        raise LaunchFaultError(f"{request.argv[0]}: a virtual phone runs scripts of sh", 126)
-    if b"\0" in head[:256]:
+    first = head.split(b"\n", 1)[0]
+    if first.startswith(b"#!"):
+        program = first[2:].decode("utf-8", "surrogateescape").strip()
+        if not _there(request.system, program.partition(" ")[0]):
+            raise LaunchFaultError(f"{request.argv[0]}: No such file or directory", 126)
+        if program.rpartition("/")[2] != "sh":
+            raise LaunchFaultError(f"{request.argv[0]}: a virtual phone runs scripts of sh", 126)
+    elif b"\0" in head[:256]:
         raise LaunchFaultError(f"{request.argv[0]}: not executable: magic {head[:4].hex()}", 126)
     source = request.system.files.open_read(full, uid=request.process.uid)
     text = source.read(MAX_SCRIPT_BYTES).decode("utf-8", "surrogateescape")

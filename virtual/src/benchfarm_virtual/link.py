@@ -40,6 +40,7 @@ _MAX_PAYLOAD_BYTES: Final = 1024 * 1024
 _OLD_MAX_PAYLOAD_BYTES: Final = 4096
 _AUTH_TOKEN: Final = 1
 _AUTH_SIGNATURE: Final = 2
+_MAX_PROOFS: Final = 256
 #: On a slow link, bytes move in portions that take this long.
 _SLOW_PORTION_S: Final = 0.02
 _ACCEPT_PAUSE_S: Final = 1.0
@@ -94,6 +95,7 @@ class Connection:
         self._link = link
         self._on_close = on_close
         self._challenge = KeyChallenge(link.allowed_keys)
+        self._proofs = 0
         #: Whether the adb server has been let in.
         self.online = False
         self._max_payload_bytes = _OLD_MAX_PAYLOAD_BYTES
@@ -213,6 +215,10 @@ class Connection:
     # Handshake
 
     def _ask_for_proof(self) -> None:
+        self._proofs += 1
+        if self._proofs > _MAX_PROOFS:
+            self.close()
+            return
         self.send(AUTH, _AUTH_TOKEN, 0, self._challenge.next_token())
 
     def _on_signature(self, signature: bytearray) -> None:
@@ -250,12 +256,17 @@ class Connection:
         stream = Stream(self._last_id, remote_id, self._send_from_stream, self._max_payload_bytes)
         self._streams[stream.local_id] = stream
         self.send(OKAY, stream.local_id, remote_id)
-        threading.Thread(
+        thread = threading.Thread(
             target=_serve,
             args=(service, stream),
             name=f"{self._link.serial} {name[:60]}",
             daemon=True,
-        ).start()
+        )
+        try:
+            thread.start()
+        except RuntimeError:
+            _LOG.warning("%s: no thread is left for %s", self._link.serial, name[:60])
+            stream.finish()
 
     def _send_from_stream(
         self, command: int, local_id: int, remote_id: int, payload: bytes
@@ -399,14 +410,22 @@ class PhoneServer:
                     _LOG.exception("%s: a connection failed as it was made", self._link.serial)
 
     def _take_in(self, sock: socket.socket) -> None:
-        connection = Connection(sock, self._link, self._connections.discard)
-        self._connections.add(connection)
-        connection.start()
+        with contextlib.ExitStack() as undo:
+            undo.callback(sock.close)
+            connection = Connection(sock, self._link, self._connections.discard)
+            self._connections.add(connection)
+            undo.callback(self._connections.discard, connection)
+            connection.start()
+            undo.pop_all()  # from here on the thread that reads lets go of it
         self._link.faults.reach("connect")
 
 
 def _bound_socket(port: int) -> socket.socket:
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind((LOOPBACK, port))
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((LOOPBACK, port))
+    except BaseException:
+        sock.close()
+        raise
     return sock

@@ -13,6 +13,7 @@ from benchfarm_virtual.contract import SHELL_UID, SYSTEM_UID, LogPriority
 if TYPE_CHECKING:
     from benchfarm_virtual.system import ScaledTime
 
+BUFFERS: Final = ("main", "radio", "events", "system", "crash", "stats", "kernel")
 #: liblog formats a native message into this many bytes, the NUL at its end included.
 LOG_BUF_BYTES: Final = 1024
 #: What logd takes of a message in one piece.
@@ -131,11 +132,16 @@ class PhoneLogs:
         """Return the number of the newest message of all buffers."""
         return self._last_number
 
+    def clear(self, buffers: Sequence[str]) -> None:
+        """Forget what is in some buffers."""
+        with self._changed:
+            for name in buffers:
+                self._rings.pop(name, None)
+                self._sizes.pop(name, None)
+
     def restart(self) -> None:
         """Forget everything, as a reboot does."""
-        with self._changed:
-            self._rings.clear()
-            self._sizes.clear()
+        self.clear(BUFFERS)
 
 
 def _size(entry: LogEntry) -> int:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from benchfarm_virtual.system import PhoneProps
 
 _FIRST_UID: Final = FIRST_APP_UID + 147
+#: What the system keeps free for itself when it installs.
+_RESERVE_BYTES: Final = 32 << 20
 
 
 class InstallRefusedError(Exception):
@@ -82,6 +84,8 @@ class PackageStore:
     def install(self, apk: bytes) -> InstalledPackage:
         """Install an APK from its bytes, over what is there. Raises InstallRefusedError."""
         with self._lock:
+            if len(apk) + _RESERVE_BYTES > self.files.storage.free_bytes:
+                raise InstallRefusedError("INSTALL_FAILED_INSUFFICIENT_STORAGE")
             stage = f"/data/app/vmdl{secrets.randbelow(1 << 31)}.tmp"
             try:
                 return self._staged(f"{stage}/base.apk", apk)

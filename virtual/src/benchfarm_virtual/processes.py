@@ -33,8 +33,8 @@ SIGNAL_WORDS: Final[Mapping[int, str]] = {
     11: "Segmentation fault",
     15: "Terminated",
 }
-#: Signals that do nothing here, those that stop a process among them.
-_HARMLESS: Final = frozenset({17, 18, 19, 20, 21, 22, 23, 28})
+_HARMLESS: Final = frozenset({17, 18, 23, 28})
+_STOPPING: Final = frozenset({19, 20, 21, 22})
 _MAX_PID: Final = 32768
 #: Where app uids begin; u0_a0 is uid 10000.
 FIRST_APP_UID: Final = 10000
@@ -59,9 +59,16 @@ def user_name(uid: int) -> str:
     return _USER_NAMES.get(uid, str(uid))
 
 
-def signal_number(name: str) -> int:
-    """Return a signal's number for ``TERM`` and ``15``; raise ValueError when there is none."""
-    return int(name) if name.isdigit() else _SIGNALS.split().index(name)
+def signal_number(name: str) -> int | None:
+    """Return a signal's number for ``TERM``, ``SIGTERM``, ``15``.
+
+    None when there is no such signal.
+    """
+    if name.isdigit():
+        return int(name) if int(name) <= 64 else None
+    name = name.upper().removeprefix("SIG")
+    names = _SIGNALS.split()
+    return names.index(name) if name in names else None
 
 
 class Process:
@@ -91,6 +98,7 @@ class Process:
         self.is_shell = is_shell
         self.nice = 0
         self.umask = 0o022
+        self.stopped = False
         self.rss_bytes = 3 << 20
         #: Signals that don't reach it (nohup, ``trap ''``).
         self.ignored: set[int] = set()
@@ -112,8 +120,8 @@ class Process:
 
     @property
     def state(self) -> str:
-        """The kernel's letter for what it does: runs or sleeps."""
-        return "R" if self.computes else "S"
+        """The kernel's letter for what it does: runs, sleeps, or is stopped."""
+        return "T" if self.stopped else "R" if self.computes else "S"
 
     @property
     def name(self) -> str:
@@ -128,7 +136,11 @@ class Process:
 
     def deliver(self, signal: int) -> None:
         """Let a signal arrive: ignored, caught, or the end of the process."""
+        if signal in _STOPPING:
+            self.stopped = True
+            return
         if signal in _HARMLESS:
+            self.stopped = self.stopped and signal != 18
             return
         if signal != 9:
             with self._deciding:

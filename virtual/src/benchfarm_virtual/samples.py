@@ -10,7 +10,7 @@ import json
 import struct
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,11 +73,12 @@ def benchmark_elf(
     abi: str = "arm64-v8a",
     *,
     version: str = "virtual",
+    min_sdk: int = 26,
 ) -> bytes:
     """Return the bytes of a fake executable; raise UsageError for a program or ABI that there is
     none of.
     """
-    return _known_fake(program, PROGRAMS, abi, version, needed=_NEEDED)
+    return _known_fake(program, PROGRAMS, abi, version, min_sdk, needed=_NEEDED)
 
 
 def library_elf(name: str, abi: str = "arm64-v8a", *, version: str = "virtual") -> bytes:
@@ -86,24 +87,30 @@ def library_elf(name: str, abi: str = "arm64-v8a", *, version: str = "virtual") 
     Libraries of one version belong together. Raises UsageError for another name or ABI.
     """
     known = (*HEXAGON_LIBRARIES, *NPU_LIBRARIES, *LANGUAGE_MODEL_LIBRARIES)
-    return _known_fake(name, known, abi, version, needed=("libc.so",))
+    return _known_fake(name, known, abi, version, 23, needed=("libc.so",))
 
 
 def _known_fake(
-    name: str, known: Sequence[str], abi: str, version: str, needed: Sequence[str]
+    name: str, known: Sequence[str], abi: str, version: str, min_sdk: int, needed: Sequence[str]
 ) -> bytes:
     for what, value, values in (("of", name, known), ("for ABI", abi, MACHINES)):
         if value not in values:
             raise UsageError(
                 f"there is no fake binary {what} {value!r}; there are: {', '.join(values)}"
             )
-    return fake(FakeNote(program=name, version=version), abi, needed)
+    return fake(FakeNote(program=name, version=version, min_sdk=min_sdk), abi, needed)
 
 
 def write_benchmark_elf(path: Path, *which: str, **settings: Any) -> Path:  # noqa: ANN401
     """Write a fake executable and return its path; arguments as of :func:`benchmark_elf`."""
     path.write_bytes(benchmark_elf(*which, **settings))
     path.chmod(0o755)
+    return path
+
+
+def write_benchmark_apk(path: Path, **settings: Any) -> Path:  # noqa: ANN401
+    """Write a fake APK and return its path; arguments as of :func:`benchmark_apk`."""
+    path.write_bytes(benchmark_apk(**settings))
     return path
 
 
@@ -119,23 +126,24 @@ def benchmark_apk(
     debuggable: bool = True,
 ) -> bytes:
     """Return the bytes of a fake APK: a binary manifest, and the program's library for each ABI."""
-    manifest: Sequence[_Tag] = (
-        (
-            "manifest",
-            {"package": package, "versionCode": version_code, "versionName": version_name},
-        ),
-        ("uses-sdk", {"minSdkVersion": min_sdk, "targetSdkVersion": 31}),
-        ("uses-sdk", None),
-        ("application", {"debuggable": debuggable}),
-        ("activity", {"name": activity, "exported": True}),
-        ("activity", None),
-        ("application", None),
-        ("manifest", None),
+    manifest = Element(
+        name="manifest",
+        attributes={"package": package, "versionCode": version_code, "versionName": version_name},
+        children=[
+            Element(name="uses-sdk", attributes={"minSdkVersion": min_sdk, "targetSdkVersion": 31}),
+            Element(
+                name="application",
+                attributes={"debuggable": debuggable},
+                children=[
+                    Element(name="activity", attributes={"name": activity, "exported": True})
+                ],
+            ),
+        ],
     )
     # What a virtual phone reads of it.
     note = {
         "package": package,
-        "activity": package + activity,
+        "activity": package + activity if activity.startswith(".") else activity,
         "version_code": version_code,
         "version_name": version_name,
         "abis": list(abis),
@@ -149,10 +157,10 @@ def benchmark_apk(
     )
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr(_member("AndroidManifest.xml"), _binary_xml(manifest))
+        archive.writestr(_member("AndroidManifest.xml"), encode(manifest))
         archive.writestr(_member("classes.dex"), b"dex\n035\0" + bytes(104))
         for abi in abis:
-            content = benchmark_elf(program, abi, version=version_name)
+            content = benchmark_elf(program, abi, version=version_name, min_sdk=min_sdk)
             archive.writestr(_member(f"lib/{abi}/{library}"), content)
         archive.writestr(_member(APP_NOTE), json.dumps(note))
     return out.getvalue()
@@ -180,23 +188,44 @@ _ATTRIBUTE_IDS: Final = {
     "versionName": 0x0101021C,
 }
 
-#: A tag with its attributes, which are android: ones where they have a resource id; None: its end.
-_Tag = tuple[str, Mapping[str, str | int | bool] | None]
+Value = str | int | bool
 
 
-def _binary_xml(tags: Sequence[_Tag]) -> bytes:
-    given = [item for _, attributes in tags for item in (attributes or {}).items()]
-    names = sorted({name for name, _ in given if name in _ATTRIBUTE_IDS})
-    texts = [*names, "android", ANDROID_NAMESPACE, *(name for name, _ in tags)]
-    texts += [text for item in given for text in item if isinstance(text, str)]
-    numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+@dataclass(slots=True, kw_only=True)
+class Element:
+    """An element with its attributes (by local name; android: ones too) and children."""
+
+    name: str
+    attributes: dict[str, Value] = field(default_factory=dict)
+    children: list[Element] = field(default_factory=list)
+
+
+def encode(root: Element) -> bytes:
+    """Return an element tree as binary XML; attributes with a resource id are written as android:
+    ones.
+    """
+    names = sorted({a for e in [root, *_all(root)] for a in e.attributes if a in _ATTRIBUTE_IDS})
+    texts = [*names]
+    for element in [root, *_all(root)]:
+        texts += [
+            element.name,
+            *element.attributes,
+            *(v for v in element.attributes.values() if isinstance(v, str)),
+        ]
+    texts += ["android", ANDROID_NAMESPACE]
+    pool = list(dict.fromkeys(texts))
+    numbers = {text: number for number, text in enumerate(pool)}
     ids = struct.pack("<HHI", _RESOURCE_MAP, 8, 8 + 4 * len(names)) + b"".join(
         struct.pack("<I", _ATTRIBUTE_IDS[name]) for name in names
     )
     space = struct.pack("<II", numbers["android"], numbers[ANDROID_NAMESPACE])
-    body = _strings_chunk(list(numbers)) + ids + _node(_START_NAMESPACE, space)
-    body += b"".join(_tag_chunk(*tag, numbers) for tag in tags) + _node(_END_NAMESPACE, space)
+    body = _strings_chunk(pool) + ids + _node(_START_NAMESPACE, space)
+    body += _element_chunks(root, numbers) + _node(_END_NAMESPACE, space)
     return struct.pack("<HHI", _XML, 8, 8 + len(body)) + body
+
+
+def _all(element: Element) -> list[Element]:
+    return [inner for child in element.children for inner in (child, *_all(child))]
 
 
 def _strings_chunk(pool: Sequence[str]) -> bytes:
@@ -218,13 +247,9 @@ def _node(kind: int, body: bytes) -> bytes:
     return struct.pack("<HHIII", kind, 16, 16 + len(body), 1, _NONE) + body
 
 
-def _tag_chunk(
-    tag: str, given: Mapping[str, str | int | bool] | None, numbers: Mapping[str, int]
-) -> bytes:
-    if given is None:
-        return _node(_END_ELEMENT, struct.pack("<II", _NONE, numbers[tag]))
+def _element_chunks(element: Element, numbers: Mapping[str, int]) -> bytes:
     attributes = b""
-    for name, value in given.items():
+    for name, value in element.attributes.items():
         namespace = numbers[ANDROID_NAMESPACE] if name in _ATTRIBUTE_IDS else _NONE
         if isinstance(value, str):
             raw, kind, data = numbers[value], _TYPE_STRING, numbers[value]
@@ -233,8 +258,12 @@ def _tag_chunk(
         else:
             raw, kind, data = _NONE, _TYPE_INT, value
         attributes += struct.pack("<IIIHBBI", namespace, numbers[name], raw, 8, 0, kind, data)
-    head = struct.pack("<IIHHHHHH", _NONE, numbers[tag], 20, 20, len(given), 0, 0, 0)
-    return _node(_START_ELEMENT, head + attributes)
+    head = struct.pack(
+        "<IIHHHHHH", _NONE, numbers[element.name], 20, 20, len(element.attributes), 0, 0, 0
+    )
+    inner = b"".join(_element_chunks(child, numbers) for child in element.children)
+    end = struct.pack("<II", _NONE, numbers[element.name])
+    return _node(_START_ELEMENT, head + attributes) + inner + _node(_END_ELEMENT, end)
 
 
 MAGIC: Final = b"\x7fELF"
@@ -255,6 +284,7 @@ class FakeNote:
 
     program: str
     version: str
+    min_sdk: int
 
 
 def abi_of(head: bytes) -> str | None:

@@ -70,16 +70,19 @@ class Outlet:
         self._stream.write(_HEAD.pack(_EXIT, 1) + bytes([code & 0xFF]))
 
 
-@dataclass(frozen=True, slots=True)
 class Output:
-    """One of a service's output streams."""
+    """One of a service's output streams; a terminal's lines end in CR LF."""
 
-    outlet: Outlet
-    framed_as: int | None = None
+    def __init__(self, outlet: Outlet, *, framed_as: int | None, terminal: bool) -> None:
+        self._outlet = outlet
+        self._framed_as = framed_as
+        self._terminal = terminal
 
     def write(self, data: bytes) -> None:
         """Write all of ``data``; raise StreamClosedError when nobody reads any more."""
-        self.outlet.write(data, framed_as=self.framed_as)
+        self._outlet.write(
+            data.replace(b"\n", b"\r\n") if self._terminal else data, framed_as=self._framed_as
+        )
 
 
 class FramedInput:
@@ -128,7 +131,7 @@ class ServiceDesk:
 
     system: PhoneSystem
     faults: FaultTable
-    #: True for a phone without shell_v2.
+    #: True for a phone without shell_v2, whose v1 shell is a terminal.
     legacy: bool
     #: Restart into a mode ("" is the system).
     reboot: Callable[[str], None]
@@ -153,18 +156,27 @@ class ServiceDesk:
         command, framed = command or _NO_COMMAND, "v2" in options
         if framed and self.legacy:
             return None
-        return lambda stream: self._run(stream, command, "shell", framed=framed)
+        terminal = "pty" in options if framed else self.legacy
+        return lambda stream: self._run(stream, command, "shell", framed=framed, terminal=terminal)
 
-    def _run(self, stream: Stream, command: str, moment: str, *, framed: bool = False) -> None:
+    def _run(
+        self,
+        stream: Stream,
+        command: str,
+        moment: str,
+        *,
+        framed: bool = False,
+        terminal: bool = False,
+    ) -> None:
         """Run a command.
 
-        Without frames its exit code is lost, and its output is one stream.
+        Without frames its exit code is lost, and its output is one stream, as a terminal's is.
         """
         outlet = Outlet(stream, self.faults, moment)
         banner = self.faults.active(FaultKind.BANNER)
-        stdout = stderr = Output(outlet)
-        if framed:
-            stdout, stderr = Output(outlet, STDOUT), Output(outlet, STDERR)
+        stdout = stderr = Output(outlet, framed_as=STDOUT if framed else None, terminal=terminal)
+        if framed and not terminal:
+            stderr = Output(outlet, framed_as=STDERR, terminal=False)
         if banner is not None:
             stdout.write(f"{banner.text('text')}\n".encode())
         session = ShellSession(

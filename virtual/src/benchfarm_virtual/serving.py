@@ -7,12 +7,11 @@ A request is ``{"token": ..., "request": NAME, ...}``, the answer ``{"ok": true,
 * ``list``: the phones, with the faults that wait for them
 * ``fault`` (``serial``, ``kind``, ``options``: as parse_fault takes them): add a fault
 * ``clear`` (``serial``; ``fault_id`` for one only): remove faults
-* ``add`` (``phone``: the fields of a PhoneSpec), ``remove`` (``serial``), ``stop``
+* ``add`` (``phone``: what PhoneSpec.to_json gives), ``remove`` (``serial``), ``stop``
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hmac
 import json
 import os
@@ -56,7 +55,7 @@ def serve(state_dir: Path, settings: Mapping[str, Any]) -> None:
             seed=settings["seed"],
         ) as lab:
             for spec in settings["phones"]:
-                lab.add_spec(PhoneSpec(**spec))
+                lab.add_spec(PhoneSpec.from_json(spec))
             desk = PhoneDesk(lab, stop=stopping.set)
             token = secrets.token_urlsafe(24)
             about = {
@@ -138,14 +137,16 @@ class ControlServer:
         """Answer one line; a fault of the request is part of the answer."""
         try:
             request = json.loads(line)
+            if not isinstance(request, dict):
+                raise UsageError("a request is a JSON object")
             token = str(request.get("token", ""))
             if not hmac.compare_digest(token.encode(), self._token.encode()):
                 raise UsageError("the token isn't this lab's")
             return {"ok": True, **self._desk.ask(request)}
+        except ValueError as fault:
+            return _refused(UsageError(f"no JSON: {fault}"))
         except LabError as error:
             return _refused(error)
-        except (ValueError, LookupError, TypeError, AttributeError) as fault:
-            return _refused(UsageError(f"the request is wrong: {fault}"))
 
 
 def _refused(error: LabError) -> Answer:
@@ -189,7 +190,10 @@ class PhoneDesk:
         return [describe_phone(phone) for phone in self._lab.phones.values()]
 
     def _fault(self, request: Request) -> Answer:
-        fault = parse_fault(str(request.get("kind", "")), request.get("options", []))
+        options = request.get("options", [])
+        if not isinstance(options, list) or not all(isinstance(o, str) for o in options):
+            raise UsageError("a fault's options are a list of texts, each name=value")
+        fault = parse_fault(str(request.get("kind", "")), options)
         return {"fault": self._phone(request).faults.add(fault).to_json()}
 
     def _clear(self, request: Request) -> Answer:
@@ -200,7 +204,10 @@ class PhoneDesk:
         return {"cleared": [fault.to_json() for fault in cleared]}
 
     def _add(self, request: Request) -> Answer:
-        phone = self._lab.add_spec(PhoneSpec(**request["phone"]))
+        given = request.get("phone")
+        if not isinstance(given, dict):
+            raise UsageError("the request describes no phone")
+        phone = self._lab.add_spec(PhoneSpec.from_json(given))
         self.changed()
         return {"phone": describe_phone(phone)}
 
@@ -218,5 +225,5 @@ def describe_phone(phone: Phone) -> Answer:
         "listening": phone.listening,
         "connections": phone.online_count,
         "faults": [fault.to_json() for fault in phone.faults.waiting()],
-        "spec": dataclasses.asdict(phone.spec),
+        "spec": phone.spec.to_json(),
     }

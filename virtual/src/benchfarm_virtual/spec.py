@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from benchfarm_virtual.errors import UsageError
 from benchfarm_virtual.profiles import VirtualProfile, load_profile
@@ -53,3 +54,18 @@ class PhoneSpec:
         if not self.usb:
             return profile
         return dataclasses.replace(profile, props={**profile.props, "ro.benchfarm.usb": self.usb})
+
+    def to_json(self) -> dict[str, object]:
+        """Return it as plain JSON values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> PhoneSpec:
+        """Read what to_json wrote.
+
+        Raise UsageError for what isn't a phone.
+        """
+        try:
+            return cls(**value)
+        except TypeError as error:
+            raise UsageError(f"the request describes no virtual phone: {error}") from None

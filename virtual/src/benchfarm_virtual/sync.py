@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Callable
-from stat import S_ISREG
+from stat import S_ISLNK, S_ISREG
 from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.contract import PhoneFileError, StreamClosedError
@@ -52,10 +52,15 @@ class SyncService:
             if name == b"QUIT":
                 return
             if request is None or length > _PATH_BYTES:
-                stream.write(_fail(f"unknown command {name!r}, or its path is too long"))
+                stream.write(
+                    _fail(f"unknown command {name!r}" if request is None else "path too long")
+                )
                 return
             path = stream.exactly(length).decode("utf-8", "surrogateescape")
-            request(path, stream)
+            try:
+                request(path, stream)
+            except _SyncFailedError as failed:
+                stream.write(_fail(str(failed)))
 
     # What a path is
 
@@ -72,12 +77,23 @@ class SyncService:
     # To the phone
 
     def _send(self, spec: str, stream: Stream) -> None:
-        """Take DATA frames up to DONE into a file, named and followed by its mode.
+        path, comma, mode_text = spec.rpartition(",")
+        try:
+            mode = int(mode_text, 0) if comma else 0
+        except ValueError:
+            mode = 0
+        if not comma or mode <= 0:
+            self._skip_data(stream)
+            raise _SyncFailedError(
+                "missing , in ID_SEND_V1" if not comma else "couldn't parse mode"
+            )
+        self._store(path, mode, stream)
+
+    def _store(self, path: str, mode: int, stream: Stream) -> None:
+        """Take DATA frames up to DONE into a file.
 
         A failure is told at once, the rest of the data is thrown away.
         """
-        path, _, mode_text = spec.rpartition(",")
-        mode = int(mode_text, 0)
         self._faults.reach("push", subject=path)
         writer: OpenFile | None = None
         try:
@@ -99,6 +115,8 @@ class SyncService:
         stream.write(_HEAD.pack(b"OKAY", 0))
 
     def _create(self, path: str, mode: int) -> OpenFile:
+        if S_ISLNK(mode):
+            raise _SyncFailedError("symlinks can't be pushed to a virtual phone")
         folder = path.rpartition("/")[0] or "/"
         try:
             self._files.stat(folder, uid=self._uid)

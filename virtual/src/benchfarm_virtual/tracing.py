@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: What one event takes in the buffer beside its text.
 _EVENT_BYTES: Final = 28
+#: From this API level on, "*" stands for every process.
+_WILDCARD_SDK: Final = 28
 _TAGS_PROP: Final = "debug.atrace.tags.enableflags"
 _NUMBER_PROP: Final = "debug.atrace.app_number"
 
@@ -31,7 +33,7 @@ _NUMBER_PROP: Final = "debug.atrace.app_number"
 class TraceSession:
     """One recording: which processes may write, how much there is room for, and what came."""
 
-    #: Command lines (argv[0], an app's package) whose slices are wanted.
+    #: Command lines (argv[0], an app's package) whose slices are wanted; "*" is all.
     apps: tuple[str, ...]
     capacity_bytes: int
     begun_ns: int = 0
@@ -102,15 +104,19 @@ class TraceService:
     def wants(self, command_line: str) -> bool:
         """Whether somebody records this process's slices now (what ATrace_isEnabled says)."""
         with self._lock:
-            return any(command_line in session.apps for session in self._sessions)
+            return any(self._is_wanted(session, command_line) for session in self._sessions)
 
     def write(self, pid: int, command_line: str, uid: int, events: Sequence[TraceEvent]) -> None:
         """Write a process's events into every recording that wants them."""
         with self._lock:
             for session in self._sessions:
-                if command_line in session.apps:
+                if self._is_wanted(session, command_line):
                     session.processes[pid] = (command_line, uid)
                     session.add(events)
+
+    def _is_wanted(self, session: TraceSession, command_line: str) -> bool:
+        has_wildcard = self._props.sdk >= _WILDCARD_SDK
+        return command_line in session.apps or ("*" in session.apps and has_wildcard)
 
 
 def service_runs(props: PhoneProps) -> bool:

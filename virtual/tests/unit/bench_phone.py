@@ -1,4 +1,5 @@
-"""A phone without its adb: files, log, hardware, shell and programs, called directly."""
+"""A phone without its adb: files, log, hardware and programs, for running the fake binaries
+directly."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchfarm_virtual.commands.invocation import Invocation
-from benchfarm_virtual.contract import ProgramDiedError, ShellSession
+from benchfarm_virtual.contract import ProgramDiedError
 from benchfarm_virtual.faults import FaultTable, parse_fault
 from benchfarm_virtual.hardware import VirtualHardware
 from benchfarm_virtual.launching import Launch
@@ -17,14 +18,14 @@ from benchfarm_virtual.profiles import load_profile
 from benchfarm_virtual.samples import benchmark_apk, benchmark_elf, library_elf
 from benchfarm_virtual.shelf import ProgramShelf, inspect_apk
 from benchfarm_virtual.system import ScaledTime
-from benchfarm_virtual.userland import build_userland, run_command
+from benchfarm_virtual.userland import build_userland
 
 FOLDER = "/data/local/tmp"
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a program or a command said, and how it ended (128 + signal when it died)."""
+    """What a program said, and how it ended (128 + signal when it died)."""
 
     exit_code: int
     writes: list[tuple[str, bytes]]
@@ -66,23 +67,11 @@ class HandTime:
         return False
 
 
-class Given:
-    """A client's stdin."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def read(self, limit: int) -> bytes:
-        piece, self._data = self._data[:limit], self._data[limit:]
-        return piece
-
-
 class BenchPhone:
     """One phone; its heat and clocks depend on what it does, not on how fast this computer is."""
 
     def __init__(
-        self, profile: str = "pixel-3", *, seed: int = 1, time: ScaledTime | None = None, rooted: bool = False,
-        props: Mapping[str, str] | None = None,
+        self, profile: str = "pixel-3", *, seed: int = 1, time: ScaledTime | None = None
     ) -> None:  # fmt: skip
         self.profile = load_profile(profile)
         self.time = time or HandTime()
@@ -91,15 +80,15 @@ class BenchPhone:
         #: Of the programs that it runs.
         self.version = "virtual"
         self.system = build_userland(
-            props={**self.profile.system_props("VIRTUAL1"), **(props or {})}, time=self.time, hardware=self.hardware,
-            shelf=ProgramShelf(), faults=self.faults, moment=ProgramMoments(self.faults), rooted=rooted,
+            props=self.profile.system_props("VIRTUAL1"), time=self.time, hardware=self.hardware, shelf=ProgramShelf(),
+            faults=self.faults, moment=ProgramMoments(self.faults),
         )  # fmt: skip
         self.files, self.logs = self.system.files, self.system.logs
 
-    def put(self, name: str, content: bytes, mode: int = 0o644) -> str:
+    def put(self, name: str, content: bytes) -> str:
         """Write a file into the folder that programs start in; return its phone path."""
         path = f"{FOLDER}/{name}"
-        self.files.open_write(path, mode=mode).write(content)
+        self.files.open_write(path).write(content)
         return path
 
     def put_libraries(self, names: Sequence[str], *, version: str = "virtual") -> None:
@@ -115,19 +104,9 @@ class BenchPhone:
         """Ask for a fault."""
         self.faults.add(parse_fault(kind, settings))
 
-    def sh(self, command: str, stdin: bytes = b"") -> Run:
-        """Run a command as over adb."""
-        writes: list[tuple[str, bytes]] = []
-        session = ShellSession(
-            stdin=Given(stdin),
-            stdout=WrittenFile(lambda data: writes.append(("stdout", data))),
-            stderr=WrittenFile(lambda data: writes.append(("stderr", data))),
-        )
-        return Run(run_command(self.system, command, session), writes)
-
     def run(
-        self, *arguments: str, program: str = "benchmark_model", group: str = "shell",
-        extras: Mapping[str, str] | None = None,
+        self, *arguments: str, program: str = "benchmark_model", affinity: int | None = None, group: str = "shell",
+        extras: Mapping[str, str] | None = None, killed: threading.Event | None = None,
     ) -> Run:  # fmt: skip
         """Run a native program, or with ``extras`` the app's activity."""
         writes: list[tuple[str, bytes]] = []
@@ -139,6 +118,8 @@ class BenchPhone:
             app = inspect_apk(benchmark_apk(version_name=self.version))
             fake = self.system.shelf.activity(app, extras)
         process = self.system.processes.spawn([program, *arguments], uid=2000, group=group)
+        process.affinity = affinity if affinity is not None else process.affinity
+        process.killed = killed or process.killed
         launch = Launch(
             system=self.system, process=process, argv=process.argv, env={"LD_LIBRARY_PATH": FOLDER}, cwd=FOLDER,
             fds={

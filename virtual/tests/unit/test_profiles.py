@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchfarm_virtual.errors import UsageError
 from benchfarm_virtual.profiles import load_profile, profile_names
 
 ASKED = (
@@ -25,3 +26,18 @@ def test_every_profile_answers_what_a_benchmark_host_asks(name):
     assert [cpu for c in profile.clusters for cpu in c.cpus] == list(range(profile.cpu_count))
     assert [z for z in profile.thermal.zones if z.follows == "battery"]
     assert any(z.trip_c for z in profile.thermal.zones)
+
+
+def test_the_shelf_of_profiles_covers_the_kinds_of_phones_that_differ():
+    profiles = [load_profile(name) for name in profile_names()]
+    assert any(p.abis == ("arm64-v8a",) for p in profiles)
+    assert any("arm64-v8a" not in p.abis for p in profiles)
+    assert any(p.sdk >= 35 for p in profiles)
+    assert any(p.hexagon for p in profiles)
+    assert any(p.gpu and "cl" not in p.gpu.backends for p in profiles)
+    assert {len(p.clusters) for p in profiles} == {1, 2, 3}
+
+
+def test_an_unknown_profile_is_refused_with_the_known_ones():
+    with pytest.raises(UsageError, match="pixel-3"):
+        load_profile("pixel-99")

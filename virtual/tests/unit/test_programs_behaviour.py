@@ -13,6 +13,10 @@ from benchfarm_virtual.samples import HEXAGON_LIBRARIES
 SHORT = ("--num_runs=20", "--min_secs=0", "--warmup_min_secs=0.05")
 
 
+def measured_us(run) -> float:
+    return float(re.search(r"Inference \(avg\): (\S+)", run.text)[1])
+
+
 @pytest.fixture
 def phone(bench_phone, models):
     made = bench_phone()
@@ -37,6 +41,13 @@ def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(bench_phon
         )
     assert texts[0] == texts[1]
     assert texts[0] != texts[2]
+
+
+def test_a_delegate_can_be_made_to_take_only_a_part(phone):
+    phone.fault("delegate-partial", "subject=gpu", "share=0.5")
+    run = phone.run("--graph=tiny_cnn_float.tflite", "--use_gpu=true", *SHORT)
+    assert "partially executed by the delegate w/ 1 delegate kernels." in run.stdout
+    assert "Replacing 2 out of 4 node(s) with delegate (TfLiteGpuDelegateV2)" in run.stderr
 
 
 def test_a_phone_whose_nnapi_compiler_fails_says_so(bench_phone, models):
@@ -74,6 +85,22 @@ def test_a_phone_without_opencl_falls_back_to_opengl(bench_phone, models):
     assert "ERROR: Falling back to OpenGL\nINFO: Initialized OpenGL-based API.\n" in run.stderr
     strict = phone.run("--graph=m.tflite", "--use_gpu=true", "--gpu_backend=cl", *SHORT)
     assert strict.exit_code == 1
+
+
+def test_heat_slows_a_run_down(bench_phone, models):
+    phone = bench_phone()
+    phone.put("m.tflite", models.BY_NAME["mobilenet_v1_0.25_128_static_float.tflite"]())
+    flags = (
+        "--graph=m.tflite",
+        "--num_threads=4",
+        "--num_runs=1",
+        "--min_secs=5",
+        "--warmup_min_secs=0",
+    )
+    cool = measured_us(phone.run(*flags))
+    phone.hardware.force(heat_c=95.0)
+    hot = measured_us(phone.run(*flags))
+    assert hot > 1.15 * cool
 
 
 # The app
@@ -187,10 +214,11 @@ def test_onnxruntime_leaves_to_the_cpu_what_a_provider_lacks_unless_told_not_to(
     ("content", "said"),
     [
         (None, "File doesn't exist"),
-        (b"none", "Protobuf parsing failed"),
+        (ONNX[:-1], "Protobuf parsing failed"),
+        (b"\x08\x07", "parsing"),
     ],
 )
-def test_onnxruntime_looks_at_the_model_first(phone, content, said):
+def test_onnxruntime_looks_at_the_whole_model_first(phone, content, said):
     if content is not None:
         phone.put("m.onnx", content)
     words = onnx_words("m.onnx", "nnapi", "-C", "session.disable_cpu_ep_fallback|1")

@@ -67,6 +67,14 @@ def test_result_proto_says_what_the_log_says(bench_phone, models):
     assert memory[3] > memory[2] / 1024
 
 
+def test_failing_to_write_the_result_is_said_and_exit_stays_0(bench_phone, models):
+    phone = bench_phone()
+    phone.put("m.tflite", models.BY_NAME["tiny_cnn_float.tflite"]())
+    run = phone.run("--graph=m.tflite", "--result_file_path=/nowhere/r.pb", *SHORT)
+    assert run.stderr.splitlines()[-1] == "ERROR: Failed to save benchmark result to: /nowhere/r.pb"
+    assert run.exit_code == 0
+
+
 def test_runtime_info_maps_nodes_to_delegates_as_the_published_proto_reads_it(bench_phone, models):
     from ai_edge_litert import model_runtime_info_pb2 as proto
 

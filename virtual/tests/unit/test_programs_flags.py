@@ -86,6 +86,18 @@ def test_usage_lists_the_flags_of_the_recorded_program_in_its_order():
     )
 
 
+def test_help_goes_to_stderr_and_ends_with_code_1(bench_phone):
+    phone = bench_phone()
+    for argument in ("--help", "--help=true"):
+        run = phone.run(argument)
+        assert run.exit_code == 1
+        assert run.stdout == "INFO: STARTING!\n"
+        assert run.stderr.startswith(
+            "ERROR: usage: benchmark_model <flags>\nFlags:\n\t--num_runs=50 "
+        )
+        assert run.stderr.endswith("\n\nERROR: Benchmarking failed.\n")
+
+
 def test_verbose_logs_every_parameter_in_the_recorded_order(bench_phone, models):
     phone = bench_phone()
     phone.put("m.tflite", models.BY_NAME["tiny_cnn_float.tflite"]())

@@ -16,6 +16,7 @@ from benchfarm_virtual.samples import (
     benchmark_apk,
     benchmark_elf,
     note_of,
+    write_benchmark_apk,
     write_benchmark_elf,
 )  # fmt: skip
 from benchfarm_virtual.shelf import ProgramShelf, inspect_apk
@@ -41,9 +42,9 @@ def test_stand_in_is_an_elf_that_elftools_reads(abi):
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_stand_in_says_which_program_it_is(program, tmp_path):
-    path = write_benchmark_elf(tmp_path / "anything", program, version="7")
+    path = write_benchmark_elf(tmp_path / "anything", program, version="7", min_sdk=30)
     note = note_of(path.read_bytes())
-    assert (note.program, note.version) == (program, "7")
+    assert (note.program, note.version, note.min_sdk) == (program, "7", 30)
     assert path.stat().st_mode & 0o111
 
 
@@ -72,9 +73,10 @@ def test_a_phone_runs_programs_of_its_own_abis_only(profile, abi, runs):
     assert (native("benchmark_model", elf, profile) is not None) is runs
 
 
-def test_apk_says_what_it_was_made_with():
-    content = benchmark_apk(version_code=42, version_name="2.1", min_sdk=24,
-                            abis=("arm64-v8a", "armeabi-v7a"), debuggable=False)  # fmt: skip
+def test_apk_says_what_it_was_made_with(tmp_path):
+    path = write_benchmark_apk(tmp_path / "b.apk", version_code=42, version_name="2.1", min_sdk=24,
+                               abis=("arm64-v8a", "armeabi-v7a"), debuggable=False)  # fmt: skip
+    content = path.read_bytes()
     info = inspect_apk(content)
     assert info.package == BENCHMARK_PACKAGE
     assert info.activity == f"{BENCHMARK_PACKAGE}.BenchmarkModelActivity"

@@ -21,6 +21,7 @@ class TinyModel:
         self.model.buffers = [schema.BufferT()]
         self.model.operatorCodes = []
         self.model.subgraphs = []
+        self.model.signatureDefs = []
         self.subgraph("main")
 
     def subgraph(self, name: str) -> None:
@@ -61,19 +62,39 @@ class TinyModel:
         custom: str = "",
         options: object = None,
     ) -> None:
-        entry = schema.OperatorCodeT()
-        entry.builtinCode, entry.deprecatedBuiltinCode, entry.version = code, min(code, 127), 1
-        entry.customCode = custom.encode() or None
-        self.model.operatorCodes.append(entry)
+        codes = self.model.operatorCodes
+        index = next(
+            (
+                i
+                for i, c in enumerate(codes)
+                if c.builtinCode == code and (c.customCode or b"") == custom.encode()
+            ),
+            None,
+        )
+        if index is None:
+            entry = schema.OperatorCodeT()
+            entry.builtinCode, entry.deprecatedBuiltinCode, entry.version = code, min(code, 127), 1
+            entry.customCode = custom.encode() or None
+            codes.append(entry)
+            index = len(codes) - 1
         operator = schema.OperatorT()
-        operator.opcodeIndex = len(self.model.operatorCodes) - 1
-        operator.inputs, operator.outputs = inputs, outputs
+        operator.opcodeIndex, operator.inputs, operator.outputs = index, inputs, outputs
         if options is not None:
             operator.builtinOptions = options
             operator.builtinOptionsType = getattr(
                 schema.BuiltinOptions, type(options).__name__.removesuffix("T")
             )
         self.graph.operators.append(operator)
+
+    def signature(self, key: str, subgraph: int = 0) -> None:
+        entry = schema.SignatureDefT()
+        entry.signatureKey, entry.subgraphIndex, entry.inputs, entry.outputs = (
+            key.encode(),
+            subgraph,
+            [],
+            [],
+        )
+        self.model.signatureDefs.append(entry)
 
     def ends(self, inputs: list[int], outputs: list[int]) -> None:
         self.graph.inputs, self.graph.outputs = inputs, outputs
@@ -94,29 +115,32 @@ def _cnn(kind: int, *, dynamic: bool, quantized_io: bool = False) -> bytes:
         m.op(OPS.QUANTIZE, [image], [x])
     filters, bias = m.weights("filters", [8, 3, 3, 3], kind), m.weights("bias", [8], TYPES.INT32)
     y = m.tensor("net/conv1/relu", [1, 64, 64, 8], kind)
-    m.op(OPS.CONV_2D, [x, filters, bias], [y])
+    m.op(OPS.CONV_2D, [x, filters, bias], [y], options=schema.Conv2DOptionsT())
     depth = m.weights("depth", [1, 3, 3, 8], kind)
     z = m.tensor("net/dw1/relu, relu", [1, 64, 64, 8], kind)
-    m.op(OPS.DEPTHWISE_CONV_2D, [y, depth, bias], [z])
+    m.op(OPS.DEPTHWISE_CONV_2D, [y, depth, bias], [z], options=schema.DepthwiseConv2DOptionsT())
     axes = m.tensor("axes", [2], TYPES.INT32, bytes(8))
     mean = m.tensor("net/pool/mean", [1, 8], kind)
-    m.op(OPS.MEAN, [z, axes], [mean])
+    m.op(OPS.MEAN, [z, axes], [mean], options=schema.ReducerOptionsT())
     dense = m.weights("dense", [10, 8], kind)
     logits = m.tensor("net/dense", [1, 10], kind)
-    m.op(OPS.FULLY_CONNECTED, [mean, dense, -1], [logits])
+    m.op(OPS.FULLY_CONNECTED, [mean, dense, -1], [logits], options=schema.FullyConnectedOptionsT())
     if dynamic:
         shape, size = m.tensor("shape", [2], TYPES.INT32), m.tensor("size", [], TYPES.INT32)
         one = m.tensor("one", [1], TYPES.INT32, bytes(4))
         m.op(OPS.SHAPE, [logits], [shape])
-        m.op(OPS.STRIDED_SLICE, [shape, one, one, one], [size])
+        m.op(
+            OPS.STRIDED_SLICE, [shape, one, one, one], [size], options=schema.StridedSliceOptionsT()
+        )
         wanted = m.tensor("wanted", [2], TYPES.INT32)
-        m.op(OPS.PACK, [size, one], [wanted])
+        m.op(OPS.PACK, [size, one], [wanted], options=schema.PackOptionsT())
         reshaped = m.tensor("reshaped", [1, 10], kind)
         m.op(OPS.RESHAPE, [logits, wanted], [reshaped])
         logits = reshaped
     out = m.tensor("StatefulPartitionedCall:0", [1, 10], kind)
-    m.op(OPS.SOFTMAX, [logits], [out])
+    m.op(OPS.SOFTMAX, [logits], [out], options=schema.SoftmaxOptionsT())
     m.ends([image], [out])
+    m.signature("serving_default")
     return m.pack()
 
 
@@ -137,6 +161,7 @@ def tiny_cnn() -> bytes:
     out = m.tensor("StatefulPartitionedCall_1:0", [1, 10])
     m.op(OPS.SOFTMAX, [logits], [out], options=schema.SoftmaxOptionsT())
     m.ends([image], [out])
+    m.signature("serving_default")
     return m.pack()
 
 
@@ -151,12 +176,12 @@ def partial() -> bytes:
     for name in names:
         y = m.tensor(name, [1, 16, 16, 8])
         if name == "cumsum":
-            m.op(OPS.CUMSUM, [x, axis], [y])
+            m.op(OPS.CUMSUM, [x, axis], [y], options=schema.CumsumOptionsT())
         else:
-            m.op(OPS.CONV_2D, [x, weights, bias], [y])
+            m.op(OPS.CONV_2D, [x, weights, bias], [y], options=schema.Conv2DOptionsT())
         x = y
     mean = m.tensor("mean", [1, 8])
-    m.op(OPS.MEAN, [x, axis], [mean])
+    m.op(OPS.MEAN, [x, axis], [mean], options=schema.ReducerOptionsT())
     values, indices = m.tensor("values", [1, 3]), m.tensor("indices", [1, 3], TYPES.INT32)
     m.op(OPS.TOPK_V2, [mean, axis], [values, indices])
     m.ends([image], [values, indices])
@@ -173,6 +198,7 @@ def adds(custom: str = "") -> bytes:
         m.op(OPS.CUSTOM if custom else OPS.ADD, [last, x], [y], custom=custom)
         last = y
     m.ends([x], [last])
+    m.signature("serving_default")
     return m.pack()
 
 
@@ -181,7 +207,7 @@ def gather() -> bytes:
     m = TinyModel()
     ids, table = m.tensor("ids", [1, 10], TYPES.INT32), m.weights("table", [50, 8])
     out = m.tensor("embedding", [1, 10, 8])
-    m.op(OPS.GATHER, [table, ids], [out])
+    m.op(OPS.GATHER, [table, ids], [out], options=schema.GatherOptionsT())
     m.ends([ids], [out])
     return m.pack()
 
@@ -191,7 +217,9 @@ def while_loop() -> bytes:
     """A WHILE with its condition and body; no delegate takes the loop itself."""
     m = TinyModel()
     x, out = m.tensor("x", [1, 8]), m.tensor("out", [1, 8])
-    m.op(OPS.WHILE, [x], [out])
+    options = schema.WhileOptionsT()
+    options.condSubgraphIndex, options.bodySubgraphIndex = 1, 2
+    m.op(OPS.WHILE, [x], [out], options=options)
     m.ends([x], [out])
     m.subgraph("while_cond")
     a, flag = m.tensor("a", [1], TYPES.INT32), m.tensor("flag", [1], TYPES.BOOL)

@@ -35,18 +35,16 @@ SNIPPETS_A_CALL: Final = 40
 #: What is different and stays so, and why: nothing of ours sends it. Ten at the most.
 KNOWN: Final[Mapping[str, str]] = {
     "alias a='echo 1'; eval a; a[0]=1; echo ${a[0]}": "no aliases and no arrays",
-    "IFS=:; x=a:b; echo $x `echo c` ~": "no backquotes, words are split at white space, and no ~",
+    "IFS=:; x=a:b; echo $x `echo c`": "no backquotes, and words are split at white space",
     "cat <<-A\n\tx\n\tA": "no here-documents without their tabs",
     "[[ a = a ]] && ((1)) && echo a": "no [[ and no ((",
-    "x=abc; echo ${x/b/-} ${x:1:2} ${y:-'a b'} ${z=1} ${x+1}; echo {a,b}": "no parts of values, no quotes in split ones, "
-    "no other conditions than -, no braces",
-    "x=1; echo $((x+=1)) $((x?1:0)) $((x&&1)) $((1+))": "no assignments and no choice in arithmetic; its own words",
-    "case a in a) echo 1;& b) echo 2;; esac; for x; do break 2; done": "no falling through, no loop over nothing named, "
-    "one loop is left at a time",
-    "set -e; false; echo on; exec 3<&0; exec 3>&-": "no options of set, and of descriptors only >&N",
+    "x=abc; echo ${x/b/-} ${x:1:2} ${y:-'a b'}; echo {a,b}": "no parts of values, no quotes in split ones, no braces",
+    "x=1; echo $((x+=1)) $((x?1:0)) $((x&&1))": "no assignments and no choice in arithmetic",
+    "case a in a) echo 1;& b) echo 2;; esac": "no falling through to the next pattern",
+    "set -e; false; echo on": "no options of set",
     'echo a\necho "b': "of a script that can't be read no line runs, and mksh has other words for why",
-    "print a; let 1; umask; type cd; unset a; v=1 eval 'echo $v'; trap 'echo bye' EXIT; [ -L a ]; kill x": "no "
-    "builtins, and no forms of them, but those that scripts need",
+    "print a; let 1; umask; type cd; unset a; v=1 eval 'echo $v'; trap 'echo bye' EXIT": "no builtins, and no forms of "
+    "them, but those that scripts need",
 }
 #: Our scripts, each called in its ways, and which parts of what they print a phone and this
 #: computer have alike.
@@ -108,7 +106,7 @@ MARK: Final = "=#=#="
 #: Runs each of its arguments in a session and a folder of its own, and prints what came of it.
 DRIVER: Final = f"""
 umask 022; cd "$1" || exit 1; top=$PWD; shift; n=0
-for script in "$@"; do
+for script; do
  n=$((n+1)); mkdir $n w.$n; cd w.$n
  setsid sh -c "$script" >../$n/out 2>../$n/err </dev/null; r=$?
  cd "$top"; printf '\\n{MARK}%s:out\\n' $r; cat $n/out; printf '\\n{MARK}err\\n'; cat $n/err

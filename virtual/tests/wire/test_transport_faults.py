@@ -58,6 +58,14 @@ def test_one_bit_turned_over_goes_unnoticed_by_adb(link, tmp_path):
     assert link.adb("exec-out", f"cat {TMP}/f").stdout == bytes(100_000) + b"\x01" + bytes(99_999)
 
 
+def test_clock_jump_moves_the_wall_clock_and_not_the_uptime(make_link):
+    link = make_link(time_factor=1.0)
+    wall_s, uptime_s = link.phone.time.wall_s(), link.phone.time.uptime_s()
+    link.phone.faults.add(parse_fault("clock-jump", ["seconds=-86400"]))
+    assert link.phone.time.wall_s() - wall_s < -80_000
+    assert 0 <= link.phone.time.uptime_s() - uptime_s < 80_000
+
+
 # The table
 
 

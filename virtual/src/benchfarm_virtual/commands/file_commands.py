@@ -8,7 +8,7 @@ import stat as modes
 from datetime import UTC, datetime
 from typing import Final
 
-from benchfarm_virtual.commands.invocation import Invocation, command, read_options
+from benchfarm_virtual.commands.invocation import Invocation, command, need_args, read_options
 from benchfarm_virtual.contract import PhoneFileError
 
 
@@ -53,14 +53,17 @@ def ls(call: Invocation) -> None:
 @command("stat")
 def stat(call: Invocation) -> None:
     """Print what -c asks for of each file."""
-    options = read_options(call, "", "c", least=1)
+    options = read_options(call, "L", "c")
+    need_args(call, options, 1)
     form = options.last("c")
-    if not re.fullmatch("(?:[^%]|%[sYany])+", form):
+    unknown = set(re.findall(r"%(.)", form)) - set("%sYany")
+    if unknown or not form:
         call.fail("a virtual phone knows -c FORMAT with %s %Y %a %n %y only")
 
     def tell(path: str) -> None:
-        found = call.files.stat(path, follow=False, uid=call.uid)
+        found = call.files.stat(path, follow="L" in options, uid=call.uid)
         values = {
+            "%": "%",
             "s": found.size_bytes,
             "Y": found.mtime_s,
             "a": f"{found.mode & 0o7777:o}",
@@ -106,12 +109,13 @@ _SHARE: Final = 0.3
 
 
 @command("dd")
-def dd(call: Invocation) -> None:
+def dd(call: Invocation) -> int:
     """Fill a block of memory again and again: ``dd if=/dev/zero of=/dev/null bs=BYTES count=N``."""
     given = dict(arg.partition("=")[::2] for arg in call.args)
     if given.get("if") != "/dev/zero" or given.get("of") != "/dev/null":
-        call.fail("a virtual phone copies /dev/zero to /dev/null only")
-    size = int(given["bs"]) * int(given["count"])
+        call.error("a virtual phone copies /dev/zero to /dev/null only")
+        return 1
+    size = int(given.get("bs", "512")) * int(given.get("count", "none"))
     hardware = call.system.hardware
     # One whose shell was killed would go on for a tenth of a second.
     shell = call.system.processes.find(call.process.ppid) or call.process
@@ -119,6 +123,7 @@ def dd(call: Invocation) -> None:
         call.system.time.sleep(
             size / (_SHARE * hardware.profile.cpu.memory_gbps * 1e9), call.process.killed
         )
+    return 0
 
 
 def _folder_at(call: Invocation, path: str) -> bool:
@@ -129,7 +134,8 @@ def _folder_at(call: Invocation, path: str) -> bool:
 @command("mkdir")
 def mkdir(call: Invocation) -> None:
     """Create folders; -p those above too."""
-    options = read_options(call, "p", "m", least=1)
+    options = read_options(call, "p", "m")
+    need_args(call, options, 1)
     make = call.files.make_folders if "p" in options else call.files.make_folder
 
     def created(path: str) -> None:
@@ -143,7 +149,8 @@ def mkdir(call: Invocation) -> None:
 @command("rmdir")
 def rmdir(call: Invocation) -> None:
     """Remove empty folders."""
-    options = read_options(call, "", least=1)
+    options = read_options(call, "")
+    need_args(call, options, 1)
 
     def removed(path: str) -> None:
         if not modes.S_ISDIR(call.files.stat(path, follow=False, uid=call.uid).mode):
@@ -156,8 +163,11 @@ def rmdir(call: Invocation) -> None:
 @command("rm")
 def rm(call: Invocation) -> None:
     """Remove files; -r folders with all in them, -f without complaint about what isn't there."""
-    options = read_options(call, "fr")
-    deep, forced = "r" in options, "f" in options
+    options = read_options(call, "fRr")
+    if not options.args and "f" not in options:
+        call.fail('Needs 1 argument (see "rm --help")')
+
+    deep, forced = bool({"r", "R"} & options.values.keys()), "f" in options
 
     def removed(path: str, shown: str) -> bool:
         """Say whether all is gone; a folder in which something stays isn't spoken of itself."""
@@ -189,7 +199,9 @@ def rm(call: Invocation) -> None:
 @command("mv")
 def mv(call: Invocation) -> None:
     """Move files within a file system."""
-    options = read_options(call, "f", least=2)
+    options = read_options(call, "f")
+    need_args(call, options, 1)
+    need_args(call, options, 2)
     *sources, target = options.args
     into = _folder_at(call, target)
     if len(sources) > 1 and not into:
@@ -206,21 +218,28 @@ def mv(call: Invocation) -> None:
 @command("chmod")
 def chmod(call: Invocation) -> None:
     """Change permissions."""
+    if len(call.args) < 2:
+        call.fail('Needs 2 arguments (see "chmod --help")')
     text, *paths = call.args
-    mode = int(text, 8)
-    call.each(paths, lambda path: call.files.change_mode(path, mode, uid=call.uid))
+    if not re.fullmatch(r"[0-7]{1,4}", text):
+        call.fail(f"bad mode '{text}'")
+    call.each(paths, lambda path: call.files.change_mode(path, int(text, 8), uid=call.uid))
 
 
 @command("touch")
 def touch(call: Invocation) -> None:
     """Set modification times, creating what isn't there; ``-d @SECONDS``."""
-    options = read_options(call, "", "d", least=1)
-    mtime_s = float(options.last("d", f"@{call.system.time.wall_s()}").removeprefix("@"))
-    call.each(
-        options.args,
-        lambda path: call.files.touch(path, mtime_s, uid=call.uid),
-        named="'{}'",
-    )
+    options = read_options(call, "c", "d")
+    need_args(call, options, 1)
+    date = options.last("d", f"@{call.system.time.wall_s()}")
+    if not re.fullmatch(r"@\d+(?:\.\d+)?", date):
+        call.fail(f"bad date '{date}'")
+
+    def touched(path: str) -> None:
+        if "c" not in options or call.files.find(path, uid=call.uid) is not None:
+            call.files.touch(path, float(date[1:]), uid=call.uid)
+
+    call.each(options.args, touched, named="'{}'")
 
 
 @command("sync")

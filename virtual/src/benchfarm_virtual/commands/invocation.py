@@ -215,33 +215,41 @@ def read_options(
     values: str = "",
     *,
     long: Sequence[str] = (),
-    least: int = 0,
+    args: Sequence[str] | None = None,
     stop_early: bool = False,
 ) -> Options:
     """Read a call's options: single letters in ``flags``, those with a value in ``values``, long
     names in ``long``, with a ``=`` those that have a value.
 
-    ``least``: so many arguments must be left. ``stop_early``: what follows the first argument
-    belongs to another command. Raises CommandFaultError.
+    ``stop_early``: what follows the first argument belongs to another command. Raises
+    CommandFaultError.
     """
     letters = flags + "".join(f"{letter}:" for letter in values)
     read = getopt.getopt if stop_early else getopt.gnu_getopt
     try:
-        given, rest = read(list(call.args), letters, long)
+        given, rest = read(list(call.args if args is None else args), letters, long)
     except getopt.GetoptError as exc:
-        call.fail(f"Unknown option '{exc.opt}' (see \"{call.name} --help\")")
-    if len(rest) < least:
-        call.fail(f'Needs {least} argument{"s" if least > 1 else ""} (see "{call.name} --help")')
+        missing = "requires argument" in exc.msg
+        what = f"Missing argument to -{exc.opt}" if missing else f"Unknown option '{exc.opt}'"
+        call.fail(f'{what} (see "{call.name} --help")')
     found = Options({}, rest)
     for name, value in given:
         found.values.setdefault(name.lstrip("-"), []).append(value)
     return found
 
 
+def need_args(call: Invocation, options: Options, least: int) -> None:
+    """End the command when arguments are missing."""
+    if len(options.args) < least:
+        call.fail(f'Needs {least} argument{"s" if least > 1 else ""} (see "{call.name} --help")')
+
+
 #: Returns the exit code; None is 0, or 1 when something has failed.
 CommandFunction = Callable[["Invocation"], int | None]
-#: By its name: a command, and since which API level phones have it.
-_COMMANDS: dict[str, tuple[CommandFunction, int]] = {}
+_COMMANDS: dict[str, CommandFunction] = {}
+#: Commands that older phones don't have: since which API level they are there.
+_SINCE_SDK: dict[str, int] = {}
+_NOT_COMMANDS = frozenset({"registry", "invocation", "options"})
 
 
 def command(*names: str, since_sdk: int = 0) -> Callable[[CommandFunction], CommandFunction]:
@@ -250,7 +258,10 @@ def command(*names: str, since_sdk: int = 0) -> Callable[[CommandFunction], Comm
     """
 
     def enter(function: CommandFunction) -> CommandFunction:
-        _COMMANDS.update(dict.fromkeys(names, (function, since_sdk)))
+        for name in names:
+            _COMMANDS[name] = function
+            if since_sdk:
+                _SINCE_SDK[name] = since_sdk
         return function
 
     return enter
@@ -260,17 +271,17 @@ def command(*names: str, since_sdk: int = 0) -> Callable[[CommandFunction], Comm
 def _load() -> None:
     package = importlib.import_module("benchfarm_virtual.commands")
     for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
+        if module.name not in _NOT_COMMANDS:
+            importlib.import_module(f"{package.__name__}.{module.name}")
 
 
 def find_command(name: str, props: PhoneProps) -> CommandFunction | None:
     """Return the command of a name on a phone with these properties, or None."""
     _load()
-    function, since_sdk = _COMMANDS.get(name, (None, 0))
-    return function if since_sdk <= props.sdk else None
+    return _COMMANDS.get(name) if _SINCE_SDK.get(name, 0) <= props.sdk else None
 
 
 def command_names(props: PhoneProps) -> Sequence[str]:
     """Return the names of all commands of a phone with these properties."""
     _load()
-    return sorted(name for name in _COMMANDS if find_command(name, props))
+    return sorted(name for name in _COMMANDS if _SINCE_SDK.get(name, 0) <= props.sdk)

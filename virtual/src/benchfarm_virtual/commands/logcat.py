@@ -9,23 +9,27 @@ from typing import Final, cast, get_args
 from benchfarm_virtual.commands.file_commands import local_time
 from benchfarm_virtual.commands.invocation import (
     Invocation,
+    Options,
     command,
     encoded,
     read_options,
 )
 from benchfarm_virtual.contract import LogPriority
-from benchfarm_virtual.logs import LogEntry
+from benchfarm_virtual.logs import BUFFERS, LogEntry
 
-_BUFFERS: Final = ("main", "system", "crash")
+_DEFAULT_BUFFERS: Final = ("main", "system", "crash")
 
 
 @command("logcat")
 def logcat(call: Invocation) -> None:
     """Show, follow or clear the log."""
-    options, logs = read_options(call, "d", "bvtT"), call.system.logs
-    buffers = options.values.get("b", _BUFFERS)
-    if options.last("v", "threadtime") != "threadtime" or not {*buffers} <= {*_BUFFERS}:
-        call.fail(f"a virtual phone knows -v threadtime and -b {', '.join(_BUFFERS)} only")
+    options, logs = read_options(call, "cd", "bvtT"), call.system.logs
+    buffers = _buffers(call, options)
+    if "c" in options:
+        logs.clear(buffers)
+        return
+    if options.last("v", "threadtime") != "threadtime":
+        call.fail("a virtual phone knows -v threadtime only")
     start = options.last("t", options.last("T", "0"))
     since_s = 0.0 if start.isdigit() else _moment(call, start)
     entries = logs.entries(buffers)
@@ -54,6 +58,14 @@ def logcat(call: Invocation) -> None:
             write(fresh)
     finally:
         call.process.remove_waker(logs.wake)
+
+
+def _buffers(call: Invocation, options: Options) -> list[str]:
+    names = ",".join(options.values.get("b", _DEFAULT_BUFFERS)).split(",")
+    for name in names:
+        if name not in (*BUFFERS, "all"):
+            call.fail(f"Unknown -b buffer '{name}'")
+    return list(BUFFERS if "all" in names else dict.fromkeys(names))
 
 
 def _moment(call: Invocation, text: str) -> float:

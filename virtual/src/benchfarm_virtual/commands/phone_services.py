@@ -129,6 +129,22 @@ def cmd(call: Invocation) -> int:
     return 0
 
 
+@command("stop", "start")
+def framework(call: Invocation) -> int:
+    """Stopping the framework, or a service of init's, is for root."""
+    if call.uid != 0:
+        call.error("Must be root")
+        return 1
+    for name in call.args:
+        if f"init.svc.{name}" in call.system.props:
+            call.system.props.set(
+                f"init.svc.{name}", "running" if call.name == "start" else "stopped"
+            )
+            if "thermal" in name:
+                call.system.hardware.set_thermal_control(enabled=call.name == "start")
+    return 0
+
+
 @command("settaskprofile")
 def settaskprofile(call: Invocation) -> int:
     """Give a process task profiles (Android 13 and later): it writes to cgroups, which are the

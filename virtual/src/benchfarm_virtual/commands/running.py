@@ -10,8 +10,10 @@ from benchfarm_virtual.commands.file_commands import local_time
 from benchfarm_virtual.commands.invocation import (
     MAX_SCRIPT_BYTES,
     Invocation,
+    Options,
     command,
     decoded,
+    need_args,
     read_options,
 )
 from benchfarm_virtual.contract import SHELL_UID, PhoneFileError
@@ -28,6 +30,8 @@ def sh(call: Invocation) -> int:
     name = call.launch.argv[0]
     call.process.is_shell = True
     if args[:1] == ["-c"]:
+        if len(args) < 2:
+            call.fail("-c: requires argument")
         script = args[1]
         name, *args = args[2:] or [name]
     elif not args or args[0].startswith("-"):
@@ -51,7 +55,8 @@ def sh(call: Invocation) -> int:
 @command("setsid")
 def setsid(call: Invocation) -> int:
     """Run a command in a session of its own."""
-    options = read_options(call, "w", least=1, stop_early=True)
+    options = read_options(call, "cdw", stop_early=True)
+    need_args(call, options, 1)
     call.process.pgid = call.process.pid
     return call.become(options.args)
 
@@ -59,9 +64,10 @@ def setsid(call: Invocation) -> int:
 @command("taskset")
 def taskset(call: Invocation) -> int | None:
     """Show or set on which cores a process may run; masks are hexadecimal."""
-    options = read_options(call, "p", stop_early=True)
+    options = read_options(call, "ap", stop_early=True)
     *mask, last = options.args
     if "p" not in options:
+        need_args(call, options, 2)
         call.process.affinity = _mask(call, mask[0])
         return call.become(options.args[1:])
     process = call.system.processes.named(last)
@@ -87,12 +93,15 @@ def _mask(call: Invocation, text: str) -> int:
 @command("renice")
 def renice(call: Invocation) -> None:
     """Change a process's priority."""
-    options = read_options(call, "p", "n", least=1)
+    options = read_options(call, "pgu", "n")
+    need_args(call, options, 1)
+    if "n" not in options:
+        call.fail('Needs -n (see "renice --help")')
     for name in options.args:
         process = call.system.processes.named(name)
         if process is None:
             call.fail(f"setpriority {name}: No such process")
-        by = int(options.last("n"))
+        by = int(options.last("n", "0"))
         if call.uid != 0 and (by < 0 or process.uid != call.uid):
             call.fail(f"setpriority {name}: Permission denied")
         process.nice = max(-20, min(19, process.nice + by))
@@ -118,6 +127,8 @@ def su(call: Invocation) -> int:
 @command("run-as")
 def run_as(call: Invocation) -> int:
     """Become the user of a debuggable app, in its own folder."""
+    if len(call.args) < 2:
+        call.fail("usage: run-as <package-name> <command> [<args>]")
     name, *command = call.args
     if (refused := call.system.faults.active(FaultKind.RUN_AS_REFUSED)) is not None:
         call.fail(refused.text("text"))
@@ -134,9 +145,9 @@ def run_as(call: Invocation) -> int:
 @command("id")
 def id_(call: Invocation) -> None:
     """Say who the user is."""
-    if call.args != ("-u",):
-        call.fail("a virtual phone knows id -u only")
-    call.out.line(call.uid)
+    options = read_options(call, "u")
+    name = user_name(call.uid)
+    call.out.line(call.uid if "u" in options else f"uid={call.uid}({name}) gid={call.uid}({name})")
 
 
 @command("getprop")
@@ -157,7 +168,9 @@ def getprop(call: Invocation) -> int:
 @command("setprop")
 def setprop(call: Invocation) -> int:
     """Set a property."""
-    key, value = read_options(call, "", least=2).args[:2]
+    options = read_options(call, "")
+    need_args(call, options, 2)
+    key, value = options.args[:2]
     if key == "sys.powerctl":
         call.system.on_reboot(value.partition(",")[2])
         return 0
@@ -177,19 +190,29 @@ def reboot(call: Invocation) -> int:
     return 0
 
 
+#: What sleep's units are in seconds.
+_SUFFIXES: Final[Mapping[str, int]] = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
 @command("sleep")
 def sleep(call: Invocation) -> None:
-    """Wait until so many seconds of phone time have passed."""
-    (text,) = call.args
-    if not re.fullmatch(r"\d*\.?\d+", text):
-        call.fail(f"Not a number '{text}'")
-    call.sleep(float(text))
+    """Wait until so much phone time has passed: the sum of the arguments."""
+    need_args(call, Options({}, list(call.args)), 1)
+    wanted_s = 0.0
+    for text in call.args:
+        if not (found := re.fullmatch(r"(\d*\.?\d*)(.*)", text)) or not found[1]:
+            call.fail(f"Not a number '{text}'")
+        if found[2] not in _SUFFIXES:
+            call.fail(f"Unknown suffix '{found[2]}'")
+        whole, _, part = found[1].partition(".")
+        wanted_s += float(f"{whole or 0}.{part or 0}") * _SUFFIXES[found[2]]
+    call.sleep(wanted_s)
 
 
 @command("date")
 def date(call: Invocation) -> None:
     """Print the time (UTC) by a format: ``+FORMAT``."""
-    (form,) = call.args
+    form = call.args[-1] if call.args else "+%a %b %e %H:%M:%S %Z %Y"
     if not form.startswith("+"):
         call.fail("a virtual phone knows date +FORMAT only")
     call.out.line(local_time(call.system.time.wall_s()).strftime(form[1:]))

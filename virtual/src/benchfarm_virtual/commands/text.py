@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 
 from benchfarm_virtual.commands.invocation import (
     Invocation,
@@ -11,16 +12,17 @@ from benchfarm_virtual.commands.invocation import (
     command,
     decoded,
     encoded,
+    need_args,
     read_options,
 )
 from benchfarm_virtual.open_files import OpenFile
-from benchfarm_virtual.shell.printing import printed
+from benchfarm_virtual.shell.printing import PrintfFaultError, printed
 
 
 @command("cat")
 def cat(call: Invocation) -> None:
     """Copy files to stdout."""
-    options = read_options(call, "")
+    options = read_options(call, "u")
 
     def copy(source: OpenFile) -> None:
         for piece in call.chunks(source):
@@ -31,12 +33,23 @@ def cat(call: Invocation) -> None:
     call.each_input(options.args, copy)
 
 
+def _with_number(args: Sequence[str]) -> list[str]:
+    """Turn ``-5`` into ``-n5``."""
+    return [re.sub(r"^-(?=\d)", "-n", arg) for arg in args]
+
+
+def _count(call: Invocation, text: str) -> int:
+    if not text.isdigit():
+        call.fail(f"bad number '{text}'")
+    return int(text)
+
+
 @command("head")
 def head(call: Invocation) -> None:
     """Print the beginning of files."""
-    options = read_options(call, "", "nc")
+    options = read_options(call, "", "nc", args=_with_number(call.args))
     by_lines = "c" not in options
-    count = int(options.last("n", "10") if by_lines else options.last("c"))
+    count = _count(call, options.last("n", "10") if by_lines else options.last("c"))
 
     def begin(source: OpenFile) -> None:
         left = count
@@ -50,8 +63,8 @@ def head(call: Invocation) -> None:
 @command("tail")
 def tail(call: Invocation) -> None:
     """Print the last lines of files."""
-    options = read_options(call, "", "n")
-    count = int(options.last("n", "10"))
+    options = read_options(call, "", "n", args=_with_number(call.args))
+    count = _count(call, options.last("n", "10"))
 
     def end(source: OpenFile) -> None:
         lines = re.findall(rb"[^\n]*\n|[^\n]+", source.read())
@@ -81,7 +94,9 @@ def wc(call: Invocation) -> None:
 @command("seq")
 def seq(call: Invocation) -> None:
     """Count from one whole number to another."""
-    *before, last = map(int, read_options(call, "").args)
+    options = read_options(call, "")
+    need_args(call, options, 1)
+    *before, last = (_count(call, arg) for arg in options.args)
     for number in range(before[0] if before else 1, last + 1):
         call.out.line(number)
 
@@ -89,25 +104,38 @@ def seq(call: Invocation) -> None:
 @command("printf")
 def printf(call: Invocation) -> None:
     """Print arguments by a format."""
-    template, *args = call.args[1:] if call.args[:1] == ("--",) else call.args
-    call.out.write(printed(template, args))
+    args = call.args[1:] if call.args[:1] == ("--",) else call.args
+    if not args:
+        call.fail('Needs 1 argument (see "printf --help")')
+    try:
+        call.out.write(printed(args[0], args[1:]))
+    except PrintfFaultError as exc:
+        call.out.write(exc.printed)
+        call.fail(str(exc))
 
 
 @command("true")
-def true(call: Invocation) -> None:
+def true(call: Invocation) -> int:
     """Succeed."""
+    return 0
+
+
+@command("false")
+def false(call: Invocation) -> int:
+    """Fail."""
+    return 1
 
 
 @command("sha256sum", "md5sum")
 def checksum(call: Invocation) -> None:
     """Print checksums of files."""
-    options = read_options(call, "")
+    options = read_options(call, "b")
 
     def sum_up(source: OpenFile) -> None:
         digest = hashlib.new(call.name.removesuffix("sum"), usedforsecurity=False)
         for piece in call.chunks(source):
             digest.update(piece)
-        call.out.line(f"{digest.hexdigest()}  {call.shown}")
+        call.out.line(digest.hexdigest() + ("" if "b" in options else f"  {call.shown}"))
 
     call.each_input(options.args, sum_up)
 

@@ -268,9 +268,14 @@ def _create_stable(interpreter: Interpreter) -> Delegate | None:
     path = interpreter.flags.text("stable_delegate_settings_file")
     try:
         settings = json.loads(read_whole(call, path))
-        library = settings["stable_delegate_loader_settings"]["delegate_path"]
-    except (PhoneFileError, ValueError, LookupError, TypeError):
+        library = str(settings["stable_delegate_loader_settings"]["delegate_path"])
+    except PhoneFileError:
         say.error(f"Failed to load the delegate settings file ({path}).")
+        library = ""
+    except (ValueError, LookupError, TypeError):
+        say.error(f"Failed to parse the delegate settings file ({path}).")
+        library = ""
+    if not library:
         say.error("Invalid TFLiteSettings for the stable delegate.")
         return None
     folder, _, name = library.rpartition("/")
@@ -422,6 +427,12 @@ def _create_npu(interpreter: Interpreter) -> Delegate | None:
     """None when nothing was compiled for it, which the program doesn't say."""
     call, profile = interpreter.run.call, interpreter.run.profile
     folder = interpreter.flags.text("dispatch_library_path")
+    if not folder:
+        interpreter.tell(
+            "ERROR",
+            "[compiled_model.cc:967] You should provide the `DispatchLibraryDir` option to use NPU.",
+        )
+        raise BenchmarkFailedError
     vendor = _VENDORS.get(call.system.props.get("ro.soc.manufacturer", "").lower(), "Unknown")
     library = f"libLiteRtDispatch_{vendor}.so"
     plugins = [interpreter.flags.text("compiler_plugin_library_path")]

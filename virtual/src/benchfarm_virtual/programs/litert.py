@@ -8,6 +8,7 @@ import re
 from typing import Final
 
 from benchfarm_virtual.commands.invocation import Invocation
+from benchfarm_virtual.contract import ProgramDiedError
 from benchfarm_virtual.programs.benchmark import BenchmarkRun, Results
 from benchfarm_virtual.programs.flags import (
     FLAGS,
@@ -20,6 +21,7 @@ from benchfarm_virtual.programs.flags import (
     usage,
 )
 from benchfarm_virtual.programs.process import (
+    SIGABRT,
     BenchmarkFailedError,
     ProcessOnce,
     StreamTranscript,
@@ -48,6 +50,7 @@ def run_litert(call: Invocation, version: str) -> int:
         own = parse_flags(_FLAGS, arguments)
         if own.unconsumed:
             say.warn("Unconsumed cmdline flags: " + " ".join(own.unconsumed))
+        _check(own, say)
         shared = _as_benchmark_model(own)
         results = BenchmarkRun(call, say, shared, ProcessOnce(), version, is_litert=True).run()
     except FlagError as error:
@@ -59,6 +62,19 @@ def run_litert(call: Invocation, version: str) -> int:
         return 1
     _banner(call, own, say, results)
     return 0
+
+
+def _check(own: Parameters, say: StreamTranscript) -> None:
+    if own.switch("require_full_delegation") and own.switch("use_cpu"):
+        _log(
+            say,
+            0,
+            "Requesting full delegation and CPU acceleration are incompatible.",
+            severity="ERROR",
+        )
+        raise ProgramDiedError(SIGABRT)
+    if own.text("gpu-precision") not in {"auto", "fp16", "fp32"}:
+        raise ProgramDiedError(SIGABRT)
 
 
 def _banner(call: Invocation, own: Parameters, say: StreamTranscript, results: Results) -> None:
@@ -98,12 +114,12 @@ def _banner(call: Invocation, own: Parameters, say: StreamTranscript, results: R
         if write_whole(call, path, content):
             _log(say, 181, f"Saved benchmark result to: {path}")
         else:
-            say.runtime("ERROR", f"[{_FILE}:184] Failed to save benchmark result to: {path}")
+            _log(say, 184, f"Failed to save benchmark result to: {path}", severity="ERROR")
 
 
-def _log(say: StreamTranscript, line: int, message: str) -> None:
+def _log(say: StreamTranscript, line: int, message: str, *, severity: str = "INFO") -> None:
     """Say something with the place in the source that the newer runtime's log names."""
-    say.runtime("INFO", f"[{_FILE}:{line}] {message}")
+    say.runtime("ERROR" if severity == "ERROR" else "INFO", f"[{_FILE}:{line}] {message}")
 
 
 def _as_benchmark_model(own: Parameters) -> Parameters:

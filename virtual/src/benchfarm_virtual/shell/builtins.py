@@ -23,11 +23,17 @@ from benchfarm_virtual.shell.printing import echoed
 from benchfarm_virtual.shell.syntax import ExitError, LeaveLoopError
 
 
+class ConditionFaultError(Exception):
+    """The condition can't be read: status 2."""
+
+
 def holds(shell: Shell, args: Sequence[str]) -> bool:
     """Say whether ``test args`` is true, by the POSIX rules for few arguments first."""
     match list(args):
-        case [] | [_]:
-            return any(args)
+        case []:
+            return False
+        case [text]:
+            return bool(text)
         case [left, "=" | "!=" as sign, right]:
             return (left == right) == (sign == "=")
         case [left, sign, right] if sign in _NUMBERS:
@@ -37,12 +43,15 @@ def holds(shell: Shell, args: Sequence[str]) -> bool:
             return not holds(shell, rest)
         case [sign, operand] if sign in _UNARY:
             return _UNARY[sign](shell, operand)
-    raise ArithmeticFaultError(f"test: a virtual phone can't tell: {' '.join(args)}")
+    raise ConditionFaultError(f"{args[1]}: unexpected operator/operand")
 
 
-def _file_is(wanted: Callable[[FileStat], bool]) -> Callable[[Shell, str], bool]:
+def _file_is(
+    wanted: Callable[[FileStat], bool], *, follow: bool = True
+) -> Callable[[Shell, str], bool]:
     def check(shell: Shell, path: str) -> bool:
-        found = shell.files.find(shell.absolute(path), uid=shell.uid) if path else None
+        where = shell.absolute(path)
+        found = shell.files.find(where, follow=follow, uid=shell.uid) if path else None
         return found is not None and wanted(found)
 
     return check
@@ -61,6 +70,8 @@ _UNARY: Final[Mapping[str, Callable[[Shell, str], bool]]] = {
     "-f": _file_is(lambda found: stat.S_ISREG(found.mode)),
     "-d": _file_is(lambda found: stat.S_ISDIR(found.mode)),
     "-s": _file_is(lambda found: found.size_bytes > 0),
+    "-L": _file_is(lambda found: stat.S_ISLNK(found.mode), follow=False),
+    "-h": _file_is(lambda found: stat.S_ISLNK(found.mode), follow=False),
     "-r": _may(4),
     "-w": _may(2),
     "-x": _may(1),
@@ -85,13 +96,13 @@ class Builtin:
             return 128 + 13
         except PhoneFileError as exc:
             shell.complain(f"{arguments[0]}: {exc}")
-        except (ValueError, LookupError) as exc:
-            shell.complain(f"{arguments[0]}: a virtual phone can't do this: {exc}")
-        return 1
+            return 1
 
 
 def _echo(shell: Shell, args: Sequence[str]) -> int:
     try:
+        if 1 not in shell.fds:
+            raise PhoneFileError(errno.EBADF, "Bad file descriptor")
         shell.write(1, echoed(args))
     except PhoneFileError as exc:
         shell.complain(f"echo: write: {exc}")
@@ -99,21 +110,24 @@ def _echo(shell: Shell, args: Sequence[str]) -> int:
     return 0
 
 
-def _test(shell: Shell, args: Sequence[str]) -> int:
+def _test(shell: Shell, args: Sequence[str], name: str = "test") -> int:
     try:
         return int(not holds(shell, args))
-    except ArithmeticFaultError as exc:
-        shell.complain(str(exc))
+    except (ConditionFaultError, ArithmeticFaultError) as exc:
+        shell.complain(f"{name}: {exc}" if isinstance(exc, ConditionFaultError) else str(exc))
         return 2
 
 
 def _bracket(shell: Shell, args: Sequence[str]) -> int:
-    return _test(shell, args[:-1] if args[-1:] == ["]"] else args)
+    if not args or args[-1] != "]":
+        shell.complain("[: missing ]")
+        return 2
+    return _test(shell, args[:-1], "[")
 
 
 def _cd(shell: Shell, args: Sequence[str]) -> int:
     # As written, links and all, with each ``..`` taking the name before it away.
-    where = posixpath.normpath(shell.absolute(args[0]))
+    where = posixpath.normpath(shell.absolute(args[0] if args else shell.lookup("HOME") or "."))
     try:
         if not stat.S_ISDIR(shell.files.stat(where, uid=shell.uid).mode):
             raise PhoneFileError(errno.ENOTDIR, "Not a directory")
@@ -137,14 +151,21 @@ def _eval(shell: Shell, args: Sequence[str]) -> int:
 
 
 def _exit(shell: Shell, args: Sequence[str]) -> int:
+    if args and not args[0].lstrip("-").isdigit():
+        shell.complain(f"exit: bad number: {args[0]}")
+        raise ExitError(1)
     raise ExitError(int(args[0]) & 0xFF if args else shell.status)
 
 
 def _leave(name: str) -> Callable[[Shell, Sequence[str]], int]:
     def run(shell: Shell, args: Sequence[str]) -> int:
-        if args:
-            shell.complain(f"{name}: a virtual phone leaves one loop at a time")
-        raise LeaveLoopError(again=name == "continue")
+        wanted = max(1, int(args[0])) if args and args[0].isdigit() else 1
+        if not shell.loops:
+            shell.complain(f"{name}: can't {name}")
+            return 0
+        if wanted > shell.loops:
+            shell.complain(f"{name}: can only {name} {shell.loops} level(s)")
+        raise LeaveLoopError(min(wanted, shell.loops), again=name == "continue")
 
     return run
 
@@ -202,16 +223,16 @@ def _times(shell: Shell, args: Sequence[str]) -> int:
 
 def set_builtin(shell: Shell, args: Sequence[str]) -> int:
     """Set the positional parameters: ``set -- ARGUMENT...``."""
-    if args[:1] != ["--"]:
-        shell.complain("set: -- ARGUMENT... is all that a virtual phone knows")
+    if args and args[0] != "--" and args[0][:1] in {"-", "+"}:
+        shell.complain(f"set: {args[0]}: unknown option")
         return 1
-    shell.positional = list(args[1:])
+    shell.positional = list(args[1:] if args[:1] == ["--"] else args)
     return 0
 
 
 def shift_builtin(shell: Shell, args: Sequence[str]) -> int:
     """Drop positional parameters."""
-    count = int(args[0]) if args else 1
+    count = int(args[0]) if args and args[0].isdigit() else 1
     if count > len(shell.positional):
         shell.complain("shift: nothing to shift")
         raise ExitError(1)
@@ -222,7 +243,7 @@ def shift_builtin(shell: Shell, args: Sequence[str]) -> int:
 def read_builtin(shell: Shell, args: Sequence[str]) -> int:
     """Read a line into variables, the rest of it into the last one: ``read -r NAME...``."""
     raw = args[:1] == ["-r"]
-    names = args[raw:]
+    names = args[raw:] or ["REPLY"]
     line = (shell.fds.get(0) or DeviceFile()).read_line()
     if not all(name.isidentifier() for name in names) or (b"\\" in line and not raw):
         shell.complain(
@@ -240,8 +261,15 @@ def read_builtin(shell: Shell, args: Sequence[str]) -> int:
 
 def trap_builtin(shell: Shell, args: Sequence[str]) -> int:
     """Do something when a signal comes."""
+    if len(args) < 2:
+        shell.complain("trap: ACTION SIGNAL... is all that a virtual phone knows")
+        return 1
     script, *names = args
-    for signal in map(signal_number, names):
+    for name in names:
+        signal = signal_number(name)
+        if signal is None:
+            shell.complain(f"trap: bad signal: {name}")
+            return 1
         if script == "-":
             shell.process.treat(signal)
             shell.traps.pop(signal, None)
@@ -254,8 +282,14 @@ def trap_builtin(shell: Shell, args: Sequence[str]) -> int:
 
 def wait_builtin(shell: Shell, args: Sequence[str]) -> int:
     """Wait for jobs."""
+    if not args:
+        for job in list(shell.jobs):
+            if not shell.wait_for(job):
+                return _interrupted(shell)
+        shell.jobs.clear()
+        return 0
     status = 0
-    for name in args or [str(job.pid) for job in shell.jobs]:
+    for name in args:
         found = next((job for job in shell.jobs if str(job.pid) == name), None)
         if found is None:
             status = 127
@@ -263,8 +297,7 @@ def wait_builtin(shell: Shell, args: Sequence[str]) -> int:
         if not shell.wait_for(found):
             return _interrupted(shell)
         shell.jobs.remove(found)
-        if args:
-            status = shell.ended(found, found.status)
+        status = shell.ended(found, found.status)
     return status
 
 
@@ -277,15 +310,23 @@ def _interrupted(shell: Shell) -> int:
 def kill_builtin(shell: Shell, args: Sequence[str]) -> int:
     """Signal processes: ``kill [-SIGNAL] [--] PID...``."""
     todo, signal = list(args), 15
-    if todo[0].startswith("-") and todo[0] != "--":
-        signal = signal_number(todo.pop(0)[1:])
+    if todo and todo[0].startswith("-") and todo[0] != "--":
+        number = signal_number(todo.pop(0)[1:])
+        if number is None:
+            shell.complain(f"kill: bad signal: {args[0][1:]}")
+            return 1
+        signal = number
     if todo[:1] == ["--"]:
         todo.pop(0)
-    return max(_kill_one(shell, name, signal) for name in todo)
+    return max((_kill_one(shell, name, signal) for name in todo), default=1)
 
 
 def _kill_one(shell: Shell, name: str, signal: int) -> int:
-    table, number = shell.system.processes, int(name.removeprefix("-"))
+    digits = name.removeprefix("-")
+    if not digits.isdigit():
+        shell.complain(f"kill: {name}: arguments must be jobs or process IDs")
+        return 1
+    table, number = shell.system.processes, int(digits)
     if name.startswith("-") or number == 0:
         found = [row for row in table.live() if row.pgid == (number or shell.process.pgid)]
         found.sort(key=lambda process: process is shell.process)

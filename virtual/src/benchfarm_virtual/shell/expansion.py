@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 _WHITE: Final = " \t\n"
 _WORDS: Final = re.compile(r"[^ \t\n]+")
 #: In unquoted text: what may stand for more than itself.
-_MORE: Final = re.compile(r"[*?\[]")
+_MORE: Final = re.compile(r"[*?~\[]")
+_CONDITIONAL: Final = frozenset({"-", "=", "+"})
 
 
 class ExpansionFaultError(Exception):
@@ -90,15 +91,28 @@ class Expander:
         """Return a word's text without splitting or file names (assignments, redirections,
         here-documents).
         """
-        return "".join(map(self._part_text, word.parts))
+        parts = self._with_home(word.parts)
+        return "".join(self._part_text(part) for part in parts)
 
     def pieces(self, word: Word) -> Pieces:
         """Return a word's text in pieces that know whether they were quoted: for patterns."""
-        return tuple((self._part_text(part), part.quoted) for part in word.parts)
+        return tuple((self._part_text(part), part.quoted) for part in self._with_home(word.parts))
+
+    def _with_home(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        first = parts[0] if parts else None
+        if (
+            isinstance(first, Text)
+            and not first.quoted
+            and (first.text == "~" or first.text.startswith("~/"))
+        ):
+            home = self._state.lookup("HOME") or "/"
+            rest = first.text[1:]
+            return (Text(home, quoted=True), Text(rest, quoted=False), *parts[1:])
+        return parts
 
     def _fields(self, word: Word) -> list[list[tuple[str, bool]]]:
         fields = _Fields()
-        for part in word.parts:
+        for part in self._with_home(word.parts):
             if isinstance(part, Text):
                 if part.text or part.quoted:
                     fields.add(part.text, quoted=part.quoted)
@@ -136,14 +150,36 @@ class Expander:
         if part.name in {"@", "*"}:
             return " ".join(self._state.positional)
         value = self._state.lookup(part.name)
+        if part.operator.lstrip(":") in _CONDITIONAL:
+            return self._conditional(part, value)
         if part.operator == "length":
             return str(len(value or ""))
-        if part.operand is None:
-            return value or ""
-        if part.operator in {"-", ":-"}:
-            is_set = bool(value) if part.operator == ":-" else value is not None
-            return (value or "") if is_set else self.text(part.operand)
-        return trimmed(value or "", self.pieces(part.operand), part.operator)
+        return (
+            trimmed(value or "", self.pieces(part.operand), part.operator)
+            if part.operand
+            else value or ""
+        )
+
+    def _conditional(self, part: Variable, value: str | None) -> str:
+        is_set = bool(value) if part.operator.startswith(":") else value is not None
+        operand = (
+            self.text(part.operand)
+            if part.operand is not None and is_set == part.operator.endswith("+")
+            else ""
+        )
+        match part.operator[-1]:
+            case "+":
+                return operand if is_set else ""
+            case "=" if not is_set:
+                if not part.name.isidentifier():
+                    raise ExpansionFaultError(
+                        f"${{{part.name}{part.operator}{operand}}}: bad substitution"
+                    )
+                self._state.assign(part.name, operand)
+                return operand
+            case "-" if not is_set:
+                return operand
+        return value or ""
 
 
 #: Pieces of an expanded word: text, and whether it was quoted.
@@ -307,7 +343,7 @@ def _tokens(expression: str) -> tuple[tuple[str, str], ...]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise ArithmeticFaultError(f"{expression}: a virtual phone can't calculate this")
+            raise ArithmeticFaultError(f"{expression}: unexpected '{text[at:].strip()[:1]}'")
         tokens.append((match.lastgroup or "", match[match.lastgroup or 0]))
         at = match.end()
     return tuple(tokens)
@@ -329,7 +365,10 @@ class _Reader:
         return value
 
     def fault(self) -> ArithmeticFaultError:
-        return ArithmeticFaultError(f"{self.expression}: a virtual phone can't calculate this")
+        token = self.tokens[self.at][1] if self.at < len(self.tokens) else "end of expression"
+        if token in {"++", "--"}:
+            return ArithmeticFaultError(f"{self.expression}: {token} requires lvalue")
+        return ArithmeticFaultError(f"{self.expression}: unexpected '{token}'")
 
     def peek(self) -> str:
         kind, text = self.tokens[self.at] if self.at < len(self.tokens) else ("", "")

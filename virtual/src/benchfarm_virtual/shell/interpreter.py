@@ -76,8 +76,9 @@ class Shell:
         self.shell_pid = self.process.pid
         self.expander = Expander(self)
         self.calculator = Calculator(lambda variable: self.lookup(variable) or "")
-        #: How deep functions are nested.
+        #: How deep functions and loops are nested.
         self.calls = 0
+        self.loops = 0
 
     # What expansion asks for
 

@@ -36,10 +36,11 @@ from benchfarm_virtual.shell.syntax import (
 RESERVED: Final = frozenset(
     "if then else elif fi do done case esac while until for { }".split()  # noqa: SIM905
 )
+_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
 _BLANK: Final = re.compile(r"(?:[ \t\r]|\\\n)*(?:#[^\n]*)?")
 _OPERATOR: Final = re.compile(r"&&|\|\||;;|[;&|()\n]")
-_REDIRECT: Final = re.compile(r"(\d*)(>&|>>|>\||<<(?![<-])|<|>)")
+_REDIRECT: Final = re.compile(r"(\d*)(<&|>&|>>|>\||<<(?![<-])|<|>)")
 _FUNCTION: Final = re.compile(r"([A-Za-z_]\w*)[ \t]*\([ \t]*\)", re.ASCII)
 #: What :meth:`_Parser.peek` returns that is no word.
 _NO_WORDS: Final = frozenset({"", "&&", "||", ";;", ";", "&", "|", "(", ")", "\n"})
@@ -47,7 +48,7 @@ _MAX_NESTING: Final = 100
 _PARAMETER: Final = re.compile(r"[A-Za-z_]\w*|[0-9]|[@*#?$!-]", re.ASCII)
 _BRACED: Final = re.compile(r"[A-Za-z_]\w*|[0-9]+|[@*#?$!-]", re.ASCII)
 _LENGTH: Final = re.compile(r"#([A-Za-z_]\w*|[0-9]+|[#?$!-])(?=\})", re.ASCII)
-_CHANGE: Final = re.compile(r":-|##|%%|[-#%]")
+_CHANGE: Final = re.compile(r":[-=+]|##|%%|[-=+#%]")
 #: What ends a word that isn't quoted, and what must be closed.
 _ENDS_WORD: Final = " \t\n;&|()<>"
 _CLOSING: Final = frozenset('"})')
@@ -347,10 +348,10 @@ class _Parser:
             if line == end:
                 self.documents[newline] = min(len(self.text), at + len(line) + 1)
                 body = self.text[start:at]
-                return Word(
-                    tuple(_Parser(body).parts("", quoted=True))
+                return (
+                    Word(tuple(_Parser(body).parts("", quoted=True)))
                     if raw == end
-                    else (Text(body, quoted=True),)
+                    else Word((Text(body, quoted=True),))
                 )
             at += len(line) + 1
         raise ShellSyntaxError(f"here document '{end}' unclosed")
@@ -409,14 +410,20 @@ class _Parser:
         self.expect("for")
         self.take_word()
         name = self.peeked
-        self.expect("in")
-        words: list[Word] = []
-        while self.peek() not in _NO_WORDS:
-            words.append(self.take_word())
+        if not _NAME.fullmatch(name):
+            raise ShellSyntaxError(f"'{name}' is not an identifier")
+        self.skip(lines=True)
+        words: list[Word] | None = None
+        if self.peek() == "in":
+            self.expect("in")
+            words = []
+            while self.peek() not in _NO_WORDS:
+                words.append(self.take_word())
         if self.peek() == ";":
             self.take()
         self.skip(lines=True)
-        return For(name, tuple(words), self.enclosed("do", "done"))
+        body = self.enclosed("do", "done")
+        return For(name, None if words is None else tuple(words), body)
 
     def case(self) -> Statement:
         self.expect("case")
@@ -428,6 +435,8 @@ class _Parser:
             self.skip(lines=True)
             if self.peek() == "esac":
                 break
+            if self.peek() == "(":
+                self.take()
             patterns = [self.take_word()]
             while self.peek() == "|":
                 self.take()

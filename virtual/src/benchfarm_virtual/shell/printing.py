@@ -10,10 +10,22 @@ _ESCAPES: Final = dict(zip("abefnrtv\\", "\a\b\x1b\f\n\r\t\v\\", strict=True))
 _ECHO_ESCAPE: Final = re.compile(
     r"\\(0[0-7]{0,3}|x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|[^1-7])", re.DOTALL
 )
+_SPEC: Final = r"[-+ #0]*\d{0,4}(?:\.\d{0,4})?"
 _PART: Final = re.compile(
-    r"%(?P<spec>[-+ #0]*\d{0,4}(?:\.\d{0,4})?)(?P<letter>[dxs%])|\\(?P<escape>[0-7]{1,3}|.)|%",
+    rf"%(?P<spec>{_SPEC})(?P<letter>[dxs])|%%|(?P<bad>%{_SPEC})|(?P<end>\\c)|"
+    r"\\(?P<escape>[0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)",
     re.DOTALL,
 )
+#: What a number begins with, as strtol reads it.
+_NUMBER: Final = re.compile(r" *[-+]?(?:0[xX][0-9A-Fa-f]{1,16}|0[0-7]{0,21}|[1-9][0-9]{0,18})")
+
+
+class PrintfFaultError(Exception):
+    """An argument isn't a number or the format is wrong; ``printed`` is what came out before."""
+
+    def __init__(self, message: str, printed: bytes) -> None:
+        super().__init__(message)
+        self.printed = printed
 
 
 def _encoded(text: str) -> bytes:
@@ -54,23 +66,40 @@ def echoed(args: Sequence[str]) -> bytes:
 
 def printed(template: str, args: Sequence[str]) -> bytes:
     """Return what ``printf template args`` prints; the format is used again while arguments are
-    left. Raises ValueError for another conversion than %s, %d and %x, and for what is no number.
+    left. Raises PrintfFaultError.
     """
-    todo, out = list(args), ""
+    todo, out, faults = list(args), "", list[str]()
+    ended = False
+    while not ended:
+        before, at = len(todo), 0
+        for match in _PART.finditer(template):
+            out += template[at : match.start()]
+            at = match.end()
+            if match["bad"]:
+                faults.append(f"bad %{template[at : at + 1]}@{at + 1}")
+            if ended := bool(match["end"] or match["bad"]):
+                break
+            if match["escape"]:
+                out += _escaped(match["escape"])
+            else:
+                out += _converted(match, todo, faults) if match["letter"] else "%"
+        else:
+            out += template[at:]
+        ended = ended or not todo or len(todo) == before
+    if faults:
+        raise PrintfFaultError("\nprintf: ".join(faults), _encoded(out))
+    return _encoded(out)
 
-    def converted(match: re.Match[str]) -> str:
-        if match["escape"]:
-            return _escaped(match["escape"])
-        if match["letter"] in {None, "%"}:
-            if not match["letter"]:
-                raise ValueError(f"bad {template}")
-            return "%"
-        value = todo.pop(0) if todo else ""
-        form = f"%{match['spec']}{match['letter']}"
-        return form % (value if match["letter"] == "s" else int(value or "0", 0))
 
-    while True:
-        before = len(todo)
-        out += _PART.sub(converted, template)
-        if len(todo) in {0, before}:
-            return _encoded(out)
+def _converted(match: re.Match[str], todo: list[str], faults: list[str]) -> str:
+    spec, letter = match["spec"], match["letter"]
+    value = todo.pop(0) if todo else ""
+    if letter == "s":
+        return f"%{spec}s" % value
+    found = _NUMBER.match(value)
+    if value and (found is None or found.end() < len(value)):
+        faults.append(f"bad %{letter} {value}")
+    digits = found[0].lower() if found else "0"
+    base = 16 if "x" in digits else 8 if digits.lstrip(" +-").startswith("0") else 10
+    number = int(digits, base)
+    return f"%{spec}{letter}" % (number & (1 << 64) - 1 if letter == "x" else number)

@@ -90,7 +90,8 @@ def execute(shell: Shell, statement: Statement) -> int:
 
 def _for_each(shell: Shell, statement: For) -> Generator[None, None, None]:
     """Yield before each round, its variable set."""
-    for value in shell.expander.arguments(statement.words):
+    words = statement.words
+    for value in list(shell.positional if words is None else shell.expander.arguments(words)):
         shell.assign(statement.name, value)
         yield
 
@@ -112,6 +113,7 @@ def _while(shell: Shell, statement: Loop) -> Generator[None, None, None]:
 def _rounds(shell: Shell, body: Block, rounds: Generator[None, None, None]) -> int:
     """Run a loop's rounds; a ``break`` in a condition is one, too."""
     status = 0
+    shell.loops += 1
     try:
         while True:
             try:
@@ -120,11 +122,21 @@ def _rounds(shell: Shell, body: Block, rounds: Generator[None, None, None]) -> i
             except StopIteration:
                 return status
             except LeaveLoopError as exc:
+                if not _goes_on(exc):
+                    return 0
                 status = 0
-                if not exc.again:
-                    return status
     finally:
+        shell.loops -= 1
         rounds.close()
+
+
+def _goes_on(leaving: LeaveLoopError) -> bool:
+    """Say whether a loop that is left continues with its next round; hand what outer loops are to
+    do on to them.
+    """
+    if leaving.levels > 1:
+        raise LeaveLoopError(leaving.levels - 1, again=leaving.again) from None
+    return leaving.again
 
 
 _MAX_CALLS: Final = 120
@@ -264,10 +276,17 @@ def _inside(
 
 
 def _exec(shell: Shell, command: Simple, arguments: list[str]) -> int:
+    for name, value in _assigned(shell, command).items():
+        shell.assign(name, value)
     shell.take_redirects(command.redirects, special=True)
     if arguments:
         shell.traps.clear()
-        raise ExitError(external(shell, arguments, _assigned(shell, command), replace=True))
+        builtin = _builtins().get(arguments[0])
+        raise ExitError(
+            builtin.run(shell, arguments)
+            if builtin
+            else external(shell, arguments, {}, replace=True)
+        )
     return 0
 
 
@@ -325,11 +344,18 @@ def _apply(
     match operator:
         case "<<":
             handle: OpenFile = ReadFile.of(target.encode("utf-8", "surrogateescape"))
-        case ">&":
-            if not target.isdigit() or int(target) not in fds:
-                raise RedirectFaultError(f">&{target} : bad file descriptor")
-            fds[1 if descriptor is None else descriptor] = fds[int(target)]
-            return
+        case "<&" | ">&":
+            default = 0 if operator == "<&" else 1
+            if target == "-":
+                fds.pop(default if descriptor is None else descriptor, None)
+                return
+            if target.isdigit():
+                source = fds.get(int(target))
+                if source is None:
+                    raise RedirectFaultError(f"{operator}{target} : bad file descriptor")
+                fds[default if descriptor is None else descriptor] = source
+                return
+            raise RedirectFaultError(f"{target}: illegal file descriptor name")
         case _:
             handle = _open(shell, target, operator)
     opened.append(handle)

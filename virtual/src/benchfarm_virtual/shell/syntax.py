@@ -22,7 +22,7 @@ class Variable:
 
     name: str
     quoted: bool
-    #: "", or one of - :- # ## % %% and "length", "bad".
+    #: "", or one of - := :- = :+ + # ## % %% and "length", "bad".
     operator: str = ""
     operand: Word | None = None
 
@@ -114,10 +114,10 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """``for``."""
+    """``for``; ``words`` is None when the positional parameters are meant."""
 
     name: str
-    words: tuple[Word, ...]
+    words: tuple[Word, ...] | None
     body: Block
 
 
@@ -169,10 +169,11 @@ class ShellKilledError(Exception):
 
 
 class LeaveLoopError(Exception):
-    """``break``, or ``continue``: ``again``."""
+    """``break`` or ``continue`` through ``levels`` loops."""
 
-    def __init__(self, *, again: bool) -> None:
+    def __init__(self, levels: int, *, again: bool) -> None:
         super().__init__()
+        self.levels = levels
         self.again = again
 
 

@@ -1,0 +1,116 @@
+"""What the phone says of itself: properties, settings, dumpsys, sysfs, procfs, processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchfarm_virtual.faults import Fault, FaultKind
+from benchfarm_virtual.trees.node import LinkNode
+
+
+@pytest.mark.parametrize(
+    ("key", "allowed"),
+    [("debug.mark", True), ("log.tag.x", True), ("ro.serialno", False), ("sys.x", False)],
+)
+def test_setprop_is_refused_where_the_system_refuses(phone, key, allowed):
+    status, _, err = phone.run(f"setprop {key} value")
+    assert (status == 0) is allowed
+    assert bool(err) is not allowed
+    assert (phone.out(f"getprop {key}") == "value\n") is allowed
+
+
+def test_screen_and_keyguard_follow_keys_and_faults(phone):
+    assert "mWakefulness=Awake" in phone.out("dumpsys power")
+    phone.faults.add(Fault(kind=FaultKind.SCREEN_LOCK))
+    assert "mWakefulness=Asleep" in phone.out("dumpsys power")
+    assert "mShowingLockscreen=true" in phone.out("dumpsys window policy")
+    phone.run("input keyevent KEYCODE_WAKEUP; input keyevent 82")
+    assert "mWakefulness=Awake" in phone.out("dumpsys power")
+    assert "mShowingLockscreen=false" in phone.out("dumpsys window policy")
+    phone.run("input keyevent KEYCODE_SLEEP")
+    assert "mWakefulness=Asleep" in phone.out("dumpsys power")
+
+
+def test_airplane_mode_is_told_and_switched(phone):
+    ask = "cmd connectivity airplane-mode"
+    assert phone.run(ask)[:2] == (0, "disabled\n")
+    assert phone.out(f"{ask} enable; {ask}") == "enabled\n"
+    assert phone.run(f"{ask} perhaps")[0] == 255
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        r"echo 1 | grep '\d'",
+        r"echo 1 | grep -E '^1\Z'",
+        "stat -c '%s %F' /data",
+        "stat -c %5s /data",
+    ],
+)
+def test_forms_that_are_not_known_are_refused(phone, command):
+    status, out, err = phone.run(command)
+    assert status != 0
+    assert out == ""
+    assert "a virtual phone knows" in err
+
+
+CPU = "/sys/devices/system/cpu"
+
+
+@pytest.mark.parametrize(
+    ("path", "figure"),
+    [
+        (f"{CPU}/present", lambda h: "0-7"),
+        (f"{CPU}/online", lambda h: "0-7"),
+        (f"{CPU}/cpu5/cpufreq/cpuinfo_max_freq", lambda h: h.clusters()[1].max_khz),
+        (f"{CPU}/cpu5/cpufreq/related_cpus", lambda h: "4 5 6 7"),
+        (f"{CPU}/cpu0/cpufreq/scaling_cur_freq", lambda h: h.clusters()[0].current_khz),
+        (f"{CPU}/cpufreq/policy4/scaling_governor", lambda h: h.clusters()[1].governor),
+        (
+            f"{CPU}/cpu0/cpufreq/stats/time_in_state",
+            lambda h: "\n".join(f"{k} {t}" for k, t in h.clusters()[0].ticks.items()),
+        ),
+        ("/sys/class/thermal/thermal_zone0/type", lambda h: h.zones()[0].name),
+        ("/sys/class/thermal/thermal_zone0/temp", lambda h: round(h.zones()[0].heat_c * 1000)),
+        ("/sys/class/kgsl/kgsl-3d0/gpuclk", lambda h: h.gpu().current_khz * 1000),
+        ("/sys/class/kgsl/kgsl-3d0/devfreq/cur_freq", lambda h: h.gpu().current_khz * 1000),
+        ("/sys/class/power_supply/battery/capacity", lambda h: h.battery().level_percent),
+        ("/sys/class/power_supply/battery/temp", lambda h: round(h.battery().heat_c * 10)),
+    ],
+)
+def test_sysfs_shows_the_hardware(phone, path, figure):
+    assert phone.out(f"cat {path}") == f"{figure(phone.hardware)}\n"
+
+
+def test_only_root_changes_clocks(phone, make_phone):
+    node = f"{CPU}/cpufreq/policy4/scaling_max_freq"
+    assert phone.run(f"echo 1612800 > {node}")[2].endswith("Permission denied\n")
+    assert phone.run("su -c id")[0] == 127
+    rooted = make_phone(rooted=True)
+    assert rooted.out("su -c 'id -u'") == "0\n"
+    assert rooted.run(f"su -c 'echo 1612800 > {node}'") == (0, "", "")
+    assert (
+        rooted.run(f"su 0 sh -c 'echo performance > {CPU}/cpu4/cpufreq/scaling_governor'")[0] == 0
+    )
+    big = rooted.hardware.clusters()[1]
+    assert (big.limit_khz, big.governor) == (1612800, "performance")
+    assert rooted.run(f"su -c 'echo fast > {node}'")[0] == 1
+
+
+def test_a_property_that_is_not_set_has_the_default_that_is_given(phone):
+    assert phone.out("getprop debug.nope fallback; getprop debug.nope") == "fallback\n\n"
+    assert phone.out("setprop debug.set 1; getprop debug.set fallback") == "1\n"
+
+
+def test_a_parameter_that_is_not_known_is_told_of(phone):
+    status, out, err = phone.run("echo on $-; echo never")
+    assert (status, out) == (1, "")
+    assert "$-: a virtual phone's shell has no options to tell of" in err
+
+
+def test_a_pattern_lists_names_whatever_they_lead_to(phone):
+    folder = phone.userland.files.lay("/data/local/tmp/links")
+    folder.nodes |= {"dangling": LinkNode("nope"), "to-folder": LinkNode("/data")}
+    assert phone.out("cd /data/local/tmp/links; echo * dang[l]ing */") == (
+        "dangling to-folder dangling to-folder/\n"
+    )

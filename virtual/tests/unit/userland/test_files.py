@@ -1,0 +1,113 @@
+"""The phone's file tree: what users may do with its files, and what is kept of them."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from benchfarm_virtual.contract import PhoneFileError
+from benchfarm_virtual.faults import Fault, FaultKind
+
+TMP = "/data/local/tmp"
+ODD_NAMES = ["with space", "new\nline", "quo'te", 'dou"ble', "-dash", "--", "*", "$(id)", "`id`", "üñí", "\\back", ";",
+             "a" * 255,
+             "\udcff\udcfe", " ", "%s", "#", "~", "..."]  # fmt: skip
+
+
+class _Fails:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind, exc, trace) -> bool:
+        assert isinstance(exc, PhoneFileError), (
+            f"expected {errno.errorcode[self.number]}, got {exc!r}"
+        )
+        assert exc.errno == self.number, (
+            f"expected {errno.errorcode[self.number]}, got {errno.errorcode[exc.errno]}"
+        )
+        return True
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_odd_name_is_an_ordinary_file_name(phone, name):
+    files = phone.userland.files
+    phone.put(f"{TMP}/{name}", b"content")
+    assert list(files.list(TMP)) == [name]
+    assert files.open_read(f"{TMP}/{name}").read() == b"content"
+    files.rename(f"{TMP}/{name}", f"{TMP}/plain")
+    files.rename(f"{TMP}/plain", f"{TMP}/{name}")
+    files.remove(f"{TMP}/{name}")
+    assert list(files.list(TMP)) == []
+
+
+def test_folder_that_may_no_longer_be_searched_is_closed_at_once(phone):
+    files = phone.userland.files
+    for name in ("one", "one/two"):
+        files.make_folder(f"{TMP}/{name}")
+    phone.put(f"{TMP}/one/two/file", b"content")
+    app = 10007
+    files.change_mode(f"{TMP}/one", 0o755, uid=2000)
+    files.change_mode(f"{TMP}/one/two", 0o755, uid=2000)
+    assert files.open_read(f"{TMP}/one/two/file", uid=app).read() == b"content"
+    files.change_mode(f"{TMP}/one", 0o700, uid=2000)
+    with _Fails(errno.EACCES):
+        files.open_read(f"{TMP}/one/two/file", uid=app)
+    assert files.open_read(f"{TMP}/one/two/file").read() == b"content"
+
+
+@pytest.mark.parametrize(
+    ("path", "number"),
+    [("/system/x", errno.EROFS), ("/x", errno.EROFS), ("/sys/x", errno.EACCES), ("/proc/x", errno.EACCES),
+     ("/data/x", errno.EACCES), ("/data/data/x", errno.EACCES), ("/data/local/x", errno.EACCES)],
+)  # fmt: skip
+def test_shell_user_may_not_write_there(phone, path, number):
+    with _Fails(number):
+        phone.userland.files.open_write(path)
+
+
+def test_app_reads_what_was_pushed_but_writes_only_in_its_own_places(phone):
+    files = phone.userland.files
+    phone.put(f"{TMP}/m", b"x", mode=0o644)
+    phone.put(f"{TMP}/private", b"x", mode=0o600)
+    assert files.open_read(f"{TMP}/m", uid=10147).read() == b"x"
+    for attempt in (
+        lambda: files.open_write(f"{TMP}/new", uid=10147),
+        lambda: files.open_write(f"{TMP}/m", uid=10147),
+        lambda: files.open_read(f"{TMP}/private", uid=10147),
+        lambda: files.list(TMP, uid=10147),
+    ):
+        with _Fails(errno.EACCES):
+            attempt()
+    files.open_write("/sdcard/shared", uid=10147)
+    assert files.stat("/sdcard/shared").mode & 0o777 == 0o660
+
+
+def test_full_phone_writes_what_fits_and_says_so(phone):
+    phone.userland.storage.fill(free_bytes=1000)
+    writer = phone.userland.files.open_write(f"{TMP}/f")
+    with _Fails(errno.ENOSPC):
+        writer.write(bytes(4000))
+    assert phone.userland.files.stat(f"{TMP}/f").size_bytes == 1000
+    phone.userland.files.remove(f"{TMP}/f")
+    assert phone.userland.storage.free_bytes == 1000
+
+
+def test_space_fault_counts_bytes(phone):
+    phone.faults.add(Fault(kind=FaultKind.NO_SPACE, at_bytes=10))
+    writer = phone.userland.files.open_write(f"{TMP}/f")
+    writer.write(bytes(8))
+    with _Fails(errno.ENOSPC):
+        writer.write(bytes(8))
+    assert phone.userland.files.stat(f"{TMP}/f").size_bytes == 10
+
+
+def test_permission_fault_denies_its_subject_only(phone):
+    phone.put(f"{TMP}/a", b"x")
+    phone.put(f"{TMP}/b", b"x")
+    phone.faults.add(Fault(kind=FaultKind.PERMISSION_DENIED, subject=f"{TMP}/a"))
+    assert phone.run(f"cat {TMP}/a")[2] == f"cat: {TMP}/a: Permission denied\n"
+    assert phone.out(f"cat {TMP}/b") == "x"
