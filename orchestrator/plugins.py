@@ -165,7 +165,7 @@ _HOMES: Final = {
     **dict.fromkeys(("CommandResult", "shown"), "orchestrator.cli.result"),
     "Pass": "orchestrator.records.case",
     **dict.fromkeys(
-        ("Figure", "PassSpec", "Repetition", "as_printed", "no_findings", "plainly"),
+        ("Figure", "PassSpec", "Repetition", "as_printed", "no_findings", "plainly", "rounds"),
         "orchestrator.passes.specification",
     ),
 }

@@ -360,7 +360,8 @@ class BuildLibrary:
             )
         path = path.absolute()
         name = self._name_for(path, facts, tool)
-        beside = self._beside(name, tool, path.parent)
+        declared = self._beside(name, None, path.parent)
+        beside = declared or self._beside(name, tool, path.parent)
         check_set(path.name, facts, beside)
         self._check_release(path.name, self.archive.tags_of(_known_sha256(path)), beside)
         return Build(

@@ -146,7 +146,8 @@ def test_what_is_exported_of_this_computer_names_no_folder_of_it(
     assert cli("run", plan).exit_code in {0, 1}
     texts = {}
     for name in ("night.zip", "night.csv", "night.parquet", "night.json"):
-        cli("export --rows invocations", "--out", tmp_path / name).ok()
+        rows = "--rows invocations" if name.endswith((".csv", ".parquet")) else ""
+        cli(f"export {rows}", "--out", tmp_path / name).ok()
     with zipfile.ZipFile(tmp_path / "night.zip") as archive:
         texts |= {name: archive.read(name) for name in archive.namelist()}
     texts |= {name: (tmp_path / name).read_bytes() for name in ("night.csv", "night.json")}

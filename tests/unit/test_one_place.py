@@ -144,7 +144,7 @@ def test_each_finding_is_named_by_a_test() -> None:
         if isinstance(part, ast.Constant)
     }
     assert [code for code in CODES if code not in named] == [], (
-        "no test makes it: write a case in tests/unit/analysis/test_quality.py"
+        "no test names it: write a case in tests/unit/analysis/test_quality.py"
     )
 
 

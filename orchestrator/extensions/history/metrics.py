@@ -105,7 +105,7 @@ class Numbers(Collector):
             if item.state in lasting
         )
         none = {("slower", "not confirmed yet"): 0, ("faster", "not confirmed yet"): 0}
-        about = "Series with an unexpected change within the last 14 nights."
+        about = "Series whose newest change, of the last 14 nights, lasts and was neither expected nor refuted."
         yield _gauge("benchfarm_changed_series", about, ["direction", "state"], {**none, **counts})
 
     def _of_farm(self) -> Iterator[Metric]:

@@ -330,7 +330,7 @@ def _add_job(
         model_sha256=model.sha256,
         model_name=model.name,
         delegate=ACCELERATORS[accelerator],
-        threads=int(threads) if re.fullmatch(r"[1-9]\d?", threads) and int(threads) <= 64 else -1,
+        threads=int(threads) if re.fullmatch(r"0*[1-9]\d?", threads) and int(threads) <= 64 else -1,
         tool=PROGRAM.name,
         build_sha256=batch.build(
             {"version": said.runtime_version, **known_by},
