@@ -8,10 +8,13 @@ import importlib
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 REPO = Path(__file__).parent.parent
 PACKAGE = REPO / "orchestrator"
@@ -136,6 +139,16 @@ DEBTS = {
     },
 }
 
+#: Names that are imported -> the distribution that has them, where the two differ.
+DISTRIBUTIONS = {
+    "backports": "backports-zstd",
+    "elftools": "pyelftools",
+    "google": "protobuf",
+    "prometheus_client": "prometheus-client",
+    # What FastAPI always brings along, as its own documented interface.
+    "starlette": "fastapi",
+    "yaml": "pyyaml",
+}
 #: Library -> the parts that own it. Several where both sides of a seam need it and must not share
 #: code.
 OWNERS = {
@@ -234,6 +247,16 @@ def nodes_of(path: Path) -> tuple[ast.AST, ...]:
     return tuple(ast.walk(tree_of(path)))
 
 
+def dotted(node: ast.AST) -> str:
+    """Return a name, or names with points between them; empty where it is anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if not isinstance(node, ast.Attribute):
+        return ""
+    owner = dotted(node.value)
+    return owner and f"{owner}.{node.attr}"
+
+
 @functools.cache
 def modules() -> list[Path]:
     return sorted(path for path in PACKAGE.rglob("*.py") if "_data" not in path.parts)
@@ -249,14 +272,17 @@ def part_of(path: Path) -> str:
     return first.removesuffix(".py")
 
 
-def imports_of(path: Path) -> Iterator[tuple[str, int]]:
+@functools.cache
+def imports_of(path: Path) -> list[tuple[str, int]]:
+    found = []
     for node in nodes_of(path):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno) for alias in node.names)
+            found += [(alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
-            yield node.module, node.lineno
+            found.append((node.module, node.lineno))
             if node.module == "orchestrator":
-                yield from ((f"orchestrator.{alias.name}", node.lineno) for alias in node.names)
+                found += [(f"orchestrator.{alias.name}", node.lineno) for alias in node.names]
+    return found
 
 
 def test_an_extension_imports_the_seam_and_no_other_extension() -> None:
@@ -301,6 +327,44 @@ def test_a_module_imports_only_what_its_layer_may_know() -> None:
                 assert any(where == owner or where.startswith(f"{owner}/") for owner in owners), (
                     f"{where}:{line}: {name}"
                 )
+
+
+def imported(paths: list[Path]) -> dict[str, str]:
+    """The third parties' packages that modules import -> one of the modules."""
+    # compression is Python's own from 3.14 on.
+    own = {"benchfarm", "benchfarm_virtual", "orchestrator", "compression"}
+    own |= sys.stdlib_module_names
+    return {
+        canonicalize_name(DISTRIBUTIONS.get(top, top)): str(path.relative_to(REPO))
+        for path in paths
+        for top in (name.partition(".")[0] for name, _ in imports_of(path))
+        if top not in own
+    }
+
+
+def declared(file: str, *, extras_too: bool) -> set[str]:
+    project = tomllib.loads((REPO / file).read_text("utf-8"))["project"]
+    extras = project.get("optional-dependencies", {}).values() if extras_too else ()
+    texts = [*project["dependencies"], *(text for extra in extras for text in extra)]
+    return {canonicalize_name(Requirement(text).name) for text in texts}
+
+
+def test_every_package_that_is_imported_is_declared_and_every_declared_one_is_used() -> None:
+    undeclared = {
+        name: path
+        for file, paths in (
+            ("pyproject.toml", modules()),
+            ("virtual/pyproject.toml", lab_modules()),
+        )
+        for name, path in imported(paths).items()
+        if name not in declared(file, extras_too=True)
+    }
+    assert not undeclared
+    # adbutils is used by its adb program; urllib3 is bounded for requests.
+    assert declared("pyproject.toml", extras_too=False) <= imported(modules()).keys() | {
+        "adbutils",
+        "urllib3",
+    }
 
 
 def test_the_core_names_no_extension_and_no_extension_another() -> None:
@@ -399,7 +463,9 @@ def needed_by(tree: ast.AST) -> Iterator[tuple[str, str]]:
     elif isinstance(tree, ast.ImportFrom) and tree.module is not None and tree.level == 0:
         yield from ((tree.module, alias.name) for alias in tree.names)
     for node in ast.iter_child_nodes(tree):
-        yield from needed_by(node)
+        # No expression has an import in it.
+        if not isinstance(node, ast.expr):
+            yield from needed_by(node)
 
 
 def test_no_module_needs_itself() -> None:
@@ -464,7 +530,7 @@ def test_the_names_of_delegates_and_programs_stay_at_home() -> None:
         if part_of(path) in HOMES:
             continue
         for node in nodes_of(path):
-            is_member = isinstance(node, ast.Attribute) and ast.unparse(node.value) in {
+            is_member = isinstance(node, ast.Attribute) and dotted(node.value) in {
                 "DelegateName",
                 "ToolName",
             }
@@ -495,12 +561,12 @@ def test_the_names_of_passes_stay_at_home() -> None:
         for node in nodes_of(path):
             is_member = (
                 isinstance(node, ast.Attribute)
-                and ast.unparse(node.value) == "Pass"
+                and dotted(node.value) == "Pass"
                 and node.attr.isupper()
             )
             is_named = (
                 isinstance(node, ast.Call)
-                and ast.unparse(node.func) == "Pass"
+                and dotted(node.func) == "Pass"
                 and isinstance(node.args[0], ast.Constant)
             )
             if (is_member or is_named) and part_of(path) != "passes" and path.name != "run_pass.py":
@@ -526,9 +592,8 @@ HTML = re.compile(rf"(?<!\?P)</?(?:{TAGS})(?:\s[^<>]*)?/?>|<(?:{TAGS}|path)\s+[\
 def test_html_is_made_by_templates_and_two_modules_only() -> None:
     for path in modules():
         where = path.relative_to(PACKAGE).as_posix()
-        tree = tree_of(path)
-        told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(tree):
+        told = {id(node.value) for node in nodes_of(path) if isinstance(node, ast.Expr)}
+        for node in nodes_of(path):
             if (
                 isinstance(node, ast.Constant)
                 and isinstance(node.value, str)
@@ -537,7 +602,7 @@ def test_html_is_made_by_templates_and_two_modules_only() -> None:
                 assert where in WITH_HTML or not HTML.search(node.value), (
                     f"{where}:{node.lineno}: {node.value[:80]!r}"
                 )
-            called = isinstance(node, ast.Call) and ast.unparse(node.func)
+            called = isinstance(node, ast.Call) and dotted(node.func)
             if called in {"Markup", "Html"}:
                 assert where in WITH_MARKUP, f"{where}:{node.lineno}: text is called safe"
 
@@ -622,7 +687,7 @@ def writes_of(path: Path) -> Iterator[int]:
     """Yield the lines of a module that write to the terminal themselves."""
     for node in nodes_of(path):
         if isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
+            called = dotted(node.func)
             if called in {
                 "print",
                 "typer.echo",
@@ -633,6 +698,26 @@ def writes_of(path: Path) -> Iterator[int]:
                 ("sys.stdout.write", "sys.stderr.write", "sys.stdout.buffer", "sys.stderr.buffer")
             ):
                 yield node.lineno
+
+
+def test_every_program_that_the_product_starts_gets_an_environment() -> None:
+    """So that none sees a secret of ours."""
+    starts = {
+        "subprocess.Popen",
+        "subprocess.run",
+        "subprocess.check_output",
+        "subprocess.call",
+        "os.system",
+    }
+    found = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path in modules()
+        for node in nodes_of(path)
+        if isinstance(node, ast.Call)
+        and dotted(node.func) in starts
+        and "env" not in {item.arg for item in node.keywords}
+    ]
+    assert found == []
 
 
 def test_what_reaches_a_terminal_goes_through_one_function() -> None:

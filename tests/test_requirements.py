@@ -1,6 +1,5 @@
 """What is pinned, what is installed for running, and what is told of third parties are one list."""
 
-import ast
 import json
 import re
 import subprocess
@@ -59,65 +58,6 @@ def wanted(extras_too: bool) -> list[Requirement]:
         for item in map(Requirement, texts)
         if item.name not in {"benchfarm", "benchfarm-virtual"}
     ]
-
-
-#: Names that are imported -> the distribution that has them, where the two differ.
-DISTRIBUTIONS = {
-    "backports": "backports-zstd",
-    "elftools": "pyelftools",
-    "google": "protobuf",
-    "prometheus_client": "prometheus-client",
-    "yaml": "pyyaml",
-}
-#: What an extra's package always brings along, as its own documented interface.
-BROUGHT = {"starlette": "fastapi"}
-
-
-def imported(folder: str) -> dict[str, str]:
-    """The third parties' packages that a folder's modules import -> one of the modules."""
-    found: dict[str, str] = {}
-    for path in sorted((REPO / folder).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.level == 0:
-                names = [node.module or ""]
-            else:
-                continue
-            found |= {name.partition(".")[0]: str(path.relative_to(REPO)) for name in names}
-    # compression is Python's own from 3.14 on.
-    own = {"benchfarm", "benchfarm_virtual", "orchestrator", "compression"}
-    own |= sys.stdlib_module_names
-    return {
-        canonicalize_name(BROUGHT.get(name, DISTRIBUTIONS.get(name, name))): path
-        for name, path in found.items()
-        if name not in own
-    }
-
-
-def declared(file: str, *, extras_too: bool) -> set[str]:
-    project = tomllib.loads((REPO / file).read_text("utf-8"))["project"]
-    extras = project.get("optional-dependencies", {}).values() if extras_too else ()
-    texts = [*project["dependencies"], *(text for extra in extras for text in extra)]
-    return {canonicalize_name(Requirement(text).name) for text in texts}
-
-
-def test_every_package_that_is_imported_is_declared_and_every_declared_one_is_used() -> None:
-    undeclared = {
-        name: path
-        for file, folder in (
-            ("pyproject.toml", "orchestrator"),
-            ("virtual/pyproject.toml", "virtual/src"),
-        )
-        for name, path in imported(folder).items()
-        if name not in declared(file, extras_too=True)
-    }
-    assert not undeclared
-    # adbutils is used by its adb program; urllib3 is bounded for requests.
-    assert declared("pyproject.toml", extras_too=False) <= imported("orchestrator").keys() | {
-        "adbutils",
-        "urllib3",
-    }
 
 
 def test_the_files_are_as_they_would_be_written_from_the_pins() -> None:

@@ -3,6 +3,8 @@ expected."""
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -49,9 +51,9 @@ PHONES = [
 ]
 
 
-def weeks(store: Store | None = None, **given: Any) -> Store:
+def weeks(**given: Any) -> Store:
     """Return a store with the weeks of four phones."""
-    store = store or MemoryStore()
+    store = MemoryStore()
     Weeks(phones=PHONES, invocations=1, **given).fill(store)
     return store
 
@@ -62,6 +64,32 @@ def gpu_on_640(case: Case, night: int) -> float:
         if case.delegate is DelegateName.GPU and case.serial in ("P0", "P1") and night >= CHANGE
         else 1.0
     )
+
+
+def new_driver(serial: str, night: int) -> str:
+    return "2" if serial in ("P0", "P1") and night >= CHANGE else "1"
+
+
+@pytest.fixture(scope="module")
+def steady() -> Store:
+    """Nothing changed; to be read only."""
+    return weeks()
+
+
+@pytest.fixture(scope="module")
+def slowed() -> Store:
+    """A driver slowed GPU cases; to be read only."""
+    return weeks(factor=gpu_on_640, driver=new_driver)
+
+
+def copied(store: Store, into: Store | None = None) -> Store:
+    into = into or MemoryStore()
+    with (
+        closing(sqlite3.connect(store.path)) as source,
+        closing(sqlite3.connect(into.path)) as copy,
+    ):
+        source.backup(copy)
+    return into
 
 
 def newer_from(night: int):
@@ -83,20 +111,8 @@ def test_what_changed_since_a_program_prints_medians_is_found() -> None:
     assert all(change.ratio == pytest.approx(1.08, abs=0.02) for change in found.changes)
 
 
-def test_another_program_of_the_same_kind_of_figures_hides_nothing() -> None:
-    store = weeks(**newer_from(CHANGE), factor=lambda case, night: 1.08 if night >= CHANGE else 1.0)
-    found = find_regressions(store, Question())
-    assert (len(found.changes), found.other_figures) == (len(store.series()), 0)
-
-
-def new_driver(serial: str, night: int) -> str:
-    return "2" if serial in ("P0", "P1") and night >= CHANGE else "1"
-
-
-def test_a_driver_that_slows_all_gpu_cases_of_a_gpu_is_told_in_one_sentence() -> None:
-    store = weeks(factor=gpu_on_640, driver=new_driver)
-
-    found = find_regressions(store, Question())
+def test_a_driver_that_slows_all_gpu_cases_of_a_gpu_is_told_in_one_sentence(slowed: Store) -> None:
+    found = find_regressions(slowed, Question())
 
     assert (found.nights, found.series) == (NIGHTS, 16)
     (group,) = found.groups
@@ -115,9 +131,9 @@ def test_a_driver_that_slows_all_gpu_cases_of_a_gpu_is_told_in_one_sentence() ->
 
 
 def test_metrics_count_the_series_that_changed_and_read_them_anew_only_when_something_happened(
-    tmp_path: Path,
+    tmp_path: Path, slowed: Store
 ) -> None:
-    store = weeks(factor=gpu_on_640, driver=new_driver)
+    store = copied(slowed)
     with Workspace(
         Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path), store=store
     ) as workspace:
@@ -161,13 +177,13 @@ def test_every_list_of_what_is_new_has_the_same_changes(tmp_path: Path) -> None:
 
 
 def test_a_build_that_slows_everything_is_named_with_the_series_that_moved() -> None:
-    store = weeks(
-        factor=lambda case, night: 1.05 if night >= CHANGE else 1.0,
-        build=lambda night: NEW if night >= CHANGE else OLD,
-    )
+    store = weeks(**newer_from(CHANGE), factor=lambda case, night: 1.05 if night >= CHANGE else 1.0)
 
-    (group,) = find_regressions(store, Question()).groups
+    found = find_regressions(store, Question())
 
+    # Another program of the same kind of figures hides nothing.
+    assert (len(found.changes), found.other_figures) == (16, 0)
+    (group,) = found.groups
     assert len(group.members) == group.series == 16
     assert group.sentence.startswith("all cases since ")
     causes = {cause.name: cause for cause in group.members[0].causes}
@@ -185,7 +201,7 @@ def test_a_build_that_everybody_got_does_not_explain_one_series_that_moved() -> 
             and case.delegate == "gpu"
             else 1.0
         ),
-        build=lambda night: NEW if night >= CHANGE else OLD,
+        **newer_from(CHANGE),
     )
 
     (change,) = find_regressions(store, Question()).changes
@@ -195,8 +211,8 @@ def test_a_build_that_everybody_got_does_not_explain_one_series_that_moved() -> 
     assert "resnet on Google Pixel 3 (P2)" in find_regressions(store, Question()).groups[0].sentence
 
 
-def test_nothing_is_found_where_nothing_changed() -> None:
-    found = find_regressions(weeks(), Question())
+def test_nothing_is_found_where_nothing_changed(steady: Store) -> None:
+    found = find_regressions(steady, Question())
 
     assert (found.series, found.groups) == (16, ())
 
@@ -219,8 +235,8 @@ def test_an_expected_change_is_told_as_such_and_an_old_one_only_when_asked_for()
     assert [change.expected for change in found.changes] == ["driver 502"] * 4
 
 
-def test_a_selection_narrows_what_is_looked_at_and_a_confirmation_is_shown() -> None:
-    store = weeks(factor=gpu_on_640)
+def test_a_selection_narrows_what_is_looked_at_and_a_confirmation_is_shown(slowed: Store) -> None:
+    store = copied(slowed)
     question = Question(selections=("serial=p0,delegate=GPU,model=mob*", "serial=P0,delegate=gpu"))
     (first, _) = find_regressions(store, question).changes
     store.confirm(
@@ -281,8 +297,8 @@ def compared(store: Store, case: Case, night: int, *codes: str) -> None:
     assert store.append_run(run(case, campaign_id=campaign, started_at=START, **parity))
 
 
-def test_outputs_that_turned_wrong_are_told_until_they_are_right_again() -> None:
-    store = weeks()
+def test_outputs_that_turned_wrong_are_told_until_they_are_right_again(steady: Store) -> None:
+    store = copied(steady)
     wrong, mended, nothing = list(store.series().values())[:3]
     for night in range(0, NIGHTS, 3):
         compared(store, wrong, night, *(["wrong-outputs"] if night >= CHANGE else []))
@@ -313,20 +329,21 @@ def test_outputs_that_turned_wrong_are_told_until_they_are_right_again() -> None
     assert (found.last_before, found.expected) == (found.night - timedelta(days=3), "")
 
 
-def test_a_selection_that_no_series_fits_is_refused_and_told_what_there_is() -> None:
-    store = weeks()
+def test_a_selection_that_no_series_fits_is_refused_and_told_what_there_is(steady: Store) -> None:
     for selection, told in (
         ("delegate=gppu", "delegate is gpu, xnnpack"),
         ("model=mobilnet*,delegate=gpu", "model is mobilenet.tflite, resnet.tflite"),
         ("feedc0de", "there are 16 series, for example"),
     ):
         with pytest.raises(UsageError, match="no series fits") as caught:
-            find_regressions(store, Question(selections=("delegate=gpu", selection)))
+            find_regressions(steady, Question(selections=("delegate=gpu", selection)))
         assert told in caught.value.hint
         assert find_regressions(MemoryStore(), Question(selections=(selection,))).changes == ()
 
 
-def test_a_series_that_begins_while_the_store_is_read_is_described_like_the_others() -> None:
+def test_a_series_that_begins_while_the_store_is_read_is_described_like_the_others(
+    slowed: Store,
+) -> None:
     class Growing(MemoryStore):
         is_read = False
 
@@ -337,6 +354,6 @@ def test_a_series_that_begins_while_the_store_is_read_is_described_like_the_othe
         def series(self, *keys: Any) -> Any:
             return super().series(*keys) if self.is_read else {}
 
-    found = find_regressions(weeks(Growing(), factor=gpu_on_640), Question())
+    found = find_regressions(copied(slowed, Growing()), Question())
     assert found.groups
     assert found.groups[0].members[0].series.phone == "Google Pixel 4"

@@ -156,15 +156,15 @@ def is_footprint(key: object, value: object, known: object) -> bool:
     )
 
 
-def wrong_cuts(text: str) -> list[str]:
+def wrong_cuts(text: str, step: int = 1) -> list[str]:
     whole = [figures(report) for report in parsed(text)]
     assert whole, "the text as a whole must be read"
     wrong = []
     # Only in the last line can a cut leave a wrong figure, and before the first statistics nothing
     # is trusted. The runs before the last are cut as it is.
-    for end in range(max(0, text.find("count="), text.rfind("Loaded model ")), len(text)):
-        if not text[end - 1].isdigit() and text[end - 1] not in ".+":
-            continue
+    first = max(0, text.find("count="), text.rfind("Loaded model "))
+    ends = [end for end in range(first, len(text)) if text[end - 1] in "0123456789.+"]
+    for end in ends[::step]:
         for place, report in enumerate(parsed(text[:end] + "\n")):
             if report.outcome != "ok" or report.disagreements:
                 continue
@@ -187,9 +187,9 @@ def test_no_cut_gives_a_wrong_figure_that_is_trusted(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "step"),
     [
-        ("default_float_025_128", 1), ("input_batch_64_scientific", 1), ("runs2_all_same", 2), ("peak_memory", 3),
-        ("ext_dummy_conv", 3), ("gpu_while", 5), ("warmup_runs0", 3), ("prof_stdout_mode_explicit", 5),
-        ("prof_unwritable_file", 7), ("prof_proto_nofile", 17), ("perf_none", 3),
+        ("default_float_025_128", 1), ("input_batch_64_scientific", 3), ("runs2_all_same", 3), ("peak_memory", 5),
+        ("ext_dummy_conv", 5), ("gpu_while", 7), ("warmup_runs0", 5), ("prof_stdout_mode_explicit", 17),
+        ("prof_unwritable_file", 17), ("prof_proto_nofile", 41), ("perf_none", 7),
     ],
 )  # fmt: skip
 def test_without_a_line_end_no_cut_turns_a_number_into_another(name: str, step: int) -> None:
@@ -214,7 +214,7 @@ def wild_logs() -> list[Path]:
 def test_no_cut_of_what_people_keep_gives_a_wrong_figure_that_is_trusted(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     if parsed(text):
-        assert wrong_cuts(text) == []
+        assert wrong_cuts(text, step=3) == []
 
 
 @pytest.mark.parametrize("left", ["2", "24", "240", "2407", "2407."])
