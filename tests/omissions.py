@@ -24,7 +24,8 @@ CHECKS = (
     *(
         ["pytest", "-q", "-x", "-p", "no:cacheprovider", "--force-reruns", "0", *tests]
         for tests in (
-            ["tests/unit/test_plan_keys.py"],
+            ["tests/unit/programs/test_flag_book.py", "-k", "delegate or by_itself"],
+            ["tests/unit/test_plan_keys.py", "tests/unit/config/test_plan.py::test_example_holds_every_key_and_loads"],
             ["tests/unit/test_tables.py", "tests/unit/report/test_labels.py", "tests/unit/analysis/test_quality.py"],
             ["tests/test_docs.py"],
         )
@@ -67,7 +68,7 @@ from orchestrator.records.case import DelegateName
 DELEGATE = Delegate(
     name=DelegateName.WEBGPU,
     label="WebGPU",
-    flags={FlagFamily.LITERT: {"use_gpu": "true", "gpu_backend": "webgpu"}},
+    flags={FlagFamily.BENCHMARK_MODEL: {"use_webgpu": "true", "use_xnnpack": "false"}},
 )
 '''
 PASS = '''"""The pass ``quick``: one short run."""
@@ -84,13 +85,27 @@ COLUMN = """\
     Column("words_of_case", "words", lambda row: row.case.configuration, forms=DATA),
 """
 KEY = """
-    rest: Annotated[Seconds, Field(ge=0, le=600), Key("Seconds of rest before the campaign.")] = 0.0
+    rest: Annotated[Seconds, Field(ge=0, le=600), Key("Seconds of rest before each process.")] = 0.0
+"""
+WAIT = """
+        self._context.clock.wait(self._context.campaign.terms.rest, self._context.cancelled)
+        self._check_cancelled()
+"""
+TIME = """
+    if terms.rest:
+        return terms.rest + least_duration_s(invocation, replace(terms, rest=0.0))
 """
 FINDING = """
     FindingCode("unlucky", INFO, "there were thirteen inferences", "Measure again."),"""
 RULE = """
     if inference.count == 13:
         yield finding("unlucky")"""
+MADE = """
+
+def test_thirteen_inferences_are_told() -> None:
+    found = verdict(replace(GOOD, inference=replace(STEADY, count=13))).findings
+    assert "unlucky" in {item.code for item in found}
+"""
 EXPORTER = """
 OMITTED = Exporter(path=Path("benchfarm-results.omitted"), write=_parquet)
 """
@@ -111,6 +126,41 @@ PLACES: Sequence[Place] = (
         file="orchestrator/delegates/webgpu.py",
         after='    label="WebGPU",\n',
         text='    called={"webgpu_delegate": "webgpu"},\n',
+    ),
+    Place(
+        change="delegate",
+        what="what switches it on",
+        file="orchestrator/delegates/webgpu.py",
+        after='    label="WebGPU",\n',
+        text='    switches={"use_webgpu": "webgpu"},\n',
+    ),
+    Place(
+        change="delegate",
+        what="how programs echo its flag",
+        file="orchestrator/delegates/webgpu.py",
+        after='    label="WebGPU",\n',
+        text='    echoes={"Use WebGPU": "use_webgpu"},\n',
+    ),
+    Place(
+        change="delegate",
+        what="its flag's row",
+        file="orchestrator/programs/flags.tsv",
+        after="\tapply the GPU delegate\n",
+        text="benchmark_model\tuse_webgpu\tbool\tfalse\twebgpu\t\t\tapply the WebGPU delegate\n",
+    ),
+    Place(
+        change="delegate",
+        what="its name among the concepts",
+        file="docs/concepts.md",
+        after="What runs the operators: `cpu`, ",
+        text="`webgpu`, ",
+    ),
+    Place(
+        change="delegate",
+        what="the programs that have it",
+        file="docs/reference/plans.md",
+        after="| `native` | `benchmark_model` | phones, this computer | `cpu`, ",
+        text="`webgpu`, ",
     ),
     Place(
         change="delegate",
@@ -138,23 +188,44 @@ PLACES: Sequence[Place] = (
         change="plan key",
         what="the key",
         file="orchestrator/records/plan.py",
-        after='class Plan(PlanTerms):\n    """A whole plan."""\n',
+        after='    identity.\n    """\n',
         text=KEY,
         is_change=True,
     ),
     Place(
         change="plan key",
         what="what it does",
+        file="orchestrator/engine/case_runner.py",
+        after="        before = fitness.state or self._device.state()\n",
+        text=WAIT,
+    ),
+    Place(
+        change="plan key",
+        what="the time that it takes",
         file="orchestrator/planning/expansion.py",
-        after="        bounds = [bounds_s(plan, queue) for queue in self.invocations.values()]\n",
-        text="        bounds = [(low + plan.rest, high + plan.rest) for low, high in bounds]\n",
+        after='at least; one that stands for several runs those\n    of all.\n    """\n',
+        text=TIME,
+    ),
+    Place(
+        change="plan key",
+        what="the key in the example",
+        file="examples/plan.yaml",
+        after="timeout: 120 s # of one invocation, beyond its own max_secs\n",
+        text="rest: 0 s # default\n",
+    ),
+    Place(
+        change="plan key",
+        what="that a campaign keeps it",
+        file="tests/unit/test_plan_keys.py",
+        after='passes: [sustained, contention]\\n"\n',
+        text='        "rest: 3 s\\n"\n',
     ),
     Place(
         change="plan key",
         what="the test of what it does",
         file="tests/unit/test_plan_keys.py",
         after='    "name": ("other", {}, lambda plan: plan.name),\n',
-        text='    "rest": ("5 s", {}, estimated),\n',
+        text='    "rest": ("5 s", {}, measured),\n',
     ),
     Place(
         change="finding",
@@ -169,6 +240,13 @@ PLACES: Sequence[Place] = (
         file="orchestrator/analysis/findings.py",
         after='    """Yield what speaks against a series of inferences."""',
         text=RULE,
+    ),
+    Place(
+        change="finding",
+        what="the test that makes it",
+        file="tests/unit/analysis/test_quality.py",
+        after="delegate=replace(GOOD.delegate, **changes))  # type: ignore[arg-type]\n",
+        text=MADE,
     ),
     Place(change="pass", what="its module", file="orchestrator/passes/quick.py", text=PASS),
     Place(

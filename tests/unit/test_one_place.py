@@ -15,6 +15,7 @@ from orchestrator.analysis.findings import CODES
 from orchestrator.delegates import DELEGATES
 from orchestrator.plugins import Exporter, plugins
 from orchestrator.programs import programs
+from orchestrator.programs.flags import own_flags
 from orchestrator.records.case import DelegateName, Pass
 from tests.omissions import PLACES, Place
 from tests.samples.places import REPO
@@ -58,6 +59,14 @@ def test_each_delegate_is_recognised_in_what_programs_print() -> None:
         if not (own.called or own.is_builtin or own.is_named_by_flag)
     ]
     assert nameless == []
+
+
+def test_what_switches_a_delegate_on_is_recognised_in_outputs() -> None:
+    """Without it, a run that fell back would be one that asked for the CPU."""
+    for name, own in DELEGATES.items():
+        flags = own_flags(name)
+        assert flags <= own.switches.keys(), f"{name}: its `switches` lack {sorted(flags)}"
+        assert flags <= {*own.echoes.values()}, f"{name}: its `echoes` lack {sorted(flags)}"
 
 
 def test_no_two_delegates_are_called_alike() -> None:

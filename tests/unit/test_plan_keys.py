@@ -28,6 +28,7 @@ from orchestrator.passes import plan_keys
 from orchestrator.planning.expansion import Expansion, Stock, expand
 from orchestrator.planning.selection import choose
 from orchestrator.planning.skips import tools_for
+from orchestrator.planning.time_budget import costs_of
 from orchestrator.predicates import NoLabels
 from orchestrator.records.campaign import Terms
 from orchestrator.records.case import Model, ModelSha, Serial
@@ -99,10 +100,16 @@ def campaign_of(plan: Plan) -> Rig:
     return rig
 
 
-def asked_of_the_program(plan: Plan) -> object:
+def measured(plan: Plan) -> tuple[list[float], float]:
+    """Return what the program may take each time, and how long a small campaign took."""
     rig = campaign_of(plan)
     rig.measure()
-    return [item.timeout_s for item in rig.asked]
+    return [item.timeout_s for item in rig.asked], rig.clock.monotonic_s()
+
+
+def costs_s(plan: Plan) -> object:
+    """Return what a budget reckons for each case."""
+    return costs_of(expanded(plan).invocations[PHONE.serial], {}, plan)
 
 
 @dataclass
@@ -179,10 +186,22 @@ EFFECTS: dict[str, tuple[object, dict[str, Any], Effect]] = {
     "quiet.fixed_performance": (True, {}, steps),
     "order": ("sequential", {"matrix": {"threads": [1, 2]}, "invocations": 2}, planned),
     "seed": (5, {"matrix": {"threads": [1, 2, 3, 4]}, "invocations": 3}, planned),
-    "timeout": ("7 min", {}, asked_of_the_program),
+    "timeout": ("7 min", {}, measured),
 }
-#: Keys whose effect takes programs and files: the end-to-end test that shows it.
+#: Keys whose effect takes programs and files, or is an estimate only: the test that shows it.
 SHOWN_BY = {
+    "matrix.every_thread_count": (
+        "unit/engine/test_thread_counts.py",
+        "test_who_asks_for_every_thread_count_gets_it",
+    ),
+    "budget": (
+        "e2e/test_budgets.py",
+        "test_a_budget_that_is_too_small_measures_the_plans_first_cases_and_says_what_it_left_out",
+    ),
+    "sustained": (
+        "e2e/test_certainty.py",
+        "test_a_cut_sustained_measurement_is_begun_again_and_shown_beside_whole_ones",
+    ),
     "devices.serials": (
         "integration/test_opening_phones.py",
         "test_a_phone_that_another_command_uses_is_left_out_and_its_facts_are_not_asked_for",
@@ -200,6 +219,8 @@ SHOWN_BY = {
         "test_given_inputs_are_used_and_must_have_the_right_size",
     ),
 }
+#: Keys that say how an estimate is made, and take no time themselves.
+TIMELESS = {"budget", "matrix.every_thread_count"}
 KEYS = {".".join(key.at) for key in keys_of(Plan)}
 
 
@@ -212,7 +233,13 @@ def folder(tmp_path: Path) -> Path:
 
 @needs_extension("runtimes")
 def test_every_key_has_an_effect_or_a_test_that_shows_it() -> None:
+    missing = KEYS - EFFECTS.keys() - SHOWN_BY.keys()
+    assert not missing, f"EFFECTS of this file lacks what runs the code of {sorted(missing)}"
     assert EFFECTS.keys() | SHOWN_BY.keys() == KEYS
+    only_estimated = {key for key, (_, _, effect) in EFFECTS.items() if effect is estimated}
+    assert only_estimated <= SHOWN_BY.keys(), (
+        "an estimate does nothing by itself: SHOWN_BY names the test of what the engine does"
+    )
     for path, name in SHOWN_BY.values():
         assert f"def {name}(" in (REPO / "tests" / path).read_text("utf-8")
 
@@ -225,7 +252,14 @@ def test_every_key_has_an_effect_or_a_test_that_shows_it() -> None:
     ],
 )
 def test_a_changed_key_changes_what_is_done(key: str, folder: Path) -> None:
-    value, others, effect = EFFECTS[key]
+    effect = EFFECTS[key][2]
+    before, after = without_and_with(key, folder)
+    assert effect(before) == effect(before)
+    assert effect(before) != effect(after)
+
+
+def without_and_with(key: str, folder: Path) -> tuple[Plan, Plan]:
+    value, others, _ = EFFECTS[key]
     written = {"models": "a.tflite", "matrix": {"threads": 4}} | others
 
     def read(**keys: object) -> Plan:
@@ -233,9 +267,19 @@ def test_a_changed_key_changes_what_is_done(key: str, folder: Path) -> None:
 
     section, _, name = key.rpartition(".")
     inner = {name: value} if not section else {section: {**written.get(section, {}), name: value}}
-    before, after = read(), read(**inner)
-    assert effect(before) == effect(before)
-    assert effect(before) != effect(after)
+    return read(), read(**inner)
+
+
+@pytest.mark.parametrize(
+    "key", [key for key, entry in EFFECTS.items() if entry[2] in (estimated, measured)]
+)
+def test_what_takes_time_is_estimated_and_part_of_the_budget(key: str, folder: Path) -> None:
+    before, after = without_and_with(key, folder)
+    takes_time = EFFECTS[key][2] is estimated or measured(before)[1] != measured(after)[1]
+    if takes_time and key not in TIMELESS:
+        where = "planning/expansion.py: least_duration_s, which the estimate and budgets ask"
+        assert estimated(before) != estimated(after), where
+        assert costs_s(before) != costs_s(after), where
 
 
 @needs_extension("contention")
@@ -248,7 +292,7 @@ def test_a_campaign_keeps_what_its_plan_says_of_the_work(folder: Path) -> None:
     terms = terms_of(plan, [], {})
     for item in fields(PlanTerms):
         assert getattr(plan, item.name) != getattr(Plan(models=()), item.name), (
-            f"{item.name} isn't changed here"
+            f"add {item.name} to the text of this test"
         )
         assert getattr(terms, item.name) == getattr(plan, item.name)
     assert load_document(Terms, dump_document(terms), where="here") == terms

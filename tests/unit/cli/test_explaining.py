@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 
@@ -14,9 +15,12 @@ from orchestrator.errors import UsageError
 from orchestrator.records.failures import FAILURES, INSTALL_STEPS
 from orchestrator.records.parity import Outputs
 from orchestrator.records.run import Outcome
+from orchestrator.report.assembly import build_report_data
 from orchestrator.tables import text
+from orchestrator.tables.results import listed_table
 from orchestrator.tables.rows import BestMark
 from orchestrator.tables.runs import runs_table
+from tests.samples.places import REPO
 from tests.samples.sample_lab import rich_lab, small_lab
 
 
@@ -35,12 +39,28 @@ def test_every_failure_code(code: str) -> None:
 MARKS = [word.value for word in (*BestMark, *Outputs) if word.value]
 
 
+DATA = build_report_data(**small_lab().inputs())  # type: ignore[arg-type]
+LISTED = listed_table(DATA.results, DATA.names)
+
+
 @pytest.mark.parametrize(
     "word",
-    ["C", "median", "truth", "not-precise", "winner", "precision", "outputs", "vs CPU", *MARKS],
+    [
+        *("C", "truth", "not-precise", "precision"),
+        *(column.head for column in LISTED.columns if column.head),
+        *MARKS,
+    ],
 )
 def test_words_of_tables_are_explained(word: str) -> None:
     assert len(explain(word).text.splitlines()) > 1
+
+
+def test_the_first_table_that_a_reader_sees_has_the_heads_that_it_has_today() -> None:
+    page = (REPO / "docs" / "start" / "first-phone.md").read_text("utf-8")
+    (line,) = re.findall(r"(?m)^ +median ms .*$", page)
+    of_tokens = "tokens_per_s"
+    heads = [column.title for column in LISTED.columns[2:] if column.name != of_tokens]
+    assert line.split() == " ".join(heads).split(), "docs/start/first-phone.md, written by hand"
 
 
 def test_a_word_that_is_none_names_the_closest() -> None:

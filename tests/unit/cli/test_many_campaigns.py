@@ -11,6 +11,7 @@ import pytest
 from orchestrator.app.exporting import ExportRequest
 from orchestrator.cli import reports, stored
 from orchestrator.cli.result import CommandResult, json_pieces
+from orchestrator.plugins import Exporter, find, plugins
 from orchestrator.records.case import CampaignId, DelegateName
 from orchestrator.settings import Settings
 from tests.samples import sample_lab
@@ -72,14 +73,19 @@ def peaks_of(homes: tuple[Path, Path], work: Callable[[Settings], None]) -> list
     return peaks
 
 
+#: A bundle holds what others need of the runs, by campaign (tests/integration).
+FORMATS = {name: find("exporters", name, Exporter) for name in plugins("exporters")}
+
+
 @pytest.mark.parametrize(
     ("form", "rows"),
     [
         ("csv", "cases"),
-        ("csv", "invocations"),
-        ("json", "cases"),
-        ("parquet", "invocations"),
-        pytest.param("leaderboard", "cases", marks=needs_extension("interop")),
+        *(
+            (name, "invocations" if exporter.takes_rows else "cases")
+            for name, exporter in FORMATS.items()
+            if name != "bundle"
+        ),
     ],
 )
 def test_an_export_of_many_campaigns_takes_no_more_memory_than_one_of_few(

@@ -121,7 +121,9 @@ def test_figure_of_means_says_so_in_every_form() -> None:
             line["figure"] for line in csv.DictReader(io.StringIO(to_csv(data, rows="invocations")))
         }
     assert "mean: the program printed no medians" in render_text_table(with_means, legend=True)
-    assert re.search(r" 5\.4\d .* mean$", render_text_table(with_means), re.MULTILINE)
+    assert re.search(r" 5\.4\d .* mean$", render_text_table(with_means), re.MULTILINE), (
+        "the table no longer fits 80 columns: listed_table names what it shows"
+    )
     assert "| 5.40 | mean |" in to_markdown(with_means).replace("5.41", "5.40")
     assert " ms (mean)," in render_html(with_means, title="t")
     assert '"figure"><bdi>mean</bdi>' in render_html(with_means, title="t")
