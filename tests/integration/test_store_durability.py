@@ -101,9 +101,7 @@ def check_whole(path: Path) -> None:
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
 
 
-@pytest.mark.parametrize(
-    "fatal", ["BEGIN IMMEDIATE", "INSERT INTO runs", "INSERT INTO attachments", "COMMIT", "return"]
-)
+@pytest.mark.parametrize("fatal", ["INSERT INTO attachments", "COMMIT", "return"])
 def test_a_store_is_whole_when_its_process_is_killed_while_it_appends(
     path: Path, samples, fatal: str
 ) -> None:
@@ -339,8 +337,11 @@ def test_a_store_on_a_server_survives_the_end_of_its_connections(
 
 
 _OPENED_ELSEWHERE = (
-    "import sys; from orchestrator.store.opening import open_store\n"
-    "store = open_store(sys.argv[1]); print(len(list(store.runs()))); store.close()"
+    "import sys; from orchestrator.store.opening import open_store; open_store(sys.argv[1]).close()"
+)
+_COUNTED_ELSEWHERE = (
+    "import sqlite3, sys\n"
+    "print(sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM runs').fetchone()[0])"
 )
 
 
@@ -349,11 +350,12 @@ def test_a_store_that_a_process_opens_twice_loses_nothing_once_another_process_c
 ) -> None:
     path = tmp_path / "store.sqlite"
     elsewhere = [sys.executable, "-c", _OPENED_ELSEWHERE, str(path)]
+    counting = [sys.executable, "-c", _COUNTED_ELSEWHERE, str(path)]
     with closing(open_store(path)) as first:
         samples.begin(first)
         open_store(path).close()
         # The last one to close a store deletes its log: this one isn't the last.
         subprocess.run(elsewhere, check=True, capture_output=True)
         first.append_run(samples.run(0))
-        done = subprocess.run(elsewhere, check=True, capture_output=True, text=True)
+        done = subprocess.run(counting, check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "1"
