@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -14,7 +16,7 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
 from orchestrator.records.run import RunRecord, ToolReport
 from orchestrator.records.verdict import Grade, Quality, QualityVerdict
-from orchestrator.store.opening import Store
+from orchestrator.store.opening import MemoryStore, Store
 from tests.samples.sample_lab import (
     NATIVE,
     Lab,
@@ -136,6 +138,19 @@ def plain_run(
 def night_of_place(place: int) -> date:
     """Return the date of a night."""
     return (START + timedelta(days=place)).date()
+
+
+def copied(store: Store, into: Store | None = None) -> Store:
+    """Return a store with all that another one in a file holds, for a test that changes it."""
+    into = into or MemoryStore()
+    assert store.path is not None
+    assert into.path is not None
+    with (
+        closing(sqlite3.connect(store.path)) as source,
+        closing(sqlite3.connect(into.path)) as copy,
+    ):
+        source.backup(copy)
+    return into
 
 
 def fill(

@@ -3,8 +3,6 @@ expected."""
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -34,6 +32,7 @@ from tests.samples.history_lab import (
     OLD,
     START,
     Weeks,
+    copied,
     night_of_place,
     phone,
 )
@@ -80,16 +79,6 @@ def steady() -> Store:
 def slowed() -> Store:
     """A driver slowed GPU cases; to be read only."""
     return weeks(factor=gpu_on_640, driver=new_driver)
-
-
-def copied(store: Store, into: Store | None = None) -> Store:
-    into = into or MemoryStore()
-    with (
-        closing(sqlite3.connect(store.path)) as source,
-        closing(sqlite3.connect(into.path)) as copy,
-    ):
-        source.backup(copy)
-    return into
 
 
 def newer_from(night: int):

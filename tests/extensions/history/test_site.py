@@ -19,16 +19,22 @@ from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Sever
 from orchestrator.settings import Settings
 from orchestrator.store.opening import MemoryStore, open_store
 from orchestrator.tables.labels import page_name
-from tests.samples.history_lab import DRIVER, NIGHTS, Weeks, fill, phone
+from tests.samples.history_lab import DRIVER, NIGHTS, Weeks, copied, fill, phone
 
 HOSTILE = "../../<img src=x onerror=alert(1)>\u202e\n"
 
 
 @pytest.fixture(scope="module")
-def site():
+def story():
+    """The weeks of a small lab; to be read only."""
     store = MemoryStore()
     fill(store)
-    return gather(store, since=None)[0]
+    return store
+
+
+@pytest.fixture(scope="module")
+def site(story):
+    return gather(story, since=None)[0]
 
 
 class Links(HTMLParser):
@@ -94,9 +100,10 @@ def outputs_of(run, number, verdict):
 
 
 @pytest.mark.slow
-def test_outputs_that_turned_wrong_are_on_top_of_the_overview_and_no_night_of_theirs_is_trusted():
-    store = MemoryStore()
-    fill(store)
+def test_outputs_that_turned_wrong_are_on_top_of_the_overview_and_no_night_of_theirs_is_trusted(
+    story,
+):
+    store = copied(story)
     newest = max(run.campaign_id for run in store.runs())
     runs = [
         run
@@ -199,7 +206,7 @@ def test_each_place_says_once_that_a_phone_is_virtual(is_one):
         phone("virtual-4", "Pixel 4", "Adreno 640", is_virtual=True),
         phone("P1", "Pixel 6", "Mali-G78"),
     )
-    Weeks(phones=phones, factor=factor).fill(store)
+    Weeks(phones=phones, invocations=1, factor=factor).fill(store)
     store.append_run(outputs_of(max(store.runs(), key=lambda run: run.campaign_id), 7, "wrong"))
     site = gather(store, since=None)[0]
 

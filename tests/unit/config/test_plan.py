@@ -259,7 +259,7 @@ def test_options_make_the_same_plan_as_the_file_that_they_are_written_to(folder,
 
 
 @pytest.mark.slow
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(
     stem=st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1, max_size=30)
 )
