@@ -18,6 +18,7 @@ from orchestrator.programs import programs
 from orchestrator.programs.flags import own_flags
 from orchestrator.records.case import DelegateName, Pass
 from tests.omissions import PLACES, Place
+from tests.samples.extensions import needs_extension
 from tests.samples.places import REPO
 
 PACKAGE = REPO / "orchestrator"
@@ -115,7 +116,10 @@ def test_each_program_has_a_row_with_its_delegates() -> None:
     for program, cell in re.findall(r"(?m)^\| `([\w-]+)` \|.*\| ([^|]*) \|$", section):
         names = names if cell == "the same" else set(re.findall(r"`(\w+)`", cell))
         told[program] = names
-    assert told == known, "docs/reference/plans.md, the table of programs"
+    # Without the extensions there are fewer programs than rows.
+    assert {name: told.get(name) for name in known} == known, (
+        "docs/reference/plans.md, the table of programs"
+    )
 
 
 def test_each_pass_of_an_extension_is_an_entry_point() -> None:
@@ -134,7 +138,9 @@ def test_each_finding_is_made_somewhere() -> None:
     assert [code for code in CODES if code not in made] == []
 
 
+@needs_extension("interop")
 def test_each_finding_is_named_by_a_test() -> None:
+    """Some are made by what tests of extensions read."""
     folders = (REPO / "tests", REPO / "virtual" / "tests")
     texts = (path.read_text("utf-8") for top in folders for path in top.rglob("test_*.py"))
     named = {word for text in texts for word in WORD.findall(text)}

@@ -73,7 +73,7 @@ def peaks_of(homes: tuple[Path, Path], work: Callable[[Settings], None]) -> list
     return peaks
 
 
-#: A bundle holds what others need of the runs, by campaign (tests/integration).
+#: All but bundles, whose runs are written one by one: a test below.
 FORMATS = {name: find("exporters", name, Exporter) for name in plugins("exporters")}
 
 
