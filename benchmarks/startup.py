@@ -21,6 +21,7 @@ COMMANDS = {
     "bare interpreter": ([sys.executable, "-c", "pass"], 15),
     "benchfarm --help": ([BENCHFARM, "--help"], 15),
     "benchfarm bench --help": ([BENCHFARM, "bench", "--help"], 15),
+    "benchfarm report --help": ([BENCHFARM, "report", "--help"], 15),
     "--help, eager imports": ([sys.executable, "-c", EAGER], 3),
 }
 

@@ -224,6 +224,25 @@ UNUSED_BY_HELP = (
     "orchestrator.records.run",
     "orchestrator.tables.table",
 )
+#: What none needs: the use cases do, each of which its command loads when it runs.
+UNUSED_BY_EVERY_HELP = (
+    "orchestrator.analysis",
+    "orchestrator.app.measuring",
+    "orchestrator.app.reporting",
+    "orchestrator.app.workspace",
+    "orchestrator.config",
+    "orchestrator.delegates",
+    "orchestrator.devices",
+    "orchestrator.engine",
+    "orchestrator.models",
+    "orchestrator.passes.specification",
+    "orchestrator.planning",
+    "orchestrator.ports",
+    "orchestrator.programs",
+    "orchestrator.reading",
+    "orchestrator.report",
+    "orchestrator.store",
+)
 
 
 @functools.cache
@@ -655,6 +674,24 @@ def test_help_loads_nothing_heavy(words: list[str], loaded: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Usage: benchfarm" in done.stdout
     assert done.stderr.strip() == str(loaded)
+
+
+def test_no_commands_help_loads_what_only_the_command_needs() -> None:
+    code = (
+        "import sys\n"
+        "from orchestrator.cli.frame import ROOT\n"
+        "ROOT.load()\n"
+        "def show(command, words):\n"
+        "    ROOT.main([*words, '--help'], prog_name='benchfarm', standalone_mode=False)\n"
+        "    for name, inner in getattr(command, 'commands', {}).items():\n"
+        "        show(inner, [*words, name])\n"
+        "show(ROOT, [])\n"
+        f"names = {(*HEAVY, *UNUSED_BY_EVERY_HELP)!r}\n"
+        "print([name for name in names if name in sys.modules and name != 'pydantic'], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.count("Usage: benchfarm") > 60
+    assert done.stderr.strip() == "[]"
 
 
 def test_what_only_asks_the_store_loads_no_numbers_library(tmp_path: Path) -> None:

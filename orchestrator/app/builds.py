@@ -9,15 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from orchestrator.app.attached import open_devices
 from orchestrator.app.options import Paths, arg, opt
-from orchestrator.app.workspace import Workspace
-from orchestrator.artifacts.program import check_shows_benchmark
-from orchestrator.config.builds import known_tools, tool_named
-from orchestrator.engine.flag_check import ask_for_flags, learn_flags
 from orchestrator.errors import ArtifactError, OutputParseError, UsageError
 from orchestrator.plugins import plugins
-from orchestrator.programs import program, programs
 from orchestrator.records.build_spec import BuildSpec, FlagSchema, FlagSpec
 from orchestrator.records.case import Build, Skip, ToolName
 from orchestrator.records.device import DeviceKind
@@ -25,6 +19,7 @@ from orchestrator.records.plan import DeviceSelection, Matrix, Plan
 from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
+    from orchestrator.app.workspace import Workspace
     from orchestrator.artifacts.fetch import Fetched, FileProgress
 
 
@@ -75,6 +70,9 @@ def add_build(workspace: Workspace, request: AddRequest) -> Build:
 
     Raises ArtifactError for any other file.
     """
+    from orchestrator.artifacts.program import check_shows_benchmark
+    from orchestrator.config.builds import tool_named
+
     wanted = tool_named(request.tool) if request.tool else None
     if wanted is None or not wanted.is_declared:
         check_shows_benchmark(request.file)
@@ -132,6 +130,9 @@ def flags_of(
     Raises UsageError for a tool or a flag that there is none of, ArtifactError for a build,
     DeviceError kinds for a device that was named.
     """
+    from orchestrator.app.workspace import Workspace
+    from orchestrator.config.builds import known_tools
+
     with Workspace(settings) as workspace:
         declared = set(known_tools()) - {*ToolName, *plugins("programs")}
         if name in declared:
@@ -146,6 +147,9 @@ def flags_of(
 
 
 def _tool(name: str, declared: Iterable[str]) -> ToolName:
+    from orchestrator.config.builds import tool_named
+    from orchestrator.programs import programs
+
     with_flags = [own.name for own in programs() if own.has_flags]
     wanted = tool_named(name)
     if wanted in with_flags or wanted.is_declared:
@@ -156,6 +160,7 @@ def _tool(name: str, declared: Iterable[str]) -> ToolName:
 
 def _source(workspace: Workspace, tool: ToolName, named: str, serial: str) -> Flags:
     """Return the flags of the named build, of the device's build, or of all builds as documented."""
+    from orchestrator.programs import program
     from orchestrator.programs.flags import documented_flags
 
     if tool.is_declared:
@@ -189,6 +194,8 @@ def _source(workspace: Workspace, tool: ToolName, named: str, serial: str) -> Fl
 
 def _named(workspace: Workspace, tool: ToolName, named: str) -> Build:
     """Return a build for any ABI; one for this computer is asked for its flags here."""
+    from orchestrator.engine.flag_check import learn_flags
+
     problem: ArtifactError | None = None
     host = workspace.host()
     facts = host.facts()
@@ -212,6 +219,9 @@ def _named(workspace: Workspace, tool: ToolName, named: str) -> Build:
 
 def _on_device(workspace: Workspace, tool: ToolName, named: str, serial: str) -> Build:
     """Return the build that would be used on a device, after it was asked for its flags there."""
+    from orchestrator.app.attached import open_devices
+    from orchestrator.engine.flag_check import ask_for_flags
+
     is_host = serial == "host"
     selection = DeviceSelection(serials=() if is_host else (serial,), host=is_host)
     plan = Plan(

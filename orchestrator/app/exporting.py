@@ -9,21 +9,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
 
 from orchestrator.app.options import Campaigns, Texts, opt
-from orchestrator.app.reporting import report_data
-from orchestrator.app.stored import find_campaigns
-from orchestrator.app.workspace import Workspace
 from orchestrator.errors import UsageError
 from orchestrator.files import draft_of, unwritable, write_file
 from orchestrator.plugins import Exported, Exporter, find, plugins
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import CampaignId
-from orchestrator.report import exports
-from orchestrator.report.data import ReportData
-from orchestrator.report.exports import Rows
 from orchestrator.settings import Settings
+
+if TYPE_CHECKING:
+    from orchestrator.app.workspace import Workspace
+    from orchestrator.report.data import ReportData
+    from orchestrator.report.exports import Rows
 
 ROWS = ("cases", "invocations")
 
@@ -57,6 +56,8 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
     Raises:
         UsageError: An unknown format, run or campaign; a file that exists, without ``force``.
     """
+    from orchestrator.app.workspace import Workspace
+
     exporter = find("exporters", request.form, Exporter)
     target = request.out or exporter.path
     if request.rows not in ROWS:
@@ -95,6 +96,8 @@ def _named(workspace: Workspace, words: Sequence[str]) -> list[Campaign]:
 
     Raises UsageError.
     """
+    from orchestrator.app.stored import find_campaigns
+
     found: dict[CampaignId, Campaign] = {}
     for word in words:
         found |= {
@@ -113,7 +116,7 @@ def private_folders(workspace: Workspace) -> Sequence[Path]:
     )
 
 
-_Content = Callable[[Iterable[ReportData], Rows, Callable[[str], str]], Iterable[str]]
+_Content: TypeAlias = "Callable[[Iterable[ReportData], Rows, Callable[[str], str]], Iterable[str]]"
 
 
 def _parts(
@@ -123,6 +126,7 @@ def _parts(
 
     A case that was measured on two nights is two results.
     """
+    from orchestrator.app.reporting import report_data
     from orchestrator.store.redaction import redaction_of
 
     parts = (
@@ -150,19 +154,25 @@ def _results(path: str, content: _Content, *, takes_rows: bool) -> Exporter:
 def _parquet(
     workspace: Workspace, campaigns: Sequence[Campaign], request: ExportRequest, out: Path
 ) -> None:
+    from orchestrator.report import exports
+
     parts, hide = _parts(workspace, campaigns)
     exports.write_parquet(out, parts, cast("Rows", request.rows), text=hide)
 
 
 # A piece is a whole line or value: no folder's name is torn.
-CSV = _results(
-    "benchfarm-results.csv",
-    lambda parts, rows, hide: map(hide, exports.csv_pieces(parts, rows)),
-    takes_rows=True,
-)
-JSON = _results(
-    "benchfarm-results.json",
-    lambda parts, _, hide: map(hide, exports.json_pieces(parts)),
-    takes_rows=False,
-)
+def _csv(parts: Iterable[ReportData], rows: Rows, hide: Callable[[str], str]) -> Iterable[str]:
+    from orchestrator.report import exports
+
+    return map(hide, exports.csv_pieces(parts, rows))
+
+
+def _json(parts: Iterable[ReportData], rows: Rows, hide: Callable[[str], str]) -> Iterable[str]:
+    from orchestrator.report import exports
+
+    return map(hide, exports.json_pieces(parts))
+
+
+CSV = _results("benchfarm-results.csv", _csv, takes_rows=True)
+JSON = _results("benchfarm-results.json", _json, takes_rows=False)
 PARQUET = Exporter(path=Path("benchfarm-results.parquet"), write=_parquet, takes_rows=True)

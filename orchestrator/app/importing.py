@@ -11,16 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from orchestrator.app.options import Paths, arg, opt
-from orchestrator.app.preparing import new_campaign
-from orchestrator.app.reporting import report_data, write_report
-from orchestrator.app.workspace import Workspace
-from orchestrator.engine.reread import ImportBatch, ImportResult
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Origin
 from orchestrator.records.run import Attachment, RawOutput
 from orchestrator.tables.escapes import one_line
 
 if TYPE_CHECKING:
+    from orchestrator.app.workspace import Workspace
+    from orchestrator.engine.reread import ImportBatch, ImportResult
     from orchestrator.report.data import ReportData
 
 #: More than any app writes; a larger file was named by mistake.
@@ -75,6 +73,8 @@ def store_import(
     """Store a batch as a campaign, and write the report of what is new, by default among the
     campaigns' own reports.
     """
+    from orchestrator.app.preparing import new_campaign
+    from orchestrator.app.reporting import report_data, write_report
     from orchestrator.engine.reread import import_runs
 
     campaign = new_campaign(workspace, request.name)

@@ -5,37 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
-from orchestrator.analysis.comparison import (
-    Axis,
-    ComparedCase,
-    Comparison,
-    Fact,
-    Rule,
-    compare_measured,
-)
-from orchestrator.analysis.effect import threshold_for
-from orchestrator.analysis.pairing import PairCount, first_invocations, pair_counts
-from orchestrator.app.attached import OpenedDevices, open_devices
-from orchestrator.app.measuring import MeasuredCampaign, measure
 from orchestrator.app.options import Paths, Wait, opt, percentage
-from orchestrator.app.preparing import (
-    Prepared,
-    Work,
-    campaign_of,
-    expansion_of,
-    inputs_of,
-    nothing_to_measure,
-    start,
-    unchecked,
-)
-from orchestrator.app.stored import load_measured
-from orchestrator.app.workspace import Workspace
-from orchestrator.engine.open_work import slim
 from orchestrator.errors import PlanError, UsageError
-from orchestrator.planning.expansion import output_checks
-from orchestrator.planning.skips import tools_for
 from orchestrator.records.campaign import Campaign, Pairing
 from orchestrator.records.case import Build, Case, SkippedCase, content_key
 from orchestrator.records.device import DeviceKind
@@ -45,15 +18,23 @@ from orchestrator.records.run import OUT_OF_TIME
 from orchestrator.records.verdict import CLAIM_LEVEL, THRESHOLD, ComparisonOutcome
 from orchestrator.units import counted, each, format_percent, split
 
+if TYPE_CHECKING:
+    from orchestrator.analysis.comparison import ComparedCase, Comparison, Fact
+    from orchestrator.analysis.pairing import PairCount
+    from orchestrator.app.attached import OpenedDevices
+    from orchestrator.app.measuring import MeasuredCampaign
+    from orchestrator.app.preparing import Prepared
+    from orchestrator.app.workspace import Workspace
+
 #: What two sides may differ in, a fact that is then free -> the parts of a case that differ with it.
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
-    Fact.BUILD: ("build_sha256", "files"),
-    Fact.MODEL: ("model_sha256", "model_name"),
-    Fact.FLAGS: ("flags", "files"),
-    Fact.DELEGATE: ("delegate", "files"),
-    Fact.THREADS: ("threads",),
-    Fact.TOOL: ("tool", "build_sha256", "files"),
-    Fact.MODE: ("mode",),
+    "build": ("build_sha256", "files"),
+    "model": ("model_sha256", "model_name"),
+    "flags": ("flags", "files"),
+    "delegate": ("delegate", "files"),
+    "threads": ("threads",),
+    "tool": ("tool", "build_sha256", "files"),
+    "mode": ("mode",),
 }
 #: How plans call what the remaining kinds name.
 _OPTIONS: Final = {"delegate": "delegates", "threads": "threads", "tool": "tools", "mode": "modes"}
@@ -112,6 +93,9 @@ def compare_ab(
     ``words`` are the sides as typed, ``options`` the devices and settings of both. Raises UsageError
     kinds before anything runs.
     """
+    from orchestrator.app.measuring import measure
+    from orchestrator.app.preparing import start
+
     prepared = prepare(workspace, words, options, request)
     if pairing_of(prepared.campaign).is_same:
         return plans_of(words, options, request)[1][0]
@@ -129,6 +113,19 @@ def prepare(
 
     Raises UsageError kinds.
     """
+    from orchestrator.analysis.effect import threshold_for
+    from orchestrator.analysis.pairing import first_invocations
+    from orchestrator.app.attached import open_devices
+    from orchestrator.app.preparing import (
+        Work,
+        campaign_of,
+        expansion_of,
+        inputs_of,
+        nothing_to_measure,
+        unchecked,
+    )
+    from orchestrator.planning.expansion import output_checks
+
     sides, plans = plans_of(words, options, request)
     inputs = [inputs_of(plan) for plan in plans]
     models = {model.sha256: model for own in inputs for model in own.models}
@@ -187,6 +184,11 @@ def pair_comparison(
     workspace: Workspace, campaign: Campaign, *, allowed: frozenset[Fact] = frozenset()
 ) -> Comparison:
     """Return the comparison of an A/B campaign's pairs; ``allowed`` facts may differ and are noted."""
+    from orchestrator.analysis.comparison import Axis, Comparison, Fact, Rule, compare_measured
+    from orchestrator.analysis.pairing import pair_counts
+    from orchestrator.app.stored import load_measured
+    from orchestrator.engine.open_work import slim
+
     pairing = pairing_of(campaign)
     rule = Rule(
         axis=Axis(pairing.kind) if pairing.kind in list(Axis) else Axis.CONFIG,
@@ -291,6 +293,7 @@ def _sides(words: Sequence[str], options: PlanOptions) -> tuple[Side, Side]:
 def _plan(shared: PlanOptions, side: Side) -> Plan:
     """Return the plan of one side; raises PlanError naming the options at fault."""
     from orchestrator.config.plan import plan_from_options
+    from orchestrator.planning.skips import tools_for
 
     options = {"name": "ab", **shared, "invocations": 1}
     match side.kind:

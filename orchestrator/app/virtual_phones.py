@@ -14,15 +14,11 @@ import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 from orchestrator.app.options import Texts, arg, opt
-from orchestrator.delegates import DELEGATES
-from orchestrator.delegates.specification import EVERYWHERE, FlagFamily
 from orchestrator.errors import DeviceError, DeviceTimeoutError, LinkLostError, UsageError
 from orchestrator.files import write_file, write_whole
-from orchestrator.processes import child_environment
-from orchestrator.programs import program
 from orchestrator.records.case import Build, BuildSha, Companion, ToolName
 from orchestrator.records.plan import PlanOptions
 from orchestrator.settings import Settings
@@ -63,20 +59,15 @@ def read_lab(folder: Path) -> LabInfo:
     return lab
 
 
-#: Which libraries the fake binaries of a family of programs have beside them, where they aren't the
-#: DSP's.
-_LIBRARIES: Final = {
-    FlagFamily.LITERT: "NPU_LIBRARIES",
-    FlagFamily.LITERT_LM: "LANGUAGE_MODEL_LIBRARIES",
-}
-
-
 def fake_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = False) -> Build:
     """Return the fake binary for a program that virtual phones can run, written to ``folder`` when
     it isn't there.
 
     The libraries that the real program needs beside it for a DSP or an NPU come with it.
     """
+    from orchestrator.delegates.specification import FlagFamily
+    from orchestrator.programs import program
+
     package, libraries = "", dict[str, bytes]()
     if tool.is_app:
         name = "benchmark_model_plus_flex.apk" if has_flex else "benchmark_model.apk"
@@ -86,7 +77,10 @@ def fake_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = False
         name = "benchmark_model_plus_flex" if has_flex else program(tool).file_name
         content = call("samples", "benchmark_elf", name, abi)
         if not tool.is_declared:
-            names = _LIBRARIES.get(program(tool).family, "HEXAGON_LIBRARIES")
+            names = {
+                FlagFamily.LITERT: "NPU_LIBRARIES",
+                FlagFamily.LITERT_LM: "LANGUAGE_MODEL_LIBRARIES",
+            }.get(program(tool).family, "HEXAGON_LIBRARIES")
             libraries = {
                 own: call("samples", "library_elf", own, abi) for own in call("samples", names)
             }
@@ -174,6 +168,8 @@ def start(
 
     ``settings`` name its folder; with ``exit_with_parent`` it ends with this process.
     """
+    from orchestrator.processes import child_environment
+
     folder, specs = settings.lab_folder, request.specs()
     server = adb_server(settings)
     server.revive()
@@ -247,6 +243,8 @@ def stop(settings: Settings) -> tuple[bool, bool]:
 
 def quickstart_options(serials: Sequence[str]) -> PlanOptions:
     """Return what the quickstart measures: a sample model, on virtual phones and on this computer."""
+    from orchestrator.delegates import DELEGATES
+    from orchestrator.delegates.specification import EVERYWHERE
     from orchestrator.models.inspect import sample_models
 
     # A fixed number of invocations, so that it ends soon; a bench of one's own gives each case what

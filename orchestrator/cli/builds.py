@@ -8,14 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
-from orchestrator.app.builds import (
-    AddRequest,
-    add_build,
-    fetch_builds,
-    flags_of,
-)
+from orchestrator.app.builds import AddRequest
 from orchestrator.app.options import Listed, Texts, arg, opt
-from orchestrator.app.workspace import Workspace
 from orchestrator.cli.frame import command
 from orchestrator.cli.live import downloads_on_stderr
 from orchestrator.cli.result import CommandResult, shown
@@ -50,6 +44,8 @@ def list_builds(
 
     Example: benchfarm build list
     """
+    from orchestrator.app.workspace import Workspace
+
     with Workspace(settings) as workspace:
         archive = workspace.library.archive
         rows = [
@@ -133,6 +129,9 @@ def fetch(
 
     Example: benchfarm build fetch benchmark_model --abi arm64-v8a
     """
+    from orchestrator.app.builds import fetch_builds
+    from orchestrator.app.workspace import Workspace
+
     on_progress = downloads_on_stderr(settings.log_format)
     with Workspace(settings) as workspace:
         fetched, problems = fetch_builds(workspace, names, abi, on_progress)
@@ -165,6 +164,9 @@ def add(settings: Settings, request: AddRequest) -> CommandResult:
 
     Example: benchfarm build add ./benchmark_model --name mine
     """
+    from orchestrator.app.builds import add_build
+    from orchestrator.app.workspace import Workspace
+
     with Workspace(settings) as workspace:
         build = add_build(workspace, request)
     return CommandResult(text="\n".join(_build_lines(build)), data=build)
@@ -181,6 +183,8 @@ def pin(
 
     Example: benchfarm build use benchmark_model@4f1c
     """
+    from orchestrator.app.workspace import Workspace
+
     with Workspace(settings) as workspace:
         release = workspace.library.find_release(wanted)
         workspace.library.archive.use(release)
@@ -250,6 +254,8 @@ def flags(
 
     Example: benchfarm flags use_xnnpack
     """
+    from orchestrator.app.builds import flags_of
+
     found, one = flags_of(settings, name, build=build, tool=tool, serial=device)
     facts = {
         "tool": found.tool.value,

@@ -8,14 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
-from orchestrator.analysis.comparison import Axis, Comparison, FailOn
-from orchestrator.app import bisecting, comparing, pairing, time_limits
-from orchestrator.app.bisecting import BisectResult, Compared, figure_text, titled
-from orchestrator.app.comparing import default_path, rule_for, ways_out
-from orchestrator.app.measuring import MeasuredCampaign
 from orchestrator.app.options import Listed, Out, Texts, arg, opt, percentage
-from orchestrator.app.pairing import AbRequest, pair_comparison
-from orchestrator.app.workspace import Workspace
+from orchestrator.app.pairing import AbRequest
 from orchestrator.cli.builds import RELEASE
 from orchestrator.cli.devices import EqualSides, equal_sides_of
 from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, command
@@ -26,13 +20,16 @@ from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.records.plan import Plan, PlanOptions, fixed
 from orchestrator.records.verdict import CLAIM_LEVEL, THRESHOLD, Claim
-from orchestrator.report import comparisons
 from orchestrator.settings import Settings
 from orchestrator.tables.column import NESTED, Column, Kind
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table
 
 if TYPE_CHECKING:
+    from orchestrator.analysis.comparison import Comparison
+    from orchestrator.app.bisecting import BisectResult, Compared
+    from orchestrator.app.measuring import MeasuredCampaign
+    from orchestrator.app.workspace import Workspace
     from orchestrator.artifacts.archive import Release
 
 _FORMATS: Final = ("text", "markdown", "json", "junit", "html")
@@ -74,6 +71,8 @@ class Output:
 
     def __post_init__(self) -> None:
         """Raise UsageError for an unknown format or word, and for a file that can't be written."""
+        from orchestrator.analysis.comparison import FailOn
+
         _ = self.wanted
         if self.fail_on not in list(FailOn):
             raise UsageError(
@@ -120,6 +119,11 @@ def compare(
 
     Measures nothing. 'benchfarm ab' measures two sides in turns on the same phone.
     """
+    from orchestrator.analysis.comparison import Axis
+    from orchestrator.app import comparing
+    from orchestrator.app.comparing import rule_for, ways_out
+    from orchestrator.app.workspace import Workspace
+
     rule = rule_for(
         options.by,
         sides,
@@ -146,6 +150,10 @@ def rendered(
 
     HTML goes to a file: the one that is named, else one in the data folder's ``reports``.
     """
+    from orchestrator.analysis.comparison import FailOn
+    from orchestrator.app.comparing import default_path
+    from orchestrator.report import comparisons
+
     fail_on = FailOn(output.fail_on)
     lines, data = list[str](), comparisons.to_data(comparison)
     if pairs is not None:
@@ -195,6 +203,8 @@ def ab(
 
     Two equal sides tell what the phone can resolve, as 'benchfarm device check --sessions'.
     """
+    from orchestrator.app import pairing
+
     with workspace_telling(settings, request.wait) as workspace:
         measured = pairing.compare_ab(workspace, sides, options, request)
         if isinstance(measured, Plan):
@@ -206,6 +216,8 @@ def ab(
 
 def told_pairs(workspace: Workspace, measured: MeasuredCampaign, output: Output) -> CommandResult:
     """Return the comparison of pairs that were measured; raises what ended a device's part."""
+    from orchestrator.app.pairing import pair_comparison
+
     with reporting(workspace, measured) as where:
         where.append(f"campaign: {measured.campaign.campaign_id}")
         comparison = pair_comparison(workspace, measured.campaign)
@@ -231,6 +243,9 @@ def bisect(
 
     Each step measures two builds in turns on one phone.
     """
+    from orchestrator.app import bisecting, time_limits
+    from orchestrator.report import comparisons
+
     fresh_s = time_limits.span_of("--since", since) or 0.0
     options = {**options, "name": "bisect"}
     with workspace_telling(settings, request.wait) as workspace:
@@ -272,6 +287,12 @@ def bisect(
     )
 
 
+def _change(compared: Compared | None) -> str:
+    from orchestrator.app.bisecting import figure_text
+
+    return figure_text(compared).strip(" ,")
+
+
 #: A build of the row, what it was found to be, how it was compared, None for one that wasn't, and
 #: whether it is the first bad one.
 _BisectedBuild: TypeAlias = "tuple[Release, str, Compared | None, bool]"
@@ -279,7 +300,7 @@ _BISECTED: Final[Sequence[Column[_BisectedBuild]]] = (
     *(column.of(lambda row: row[0]) for column in RELEASE),
     Column("judgement", "is", lambda row: row[1]),
     Column("compared", "", lambda row: row[2], Kind.RECORD, forms=NESTED),
-    Column("change", "change", lambda row: figure_text(row[2]).strip(" ,")),
+    Column("change", "change", lambda row: _change(row[2])),
     Column(
         "is_first_bad",
         "",
@@ -291,6 +312,8 @@ _BISECTED: Final[Sequence[Column[_BisectedBuild]]] = (
 
 
 def _sentence(result: BisectResult, releases: Sequence[Release]) -> str:
+    from orchestrator.app.bisecting import figure_text, titled
+
     if result.first_bad is not None and result.last_good is not None:
         return (
             f"first bad: {titled(releases[result.first_bad])}; last good: {titled(releases[result.last_good])}"

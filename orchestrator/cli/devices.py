@@ -10,37 +10,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orchestrator import __version__
-from orchestrator.app import resolution
-from orchestrator.app.doctor import Finding, of_farm, of_host
-from orchestrator.app.measuring import bench_plan
 from orchestrator.app.options import Listed, Texts, Wait, arg, opt
-from orchestrator.app.phones import (
-    adb_servers,
-    check_phones,
-    connect_phone,
-    disconnect_phone,
-    list_devices,
-    listed_table,
-    pair_phone,
-    pending_on,
-    release_phone,
-    restore_phones,
-    stop_adb,
-    unchecked_hint,
-)
-from orchestrator.app.workspace import Workspace
 from orchestrator.cli.frame import DryRun, command, refuse
 from orchestrator.cli.live import reporting, workspace_telling
 from orchestrator.cli.result import CommandResult, shown, to_json
-from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import BenchfarmError, DeviceError, UsageError
 from orchestrator.files import write_file
-from orchestrator.ports import CheckResult, Device, PhoneCheck
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.case import USUAL_DELEGATE
 from orchestrator.records.device import DeviceFacts
@@ -51,6 +31,11 @@ from orchestrator.tables.column import EVERYWHERE, Column, Form, Kind, fields_of
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table
 
+if TYPE_CHECKING:
+    from orchestrator.app.doctor import Finding
+    from orchestrator.app.workspace import Workspace
+    from orchestrator.ports import Device, PhoneCheck
+
 
 @command("devices", has_table=True)
 def list_attached(settings: Settings) -> CommandResult:
@@ -58,6 +43,8 @@ def list_attached(settings: Settings) -> CommandResult:
 
     Example: benchfarm devices
     """
+    from orchestrator.app.phones import list_devices, listed_table, unchecked_hint
+
     with workspace_telling(settings) as workspace:
         listed = list_devices(workspace)
     notes = []
@@ -90,6 +77,9 @@ def restore(
     Also phones that this computer changed earlier and that are attached again. A dry run
     compares each with its state before any change; the exit code is 1 when something differs.
     """
+    from orchestrator.app.phones import restore_phones
+    from orchestrator.app.workspace import Workspace
+
     if force and not serials:
         raise UsageError(
             "--force needs the phones' serial numbers",
@@ -132,6 +122,9 @@ def connect(
 
     Example: benchfarm device connect 192.168.1.20:40123
     """
+    from orchestrator.app.phones import connect_phone, disconnect_phone
+    from orchestrator.app.workspace import Workspace
+
     with Workspace(settings, makes_store=False) as workspace:
         return (disconnect_phone if undo else connect_phone)(workspace, address)
 
@@ -146,6 +139,9 @@ def pair(
 
     Example: benchfarm device pair 192.168.1.20:37123 123456
     """
+    from orchestrator.app.phones import pair_phone
+    from orchestrator.app.workspace import Workspace
+
     with Workspace(settings, makes_store=False) as workspace:
         return pair_phone(workspace, address, code)
 
@@ -158,6 +154,8 @@ def release(
 
     Example: benchfarm device release SERIAL
     """
+    from orchestrator.app.phones import release_phone
+
     return release_phone(settings, serial)
 
 
@@ -174,6 +172,9 @@ def adb(
 
     Example: benchfarm adb stop
     """
+    from orchestrator.app.phones import adb_servers, stop_adb
+    from orchestrator.app.workspace import Workspace
+
     if action not in {"status", "stop"}:
         raise UsageError(f"there is no action {action!r}", hint="status or stop")
     if action == "stop":
@@ -234,6 +235,9 @@ class EqualSides:
 
     def plan(self, serials: Sequence[str]) -> Plan:
         """Return the plan of one session."""
+        from orchestrator.app import resolution
+        from orchestrator.app.measuring import bench_plan
+
         return bench_plan(
             {
                 "models": [str(self.model or resolution.sample_model())],
@@ -255,6 +259,8 @@ def _equal_sides(
     workspace: Workspace, plan: Plan, sessions: int
 ) -> tuple[CommandResult, list[str], BenchfarmError | None]:
     """Return also what was meant and isn't there, each once, and the error that ended it early."""
+    from orchestrator.app import resolution
+
     measured, error = resolution.measure_equal_sides(workspace, plan, sessions=sessions)
     with reporting(workspace, measured[-1]) as where:
         wanted = plan.devices.serials
@@ -312,6 +318,10 @@ def check(
     sessions first; those of earlier days count as well, so run it weekly. Where a later one ends by
     an error or Ctrl-C, what was measured is shown, and the exit code is the error's.
     """
+    from orchestrator.app import resolution
+    from orchestrator.app.phones import check_phones
+    from orchestrator.ports import CheckResult
+
     results, texts, problems, failed, exit_code = [], [], list[str](), False, 0
     serials = options.serials
     if not sides.sessions:
@@ -355,6 +365,8 @@ def check(
 
 def _report(device: Device, facts: DeviceFacts, checks: Sequence[PhoneCheck]) -> dict[str, object]:
     """Return what goes into the file: no serial number, no settings, no log."""
+    from orchestrator.devices.phone import AdbDevice
+
     adb = device if isinstance(device, AdbDevice) else None
     text = to_json(
         {
@@ -380,6 +392,8 @@ def _report(device: Device, facts: DeviceFacts, checks: Sequence[PhoneCheck]) ->
 
 
 def _text(facts: DeviceFacts, checks: Sequence[PhoneCheck], path: Path) -> str:
+    from orchestrator.ports import CheckResult
+
     order = (CheckResult.FAILS, CheckResult.MISSING, CheckResult.ANOTHER_WAY)
     rows = [item for result in order for item in checks if item.result is result]
     works = [item for item in checks if item.result is CheckResult.WORKS]
@@ -415,6 +429,9 @@ def doctor(
 
     Example: benchfarm doctor
     """
+    from orchestrator.app.doctor import of_farm, of_host
+    from orchestrator.app.workspace import Workspace
+
     with Workspace(settings, makes_store=False) as workspace:
         found = [] if farm else of_host(workspace)
         return told([*of_farm(workspace, must_be_there=farm), *found])
@@ -455,6 +472,9 @@ _CHECKS: Sequence[Column[PhoneCheck]] = (
 
 def _pending(settings: Settings, serials: Sequence[str]) -> CommandResult:
     """Compare phones with their state before any change."""
+    from orchestrator.app.phones import pending_on
+    from orchestrator.app.workspace import Workspace
+
     lines: list[str] = []
     data: list[dict[str, Any]] = []
     with Workspace(settings) as workspace:

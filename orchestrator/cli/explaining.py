@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from orchestrator.analysis.findings import CODES
 from orchestrator.app.options import arg
 from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult
@@ -32,6 +31,8 @@ def entries() -> Iterator[Entry]:
     """Yield the rows of every table whose first column holds one term, by page, each with what its
     record says to do; and what the package manager's own codes ask for.
     """
+    from orchestrator.analysis.findings import CODES
+
     steps = {code: item.next_step for code, item in FAILURES.items()}
     steps |= {code: item.next_step for code, item in CODES.items()}
     for page in PAGES:

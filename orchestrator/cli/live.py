@@ -17,23 +17,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.app.options import opt
-from orchestrator.app.progress import describe, record_of
-from orchestrator.app.status import LiveStatus, open_campaigns
-from orchestrator.app.time_limits import waiting
-from orchestrator.app.workspace import Workspace
 from orchestrator.cli.frame import Json, command
 from orchestrator.cli.result import CommandResult, shown
 from orchestrator.cli.terminal import LOCK, columns, lines_that_fit, say, tell, write_line
-from orchestrator.engine.events import (
-    CampaignEnded,
-    CampaignStarted,
-    DeviceFinished,
-    DeviceNote,
-    Notice,
-    RunStored,
-)
 from orchestrator.errors import InterruptedByUserError
-from orchestrator.ports import Observer
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.campaign import ELSEWHERE, PhoneStatus, Standing, Status
 from orchestrator.records.run import Outcome
@@ -56,7 +43,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from orchestrator.app.measuring import MeasuredCampaign
+    from orchestrator.app.workspace import Workspace
     from orchestrator.artifacts.fetch import FileProgress
+    from orchestrator.ports import Observer
 
 
 #: In a picture that must fit, of serial numbers.
@@ -176,6 +165,9 @@ def status(
 
     Example: benchfarm status --watch
     """
+    from orchestrator.app.status import open_campaigns
+    from orchestrator.app.workspace import Workspace
+
     # All is read from the store and this computer's state: no phone is asked, so nothing is
     # disturbed.
     is_terminal = sys.stdout.isatty()
@@ -349,6 +341,8 @@ class TerminalObserver:
         from rich.console import Console
         from rich.live import Live
 
+        from orchestrator.app.status import LiveStatus
+
         self._describe = describe
         self._console = console or Console(stderr=True)
         self._status = LiveStatus()
@@ -368,6 +362,8 @@ class TerminalObserver:
 
     def on_event(self, event: object) -> None:
         """Take note of an event, and print what is to be remembered."""
+        from orchestrator.engine.events import CampaignEnded, CampaignStarted
+
         with self._lock:
             self._status.on_event(event)
         if isinstance(event, CampaignStarted):
@@ -399,6 +395,15 @@ class TerminalObserver:
 
 
 def _is_remembered(event: object) -> bool:
+    from orchestrator.engine.events import (
+        CampaignEnded,
+        CampaignStarted,
+        DeviceFinished,
+        DeviceNote,
+        Notice,
+        RunStored,
+    )
+
     if isinstance(event, RunStored):
         return event.run.outcome is not Outcome.COMPLETED
     if isinstance(event, DeviceNote):
@@ -417,6 +422,9 @@ class LineObserver:
 
     def on_event(self, event: object) -> None:
         """Print the event, if it is one that people want to read."""
+        from orchestrator.app.progress import describe
+        from orchestrator.engine.events import Notice
+
         if text := describe(event):
             line = (
                 text
@@ -429,6 +437,8 @@ class LineObserver:
 
 def observer_for_stderr(log_format: str = "text") -> Observer:
     """Return what writes progress to standard error: JSON, a live view, else lines."""
+    from orchestrator.app.progress import describe
+
     if log_format == "json":
         return JsonObserver()
     if not sys.stderr.isatty():
@@ -445,6 +455,9 @@ class JsonObserver:
 
     def on_event(self, event: object) -> None:
         """Write the event, with the campaign's id and what it is about."""
+        from orchestrator.app.progress import record_of
+        from orchestrator.engine.events import Notice
+
         record = record_of(event)
         if record is not None and not isinstance(event, Notice):
             self._campaign_id = str(record.get("campaign_id", self._campaign_id))
@@ -486,6 +499,9 @@ def workspace_telling(
 
     When Ctrl-C ends a campaign, what was measured is printed.
     """
+    from orchestrator.app.time_limits import waiting
+    from orchestrator.app.workspace import Workspace
+
     observer = observer_for_stderr(settings.log_format)
     with Workspace(settings, makes_store=makes_store, observer=observer) as workspace:
         workspace.on_missing = _download_offer(workspace)
@@ -511,6 +527,8 @@ def reporting(workspace: Workspace, measured: MeasuredCampaign) -> Iterator[list
     What the others measured is kept then: the lines that are added say where it is found. The fault
     has its own exit code.
     """
+    from orchestrator.engine.events import Notice
+
     where = list[str]()
     try:
         yield where

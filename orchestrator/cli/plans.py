@@ -8,13 +8,9 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from orchestrator.app.attached import OpenedDevices, open_devices
 from orchestrator.app.options import Texts, arg, opt
-from orchestrator.app.phones import list_devices
-from orchestrator.app.preparing import inputs_of, missing_programs, planned
-from orchestrator.app.workspace import Workspace
 from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult, shown, to_json
 from orchestrator.errors import AdbUnavailableError, UsageError
@@ -26,9 +22,11 @@ from orchestrator.records.run import OUT_OF_TIME
 from orchestrator.settings import Settings
 from orchestrator.tables.column import DATA, NESTED, Column, Kind, fields_of
 from orchestrator.tables.escapes import one_line
-from orchestrator.tables.labels import unique_labels
 from orchestrator.tables.table import Table
 from orchestrator.units import counted, format_duration
+
+if TYPE_CHECKING:
+    from orchestrator.app.attached import OpenedDevices
 
 
 @command("plan show", has_table=True)
@@ -39,11 +37,15 @@ def show(
 
     Example: benchfarm plan show plan.yaml
     """
+    from orchestrator.app.attached import open_devices
+    from orchestrator.app.preparing import inputs_of, missing_programs, planned
+    from orchestrator.app.workspace import Workspace
+    from orchestrator.config.plan import load_plan
+    from orchestrator.tables.labels import unique_labels
+
     # Nothing is measured or stored. A program that isn't known yet is put on a device and asked for
     # its flags; one that isn't on this computer is listed as missing, and planned with all the
     # same.
-    from orchestrator.config.plan import load_plan
-
     plan = load_plan(path, home=settings.data_folder)
     inputs = inputs_of(plan)
     with Workspace(settings, makes_store=False, needs_store=False) as workspace:
@@ -166,6 +168,9 @@ def init(
 
     Nothing is measured. A file that is there isn't overwritten.
     """
+    from orchestrator.app.phones import list_devices
+    from orchestrator.app.workspace import Workspace
+
     if out.exists():
         raise UsageError(f"{out} is there already", hint="name another file with --out")
     with Workspace(settings, makes_store=False, needs_store=False) as workspace:

@@ -6,24 +6,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from orchestrator.app import exporting
 from orchestrator.app.exporting import ExportRequest
-from orchestrator.app.importing import Imported, ImportRequest
+from orchestrator.app.importing import ImportRequest
 from orchestrator.app.options import Campaigns, Out, Texts, opt
-from orchestrator.app.reporting import report_data, write_report
-from orchestrator.app.stored import named_campaigns
-from orchestrator.app.workspace import Workspace
 from orchestrator.cli.frame import Legend, command
 from orchestrator.cli.result import ENDINGS, CommandResult, format_of
 from orchestrator.cli.terminal import columns
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
 from orchestrator.plugins import Exporter, Importer, every, plugins
-from orchestrator.report.data import ReportData
 from orchestrator.settings import Settings
 from orchestrator.units import counted
+
+if TYPE_CHECKING:
+    from orchestrator.app.importing import Imported
+    from orchestrator.report.data import ReportData
 
 REPORT_FORMATS = ("html", "text", "markdown", "csv", "json")
 
@@ -43,6 +42,7 @@ def report(
 
     Example: benchfarm report newest --out report.html
     """
+    from orchestrator.app.reporting import write_report
     from orchestrator.report import exports, tables
 
     # HTML always goes to a file: the data folder's reports when none is named.
@@ -77,6 +77,10 @@ def report(
 
 def _data(settings: Settings, campaigns: Texts) -> tuple[list[Any], ReportData]:
     """Return the named campaigns, or the newest one, and what a report shows of them."""
+    from orchestrator.app.reporting import report_data
+    from orchestrator.app.stored import named_campaigns
+    from orchestrator.app.workspace import Workspace
+
     with Workspace(settings, makes_store=False) as workspace:
         chosen = named_campaigns(workspace.store, campaigns or ("",))
         return chosen, report_data(workspace, chosen)
@@ -104,6 +108,8 @@ def export(settings: Settings, request: ExportRequest) -> CommandResult:
 
     Example: benchfarm export newest --format csv
     """
+    from orchestrator.app import exporting
+
     endings = ENDINGS
     if request.out is not None and request.out.suffix and request.out.suffix.lower() not in ENDINGS:
         known = every("exporters", Exporter)

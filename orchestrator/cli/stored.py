@@ -10,12 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from orchestrator.app import resuming, stored
 from orchestrator.app.options import Campaigns, Out, Texts, arg, opt
-from orchestrator.app.progress import listed_runs
-from orchestrator.app.status import running_here, state_of
-from orchestrator.app.stored import find_campaigns, find_run, log_text, reparse_campaigns
-from orchestrator.app.workspace import Workspace
 from orchestrator.cli.frame import DryRun, command
 from orchestrator.cli.result import CommandResult, Streamed, shown
 from orchestrator.cli.terminal import columns
@@ -29,10 +24,10 @@ from orchestrator.settings import Settings
 from orchestrator.tables import text
 from orchestrator.tables.column import fields_of
 from orchestrator.tables.escapes import one_line
-from orchestrator.tables.runs import StoredCampaign, campaigns_table, runs_table
 from orchestrator.units import counted, format_bytes
 
 if TYPE_CHECKING:
+    from orchestrator.app.workspace import Workspace
     from orchestrator.store.opening import Store
 
 #: Attachments that are protocol buffers: shown only when they are asked for by name.
@@ -60,6 +55,10 @@ def campaigns(
 
     Example: benchfarm results list --name nightly --limit 5
     """
+    from orchestrator.app.status import running_here, state_of
+    from orchestrator.app.workspace import Workspace
+    from orchestrator.tables.runs import StoredCampaign, campaigns_table
+
     states = (*CampaignStatus, CUT_OFF, ELSEWHERE)
     if status and status not in states:
         raise UsageError(f"--status: {not_one_of(status, states)}")
@@ -120,6 +119,11 @@ def runs(
 
     Example: benchfarm results runs newest --status failed
     """
+    from orchestrator.app.progress import listed_runs
+    from orchestrator.app.stored import find_campaigns
+    from orchestrator.app.workspace import Workspace
+    from orchestrator.tables.runs import runs_table
+
     if which.outcome and which.outcome not in list(Outcome):
         raise UsageError(f"--status: {not_one_of(which.outcome, Outcome)}")
     limit = which.limit
@@ -180,6 +184,9 @@ def log(
     A text for an issue has device, program, command, evidence and output; serial numbers, paths,
     addresses and names are left out.
     """
+    from orchestrator.app.stored import find_run, log_text
+    from orchestrator.app.workspace import Workspace
+
     with Workspace(settings, makes_store=False) as workspace:
         run = find_run(workspace.store, run_id)
         if issue:
@@ -227,6 +234,9 @@ def reparse(settings: Settings, campaigns: Campaigns = ()) -> CommandResult:
 
     Default: all campaigns.
     """
+    from orchestrator.app.stored import reparse_campaigns
+    from orchestrator.app.workspace import Workspace
+
     with Workspace(settings, makes_store=False) as workspace:
         review = reparse_campaigns(workspace, campaigns)
     text = f"{counted(review.reviewed, 'run')} read again, {len(review.changed)} changed"
@@ -250,6 +260,8 @@ def prune(
 
     Example: benchfarm store prune --older-than 90d --dry-run
     """
+    from orchestrator.app import stored
+
     pruned = stored.prune(settings, older_than=older_than, is_trial=dry_run, compact=compact)
     runs = f"{counted(pruned.runs, 'run')} in {counted(pruned.campaigns, 'campaign')}"
     freed = f"{format_bytes(pruned.freed_bytes)} of the database"
@@ -272,6 +284,8 @@ def backup(
 
     Example: benchfarm store backup copy.db
     """
+    from orchestrator.app import stored
+
     store = stored.backup(settings, out)
     return CommandResult(
         text=f"{out}: a whole copy; restore it by putting it at {store}",
@@ -301,6 +315,8 @@ def close(
 
     Example: benchfarm results close CAMPAIGN
     """
+    from orchestrator.app import resuming
+
     closed = resuming.close(settings, campaigns)
     lines = [
         f"{item.campaign_id} ({item.name}): closed"
@@ -324,6 +340,9 @@ def remove(
 
     This can't be undone. A campaign that is being measured is refused.
     """
+    from orchestrator.app import resuming
+    from orchestrator.app.workspace import Workspace
+
     if not yes:
         raise UsageError(
             "removing a campaign can't be undone: give --yes",
@@ -362,6 +381,8 @@ def hide(
 
     A command that names a hidden campaign still shows it.
     """
+    from orchestrator.app.workspace import Workspace
+
     with Workspace(settings, makes_store=False) as workspace:
         found = _named(workspace.store, campaigns)
         for campaign_id in found:
@@ -378,6 +399,8 @@ def _named(store: Store, words: Sequence[str]) -> dict[CampaignId, Campaign | No
 
     None in the place of one that can't be read, named by its whole id.
     """
+    from orchestrator.app.stored import find_campaigns
+
     found: dict[CampaignId, Campaign | None] = {}
     for word in words:
         try:

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from orchestrator.app import virtual_phones
 from orchestrator.app.options import Texts, arg, opt
 from orchestrator.app.virtual_phones import LabRequest
 from orchestrator.cli.frame import command, refuse
@@ -29,6 +28,8 @@ def up(settings: Settings, context: typer.Context, request: LabRequest) -> Comma
 
     Example: benchfarm virtual up pixel-3 pixel-8
     """
+    from orchestrator.app import virtual_phones
+
     if request.profiles and virtual_phones.is_up(settings):
         refuse(context, {"speed", "seed"}, "for phones that join others")
         phones = virtual_phones.attach(settings, request)
@@ -76,6 +77,8 @@ def down(
 
     Example: benchfarm virtual down
     """
+    from orchestrator.app import virtual_phones
+
     for serial in serials:
         virtual_phones.detach(settings, serial)
     if serials:
@@ -94,6 +97,8 @@ def list_phones(settings: Settings) -> CommandResult:
 
     Example: benchfarm virtual list
     """
+    from orchestrator.app import virtual_phones
+
     try:
         told = virtual_phones.ask(settings, "list")
     except UsageError:
@@ -117,6 +122,8 @@ def fault(
 
     Example: benchfarm virtual fault VIRTUAL-PIXEL-3 cut moment=run
     """
+    from orchestrator.app import virtual_phones
+
     if not serial or not kind:
         kinds = virtual_phones.call("faults", "describe")
         return CommandResult(text=kinds, data={"kinds": kinds})
@@ -149,6 +156,8 @@ def program(
 
     Example: benchfarm virtual program slow.bin --time +3
     """
+    from orchestrator.app import virtual_phones
+
     marked = virtual_phones.write_program(
         file, name=name, abi=abi, version=version, time_percent=time
     )

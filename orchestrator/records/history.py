@@ -15,6 +15,9 @@ from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
 from orchestrator.records.run import Attachment, Outcome, RunRecord
 
+#: Smaller changes are never told: a phone's own nights differ by as much.
+LEAST_CHANGE: Final = 0.02
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesSketch:

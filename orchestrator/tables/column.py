@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
 
+from orchestrator.units import US_PER_MS
+
 R = TypeVar("R")
 S = TypeVar("S")
 #: Where there is no figure.
@@ -57,6 +59,10 @@ class Kind(enum.Enum):
     PICTURE = "picture"
     MARKUP = "markup"
     CASES = "cases"
+
+
+#: A column of times, stored in microseconds.
+MS: Final[dict[str, Any]] = {"kind": Kind.NUMBER, "unit": "ms", "scale": 1 / US_PER_MS}
 
 
 @dataclass(frozen=True)

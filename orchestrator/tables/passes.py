@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseResult
 from orchestrator.analysis.effect import Mean
@@ -18,8 +18,7 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Case, grouped
 from orchestrator.records.run import Outcome, RunRecord, StartStage, ToolReport, stage_of
 from orchestrator.records.verdict import Quality
-from orchestrator.tables.column import Column, Kind
-from orchestrator.units import US_PER_MS
+from orchestrator.tables.column import MS, Column, Kind
 
 Item = TypeVar("Item")
 #: Campaign and round: what was measured in one round is a pair.
@@ -190,8 +189,6 @@ def half_words(mean: Mean | None, half: float | None) -> str | None:
     return "too few runs" if mean is not None and (half is None or half > 1) else None
 
 
-#: A column of times, stored in microseconds.
-MS: Final[dict[str, Any]] = {"kind": Kind.NUMBER, "unit": "ms", "scale": 1 / US_PER_MS}
 STARTS: Final[Sequence[Column[StartRow]]] = (
     Column("stage", "stage", lambda start: start.stage, is_choice=True),
     Column("invocations", "processes", lambda start: start.count, Kind.COUNT),

@@ -8,7 +8,6 @@ import pytest
 
 from orchestrator.app.workspace import Workspace
 from orchestrator.extensions.history.pages import build
-from orchestrator.extensions.history.site import SiteRequest
 from orchestrator.settings import Settings
 from orchestrator.store.opening import open_store
 from tests.browser.conftest import OF_COLOURS, PHONE, WIDE, follow, serious_faults
@@ -29,7 +28,7 @@ def site(tmp_path_factory):
     # A folder with a space in it, as a sub-path.
     out = tmp_path_factory.mktemp("web") / "sub path" / "site"
     with Workspace(settings) as workspace:
-        build(workspace, SiteRequest(out=out))
+        build(workspace, out)
     return out
 
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orchestrator.analysis.rounds import standings
+from orchestrator.app.doctor import of_host
 from orchestrator.app.resuming import resume
 from orchestrator.app.workspace import Workspace
-from orchestrator.cli import devices, measuring, stored
+from orchestrator.cli import measuring, stored
 from orchestrator.engine.campaign import close_campaign
 from orchestrator.engine.events import Notice
 from orchestrator.engine.open_work import open_works
@@ -64,7 +65,7 @@ def test_a_closed_campaign_is_finished_and_says_what_was_abandoned(
     with Workspace(settings) as opened:
         interrupted(opened.store, samples)
     with Workspace(settings) as opened:
-        (advice,) = [item for item in devices.of_host(opened) if item.check == "campaigns"]
+        (advice,) = [item for item in of_host(opened) if item.check == "campaigns"]
     assert "'benchfarm results close cut' gives it up" in advice.next_step
     result = stored.close(settings, ["cut", "newest"])
     assert result.text == "cut (nightly): closed; 7 invocations left were abandoned"
@@ -79,7 +80,7 @@ def test_a_closed_campaign_is_finished_and_says_what_was_abandoned(
         assert not any(
             work.invocations for work in open_works(campaign, runs, opened.tools).values()
         )
-        (advice,) = [item for item in devices.of_host(opened) if item.check == "campaigns"]
+        (advice,) = [item for item in of_host(opened) if item.check == "campaigns"]
     assert advice.level == "ok"
     ended = Counter((run.outcome, run.reason_code) for run in runs)
     assert ended == {(Outcome.COMPLETED, ""): 1, (Outcome.SKIPPED, "abandoned"): 7}
@@ -182,9 +183,7 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
         with Workspace(shared) as opened:
             for campaign_id in ("night_A", "night_B"):
                 opened.store.set_status(CampaignId(campaign_id), CampaignStatus.INTERRUPTED, None)
-            assert [
-                item.level for item in devices.of_host(opened) if item.check == "campaigns"
-            ] == ["ok"]
+            assert [item.level for item in of_host(opened) if item.check == "campaigns"] == ["ok"]
         with pytest.raises(UsageError, match="night_B is a job of the farm"):
             measuring.run(shared, {}, RESUME)
         with pytest.raises(UsageError, match="a job of the farm that waits or runs") as caught:
@@ -195,7 +194,7 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
         queue.end(begin(queue, "B", host="two"), "failed", "the phone gave up")
         with Workspace(shared) as opened:
             opened.store.set_status(CampaignId("night_B"), CampaignStatus.RUNNING, None)
-            (advice,) = [item for item in devices.of_host(opened) if item.check == "campaigns"]
+            (advice,) = [item for item in of_host(opened) if item.check == "campaigns"]
     assert "close night_B'" in advice.next_step
     assert stored.close(shared, ["night_B"]).exit_code == 0
     assert open_ones(shared) == {"night_A"}

@@ -9,31 +9,22 @@ from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
-from orchestrator.app import time_limits
 from orchestrator.app.options import Texts, arg, opt
 from orchestrator.cli.frame import DryRun, Json, command
 from orchestrator.cli.live import observer_for_stderr
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, shown
 from orchestrator.cli.terminal import say, tell
-from orchestrator.config.profiles import KeptInventory
 from orchestrator.errors import UsageError
-from orchestrator.extensions.farm import control
-from orchestrator.extensions.farm import submit as submitting
-from orchestrator.extensions.farm.contents import Contents
-from orchestrator.extensions.farm.queue import FarmQueue
-from orchestrator.extensions.history.farm_now import (
-    hosts_table,
-    jobs_table,
-    phones_table,
-    read_farm,
-)
-from orchestrator.plugins import Settings, Workspace
+from orchestrator.plugins import Settings
 from orchestrator.records.answers import DoneAnswer, FarmAnswer
 from orchestrator.records.case import CampaignId
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import counted, format_bytes
+
+if TYPE_CHECKING:
+    from orchestrator.plugins import Workspace
 
 #: As far as the database's integers go.
 Priority = Annotated[
@@ -85,10 +76,13 @@ def worker(settings: Settings, request: WorkerRequest) -> CommandResult:
 
     Example: benchfarm farm worker
     """
-    # They load what only a worker needs.
+    from orchestrator.config.profiles import KeptInventory
+    from orchestrator.extensions.farm.contents import Contents
     from orchestrator.extensions.farm.host_phones import HostPhones, Shared
     from orchestrator.extensions.farm.job import Jobs
+    from orchestrator.extensions.farm.queue import FarmQueue
     from orchestrator.extensions.farm.worker import HostWorker
+    from orchestrator.plugins import Workspace
 
     host = request.name or socket.gethostname()
 
@@ -136,6 +130,8 @@ def submit(
 
     Example: benchfarm farm submit nightly.yaml
     """
+    from orchestrator.extensions.farm import submit as submitting
+
     if name and once:
         raise UsageError("--name and --once both name the submission", hint="give one of them")
     done = submitting.submit(settings, plan, priority=priority, name=name or once, once=bool(once))
@@ -175,6 +171,11 @@ def farm_status(
 
     Example: benchfarm farm status
     """
+    from orchestrator.extensions.farm import control
+    from orchestrator.extensions.farm.queue import FarmQueue
+    from orchestrator.extensions.history.farm_now import read_farm
+    from orchestrator.plugins import Workspace
+
     is_terminal, before = sys.stdout.isatty(), ""
     with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
         while True:
@@ -193,6 +194,10 @@ def farm_status(
 
 def _status(workspace: Workspace, farm: FarmAnswer, *, is_one: bool) -> CommandResult:
     """Return the farm as tables; of one submission also what it lacks, by phone."""
+    from orchestrator.app import time_limits
+    from orchestrator.extensions.farm import control
+    from orchestrator.extensions.history.farm_now import hosts_table, jobs_table, phones_table
+
     campaigns = {CampaignId(job.campaign_id): job.serial for job in farm.jobs if is_one}
     without_result = {
         campaigns[name]: given.without_result
@@ -232,6 +237,10 @@ def cancel(
 
     Example: benchfarm farm cancel nightly
     """
+    from orchestrator.extensions.farm import control
+    from orchestrator.extensions.farm.queue import FarmQueue
+    from orchestrator.plugins import Workspace
+
     with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
         return control.cancel(workspace, queue, submission, phones)
 
@@ -251,6 +260,9 @@ def pause(
 
     Example: benchfarm farm pause --undo
     """
+    from orchestrator.extensions.farm import control
+    from orchestrator.extensions.farm.queue import FarmQueue
+
     with FarmQueue(settings.store) as queue:
         return (control.resume if undo else control.pause)(queue, scopes)
 
@@ -264,6 +276,9 @@ def forget(
 
     Example: benchfarm farm forget host:lab-2
     """
+    from orchestrator.extensions.farm import control
+    from orchestrator.extensions.farm.queue import FarmQueue
+
     with FarmQueue(settings.store) as queue:
         return control.forget(queue, scopes)
 
@@ -280,6 +295,10 @@ def clean(
 
     Example: benchfarm farm clean --dry-run
     """
+    from orchestrator.app import time_limits
+    from orchestrator.extensions.farm.contents import Contents
+    from orchestrator.extensions.farm.queue import FarmQueue
+
     older_than_s = time_limits.age_of("--older-than", older_than)
     with FarmQueue(settings.store) as queue:
         contents = Contents(queue, settings.cache_folder)

@@ -27,6 +27,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.records.history import LEAST_CHANGE
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -36,8 +38,6 @@ WINDOW_NIGHTS: Final = 90
 RECENT_NIGHTS: Final = 14
 #: Two outliers in a row must not look like a segment.
 SEGMENT_NIGHTS: Final = 3
-#: Smaller changes are never told: a phone's own nights differ by as much.
-LEAST_CHANGE: Final = 0.02
 #: Series of constant figures have no noise; the log of a latency is never known better than this.
 LEAST_SIGMA: Final = 0.002
 #: Logarithms that differ by less are of one printed figure.

@@ -14,34 +14,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from orchestrator.app.options import Out, Texts, arg, opt, percentage
-from orchestrator.app.status import queue_beside
 from orchestrator.cli.live import workspace_telling
 from orchestrator.cli.result import CommandResult, format_of, shown, to_json
 from orchestrator.cli.terminal import tell
 from orchestrator.errors import UsageError
-from orchestrator.extensions.history import changes as history
-from orchestrator.extensions.history.changepoint import LEAST_CHANGE
-from orchestrator.extensions.history.changes import CHANGES, OUTPUTS
-from orchestrator.extensions.history.notifying import receiver_of, send
-from orchestrator.extensions.history.regressions import (
-    FoundChange,
-    OutputsChange,
-    Question,
-    Regressions,
-    read_nights,
-)
-from orchestrator.extensions.history.site import Since, SiteRequest, first_night
 from orchestrator.files import write_file
 from orchestrator.installation import require_packages
-from orchestrator.plugins import Message, Settings, Workspace, command
-from orchestrator.records.history import Annotation
-from orchestrator.tables import markdown
+from orchestrator.plugins import Message, Settings, command
+from orchestrator.records.history import LEAST_CHANGE, Annotation
 from orchestrator.tables.column import Column, Form
 from orchestrator.tables.escapes import markdown_text, one_line
 from orchestrator.tables.table import Table
 from orchestrator.units import counted
 
 if TYPE_CHECKING:
+    from orchestrator.extensions.history import changes as history
+    from orchestrator.extensions.history.regressions import FoundChange, OutputsChange, Regressions
     from orchestrator.extensions.history.web import Access
 
 _SELECTION = (
@@ -95,6 +83,11 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
 
     Example: benchfarm history changes --since 30d
     """
+    from orchestrator.extensions.history import changes as history
+    from orchestrator.extensions.history.notifying import receiver_of, send
+    from orchestrator.extensions.history.regressions import Question
+    from orchestrator.extensions.history.site import first_night
+
     form, out = format_of(options.form, options.out, _FORMS, default="text"), options.out
     receivers = [receiver_of(text, settings) for text in options.notify]
     with workspace_telling(settings, makes_store=False) as workspace:
@@ -132,12 +125,14 @@ def selftest(settings: Settings) -> CommandResult:
     Nothing is measured or stored. The newest nights of up to 20 series are made slower, one series
     at a time.
     """
+    from orchestrator.extensions.history.regressions import read_nights
     from orchestrator.extensions.history.selftest import (
         DETECTIONS,
         LEAST_NIGHTS,
         NIGHTS,
         detections,
     )
+    from orchestrator.plugins import Workspace
 
     with Workspace(settings, makes_store=False) as workspace:
         nights, _ = read_nights(workspace.store, since=None)
@@ -169,6 +164,9 @@ def annotate(
 
     'benchfarm history changes' lists expected changes after the others, and they don't fail it.
     """
+    from orchestrator.extensions.history import changes as history
+    from orchestrator.plugins import Workspace
+
     if not selection:
         return _forgotten(settings, remove) if remove else _expected(settings)
     if not (night and text) or remove:
@@ -183,6 +181,8 @@ def annotate(
 
 
 def _expected(settings: Settings) -> CommandResult:
+    from orchestrator.plugins import Workspace
+
     with Workspace(settings, makes_store=False) as workspace:
         found = list(workspace.store.annotations())
     return shown(
@@ -197,6 +197,8 @@ def _expected(settings: Settings) -> CommandResult:
 
 
 def _forgotten(settings: Settings, annotation_id: str) -> CommandResult:
+    from orchestrator.plugins import Workspace
+
     with Workspace(settings, makes_store=False) as workspace:
         if not workspace.store.delete_annotation(annotation_id):
             raise UsageError(
@@ -215,17 +217,25 @@ _ANNOTATIONS: Final[Sequence[Column[Annotation]]] = (
     Column("text", "text", lambda item: item.text),
 )
 
+#: The nights that pages show.
+Since = Annotated[str, opt("--since", "90d, 12w or a date (default: the newest 90 runs).")]
+
 
 @command("history site")
-def write_site(settings: Settings, request: SiteRequest) -> CommandResult:
+def write_site(
+    settings: Settings,
+    out: Annotated[Path, opt("--out -o", "Folder of the pages: empty, or that of a site.")],
+    since: Since = "",
+) -> CommandResult:
     """Write history pages for any web server.
 
     Example: benchfarm history site --out pages
     """
     from orchestrator.extensions.history import pages as site_pages
+    from orchestrator.plugins import Workspace
 
     with Workspace(settings, makes_store=False) as workspace:
-        done = site_pages.build(workspace, request)
+        done = site_pages.build(workspace, out, since=since)
     text = (
         f"{done.path}: {done.series} series, {done.reports} reports; "
         f"{done.written} pages written, {done.unchanged} unchanged, {done.removed} removed"
@@ -329,6 +339,10 @@ def serve(settings: Settings, listening: Listening, since: Since = "") -> Comman
     releases and submits. /api/v1 answers with the same as JSON, /metrics with numbers for
     Prometheus.
     """
+    from orchestrator.app.status import queue_beside
+    from orchestrator.extensions.history.site import first_night
+    from orchestrator.plugins import Workspace
+
     require_packages("benchfarm serve", "fastapi", "uvicorn", "prometheus_client")
     from orchestrator.extensions.history import api, web
     from orchestrator.extensions.history.farm_now import FarmNow
@@ -378,6 +392,8 @@ _Part = tuple[str, Table[Any]]
 
 
 def _parts(found: Regressions) -> list[_Part]:
+    from orchestrator.extensions.history.changes import CHANGES, OUTPUTS
+
     parts: list[_Part] = [
         (group.sentence, Table(name="changes", caption="", columns=CHANGES, rows=group.members))
         for group in found.groups
@@ -402,6 +418,7 @@ def _heading(found: Regressions) -> str:
 def _rendered(done: history.Changes, form: str) -> str:
     """Return the changes found as ``text``, ``markdown`` or ``json``."""
     from orchestrator.report.comparisons import wrapped
+    from orchestrator.tables import markdown
 
     found = done.found
     if form == "json":

@@ -30,7 +30,6 @@ from orchestrator.extensions.history.regressions import ChangeGroup, FoundChange
 from orchestrator.extensions.history.site import (
     SILENT_NIGHTS,
     Site,
-    SiteRequest,
     SiteSeries,
     first_night,
     gather,
@@ -473,14 +472,13 @@ _OWN_PATH: Final = re.compile(
 )
 
 
-def build(workspace: Workspace, request: SiteRequest) -> WrittenSite:
+def build(workspace: Workspace, out: Path, *, since: str = "") -> WrittenSite:
     """Write or renew the pages in an empty folder or that of a site: only what changed is written,
     and only what was written here is removed.
 
     Raises UsageError, HostStorageError.
     """
-    out, since = request.out, first_night(request.since, workspace)
-    site, marks = gather(workspace.store, since=since)
+    site, marks = gather(workspace.store, since=first_night(since, workspace))
     of_page = {item.page: CampaignId(item.campaign_id) for item in site.campaigns}
     makers = all_pages(workspace, site)
     files = {path: marks[of_page[path]] if path in of_page else "" for path in makers}

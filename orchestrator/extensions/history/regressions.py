@@ -17,7 +17,6 @@ from orchestrator.delegates import DELEGATES
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history.causes import Cause, Causes, group_changes, sides_of
 from orchestrator.extensions.history.changepoint import (
-    LEAST_CHANGE,
     RECENT_NIGHTS,
     WINDOW_NIGHTS,
     Change,
@@ -35,7 +34,14 @@ from orchestrator.extensions.history.series import (
 from orchestrator.plugins import Workspace
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import BuildSha, DelegateName, Serial, SeriesKey, grouped
-from orchestrator.records.history import Annotation, ConfirmationStatus, Contents, Points, RunMark
+from orchestrator.records.history import (
+    LEAST_CHANGE,
+    Annotation,
+    ConfirmationStatus,
+    Contents,
+    Points,
+    RunMark,
+)
 from orchestrator.records.parity import NO_EVIDENCE, OUTPUT_FINDINGS, ParityVerdict
 from orchestrator.records.run import FigureKind, Outcome
 from orchestrator.units import format_slowdown

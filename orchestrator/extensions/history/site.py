@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from datetime import date, tzinfo
 from functools import cache, cached_property
 from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator import __version__
-from orchestrator.app.options import opt
 from orchestrator.extensions.history.causes import (
     content_differences,
     content_steps,
@@ -67,16 +65,6 @@ if TYPE_CHECKING:
 
 #: A figure that is at least this many nights old is shown as missing.
 SILENT_NIGHTS: Final = 3
-
-Since = Annotated[str, opt("--since", "90d, 12w or a date (default: the newest 90 runs).")]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteRequest:
-    """Which pages are written, and where."""
-
-    out: Annotated[Path, opt("--out -o", "Folder of the pages: empty, or that of a site.")]
-    since: Since = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

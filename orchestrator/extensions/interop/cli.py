@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 from orchestrator.cli.result import Streamed
 from orchestrator.errors import OutputParseError, UsageError
-from orchestrator.extensions.interop.texts.output import iterate_file
-from orchestrator.extensions.interop.texts.public import describe, to_public
 from orchestrator.plugins import CommandResult, Texts, arg, command
 from orchestrator.records.run import ToolReport
 from orchestrator.tables.escapes import one_line
@@ -30,6 +28,8 @@ def parse_files(
 
     Example: benchfarm parse log.txt
     """
+    from orchestrator.extensions.interop.texts.public import describe, to_public
+
     # A file without any run is told before anything is printed; runs are read while they are
     # written, so that a file may hold any number of them.
     readers = [(file, *begun_reading(file)) for file in files]
@@ -68,6 +68,8 @@ def begun_reading(file: str) -> tuple[list[ToolReport], Iterator[ToolReport]]:
 
 
 def _reports(file: str) -> Iterator[ToolReport]:
+    from orchestrator.extensions.interop.texts.output import iterate_file
+
     try:
         with contextlib.ExitStack() as stack:
             path = Path(file)

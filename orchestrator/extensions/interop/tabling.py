@@ -10,27 +10,24 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
-from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.app.options import Listed, Texts, opt
-from orchestrator.app.stored import named_campaigns
 from orchestrator.cli.result import shown
 from orchestrator.cli.terminal import room
 from orchestrator.errors import UsageError, nearest
 from orchestrator.installation import data_folder
-from orchestrator.plugins import CommandResult, Settings, Workspace, command
+from orchestrator.plugins import CommandResult, Settings, command
 from orchestrator.records.case import FIGURE_PASS, grouped
 from orchestrator.records.device import device_matches
 from orchestrator.records.model import FIGURE, PHASES, TOKENS, worded
-from orchestrator.tables.column import DATA, Column, Kind
-from orchestrator.tables.labels import short_names
-from orchestrator.tables.passes import MS
-from orchestrator.tables.rows import DeviceRow, ResultRow
+from orchestrator.tables.column import DATA, MS, Column, Kind
 from orchestrator.tables.table import Table
 from orchestrator.units import US_PER_MS, US_PER_S
 
 if TYPE_CHECKING:
+    from orchestrator.plugins import Workspace
     from orchestrator.records.campaign import Campaign
     from orchestrator.report.matrix import Line
+    from orchestrator.tables.rows import ResultRow
 
 #: Named wherever the figures are shown.
 _GUIDE: Final = "TensorFlow Lite performance guide"
@@ -152,6 +149,9 @@ def show_table(settings: Settings, request: TableRequest) -> CommandResult:
     For a pull request. --all shows all configurations beside each other; --source adds what others
     published.
     """
+    from orchestrator.app.stored import named_campaigns
+    from orchestrator.plugins import Workspace
+
     if unknown := set(request.sources) - {"store", *_PUBLISHED}:
         hint = f"choose one of store, {', '.join(_PUBLISHED)}"
         raise UsageError(f"there is no source {unknown.pop()!r}", hint=hint)
@@ -229,9 +229,11 @@ def _tables(
     figures: Sequence[PublishedFigure],
 ) -> Iterator[Table[Any]]:
     """Yield the table, and where figures of others stand beside the store's those that both have."""
+    from orchestrator.analysis.case_result import CaseStatus
     from orchestrator.app.reporting import report_data
     from orchestrator.report.matrix import labels_of, lines_of, matrix_table
     from orchestrator.report.winners import fastest_table, notes_of
+    from orchestrator.tables.labels import short_names
     from orchestrator.tables.results import figures_decimals
 
     data = report_data(workspace, chosen)
@@ -278,6 +280,7 @@ def _tables(
 
 def _published_lines(figures: Iterable[PublishedFigure]) -> list[Line]:
     from orchestrator.report.matrix import Line
+    from orchestrator.tables.rows import DeviceRow
 
     lines = grouped(figures, lambda figure: (figure.model, figure.device, figure.source))
     return [

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.cli.terminal import tell
 from orchestrator.errors import UsageError
-from orchestrator.extensions.models import files as model_files
 from orchestrator.extensions.models.files import BuildRequest, Folder
-from orchestrator.models.inspect import inspect_model
 from orchestrator.plugins import (
     CommandResult,
     Settings,
@@ -78,6 +76,8 @@ def inspect(
 
     Example: benchfarm model inspect model.tflite
     """
+    from orchestrator.models.inspect import inspect_model
+
     facts = inspect_model(model)
     return CommandResult(text="\n".join(_lines(facts)), data=facts)
 
@@ -108,6 +108,8 @@ def build(settings: Settings, request: BuildRequest) -> CommandResult:
 
     models.yaml records how to build them again.
     """
+    from orchestrator.extensions.models import files as model_files
+
     say = partial(tell, settings.log_format, "model-built")
     done = model_files.build(settings, request, on_done=say)
     lines: list[str] = []
@@ -137,6 +139,8 @@ def fetch(
 
     A model must have the content of its first download.
     """
+    from orchestrator.extensions.models import files as model_files
+
     if model_files.SAMPLES in names:
         if len(names) > 1:
             raise UsageError("the samples are copied alone", hint="fetch the others by themselves")
@@ -183,6 +187,8 @@ def list_models(
 
     Example: benchfarm model list
     """
+    from orchestrator.extensions.models import files as model_files
+
     known = model_files.known_models(settings, folder)
     return shown(
         Table(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 from orchestrator.app.options import Listed
 from orchestrator.errors import HostStorageError, ModelError, UsageError
 from orchestrator.files import write_file
-from orchestrator.plugins import Settings, Texts, Workspace, arg, opt
+from orchestrator.plugins import Settings, Texts, arg, opt
 from orchestrator.records.model import Accuracy, ManifestEntry
 from orchestrator.units import format_bytes
 
@@ -194,6 +194,8 @@ def fetch(settings: Settings, names: Sequence[str], *, out: Path | None) -> list
         ArtifactError, ModelError: a download failed, or isn't what it was; what was fetched before
             it is kept.
     """
+    from orchestrator.plugins import Workspace
+
     known = published_models()
     for name in names:
         if name not in known:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.app.options import Paths, arg
 from orchestrator.cli.terminal import tell
 from orchestrator.errors import PlanError
-from orchestrator.extensions.runtimes.declaration import (
-    ProgramSection,
-    declared,
-    declared_names,
-    load_declared,
-)
 from orchestrator.plugins import Column, CommandResult, Kind, Settings, Table, command, shown
 from orchestrator.tables.column import DATA, NESTED
+
+if TYPE_CHECKING:
+    from orchestrator.extensions.runtimes.declaration import ProgramSection
 
 
 @command("build programs", has_table=True)
@@ -27,6 +24,8 @@ def declared_programs(
 
     Example: benchfarm build programs mine.yaml
     """
+    from orchestrator.extensions.runtimes.declaration import declared, declared_names, load_declared
+
     found, is_faulty = [load_declared(path) for path in files], False
     for name in () if files else declared_names():
         try:

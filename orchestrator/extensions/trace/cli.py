@@ -7,24 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from orchestrator.app import measuring
-from orchestrator.app.measuring import CampaignInterruptedError, MeasuredCampaign
 from orchestrator.app.options import arg, opt
-from orchestrator.app.workspace import Workspace
 from orchestrator.cli import measuring as shown
 from orchestrator.cli.frame import PlanKeys, command
 from orchestrator.cli.live import facts_of, workspace_telling
 from orchestrator.cli.result import CommandResult
 from orchestrator.errors import OutputParseError, UsageError
-from orchestrator.extensions.trace.run_pass import TRACE
-from orchestrator.extensions.trace.slices import (
-    OperatorSlices,
-    TraceSummary,
-    read_recording,
-    summarise,
-)
 from orchestrator.files import check_writable, safe_name, write_file
-from orchestrator.programs import program
 from orchestrator.records.case import BUILTIN, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan, PlanOptions
@@ -37,6 +26,9 @@ from orchestrator.tables.table import Table
 from orchestrator.units import US_PER_MS, split
 
 if TYPE_CHECKING:
+    from orchestrator.app.measuring import MeasuredCampaign
+    from orchestrator.app.workspace import Workspace
+    from orchestrator.extensions.trace.slices import OperatorSlices, TraceSummary
     from orchestrator.store.opening import Store
 
 _AGAIN: Final = "run 'benchfarm trace' again: a resumed trace writes no file"
@@ -64,6 +56,10 @@ def _record(
     workspace: Workspace, model: Path, options: PlanOptions, folder: Path
 ) -> MeasuredCampaign:
     """Record a model on the chosen phones; raises UsageError kinds before anything runs."""
+    from orchestrator.app import measuring
+    from orchestrator.app.measuring import CampaignInterruptedError
+    from orchestrator.programs import program
+
     # The plan reports names that are no tool.
     named = [name for text in options.get("tools", ()) for name in split([text])]
     for tool in [tool for tool in ToolName if tool in named]:
@@ -105,6 +101,7 @@ def _plan(model: Path, options: PlanOptions) -> Plan:
     Raises PlanError naming the options at fault.
     """
     from orchestrator.config.plan import plan_from_options
+    from orchestrator.extensions.trace.run_pass import TRACE
 
     usual = {"delegates": [BUILTIN], "threads": [1], "num_runs": 20, "timeout": 120.0, **options}
     plan = plan_from_options(
@@ -121,6 +118,8 @@ def _plan(model: Path, options: PlanOptions) -> Plan:
 
 
 def _traced(store: Store, run: RunRecord, folder: Path) -> TracedRun:
+    from orchestrator.extensions.trace.slices import read_recording, summarise
+
     traced = TracedRun(
         run_id=run.run_id,
         serial=run.case.serial,

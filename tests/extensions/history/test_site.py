@@ -13,7 +13,7 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history import pages as site_pages
 from orchestrator.extensions.history.pages import MANIFEST
-from orchestrator.extensions.history.site import SiteRequest, gather
+from orchestrator.extensions.history.site import gather
 from orchestrator.records.case import Pass
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.settings import Settings
@@ -264,7 +264,7 @@ def lab(tmp_path_factory):
 def test_only_what_changed_is_written_and_only_what_was_written_is_removed(lab, tmp_path):
     folder, precious = tmp_path / "out", tmp_path / "precious.html"
     precious.write_text("x")
-    first = site_pages.build(lab, SiteRequest(out=folder))
+    first = site_pages.build(lab, folder)
     assert (first.reports, first.unchanged, first.removed) == (3, 0, 0)
     foreign = folder / "series" / "mine.html"
     foreign.write_text("mine")
@@ -274,10 +274,10 @@ def test_only_what_changed_is_written_and_only_what_was_written_is_removed(lab, 
     listed = json.loads(manifest.read_text())
     outside = {"series/../../precious.html": "", "../precious.html": ""}
     manifest.write_text(json.dumps({**listed, **outside}))
-    again = site_pages.build(lab, SiteRequest(out=folder))
+    again = site_pages.build(lab, folder)
     assert (again.written, again.unchanged, again.removed) == (1, first.written - 1, 0)
     assert not (folder / "index.html").is_symlink()
-    newest = site_pages.build(lab, SiteRequest(out=folder, since="2026-03-03"))
+    newest = site_pages.build(lab, folder, since="2026-03-03")
     assert (newest.reports, newest.removed) == (1, 2)
     assert (foreign.read_text(), precious.read_text()) == ("mine", "x")
 
@@ -300,5 +300,5 @@ def test_a_folder_of_something_else_is_left_as_it_is(lab, tmp_path):
         (file / "out", "Not a directory"),
     ):
         with pytest.raises(UsageError, match=told):
-            site_pages.build(lab, SiteRequest(out=out))
+            site_pages.build(lab, out)
     assert [path.name for path in taken.iterdir()] == ["index.html"]
