@@ -16,7 +16,7 @@ from orchestrator.analysis.case_result import (
     autocorrelation_of_others,
     judge_case,
 )
-from orchestrator.analysis.outcome import figure_us, of_one_kind, truth_of
+from orchestrator.analysis.outcome import figure_us, truth_of
 from orchestrator.analysis.rounds import standings, standings_of
 from orchestrator.passes import passes
 from orchestrator.passes.specification import PassSpec, Repetition
@@ -33,7 +33,7 @@ from orchestrator.records.case import (
     grouped,
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.run import DelegateEvidence, RunRecord
+from orchestrator.records.run import DelegateEvidence, FigureKind, RunRecord
 from orchestrator.records.verdict import Quality, Severity
 from orchestrator.report.data import ReportData, headline_of
 from orchestrator.report.winners import ranked
@@ -322,8 +322,11 @@ def _invocation_row(
 ) -> InvocationRow:
     log, samples = shown or (None, "")
     is_used = run.run_id in result.used
-    # Those that aren't used are shown as they were printed.
-    kind = result.figure if is_used else of_one_kind([run])[0]
+    kind = result.figure
+    if not is_used:
+        # As it was printed: a mean also beside a median that can't be one.
+        has_median = figure_us(run, FigureKind.MEDIAN) is not None
+        kind = FigureKind.MEDIAN if has_median else FigureKind.MEAN
     truth, latency_us = truth_of(run), figure_us(run, kind)
     # The profiles hold the operators already.
     if run.report is not None and run.report.operators:

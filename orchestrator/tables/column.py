@@ -178,19 +178,15 @@ class Column(Generic[R]):
         return [word if (text := shown(row)) is None else text for row, word in pairs]
 
     def _words(self, rows: Iterable[R]) -> Iterator[str]:
-        """Yield the cells of a column without figures."""
+        """Yield the cells; figures aren't rounded."""
         value, shown = self.value, self.shown
         for row in rows:
             text = shown(row) if shown is not None else None
             yield _words(value(row)) if text is None else text
 
-    def is_empty(self, rows: Sequence[R], form: Form) -> bool:
+    def is_empty(self, rows: Iterable[R]) -> bool:
         """Return whether people see nothing in any of its cells."""
-        if not self.is_figure:
-            return all(cell in NOTHINGS for cell in self._words(rows))
-        if form in LINES:
-            return all(cell in NOTHINGS for cell in self.cells(rows))
-        return all(self.value(row) is None for row in rows)
+        return all(cell in NOTHINGS for cell in self._words(rows))
 
 
 def _words(value: object) -> str:

@@ -23,7 +23,7 @@ from markupsafe import escape
 
 from orchestrator import __version__
 from orchestrator.installation import data_folder
-from orchestrator.tables.column import NOTHING, Column, Form, Kind, R
+from orchestrator.tables.column import NOTHING, NOTHINGS, Column, Form, Kind, R
 from orchestrator.tables.devices import origin_of
 from orchestrator.tables.escapes import all_visible, visible
 from orchestrator.tables.labels import STATE_CLASSES, moment_text, page_name
@@ -240,12 +240,15 @@ def _column(column: Column[R], rows: Sequence[R]) -> Mapping[str, object]:
         if column.bar is not None:
             page["bars"] = [share and round(share, 3) for share in map(column.bar, rows)]
         if column.shown is not None:
-            texts |= {
-                place: visible(text)
-                for place, (row, value) in enumerate(zip(rows, values, strict=True))
-                if (text := column.shown(row)) is not None
-                and text != texts.get(place, NOTHING if value is None else format(value, form))
-            }
+            for place, text in enumerate(map(column.shown, rows)):
+                if text is None:
+                    continue
+                if text in NOTHINGS:
+                    # Where people read no figure, the script has none to sort and to colour by.
+                    values[place] = None
+                value = values[place]
+                if text != texts.get(place, NOTHING if value is None else format(value, form)):
+                    texts[place] = visible(text)
         if texts:
             page["texts"] = texts
         if column.kind is Kind.COUNT and len(rows) > 1:

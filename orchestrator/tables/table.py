@@ -54,9 +54,7 @@ class Table(Generic[R]):
         if form not in PEOPLE:
             return columns
         rows = self.listed
-        return [
-            column for column in columns if not (column.is_optional and column.is_empty(rows, form))
-        ]
+        return [column for column in columns if not (column.is_optional and column.is_empty(rows))]
 
     def laid_out(self) -> tuple[list[tuple[Column[R], Sequence[Any]]], dict[str, str]]:
         """Return what a page shows whole: columns with their cells (drawings as they are), and head

@@ -256,8 +256,6 @@ def test_the_page_s_script_writes_each_cell_as_the_other_forms_do(open_address, 
         Column("speed", "speed", lambda row: row, Kind.NUMBER, digits=1, shown=words.get),
     )
     table = Table(name="cells", caption="Cells", columns=columns, rows=rows)
-    assert columns[1].cells(rows)[:5] == ["+0.0", "+0.0", "+0.0", "+0.0", "+0.0"]
-    assert columns[2].cells(rows)[5:7] == ["4.18", "-4.18"]
     (tmp_path / "cells.html").write_text(render(table), encoding="utf-8")
     host = grid(open_address((tmp_path / "cells.html").as_uri()), "cells")
     for item in columns[1:]:

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from orchestrator.passes import pass_tables
+from orchestrator.records.case import ToolName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.exports import table_of
 from orchestrator.report.render import page_tables
@@ -21,8 +22,9 @@ from orchestrator.tables import text
 from orchestrator.tables.column import EVERYWHERE, Column, Form, Kind
 from orchestrator.tables.results import RESULTS, exported_table, results_table
 from orchestrator.tables.table import RENDERERS, Table, render
+from orchestrator.units import US_PER_MS
 from tests.conftest import golden
-from tests.samples.sample_lab import small_lab
+from tests.samples.sample_lab import REAL_PIXEL, case, lab_of, series, small_lab
 
 DATA = build_report_data(**small_lab().inputs())  # type: ignore[arg-type]
 #: A table with a column of each kind, and names as somebody hostile would write them.
@@ -178,6 +180,36 @@ def test_a_columns_name_is_documented() -> None:
     }
     assert sorted(name for name in names if f"`{name}`" not in told) == []
     assert all(column.forms <= EVERYWHERE for column in RESULTS)
+
+
+def test_what_rounds_to_nothing_is_not_negative_and_halves_are_those_of_the_shown_figure() -> None:
+    change = Column[float]("change", "", float, Kind.NUMBER, digits=1, is_signed=True)
+    assert change.cells([0.0, -0.0, -0.04, 0.04, -0.06]) == ["+0.0"] * 4 + ["-0.1"]
+    # 4.185 as a float is below the half; 4185 * 0.001 is above it.
+    time = Column[float]("time", "", float, Kind.NUMBER, "ms", 1 / US_PER_MS, digits=2)
+    assert time.cells([4_185.0, -4_185.0]) == ["4.18", "-4.18"]
+
+
+def test_a_page_leaves_out_what_text_leaves_out_and_has_no_hidden_figures() -> None:
+    owner = case(REAL_PIXEL)
+    prefill, decode = (
+        replace(owner, tool=ToolName.LITERT_LM, flags=(("figure", phase),))
+        for phase in ("prefill", "decode")
+    )
+    for owners in ((prefill, decode), (prefill, owner)):
+        runs = [record for each in owners for record in series(each, 5_000.0)]
+        data = build_report_data(**lab_of(runs, REAL_PIXEL).inputs())  # type: ignore[arg-type]
+        tables = page_tables(data)
+        for table in tables.values():
+            whole = {column.head for column, _ in table.laid_out()[0]}
+            assert {column.head for column in table.of(Form.HTML)} <= whole, table.name
+        page = folded(render(tables["results"], Form.HTML), "results")
+        values = {column["name"]: column.get("values") for column in page["columns"]}
+        if owner in owners:
+            assert [value is None for value in values["median_us"]] == [False, True]
+            assert [value is None for value in values["tokens_per_s"]] == [True, False]
+        else:
+            assert "median_us" not in values
 
 
 @pytest.mark.parametrize("figure", [1e308, -1e308, 1e15, 123_456_789.25])

@@ -42,3 +42,11 @@ def test_a_series_goes_on_over_new_contents_and_ends_with_any_other_change() -> 
     assert night.series_key == CASE.series_key
     for other in (replace(CASE, threads=2), replace(CASE, model_name="n"), replace(CASE, files=())):
         assert other.series_key != CASE.series_key
+
+
+def test_outputs_are_known_by_the_hash_that_stores_have_them_under() -> None:
+    plain = replace(CASE, files=())
+    flagged = replace(CASE, flags=(("a", "b"),))
+    assert plain.outputs_key == "d6c23038b56717c28bb4b42cc1f79f63"
+    assert flagged.outputs_key == "3ffcc53adcf0e566c826152f2eab268a"
+    assert replace(plain, threads=4, num_runs=7, affinity="f0").outputs_key == plain.outputs_key

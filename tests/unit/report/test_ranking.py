@@ -163,3 +163,15 @@ def test_percentiles_are_exported_of_nothing_but_results(unused: dict[str, objec
     }
     assert found[91] == (None, None, None)
     assert found[1] == pytest.approx((5_000, 4_950, 5_250))
+
+
+def test_an_invocation_that_is_not_used_is_exported_with_the_mean_that_it_printed() -> None:
+    broken = run(GPU, 90, 44_000, quality=Quality.REJECTED)
+    assert broken.report is not None
+    assert broken.report.inference is not None
+    inference = replace(broken.report.inference, median_us=0.0)
+    broken = replace(broken, report=replace(broken.report, inference=inference))
+    (result,) = json.loads(to_json(data_of(*series(GPU, 5_000), broken)))["results"]
+    (found,) = [item for item in result["invocations"] if item["invocation"] == 91]
+    assert (found["figure"], found["not_a_result_us"]) == ("mean", 44_000)
+    assert result["figure"] == "median"
