@@ -31,7 +31,12 @@ _PROGRAM_PROBLEM: Final = ArtifactError.exit_code
 _FAKE: Final = "only for virtual phones, by name"
 _WIDTH: Final = 100
 #: What builds that have a flag are, where "with the delegate ..." isn't it.
-_BUILDS: Final[Mapping[str, str]] = {"all": "all", "android": "for Android", "ios": "for iOS"}
+_BUILDS: Final[Mapping[str, str]] = {
+    "all": "all",
+    "android": "for Android",
+    "ios": "for iOS",
+    "own": "of one's own",
+}
 
 
 @command("build list", has_table=True)
