@@ -348,7 +348,7 @@ def _open_each(
             check_known(workspace, facts, before)
         except DeviceError as error:
             return error
-        return device, facts
+        return device, with_known_gpu(facts, before)
 
     results = all_at_once(opened, phones)
     lost = {
@@ -422,7 +422,22 @@ def open_phone(workspace: Workspace, attached: Attached) -> tuple[Device, Device
     device.progress = lambda *step: workspace.on_push(seen.serial, *step)
     device.slots = workspace.push_slots
     workspace.opened.append(device)
-    return device, device.facts()
+    facts = device.facts()
+    if device.compositor_hangs:
+        told = "its compositor doesn't answer: its GPU is what the store has of this system, if any"
+        workspace.note(facts.serial, told)
+    return device, facts
+
+
+def with_known_gpu(facts: DeviceFacts, known: Mapping[Serial, DeviceFacts]) -> DeviceFacts:
+    """Return a phone's facts with the GPU that is known of the same system, where its compositor
+    didn't tell: else it would be another system than that whose outputs were checked.
+    """
+    before = known.get(facts.serial)
+    if facts.gpu_driver or before is None or not facts.fingerprint:
+        return facts
+    is_same = before.fingerprint == facts.fingerprint
+    return replace(facts, gpu=before.gpu, gpu_driver=before.gpu_driver) if is_same else facts
 
 
 def pick(workspace: Workspace, serial: str, found: Sequence[Attached]) -> Attached:

@@ -65,7 +65,10 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
             f"there are no rows of {request.rows!r}", hint=f"choose one of {', '.join(ROWS)}"
         )
     if request.rows != ROWS[0] and not exporter.takes_rows:
-        raise UsageError(f"--rows chooses what a row is; {request.form} leaves no choice")
+        raise UsageError(
+            f"--rows chooses what a row is; {request.form} leaves no choice",
+            hint="leave --rows out, or --format csv or parquet",
+        )
     if request.runs and not exporter.takes_runs:
         raise UsageError(f"--run chooses runs; {request.form} is about whole campaigns")
     if target.is_dir():

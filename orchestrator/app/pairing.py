@@ -171,7 +171,10 @@ def prepare(
         pairing=pairing,
     )
     both = replace(plans[0], text="---\n".join(plan.text for plan in plans))
-    return campaign_of(workspace, both, opened, work)
+    # A phone without a pair has no part in it.
+    serials = {case.serial for case in known.values()}
+    used = tuple(item for item in opened.devices if item[1].serial in serials)
+    return campaign_of(workspace, both, replace(opened, devices=used), work)
 
 
 def pairing_of(campaign: Campaign) -> Pairing:

@@ -21,6 +21,7 @@ from orchestrator.app.attached import (
     open_devices,
     open_phone,
     pick,
+    with_known_gpu,
 )
 from orchestrator.app.workspace import Workspace
 from orchestrator.devices.discovery import all_at_once
@@ -305,7 +306,7 @@ def _facts(
     stored is kept out.
     """
     try:
-        facts = open_phone(workspace, attached)[1]
+        facts = with_known_gpu(open_phone(workspace, attached)[1], stored)
         with contextlib.suppress(DeviceUnusableError):
             check_known(workspace, facts, stored)
         return facts

@@ -15,7 +15,7 @@ from orchestrator.analysis.outcome import of_one_kind
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.app.measuring import MeasuredCampaign, run
 from orchestrator.app.workspace import Workspace
-from orchestrator.errors import BenchfarmError
+from orchestrator.errors import BenchfarmError, InterruptedByUserError
 from orchestrator.records.case import FIGURE_PASS, Serial, grouped
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
@@ -135,9 +135,12 @@ def measure_equal_sides(
     while len(measured) < sessions and not any(item.result.fault for item in measured):
         try:
             measured.append(run(workspace, own, despite_losses=False))
-        except BenchfarmError as error:
+        except (BenchfarmError, KeyboardInterrupt) as error:
             if not measured:
                 raise
+            # Ctrl-C comes as it is where no phone is at work.
+            if not isinstance(error, BenchfarmError):
+                error = InterruptedByUserError("Ctrl-C or a signal")
             return measured, error
     return measured, None
 

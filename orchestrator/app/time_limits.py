@@ -8,7 +8,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 from orchestrator.clock import Deadline
-from orchestrator.errors import UsageError
+from orchestrator.errors import PlanError, UsageError
 from orchestrator.records.case import CampaignId, Case, SkippedCase
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import OUT_OF_TIME, RunRecord
@@ -27,7 +27,11 @@ def limited(plan: Plan, *, budget: str, until: str, now: datetime) -> Plan:
     from orchestrator.config.plan import terms_from_options
 
     if budget:
-        seconds = terms_from_options(budget=budget).budget
+        try:
+            seconds = terms_from_options(budget=budget).budget
+        except PlanError as error:
+            error.hint = "for example 20 min; at most 7 d"
+            raise
         plan = replace(plan, budget=min(filter(None, (seconds, plan.budget))))
     if until:
         plan = replace(plan, until=moment_of(until, now))

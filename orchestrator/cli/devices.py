@@ -18,7 +18,7 @@ from orchestrator import __version__
 from orchestrator.app.options import Listed, Texts, Wait, arg, opt
 from orchestrator.cli.frame import DryRun, command, refuse
 from orchestrator.cli.live import reporting, workspace_telling
-from orchestrator.cli.result import CommandResult, shown, to_json
+from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, shown, to_json
 from orchestrator.errors import BenchfarmError, DeviceError, UsageError
 from orchestrator.files import write_file
 from orchestrator.records.answers import DoneAnswer
@@ -278,7 +278,8 @@ def _equal_sides(
             for part in (one_line(item.text), resolution.resolution_table(item), "")
         ]
         problems = list(dict.fromkeys(text for item in measured for text in item.problems))
-        exit_code = int(any(item.is_lacking for item in measured))
+        is_cut = any(item.cut for item in measured)
+        exit_code = int(any(item.is_lacking for item in measured)) or CUT_EXIT_CODE * is_cut
     if error is not None:
         exit_code, hint = error.exit_code, f" ({error.hint})" if error.hint else ""
         which = f"session {len(measured) + 1} of {sessions}"

@@ -35,6 +35,7 @@ from orchestrator.errors import (
 from orchestrator.files import is_private, make_private, own_temporary
 from orchestrator.locks import Locks
 from orchestrator.processes import child_environment, end_running, running
+from orchestrator.records.failures import next_step_of
 
 DEFAULT_PORT: Final = 5037
 
@@ -126,8 +127,9 @@ _SHORTEST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
 #: A phone is noticed no later than after a quarter of the time that it was away.
 _GROWTH: Final = 1.25
-#: What to do about a phone that doesn't know this computer's key.
-TAP_ALLOW: Final = "unlock the phone and tap 'Allow USB debugging'"
+#: What to do about a phone that doesn't know this computer's key, and about one that asks for it.
+ALLOW_KEY: Final = next_step_of("device-unauthorized", "device unauthorized")
+TAP_ALLOW: Final = next_step_of("device-unauthorized", "device still authorizing")
 
 
 class AdbServer:
@@ -314,7 +316,7 @@ class AdbServer:
         )
         if not answer.startswith(("connected to", "already connected to")):
             if "authenticate" in answer:
-                raise DeviceUnauthorizedError(answer, serial=address, hint=TAP_ALLOW)
+                raise DeviceUnauthorizedError(answer, serial=address, hint=ALLOW_KEY)
             raise NoDeviceError(
                 answer,
                 serial=address,
@@ -331,7 +333,7 @@ class AdbServer:
 
 def _unauthorized(transport: str) -> DeviceUnauthorizedError:
     told = "the phone doesn't know this computer's key"
-    return DeviceUnauthorizedError(told, serial=transport, hint=TAP_ALLOW)
+    return DeviceUnauthorizedError(told, serial=transport, hint=ALLOW_KEY)
 
 
 def is_tcp(transport: str) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from orchestrator.devices.adb_server import TAP_ALLOW, AdbServer, is_tcp
+from orchestrator.devices.adb_server import ALLOW_KEY, TAP_ALLOW, AdbServer, is_tcp
 from orchestrator.devices.facts import parse_serial
 from orchestrator.devices.link import PhoneLink
 from orchestrator.errors import DeviceError, HostStorageError, LinkLostError, UsageError
@@ -48,10 +48,7 @@ _LINE: Final = re.compile(
 
 #: State -> (why it can't be used, what to do).
 STATE_NOTES: Final[Mapping[str, tuple[str, str]]] = {
-    "unauthorized": (
-        "the phone doesn't know this computer's key",
-        f"{TAP_ALLOW}; no question there? revoke the authorizations in its developer options and plug it in again",
-    ),
+    "unauthorized": ("the phone doesn't know this computer's key", ALLOW_KEY),
     "authorizing": ("the phone is being asked to let this computer in", TAP_ALLOW),
     "connecting": ("the connection is being made", "wait a few seconds and look again"),
     "offline": (

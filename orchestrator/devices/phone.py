@@ -137,7 +137,7 @@ def _lines(connection: Connection) -> Generator[bytes]:
 #: The one folder where the shell user may write and execute on every phone.
 WORK_FOLDER: Final = "/data/local/tmp/benchfarm"
 _PROBE_TIMEOUT_S: Final = 60.0
-_GPU_TIMEOUT_S: Final = 5.0
+_GPU_TIMEOUT_S: Final = 15.0
 _OPEN_TIMEOUT_S: Final = 15.0
 _BEAT_TIMEOUT_S: Final = 10.0
 _HEALTH_TIMEOUT_S: Final = 20.0
@@ -185,11 +185,13 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         #: Names the profile that its facts fit.
         self.match_profile: ProfileMatcher = lambda facts: ""
         self._facts: DeviceFacts | None = None
+        #: Whether its facts lack what only a compositor tells that doesn't answer.
+        self.compositor_hangs = False
         DetachedRuns.__init__(self, f"{work_folder}/runs")
         PlacedFiles.__init__(self, work_folder)
 
     def beat(self) -> None:
-        """Send an empty command: our note is renewed, and the phone answers; from any thread.
+        """Send an empty command, for the renewal of our note alone; from any thread.
 
         Raises DeviceError kinds.
         """
@@ -298,12 +300,15 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
     def _ask_gpu(self) -> dict[str, str]:
         """Return what the compositor tells of the GPU; nothing where that alone hangs."""
         what = "asking for the GPU's driver"
+        self.compositor_hangs = False
         try:
             return self.again(
                 lambda: self.ask(GPU_COMMANDS, timeout_s=_GPU_TIMEOUT_S, what=what)
             ).texts()
         except DeviceTimeoutError:
-            self.beat()
+            # Whether it is the phone that doesn't answer.
+            self.shell(":", timeout_s=_BEAT_TIMEOUT_S, what="facts")
+            self.compositor_hangs = True
             return {}
 
     def _ask(self, scripts: Mapping[str, str], *, what: str) -> dict[str, str]:

@@ -30,6 +30,8 @@ _LAST: Final = 8
 _USUAL_FACTOR: Final = 1.5
 #: Between two runs a phone is probed and given files, beside what it is waited for.
 _BETWEEN_S: Final = 60.0
+#: Earlier campaigns may have waited longer than a plan that waits for nothing.
+_EARLIER_PAUSE_S: Final = 360.0
 
 Recent = Mapping[SeriesKey, Sequence[RecentRun]]
 
@@ -211,7 +213,7 @@ def usual_pause_s(recent: Recent, terms: PlanTerms) -> float:
         for before, after in itertools.pairwise(last_day)
         if before.campaign == after.campaign
     ]
-    longest_s = _longest_pause_s(terms)
+    longest_s = max(_longest_pause_s(terms), _EARLIER_PAUSE_S)
     own = [pause_s for pause_s in pauses if 0 <= pause_s <= longest_s]
     return statistics.median(own) if own else 0.0
 

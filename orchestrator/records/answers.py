@@ -167,7 +167,8 @@ class ChangeAnswer:
     label: str
     #: Path of the series' page on this server.
     page: str
-    #: Whether 'benchfarm history changes' reports it: its series' newest, of the last 14 nights.
+    #: Whether 'benchfarm history changes' reports it: its series' newest, which began or went away
+    #: in the last 14 nights. Those that began before 'serve --since' aren't here.
     is_recent: bool
     is_virtual: bool
 

@@ -8,7 +8,7 @@ import json
 import re
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 import pytest
 
 from orchestrator.store.opening import open_store
+from tests.e2e.conftest import Lab
 from tests.samples.command import Cli, Done
 from tests.samples.places import MODELS
 
@@ -214,6 +215,18 @@ def test_what_neither_side_can_run_is_told_beside_what_was_compared(bench: Bench
     assert f"not run on {bench.serial}: coreml, native: 'native' has no" in done.stdout
 
 
+def test_a_phone_without_a_pair_has_no_part_in_a_comparison(
+    lab_of: Callable[..., Lab], bench: Bench
+) -> None:
+    lab = lab_of("pixel-3", "moto-e5-play")
+    words = ("ab threads:1 threads:8 -d xnnpack --runs 2 --fail-on never", "-m", bench.model)
+    done = lab.cli(*words, *QUICK).ok()
+    assert "4 invocations on Google Pixel 3 (virtual)\n" in done.stderr
+    assert f"not run on {lab.serials[1]}: xnnpack, native: 8 threads on 4 cores" in done.stdout
+    with closing(open_store(lab.cli.home / "store.sqlite")) as store:
+        assert list(store.devices()) == [lab.serials[0]]
+
+
 def test_two_nights_are_compared_and_a_changed_setting_makes_them_incomparable(
     bench: Bench,
 ) -> None:
@@ -338,3 +351,5 @@ def test_a_side_against_itself_tells_what_the_phone_can_resolve(bench: Bench) ->
         budgets = [item.terms.budget for item in store.campaigns() if item.name == "aa"]
     assert budgets == [300.0] * 4
     assert re.search(r"^ab, 5 pairs +\d", done.stdout, re.MULTILINE)
+    cut = bench.ab(bench.program("old"), copy, "--runs", "400", "--budget", "12s").ended_with(6)
+    assert "no time for all" in cut.said

@@ -10,6 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.app.resolution import measure_equal_sides
+from orchestrator.app.workspace import Workspace
+from orchestrator.cli.devices import EqualSides
+from orchestrator.engine.events import CampaignStarted
+from orchestrator.errors import InterruptedByUserError
+from orchestrator.settings import Settings
 from tests.e2e.conftest import Lab
 
 #: What a check could leave behind, as the phone itself tells it.
@@ -91,6 +97,25 @@ def test_equal_sides_tell_what_a_phone_can_resolve_and_the_check_repeats_it(lab:
     assert changes == sorted(changes, reverse=True)
     known = lab.cli("device check", "-s", serial).ok().stdout
     assert "3 sessions" in known
+
+
+def test_ctrl_c_where_no_phone_is_at_work_hides_none_that_was_measured(
+    lab: Lab, model: Path
+) -> None:
+    class Pressing:
+        started = 0
+
+        def on_event(self, event: object) -> None:
+            self.started += isinstance(event, CampaignStarted)
+            if self.started == 2 and isinstance(event, CampaignStarted):
+                raise KeyboardInterrupt
+
+    plan = EqualSides(model=model, runs=2).plan(lab.serials[:1])
+    settings = Settings.from_environment(lab.cli.environ())
+    with Workspace(settings, observer=Pressing()) as workspace:
+        measured, error = measure_equal_sides(workspace, plan, sessions=3)
+    assert len(measured) == 1
+    assert isinstance(error, InterruptedByUserError)
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])

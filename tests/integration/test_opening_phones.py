@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from benchfarm_virtual.farm import VirtualLab
+from benchfarm_virtual.faults import parse_fault
 from benchfarm_virtual.phone import Phone
 from orchestrator.app.attached import attached_devices, open_devices
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli.devices import restore
 from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.phone import AdbDevice
+from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import DeviceBusyError, DeviceUnusableError, NoDeviceError
 from orchestrator.files import sha256_of
 from orchestrator.ports import Change, HostFile
@@ -129,6 +131,37 @@ def test_phones_are_restored_after_one_listing_however_many_there_are(
         assert isinstance(told.data, dict)
         assert (list(told.data["restored"]), told.data["failed"]) == (["S0", "S1", "S2"], {})
         assert overheard.of("").count("host:devices-l") == 1
+
+
+def test_a_phone_whose_compositor_doesnt_answer_stays_the_system_that_it_was(
+    phones: list[Phone], here: Settings, samples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was found of its outputs is of its GPU's driver: it would be forgotten with that."""
+    with Workspace(here) as workspace:
+        known = open_devices(workspace, DeviceSelection()).facts
+        workspace.store.begin_campaign(
+            samples.campaign(invocations=(), skipped=()), devices=known[:2], models=(), builds=()
+        )
+    assert all(facts.gpu_driver for facts in known)
+    monkeypatch.setattr("orchestrator.devices.phone._GPU_TIMEOUT_S", 0.3)
+    hang = parse_fault("hang", ("moment=tool", "subject=*/dumpsys", "seconds=1"))
+    for phone in phones:
+        phone.faults.add(hang)
+    told: list[DeviceNote] = []
+
+    class Told:
+        def on_event(self, event: object) -> None:
+            if isinstance(event, DeviceNote):
+                told.append(event)
+
+    with Workspace(here, observer=Told()) as workspace:
+        # Another system may have another driver.
+        phones[1].userland.props.set("ro.build.fingerprint", "after/an/update")
+        same, updated, unknown = open_devices(workspace, DeviceSelection()).facts
+    assert (same.gpu, same.computes_with) == (known[0].gpu, known[0].computes_with)
+    assert (updated.gpu_driver, unknown.gpu_driver) == ("", "")
+    notes = {note.serial for note in told if "its compositor doesn't answer" in note.text}
+    assert notes == {"S0", "S1", "S2"}
 
 
 def test_two_phones_of_one_serial_number_stay_two_when_only_one_of_them_is_attached(

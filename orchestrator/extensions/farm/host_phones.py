@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.app.attached import Attached, attached_devices, open_phone
+from orchestrator.app.attached import Attached, attached_devices, open_phone, with_known_gpu
 from orchestrator.app.workspace import Workspace
 from orchestrator.clock import Deadline
 from orchestrator.config.profiles import KeptInventory
@@ -198,7 +198,8 @@ class HostPhones:
             user = user_of(serial)
             if not user:
                 try:
-                    facts = dump(open_phone(workspace, attached)[1])
+                    now = open_phone(workspace, attached)[1]
+                    facts = dump(with_known_gpu(now, workspace.store.devices()))
                 except BenchfarmError as error:
                     # One phone that doesn't answer mustn't hide the others.
                     unusable = one_line(str(error))

@@ -39,9 +39,8 @@ from orchestrator.tables.table import Table
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
 
-#: Seconds for which what was read stays, and how many times as long as reading it took.
+#: Seconds for which what was read stays at the least.
 _LEAST_AGE_S: Final = 2.0
-_AGE_FACTOR: Final = 10.0
 #: Heat and battery are those of runs of campaigns begun within these hours.
 _HOURS: Final = 24
 _STANDINGS: Final = {
@@ -82,9 +81,11 @@ _T = TypeVar("_T")
 class Kept(Generic[_T]):
     """What was read a moment ago; read again once that is old. May be used by several threads."""
 
-    def __init__(self, read: Callable[[_T | None], _T]) -> None:
-        """``read`` is given what it returned the last time."""
-        self._read = read
+    def __init__(self, read: Callable[[_T | None], _T], *, age_factor: float = 0.0) -> None:
+        """``read`` is given what it returned the last time; that stays ``age_factor`` times as long
+        as reading it took.
+        """
+        self._read, self._age_factor = read, age_factor
         self._lock = threading.Lock()
         self._known: _T | None = None
         self._fresh_until_s = 0.0
@@ -96,7 +97,9 @@ class Kept(Generic[_T]):
             if self._known is None or is_fresh or begin_s >= self._fresh_until_s:
                 self._known = self._read(self._known)
                 end_s = time.monotonic()
-                self._fresh_until_s = end_s + max(_LEAST_AGE_S, _AGE_FACTOR * (end_s - begin_s))
+                self._fresh_until_s = end_s + max(
+                    _LEAST_AGE_S, self._age_factor * (end_s - begin_s)
+                )
             return self._known
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +22,8 @@ from orchestrator.records.case import CampaignId
 from orchestrator.tables.html import script_hash
 
 _KEPT_REPORTS: Final = 8
+#: How many times as long as gathering it took is shown what the pages show.
+_AGE_FACTOR: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +44,7 @@ class LivePages:
         self._workspace = workspace
         self._farm = farm
         self._since = since
-        self._kept = Kept(self._gather)
+        self._kept = Kept(self._gather, age_factor=_AGE_FACTOR)
         #: Pages are made one after the other.
         self._lock = threading.Lock()
         self._report = lru_cache(maxsize=_KEPT_REPORTS)(self._made_report)
@@ -109,6 +112,15 @@ class LivePages:
 
 
 def recent_changes(site: Site) -> list[ChangeAnswer]:
-    """Return the changes of the last nights that nobody expected or refuted."""
+    """Return the changes that began or went away in the last nights and that nobody expected or
+    refuted; what happened last first, and of a night the largest.
+    """
     passed = {"expected", "refuted"}
-    return [item for item in site.change_answers if item.is_recent and item.state not in passed]
+    found = [
+        change
+        for row in site.series
+        for change in row.changes
+        if change.is_news and change.state not in passed
+    ]
+    found.sort(key=lambda item: (item.ended or item.night, abs(math.log(item.ratio))), reverse=True)
+    return [site.change_answer(change) for change in found]

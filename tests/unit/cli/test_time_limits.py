@@ -83,8 +83,9 @@ def test_a_time_of_day_is_the_next_one_also_where_clocks_change(
     ],
 )
 def test_a_time_that_means_nothing_is_refused(budget: str, until: str, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=told) as refused:
         limited(PLAN, budget=budget, until=until, now=NOW)
+    assert not budget or refused.value.hint == "for example 20 min; at most 7 d"
 
 
 @pytest.mark.parametrize("age", ["90", "0", "-1d", "3m", "soon", ""])

@@ -32,7 +32,7 @@ from orchestrator.records.case import (
     Pass,
     ToolName,
 )
-from orchestrator.records.plan import Plan, PlanModel, PlanTerms, StoppingRule
+from orchestrator.records.plan import FitLimits, Plan, PlanModel, PlanTerms, StoppingRule
 from orchestrator.records.run import OUT_OF_TIME, Outcome, RecentRun, RunRecord
 from orchestrator.store.opening import MemoryStore
 from tests.samples.manual_clock import ManualClock
@@ -240,6 +240,24 @@ def test_a_few_long_pauses_of_an_outage_are_not_what_every_run_waits() -> None:
     }
     assert round(usual_pause_s(recent, PlanTerms())) == 2
     assert round(costs_of(queue([one], each=10), recent, PlanTerms())[one.case_key]) == 120
+
+
+def test_a_pause_is_as_long_as_the_plan_waits_or_as_earlier_ones_did() -> None:
+    patient, hasty = (PlanTerms(limits=FitLimits(wait=wait)) for wait in (900.0, 0.0))
+
+    def usual_s(pause_s: float, terms: PlanTerms) -> float:
+        one = recent_run(days=0.5, taken_s=10)
+        later = replace(one, started_at=one.started_at + timedelta(seconds=10 + pause_s))
+        return usual_pause_s({CASE.series_key: [one, later]}, terms)
+
+    assert [usual_s(600, patient), usual_s(600, hasty)] == [600, 0]
+    # The plan that cooled the phone waited longer than this one will.
+    assert usual_s(300, hasty) == 300
+    # What it used up itself is told by its own wait.
+    runs = [run(0, 0), run(1, 610)]
+    assert busy_s(Terms(limits=patient.limits), runs) == 620
+    runs = [run(0, 0), run(1, 60), run(2, 370)]
+    assert busy_s(Terms(limits=hasty.limits), runs) == 10 + 50 + 10 + 10
 
 
 def test_an_unknown_case_is_thought_to_take_as_much_longer_as_the_known_ones() -> None:
