@@ -45,8 +45,9 @@ _BOUNDS: Final[dict[str, dict[str, Any]]] = {
     "datetime": {"ge": datetime(1970, 1, 1, tzinfo=UTC), "le": datetime(2200, 1, 2, tzinfo=UTC)},
     "date": {"ge": date(1970, 1, 1), "le": date(2200, 1, 2)},
 }
-#: What numbers beyond the bounds look like in a document; other texts may, too.
-_MAYBE_BEYOND: Final = re.compile(r"[0-9]{19}|[0-9][eE][+]?[0-9]{2}|NaN|Infinity")
+#: What integers beyond the bounds look like in a document, and floats; other texts may, too.
+_LONG_INTEGER: Final = re.compile(r"[:,\[ -][0-9]{19}")
+_LARGE_FLOATS: Final = ("e+", "NaN", "Infinity")
 #: Of a value that is refused, in a message.
 _SHOWN_CHARS: Final = 80
 
@@ -127,7 +128,8 @@ def dump_document(record: object, *, without: frozenset[str] = frozenset()) -> s
         record, warnings=False, exclude=set(without) or None
     )
     text = to_text(value)
-    return text if _MAYBE_BEYOND.search(text) is None else to_text(_within(value))
+    may_be_beyond = any(word in text for word in _LARGE_FLOATS) or _LONG_INTEGER.search(text)
+    return to_text(_within(value)) if may_be_beyond else text
 
 
 def load_document(kind: type[Record], document: str, *, where: str) -> Record:
