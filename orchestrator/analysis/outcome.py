@@ -142,15 +142,11 @@ def of_one_kind(runs: Sequence[RunRecord]) -> tuple[FigureKind, list[tuple[RunRe
     That is the median where all printed one, else the mean; the median again only where more have
     that than a mean.
     """
-    known = _figures(runs)
-    medians = [
-        (run, latency_us)
-        for run, latency_us in known
-        if run.report is not None and run.report.figure_kind is FigureKind.MEDIAN
-    ]
+    known = [run for run, _ in _figures(runs)]
+    medians = _figures(known, FigureKind.MEDIAN)
     if len(medians) == len(known):
         return FigureKind.MEDIAN, medians
-    means = _figures([run for run, _ in known], FigureKind.MEAN)
+    means = _figures(known, FigureKind.MEAN)
     if len(medians) > len(means):
         return FigureKind.MEDIAN, medians
     return FigureKind.MEAN, means

@@ -243,7 +243,9 @@ class ToolReport:
         A median that can't be a latency isn't made up for by a mean: nobody knows what the program
         printed there.
         """
-        printed = self._printed
+        printed = (
+            self.inference if self.inference is not None and self.inference.count != 0 else None
+        )
         if kind is not FigureKind.MEAN and printed is not None and printed.median_us is not None:
             return printed.median_us if _is_latency(printed.median_us) else None
         if kind is FigureKind.MEDIAN:
@@ -251,18 +253,6 @@ class ToolReport:
         if _is_latency(self.inference_mean_us):
             return self.inference_mean_us
         return printed.mean_us if printed is not None and _is_latency(printed.mean_us) else None
-
-    @property
-    def _printed(self) -> LatencySummary | None:
-        summary = self.inference
-        return summary if summary is not None and summary.count != 0 else None
-
-    @property
-    def figure_kind(self) -> FigureKind:
-        """What of its inferences the latency is, of the two that it may print."""
-        printed = self._printed
-        has_median = printed is not None and printed.median_us is not None
-        return FigureKind.MEDIAN if has_median else FigureKind.MEAN
 
 
 def _is_latency(value_us: float | None) -> bool:
