@@ -119,7 +119,7 @@ def private_folders(workspace: Workspace) -> Sequence[Path]:
     )
 
 
-_Content: TypeAlias = "Callable[[Iterable[ReportData], Rows, Callable[[str], str]], Iterable[str]]"
+_Content: TypeAlias = "Callable[[Iterable[ReportData], Rows], Iterable[str]]"
 
 
 def _parts(
@@ -141,15 +141,16 @@ def _parts(
 
 
 def _results(path: str, content: _Content, *, takes_rows: bool) -> Exporter:
-    """Return the exporter of a text file with all results; ``content`` takes them by campaign, its
-    rows, and the redaction.
+    """Return the exporter of a text file with all results; ``content`` takes them by campaign, and
+    what its rows are.
     """
 
     def write(
         workspace: Workspace, campaigns: Sequence[Campaign], request: ExportRequest, out: Path
     ) -> None:
         parts, hide = _parts(workspace, campaigns)
-        write_file(out, content(parts, cast("Rows", request.rows), hide))
+        # A piece is a whole line or value: no folder's name is torn.
+        write_file(out, map(hide, content(parts, cast("Rows", request.rows))))
 
     return Exporter(path=Path(path), write=write, takes_rows=takes_rows)
 
@@ -163,17 +164,16 @@ def _parquet(
     exports.write_parquet(out, parts, cast("Rows", request.rows), text=hide)
 
 
-# A piece is a whole line or value: no folder's name is torn.
-def _csv(parts: Iterable[ReportData], rows: Rows, hide: Callable[[str], str]) -> Iterable[str]:
+def _csv(parts: Iterable[ReportData], rows: Rows) -> Iterable[str]:
     from orchestrator.report import exports
 
-    return map(hide, exports.csv_pieces(parts, rows))
+    return exports.csv_pieces(parts, rows)
 
 
-def _json(parts: Iterable[ReportData], rows: Rows, hide: Callable[[str], str]) -> Iterable[str]:
+def _json(parts: Iterable[ReportData], rows: Rows) -> Iterable[str]:
     from orchestrator.report import exports
 
-    return map(hide, exports.json_pieces(parts))
+    return exports.json_pieces(parts)
 
 
 CSV = _results("benchfarm-results.csv", _csv, takes_rows=True)
