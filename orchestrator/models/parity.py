@@ -16,6 +16,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -57,6 +59,10 @@ class HostReference:
     def __init__(self, folder: Path) -> None:
         """``folder`` keeps inputs and outputs."""
         self._folder = folder
+        #: Many phones want the same at once, and a model may fill this computer's memory.
+        self._computing = threading.Lock()
+        #: What couldn't be computed -> when that was found (monotonic), and why.
+        self._failed: dict[str, tuple[float, str]] = {}
 
     def reason_against(self, model: Model) -> str:
         """See ports.ParityReference.reason_against."""
@@ -154,8 +160,22 @@ class HostReference:
             json.dumps([model.sha256, names, shapes, _runtime(), *Kernels]).encode()
         ).hexdigest()[:40]
         kept = self._folder / "outputs" / key
-        if (kept / "done.json").is_file():
-            return kept
+        asked_s = time.monotonic()
+        with self._computing:
+            failed_s, why = self._failed.get(key, (-math.inf, ""))
+            if failed_s >= asked_s:
+                raise ModelError(why)
+            if not (kept / "done.json").is_file():
+                try:
+                    self._compute(model, shapes, sets, kept)
+                except ModelError as error:
+                    self._failed[key] = time.monotonic(), str(error)
+                    raise
+        return kept
+
+    def _compute(
+        self, model: Model, shapes: Sequence[tuple[int, ...]], sets: list[list[str]], kept: Path
+    ) -> None:
         make_private(kept.parent)
         draft = Path(tempfile.mkdtemp(dir=kept.parent))
         try:
@@ -168,11 +188,10 @@ class HostReference:
                 with contextlib.suppress(ModelError):
                     _run(model, draft, {**job, "sets": sets[:1], "kernels": kernels}, timeout_s)
             with contextlib.suppress(OSError):
-                # Another phone's thread may have been quicker with the same.
+                # Another process may have been quicker with the same.
                 draft.rename(kept)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
-        return kept
 
 
 def _checked(model: Model) -> ModelFacts:

@@ -2,6 +2,9 @@
 reason.
 """
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import flatbuffers
 import pytest
 from ai_edge_litert import schema_py_generated as schema
@@ -81,3 +84,38 @@ def test_each_of_the_runtimes_kernels_gives_a_reference(tmp_path):
     assert kept["parity-builtin.bin"] != kept["parity-xnnpack.bin"]
     assert kept["parity-builtin.bin"] != kept["parity-contrast.bin"]
     assert {item.name: item.data for item in reference.basis(model).attachments} == kept
+
+
+@pytest.fixture(scope="session")
+def references_begun():
+    """The folders of the references that were begun, in order."""
+    begun = []
+
+    def note(event, arguments):
+        if event == "subprocess.Popen" and "orchestrator.models.reference_run" in arguments[1]:
+            begun.append(arguments[1][-1])
+
+    # No hook can be taken back.
+    sys.addaudithook(note)
+    return begun
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_kernels", [True, False])
+def test_phones_that_want_a_reference_at_once_share_one(has_kernels, references_begun, tmp_path):
+    kind = "FLOAT32" if has_kernels else "BOOL"
+    model = written(tmp_path / "m.tflite", kind=kind)
+    reference = HostReference(tmp_path / "kept")
+    references_begun.clear()
+
+    def by_a_phone(_):
+        try:
+            return [item.data for item in reference.basis(model).attachments]
+        except ModelError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(4) as phones:
+        first, *others = phones.map(by_a_phone, range(4))
+    assert isinstance(first, list) is has_kernels
+    assert others == [first] * 3
+    assert len(set(references_begun)) == 1
