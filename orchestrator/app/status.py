@@ -71,8 +71,9 @@ class LiveStatus:
         #: When each phone's last runs began, and when the last one was stored (monotonic).
         self._started: dict[str, list[datetime]] = {}
         self._stored_s: dict[str, float] = {}
-        #: The latencies of each case's clean runs as yet.
-        self._figures: dict[CaseKey, tuple[Case, list[float]]] = {}
+        #: The latencies of each case's clean runs as yet, and their figure.
+        self._latencies_us: dict[CaseKey, list[float]] = {}
+        self._figures: dict[CaseKey, LiveFigure] = {}
 
     def on_event(self, event: object) -> None:
         """Take note of an event."""
@@ -87,6 +88,7 @@ class LiveStatus:
                     most=campaign.most_runs,
                 )
                 self._started.clear()
+                self._latencies_us.clear()
                 self._figures.clear()
                 self._phones = {}
                 for serial in [*(facts.serial for facts in devices), *left]:
@@ -120,7 +122,7 @@ class LiveStatus:
         return replace(
             self._status,
             phones=tuple(map(self._now, self._phones.values())),
-            figures=tuple(_figure(case, known) for case, known in self._figures.values()),
+            figures=tuple(self._figures.values()),
         )
 
     def _now(self, phone: PhoneStatus) -> PhoneStatus:
@@ -139,8 +141,9 @@ class LiveStatus:
         run, serial = event.run, event.run.case.serial
         phone = self._phone(serial)
         if run.run_pass is FIGURE_PASS and run.latency_us is not None and not run.is_without_result:
-            _, known = self._figures.setdefault(run.case.case_key, (run.case, []))
+            known = self._latencies_us.setdefault(run.case.case_key, [])
             known.append(run.latency_us)
+            self._figures[run.case.case_key] = _figure(run.case, known)
         state = run.state_after or run.state_before
         counts = run.outcome is not Outcome.UNFIT and not pass_of(run.run_pass).is_open_ended
         self._set(
