@@ -38,6 +38,7 @@ RESERVED: Final = frozenset(
 )
 _NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
+_COMMENT: Final = re.compile(r"\A#[^\n]*")
 _BLANK: Final = re.compile(r"(?:[ \t\r]|\\\n)*(?:#[^\n]*)?")
 _OPERATOR: Final = re.compile(r"&&|\|\||;;|[;&|()\n]")
 _REDIRECT: Final = re.compile(r"(\d*)(<&|>&|>>|>\||<<(?![<-])|<|>)")
@@ -54,9 +55,14 @@ _ENDS_WORD: Final = " \t\n;&|()<>"
 _CLOSING: Final = frozenset('"})')
 
 
-@lru_cache(maxsize=512)
 def parse_script(script: str) -> Block:
     """Return a script's statements; raise ShellSyntaxError when it isn't one."""
+    # A comment at the beginning often is all that tells one script from the last one.
+    return _parsed(_COMMENT.sub("", script, count=1))
+
+
+@lru_cache(maxsize=512)
+def _parsed(script: str) -> Block:
     return _Parser(script).whole()
 
 
