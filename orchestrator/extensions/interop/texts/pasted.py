@@ -84,7 +84,7 @@ _STARTS: Final = (
     "Node number ",
     *BANNER_KEYS,
 )
-_LONGEST_START: Final = max(map(len, _STARTS))
+_BEGINNINGS: Final = frozenset(start[:size] for start in _STARTS for size in range(1, len(start)))
 #: Messages from their beginning to their end.
 _WHOLE: Final = re.compile(
     rf"count=\d+(?: \w+={NUMBER})* (?:std|p95)={NUMBER}|count=\d+ curr={NUMBER}(?:\(all same\))?"
@@ -184,7 +184,7 @@ def _starts(line: Line) -> bool:
         return False
     if text.startswith(_STARTS) or (":" in text and _ECHO_START.match(text) is not None):
         return True
-    return len(text) < _LONGEST_START and any(start.startswith(text) for start in _STARTS)
+    return text in _BEGINNINGS
 
 
 def _continues(held: list[Line], line: Line) -> bool:

@@ -220,6 +220,13 @@ class RunSplitter:
         if not (may_open and self._head(line, transcript)):
             transcript.feed(line)
 
+    def take_row(self, raw: str) -> bool:
+        """Take a line of a text if it can be nothing but a row of the open run's operator table."""
+        run = self._open.get(None)
+        return (
+            run is not None and not self._command and not self._nslog_texts and run.take_row(raw)
+        )
+
     @property
     def is_idle(self) -> bool:
         """Whether no line is taken for what it follows, but only for what it says itself."""
