@@ -182,7 +182,7 @@ def build_report(
         requested=requested,
     )
     profile = written or _NO_PROFILE
-    if written is None and (log.profile_proto or not log.profile.is_empty):
+    if written is None and (log.profile_proto or log.has_profile):
         profile = _own_profile(_profile_in_log(log, doubts), run, doubts)
     if profile.blocks:
         profile = _in_cycles(profile, log)
@@ -518,13 +518,13 @@ def _judge(
 
 
 def _profile_in_log(log: Transcript, doubts: list[str]) -> OperatorProfile:
-    if log.profile.left_out:
+    if log.profile is not None and log.profile.left_out:
         doubts.append(
             f"the operator tables have {log.profile.left_out} more rows, which aren't kept"
         )
     text = "\n".join(log.profile_proto)
     in_text = _decoded(parse_op_profile, text, "operator profile in the log", doubts)
-    return in_text or log.profile.finish()
+    return in_text or (log.profile.finish() if log.profile is not None else _NO_PROFILE)
 
 
 def _own_profile(profile: OperatorProfile, run: _Run, doubts: list[str]) -> OperatorProfile:

@@ -134,7 +134,8 @@ class Transcript:
     fully_accelerated: str = ""
     delegates: DelegateClues = field(default_factory=DelegateClues)
     failures: FailureClues = field(default_factory=FailureClues)
-    profile: TableReader = field(default_factory=TableReader)
+    #: Reads an operator profile's tables, from their first title on.
+    profile: TableReader | None = None
     profile_proto: list[str] = field(default_factory=list)
     rpc_us: float | None = None
     is_ended: bool = False
@@ -156,7 +157,7 @@ class Transcript:
             and not self.delegates.lines
             and not self.delegates.uses_npu_runtime
             and not self.failures.is_of_a_benchmark
-            and self.profile.is_empty
+            and not self.has_profile
             and not self.profile_proto
             and not self.banner
             and not self.has_start
@@ -179,11 +180,16 @@ class Transcript:
         )
 
     @property
+    def has_profile(self) -> bool:
+        """Whether something of an operator profile's tables was read."""
+        return self.profile is not None and not self.profile.is_empty
+
+    @property
     def is_over(self) -> bool:
         """Whether the run's result, its failure or its operator profile was read: what follows may
         be another's.
         """
-        return self.stage >= STAGE_DONE or self.is_ended or not self.profile.is_empty
+        return self.stage >= STAGE_DONE or self.is_ended or self.has_profile
 
     @property
     def takes_any_line(self) -> bool:
@@ -258,8 +264,13 @@ class Transcript:
         if not self.in_profile or _ROW.fullmatch(raw) is None:
             return False
         self.last_lines = raw.strip(), self.last_lines[0]
-        self.profile.feed(raw)
+        self._feed_profile(raw)
         return True
+
+    def _feed_profile(self, raw: str) -> None:
+        if self.profile is None:
+            self.profile = TableReader()
+        self.profile.feed(raw)
 
     def _continues_block(self, line: Line) -> bool:
         is_new_message = (
@@ -274,7 +285,7 @@ class Transcript:
         if not line.is_cut:
             text = line.text if is_new_message else line.raw
             if not self._in_proto:
-                self.profile.feed(text)
+                self._feed_profile(text)
             elif len(self.profile_proto) < _MOST_PROTO_LINES:
                 self.profile_proto.append(text)
         return True
@@ -385,7 +396,7 @@ class Transcript:
             self.profile_proto.append(text)
         elif self._starts_block(text):
             self.in_profile = True
-            self.profile.feed(text)
+            self._feed_profile(text)
         else:
             return False
         return True

@@ -223,9 +223,7 @@ class RunSplitter:
     def take_row(self, raw: str) -> bool:
         """Take a line of a text if it can be nothing but a row of the open run's operator table."""
         run = self._open.get(None)
-        return (
-            run is not None and not self._command and not self._nslog_texts and run.take_row(raw)
-        )
+        return run is not None and not self._command and not self._nslog_texts and run.take_row(raw)
 
     @property
     def is_idle(self) -> bool:
