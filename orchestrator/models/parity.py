@@ -63,20 +63,23 @@ class HostReference:
         self._computing = threading.Lock()
         #: What couldn't be computed -> when that was found (monotonic), and why.
         self._failed: dict[str, tuple[float, str]] = {}
+        #: A large model is copied to be read: once, however many phones and cases ask.
+        self._reading = threading.Lock()
+        self._facts: dict[str, ModelFacts] = {}
 
     def reason_against(self, model: Model) -> str:
         """See ports.ParityReference.reason_against."""
         if _runtime() == "unknown":
             return "LiteRT isn't installed on this computer"
         try:
-            _checked(model)
+            self._checked(model)
         except BenchfarmError as error:
             return str(error)
         return ""
 
     def basis(self, model: Model, given: str = "") -> ParityBasis:
         """See ports.ParityReference.basis."""
-        wanted = _checked(model).inputs
+        wanted = self._checked(model).inputs
         origin, ours = self._inputs(model, wanted, Path(given) if given else None)
         others = [
             self._kept(_values(tensor, _OTHER_SEED, place)) for place, tensor in enumerate(wanted)
@@ -104,6 +107,19 @@ class HostReference:
                 Attachment(name=CONTRAST_FILE, data=(folder / f"{Kernels.BUILTIN}-1").read_bytes()),
             ),
         )
+
+    def _checked(self, model: Model) -> ModelFacts:
+        """Return a model's facts; raises ModelError where its outputs can't be compared, saying why."""
+        if model.path is None or not model.path.is_file():
+            raise ModelError(
+                f"{model.name}: its file isn't here, so there is no reference for its outputs"
+            )
+        with self._reading:
+            if model.sha256 not in self._facts:
+                self._facts[model.sha256] = inspect_model(model.path)
+            facts = self._facts[model.sha256]
+        _check(model, facts)
+        return facts
 
     def _inputs(
         self, model: Model, wanted: Sequence[TensorFacts], given: Path | None
@@ -194,13 +210,8 @@ class HostReference:
             shutil.rmtree(draft, ignore_errors=True)
 
 
-def _checked(model: Model) -> ModelFacts:
-    """Return a model's facts; raises ModelError where its outputs can't be compared, saying why."""
-    if model.path is None or not model.path.is_file():
-        raise ModelError(
-            f"{model.name}: its file isn't here, so there is no reference for its outputs"
-        )
-    facts = inspect_model(model.path)
+def _check(model: Model, facts: ModelFacts) -> None:
+    """Raise ModelError where a model's outputs can't be compared, saying why."""
     if outside := [*facts.custom_operators, *facts.flex_operators]:
         raise ModelError(
             f"{model.name} needs {', '.join(outside)}; the reference here has builtin operators only, "
@@ -223,7 +234,6 @@ def _checked(model: Model) -> ModelFacts:
             )
         if _bytes_of(tensor) > _INPUT_BYTES_MAX:
             raise ModelError(f"{model.name}: the input {tensor.name!r} is larger than a gigabyte")
-    return facts
 
 
 def _shape(tensor: TensorFacts) -> tuple[int, ...]:
