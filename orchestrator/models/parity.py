@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -61,8 +60,8 @@ class HostReference:
         self._folder = folder
         #: Many phones want the same at once, and a model may fill this computer's memory.
         self._computing = threading.Lock()
-        #: What couldn't be computed -> when that was found (monotonic), and why.
-        self._failed: dict[str, tuple[float, str]] = {}
+        #: What couldn't be computed -> why; each try may take as long as a process may.
+        self._failed: dict[str, str] = {}
         #: A large model is copied to be read: once, however many phones and cases ask.
         self._reading = threading.Lock()
         self._facts: dict[str, ModelFacts] = {}
@@ -167,8 +166,9 @@ class HostReference:
         """Return the folder with each kernels' outputs for our inputs, and the builtin ones' for
         the others.
 
-        Computes what isn't kept yet. Raises ModelError where the builtin kernels can't compute the
-        model; the other kernels, which end the process on some models, are left out then.
+        Computes what isn't kept yet, and what failed not again. Raises ModelError where the builtin
+        kernels can't compute the model; the other kernels, which end the process on some models,
+        are left out then.
         """
         sets = [[str(path) for path in ours], [str(path) for path in others]]
         names = [[path.name for path in ours], [path.name for path in others]]
@@ -176,16 +176,14 @@ class HostReference:
             json.dumps([model.sha256, names, shapes, _runtime(), *Kernels]).encode()
         ).hexdigest()[:40]
         kept = self._folder / "outputs" / key
-        asked_s = time.monotonic()
         with self._computing:
-            failed_s, why = self._failed.get(key, (-math.inf, ""))
-            if failed_s >= asked_s:
-                raise ModelError(why)
+            if key in self._failed:
+                raise ModelError(self._failed[key])
             if not (kept / "done.json").is_file():
                 try:
                     self._compute(model, shapes, sets, kept)
                 except ModelError as error:
-                    self._failed[key] = time.monotonic(), str(error)
+                    self._failed[key] = str(error)
                     raise
         return kept
 

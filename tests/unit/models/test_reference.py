@@ -130,4 +130,6 @@ def test_phones_that_want_a_reference_at_once_share_one(has_kernels, references_
         first, *others = phones.map(by_a_phone, range(4))
     assert isinstance(first, list) is has_kernels
     assert others == [first] * 3
+    # Nor does another case of theirs want it computed again.
+    assert by_a_phone(0) == first
     assert len(set(references_begun)) == 1
