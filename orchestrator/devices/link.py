@@ -398,7 +398,8 @@ def _short(command: str) -> str:
     return repr(line if len(line) <= 60 else line[:57] + "...")
 
 
-_PUSHES_AT_ONCE: Final = 4
+#: Files on their way, of all phones of this process: a farm's jobs have a workspace each.
+_FREE: Final = threading.BoundedSemaphore(4)
 #: How often a push that waits checks whether all is cancelled.
 _POLL_S: Final = 0.2
 
@@ -408,7 +409,6 @@ class PushSlots:
 
     def __init__(self, cancelled: threading.Event | None = None) -> None:
         """``cancelled`` ends all waiting."""
-        self._free = threading.BoundedSemaphore(_PUSHES_AT_ONCE)
         self._cancelled = cancelled or threading.Event()
 
     @contextlib.contextmanager
@@ -417,10 +417,10 @@ class PushSlots:
 
         Raises InterruptedByUserError when cancelled while waiting.
         """
-        while not self._free.acquire(timeout=_POLL_S):
+        while not _FREE.acquire(timeout=_POLL_S):
             if self._cancelled.is_set():
                 raise InterruptedByUserError
         try:
             yield
         finally:
-            self._free.release()
+            _FREE.release()
