@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -52,16 +53,20 @@ _INTEGERS: Final = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int6
 _PLACES_MAX: Final = 10
 
 
+#: Many phones want the same at once, and a model may fill this computer's memory: one for the
+#: process, in which each of a farm's jobs has a HostReference.
+_COMPUTING: Final = threading.Lock()
+#: What couldn't be computed -> when that was found (monotonic), and why.
+_FAILED: Final[dict[str, tuple[float, str]]] = {}
+
+
 class HostReference:
     """Computes references with the LiteRT runtime of this computer. See ports.ParityReference."""
 
     def __init__(self, folder: Path) -> None:
         """``folder`` keeps inputs and outputs."""
         self._folder = folder
-        #: Many phones want the same at once, and a model may fill this computer's memory.
-        self._computing = threading.Lock()
-        #: What couldn't be computed -> why; each try may take as long as a process may.
-        self._failed: dict[str, str] = {}
+        self._made_s = time.monotonic()
         #: A large model is copied to be read: once, however many phones and cases ask.
         self._reading = threading.Lock()
         self._facts: dict[str, ModelFacts] = {}
@@ -166,9 +171,9 @@ class HostReference:
         """Return the folder with each kernels' outputs for our inputs, and the builtin ones' for
         the others.
 
-        Computes what isn't kept yet, and what failed not again. Raises ModelError where the builtin
-        kernels can't compute the model; the other kernels, which end the process on some models,
-        are left out then.
+        Computes what isn't kept yet, and nothing that has failed since this one was made. Raises
+        ModelError where the builtin kernels can't compute the model; the other kernels, which end
+        the process on some models, are left out then.
         """
         sets = [[str(path) for path in ours], [str(path) for path in others]]
         names = [[path.name for path in ours], [path.name for path in others]]
@@ -176,14 +181,15 @@ class HostReference:
             json.dumps([model.sha256, names, shapes, _runtime(), *Kernels]).encode()
         ).hexdigest()[:40]
         kept = self._folder / "outputs" / key
-        with self._computing:
-            if key in self._failed:
-                raise ModelError(self._failed[key])
+        with _COMPUTING:
+            failed_s, why = _FAILED.get(key, (-math.inf, ""))
+            if failed_s >= self._made_s:
+                raise ModelError(why)
             if not (kept / "done.json").is_file():
                 try:
                     self._compute(model, shapes, sets, kept)
                 except ModelError as error:
-                    self._failed[key] = str(error)
+                    _FAILED[key] = time.monotonic(), str(error)
                     raise
         return kept
 

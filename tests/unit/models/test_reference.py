@@ -117,19 +117,20 @@ def references_begun():
 def test_phones_that_want_a_reference_at_once_share_one(has_kernels, references_begun, tmp_path):
     kind = "FLOAT32" if has_kernels else "BOOL"
     model = written(tmp_path / "m.tflite", kind=kind)
-    reference = HostReference(tmp_path / "kept")
+    # Each of a farm's jobs has one of its own.
+    references = [HostReference(tmp_path / "kept") for _ in range(4)]
     references_begun.clear()
 
-    def by_a_phone(_):
+    def by_a_phone(reference):
         try:
             return [item.data for item in reference.basis(model).attachments]
         except ModelError as error:
             return str(error)
 
     with ThreadPoolExecutor(4) as phones:
-        first, *others = phones.map(by_a_phone, range(4))
+        first, *others = phones.map(by_a_phone, references)
     assert isinstance(first, list) is has_kernels
     assert others == [first] * 3
     # Nor does another case of theirs want it computed again.
-    assert by_a_phone(0) == first
+    assert by_a_phone(references[0]) == first
     assert len(set(references_begun)) == 1
