@@ -97,9 +97,9 @@ class Runs(Database):
         where = f"run {run.run_id}"
         values = {**row_of(run), "output": pack_output(run.attachments, run.case.tool)}
         large = {item.sha256: item.data for item in run.attachments if is_large(item)}
-        blobs = [
-            {"sha256": sha256, "data": pack(data, run.case.tool)} for sha256, data in large.items()
-        ]
+        # Every run that is compared with a reference has the same one: it is packed once, outside
+        # of a writer's turn.
+        packed = {sha256: pack(large[sha256], run.case.tool) for sha256 in self._lacking(large)}
         asked = {name: values[name] for name in ("run_id", "run_pass", "invocation")}
         asked |= {"campaign_id": run.campaign_id, "case_key": run.case.case_key}
         with self.writing() as connection:
@@ -121,16 +121,25 @@ class Runs(Database):
             numbers = {"campaign_no": standing.campaign_no, "case_no": standing.case_no}
             key = connection.execute(_INSERT, {**values, **numbers}).inserted_primary_key
             assert key is not None, "a single INSERT always has one"
-            if blobs:
-                stored = set(
-                    connection.scalars(select(BLOBS.c.sha256).where(BLOBS.c.sha256.in_(large)))
-                )
-                if new := [blob for blob in blobs if blob["sha256"] not in stored]:
+            if large:
+                new = [
+                    # One that was there may have been removed meanwhile.
+                    {"sha256": it, "data": packed.get(it) or pack(large[it], run.case.tool)}
+                    for it in _without_blob(connection, large)
+                ]
+                if new:
                     connection.execute(insert(BLOBS), new)
                 connection.execute(
                     insert(ATTACHMENTS), [{"run_no": key[0], "sha256": sha256} for sha256 in large]
                 )
         return True
+
+    def _lacking(self, sha256s: Collection[str]) -> list[str]:
+        """Return which of some large contents aren't kept yet."""
+        if not sha256s:
+            return []
+        with self.reading() as connection:
+            return _without_blob(connection, sha256s)
 
     def replace_reading(self, run: RunRecord) -> None:
         """Keep a stored run as it reads now; its raw output never changes."""
@@ -352,6 +361,11 @@ def _check_virtual(run: RunRecord, where: str, is_virtual: bool) -> None:
             f"{where}: marked as measured on a {device_kind(run.is_virtual)}, but device {run.case.serial} is a "
             f"{device_kind(is_virtual)}; the mark must be the one of the device's facts"
         )
+
+
+def _without_blob(connection: Connection, sha256s: Collection[str]) -> list[str]:
+    stored = set(connection.scalars(select(BLOBS.c.sha256).where(BLOBS.c.sha256.in_(sha256s))))
+    return [sha256 for sha256 in sha256s if sha256 not in stored]
 
 
 def _run_numbers(connection: Connection, *asked: tuple[Column[Any], Collection[str]]) -> array[int]:

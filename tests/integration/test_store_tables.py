@@ -127,7 +127,16 @@ def test_a_figure_beyond_all_bounds_is_no_latency_and_kept_at_the_bound(
     assert (read.init_us, read.inference) == (kept, LatencySummary(count=2**63 - 1, median_us=kept))
 
 
-def test_equal_large_output_is_stored_once_and_packed(path: Path, connection, samples) -> None:
+def test_equal_large_output_is_stored_once_and_packed_once(
+    path: Path, connection, samples, monkeypatch
+) -> None:
+    compress, packed_bytes = zstd.compress, list[int]()
+
+    def noted(data: bytes, **options: object) -> bytes:
+        packed_bytes.append(len(data))
+        return compress(data, **options)
+
+    monkeypatch.setattr(zstd, "compress", noted)
     store = open_store(path)
     for number in range(2, 6):
         store.append_run(samples.run(number, attachments=samples.run(0).attachments))
@@ -137,6 +146,7 @@ def test_equal_large_output_is_stored_once_and_packed(path: Path, connection, sa
     (large,) = (item.data for item in samples.run(0).attachments if len(item.data) > LARGE_BYTES)
     (length,) = connection.execute("SELECT length(data) FROM blobs").fetchone()
     assert length < len(large) / 5
+    assert 0 < max(packed_bytes) < LARGE_BYTES
 
 
 def test_what_a_program_always_prints_takes_little_and_names_its_dictionary(
