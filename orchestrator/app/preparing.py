@@ -477,8 +477,12 @@ def start(workspace: Workspace, prepared: Prepared) -> Prepared:
     """
     campaign = prepared.campaign
     hold(workspace, campaign, [device for device, _ in prepared.opened.devices])
-    points = workspace.store.points(since=campaign.created_at - _AUTOCORRELATION_SPAN)
-    earlier = autocorrelations(points, {facts.serial for facts in prepared.opened.facts})
+    serials = [facts.serial for facts in prepared.opened.facts]
+    # A farm's store holds a thousand phones, and each of its jobs is of one.
+    points = workspace.store.points(
+        since=campaign.created_at - _AUTOCORRELATION_SPAN, serials=serials
+    )
+    earlier = autocorrelations(points, serials)
     shown: dict[str, tuple[float, float]] = {
         serial: (found.weight, found.total) for serial, found in earlier.items()
     }

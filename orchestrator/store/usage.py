@@ -84,11 +84,19 @@ class Usage(Runs):
     """Methods of the store about many runs."""
 
     def points(
-        self, *, since: datetime | None = None, series_keys: Sequence[SeriesKey] = ()
+        self,
+        *,
+        since: datetime | None = None,
+        series_keys: Sequence[SeriesKey] = (),
+        serials: Sequence[Serial] = (),
     ) -> Points:
         """Return the figures of timing runs of campaigns begun since then, of some series or of
-        all, in the order in which they were stored.
+        all, on some devices or on all, in the order in which they were stored.
         """
+        of_devices = _FIGURES
+        if serials:
+            cases = select(CASES.c.case_no).where(CASES.c.serial.in_(serials))
+            of_devices = _FIGURES.where(RUNS.c.case_no.in_(cases))
         with self.reading() as connection:
             begun = select(CAMPAIGNS.c.campaign_no, CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.created_at)
             begun = begun if since is None else begun.where(CAMPAIGNS.c.created_at >= since)
@@ -103,7 +111,7 @@ class Usage(Runs):
                     known += connection.execute(query).all()
                 asked, wanted = RUNS.c.case_no, [row.case_no for row in known]
             figures: list[Any] = []
-            for query in filtered(_FIGURES, asked, wanted) if wanted else ():
+            for query in filtered(of_devices, asked, wanted) if wanted else ():
                 figures += [row for row in connection.execute(query) if row[1] in campaign_at]
             # An index gives them by latency.
             figures.sort(key=itemgetter(4))

@@ -90,6 +90,18 @@ def test_points_can_be_asked_for_by_time_and_series(store: Store, samples) -> No
     assert points(store.points(since=since + timedelta(days=9))) == []
 
 
+def test_points_can_be_asked_for_by_device(store: Store, samples) -> None:
+    samples.begin(store)
+    phone, virtual = samples.case().serial, samples.virtual_phone.serial
+    store.append_run(samples.run(0))
+    store.append_run(samples.run(1, case=samples.case(serial=virtual), is_virtual=True))
+
+    for serial in (phone, virtual):
+        assert [item.serial for item in store.points(serials=[serial]).series] == [serial]
+        assert len(store.points(serials=[serial]).latency_us) == 1
+    assert len(store.points(serials=[phone, virtual]).latency_us) == 2
+
+
 def test_contents_of_points_are_in_the_order_in_which_they_were_first_stored(
     store: Store, samples
 ) -> None:
