@@ -113,25 +113,34 @@ def _join_network(workspace: Workspace, server: AdbServer) -> None:
 
 
 def attached_devices(
-    workspace: Workspace, *, serials: Sequence[str] = (), start_server: bool = True
+    workspace: Workspace,
+    *,
+    serials: Sequence[str] = (),
+    only_virtual: bool = False,
+    start_server: bool = True,
 ) -> list[Attached]:
     """Return all phones of all servers, usable or not; one phone seen by two servers is usable
     through one.
 
-    When every one of ``serials`` is a virtual phone, no server for real phones is looked for.
+    When every one of ``serials`` is a virtual phone, or ``only_virtual`` ones are meant and a lab is
+    up, no server for real phones is looked for.
     Without ``start_server`` none is started, and nothing is changed; else hubs' ports that a
     killed process left without power are on first. Raises AdbUnavailableError.
     """
     back = _power_on(workspace) if start_server else set()
-    found = _listed(workspace, serials, start_server=start_server)
+    look = partial(
+        _listed, workspace, serials, only_virtual=only_virtual, start_server=start_server
+    )
+    found = look()
     deadline = workspace.clock.monotonic_s() + _BACK_S
     while (
-        not back <= {item.seen.serial for item in found}
+        not only_virtual
+        and not back <= {item.seen.serial for item in found}
         and workspace.clock.monotonic_s() < deadline
     ):
         if workspace.clock.wait(_BACK_POLL_S, workspace.cancelled):
             break
-        found = _listed(workspace, serials, start_server=start_server)
+        found = look()
     return found
 
 
@@ -157,7 +166,9 @@ def _power_on(workspace: Workspace) -> set[str]:
     return back
 
 
-def _listed(workspace: Workspace, serials: Sequence[str], *, start_server: bool) -> list[Attached]:
+def _listed(
+    workspace: Workspace, serials: Sequence[str], *, only_virtual: bool, start_server: bool
+) -> list[Attached]:
     from orchestrator.devices.discovery import SEVERAL, judge_twins, list_devices
 
     lab = workspace.lab_server()
@@ -166,9 +177,10 @@ def _listed(workspace: Workspace, serials: Sequence[str], *, start_server: bool)
         _join_lab(workspace, lab)
         listed = [(lab, seen) for seen in list_devices(lab, known=workspace.known_phones)]
     others: list[Attached] = []
-    if not _holds(serials, listed):
+    is_lab_enough = only_virtual and bool(listed)
+    if not (is_lab_enough or _holds(serials, listed)):
         others = _of_sources(workspace)
-    if not _holds(serials, [*listed, *((None, item.seen) for item in others)]):
+    if not (is_lab_enough or _holds(serials, [*listed, *((None, item.seen) for item in others)])):
         try:
             plugged = (
                 workspace.plugged_server() if start_server else workspace.running_plugged_server()
@@ -290,7 +302,12 @@ def _open_phones(
     resumes: bool = False,
 ) -> OpenedDevices:
     # This computer alone needs no server for phones, and none is started for it.
-    attached = attached_devices(workspace, serials=selection.serials, start_server=required)
+    attached = attached_devices(
+        workspace,
+        serials=selection.serials,
+        only_virtual="virtual" in selection.where and not selection.serials,
+        start_server=required,
+    )
     attached = [_in_use(workspace, kept_out(workspace, item)) for item in attached]
     # "Any 2 of these four" wants two, not each of them.
     names_each = bool(selection.serials) and selection.any is None

@@ -262,3 +262,17 @@ def test_this_computer_alone_is_measured_without_any_server_for_phones(
     assert cli("bench -s host --min-secs 0.1 -n 1", model).exit_code in {0, 1}
     servers = cli("adb status --json").ok().json["servers"]
     assert [server for server in servers if server["ours"]] == []
+
+
+def test_virtual_phones_alone_are_measured_without_a_server_for_real_ones(
+    cli: Cli, model: Path
+) -> None:
+    cli("virtual up pixel-4").ok()
+    try:
+        words = "bench -d xnnpack --where virtual --no-check-outputs --min-secs 0.1 -n 1"
+        # As where nobody names a server.
+        assert cli(words, model, ANDROID_ADB_SERVER_PORT="").exit_code in {0, 1}
+        servers = cli("adb status --json", ANDROID_ADB_SERVER_PORT="").ok().json["servers"]
+        assert [server["for"] for server in servers if server["ours"]] == ["virtual lab"]
+    finally:
+        cli("virtual down")
