@@ -186,7 +186,7 @@ def plain(site: Site, folder: Path) -> int:
     size, lines = 0, []
     for row in site.series:
         cells = "".join(
-            f"<tr><td>{night.night}<td>{night.median_us:.1f}<td>{night.invocations}<td>{night.is_trusted}"
+            f"<tr><td>{night.night}<td>{night.median_us:.1f}<td>{night.invocations}<td>{night.is_clean}"
             for night in site.nights_of(row)
         )
         lines.append(

@@ -205,7 +205,7 @@ class _Phone:
     def state(self) -> DeviceState:
         clusters = self.hardware.clusters()
         down = {
-            f"cpu-{cluster.name}": sum(khz > cluster.limit_khz for khz in cluster.available_khz)
+            f"cpu-{cluster.cpus[0]}": sum(khz > cluster.limit_khz for khz in cluster.available_khz)
             for cluster in clusters
         }
         return DeviceState(

@@ -178,8 +178,10 @@ def alone(kind: Kind, rng: np.random.Generator, trials: int) -> Alone:
         energy += blocks is not None and abs(blocks.value - math.exp(truth)) <= (
             blocks.half_width or 0.0
         )
-    held = [count / trials for count in counts]
-    return Alone(*held, float(np.mean(processes)), float(np.mean(known)), energy / trials)
+    eight, twelve, stopped = (count / trials for count in counts)
+    return Alone(
+        eight, twelve, stopped, float(np.mean(processes)), float(np.mean(known)), energy / trials
+    )
 
 
 def turns(kind: Kind, rng: np.random.Generator, trials: int) -> list[tuple[float, float, float]]:
