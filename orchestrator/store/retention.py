@@ -4,12 +4,12 @@ these stay.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack, nullcontext
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import Connection, and_, delete, exists, or_, select, update
+from sqlalchemy import Connection, and_, delete, exists, func, or_, select, update
 
 from orchestrator.errors import StoreError
 from orchestrator.records.campaign import CampaignStatus
@@ -19,7 +19,15 @@ from orchestrator.store.campaigns import pages, read_cases
 from orchestrator.store.database import Database
 from orchestrator.store.packing import pack_output, unpack_output
 from orchestrator.store.runs import delete_large, delete_runs
-from orchestrator.store.schema import CAMPAIGNS, CASES, CONFIRMATIONS, PLANNED, RUNS
+from orchestrator.store.schema import (
+    ATTACHMENTS,
+    BLOBS,
+    CAMPAIGNS,
+    CASES,
+    CONFIRMATIONS,
+    PLANNED,
+    RUNS,
+)
 
 #: A campaign that is said to run and has stored nothing for this long before the moment asked for
 #: was killed.
@@ -30,33 +38,40 @@ class Retention(Database):
     """Methods of the store that delete."""
 
     def prune_raw(self, before: datetime, *, policy: str, is_trial: bool = False) -> Pruned:
-        """Delete what the runs of ended campaigns begun before then left behind; a trial changes
-        nothing.
+        """Delete what the runs of ended campaigns begun before then left behind; a trial only reads.
 
         Page by page: other writers wait for one page, and a command that is killed is resumed where
         it was.
         """
         with self.reading() as connection:
             campaigns = _prunable_campaigns(connection, before)
+        note = pack_output([pruned_marker(policy)], "")
         count = freed_bytes = 0
-        with ExitStack() as stack:
-            # What several pages share is free only when all of them are deleted: a trial undoes
-            # them together.
-            tried = stack.enter_context(self.writing()) if is_trial else None
-            trial = tried.begin_nested() if tried is not None else None
-            for number in campaigns:
-                with self.reading() as connection:
-                    run_nos = _prunable_runs(connection, number)
-                for page in pages(run_nos):
-                    with self.writing() if tried is None else nullcontext(tried) as connection:
-                        pruned, freed = _prune_runs(connection, page, policy)
-                    count, freed_bytes = count + pruned, freed_bytes + freed
-                if not is_trial:
-                    with self.writing() as connection:
-                        is_it = CAMPAIGNS.c.campaign_no == number
-                        connection.execute(update(CAMPAIGNS).where(is_it).values(pruned=policy))
-            if trial is not None:
-                trial.rollback()
+        # What several pages share is free only when all of them are deleted.
+        large = Counter[str]()
+        for number in campaigns:
+            with self.reading() as connection:
+                run_nos = _prunable_runs(connection, number)
+            for page in pages(run_nos):
+                with self.reading() if is_trial else self.writing() as connection:
+                    pruned, freed = _prunable_output(connection, page, note)
+                    if is_trial:
+                        of_page = ATTACHMENTS.c.run_no.in_(page)
+                        large.update(
+                            connection.scalars(select(ATTACHMENTS.c.sha256).where(of_page))
+                        )
+                    else:
+                        is_pruned = RUNS.c.run_no.in_(pruned)
+                        connection.execute(update(RUNS).where(is_pruned).values(output=note))
+                        freed += delete_large(connection, page)
+                count, freed_bytes = count + len(pruned), freed_bytes + freed
+            if not is_trial:
+                with self.writing() as connection:
+                    is_it = CAMPAIGNS.c.campaign_no == number
+                    connection.execute(update(CAMPAIGNS).where(is_it).values(pruned=policy))
+        if large:
+            with self.reading() as connection:
+                freed_bytes += _large_bytes(connection, large)
         # A large output that another run has too frees nothing, and the note in its place takes
         # some bytes.
         return Pruned(campaigns=len(campaigns), runs=count, freed_bytes=max(0, freed_bytes))
@@ -131,10 +146,11 @@ def _prunable_runs(connection: Connection, number: int) -> list[int]:
     return [row.run_no for row in found if row.case_no not in imported]
 
 
-def _prune_runs(connection: Connection, run_nos: Sequence[int], policy: str) -> tuple[int, int]:
-    """Delete the raw output of some runs; return how many had any, and the bytes that became free."""
-    note = pack_output([pruned_marker(policy)], "")
-    count, freed_bytes = 0, 0
+def _prunable_output(
+    connection: Connection, run_nos: Sequence[int], note: bytes
+) -> tuple[list[int], int]:
+    """Return those of some runs that have raw output, and the bytes that a note in its place frees."""
+    found, freed_bytes = [], 0
     query = select(RUNS.c.run_no, RUNS.c.run_id, RUNS.c.output).where(RUNS.c.run_no.in_(run_nos))
     for row in connection.execute(query).all():
         there = unpack_output(row.output, where=f"run {row.run_id}")
@@ -143,6 +159,22 @@ def _prune_runs(connection: Connection, run_nos: Sequence[int], policy: str) -> 
         # What takes no more room than the note that it was deleted stays.
         if not there or PRUNED_FILE in dict(there) or is_small:
             continue
-        connection.execute(update(RUNS).where(RUNS.c.run_no == row.run_no).values(output=note))
-        count, freed_bytes = count + 1, freed_bytes + len(row.output) - len(note)
-    return count, freed_bytes + delete_large(connection, run_nos)
+        found.append(row.run_no)
+        freed_bytes += len(row.output) - len(note)
+    return found, freed_bytes
+
+
+def _large_bytes(connection: Connection, named: Mapping[str, int]) -> int:
+    """Return the bytes of the large content that no other runs have; ``named`` says how many of these
+    have each.
+    """
+    size_bytes = 0
+    for page in pages(list(named)):
+        of_page = ATTACHMENTS.c.sha256.in_(page)
+        counts = (
+            select(ATTACHMENTS.c.sha256, func.count()).where(of_page).group_by(ATTACHMENTS.c.sha256)
+        )
+        own = [sha256 for sha256, count in connection.execute(counts) if count == named[sha256]]
+        sizes = select(func.length(BLOBS.c.data)).where(BLOBS.c.sha256.in_(own))
+        size_bytes += sum(connection.scalars(sizes))
+    return size_bytes

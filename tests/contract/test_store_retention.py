@@ -77,6 +77,16 @@ def test_a_trial_says_what_would_become_free_also_of_what_campaigns_share(
     assert store.prune_raw(everything, policy="all") == trial
 
 
+def test_a_trial_never_takes_the_lock_that_runs_are_stored_with(
+    store: Store, samples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store, samples)
+    with monkeypatch.context() as patch:
+        patch.delattr("orchestrator.store.database.Database.writing")
+        trial = store.prune_raw(before(samples), policy="a test", is_trial=True)
+    assert store.prune_raw(before(samples), policy="a test") == trial
+
+
 def test_old_raw_output_goes_and_everything_read_from_it_stays(
     reopen: Callable[[], Store], samples
 ) -> None:
