@@ -135,7 +135,9 @@ class TableRequest:
 
     def has(self, model: str, device: Sequence[str]) -> bool:
         """Whether a model and a device, by its names, are asked for."""
-        is_model = any(fnmatchcase(model.lower(), name.lower()) for name in self.models)
+        # Tables name a model without its ending.
+        spelled = {model.lower(), model.lower().removesuffix(".tflite")}
+        is_model = any(fnmatchcase(own, name.lower()) for own in spelled for name in self.models)
         is_device = any(device_matches(name, device) for name in self.devices)
         return (is_model or not self.models) and (is_device or not self.devices)
 

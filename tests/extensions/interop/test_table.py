@@ -262,3 +262,11 @@ def test_the_table_for_a_pull_request_has_the_fastest_of_each_model_and_phone(tm
     assert len([line for line in lines if line and not line.startswith("|")]) <= 3
     report = Cli(home=home)("report", "--format", "markdown").ok().stdout
     assert lines[0] in report
+
+
+def test_a_model_is_found_by_the_name_that_the_table_shows(tmp_path):
+    home = stored(tmp_path / "home", small_lab())
+    rows = json.loads(table(home, "--json"))
+    own = [row for row in rows if row["model"] == rows[0]["model"]]
+    assert len(own) < len(rows)
+    assert json.loads(table(home, "-m", rows[0]["model"], "--json")) == own
