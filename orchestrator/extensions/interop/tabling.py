@@ -238,7 +238,7 @@ def _tables(
     from orchestrator.tables.labels import short_names
     from orchestrator.tables.results import figures_decimals
 
-    data = report_data(workspace, chosen)
+    data = report_data(workspace, chosen, has_logs=False)
     if not request.every and not figures:
         yield fastest_table(
             [
