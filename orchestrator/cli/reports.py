@@ -47,7 +47,7 @@ def report(
 
     # HTML always goes to a file: the data folder's reports when none is named.
     form = format_of(form, out, REPORT_FORMATS, default="html")
-    chosen, data = _data(settings, campaigns)
+    chosen, data = _data(settings, campaigns, has_logs=form == "html")
     named = {"campaigns": [item.campaign_id for item in chosen]}
     if form == "html":
         # One report of a submission, called as it is.
@@ -75,7 +75,9 @@ def report(
     )
 
 
-def _data(settings: Settings, campaigns: Texts) -> tuple[list[Any], ReportData]:
+def _data(
+    settings: Settings, campaigns: Texts, *, has_logs: bool = False
+) -> tuple[list[Any], ReportData]:
     """Return the named campaigns, or the newest one, and what a report shows of them."""
     from orchestrator.app.reporting import report_data
     from orchestrator.app.stored import named_campaigns
@@ -83,7 +85,7 @@ def _data(settings: Settings, campaigns: Texts) -> tuple[list[Any], ReportData]:
 
     with Workspace(settings, makes_store=False) as workspace:
         chosen = named_campaigns(workspace.store, campaigns or ("",))
-        return chosen, report_data(workspace, chosen)
+        return chosen, report_data(workspace, chosen, has_logs=has_logs)
 
 
 @command("advise")
