@@ -150,10 +150,11 @@ def find_run(store: Store, prefix: str) -> RunRecord:
     """Return the run that the beginning of an id means, or ``newest``; raises UsageError."""
     if prefix == "newest":
         newest = find_campaign(store, "newest")
-        runs = list(store.runs(campaign_ids=[newest.campaign_id]))
-        if not runs:
+        runs = store.runs(campaign_ids=[newest.campaign_id])
+        last = max(runs, key=lambda run: run.started_at, default=None)
+        if last is None:
             raise UsageError(f"campaign {newest.campaign_id} has no run yet")
-        prefix = max(runs, key=lambda run: run.started_at).run_id
+        prefix = last.run_id
     matching = store.run_ids(prefix)
     if not matching:
         raise UsageError(
