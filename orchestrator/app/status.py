@@ -74,6 +74,8 @@ class LiveStatus:
         #: The latencies of each case's clean runs as yet, and their figure.
         self._latencies_us: dict[CaseKey, list[float]] = {}
         self._figures: dict[CaseKey, LiveFigure] = {}
+        #: How often something of it has changed.
+        self.changes = 0
 
     def on_event(self, event: object) -> None:
         """Take note of an event."""
@@ -90,6 +92,7 @@ class LiveStatus:
                 self._started.clear()
                 self._latencies_us.clear()
                 self._figures.clear()
+                self.changes += 1
                 self._phones = {}
                 for serial in [*(facts.serial for facts in devices), *left]:
                     self._set(serial, stored=stored.get(serial, 0), left=left.get(serial, 0))
@@ -144,6 +147,7 @@ class LiveStatus:
             known = self._latencies_us.setdefault(run.case.case_key, [])
             known.append(run.latency_us)
             self._figures[run.case.case_key] = _figure(run.case, known)
+            self.changes += 1
         state = run.state_after or run.state_before
         counts = run.outcome is not Outcome.UNFIT and not pass_of(run.run_pass).is_open_ended
         self._set(
@@ -162,7 +166,9 @@ class LiveStatus:
         return self._phones.get(serial, PhoneStatus(serial=serial))
 
     def _set(self, serial: str, **changes: Any) -> None:  # noqa: ANN401 - fields of the record
-        self._phones[serial] = replace(self._phone(serial), **changes)
+        phone = replace(self._phone(serial), **changes)
+        self.changes += phone != self._phones.get(serial)
+        self._phones[serial] = phone
 
 
 def _figure(case: Case, latencies_us: Sequence[float]) -> LiveFigure:
@@ -193,6 +199,8 @@ class PublishedStatus:
         self._path: Path | None = None
         self._lock = threading.Lock()
         self._written_s = float("-inf")
+        #: The changes that are written.
+        self._written = 0
 
     def on_event(self, event: object) -> None:
         """Hand an event on and note it."""
@@ -204,8 +212,12 @@ class PublishedStatus:
             if isinstance(event, CampaignEnded):
                 self._remove()
             # A file on its way has a hundred events a second.
-            elif self._path is not None and not (
-                isinstance(event, FileMoving) and time.monotonic() < self._written_s + _EVERY_S
+            elif (
+                self._path is not None
+                and self._live.changes != self._written
+                and not (
+                    isinstance(event, FileMoving) and time.monotonic() < self._written_s + _EVERY_S
+                )
             ):
                 self._write(self._path)
         self._observer.on_event(event)
@@ -216,7 +228,7 @@ class PublishedStatus:
             self._remove()
 
     def _write(self, path: Path) -> None:
-        self._written_s = time.monotonic()
+        self._written_s, self._written = time.monotonic(), self._live.changes
         with contextlib.suppress(OSError):
             write_whole(path, dump_document(self._live.status()))
 
