@@ -157,10 +157,11 @@ class Runs(Database):
         serials: Sequence[Serial] = (),
         run_passes: Sequence[Pass] = (),
         reason_codes: Sequence[str] = (),
+        skipped: int = 0,
         with_attachments: bool = False,
     ) -> Iterator[RunRecord]:
-        """Yield runs in the order in which they were stored; their attachments are empty unless
-        asked for.
+        """Yield runs in the order in which they were stored, but the first ``skipped`` of them;
+        their attachments are empty unless asked for.
 
         Which runs there are is settled when the first one is asked for; they are read page by page,
         so that no transaction stays open between two of them and the store may be written
@@ -177,7 +178,7 @@ class Runs(Database):
                 (RUNS.c.run_pass, [run_pass.value for run_pass in run_passes]),
                 (RUNS.c.reason_code, reason_codes),
             )
-        for page in pages(numbers, _RUN_PAGE):
+        for page in pages(numbers[skipped:], _RUN_PAGE):
             with self.reading() as connection:
                 found = self._read(connection, page, cases)
             for run, output in found:

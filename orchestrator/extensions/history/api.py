@@ -116,7 +116,7 @@ def make_api(
                 invocation=run.invocation + 1,
                 quality=run.verdict.quality.word,
             )
-            for run in islice(store.runs(campaign_ids=chosen), offset, offset + limit)
+            for run in islice(store.runs(campaign_ids=chosen, skipped=offset), limit)
         ]
 
     @api.get("/series")

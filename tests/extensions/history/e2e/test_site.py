@@ -247,6 +247,19 @@ def test_the_api_answers_what_its_description_says(live):
     assert reads == {*asked, "/access"}
 
 
+def test_the_api_gives_a_campaign_s_runs_page_by_page(live):
+    newest = json.loads(ask(live, "/api/v1/campaigns?limit=1")[2])[0]["campaign_id"]
+
+    def runs(query):
+        return json.loads(ask(live, f"/api/v1/runs?campaign={newest}&{query}")[2])
+
+    whole = runs("limit=100")
+    assert 4 < len(whole) < 100
+    assert runs("limit=2&offset=3") == whole[3:5]
+    assert runs(f"offset={len(whole) - 1}") == whole[-1:]
+    assert runs(f"offset={len(whole)}") == []
+
+
 def test_the_api_tells_of_the_changes_that_the_history_has(live):
     found = json.loads(ask(live, "/api/v1/changes")[2])
     slow = [item for item in found if "pixel-4-a" in item["label"]]
