@@ -33,6 +33,9 @@ TERMINAL_WIDTH: Final = 80
 _VERDICT_WIDTH: Final = 14
 #: Cases of one side only that text names.
 _MOST_ALONE: Final = 5
+#: On a terminal, of cases without a change or of which nothing is known; the others are all there.
+_MOST_UNCHANGED: Final = 30
+_CHANGED: Final = frozenset({ComparisonOutcome.SLOWER, ComparisonOutcome.FASTER})
 
 
 def level_text(level: float) -> str:
@@ -64,9 +67,15 @@ def summary_line(comparison: Comparison) -> str:
 def to_text(comparison: Comparison, width: int = TERMINAL_WIDTH) -> str:
     """Return the comparison for a terminal of so many columns; no line break at the end."""
     lines = [*(line for text in _head(comparison) for line in wrapped(text, width)), ""]
-    shared = _shared(comparison)
+    shared, unchanged = _shared(comparison), 0
     for row in worst_first(comparison):
+        if not row.is_broken and row.verdict.outcome not in _CHANGED:
+            unchanged += 1
+            if unchanged > _MOST_UNCHANGED:
+                continue
         lines += [*_case_lines(row, shared, width), ""]
+    if (more := unchanged - _MOST_UNCHANGED) > 0:
+        lines += [f"and {more} more without a change that is known; --format json has all", ""]
     lines += [
         line
         for text in (*_of_all(shared), *_rest(comparison))

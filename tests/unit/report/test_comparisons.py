@@ -97,6 +97,17 @@ def hostile() -> Comparison:
     return replace(found, baseline=HOSTILE, candidate=HOSTILE)
 
 
+def test_of_many_cases_a_terminal_shows_those_that_changed_and_counts_others():
+    found = comparison()
+    slower = next(row for row in found.rows if row.verdict.outcome == "slower")
+    unknown = next(row for row in found.rows if row.verdict.outcome == "inconclusive")
+    text = to_text(replace(found, rows=(slower,) * 40 + (unknown,) * 33))
+    assert len(re.findall("^SLOWER", text, re.MULTILINE)) == 40
+    assert len(re.findall("^INCONCLUSIVE", text, re.MULTILINE)) == 30
+    assert "\nand 3 more without a change that is known; --format json has all\n" in text
+    assert len(to_data(replace(found, rows=(unknown,) * 33))["cases"]) == 33
+
+
 def test_text_has_every_verdict_reason_and_the_word_virtual() -> None:
     text = to_text(comparison())
     assert re.findall(r"^(SLOWER|FASTER|INCONCLUSIVE|INCOMPARABLE)\s", text, re.M) == [
