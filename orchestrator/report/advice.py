@@ -149,7 +149,7 @@ def _threads(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
             told = ", ".join(
                 f"{row.case.threads} take {times_as_long(row, enough)} as long" for row in more
             )
-            text = f"{enough.configuration}: no number of threads above it is faster: {told}"
+            text = f"{enough.configuration}: no number of threads above it is known to be faster: {told}"
             yield Sentence(text, [enough, *more])
 
 

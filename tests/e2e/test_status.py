@@ -151,7 +151,10 @@ def test_advice_is_a_sentence_with_its_figure(lab: Lab, model: Path, tmp_path: P
     words = ("-s", lab.serials[0], "-d", "cpu", "-t", "4,8", "-n", "3", "--min-secs", "0.2")
     lab.cli("bench --pass timing,profile", model, *words, "--out", page).ok()
     text = lab.cli("advise").ok().stdout
-    assert "cpu, 4 threads, native: no number of threads above it is faster: 8 take " in text
+    assert (
+        "cpu, 4 threads, native: no number of threads above it is known to be faster: 8 take "
+        in text
+    )
     assert "they say nothing about real ones" in text
     lines = lab.cli("advise --json").ok().json["advice"]["lines"]
     assert {line["rule"] for line in lines} >= {"threads-enough"}

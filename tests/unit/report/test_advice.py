@@ -47,7 +47,7 @@ def test_the_fewest_threads_that_are_not_slower_are_enough(tmp_path: Path) -> No
         measured(9_000.0, threads=8),
     )
     assert found["threads-enough"].startswith(
-        "xnnpack, 2 threads, native: no number of threads above it is faster: 4 "
+        "xnnpack, 2 threads, native: no number of threads above it is known to be faster: 4 "
     )
     assert "8 take 1.80 times [" in found["threads-enough"]
 
