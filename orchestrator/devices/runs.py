@@ -59,6 +59,9 @@ _HALF: Final = "half"
 _GONE_PAUSE_S: Final = 1.0
 #: After the run's own deadline: for getting the phone back and stopping what runs there.
 _CLEANUP_S: Final = 30.0
+#: How long a killed process may take to be gone: one that waits for a driver dies late.
+_DYING_S: Final = 10.0
+_DYING_PAUSE_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,9 +263,9 @@ class DetachedRuns(PhoneLink):
         Raises DeviceCommandError when one stays.
         """
         known: set[int] = set()
-        alive: list[int] = []
         look = {"pids": call("forbid", *folders), "processes": call("processes")}
-        for _ in range(8):
+        dying, pause_s = Deadline(_DYING_S, self.clock), 0.0
+        while True:
             answer = self.ask(look, what="looking for a run", must=True)
             processes = self._processes(answer.text("processes"))
             ours = {
@@ -278,10 +281,16 @@ class DetachedRuns(PhoneLink):
             alive = sorted(pid for pid in known if pid > 1)
             if not alive:
                 return
+            if dying.remaining_s <= 0:
+                raise DeviceCommandError(
+                    f"processes {alive} can't be killed",
+                    serial=self.serial,
+                    hint="reboot the phone",
+                )
             self.shell("kill -9 " + " ".join(map(str, alive)), what="killing a run")
-        raise DeviceCommandError(
-            f"processes {alive} can't be killed", serial=self.serial, hint="reboot the phone"
-        )
+            # Nearly all are gone at once.
+            self.clock.wait(pause_s)
+            pause_s = min(1.0, 2 * pause_s or _DYING_PAUSE_S)
 
     def _processes(self, table: str) -> list[PhoneProcess]:
         processes = parse_processes(table)
