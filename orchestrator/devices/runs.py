@@ -264,7 +264,8 @@ class DetachedRuns(PhoneLink):
         """
         known: set[int] = set()
         look = {"pids": call("forbid", *folders), "processes": call("processes")}
-        dying, pause_s = Deadline(_DYING_S, self.clock), 0.0
+        dying: Deadline | None = None
+        pause_s = 0.0
         while True:
             answer = self.ask(look, what="looking for a run", must=True)
             processes = self._processes(answer.text("processes"))
@@ -281,13 +282,14 @@ class DetachedRuns(PhoneLink):
             alive = sorted(pid for pid in known if pid > 1)
             if not alive:
                 return
-            if dying.remaining_s <= 0:
+            if dying is not None and dying.expired:
                 raise DeviceCommandError(
                     f"processes {alive} can't be killed",
                     serial=self.serial,
                     hint="reboot the phone",
                 )
             self.shell("kill -9 " + " ".join(map(str, alive)), what="killing a run")
+            dying = dying or Deadline(_DYING_S, self.clock)
             # Nearly all are gone at once.
             self.clock.wait(pause_s)
             pause_s = min(1.0, 2 * pause_s or _DYING_PAUSE_S)
