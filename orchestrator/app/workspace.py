@@ -256,7 +256,7 @@ class Workspace:
         """What models' outputs are to be."""
         from orchestrator.models.parity import HostReference
 
-        return HostReference(self.settings.cache_folder / "parity")
+        return HostReference(self.settings.cache_folder / "parity", self.cancelled)
 
     @cached_property
     def lease(self) -> FileLease:

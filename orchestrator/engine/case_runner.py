@@ -380,6 +380,7 @@ class CaseRunner:
         case = own.as_run(invocation.case)
         tool = self._context.tools[case.tool]
         basis = basis_of(invocation, self._context) if own.compares_outputs else None
+        self._check_cancelled()
         if isinstance(basis, Ending):
             return self._records.not_run(invocation, basis, at=started_at)
         placed = replace(

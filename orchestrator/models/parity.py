@@ -18,12 +18,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from orchestrator.errors import BenchfarmError, ModelError
+from orchestrator.errors import BenchfarmError, InterruptedByUserError, ModelError
 from orchestrator.files import make_private
 from orchestrator.models.inspect import inspect_model
 from orchestrator.processes import child_environment
@@ -56,6 +56,8 @@ _PLACES_MAX: Final = 10
 #: Many phones want the same at once, and a model may fill this computer's memory: one for the
 #: process, in which each of a farm's jobs has a HostReference.
 _COMPUTING: Final = threading.Lock()
+#: How often one that waits checks whether all is cancelled.
+_POLL_S: Final = 0.2
 #: What couldn't be computed -> when that was found (monotonic), and why.
 _FAILED: Final[dict[str, tuple[float, str]]] = {}
 
@@ -63,9 +65,10 @@ _FAILED: Final[dict[str, tuple[float, str]]] = {}
 class HostReference:
     """Computes references with the LiteRT runtime of this computer. See ports.ParityReference."""
 
-    def __init__(self, folder: Path) -> None:
-        """``folder`` keeps inputs and outputs."""
+    def __init__(self, folder: Path, cancelled: threading.Event | None = None) -> None:
+        """``folder`` keeps inputs and outputs; ``cancelled`` ends all waiting."""
         self._folder = folder
+        self._cancelled = cancelled or threading.Event()
         self._made_s = time.monotonic()
         #: A large model is copied to be read: once, however many phones and cases ask.
         self._reading = threading.Lock()
@@ -181,7 +184,9 @@ class HostReference:
             json.dumps([model.sha256, names, shapes, _runtime(), *Kernels]).encode()
         ).hexdigest()[:40]
         kept = self._folder / "outputs" / key
-        with _COMPUTING:
+        if (kept / "done.json").is_file():
+            return kept
+        with self._turn():
             failed_s, why = _FAILED.get(key, (-math.inf, ""))
             if failed_s >= self._made_s:
                 raise ModelError(why)
@@ -189,9 +194,26 @@ class HostReference:
                 try:
                     self._compute(model, shapes, sets, kept)
                 except ModelError as error:
+                    # Ctrl-C in a terminal ends its process, too.
+                    self._check_cancelled()
                     _FAILED[key] = time.monotonic(), str(error)
                     raise
         return kept
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Wait until this process computes nothing else; raises InterruptedByUserError when cancelled."""
+        while not _COMPUTING.acquire(timeout=_POLL_S):
+            self._check_cancelled()
+        try:
+            self._check_cancelled()
+            yield
+        finally:
+            _COMPUTING.release()
+
+    def _check_cancelled(self) -> None:
+        if self._cancelled.is_set():
+            raise InterruptedByUserError
 
     def _compute(
         self, model: Model, shapes: Sequence[tuple[int, ...]], sets: list[list[str]], kept: Path
@@ -207,6 +229,8 @@ class HostReference:
             ):
                 with contextlib.suppress(ModelError):
                     _run(model, draft, {**job, "sets": sets[:1], "kernels": kernels}, timeout_s)
+            # What was interrupted has not every kind's outputs.
+            self._check_cancelled()
             with contextlib.suppress(OSError):
                 # Another process may have been quicker with the same.
                 draft.rename(kept)

@@ -3,6 +3,7 @@ reason.
 """
 
 import sys
+import threading
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,7 +11,7 @@ import flatbuffers
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
-from orchestrator.errors import ModelError
+from orchestrator.errors import InterruptedByUserError, ModelError
 from orchestrator.models.inspect import identify_model
 from orchestrator.models.parity import HostReference
 from tests.samples.places import MODELS
@@ -134,3 +135,19 @@ def test_phones_that_want_a_reference_at_once_share_one(has_kernels, references_
     # Nor does another case of theirs want it computed again.
     assert by_a_phone(references[0]) == first
     assert len(set(references_begun)) == 1
+
+
+@pytest.mark.slow
+def test_one_that_is_cancelled_begins_no_reference_and_still_has_those_that_are_kept(
+    references_begun, tmp_path
+):
+    models = [written(tmp_path / f"{code}.tflite", code=code) for code in ("RELU", "RELU6")]
+    kept = HostReference(tmp_path / "kept").basis(models[0])
+    references_begun.clear()
+    cancelled = threading.Event()
+    cancelled.set()
+    reference = HostReference(tmp_path / "kept", cancelled)
+    assert reference.basis(models[0]) == kept
+    with pytest.raises(InterruptedByUserError):
+        reference.basis(models[1])
+    assert references_begun == []
