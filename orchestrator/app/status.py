@@ -228,9 +228,10 @@ class PublishedStatus:
             self._remove()
 
     def _write(self, path: Path) -> None:
-        self._written_s, self._written = time.monotonic(), self._live.changes
+        self._written_s = time.monotonic()
         with contextlib.suppress(OSError):
             write_whole(path, dump_document(self._live.status()))
+            self._written = self._live.changes
 
     def _remove(self) -> None:
         if self._path is not None:

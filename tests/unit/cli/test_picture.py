@@ -192,6 +192,19 @@ def test_another_process_sees_how_a_campaign_is_as_long_as_it_runs(tmp_path: Pat
     assert running_here(folder, campaigns) == {}
 
 
+def test_a_status_that_could_not_be_written_is_written_at_the_next_event(tmp_path: Path) -> None:
+    folder, campaigns = tmp_path / "status", Locks(tmp_path / "campaigns")
+    release = campaigns.take(CAMPAIGN.campaign_id)
+    assert release is not None
+    folder.write_text("in the way")
+    published = PublishedStatus(Nobody(), folder)
+    published.on_event(STARTED)
+    folder.unlink()
+    published.on_event(object())
+    assert set(running_here(folder, campaigns)) == {"night-1"}
+    release()
+
+
 def test_campaigns_of_one_process_are_shown_each_until_its_own_end(tmp_path: Path) -> None:
     folder, campaigns = tmp_path / "status", Locks(tmp_path / "campaigns")
     one, other = PublishedStatus(Nobody(), folder), PublishedStatus(Nobody(), folder)
