@@ -166,11 +166,13 @@ def _lines(
         known: dict[str, Line] = {}
         *texts, last = block.decode("utf-8", "replace").split("\n")
         for text in texts:
-            if splitter is not None and text.startswith("\t"):
-                # No message goes on in such a line.
-                yield from rejoiner.flush()
-                if splitter.take_row(text):
-                    continue
+            if (
+                text.startswith("\t")
+                and splitter is not None
+                and not rejoiner.holds
+                and splitter.take_row(text)
+            ):
+                continue
             line = known.get(text)
             if line is None:
                 line = known[text] = parse_pasted(text[:LONGEST_LINE_BYTES])

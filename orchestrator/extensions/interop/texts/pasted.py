@@ -157,6 +157,11 @@ class Rejoiner:
         else:
             yield line
 
+    @property
+    def holds(self) -> bool:
+        """Whether a line is held back, as more of it may follow."""
+        return bool(self._held)
+
     def waits_for(self, text: str) -> bool:
         """Whether the next line may belong to the last one."""
         return bool(self._held) and self._goes_on(parse_pasted(text))
