@@ -3,8 +3,8 @@ reason.
 """
 
 import sys
-import threading
 import tempfile
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import flatbuffers
