@@ -14,6 +14,7 @@ import os
 import socket
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime
@@ -23,10 +24,12 @@ from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
 
 from orchestrator.clock import Deadline
-from orchestrator.errors import BenchfarmError, HostStorageError
+from orchestrator.errors import BenchfarmError, HostStorageError, InterruptedByUserError
 from orchestrator.files import make_private
 
 _POLL_S: Final = 0.05
+#: How often one that waits for its turn checks whether all is cancelled.
+_TURN_POLL_S: Final = 0.2
 #: Where a lock can't be asked for without being taken (flock), who asks whether it is held has it for
 #: a moment: that mustn't look like a holder.
 _SHORTEST_WAIT_S: Final = 0.25
@@ -36,6 +39,21 @@ _OPEN_FILE_LOCKS: Final = sys.platform == "linux"
 #: `struct flock` of 64-bit offsets: type, whence, start, length, pid.
 _FLOCK: Final = "hhqqi"
 _LONGEST_NOTE_BYTES: Final = 4096
+
+
+@contextlib.contextmanager
+def turn(free: threading.Semaphore, cancelled: threading.Event) -> Generator[None]:
+    """Have one of what a process's threads take turns at, while the context lasts.
+
+    Raises InterruptedByUserError when cancelled while waiting.
+    """
+    while not free.acquire(timeout=_TURN_POLL_S):
+        if cancelled.is_set():
+            raise InterruptedByUserError
+    try:
+        yield
+    finally:
+        free.release()
 
 
 class Locks:

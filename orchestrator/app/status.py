@@ -147,7 +147,6 @@ class LiveStatus:
             known = self._latencies_us.setdefault(run.case.case_key, [])
             known.append(run.latency_us)
             self._figures[run.case.case_key] = _figure(run.case, known)
-            self.changes += 1
         state = run.state_after or run.state_before
         counts = run.outcome is not Outcome.UNFIT and not pass_of(run.run_pass).is_open_ended
         self._set(

@@ -42,6 +42,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.files import OUTPUT_MOST_BYTES
+from orchestrator.locks import turn
 from orchestrator.ports import ShellResult
 from orchestrator.records.case import Serial
 from orchestrator.scripts import Answer, ask, call, mark
@@ -399,9 +400,7 @@ def _short(command: str) -> str:
 
 
 #: Files on their way, of all phones of this process: a farm's jobs have a workspace each.
-_FREE: Final = threading.BoundedSemaphore(4)
-#: How often a push that waits checks whether all is cancelled.
-_POLL_S: Final = 0.2
+_PUSHES: Final = threading.BoundedSemaphore(4)
 
 
 class PushSlots:
@@ -417,10 +416,5 @@ class PushSlots:
 
         Raises InterruptedByUserError when cancelled while waiting.
         """
-        while not _FREE.acquire(timeout=_POLL_S):
-            if self._cancelled.is_set():
-                raise InterruptedByUserError
-        try:
+        with turn(_PUSHES, self._cancelled):
             yield
-        finally:
-            _FREE.release()

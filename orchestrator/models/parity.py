@@ -18,13 +18,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import BenchfarmError, InterruptedByUserError, ModelError
 from orchestrator.files import make_private
+from orchestrator.locks import turn
 from orchestrator.models.inspect import inspect_model
 from orchestrator.processes import child_environment
 from orchestrator.records.case import Model
@@ -55,9 +56,7 @@ _PLACES_MAX: Final = 10
 
 #: Many phones want the same at once, and a model may fill this computer's memory: one for the
 #: process, in which each of a farm's jobs has a HostReference.
-_COMPUTING: Final = threading.Lock()
-#: How often one that waits checks whether all is cancelled.
-_POLL_S: Final = 0.2
+_COMPUTING: Final = threading.BoundedSemaphore(1)
 #: What couldn't be computed -> when that was found (monotonic), and why.
 _FAILED: Final[dict[str, tuple[float, str]]] = {}
 
@@ -186,7 +185,8 @@ class HostReference:
         kept = self._folder / "outputs" / key
         if (kept / "done.json").is_file():
             return kept
-        with self._turn():
+        with turn(_COMPUTING, self._cancelled):
+            self._check_cancelled()
             failed_s, why = _FAILED.get(key, (-math.inf, ""))
             if failed_s >= self._made_s:
                 raise ModelError(why)
@@ -199,17 +199,6 @@ class HostReference:
                     _FAILED[key] = time.monotonic(), str(error)
                     raise
         return kept
-
-    @contextlib.contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Wait until this process computes nothing else; raises InterruptedByUserError when cancelled."""
-        while not _COMPUTING.acquire(timeout=_POLL_S):
-            self._check_cancelled()
-        try:
-            self._check_cancelled()
-            yield
-        finally:
-            _COMPUTING.release()
 
     def _check_cancelled(self) -> None:
         if self._cancelled.is_set():
