@@ -90,11 +90,11 @@ class Beside:
     """The processes that work beside the command that is measured."""
 
     server_pid: int
-    lab_pid: int
+    lab_pids: Sequence[int]
 
     def spent_s(self) -> tuple[float, float]:
         """Return the processor time of the adb server and of the lab since their start."""
-        return processor_s(self.server_pid), processor_s(self.lab_pid)
+        return processor_s(self.server_pid), sum(map(processor_s, self.lab_pids))
 
 
 def processor_s(pid: int) -> float:
@@ -251,7 +251,7 @@ def compare(phones: int, *, invocations: int, seconds: float) -> None:
                 server_pid=running(
                     ("-L", parse_address(server["address"]).spec, "server", "nodaemon")
                 )[0].pid,
-                lab_pid=json.loads((state / "lab.json").read_text())["pid"],
+                lab_pids=[json.loads(told.read_text())["pid"] for told in state.rglob("lab.json")],
             )
             load = os.getloadavg()[0]
             # The first makes the programs and sends the files.

@@ -16,7 +16,7 @@ IDLE_S = 5.0
 
 
 def lab(phones: int) -> tuple[float, float]:
-    """Return (resident MB, CPU seconds per second while idle) of a lab's process."""
+    """Return (resident MB, CPU seconds per second while idle) of a lab's processes."""
     with tempfile.TemporaryDirectory() as home:
         env = {**os.environ, "BENCHFARM_HOME": home, "ANDROID_ADB_SERVER_PORT": "1"}
 
@@ -26,12 +26,15 @@ def lab(phones: int) -> tuple[float, float]:
             ).stdout
 
         benchfarm("virtual", "up", *["pixel-4"] * phones)
-        pid = json.loads(Path(home, "state", "virtual", "lab.json").read_text("utf-8"))["pid"]
+        pids = [
+            json.loads(told.read_text("utf-8"))["pid"]
+            for told in Path(home, "state", "virtual").rglob("lab.json")
+        ]
         try:
             assert len(json.loads(benchfarm("devices", "--json"))) == phones
-            before_s = cpu_s(pid)
+            before_s = sum(map(cpu_s, pids))
             time.sleep(IDLE_S)
-            return resident_mb(pid), (cpu_s(pid) - before_s) / IDLE_S
+            return sum(map(resident_mb, pids)), (sum(map(cpu_s, pids)) - before_s) / IDLE_S
         finally:
             benchfarm("virtual", "down")
 

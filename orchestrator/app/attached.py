@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.app.virtual_phones import read_lab
+from orchestrator.app.virtual_phones import phones_of
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import (
     AdbUnavailableError,
@@ -96,7 +96,7 @@ def _join_lab(workspace: Workspace, server: AdbServer) -> None:
     from orchestrator.devices.discovery import join
 
     with contextlib.suppress(DeviceError, UsageError):
-        phones = read_lab(workspace.settings.lab_folder).phones
+        phones = phones_of(workspace.settings)
         # One that is booting refuses; it is announced as missing then.
         list(join(server, [phone.address for phone in phones]))
 

@@ -8,10 +8,13 @@ LinkLostError for what went wrong in the lab.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import itertools
-from collections.abc import Collection, Sequence
+import math
+import os
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,7 +27,7 @@ from orchestrator.records.plan import PlanOptions
 from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
-    from benchfarm_virtual.lab import LabInfo
+    from benchfarm_virtual.lab import LabInfo, LabPhone
     from benchfarm_virtual.spec import PhoneSpec
     from orchestrator.devices.adb_server import OwnServer
 
@@ -53,10 +56,28 @@ def call(module: str, name: str, *arguments: object, **options: object) -> Any: 
         raise kind(str(error), hint=error.hint) from error
 
 
-def read_lab(folder: Path) -> LabInfo:
-    """Return the lab that runs in a folder."""
-    lab: LabInfo = call("lab", "read_lab", folder)
-    return lab
+#: A process computes on one core: that many phones begin and end their runs together in one without
+#: holding each other up for long.
+_PHONES_A_PROCESS = 5
+
+
+def labs(settings: Settings) -> list[LabInfo]:
+    """Return the processes of virtual phones that run; raises UsageError where none does."""
+    found: list[LabInfo] = []
+    for folder in _folders(settings):
+        with contextlib.suppress(UsageError):
+            found.append(call("lab", "read_lab", folder))
+    return found or [call("lab", "read_lab", settings.lab_folder)]
+
+
+def _folders(settings: Settings) -> list[Path]:
+    """Return the folders that processes of virtual phones have, or once had."""
+    return [settings.lab_folder, *sorted(settings.lab_folder.glob("more-*"))]
+
+
+def phones_of(settings: Settings) -> list[LabPhone]:
+    """Return the virtual phones; raises UsageError where no lab is up."""
+    return [phone for lab in labs(settings) for phone in lab.phones]
 
 
 def fake_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = False) -> Build:
@@ -162,7 +183,7 @@ class LabRequest:
 
 def start(
     settings: Settings, request: LabRequest, *, exit_with_parent: bool = False
-) -> Sequence[Any]:
+) -> Sequence[LabPhone]:
     """Start a lab, connect its phones and return them; when anything fails, all that was started is
     stopped again.
 
@@ -170,65 +191,94 @@ def start(
     """
     from orchestrator.processes import child_environment
 
-    folder, specs = settings.lab_folder, request.specs()
+    specs = request.specs()
     server = adb_server(settings)
     server.revive()
     try:
-        lab = call(
-            "lab",
-            "start_lab",
-            folder,
-            specs,
-            adb_keys=[folder / ".android" / "adbkey.pub"],
-            time_factor=request.speed,
-            seed=request.seed,
-            exit_with_parent=exit_with_parent,
-            environ=child_environment(settings.environ),
-        )
-        for phone in lab.phones:
-            server.connect_tcp(phone.address)
+        for folder, own in _shares(settings, specs):
+            lab = call(
+                "lab",
+                "start_lab",
+                folder,
+                own,
+                adb_keys=[settings.lab_folder / ".android" / "adbkey.pub"],
+                time_factor=request.speed,
+                seed=request.seed,
+                exit_with_parent=exit_with_parent,
+                environ=child_environment(settings.environ),
+            )
+            for phone in lab.phones:
+                server.connect_tcp(phone.address)
     except UsageError:
         # A lab is up already, and stays.
         raise
     except BaseException:
         stop(settings)
         raise
-    phones: Sequence[Any] = lab.phones
-    return phones
+    return phones_of(settings)
+
+
+def _shares(
+    settings: Settings, specs: Sequence[PhoneSpec]
+) -> Iterator[tuple[Path, Sequence[PhoneSpec]]]:
+    """Yield the folder of each process and its phones: as many processes as keep the cores busy."""
+    count = max(1, min(os.cpu_count() or 1, math.ceil(len(specs) / _PHONES_A_PROCESS)))
+    for number in range(count):
+        folder = settings.lab_folder / f"more-{number}" if number else settings.lab_folder
+        yield folder, specs[len(specs) * number // count : len(specs) * (number + 1) // count]
 
 
 def is_up(settings: Settings) -> bool:
     """Whether a lab runs."""
     try:
-        read_lab(settings.lab_folder)
+        labs(settings)
     except UsageError:
         return False
     return adb_server(settings).answers()
 
 
-def ask(settings: Settings, request: str, **keys: object) -> dict[str, Any]:
-    """Ask the lab something and return its answer; raises UsageError where none is up."""
-    return dict(call("lab", "lab_request", settings.lab_folder, {"request": request, **keys}))
+def listed(settings: Settings) -> list[dict[str, Any]]:
+    """Return what each phone is now, with its faults; raises UsageError where no lab is up."""
+    return [
+        phone
+        for lab in labs(settings)
+        for phone in call("lab", "lab_request", lab.state_dir, {"request": "list"})["phones"]
+    ]
 
 
-def attach(settings: Settings, request: LabRequest) -> Sequence[Any]:
+def ask(settings: Settings, request: str, serial: str, **keys: object) -> dict[str, Any]:
+    """Ask a phone's lab something and return its answer; raises UsageError where there is no such
+    phone.
+    """
+    for lab in labs(settings):
+        if any(serial in (phone.serial, phone.address) for phone in lab.phones):
+            words = {"request": request, "serial": serial, **keys}
+            return dict(call("lab", "lab_request", lab.state_dir, words))
+    known = ", ".join(phone.serial for phone in phones_of(settings))
+    raise UsageError(f"there is no virtual phone {serial!r}; there are: {known or 'none'}")
+
+
+def attach(settings: Settings, request: LabRequest) -> Sequence[LabPhone]:
     """Plug more phones in at a lab that is up, and return all of its; raises UsageError."""
     server = adb_server(settings)
-    lab = read_lab(settings.lab_folder)
+    known = phones_of(settings)
     if not server.answers():
         raise UsageError("no lab is up", hint="start one with 'benchfarm virtual up'")
-    for spec in request.specs({phone.serial for phone in lab.phones}):
-        server.connect_tcp(ask(settings, "add", phone=asdict(spec))["phone"]["address"])
-    return read_lab(settings.lab_folder).phones
+    for spec in request.specs({phone.serial for phone in known}):
+        emptiest = min(labs(settings), key=lambda lab: len(lab.phones))
+        words = {"request": "add", "phone": asdict(spec)}
+        added = call("lab", "lab_request", emptiest.state_dir, words)["phone"]
+        server.connect_tcp(added["address"])
+    return phones_of(settings)
 
 
 def detach(settings: Settings, serial: str) -> None:
-    """Unplug a phone of a lab that is up; what lies on it stays for the next time.
+    """Unplug a phone of a lab that is up; what lay on it is gone with it.
 
     Raises UsageError.
     """
-    addresses = {phone.serial: phone.address for phone in read_lab(settings.lab_folder).phones}
-    ask(settings, "remove", serial=serial)
+    addresses = {phone.serial: phone.address for phone in phones_of(settings)}
+    ask(settings, "remove", serial)
     if serial in addresses:
         adb_server(settings).disconnect(addresses[serial])
 
@@ -238,7 +288,8 @@ def stop(settings: Settings) -> tuple[bool, bool]:
     server.
     """
     server = adb_server(settings)
-    return call("lab", "stop_lab", settings.lab_folder), server.stop()
+    stopped = [call("lab", "stop_lab", folder) for folder in _folders(settings)]
+    return any(stopped), server.stop()
 
 
 def quickstart_options(serials: Sequence[str]) -> PlanOptions:
@@ -270,7 +321,7 @@ def add_fault(
     settings: Settings, serial: str, kind: str, options: Sequence[str]
 ) -> dict[str, object]:
     """Give a phone a fault, its options as ``name=value``; return it. Raises UsageError."""
-    told = ask(settings, "fault", serial=serial, kind=kind, options=list(options))
+    told = ask(settings, "fault", serial, kind=kind, options=list(options))
     added: dict[str, object] = told["fault"]
     return added
 

@@ -100,12 +100,12 @@ def list_phones(settings: Settings) -> CommandResult:
     from orchestrator.app import virtual_phones
 
     try:
-        told = virtual_phones.ask(settings, "list")
+        phones = virtual_phones.listed(settings)
     except UsageError:
-        told = {"phones": []}
+        phones = []
     profiles = virtual_phones.call("profiles", "profile_names")
     return shown(
-        _phones(told["phones"]), f"profiles: {', '.join(profiles)}", facts={"profiles": profiles}
+        _phones(phones), f"profiles: {', '.join(profiles)}", facts={"profiles": profiles}
     )
 
 
@@ -128,7 +128,7 @@ def fault(
         kinds = virtual_phones.call("faults", "describe")
         return CommandResult(text=kinds, data={"kinds": kinds})
     if kind == "clear":
-        cleared = virtual_phones.ask(settings, "clear", serial=serial)["cleared"]
+        cleared = virtual_phones.ask(settings, "clear", serial)["cleared"]
         return CommandResult(
             text=f"{serial}: {counted(len(cleared), 'fault')} removed", data=cleared
         )
