@@ -243,10 +243,10 @@ def trimmed(text: str, pieces: Pieces, operator: str) -> str:
 
 def _matching_paths(pattern: str, *, files: PhoneTree, cwd: str, uid: int) -> list[str]:
     """Return the paths that match, sorted; empty when there are none."""
-    found = [""]
-    for depth, name in enumerate(pattern.split("/")):
+    found, is_listed = [""], False
+    for depth, (name, literal) in enumerate(_steps(pattern)):
         folders = [f"{path}/" if depth else path for path in found]
-        is_listed = _MAGIC.search(re.sub(r"\\.", "", name)) is not None
+        is_listed = literal is None
         if is_listed:
             found = [
                 folder + inside
@@ -255,12 +255,28 @@ def _matching_paths(pattern: str, *, files: PhoneTree, cwd: str, uid: int) -> li
                 if _compiled(name).fullmatch(inside) and (name[0] == "." or inside[0] != ".")
             ]
         else:
-            found = [folder + re.sub(r"\\(.)", r"\1", name) for folder in folders]
+            found = [f"{folder}{literal}" for folder in folders]
     if is_listed:  # whatever a name that is listed leads to
         return sorted(found)
     return sorted(
         path for path in found if files.find(posixpath.join(cwd, path), follow=False, uid=uid)
     )
+
+
+@lru_cache(maxsize=256)
+def _steps(pattern: str) -> Sequence[tuple[str, str | None]]:
+    """Return each name of a path's pattern, with the text that it stands for, None where folders
+    are looked into.
+    """
+    return [
+        (
+            name,
+            None
+            if _MAGIC.search(re.sub(r"\\.", "", name))
+            else re.sub(r"\\(.)", r"\1", name),
+        )
+        for name in pattern.split("/")
+    ]
 
 
 def _names_in(files: PhoneTree, folder: str, uid: int) -> Sequence[str]:
