@@ -18,7 +18,7 @@ from __future__ import annotations
 import codecs
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -146,16 +146,16 @@ class Rejoiner:
         """Begin with no line."""
         self._held: list[Line] = []
 
-    def feed(self, line: Line) -> Iterator[Line]:
-        """Take a line and yield those of which nothing can follow any more."""
+    def feed(self, line: Line) -> Sequence[Line]:
+        """Take a line and return those of which nothing can follow any more."""
         if self._held and self._goes_on(line):
             self._held.append(line)
-            return
-        yield from self.flush()
+            return ()
+        done = self.flush()
         if _starts(line):
             self._held = [line]
-        else:
-            yield line
+            return done
+        return (*done, line) if done else (line,)
 
     @property
     def holds(self) -> bool:
@@ -166,18 +166,21 @@ class Rejoiner:
         """Whether the next line may belong to the last one."""
         return bool(self._held) and self._goes_on(parse_pasted(text))
 
-    def flush(self) -> Iterator[Line]:
-        """Yield the lines that were held back."""
-        held, self._held = self._held, []
-        yield from _joined(held)
+    def flush(self) -> Sequence[Line]:
+        """Return the lines that were held back."""
+        held = self._held
+        if not held:
+            return ()
+        self._held = []
+        return held if len(held) == 1 else _joined(held)
 
-    def end(self) -> Iterator[Line]:
-        """Yield the lines that were held back at the end of the text."""
+    def end(self) -> Sequence[Line]:
+        """Return the lines that were held back at the end of the text."""
         held = self._held
         if len(held) > 1 and held[0].style != "console" and _DATE_START.fullmatch(held[-1].raw):
             # The log ends in the next line's date.
             held.pop()
-        yield from self.flush()
+        return self.flush()
 
     def _goes_on(self, line: Line) -> bool:
         return len(self._held) < _MOST_PIECES and _continues(self._held, line)
@@ -210,7 +213,7 @@ def _continues(held: list[Line], line: Line) -> bool:
     return True
 
 
-def _pieces(held: list[Line]) -> list[str]:
+def _pieces(held: Sequence[Line]) -> list[str]:
     return [held[0].text, *(line.raw.rstrip() for line in held[1:])]
 
 
@@ -229,21 +232,14 @@ def _message(pieces: list[str]) -> str:
     return ""
 
 
-def _joined(held: list[Line]) -> Iterator[Line]:
-    if len(held) < 2:
-        yield from held
-        return
+def _joined(held: Sequence[Line]) -> Sequence[Line]:
     pieces = _pieces(held)
     for count in range(len(pieces), 1, -1):
         if text := _message(pieces[:count]):
             whole = replace(held[0], raw=text, text=text)
-            yield _cut(whole) if held[count - 1].is_cut else whole
-            yield from held[count:]
-            return
-    yield (
-        _cut(held[0]) if _NUMBER_END.search(held[0].text) and _DIGITS.match(pieces[1]) else held[0]
-    )
-    yield from held[1:]
+            return (_cut(whole) if held[count - 1].is_cut else whole, *held[count:])
+    is_broken = _NUMBER_END.search(held[0].text) and _DIGITS.match(pieces[1])
+    return (_cut(held[0]) if is_broken else held[0], *held[1:])
 
 
 def _cut(line: Line) -> Line:
