@@ -361,6 +361,11 @@ def _checks_outputs(workspace: Workspace, plan: Plan) -> bool:
     return usual if plan.check_outputs is None else plan.check_outputs
 
 
+#: Of a year of nights the last comparisons of a case's outputs say what is known: some may have
+#: failed.
+_OUTPUT_CHECKS_OF_CASE: Final = 10
+
+
 def _known_output_checks(
     workspace: Workspace, devices: Sequence[DeviceFacts]
 ) -> dict[str, OutputCheck]:
@@ -370,6 +375,7 @@ def _known_output_checks(
     for run in workspace.store.runs(
         serials=list(systems),
         run_passes=[own.name for own in passes() if own.compares_outputs],
+        newest_of_case=_OUTPUT_CHECKS_OF_CASE,
     ):
         made_on = run.report.extra.get("parity_system") if run.report is not None else ""
         if made_on and made_on == systems[run.case.serial]:

@@ -104,9 +104,7 @@ def list_phones(settings: Settings) -> CommandResult:
     except UsageError:
         phones = []
     profiles = virtual_phones.call("profiles", "profile_names")
-    return shown(
-        _phones(phones), f"profiles: {', '.join(profiles)}", facts={"profiles": profiles}
-    )
+    return shown(_phones(phones), f"profiles: {', '.join(profiles)}", facts={"profiles": profiles})
 
 
 @command("virtual fault")

@@ -158,10 +158,12 @@ class Runs(Database):
         run_passes: Sequence[Pass] = (),
         reason_codes: Sequence[str] = (),
         skipped: int = 0,
+        newest_of_case: int = 0,
         with_attachments: bool = False,
     ) -> Iterator[RunRecord]:
         """Yield runs in the order in which they were stored, but the first ``skipped`` of them;
-        their attachments are empty unless asked for.
+        their attachments are empty unless asked for. ``newest_of_case``: only so many of each
+        case, the last ones (0: all).
 
         Which runs there are is settled when the first one is asked for; they are read page by page,
         so that no transaction stays open between two of them and the store may be written
@@ -177,6 +179,7 @@ class Runs(Database):
                 (CASES.c.serial, serials),
                 (RUNS.c.run_pass, [run_pass.value for run_pass in run_passes]),
                 (RUNS.c.reason_code, reason_codes),
+                newest_of_case=newest_of_case,
             )
         for page in pages(numbers[skipped:], _RUN_PAGE):
             with self.reading() as connection:
@@ -369,9 +372,14 @@ def _without_blob(connection: Connection, sha256s: Collection[str]) -> list[str]
     return [sha256 for sha256 in sha256s if sha256 not in stored]
 
 
-def _run_numbers(connection: Connection, *asked: tuple[Column[Any], Collection[str]]) -> array[int]:
+def _run_numbers(
+    connection: Connection,
+    *asked: tuple[Column[Any], Collection[str]],
+    newest_of_case: int = 0,
+) -> array[int]:
     """Return the numbers of the runs whose columns have any of these values, in their order: 8
-    bytes a run. A column that is asked for no value isn't looked at.
+    bytes a run. A column that is asked for no value isn't looked at. ``newest_of_case``: only so
+    many of each case, the last ones (0: all).
     """
     query = select(RUNS.c.run_no)
     for table, number in ((CAMPAIGNS, "campaign_no"), (CASES, "case_no")):
@@ -380,4 +388,8 @@ def _run_numbers(connection: Connection, *asked: tuple[Column[Any], Collection[s
     queries = [query]
     for column, values in asked:
         queries = [narrowed for known in queries for narrowed in filtered(known, column, values)]
+    if newest_of_case:
+        place = func.row_number().over(partition_by=RUNS.c.case_no, order_by=RUNS.c.run_no.desc())
+        numbered = [known.add_columns(place.label("place")).subquery() for known in queries]
+        queries = [select(own.c.run_no).where(own.c.place <= newest_of_case) for own in numbered]
     return array("q", sorted(number for known in queries for number in connection.scalars(known)))

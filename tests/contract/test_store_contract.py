@@ -310,6 +310,24 @@ def test_runs_are_filtered_by_campaigns_and_by_cases_together(store: Store, samp
     assert list(store.runs(serials=[samples.virtual_phone.serial])) == []
 
 
+def test_of_each_case_so_many_runs_are_read_as_are_asked_for_the_last_ones(
+    store: Store, samples
+) -> None:
+    one, two = samples.case(threads=1), samples.case(threads=2)
+    samples.begin(store)
+    stored = [(one, "1a"), (two, "2a"), (one, "1b"), (one, "1c"), (two, "2b")]
+    for number, (case, run_id) in enumerate(stored):
+        store.append_run(samples.run(number, run_id=RunId(run_id), case=case))
+
+    def found(count: int, **asked: typing.Any) -> list[str]:
+        return [run.run_id for run in store.runs(newest_of_case=count, **asked)]
+
+    assert found(1) == ["1c", "2b"]
+    assert found(2) == ["2a", "1b", "1c", "2b"]
+    assert found(9) == found(0) == ["1a", "2a", "1b", "1c", "2b"]
+    assert found(1, case_keys=[one.case_key]) == ["1c"]
+
+
 def test_a_filter_may_name_more_cases_than_a_statement_takes(store: Store, samples) -> None:
     samples.begin(store)
     store.append_run(samples.run(0))

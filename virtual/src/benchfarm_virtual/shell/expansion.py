@@ -271,9 +271,7 @@ def _steps(pattern: str) -> Sequence[tuple[str, str | None]]:
     return [
         (
             name,
-            None
-            if _MAGIC.search(re.sub(r"\\.", "", name))
-            else re.sub(r"\\(.)", r"\1", name),
+            None if _MAGIC.search(re.sub(r"\\.", "", name)) else re.sub(r"\\(.)", r"\1", name),
         )
         for name in pattern.split("/")
     ]
