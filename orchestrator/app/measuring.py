@@ -293,8 +293,15 @@ def _run_once(workspace: Workspace, plan: Plan, *, despite_losses: bool) -> Meas
 class CampaignInterruptedError(InterruptedByUserError):
     """Stopped by Ctrl-C; the phones were restored and what was measured is kept."""
 
-    def __init__(self, workspace: Workspace, campaign: Campaign) -> None:
-        super().__init__(hint=f"resume it: benchfarm run --resume {campaign.campaign_id}")
+    def __init__(self, workspace: Workspace, campaign: Campaign, unrestored: Sequence[str]) -> None:
+        """``unrestored``: the phones that couldn't be restored."""
+        super().__init__(
+            f"Stopped by Ctrl-C; what was measured is kept, but {', '.join(unrestored)} couldn't be"
+            " restored."
+            if unrestored
+            else "",
+            hint=f"resume it: benchfarm run --resume {campaign.campaign_id}",
+        )
         self._workspace, self._campaign = workspace, campaign
 
     @property
@@ -345,7 +352,9 @@ def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
     try:
         result = run_on_devices(context, opened.devices)
     except InterruptedByUserError:
-        raise CampaignInterruptedError(workspace, campaign) from None
+        changed = set(workspace.conditioner.unrestored())
+        left = [facts.serial for _, facts in opened.devices if facts.serial in changed]
+        raise CampaignInterruptedError(workspace, campaign, left) from None
     return MeasuredCampaign(workspace=workspace, result=result, opened=opened)
 
 

@@ -372,10 +372,10 @@ def _known_output_checks(
     """Return what is stored of outputs on these devices, with the systems that they have now."""
     systems = {facts.serial: facts.computes_with for facts in devices}
     known = OutputChecks()
-    for run in workspace.store.runs(
+    for run in workspace.store.last_runs(
+        _OUTPUT_CHECKS_OF_CASE,
         serials=list(systems),
         run_passes=[own.name for own in passes() if own.compares_outputs],
-        newest_of_case=_OUTPUT_CHECKS_OF_CASE,
     ):
         made_on = run.report.extra.get("parity_system") if run.report is not None else ""
         if made_on and made_on == systems[run.case.serial]:

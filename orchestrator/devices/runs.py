@@ -90,6 +90,9 @@ class DetachedRuns(PhoneLink):
         self._runs_folder = folder
         #: Folders of runs that have certainly ended.
         self._ended: set[str] = set()
+        #: Those of which nobody could say so while the phone was waited for: the next kill_strays
+        #: ends them.
+        self._left: set[str] = set()
         #: Those whose removal goes with the next command.
         self._discarded: list[str] = []
 
@@ -126,7 +129,9 @@ class DetachedRuns(PhoneLink):
         duration_s = clock.monotonic_s() - begun_s
         was_cancelled = cancelled is not None and cancelled.is_set()
         if look.word in {"running", "begins"}:
+            self._left.add(folder)
             self._after_all(lambda: self._kill([folder]))
+            self._left.discard(folder)
             self._ended.add(folder)
         elif look.word in {"gone", "never began"}:
             self._check_writing(folder, what="the run's output")
@@ -200,6 +205,10 @@ class DetachedRuns(PhoneLink):
         next kill_strays.
         """
         folder = self.run_folder(run_id)
+        if folder in self._left:
+            # It isn't waited for a second time.
+            self._left.discard(folder)
+            return
         with contextlib.suppress(DeviceError):
             if folder not in self._ended:
                 # Without its folder nobody would find what still runs.

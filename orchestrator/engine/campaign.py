@@ -17,7 +17,7 @@ from orchestrator.engine.device_campaign import (
     WorkingDevices,
     runs_of,
 )
-from orchestrator.engine.events import CampaignEnded, CampaignStarted
+from orchestrator.engine.events import CampaignEnded, CampaignStarted, Notice
 from orchestrator.engine.invocation import Context, RunRecords
 from orchestrator.engine.open_work import OpenWork, following, open_works, slim
 from orchestrator.engine.reference_check import keep_doubts
@@ -101,20 +101,32 @@ def _all_at_once(
     def part(device: Device, facts: DeviceFacts) -> None:
         results[facts.serial] = DeviceCampaign(device, facts, context, working).run()
 
+    def tell_stop(serials: Sequence[Serial]) -> None:
+        text = f"stopping: waiting for {', '.join(serials)} to end and to be restored"
+        context.observer.on_event(Notice(event="stopping", text=text))
+
     _in_threads(
-        {facts.serial: partial(part, device, facts) for device, facts in devices}, context.cancelled
+        {facts.serial: partial(part, device, facts) for device, facts in devices},
+        context.cancelled,
+        tell_stop,
     )
     return results
 
 
-def _in_threads(parts: Mapping[Serial, Callable[[], None]], cancelled: threading.Event) -> None:
+def _in_threads(
+    parts: Mapping[Serial, Callable[[], None]],
+    cancelled: threading.Event,
+    tell_stop: Callable[[Sequence[Serial]], None],
+) -> None:
     """Run each part in a thread, and wait for all.
 
     A part that raises cancels the others, which end at their next step; the first error is raised
     when all have ended. So is Ctrl-C: however often it is pressed, the devices are restored first.
+    ``tell_stop`` hears, once, whose parts are waited for then.
     """
     errors: list[BaseException] = []
     interrupt: KeyboardInterrupt | None = None
+    is_told = False
 
     def guarded(run: Callable[[], None], ended: threading.Event) -> None:
         try:
@@ -125,7 +137,7 @@ def _in_threads(parts: Mapping[Serial, Callable[[], None]], cancelled: threading
         finally:
             ended.set()
 
-    running: list[threading.Event] = []
+    running: dict[Serial, threading.Event] = {}
     waiting = list(parts.items())
     # Not by Thread.join: interrupted by a signal, Python 3.11's join takes a thread that still runs
     # for ended.
@@ -134,14 +146,17 @@ def _in_threads(parts: Mapping[Serial, Callable[[], None]], cancelled: threading
             while waiting and interrupt is None:
                 serial, run = waiting.pop(0)
                 ended = threading.Event()
-                running.append(ended)
+                running[serial] = ended
                 threading.Thread(
                     target=guarded, args=(run, ended), name=str(serial), daemon=True
                 ).start()
-            still = next((ended for ended in running if not ended.is_set()), None)
-            if still is None:
+            still = [serial for serial, ended in running.items() if not ended.is_set()]
+            if not still:
                 break
-            still.wait(_POLL_S)
+            if interrupt is not None and not is_told:
+                is_told = True
+                tell_stop(still)
+            running[still[0]].wait(_POLL_S)
         except KeyboardInterrupt as error:
             interrupt = error
             cancelled.set()

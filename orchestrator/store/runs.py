@@ -158,18 +158,15 @@ class Runs(Database):
         run_passes: Sequence[Pass] = (),
         reason_codes: Sequence[str] = (),
         skipped: int = 0,
-        newest_of_case: int = 0,
         with_attachments: bool = False,
     ) -> Iterator[RunRecord]:
         """Yield runs in the order in which they were stored, but the first ``skipped`` of them;
-        their attachments are empty unless asked for. ``newest_of_case``: only so many of each
-        case, the last ones (0: all).
+        their attachments are empty unless asked for.
 
         Which runs there are is settled when the first one is asked for; they are read page by page,
         so that no transaction stays open between two of them and the store may be written
         meanwhile.
         """
-        cases: dict[int, Case] = {}
         with self.reading() as connection:
             numbers = _run_numbers(
                 connection,
@@ -179,9 +176,29 @@ class Runs(Database):
                 (CASES.c.serial, serials),
                 (RUNS.c.run_pass, [run_pass.value for run_pass in run_passes]),
                 (RUNS.c.reason_code, reason_codes),
-                newest_of_case=newest_of_case,
             )
-        for page in pages(numbers[skipped:], _RUN_PAGE):
+        yield from self._page_by_page(numbers[skipped:], with_attachments=with_attachments)
+
+    def last_runs(
+        self, of_case: int, *, serials: Sequence[Serial], run_passes: Sequence[Pass]
+    ) -> Iterator[RunRecord]:
+        """Yield so many runs of each case of some devices, the last ones, in the order in which they
+        were stored and without attachments.
+        """
+        with self.reading() as connection:
+            numbers = _run_numbers(
+                connection,
+                (CASES.c.serial, serials),
+                (RUNS.c.run_pass, [run_pass.value for run_pass in run_passes]),
+                of_case=of_case,
+            )
+        yield from self._page_by_page(numbers)
+
+    def _page_by_page(
+        self, numbers: Sequence[int], *, with_attachments: bool = False
+    ) -> Iterator[RunRecord]:
+        cases: dict[int, Case] = {}
+        for page in pages(numbers, _RUN_PAGE):
             with self.reading() as connection:
                 found = self._read(connection, page, cases)
             for run, output in found:
@@ -375,10 +392,10 @@ def _without_blob(connection: Connection, sha256s: Collection[str]) -> list[str]
 def _run_numbers(
     connection: Connection,
     *asked: tuple[Column[Any], Collection[str]],
-    newest_of_case: int = 0,
+    of_case: int = 0,
 ) -> array[int]:
     """Return the numbers of the runs whose columns have any of these values, in their order: 8
-    bytes a run. A column that is asked for no value isn't looked at. ``newest_of_case``: only so
+    bytes a run. A column that is asked for no value isn't looked at. ``of_case``: only so
     many of each case, the last ones (0: all).
     """
     query = select(RUNS.c.run_no)
@@ -388,8 +405,8 @@ def _run_numbers(
     queries = [query]
     for column, values in asked:
         queries = [narrowed for known in queries for narrowed in filtered(known, column, values)]
-    if newest_of_case:
+    if of_case:
         place = func.row_number().over(partition_by=RUNS.c.case_no, order_by=RUNS.c.run_no.desc())
         numbered = [known.add_columns(place.label("place")).subquery() for known in queries]
-        queries = [select(own.c.run_no).where(own.c.place <= newest_of_case) for own in numbered]
+        queries = [select(own.c.run_no).where(own.c.place <= of_case) for own in numbered]
     return array("q", sorted(number for known in queries for number in connection.scalars(known)))

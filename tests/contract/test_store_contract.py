@@ -319,13 +319,16 @@ def test_of_each_case_so_many_runs_are_read_as_are_asked_for_the_last_ones(
     for number, (case, run_id) in enumerate(stored):
         store.append_run(samples.run(number, run_id=RunId(run_id), case=case))
 
-    def found(count: int, **asked: typing.Any) -> list[str]:
-        return [run.run_id for run in store.runs(newest_of_case=count, **asked)]
+    def found(count: int, *serials: Serial, run_pass: Pass = Pass.TIMING) -> list[str]:
+        return [
+            run.run_id for run in store.last_runs(count, serials=serials, run_passes=[run_pass])
+        ]
 
     assert found(1) == ["1c", "2b"]
     assert found(2) == ["2a", "1b", "1c", "2b"]
-    assert found(9) == found(0) == ["1a", "2a", "1b", "1c", "2b"]
-    assert found(1, case_keys=[one.case_key]) == ["1c"]
+    assert found(9) == ["1a", "2a", "1b", "1c", "2b"]
+    assert found(1, samples.phone.serial) == ["1c", "2b"]
+    assert found(1, samples.virtual_phone.serial) == found(1, run_pass=Pass.MEMORY) == []
 
 
 def test_a_filter_may_name_more_cases_than_a_statement_takes(store: Store, samples) -> None:

@@ -202,6 +202,26 @@ def test_a_campaign_killed_in_the_middle_is_finished_without_repeating_or_losing
     assert {run["outcome"] for run in runs} == {"completed"}
 
 
+def test_ctrl_c_names_the_phones_that_could_not_be_put_back(
+    lab: Lab, plan_file: Callable[..., Path]
+) -> None:
+    serial = lab.serials[0]
+    process = lab.cli.start("run", plan_file([serial], invocations=4, min_secs=4.0))
+    assert process.stderr is not None
+    for line in process.stderr:
+        if f" {serial}: 1/" in line:
+            break
+    for subject in ("settings", "svc"):
+        lab.fault(serial, "shell-restricted", f"subject={subject}")
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=180)
+    lab.clear()
+    lab.cli("device restore", serial).ok()
+    assert process.returncode == 130, rest
+    assert f"what was measured is kept, but {serial} couldn't be restored" in rest
+    assert "the phones were restored" not in rest
+
+
 def stay_on(lab: Lab, serial: str) -> str:
     return lab.shell(serial, "settings get global stay_on_while_plugged_in")
 
@@ -224,6 +244,7 @@ def test_ctrl_c_keeps_what_was_measured_and_puts_the_phones_back(
     assert "Traceback" not in rest
     # What was measured is shown all the same.
     assert "median ms" in rest
+    assert f"stopping: waiting for {lab.serials[0]}" in rest
     assert "Stopped by Ctrl-C; the phones were restored" in rest
     assert "resume it: benchfarm run --resume" in rest
     lab.clear()
