@@ -206,8 +206,7 @@ class InstalledApps(PhoneLink):
             size_bytes = apk.stat().st_size
         except OSError as error:
             raise UsageError(f"{apk} can't be read: {error.strerror}") from error
-        with self.slots.pushing():
-            answer = self._stream(apk, size_bytes, cancelled or threading.Event())
+        answer = self._stream(apk, size_bytes, cancelled or threading.Event())
         self._judge(answer, package)
         installed = self.again(lambda: self.package(package))
         if installed is None:
@@ -244,30 +243,36 @@ class InstalledApps(PhoneLink):
         )
 
     def _stream(self, apk: Path, size_bytes: int, cancelled: threading.Event) -> str:
-        deadline = Deadline(push_timeout_s(apk) + _SETTLE_S, self.clock)
         answer, outgoing = bytearray(), memoryview(b"")
         command = f"exec:cmd package install -r -d -g -S {size_bytes}"
-        with (
-            self.open(command, deadline, what=f"install of {apk.name}") as connection,
-            apk.open("rb") as file,
-        ):
-            data: bytes | None = None
-            while data != b"":
-                # A phone may wait minutes for somebody to tap on its screen.
-                if cancelled.is_set():
-                    raise InterruptedByUserError
-                # Who refuses closes its end; what else is said early (a linker's warning) is noise.
-                outgoing = outgoing or memoryview(file.read(_CHUNK_BYTES))
-                speaks = connection.readable(0)
-                try:
-                    sent, data = connection.exchange(
-                        outgoing[:0] if speaks else outgoing, wait_s=CANCEL_LOOK_S
-                    )
-                except LinkLostError:
-                    # Its last words may be there to read.
-                    sent, data = len(outgoing), connection.read_some()
-                outgoing = outgoing[sent:]
-                answer += data or b""
+        with contextlib.ExitStack() as sending:
+            sending.enter_context(self.slots.pushing())
+            deadline = Deadline(push_timeout_s(apk) + _SETTLE_S, self.clock)
+            with (
+                self.open(command, deadline, what=f"install of {apk.name}") as connection,
+                apk.open("rb") as file,
+            ):
+                data: bytes | None = None
+                while data != b"":
+                    # A phone may wait minutes for somebody to tap on its screen.
+                    if cancelled.is_set():
+                        raise InterruptedByUserError
+                    outgoing = outgoing or memoryview(file.read(_CHUNK_BYTES))
+                    if not outgoing:
+                        # Others may send meanwhile.
+                        sending.close()
+                    # Who refuses closes its end; what else is said early (a linker's warning) is
+                    # noise.
+                    speaks = connection.readable(0)
+                    try:
+                        sent, data = connection.exchange(
+                            outgoing[:0] if speaks else outgoing, wait_s=CANCEL_LOOK_S
+                        )
+                    except LinkLostError:
+                        # Its last words may be there to read.
+                        sent, data = len(outgoing), connection.read_some()
+                    outgoing = outgoing[sent:]
+                    answer += data or b""
         return answer.decode("utf-8", "replace")
 
     def _judge(self, answer: str, package: str) -> None:

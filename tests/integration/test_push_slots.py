@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 
 from benchfarm_virtual.farm import VirtualLab
+from benchfarm_virtual.faults import parse_fault
+from benchfarm_virtual.phone import Phone
+from benchfarm_virtual.samples import BENCHMARK_PACKAGE, benchmark_apk
 from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.link import PushSlots
 from orchestrator.devices.phone import AdbDevice
@@ -52,4 +55,39 @@ def test_a_fifth_file_waits_until_one_is_there_or_all_is_cancelled(
             cancelled.set()
             with pytest.raises(InterruptedByUserError):
                 place("libraries")
+    server.disconnect(phone.address)
+
+
+def is_installing(phone: Phone) -> bool:
+    return any("install" in process.argv for process in phone.userland.processes.rows())
+
+
+def test_an_app_that_a_phone_thinks_about_is_no_file_on_its_way(
+    adb_server: Any,
+    make_lab: Callable[..., VirtualLab],
+    wait_until: Callable[..., None],
+    tmp_path: Path,
+) -> None:
+    server, apk = AdbServer(ServerAddress(port=adb_server.port)), tmp_path / "app.apk"
+    apk.write_bytes(benchmark_apk())
+    sha256 = hashlib.sha256(apk.read_bytes()).hexdigest()
+    phone = make_lab(adb_server).add("pixel-3", serial="B")
+    server.connect_tcp(phone.address)
+    device, cancelled = AdbDevice(server, phone.address), threading.Event()
+    phone.faults.add(parse_fault("hang", ["moment=tool", "subject=/system/bin/cmd"]))
+
+    with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as others:
+        for _ in range(3):
+            others.enter_context(PushSlots().pushing())
+        installing = pool.submit(
+            device.install, apk, sha256=sha256, package=BENCHMARK_PACKAGE, cancelled=cancelled
+        )
+        try:
+            wait_until(lambda: is_installing(phone), "the phone to think about the app", DEADLINE_S)
+            with PushSlots().pushing():
+                assert not installing.done()
+        finally:
+            cancelled.set()
+        with pytest.raises(InterruptedByUserError):
+            installing.result(DEADLINE_S)
     server.disconnect(phone.address)
