@@ -59,15 +59,20 @@ def call(module: str, name: str, *arguments: object, **options: object) -> Any: 
 #: A process computes on one core: that many phones begin and end their runs together in one without
 #: holding each other up for long.
 _PHONES_A_PROCESS = 5
+_ATTACH_S = 60.0
 
 
 def labs(settings: Settings) -> list[LabInfo]:
     """Return the processes of virtual phones that run; raises UsageError where none does."""
+    return _running(settings) or [call("lab", "read_lab", settings.lab_folder)]
+
+
+def _running(settings: Settings) -> list[LabInfo]:
     found: list[LabInfo] = []
     for folder in _folders(settings):
         with contextlib.suppress(UsageError):
             found.append(call("lab", "read_lab", folder))
-    return found or [call("lab", "read_lab", settings.lab_folder)]
+    return found
 
 
 def _folders(settings: Settings) -> list[Path]:
@@ -193,7 +198,13 @@ def start(
 
     specs = request.specs()
     server = adb_server(settings)
+    if known := _running(settings):
+        raise UsageError(
+            f"{known[0].state_dir}: a virtual lab is running here already",
+            hint="stop it with 'benchfarm virtual down'",
+        )
     server.revive()
+    started: list[Path] = []
     try:
         for folder, own in _shares(settings, specs):
             lab = call(
@@ -207,10 +218,13 @@ def start(
                 exit_with_parent=exit_with_parent,
                 environ=child_environment(settings.environ),
             )
+            started.append(folder)
             for phone in lab.phones:
                 server.connect_tcp(phone.address)
     except UsageError:
-        # A lab is up already, and stays.
+        # Another process has started a lab just now, which stays.
+        for folder in started:
+            call("lab", "stop_lab", folder)
         raise
     except BaseException:
         stop(settings)
@@ -260,15 +274,23 @@ def ask(settings: Settings, request: str, serial: str, **keys: object) -> dict[s
 
 def attach(settings: Settings, request: LabRequest) -> Sequence[LabPhone]:
     """Plug more phones in at a lab that is up, and return all of its; raises UsageError."""
+    from orchestrator.locks import Locks
+
     server = adb_server(settings)
-    known = phones_of(settings)
+    labs(settings)
     if not server.answers():
         raise UsageError("no lab is up", hint="start one with 'benchfarm virtual up'")
-    for spec in request.specs({phone.serial for phone in known}):
-        emptiest = min(labs(settings), key=lambda lab: len(lab.phones))
-        words = {"request": "add", "phone": asdict(spec)}
-        added = call("lab", "lab_request", emptiest.state_dir, words)["phone"]
-        server.connect_tcp(added["address"])
+    busy = UsageError("another process attaches virtual phones", hint="try again in a moment")
+    # No process knows the phones of the others.
+    with Locks(settings.lab_folder).held("attach", wait_s=_ATTACH_S, busy=busy):
+        taken = {phone.serial for phone in phones_of(settings)}
+        for spec in request.specs(taken):
+            if spec.serial in taken:
+                raise UsageError(f"there is a virtual phone {spec.serial} already")
+            emptiest = min(labs(settings), key=lambda lab: len(lab.phones))
+            words = {"request": "add", "phone": asdict(spec)}
+            added = call("lab", "lab_request", emptiest.state_dir, words)["phone"]
+            server.connect_tcp(added["address"])
     return phones_of(settings)
 
 

@@ -117,6 +117,7 @@ class DetachedRuns(PhoneLink):
         deadline.
         """
         folder, names = self.run_folder(run_id), ("out", "err", *files)
+        self._left.discard(folder)
         clock = self.clock
         begun_s = clock.monotonic_s()
         try:

@@ -155,7 +155,7 @@ def _in_threads(
                 break
             if interrupt is not None and not is_told:
                 is_told = True
-                tell_stop(still)
+                guarded(partial(tell_stop, still), threading.Event())
             running[still[0]].wait(_POLL_S)
         except KeyboardInterrupt as error:
             interrupt = error

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +19,7 @@ import pytest
 from tests.conftest import poll_until
 from tests.e2e.conftest import Lab
 from tests.samples.command import Cli
+from tests.samples.places import REPO
 
 
 def runs_of(cli: Cli, campaign: str = "") -> list[dict[str, Any]]:
@@ -220,6 +224,41 @@ def test_ctrl_c_names_the_phones_that_could_not_be_put_back(
     assert process.returncode == 130, rest
     assert f"what was measured is kept, but {serial} couldn't be restored" in rest
     assert "the phones were restored" not in rest
+
+
+#: Ctrl-C after the first run, and a listener that fails when it hears of the stop.
+STOPPED_IN_PYTHON = """
+import os, signal, sys
+import benchfarm
+
+def hear(progress):
+    if ": 1/" in progress.text:
+        os.kill(os.getpid(), signal.SIGINT)
+    if progress.text.startswith("stopping"):
+        raise ValueError("a listener's own fault")
+
+with benchfarm.Lab(progress=hear) as lab:
+    try:
+        lab.bench(sys.argv[1], devices=[sys.argv[2]], delegates=["xnnpack"], threads=[1], invocations=4, min_secs=2)
+    except benchfarm.InterruptedByUserError:
+        print("stopped")
+"""
+
+
+def test_a_phone_is_put_back_also_where_a_listener_fails_at_the_stop(lab: Lab, model: Path) -> None:
+    serial = lab.serials[0]
+    original = stay_on(lab, serial)
+    environ = {**os.environ, "BENCHFARM_HOME": str(lab.cli.home), "ANDROID_ADB_SERVER_PORT": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED_IN_PYTHON, str(model), serial],
+        env=environ,
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "stopped\n", done.stderr
+    assert stay_on(lab, serial) == original
+    assert not list((lab.cli.home / "state/journals").glob("*.undo"))
 
 
 def stay_on(lab: Lab, serial: str) -> str:

@@ -408,6 +408,8 @@ class PhoneTree:
         """Set the permission bits; those of shared storage stay as they are."""
         place = self._find(path, 0)
         node = _held(place.there())
+        if not place.names:
+            raise file_error(errno.EROFS)
         if place.names[:1] != ("storage",):
             node.mode = mode & 0o7777
 

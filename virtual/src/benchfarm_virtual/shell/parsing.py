@@ -69,10 +69,11 @@ def _parsed(script: str) -> Block:
     return _Parser(script).whole()
 
 
-#: How a block goes on, by what ends it and the text of its rest -> its statements, how much text they
-#: are: scripts come again and again with other arguments in front.
-_RESTS: Final[dict[tuple[tuple[str, ...], str], tuple[_Statements, int]]] = {}
+#: How a block goes on, by what ends it, how deep it is and the text of its rest -> its statements, how
+#: much text they are: scripts come again and again with other arguments in front.
+_RESTS: Final[dict[tuple[tuple[str, ...], int, str], tuple[_Statements, int]]] = {}
 _MOST_RESTS: Final = 1024
+_LONGEST_REST: Final = 8192
 #: Only so deep: inner blocks are part of outer ones.
 _REST_DEPTH: Final = 1
 
@@ -266,8 +267,9 @@ class _Parser:
         rests: list[tuple[int, int]] = []
         while True:
             self.skip(lines=True)
-            if self.depth <= _REST_DEPTH and not self.documents:
-                if (known := _RESTS.get((ends, self.text[self.at :]))) is not None:
+            is_short = len(self.text) - self.at <= _LONGEST_REST
+            if is_short and self.depth <= _REST_DEPTH and not self.documents:
+                if (known := _RESTS.get((ends, self.depth, self.text[self.at :]))) is not None:
                     statements += known[0]
                     self.at += known[1]
                 else:
@@ -292,10 +294,11 @@ class _Parser:
         """Keep how a block went on from each of its statements."""
         if self.documents or len(statements) < 2:
             return
-        if len(_RESTS) > _MOST_RESTS:
-            _RESTS.clear()
         for count, at in rests:
-            _RESTS[ends, self.text[at:]] = (tuple(statements[count:]), self.at - at)
+            if len(_RESTS) >= _MOST_RESTS:
+                _RESTS.clear()
+            rest = tuple(statements[count:]), self.at - at
+            _RESTS[ends, self.depth, self.text[at:]] = rest
 
     def filled(self, *ends: str) -> Block:
         """Take at least one statement, up to one of ``ends``, which is left."""

@@ -111,3 +111,8 @@ def test_permission_fault_denies_its_subject_only(phone):
     phone.faults.add(Fault(kind=FaultKind.PERMISSION_DENIED, subject=f"{TMP}/a"))
     assert phone.run(f"cat {TMP}/a")[2] == f"cat: {TMP}/a: Permission denied\n"
     assert phone.out(f"cat {TMP}/b") == "x"
+
+
+def test_nobody_changes_the_mode_of_the_root_folder(phone):
+    with _Fails(errno.EROFS):
+        phone.userland.files.change_mode("/", 0o700, uid=0)

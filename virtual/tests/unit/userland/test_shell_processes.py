@@ -116,3 +116,12 @@ def test_hundred_phones_have_no_thread_of_their_own(make_phone):
     for phone in phones:
         assert phone.run("true")[0] == 0
     until(lambda: threading.active_count() <= before + 1)
+
+
+def test_a_script_means_the_same_whatever_was_run_before_it(phone):
+    rest = "echo $1 two\nif true; then echo $#\nfi\n"
+    assert phone.out(f"set -- one\n{rest}") == "one two\n1\n"
+    assert phone.out(f"set -- ein und\n{rest}") == "ein two\n2\n"
+    deep = f"true; {'( ' * 99}true{' )' * 99}"
+    assert phone.run(f"$({deep})")[0] == 0
+    assert "too deeply nested" in phone.run(f"echo $({deep})")[2]

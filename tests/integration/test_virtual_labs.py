@@ -1,0 +1,74 @@
+"""Virtual phones in several processes: they are one lab to whoever uses them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.app import virtual_phones
+from orchestrator.app.virtual_phones import LabRequest
+from orchestrator.errors import UsageError
+from orchestrator.settings import Settings
+
+SIX = LabRequest(profiles=("pixel-3",) * 3 + ("pixel-4",) * 3)
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
+    """A home of its own, on a computer of at least two cores."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    environ = {**os.environ, "ANDROID_ADB_SERVER_PORT": "1"}
+    own = Settings.from_environment(environ, home=tmp_path)
+    yield own
+    virtual_phones.stop(own)
+
+
+def serials(settings: Settings) -> list[str]:
+    return [phone.serial for phone in virtual_phones.phones_of(settings)]
+
+
+def test_phones_of_all_processes_are_listed_given_faults_and_stopped(settings: Settings) -> None:
+    virtual_phones.start(settings, SIX)
+    assert len(virtual_phones.labs(settings)) == 2
+    first, *_, last = serials(settings)
+    for serial in (first, last):
+        virtual_phones.add_fault(settings, serial, "banner", [])
+    faulty = [phone["serial"] for phone in virtual_phones.listed(settings) if phone["faults"]]
+    assert faulty == [first, last]
+    with pytest.raises(UsageError, match=f"no virtual phone 'X'; there are: {first}, .*{last}"):
+        virtual_phones.add_fault(settings, "X", "banner", [])
+    virtual_phones.detach(settings, last)
+    assert len(serials(settings)) == 5
+    assert virtual_phones.stop(settings) == (True, True)
+    assert not virtual_phones.is_up(settings)
+
+
+def test_no_two_phones_have_one_serial_number_in_whichever_processes(settings: Settings) -> None:
+    virtual_phones.start(settings, SIX)
+    for serial in serials(settings):
+        with pytest.raises(UsageError, match=f"there is a virtual phone {serial} already"):
+            virtual_phones.attach(settings, replace(SIX, profiles=("pixel-3",), serial=serial))
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: virtual_phones.attach(settings, LabRequest()), range(4)))
+    assert len(set(serials(settings))) == len(serials(settings)) == 14
+
+
+def test_a_lab_of_which_a_process_still_runs_is_not_started_again(
+    settings: Settings, wait_until: Callable[..., None]
+) -> None:
+    virtual_phones.start(settings, SIX)
+    killed, left = virtual_phones.labs(settings)
+    os.kill(killed.pid, signal.SIGKILL)
+    wait_until(lambda: len(virtual_phones.labs(settings)) == 1, "the process to end", 60.0)
+    with pytest.raises(UsageError, match="a virtual lab is running here already"):
+        virtual_phones.start(settings, SIX)
+    assert virtual_phones.labs(settings) == [left]
+    virtual_phones.stop(settings)
+    virtual_phones.start(settings, SIX)
+    assert len(serials(settings)) == 6
