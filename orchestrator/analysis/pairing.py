@@ -160,8 +160,11 @@ def first_invocations(
 
 
 def _sides_of(pairing: Pairing, cases: Mapping[CaseKey, Case], serial: Serial) -> list[int]:
+    """Return which sides are a device's; ``cases`` may be that device's alone."""
     return [
-        side for side, (baseline, _) in enumerate(pairing.sides) if cases[baseline].serial == serial
+        side
+        for side, (baseline, _) in enumerate(pairing.sides)
+        if (case := cases.get(baseline)) is not None and case.serial == serial
     ]
 
 

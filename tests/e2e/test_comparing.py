@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -225,6 +225,17 @@ def test_a_phone_without_a_pair_has_no_part_in_a_comparison(
     assert f"not run on {lab.serials[1]}: xnnpack, native: 8 threads on 4 cores" in done.stdout
     with closing(open_store(lab.cli.home / "store.sqlite")) as store:
         assert list(store.devices()) == [lab.serials[0]]
+
+
+def test_each_of_several_phones_gets_its_pairs(bench: Bench, lab: Lab) -> None:
+    words = "ab threads:1 threads:2 -d xnnpack --runs 3 --fail-on never --where virtual --json"
+    done = lab.cli(words, "-m", bench.model, *QUICK).ok()
+    assert {tuple(case["verdict"]["counts"]) for case in done.json["cases"]} == {(3, 3)}
+    (campaign, *_) = lab.cli("results list --json").ok().json
+    assert campaign["status"] == "finished"
+    runs = lab.cli("results runs --json", campaign["campaign_id"]).ok().json
+    # One pair warms each phone.
+    assert Counter(run["case"]["serial"] for run in runs) == dict.fromkeys(lab.serials, 8)
 
 
 def test_two_nights_are_compared_and_a_changed_setting_makes_them_incomparable(
