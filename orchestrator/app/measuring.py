@@ -300,7 +300,8 @@ class CampaignInterruptedError(InterruptedByUserError):
             " restored."
             if unrestored
             else "",
-            hint=f"resume it: benchfarm run --resume {campaign.campaign_id}",
+            hint=f"resume it: benchfarm run --resume {campaign.campaign_id}"
+            + ("; before that, 'benchfarm device restore' tries again" if unrestored else ""),
         )
         self._workspace, self._campaign = workspace, campaign
 

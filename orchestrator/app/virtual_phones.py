@@ -264,10 +264,14 @@ def ask(settings: Settings, request: str, serial: str, **keys: object) -> dict[s
     """Ask a phone's lab something and return its answer; raises UsageError where there is no such
     phone.
     """
+    words = {"request": request, "serial": serial, **keys}
+    return dict(call("lab", "lab_request", _lab_of(settings, serial).state_dir, words))
+
+
+def _lab_of(settings: Settings, serial: str) -> LabInfo:
     for lab in labs(settings):
         if any(serial in (phone.serial, phone.address) for phone in lab.phones):
-            words = {"request": request, "serial": serial, **keys}
-            return dict(call("lab", "lab_request", lab.state_dir, words))
+            return lab
     known = ", ".join(phone.serial for phone in phones_of(settings))
     raise UsageError(f"there is no virtual phone {serial!r}; there are: {known or 'none'}")
 
@@ -294,15 +298,18 @@ def attach(settings: Settings, request: LabRequest) -> Sequence[LabPhone]:
     return phones_of(settings)
 
 
-def detach(settings: Settings, serial: str) -> None:
-    """Unplug a phone of a lab that is up; what lay on it is gone with it.
+def detach(settings: Settings, *serials: str) -> None:
+    """Unplug phones of a lab that is up; what lay on them is gone with them.
 
-    Raises UsageError.
+    Raises UsageError, with all of them still there, where one isn't.
     """
+    for serial in serials:
+        _lab_of(settings, serial)
     addresses = {phone.serial: phone.address for phone in phones_of(settings)}
-    ask(settings, "remove", serial)
-    if serial in addresses:
-        adb_server(settings).disconnect(addresses[serial])
+    for serial in serials:
+        ask(settings, "remove", serial)
+        if serial in addresses:
+            adb_server(settings).disconnect(addresses[serial])
 
 
 def stop(settings: Settings) -> tuple[bool, bool]:

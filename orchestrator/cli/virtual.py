@@ -79,9 +79,8 @@ def down(
     """
     from orchestrator.app import virtual_phones
 
-    for serial in serials:
-        virtual_phones.detach(settings, serial)
     if serials:
+        virtual_phones.detach(settings, *serials)
         return CommandResult(
             text="\n".join(f"{serial} is unplugged" for serial in serials),
             data={"serials": serials},

@@ -11,6 +11,7 @@ from typing import Final
 
 from orchestrator.analysis.outcome import Ending, skipped
 from orchestrator.analysis.rounds import is_hopeless
+from orchestrator.clock import Deadline
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, RunStored
 from orchestrator.engine.invocation import (
     Context,
@@ -27,10 +28,12 @@ from orchestrator.errors import (
     DeviceBusyError,
     DeviceChangedError,
     DeviceError,
+    DeviceTimeoutError,
     DeviceUnfitError,
     DeviceUnusableError,
     HostStorageError,
     InterruptedByUserError,
+    LinkLostError,
     StoreError,
     may_return,
 )
@@ -74,6 +77,8 @@ ATTEMPTS: Final = 3
 RECENT_S: Final = 1.0
 #: How long a device may take to come back after a lost link or a reboot.
 READY_S: Final = 120.0
+#: In between it is looked whether that is still wanted.
+_READY_STEP_S: Final = 30.0
 #: After this many waits in vain in a row, a device is left alone for a while.
 UNFIT_MAX: Final = 2
 #: Any state is fit.
@@ -364,7 +369,7 @@ class CaseRunner:
                 self._last_state = (0.0, None)
                 # A device that doesn't come back is abandoned: its open invocations wait for a
                 # resume.
-                self._device.wait_until_ready(timeout_s=READY_S)
+                self._await_device()
         assert error is not None
         ending = Ending(
             outcome=Outcome.ABORTED if _is_way_lost(error) else Outcome.FAILED,
@@ -372,6 +377,25 @@ class CaseRunner:
             reason=f"{error} ({error.hint})" if error.hint else str(error),
         )
         return self._records.not_run(invocation, ending, at=started_at)
+
+    def _await_device(self) -> None:
+        """Wait until the device is ready; raises InterruptedByUserError, and why it isn't."""
+        deadline = Deadline(READY_S, self._context.clock)
+        while True:
+            self._check_cancelled()
+            step = Deadline(min(_READY_STEP_S, deadline.remaining_s), self._context.clock)
+            try:
+                self._device.wait_until_ready(timeout_s=step.seconds)
+            except (DeviceTimeoutError, LinkLostError) as error:
+                if not step.expired:
+                    raise
+                if deadline.expired:
+                    raise DeviceTimeoutError(
+                        f"the device wasn't ready within {READY_S:g} s: {error}",
+                        serial=self._facts.serial,
+                    ) from error
+            else:
+                return
 
     def _run_once(
         self, invocation: Invocation, started_at: datetime, *, at_rest: bool

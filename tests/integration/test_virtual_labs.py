@@ -43,8 +43,11 @@ def test_phones_of_all_processes_are_listed_given_faults_and_stopped(settings: S
     assert faulty == [first, last]
     with pytest.raises(UsageError, match=f"no virtual phone 'X'; there are: {first}, .*{last}"):
         virtual_phones.add_fault(settings, "X", "banner", [])
-    virtual_phones.detach(settings, last)
-    assert len(serials(settings)) == 5
+    with pytest.raises(UsageError, match="no virtual phone 'X'"):
+        virtual_phones.detach(settings, first, "X")
+    assert len(serials(settings)) == 6
+    virtual_phones.detach(settings, first, last)
+    assert len(serials(settings)) == 4
     assert virtual_phones.stop(settings) == (True, True)
     assert not virtual_phones.is_up(settings)
 
