@@ -172,6 +172,8 @@ class LabRequest:
         wanted = self.profiles or DEFAULT_PROFILES
         if self.serial and len(wanted) > 1:
             raise UsageError("--serial is for one phone", hint="name one profile")
+        if self.serial in used:
+            raise UsageError(f"there is a virtual phone {self.serial} already")
         for name, _, usb in (word.partition("@") for word in wanted):
             if name not in known:
                 raise UsageError(
@@ -289,8 +291,6 @@ def attach(settings: Settings, request: LabRequest) -> Sequence[LabPhone]:
     with Locks(settings.lab_folder).held("attach", wait_s=_ATTACH_S, busy=busy):
         taken = {phone.serial for phone in phones_of(settings)}
         for spec in request.specs(taken):
-            if spec.serial in taken:
-                raise UsageError(f"there is a virtual phone {spec.serial} already")
             emptiest = min(labs(settings), key=lambda lab: len(lab.phones))
             words = {"request": "add", "phone": asdict(spec)}
             added = call("lab", "lab_request", emptiest.state_dir, words)["phone"]
