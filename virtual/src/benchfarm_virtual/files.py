@@ -147,9 +147,6 @@ class _Place:
         return self.above
 
 
-_UNKNOWN: Final[tuple[_Place | None, bool]] = (None, False)
-
-
 class PhoneTree:
     """One phone's files. Every method may be called from any thread and raises PhoneFileError."""
 
@@ -161,8 +158,8 @@ class PhoneTree:
         self._passing = passing
         #: Held while names come or go.
         self._changing = threading.RLock()
-        #: Where paths lead whose folders never change: those of the kernel.
-        self._fixed: dict[tuple[str, bool], tuple[_Place | None, bool]] = {}
+        #: Where paths lead whose folders never change (those of the kernel), None for nowhere.
+        self._fixed: dict[tuple[str, bool], _Place | None] = {}
 
     def lay(
         self, path: str, mode: int = 0o771, uid: int = SHELL_UID, gid: int | None = None
@@ -194,11 +191,12 @@ class PhoneTree:
         return place
 
     def _walk(self, path: str, uid: int, *, follow: bool) -> _Place:
-        place, is_fixed = self._fixed.get((path, follow), _UNKNOWN)
-        if not is_fixed:
+        if (path, follow) in self._fixed:
+            place = self._fixed[path, follow]
+        else:
             place, is_fixed = self._step_by_step(path, uid, follow=follow)
             if is_fixed and len(self._fixed) < _MOST_FIXED:
-                self._fixed[path, follow] = place, True
+                self._fixed[path, follow] = place
         if place is None:
             raise file_error(errno.ENOENT)
         return place
