@@ -213,7 +213,7 @@ class Connection:
         """
         return bool(self._poll(select.POLLIN, max(0.0, min(wait_s, self.deadline.remaining_s))))
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes | memoryview) -> None:
         """Send all of it."""
         with self._io():
             self._socket.sendall(data)

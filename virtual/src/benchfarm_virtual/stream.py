@@ -8,6 +8,7 @@ and goes out as one packet when the OKAY comes, so many small writes cost few ro
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -40,7 +41,8 @@ class Stream:
         self.hangup = Hangup()
         self._send = send
         self._changed = threading.Condition()
-        self._incoming = bytearray()
+        self._incoming: deque[memoryview] = deque()
+        self._incoming_bytes = 0
         self._owes_okay = False
         self._outgoing = bytearray()
         self._may_write = True
@@ -53,9 +55,12 @@ class Stream:
         """Block until at least one byte is there, return ``limit`` at the most; ``b""`` is the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._incoming or self._closed)
-            data = bytes(self._incoming[:limit])
-            del self._incoming[:limit]
-            owed = self._owes_okay and len(self._incoming) < _AHEAD_BYTES and not self._closed
+            piece = self._incoming.popleft() if self._incoming else memoryview(b"")
+            if len(piece) > limit:
+                self._incoming.appendleft(piece[limit:])
+            data = bytes(piece[:limit])
+            self._incoming_bytes -= len(data)
+            owed = self._owes_okay and self._incoming_bytes < _AHEAD_BYTES and not self._closed
             self._owes_okay = self._owes_okay and not owed
         if owed:
             self._send(OKAY, self.local_id, self.remote_id, b"")
@@ -103,8 +108,10 @@ class Stream:
         with self._changed:
             if self._closed:
                 return
-            self._incoming += payload
-            self._owes_okay = len(self._incoming) >= _AHEAD_BYTES
+            if payload:
+                self._incoming.append(memoryview(payload))
+            self._incoming_bytes += len(payload)
+            self._owes_okay = self._incoming_bytes >= _AHEAD_BYTES
             now = not self._owes_okay
             self._changed.notify_all()
         if now:
