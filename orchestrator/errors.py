@@ -248,7 +248,7 @@ class HostStorageError(BenchfarmError):
 
 
 class InterruptedByUserError(BenchfarmError):
-    """Stopped by Ctrl-C; the phones were restored and what was measured is kept."""
+    """Stopped by Ctrl-C or a signal."""
 
     exit_code = 130
 

@@ -291,28 +291,24 @@ def _run_once(workspace: Workspace, plan: Plan, *, despite_losses: bool) -> Meas
 
 
 class CampaignInterruptedError(InterruptedByUserError):
-    """Stopped by Ctrl-C; the phones were restored and what was measured is kept."""
+    """Stopped by Ctrl-C or a signal; the phones were restored and what was measured is kept."""
 
-    def __init__(self, workspace: Workspace, campaign: Campaign, unrestored: Sequence[str]) -> None:
+    def __init__(self, campaign: Campaign, unrestored: Sequence[str]) -> None:
         """``unrestored``: the phones that couldn't be restored."""
         super().__init__(
-            f"Stopped by Ctrl-C; what was measured is kept, but {', '.join(unrestored)} couldn't be"
-            " restored."
+            "Stopped by Ctrl-C or a signal; what was measured is kept, but"
+            f" {', '.join(unrestored)} couldn't be restored."
             if unrestored
             else "",
             hint=f"resume it: benchfarm run --resume {campaign.campaign_id}"
             + ("; before that, 'benchfarm device restore' tries again" if unrestored else ""),
         )
-        self._workspace, self._campaign = workspace, campaign
+        self.campaign = campaign
 
     @property
     def code(self) -> str:
         """The code of whatever Ctrl-C ends."""
         return InterruptedByUserError().code
-
-    def data(self) -> ReportData:
-        """Return what had been measured: from the store, so only while the workspace is open."""
-        return report_data(self._workspace, [self._campaign])
 
 
 def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
@@ -355,7 +351,7 @@ def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
     except InterruptedByUserError:
         changed = set(workspace.conditioner.unrestored())
         left = [facts.serial for _, facts in opened.devices if facts.serial in changed]
-        raise CampaignInterruptedError(workspace, campaign, left) from None
+        raise CampaignInterruptedError(campaign, left) from None
     return MeasuredCampaign(workspace=workspace, result=result, opened=opened)
 
 

@@ -4,6 +4,7 @@ exit code.
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import os
 import signal
@@ -23,6 +24,8 @@ from orchestrator.installation import missing_package
 def run() -> None:
     """Run the command line and exit with its code; no traceback reaches a user without --debug."""
     open_standard_streams()
+    # Registered first, so called last: what is left is to let go of memory, which takes a while.
+    atexit.register(_end_unstopped)
     # Known before the options are parsed, so that what the parser refuses is told as JSON too.
     options.json_output = "--json" in sys.argv
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -40,12 +43,12 @@ def run() -> None:
         exit_code = ROOT.main(prog_name="benchfarm", standalone_mode=False)
         if exit_code == InterruptedByUserError.exit_code:
             # The option parser ends on Ctrl-C without a word.
-            raise _interrupted()
+            raise InterruptedByUserError
         raise SystemExit(exit_code or 0)
     except BenchfarmError as error:
         _fail(str(error), error.hint, error.code, error.exit_code)
     except KeyboardInterrupt:
-        stop = _interrupted()
+        stop = InterruptedByUserError()
         _fail(str(stop), "", stop.code, stop.exit_code)
     except ModuleNotFoundError as error:
         missing = missing_package(error.name or str(error))
@@ -64,16 +67,10 @@ def run() -> None:
         )
 
 
-def _interrupted() -> InterruptedByUserError:
-    """Return the error of a command that was stopped; one that never came to a phone says nothing
-    of phones.
-    """
-    had_phones = "orchestrator.devices" in sys.modules
-    return (
-        InterruptedByUserError()
-        if had_phones
-        else InterruptedByUserError("stopped by Ctrl-C or a signal")
-    )
+def _end_unstopped() -> None:
+    """Let no signal end a process that has told all but its exit code."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

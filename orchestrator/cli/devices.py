@@ -96,7 +96,7 @@ def restore(
     errors = [(item.name, item.error) for item in results if item.error is not None]
     failed = {name: str(error).removeprefix(f"{name}: ") for name, error in errors}
     lines = [
-        f"{serial}: {', '.join(undone) or 'nothing to restore'}"
+        f"{serial}: {'restored: ' + ', '.join(undone) if undone else 'nothing to restore'}"
         for serial, undone in restored.items()
     ]
     lines += [one_line(f"{serial}: {note}") for serial, told in notes.items() for note in told]

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from orchestrator.app.workspace import Workspace
     from orchestrator.artifacts.fetch import FileProgress
     from orchestrator.ports import Observer
+    from orchestrator.records.campaign import Campaign
 
 
 #: In a picture that must fit, of serial numbers.
@@ -512,12 +513,23 @@ def workspace_telling(
             from orchestrator.app.measuring import CampaignInterruptedError
 
             if settings.log_format == "text" and isinstance(error, CampaignInterruptedError):
-                from orchestrator.report.tables import text_lines
-
-                lines = text_lines(error.data(), columns())
-                looks = [look for _, look in lines]
-                say("\n".join(line for line, _ in lines), looks=looks, err=True)
+                _tell_measured(workspace, error.campaign)
             raise
+
+
+def _tell_measured(workspace: Workspace, campaign: Campaign) -> None:
+    """Print what of a stopped campaign was measured, as it would be printed at its end."""
+    if campaign.terms.pairing is not None:
+        from orchestrator.app.pairing import pair_comparison
+        from orchestrator.report.comparisons import to_text
+
+        say(to_text(pair_comparison(workspace, campaign), max(columns(), 80)), err=True)
+        return
+    from orchestrator.app.reporting import report_data
+    from orchestrator.report.tables import text_lines
+
+    lines = text_lines(report_data(workspace, [campaign]), columns())
+    say("\n".join(line for line, _ in lines), looks=[look for _, look in lines], err=True)
 
 
 @contextmanager

@@ -380,10 +380,29 @@ def _follows(source: Source, detail: ErrorDetails, others: Iterable[ErrorDetails
 
 def _unknown_key(model: type, location: Location) -> str:
     schema = adapter_of(model).json_schema()
-    sections = [schema, *schema.get("$defs", {}).values()]
-    known = sorted({name for section in sections for name in section.get("properties", {})})
-    hint = nearest(str(location[-1]), known)
-    return f"unknown key; {hint or 'known are ' + ', '.join(known)}"
+    # Of several with a key of that name the first counts: the top before its sections.
+    sections = {**schema.get("$defs", {}), "": schema}
+    word = str(location[-1])
+    owners = {
+        name: owner for owner, section in sections.items() for name in section.get("properties", {})
+    }
+    if word in owners:
+        return f"isn't a key here; {_home(sections, owners[word])}"
+    hint = nearest(word, sorted(owners))
+    return f"unknown key; {hint or 'known are ' + ', '.join(sorted(owners))}"
+
+
+def _home(sections: Mapping[str, Any], wanted: str) -> str:
+    """Return where the keys of a section of a schema belong."""
+    if not wanted:
+        return "it belongs at the top"
+    keys = [
+        key
+        for section in sections.values()
+        for key, value in section.get("properties", {}).items()
+        if f"'#/$defs/{wanted}'" in str(value)
+    ]
+    return f"it belongs under {' or '.join(f'{key}:' for key in dict.fromkeys(keys))}"
 
 
 def _message(detail: ErrorDetails) -> str:

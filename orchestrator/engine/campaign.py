@@ -122,7 +122,7 @@ def _in_threads(
 
     A part that raises cancels the others, which end at their next step; the first error is raised
     when all have ended. So is Ctrl-C: however often it is pressed, the devices are restored first.
-    ``tell_stop`` hears, once, whose parts are waited for then.
+    ``tell_stop`` hears each time whose parts are waited for.
     """
     errors: list[BaseException] = []
     interrupt: KeyboardInterrupt | None = None
@@ -158,7 +158,7 @@ def _in_threads(
                 guarded(partial(tell_stop, still), threading.Event())
             running[still[0]].wait(_POLL_S)
         except KeyboardInterrupt as error:
-            interrupt = error
+            interrupt, is_told = error, False
             cancelled.set()
     if interrupt is not None:
         raise interrupt

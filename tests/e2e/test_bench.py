@@ -206,14 +206,13 @@ def test_a_campaign_killed_in_the_middle_is_finished_without_repeating_or_losing
     assert {run["outcome"] for run in runs} == {"completed"}
 
 
-def test_ctrl_c_names_the_phones_that_could_not_be_put_back(
-    lab: Lab, plan_file: Callable[..., Path]
-) -> None:
+def test_ctrl_c_names_the_phones_that_could_not_be_put_back(lab: Lab, model: Path) -> None:
     serial = lab.serials[0]
-    process = lab.cli.start("run", plan_file([serial], invocations=4, min_secs=4.0))
+    words = "ab threads:1 threads:4 -d xnnpack --runs 4 --min-secs 4"
+    process = lab.cli.start(words, "-m", model, "-s", serial)
     assert process.stderr is not None
     for line in process.stderr:
-        if f" {serial}: 1/" in line:
+        if f" {serial}: 2/" in line:
             break
     for subject in ("settings", "svc"):
         lab.fault(serial, "shell-restricted", f"subject={subject}")
@@ -224,6 +223,9 @@ def test_ctrl_c_names_the_phones_that_could_not_be_put_back(
     assert process.returncode == 130, rest
     assert f"what was measured is kept, but {serial} couldn't be restored" in rest
     assert "the phones were restored" not in rest
+    # What was measured is shown as at the end, pairs as pairs.
+    assert "A/B in turns" in rest, rest
+    assert "median ms" not in rest
 
 
 #: Ctrl-C after the first run, and a listener that fails when it hears of the stop.
@@ -278,13 +280,19 @@ def test_ctrl_c_keeps_what_was_measured_and_puts_the_phones_back(
     lab.fault(lab.serials[0], "program-hang")
     assert stay_on(lab, lab.serials[0]) != original
     process.send_signal(signal.SIGINT)
+    waiting = f"stopping: waiting for {lab.serials[0]}"
+    for line in process.stderr:
+        if waiting in line:
+            break
+    # Pressed again, it is answered again, and nothing is cut short.
+    process.send_signal(signal.SIGINT)
     _, rest = process.communicate(timeout=180)
     assert process.returncode == 130, rest
     assert "Traceback" not in rest
     # What was measured is shown all the same.
     assert "median ms" in rest
-    assert f"stopping: waiting for {lab.serials[0]}" in rest
-    assert "Stopped by Ctrl-C; the phones were restored" in rest
+    assert waiting in rest
+    assert "Stopped by Ctrl-C or a signal; the phones were restored" in rest
     assert "resume it: benchfarm run --resume" in rest
     lab.clear()
     assert stay_on(lab, lab.serials[0]) == original

@@ -78,6 +78,24 @@ main()
 """
 
 
+#: Runs the command after the first argument, a signal that arrives when Python lets go of modules.
+STOPPED_AT_THE_END = """
+import os, sys
+from orchestrator.cli import main
+class Last:
+    def __del__(self, kill=os.kill, own=os.getpid(), number=int(sys.argv.pop(1))):
+        kill(own, number)
+last = Last()
+main()
+"""
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_has_told_all_ends_with_its_own_exit_code(stop: signal.Signals) -> None:
+    words = [sys.executable, "-c", STOPPED_AT_THE_END, str(int(stop)), "--version"]
+    assert subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
 @pytest.mark.parametrize("module", ["typer", "orchestrator.extensions.interop.cli"])
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_command_that_is_stopped_says_so_at_any_moment(
@@ -97,7 +115,7 @@ def test_a_command_that_is_stopped_says_so_at_any_moment(
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     error = {
         "code": "interrupted-by-user",
-        "message": "stopped by Ctrl-C or a signal",
+        "message": "Stopped by Ctrl-C or a signal.",
         "hint": "",
         "exit_code": 130,
     }

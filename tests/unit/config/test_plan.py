@@ -125,6 +125,14 @@ invocations: many
         ("models: []\n", "models: must not be empty"),
         ("models: a.tflite\nmodels: b.tflite\n", "p.yaml:2:1: models: is given twice"),
         ("models: {path: a.tflite, nmae: x}\n", "nmae: unknown key; did you mean 'name'?"),
+        (
+            "models: a.tflite\ndelegates: cpu\n",
+            "p.yaml:2:1: delegates: isn't a key here; it belongs under matrix:",
+        ),
+        (
+            "models: a.tflite\nmatrix: {delegates: cpu, name: x}\n",
+            "p.yaml:2:26: matrix.name: isn't a key here; it belongs at the top",
+        ),
         ("models: .\n", "is a folder; for all models in it write ./*.tflite"),
         ("models: nothing*.tflite\n", "no file matches"),
         (
