@@ -163,7 +163,8 @@ def run_simple(shell: Shell, command: Simple, *, replace: bool = False) -> int:
         return _inside(
             shell, command, lambda: builtin.run(shell, arguments), special=builtin.special
         )
-    if replace and not shell.traps:
+    # A signal that is ignored stays so whoever has the process.
+    if replace and not any(shell.traps.values()):
         assigned = _assigned(shell, command)
         shell.take_redirects(command.redirects)
         return external(shell, arguments, assigned, replace=True)
