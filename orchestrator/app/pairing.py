@@ -223,8 +223,8 @@ def pair_comparison(
         rows=tuple(rows),
         claim=pairing.claim,
         notes=(
-            f"A difference of {format_percent(pairing.detect)} was to be found (A/B in turns; the"
-            " first pair only warms the phone).",
+            f"A difference of {format_percent(pairing.detect)} was to be found (A/B in turns).",
+            "The first pair only warms the phone.",
             *unmeasured,
         ),
     )

@@ -140,7 +140,7 @@ def measure_equal_sides(
                 raise
             # Ctrl-C comes as it is where no phone is at work.
             if not isinstance(error, BenchfarmError):
-                error = InterruptedByUserError()
+                error = InterruptedByUserError("Ctrl-C or a signal")
             return measured, error
     return measured, None
 

@@ -4,7 +4,6 @@ exit code.
 
 from __future__ import annotations
 
-import atexit
 import itertools
 import os
 import signal
@@ -23,9 +22,16 @@ from orchestrator.installation import missing_package
 
 def run() -> None:
     """Run the command line and exit with its code; no traceback reaches a user without --debug."""
+    try:
+        _run()
+    finally:
+        # All is told but the exit code; letting go of memory takes a while.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            _ignore(number)
+
+
+def _run() -> NoReturn:
     open_standard_streams()
-    # Registered first, so called last: what is left is to let go of memory, which takes a while.
-    atexit.register(_end_unstopped)
     # Known before the options are parsed, so that what the parser refuses is told as JSON too.
     options.json_output = "--json" in sys.argv
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -67,10 +73,14 @@ def run() -> None:
         )
 
 
-def _end_unstopped() -> None:
-    """Let no signal end a process that has told all but its exit code."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+def _ignore(number: signal.Signals) -> None:
+    """Ignore a signal from now on, also where one comes at this moment."""
+    while True:
+        try:
+            signal.signal(number, signal.SIG_IGN)
+        except KeyboardInterrupt:
+            continue
+        return
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

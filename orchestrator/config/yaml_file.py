@@ -380,29 +380,30 @@ def _follows(source: Source, detail: ErrorDetails, others: Iterable[ErrorDetails
 
 def _unknown_key(model: type, location: Location) -> str:
     schema = adapter_of(model).json_schema()
-    # Of several with a key of that name the first counts: the top before its sections.
-    sections = {**schema.get("$defs", {}), "": schema}
+    sections = {"": schema, **schema.get("$defs", {})}
     word = str(location[-1])
-    owners = {
-        name: owner for owner, section in sections.items() for name in section.get("properties", {})
-    }
-    if word in owners:
-        return f"isn't a key here; {_home(sections, owners[word])}"
-    hint = nearest(word, sorted(owners))
-    return f"unknown key; {hint or 'known are ' + ', '.join(sorted(owners))}"
-
-
-def _home(sections: Mapping[str, Any], wanted: str) -> str:
-    """Return where the keys of a section of a schema belong."""
-    if not wanted:
-        return "it belongs at the top"
-    keys = [
-        key
+    known = {
+        name: [owner for owner, item in sections.items() if name in item.get("properties", {})]
         for section in sections.values()
-        for key, value in section.get("properties", {}).items()
-        if f"'#/$defs/{wanted}'" in str(value)
-    ]
-    return f"it belongs under {' or '.join(f'{key}:' for key in dict.fromkeys(keys))}"
+        for name in section.get("properties", {})
+    }
+    if "" in known.get(word, ()):
+        return "isn't a key here; it belongs at the top"
+    if homes := [home for owner in known.get(word, ()) for home in _homes(sections, owner)]:
+        return f"isn't a key here; it belongs under {' or '.join(dict.fromkeys(homes))}"
+    hint = nearest(word, sorted(known))
+    return f"unknown key; {hint or 'known are ' + ', '.join(sorted(known))}"
+
+
+def _homes(sections: Mapping[str, Any], wanted: str) -> Iterator[str]:
+    """Yield the keys under which a section of a schema stands."""
+    section = f"{{'$ref': '#/$defs/{wanted}'}}"
+    for item in sections.values():
+        for key, value in item.get("properties", {}).items():
+            if f"'additionalProperties': {section}" in str(value):
+                yield f"a name in {key}:"
+            elif section in str(value):
+                yield f"{key}:"
 
 
 def _message(detail: ErrorDetails) -> str:

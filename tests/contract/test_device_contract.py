@@ -3,6 +3,7 @@ one on a cable."""
 
 import contextlib
 import hashlib
+import random
 import threading
 import time
 import uuid
@@ -283,6 +284,18 @@ def test_a_file_of_any_name_is_placed_whole_and_can_be_read_back(
         )
         assert placed.sha256 == sha_of(data)
         assert device.read_file(placed.path) == data, name
+
+
+#: Nothing, whole frames, a whole portion of them, and one byte more.
+@pytest.mark.parametrize("size", [0, 1 << 16, 1 << 19, (1 << 19) + 1])
+def test_a_file_of_any_size_is_placed_whole(device: Device, tmp_path: Path, size: int) -> None:
+    data = random.Random(size).randbytes(size)
+    source = tmp_path / "m.tflite"
+    source.write_bytes(data)
+    placed = device.place(
+        HostFile(source=source, kind="models", sha256=sha_of(data), name="m.tflite")
+    )
+    assert device.read_file(placed.path) == data
 
 
 def test_a_placed_file_is_not_sent_again(device: Device, tmp_path: Path) -> None:

@@ -56,6 +56,10 @@ def test_source_may_be_an_address_or_a_recipe(tmp_path):
             GOOD.replace(f"{{url: {URL}}}", f"{{url: {URL}, urll: x}}"),
             "abis.arm64-v8a.urll: unknown key; did you mean 'url'?",
         ),
+        (
+            GOOD + f"url: {URL}\n",
+            "url: isn't a key here; it belongs under a name in abis: or a name in libraries:",
+        ),
     ],
 )
 def test_each_mistake_has_its_message(tmp_path, text, fault):

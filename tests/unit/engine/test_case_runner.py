@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -18,9 +20,9 @@ from orchestrator.analysis.effect import LOOKS
 from orchestrator.analysis.pairing import first_invocations
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.device_campaign import DeviceCampaign, DeviceResult
-from orchestrator.engine.events import CampaignEnded, RunStored
+from orchestrator.engine.events import CampaignEnded, Notice, RunStored
 from orchestrator.engine.invocation import Context
-from orchestrator.errors import LinkLostError
+from orchestrator.errors import InterruptedByUserError, LinkLostError
 from orchestrator.passes import pass_of
 from orchestrator.ports import Fitness, InvocationRequest
 from orchestrator.records.campaign import Campaign, Invocation, Pairing
@@ -28,6 +30,7 @@ from orchestrator.records.case import Build, Case, Model, Pass, Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.run import DelegateTruth, Outcome, RawOutput, ToolReport
 from orchestrator.store.opening import MemoryStore
+from tests.conftest import poll_until
 from tests.samples.manual_clock import ManualClock
 from tests.unit.analysis.test_rounds import SERIAL, campaign, case, run
 
@@ -257,3 +260,22 @@ def test_each_case_keeps_its_caches_apart() -> None:
     rig.measure()
     folders = {request.case.case_key: {request.cache_folder} for request in rig.asked}
     assert len(set.union(*folders.values())) == len(folders) == 2
+
+
+def test_each_press_of_ctrl_c_is_answered_and_cuts_nothing_short() -> None:
+    rig = Rig()
+
+    def notices() -> list[str]:
+        return [event.text for event in rig.told if isinstance(event, Notice)]
+
+    def end(_request: InvocationRequest) -> str:
+        poll_until(
+            lambda: len(notices()) > 1 or os.kill(os.getpid(), signal.SIGINT), "both are answered"
+        )
+        return "ok"
+
+    rig.end = end
+    with pytest.raises(InterruptedByUserError):
+        rig.measure_all(SERIAL)
+    assert {f"stopping: waiting for {SERIAL} to end and to be restored"} == set(notices())
+    assert rig.restored == [SERIAL]
