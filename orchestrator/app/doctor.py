@@ -213,21 +213,13 @@ def _quarantine(workspace: Workspace) -> list[Finding]:
 
 
 def _journals(workspace: Workspace) -> list[Finding]:
-    """Find phones that a process of ours left changed: held ones are being measured, and changed on
-    purpose.
-    """
-    left = [
-        serial
-        for serial in workspace.conditioner.unrestored()
-        if not workspace.lease.live_holder(serial)
-    ]
     found = [
         problem(
             "journals",
             f"{serial} was left changed by a process that is gone",
             f"benchfarm device restore {shlex.quote(serial)}",
         )
-        for serial in left
+        for serial in workspace.left_changed()
     ]
     return found or [ok("journals", "no phone waits to be restored")]
 

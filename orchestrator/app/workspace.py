@@ -258,6 +258,14 @@ class Workspace:
 
         return HostReference(self.settings.cache_folder / "parity", self.cancelled)
 
+    def left_changed(self) -> list[Serial]:
+        """Return the phones that a process of ours left changed: held ones are being measured, and
+        changed on purpose.
+        """
+        return [
+            serial for serial in self.conditioner.unrestored() if not self.lease.live_holder(serial)
+        ]
+
     @cached_property
     def lease(self) -> FileLease:
         """Exclusive holds on devices, between the processes of this computer."""

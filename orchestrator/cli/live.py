@@ -186,7 +186,7 @@ def status(
         return dataclasses.replace(
             shown(
                 Table(name="campaigns", caption="Open campaigns", columns=_CAMPAIGNS, rows=found),
-                facts={"quarantine": _kept_out(workspace)},
+                facts={"quarantine": _kept_out(workspace), "changed": workspace.left_changed()},
             ),
             text=_text(workspace, found),
             tables=[_phones(_rows(found))],
@@ -204,13 +204,19 @@ def _text(
     width: int | None = None,
     height: int | None = None,
 ) -> str:
-    """Return every open campaign, one that runs phone by phone, and the quarantine.
+    """Return every open campaign, one that runs phone by phone, the quarantine, and the phones that
+    wait to be restored.
 
     None is as wide or high as it takes.
     """
     parts = [_campaign_text(item, width, height) for item in statuses]
     kept_out = _kept_out(workspace).items()
     parts.append("\n".join(one_line(f"in quarantine: {name}: {why}") for name, why in kept_out))
+    changed = [
+        f"left changed: {name}: benchfarm device restore {name}"
+        for name in workspace.left_changed()
+    ]
+    parts.append("\n".join(map(one_line, changed)))
     nothing = "nothing is running, and nothing waits to be resumed"
     return "\n\n".join(filter(None, parts)) or nothing
 

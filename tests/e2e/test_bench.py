@@ -219,6 +219,11 @@ def test_ctrl_c_names_the_phones_that_could_not_be_put_back(lab: Lab, model: Pat
     process.send_signal(signal.SIGINT)
     _, rest = process.communicate(timeout=180)
     lab.clear()
+    assert (
+        f"left changed: {serial}: benchfarm device restore {serial}"
+        in lab.cli("status").ok().stdout
+    )
+    assert lab.cli("status --json").ok().json["changed"] == [serial]
     lab.cli("device restore", serial).ok()
     assert process.returncode == 130, rest
     assert f"what was measured is kept, but {serial} couldn't be restored" in rest
