@@ -88,7 +88,8 @@ test-lowest test-newest: $(UV)
 	$(UV) pip install --quiet --python $(OTHER) --no-deps --editable . --editable virtual
 	$(UV) pip install --quiet --python $(OTHER) --constraints $(OTHER)/requirements.txt \
 		hypothesis packaging perfetto==0.59.1 pytest pytest-rerunfailures pytest-timeout pytest-xdist
-	$(OTHER)/bin/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not slow" tests/unit tests/extensions
+	$(OTHER)/bin/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not slow" \
+		$(or $(TESTS),tests/unit tests/extensions)
 
 # The core's tests in a copy of this checkout without its extensions.
 test-core: develop
