@@ -26,8 +26,7 @@ def run() -> None:
         _run()
     finally:
         # All is told but the exit code; letting go of memory takes a while.
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            _ignore(number)
+        _stop_no_more()
 
 
 def _run() -> NoReturn:
@@ -73,14 +72,13 @@ def _run() -> NoReturn:
         )
 
 
-def _ignore(number: signal.Signals) -> None:
-    """Ignore a signal from now on, also where one comes at this moment."""
-    while True:
-        try:
-            signal.signal(number, signal.SIG_IGN)
-        except KeyboardInterrupt:
-            continue
-        return
+def _stop_no_more() -> None:
+    """Ignore what stops a command from now on, also what comes at this moment."""
+    left = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    while left:
+        with suppress(KeyboardInterrupt):
+            signal.signal(left[-1], signal.SIG_IGN)
+            left.pop()
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -130,7 +128,8 @@ def _is_json_wanted() -> bool:
 
 
 def _fail(message: str, hint: str, code: str, exit_code: int) -> NoReturn:
-    """Say what ended the command, to programs as JSON, and exit."""
+    """Say what ended the command, to programs as JSON, and exit; a second signal cuts no word off."""
+    _stop_no_more()
     if options.json_output:
         from orchestrator.cli.result import json_pieces
 

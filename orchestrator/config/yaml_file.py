@@ -382,28 +382,60 @@ def _unknown_key(model: type, location: Location) -> str:
     schema = adapter_of(model).json_schema()
     sections = {"": schema, **schema.get("$defs", {})}
     word = str(location[-1])
-    known = {
-        name: [owner for owner, item in sections.items() if name in item.get("properties", {})]
-        for section in sections.values()
-        for name in section.get("properties", {})
-    }
-    if "" in known.get(word, ()):
-        return "isn't a key here; it belongs at the top"
-    if homes := [home for owner in known.get(word, ()) for home in _homes(sections, owner)]:
-        return f"isn't a key here; it belongs under {' or '.join(dict.fromkeys(homes))}"
-    hint = nearest(word, sorted(known))
-    return f"unknown key; {hint or 'known are ' + ', '.join(sorted(known))}"
+    owners: dict[str, list[str]] = {}
+    for owner, section in sections.items():
+        for name in section.get("properties", {}):
+            owners.setdefault(name, []).append(owner)
+    if word in owners and (home := _home(sections, owners[word])):
+        return f"isn't a key here; it belongs {home}"
+    own = _keys_at(sections, location[:-1])
+    if hint := nearest(word, own):
+        return f"unknown key; {hint}"
+    if hint := nearest(word, sorted(owners)):
+        home = _home(sections, owners[hint.split("'")[1]])
+        return f"unknown key; {hint}" + (f" It belongs {home}" if home and own else "")
+    return f"unknown key; known are {', '.join(own or sorted(owners))}"
 
 
-def _homes(sections: Mapping[str, Any], wanted: str) -> Iterator[str]:
-    """Yield the keys under which a section of a schema stands."""
-    section = f"{{'$ref': '#/$defs/{wanted}'}}"
-    for item in sections.values():
-        for key, value in item.get("properties", {}).items():
-            if f"'additionalProperties': {section}" in str(value):
-                yield f"a name in {key}:"
-            elif section in str(value):
-                yield f"{key}:"
+def _keys_at(sections: Mapping[str, Any], location: Location) -> list[str]:
+    """Return the keys that may stand at a place of a file; nothing where that isn't told."""
+    found = [sections[""]]
+    for step in location:
+        inner = [
+            part
+            for item in found
+            for part in (
+                item.get("properties", {}).get(step),
+                item.get("additionalProperties"),
+                item.get("items") if isinstance(step, int) else None,
+            )
+            if isinstance(part, dict)
+        ]
+        found = [whole for part in inner for whole in _resolved(sections, part)]
+    return sorted({name for item in found for name in item.get("properties", {})})
+
+
+def _resolved(sections: Mapping[str, Any], part: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield what a part of a schema may be, without references."""
+    if "$ref" in part:
+        yield sections[part["$ref"].rpartition("/")[2]]
+    for choice in part.get("anyOf", ()):
+        yield from _resolved(sections, choice)
+    yield part
+
+
+def _home(sections: Mapping[str, Any], owners: Sequence[str]) -> str:
+    """Return where the keys of some sections of a schema belong; empty where that isn't told."""
+    if "" in owners:
+        return "at the top"
+    homes = [
+        f"a name in {key}:" if f"'additionalProperties': {{{reference}" in str(value) else f"{key}:"
+        for reference in (f"'$ref': '#/$defs/{owner}'" for owner in owners)
+        for item in sections.values()
+        for key, value in item.get("properties", {}).items()
+        if reference in str(value)
+    ]
+    return f"under {' or '.join(dict.fromkeys(homes))}" if homes else ""
 
 
 def _message(detail: ErrorDetails) -> str:

@@ -62,17 +62,17 @@ def test_a_file_without_a_run_is_told_before_anything_is_written(tmp_path: Path)
         parse_files((one, str(tmp_path / "nosuch")))
 
 
-#: Runs the command in its arguments after the first two: a signal, and the module during whose
+#: Runs the command in its arguments after the first two: a signal, and the modules during whose
 #: import it arrives.
 STOPPED = """
 import os, sys
 from orchestrator.cli import main
 class Stop:
     def find_spec(self, name, *_):
-        if name == wanted:
-            sys.meta_path.remove(self)
+        if name in wanted:
+            wanted.remove(name)
             os.kill(os.getpid(), number)
-number, wanted = int(sys.argv.pop(1)), sys.argv.pop(1)
+number, wanted = int(sys.argv.pop(1)), sys.argv.pop(1).split()
 sys.meta_path.insert(0, Stop())
 main()
 """
@@ -96,7 +96,11 @@ def test_a_command_that_has_told_all_ends_with_its_own_exit_code(stop: signal.Si
     assert subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("module", ["typer", "orchestrator.extensions.interop.cli"])
+@pytest.mark.parametrize(
+    "module",
+    # The last also while the first one is told.
+    ["typer", "orchestrator.extensions.interop.cli", "typer orchestrator.cli.result"],
+)
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_command_that_is_stopped_says_so_at_any_moment(
     tmp_path: Path, stop: signal.Signals, module: str

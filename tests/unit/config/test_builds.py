@@ -56,6 +56,7 @@ def test_source_may_be_an_address_or_a_recipe(tmp_path):
             GOOD.replace(f"{{url: {URL}}}", f"{{url: {URL}, urll: x}}"),
             "abis.arm64-v8a.urll: unknown key; did you mean 'url'?",
         ),
+        (GOOD + "package: a\n", "package: isn't a key here; it belongs under expected:"),
         (
             GOOD + f"url: {URL}\n",
             "url: isn't a key here; it belongs under a name in abis: or a name in libraries:",

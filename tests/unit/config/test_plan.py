@@ -133,6 +133,16 @@ invocations: many
             "models: a.tflite\nmatrix: {delegates: cpu, name: x}\n",
             "p.yaml:2:26: matrix.name: isn't a key here; it belongs at the top",
         ),
+        # The nearest of its own section first, then of another, with its place.
+        (
+            "models: a.tflite\nthread: 4\n",
+            "thread: unknown key; did you mean 'threads'? It belongs under matrix:",
+        ),
+        (
+            "models: a.tflite\nsettings: {num_run: 4}\n",
+            "settings.num_run: unknown key; did you mean 'num_runs'?",
+        ),
+        ("models: a.tflite\nquiet: {brightness: 3}\n", "unknown key; known are airplane, "),
         ("models: .\n", "is a folder; for all models in it write ./*.tflite"),
         ("models: nothing*.tflite\n", "no file matches"),
         (
