@@ -26,7 +26,7 @@ from orchestrator.analysis.outcome import pair_figures
 from orchestrator.analysis.rounds import SessionOf
 from orchestrator.records.campaign import Campaign, Invocation, Pairing
 from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Serial
-from orchestrator.records.run import OUT_OF_TIME, Outcome, RunRecord
+from orchestrator.records.run import FAILED_BEFORE, OUT_OF_TIME, Outcome, RunRecord
 from orchestrator.records.verdict import ComparisonVerdict
 from orchestrator.units import counted, format_change, format_duration
 
@@ -199,9 +199,15 @@ class PairProgress:
         usable = self._usable(side)
         before_us, after_us, resolution_us = pair_figures(usable.values())
         count = count_pairs(self._pairing, before_us, after_us, resolution_us=resolution_us)
-        runs = (run for key in self._pairing.sides[side] for run in self._runs[key])
-        if not count.is_over and any(run.reason_code == OUT_OF_TIME for run in runs):
+        both = [self._runs[key] for key in self._pairing.sides[side]]
+        if not count.is_over and any(
+            run.reason_code == OUT_OF_TIME for runs in both for run in runs
+        ):
             return replace(count, pairs=len(usable), limit="budget")
+        last = [max(runs, key=lambda run: run.invocation).reason_code for runs in both if runs]
+        if not count.is_over and FAILED_BEFORE in last:
+            # One side isn't tried again, and the other alone makes no pair.
+            return replace(count, pairs=len(usable), limit="unusable")
         if self.places(side):
             pairs = min(_APART_PAIRS, count.pairs)
             return replace(count, pairs=pairs, limit="places" if len(usable) >= pairs else "")

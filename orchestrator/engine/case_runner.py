@@ -45,7 +45,14 @@ from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import FIGURE_PASS, CaseKey, Pass, RunKey
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.plan import FitLimits
-from orchestrator.records.run import OUT_OF_TIME, THREADS_UNUSED, Outcome, RawOutput, RunRecord
+from orchestrator.records.run import (
+    FAILED_BEFORE,
+    OUT_OF_TIME,
+    THREADS_UNUSED,
+    Outcome,
+    RawOutput,
+    RunRecord,
+)
 from orchestrator.units import format_duration
 
 _Key = tuple[CaseKey, Pass]
@@ -309,7 +316,7 @@ class CaseRunner:
         abandoned = self._failures.ending(invocation.case.case_key, invocation.run_pass)
         if abandoned is not None:
             reason = f"the same case ended before with {abandoned[0]}: {abandoned[1]}"
-            run = self._records.not_run(invocation, skipped("failed-before", reason))
+            run = self._records.not_run(invocation, skipped(FAILED_BEFORE, reason))
         else:
             self._tell_started(invocation)
             run = self._run_with_retries(invocation)

@@ -26,6 +26,8 @@ PERFETTO_FILE: Final = "trace.pftrace"
 
 #: The code of what wasn't measured because the time was over.
 OUT_OF_TIME: Final = "out-of-time"
+#: The code of what wasn't tried again, as its case had ended in a way that would only repeat itself.
+FAILED_BEFORE: Final = "failed-before"
 #: The code of what wasn't measured because somebody gave up what was left of its campaign.
 ABANDONED: Final = "abandoned"
 #: The code of what wasn't measured because its delegate uses no threads: another number of them

@@ -255,6 +255,29 @@ def test_comparisons_end_with_the_budget_and_the_others_go_on_to_a_look(
     assert len(rig.asked) == asked
 
 
+def test_a_side_whose_partner_is_not_tried_again_is_measured_no_more() -> None:
+    """A hang in the first pair: the other side runs as often as was planned, and not up to the
+    next looks."""
+    before, after = pair = (case(1), case(2))
+    pairing = Pairing(
+        sides=((before.case_key, after.case_key),), baseline="1", candidate="2", kind="threads",
+        detect=0.12, level=0.99, threshold=0.08, most=200,
+    )  # fmt: skip
+    whole = campaign(rule=None)
+    known = {one.case_key: one for one in pair}
+    first = first_invocations(pairing, known, seed=whole.seed)
+    rig = Rig(
+        campaign=replace(
+            whole, invocations=first, terms=replace(whole.terms, pairing=pairing, budget=None)
+        ),
+        end=lambda request: "late" if request.case == before else "ok",
+    )
+    assert rig.measure() == DeviceResult()
+    assert [number for number, _ in rig.stored(after)] == [*pairing.first_numbers]
+    assert rig.stored(before)[0] == (0, Outcome.TIMED_OUT)
+    assert {outcome for _, outcome in rig.stored(before)[1:]} == {Outcome.SKIPPED}
+
+
 def test_each_case_keeps_its_caches_apart() -> None:
     rig = Rig()
     rig.measure()
