@@ -108,7 +108,8 @@ def describe_run(run: RunRecord) -> str:
     kind = "" if run.run_pass is FIGURE_PASS else f" ({run.run_pass} pass)"
     what = f"{case.model_name}, {case.configuration}{kind} #{run.invocation + 1}"
     if run.outcome is not Outcome.COMPLETED:
-        return f"{what}: {run.outcome}: {run.reason_code}: {run.reason}"
+        # The outcome and its code may be one word.
+        return ": ".join(dict.fromkeys((what, run.outcome.value, run.reason_code, run.reason)))
     grade = f" {run.verdict.grade}" if run.verdict.grade is not None else ""
     codes = _codes(run)
     worth = f"{run.verdict.quality.word}{grade}{f' ({codes})' if codes else ''}"
