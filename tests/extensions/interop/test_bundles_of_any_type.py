@@ -29,8 +29,7 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RunRecord
 from orchestrator.store.opening import MemoryStore, Store, open_store
 
-#: Which a place gets in turns: each type has many places.
-VALUES = ((None, "x", 1.5, [1]), (None, 7, True, {"a": [1]}))
+VALUES = (None, "x", 7, 1.5, True, [1], {"a": [1]})
 OUTPUT = b"what the program printed"
 
 
@@ -162,9 +161,9 @@ def test_a_value_of_any_type_in_any_field_leaves_a_store_that_can_be_read(lines,
     taken, changed = copy.deepcopy(lines), copy.deepcopy(lines)
     store = MemoryStore()
     # The innermost first, so that what is taken can be put together in one bundle.
-    for number, path in enumerate(sorted(places(lines), key=len, reverse=True)):
+    for path in sorted(places(lines), key=len, reverse=True):
         owner, known = at(changed, path[:-1]), at(changed, path)
-        for value in VALUES[number % 2] if len(path) > 1 else ():
+        for value in VALUES if len(path) > 1 else ():
             if type(value) is type(known) or (type(value), type(known)) == (int, float):
                 continue
             owner[path[-1]] = value
@@ -182,7 +181,7 @@ def test_a_value_of_any_type_in_any_field_leaves_a_store_that_can_be_read(lines,
         assert not store.campaigns()
     assert changed == lines
     store.close()
-    assert refused > 800
+    assert refused > 1_500
     assert taken != lines
     store = open_store(tmp_path / "store.sqlite")
     assert refusal(written(bundle, taken), store) is None
