@@ -260,8 +260,14 @@ def kinds_below(kind: type[_Kind]) -> Iterator[type[_Kind]]:
         yield from kinds_below(below)
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return ``did you mean 'x'?``, or nothing when no known word is near."""
+def closest(word: str, known: Iterable[str]) -> str:
+    """Return the known word that is nearest to one, or nothing when none is near."""
     names = {name.lower(): str(name) for name in known}
     found = difflib.get_close_matches(word.lower(), list(names), n=1, cutoff=0.6)
-    return f"did you mean {names[found[0]]!r}?" if found else ""
+    return names[found[0]] if found else ""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return ``did you mean 'x'?``, or nothing when no known word is near."""
+    found = closest(word, known)
+    return f"did you mean {found!r}?" if found else ""

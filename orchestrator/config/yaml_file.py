@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 from yaml.composer import Composer
 
-from orchestrator.errors import PlanError, nearest
+from orchestrator.errors import PlanError, closest
 from orchestrator.fields import TEXTS, not_one_of
 from orchestrator.units import counted
 
@@ -389,12 +389,11 @@ def _unknown_key(model: type, location: Location) -> str:
     if word in owners and (home := _home(sections, owners[word])):
         return f"isn't a key here; it belongs {home}"
     own = _keys_at(sections, location[:-1])
-    if hint := nearest(word, own):
-        return f"unknown key; {hint}"
-    if hint := nearest(word, sorted(owners)):
-        home = _home(sections, owners[hint.split("'")[1]])
-        return f"unknown key; {hint}" + (f" It belongs {home}" if home and own else "")
-    return f"unknown key; known are {', '.join(own or sorted(owners))}"
+    near = closest(word, own) or closest(word, sorted(owners))
+    if not near:
+        return f"unknown key; known are {', '.join(own or sorted(owners))}"
+    home = _home(sections, owners[near]) if own and near not in own else ""
+    return f"unknown key; did you mean {near!r}?" + (f" It belongs {home}" if home else "")
 
 
 def _keys_at(sections: Mapping[str, Any], location: Location) -> list[str]:
