@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
+import shlex
 import shutil
 import sys
 import threading
@@ -213,7 +214,7 @@ def _text(
     kept_out = _kept_out(workspace).items()
     parts.append("\n".join(one_line(f"in quarantine: {name}: {why}") for name, why in kept_out))
     changed = [
-        f"left changed: {name}: benchfarm device restore {name}"
+        f"left changed: {name}: benchfarm device restore {shlex.quote(name)}"
         for name in workspace.left_changed()
     ]
     parts.append("\n".join(map(one_line, changed)))
