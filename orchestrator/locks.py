@@ -30,9 +30,11 @@ from orchestrator.files import make_private
 _POLL_S: Final = 0.05
 #: How often one that waits for its turn checks whether all is cancelled.
 _TURN_POLL_S: Final = 0.2
-#: Where a lock can't be asked for without being taken (flock), who asks whether it is held has it for
-#: a moment: that mustn't look like a holder.
+#: A holder that is just giving it back has this long, whatever is asked.
 _SHORTEST_WAIT_S: Final = 0.25
+#: Where a lock can't be asked for without being taken (flock), who asks whether it is held shares it for
+#: a moment, longer on a busy computer: that isn't a holder, and is waited for this long.
+_LONGEST_ASKED_S: Final = 10.0
 #: Linux locks for an open file, as flock's are (fcntl(2), "open file description locks"), which can
 #: be asked for without being taken.
 _OPEN_FILE_LOCKS: Final = sys.platform == "linux"
@@ -70,11 +72,12 @@ class Locks:
 
         Raises HostStorageError.
         """
-        path, deadline = self._path(name), Deadline(max(wait_s, _SHORTEST_WAIT_S))
+        path, wait_s = self._path(name), max(wait_s, _SHORTEST_WAIT_S)
+        deadline, longest = Deadline(wait_s), Deadline(wait_s + _LONGEST_ASKED_S)
         try:
             make_private(self._folder)
             while (descriptor := _locked(path)) is None:
-                if deadline.expired:
+                if deadline.expired and (longest.expired or _holder(path)):
                     return None
                 time.sleep(_POLL_S)
         except OSError as error:

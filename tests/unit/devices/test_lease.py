@@ -1,3 +1,4 @@
+import fcntl
 import os
 import subprocess
 import sys
@@ -130,6 +131,19 @@ def test_asking_who_holds_a_phone_keeps_nobody_from_it(tmp_path: Path) -> None:
         over.set()
         for asker in askers:
             asker.join()
+
+
+def test_one_who_asks_slowly_is_waited_for_and_never_named_as_the_holder(tmp_path: Path) -> None:
+    with FileLease(tmp_path).acquire(PHONE):
+        asked = next(tmp_path.iterdir()).open("rb")
+        os.link(asked.name, kept := tmp_path / "kept")
+    kept.rename(asked.name)
+    fcntl.flock(asked, fcntl.LOCK_SH)
+    ends = threading.Timer(3 * locks._SHORTEST_WAIT_S, asked.close)
+    ends.start()
+    with FileLease(tmp_path).acquire(PHONE):
+        pass
+    ends.join()
 
 
 def test_a_reserved_phone_is_the_next_ones_and_nobody_elses(tmp_path: Path) -> None:
