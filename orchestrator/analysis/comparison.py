@@ -248,6 +248,8 @@ class ComparedCase:
     verdict: ComparisonVerdict
     #: What keeps them apart; empty unless the verdict is INCOMPARABLE.
     differences: tuple[Difference, ...] = ()
+    #: Of pairs: the runs that were made and gave no result, as sentences.
+    failed: tuple[str, ...] = ()
 
     @property
     def is_virtual(self) -> bool:
@@ -265,7 +267,7 @@ class ComparedCase:
 
     def fails(self, fail_on: FailOn) -> bool:
         """Return whether it is a failure."""
-        if self.is_broken or self.verdict.outcome is ComparisonOutcome.SLOWER:
+        if self.is_broken or self.failed or self.verdict.outcome is ComparisonOutcome.SLOWER:
             return fail_on is not FailOn.NEVER
         return fail_on is FailOn.INCONCLUSIVE and self.verdict.outcome in DOUBTFUL
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -10,16 +10,24 @@ from typing import TYPE_CHECKING, Annotated, Final
 from orchestrator.app.options import Paths, Wait, opt, percentage
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.records.campaign import Campaign, Pairing
-from orchestrator.records.case import Build, Case, SkippedCase, content_key
+from orchestrator.records.case import (
+    FIGURE_PASS,
+    Build,
+    Case,
+    SkippedCase,
+    content_key,
+    grouped,
+)
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import FIGURE, is_model_file
 from orchestrator.records.plan import Plan, PlanOptions
-from orchestrator.records.run import OUT_OF_TIME
+from orchestrator.records.run import OUT_OF_TIME, Outcome, RunRecord
 from orchestrator.records.verdict import CLAIM_LEVEL, THRESHOLD, ComparisonOutcome
 from orchestrator.units import counted, each, format_percent, split
 
 if TYPE_CHECKING:
     from orchestrator.analysis.comparison import ComparedCase, Comparison, Fact
+    from orchestrator.analysis.measured import Measured
     from orchestrator.analysis.pairing import PairCount
     from orchestrator.app.attached import OpenedDevices
     from orchestrator.app.measuring import MeasuredCampaign
@@ -38,6 +46,10 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 #: How plans call what the remaining kinds name.
 _OPTIONS: Final = {"delegate": "delegates", "threads": "threads", "tool": "tools", "mode": "modes"}
+
+
+#: How a run ends that was begun and has no result; one that was unfit is tried again.
+_WITHOUT_RESULT: Final = frozenset({Outcome.FAILED, Outcome.TIMED_OUT, Outcome.ABORTED})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,9 +212,8 @@ def pair_comparison(
         allowed=allowed,
     )
     known = {item.case.case_key: item for item in load_measured(workspace, [campaign])}
-    counts = pair_counts(
-        campaign, [slim(run) for run in workspace.store.runs(campaign_ids=[campaign.campaign_id])]
-    )
+    runs = [slim(run) for run in workspace.store.runs(campaign_ids=[campaign.campaign_id])]
+    counts = pair_counts(campaign, runs)
     cases = {item.case.case_key: item.case for item in campaign.invocations}
     rows: list[ComparedCase] = []
     unmeasured: list[str] = []
@@ -214,8 +225,12 @@ def pair_comparison(
             )
             continue
         row = compare_measured(known[baseline], known[candidate], rule)
-        reasons = (*row.verdict.reasons, *_plan_reasons(row, pairing, counts.get(side)))
-        rows.append(replace(row, verdict=replace(row.verdict, reasons=reasons)))
+        failed = (
+            *_failures("baseline", row.baseline, runs),
+            *_failures("candidate", row.candidate, runs),
+        )
+        reasons = (*row.verdict.reasons, *failed, *_plan_reasons(row, pairing, counts.get(side)))
+        rows.append(replace(row, verdict=replace(row.verdict, reasons=reasons), failed=failed))
     return Comparison(
         axis=pairing.kind,
         baseline=pairing.baseline,
@@ -233,6 +248,21 @@ def pair_comparison(
 def lacks_time(row: ComparedCase) -> bool:
     """Whether the budget left no time for a side's first run that counts."""
     return any(item.result.reason_code == OUT_OF_TIME for item in (row.baseline, row.candidate))
+
+
+def _failures(name: str, side: Measured, runs: Iterable[RunRecord]) -> Iterator[str]:
+    """Yield which runs of a side were made and gave no result, also those that only warm the phone,
+    each cause once; not the one that its figure's lack tells.
+    """
+    own = [run for run in runs if run.case.case_key == side.case.case_key]
+    made = [run for run in own if run.outcome in _WITHOUT_RESULT]
+    causes = grouped(made, lambda run: (run.run_pass, run.outcome, run.reason_code))
+    for (run_pass, outcome, code), alike in causes.items():
+        if code != side.result.reason_code:
+            kind = "" if run_pass is FIGURE_PASS else f" ({run_pass} pass)"
+            numbers = ", ".join(f"#{run.invocation + 1}" for run in alike)
+            why = ": ".join(dict.fromkeys((outcome, code, alike[0].reason.rstrip("."))))
+            yield f"The {name} gave no result in {numbers}{kind}: {why}."
 
 
 def _plan_reasons(row: ComparedCase, pairing: Pairing, count: PairCount | None) -> list[str]:

@@ -142,7 +142,7 @@ def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
     for row in worst_first(comparison):
         outcome = row.verdict.outcome
         tag = "failure" if row.fails(fail_on) else "skipped" if outcome in DOUBTFUL else ""
-        kind = "broken" if row.is_broken else outcome.value
+        kind = "broken" if row.is_broken else "failed" if row.failed else outcome.value
         virtual = " [virtual]" * row.is_virtual
         tests.append((case_title(row) + virtual, tag, kind, " ".join(sentences(row))))
     if comparison.overall is None and fail_on is not FailOn.NEVER:

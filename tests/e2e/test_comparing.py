@@ -117,6 +117,29 @@ def test_a_build_that_leaves_operators_to_the_cpu_is_no_slower_build_and_that_is
     assert max(run["invocation"] for run in runs) == 4
 
 
+def test_a_crash_is_named_in_the_verdict_and_the_exit_code_says_so(bench: Bench) -> None:
+    words = ("ab threads:1 threads:4 -d xnnpack --runs 4 --min-secs 1 --json", "-m", bench.model)
+    crash = ("virtual fault", bench.serial, "segv")
+    bench.cli(*crash).ok()
+    warmup = bench.cli(*words, "-s", bench.serial).ended_with(1).json
+    (case,) = warmup["cases"]
+    assert (case["verdict"]["outcome"], warmup["fails"]) == ("faster", True)
+    assert "gave no result in #1: failed: segfault: " in "".join(case["verdict"]["reasons"])
+    assert bench.cli("compare", warmup["campaign_id"]).ended_with(1).stdout.count("segfault") == 1
+    process = bench.cli.start(*words, "-s", bench.serial)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if " 2/" in line:
+            bench.cli(*crash).ok()
+            break
+    counted, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    (case,) = json.loads(counted)["cases"]
+    assert re.search(
+        r"gave no result in #[2-5]: failed: segfault: ", "".join(case["verdict"]["reasons"])
+    )
+
+
 def test_equal_builds_are_the_same(bench: Bench) -> None:
     done = bench.ab(bench.program("old"), bench.program("twin"), "--json")
     (case,) = done.json["cases"]
