@@ -26,7 +26,7 @@ from orchestrator.analysis.outcome import pair_figures
 from orchestrator.analysis.rounds import SessionOf
 from orchestrator.records.campaign import Campaign, Invocation, Pairing
 from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Serial
-from orchestrator.records.run import FAILED_BEFORE, OUT_OF_TIME, Outcome, RunRecord
+from orchestrator.records.run import ABANDONED, FAILED_BEFORE, OUT_OF_TIME, Outcome, RunRecord
 from orchestrator.records.verdict import ComparisonVerdict
 from orchestrator.units import counted, format_change, format_duration
 
@@ -34,6 +34,8 @@ from orchestrator.units import counted, format_change, format_duration
 _APART_PAIRS: Final = 3
 #: Which side of a pair goes first (0: baseline), pair by pair: A B | B A | B A | A B.
 _LEADERS: Final = (0, 1, 1, 0)
+#: The code of runs that were left out -> what ended their pairs by it.
+_ENDS: Final = {OUT_OF_TIME: "budget", ABANDONED: "closed"}
 #: At most this share of the pairs of a look, or this many, is added for pairs that can't be used.
 _SPARE_SHARE: Final = 0.5
 _SPARE_LEAST: Final = 4
@@ -47,8 +49,8 @@ class PairCount:
     pairs: int
     #: Of the usable pairs so far; None for none.
     verdict: ComparisonVerdict | None = None
-    #: What ended it without a decision: ``most``, ``budget``, ``places`` (the operators of the sides
-    #: ran in different places) or ``unusable`` (too many pairs can't be used).
+    #: What ended it without a decision: ``most``, ``budget``, ``closed``, ``places`` (the operators
+    #: of the sides ran in different places) or ``unusable`` (too many pairs can't be used).
     limit: str = ""
 
     @property
@@ -200,10 +202,10 @@ class PairProgress:
         before_us, after_us, resolution_us = pair_figures(usable.values())
         count = count_pairs(self._pairing, before_us, after_us, resolution_us=resolution_us)
         both = [self._runs[key] for key in self._pairing.sides[side]]
-        if not count.is_over and any(
-            run.reason_code == OUT_OF_TIME for runs in both for run in runs
-        ):
-            return replace(count, pairs=len(usable), limit="budget")
+        codes = {run.reason_code for runs in both for run in runs}
+        for code, limit in _ENDS.items():
+            if not count.is_over and code in codes:
+                return replace(count, pairs=len(usable), limit=limit)
         last = [max(runs, key=lambda run: run.invocation).reason_code for runs in both if runs]
         if not count.is_over and FAILED_BEFORE in last:
             # One side isn't tried again, and the other alone makes no pair.

@@ -16,7 +16,7 @@ from orchestrator.app.attached import open_devices
 from orchestrator.app.measuring import measure, open_cases, reopen
 from orchestrator.app.pairing import (
     AbRequest,
-    lacks_time,
+    left_out,
     pair_comparison,
     pairing_of,
     plans_of,
@@ -26,7 +26,7 @@ from orchestrator.app.preparing import Prepared, start
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, DeviceUnusableError, PlanError, UsageError
-from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.campaign import Campaign, CampaignStatus, Progress
 from orchestrator.records.case import CampaignId
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import DeviceSelection, PlanOptions
@@ -326,16 +326,19 @@ def _compared(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Compa
 def _stored(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Campaign | None:
     """Return a stored campaign that compared the same on the same system not too long ago.
 
-    One whose budget left no time for a pair of each case has compared nothing.
+    One whose budget left no time for a pair of each case has compared nothing; one that was closed
+    may say less than was asked.
     """
+    progress = workspace.store.progress()
     since = workspace.clock.now() - timedelta(seconds=fresh_s)
     for item in workspace.store.campaigns():
         if (
             item.created_at >= since
             and item.terms.fingerprints == prepared.campaign.terms.fingerprints
             and answers(item, prepared.campaign)
+            and not progress.get(item.campaign_id, Progress()).abandoned
             and (campaign := workspace.store.campaign(item.campaign_id))
-            and not any(map(lacks_time, pair_comparison(workspace, campaign).rows))
+            and not any(map(left_out, pair_comparison(workspace, campaign).rows))
         ):
             return campaign
     return None

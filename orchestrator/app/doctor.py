@@ -22,6 +22,7 @@ from orchestrator.app.phones import HIDDEN_SAMSUNG, adb_servers
 from orchestrator.app.status import extension, queue_beside, run_by_others
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import BenchfarmError, DeviceError, StoreError
+from orchestrator.records.campaign import Progress
 from orchestrator.units import counted, format_bytes
 
 #: Below this the next run may not be kept.
@@ -241,7 +242,7 @@ def _campaigns(workspace: Workspace) -> list[Finding]:
         name = campaign.campaign_id
         if name in others or workspace.campaigns.live_holder(name):
             continue
-        stored, planned = progress.get(name, (0, 0))
+        stored, planned, _ = progress.get(name, Progress())
         text = f"{name} ({campaign.name}) is open: {stored} of {planned} planned invocations stored"
         step = f"'benchfarm run --resume {name}' resumes it, 'benchfarm results close {name}' gives it up"
         found.append(warning("campaigns", text, step))

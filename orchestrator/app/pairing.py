@@ -21,7 +21,7 @@ from orchestrator.records.case import (
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import FIGURE, is_model_file
 from orchestrator.records.plan import Plan, PlanOptions
-from orchestrator.records.run import OUT_OF_TIME, Outcome, RunRecord
+from orchestrator.records.run import ABANDONED, OUT_OF_TIME, Outcome, RunRecord
 from orchestrator.records.verdict import CLAIM_LEVEL, THRESHOLD, ComparisonOutcome
 from orchestrator.units import counted, each, format_percent, split
 
@@ -50,6 +50,19 @@ _OPTIONS: Final = {"delegate": "delegates", "threads": "threads", "tool": "tools
 
 #: How a run ends that was begun and has no result; one that was unfit is tried again.
 _WITHOUT_RESULT: Final = frozenset({Outcome.FAILED, Outcome.TIMED_OUT, Outcome.ABORTED})
+
+
+#: The code of runs that were left out -> what it means where no pair is whole.
+_LEFT_OUT: Final = {
+    OUT_OF_TIME: "The budget left no time for a whole pair; give more with --budget.",
+    ABANDONED: "It was closed before a pair was whole.",
+}
+#: What ended pairs without a decision, as a sentence begins.
+_LIMITS: Final = {
+    "most": "--runs allows",
+    "budget": "The budget allowed",
+    "closed": "The campaign was closed after",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,9 +258,10 @@ def pair_comparison(
     )
 
 
-def lacks_time(row: ComparedCase) -> bool:
-    """Whether the budget left no time for a side's first run that counts."""
-    return any(item.result.reason_code == OUT_OF_TIME for item in (row.baseline, row.candidate))
+def left_out(row: ComparedCase) -> str:
+    """Return why a side has no run that counts where nothing of it was begun; else nothing."""
+    codes = {item.result.reason_code for item in (row.baseline, row.candidate)}
+    return next((text for code, text in _LEFT_OUT.items() if code in codes), "")
 
 
 def _failures(name: str, side: Measured, runs: Iterable[RunRecord]) -> Iterator[str]:
@@ -267,15 +281,14 @@ def _failures(name: str, side: Measured, runs: Iterable[RunRecord]) -> Iterator[
 
 def _plan_reasons(row: ComparedCase, pairing: Pairing, count: PairCount | None) -> list[str]:
     """Return what the plan of a pair says about its verdict."""
-    if lacks_time(row):
-        return ["The budget left no time for a whole pair; give more with --budget."]
+    if why := left_out(row):
+        return [why]
     if row.differences:
         return ["No further pairs were measured: more of them would not make the sides comparable."]
     if count is None:
         return ["Its first pairs aren't whole."]
     reasons = []
-    if count.limit in {"most", "budget"}:
-        what = "--runs allows" if count.limit == "most" else "The budget allowed"
+    if what := _LIMITS.get(count.limit):
         lacking = "" if row.verdict.is_decided else ", too few to decide"
         reasons.append(f"{what} {counted(count.pairs, 'pair')}{lacking}.")
     seen = row.verdict.detectable

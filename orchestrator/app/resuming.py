@@ -14,7 +14,7 @@ from orchestrator.engine.device_campaign import why_not_restored
 from orchestrator.engine.events import Notice
 from orchestrator.errors import DeviceBusyError, UsageError
 from orchestrator.passes import shown
-from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.campaign import Campaign, CampaignStatus, Progress
 from orchestrator.records.case import CampaignId, Serial
 from orchestrator.settings import Settings
 
@@ -94,10 +94,12 @@ def _chosen(workspace: Workspace) -> Campaign | None:
     told = {
         item.campaign_id: f"{item.campaign_id} ({item.name}, {stored} of {planned} runs stored)"
         for item in free
-        for stored, planned in [progress.get(item.campaign_id, (0, 0))]
+        for stored, planned, _ in [progress.get(item.campaign_id, Progress())]
     }
     # The store lists the newest first.
-    chosen = next((item for item in free if progress.get(item.campaign_id, (0, 0))[0]), free[0])
+    chosen = next(
+        (item for item in free if progress.get(item.campaign_id, Progress()).stored), free[0]
+    )
     text = f"resumes campaign {told.pop(chosen.campaign_id)}"
     if further := [*told.values(), *by_name]:
         text += f"; 'benchfarm run --resume ID' resumes another one: {', '.join(further)}"

@@ -47,6 +47,7 @@ from orchestrator.records.campaign import (
     Invocation,
     LiveFigure,
     PhoneStatus,
+    Progress,
     Standing,
     Status,
 )
@@ -275,7 +276,7 @@ def open_campaigns(workspace: Workspace) -> list[Status]:
                 state=state_of(workspace, campaign, known),
                 host=campaign.host,
                 holder=known.holder if known is not None else "",
-                runs=progress.get(campaign.campaign_id, (0, 0)),
+                runs=progress.get(campaign.campaign_id, Progress())[:2],
                 phones=known.phones if known is not None else (),
             )
         )

@@ -17,7 +17,14 @@ from orchestrator.cli.terminal import columns
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.fields import not_one_of
 from orchestrator.files import write_file
-from orchestrator.records.campaign import CUT_OFF, ELSEWHERE, Campaign, CampaignStatus
+from orchestrator.records.campaign import (
+    CLOSED,
+    CUT_OFF,
+    ELSEWHERE,
+    Campaign,
+    CampaignStatus,
+    Progress,
+)
 from orchestrator.records.case import CampaignId
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.settings import Settings
@@ -59,7 +66,7 @@ def campaigns(
     from orchestrator.app.workspace import Workspace
     from orchestrator.tables.runs import StoredCampaign, campaigns_table
 
-    states = (*CampaignStatus, CUT_OFF, ELSEWHERE)
+    states = (*CampaignStatus, CLOSED, CUT_OFF, ELSEWHERE)
     if status and status not in states:
         raise UsageError(f"--status: {not_one_of(status, states)}")
     with Workspace(settings, makes_store=False) as workspace:
@@ -73,7 +80,11 @@ def campaigns(
             for item in listed
             if item.campaign_id in progress
             and name.lower() in item.name.lower()
-            and (state := state_of(workspace, item, here.get(item.campaign_id)))
+            and (
+                state := CLOSED
+                if progress[item.campaign_id].abandoned
+                else state_of(workspace, item, here.get(item.campaign_id))
+            )
             and status in {"", state}
         ]
         nothing = f"nothing is stored yet in {workspace.store.name}"
@@ -82,7 +93,7 @@ def campaigns(
     elif name or status:
         nothing = "no campaign fits"
     rows = [
-        StoredCampaign(item, *progress[item.campaign_id], item.campaign_id in out_of_lists, state)
+        StoredCampaign(item, progress[item.campaign_id], item.campaign_id in out_of_lists, state)
         for item, state in found
     ]
     table = campaigns_table(rows[: limit or None])
@@ -355,7 +366,7 @@ def remove(
             workspace, [campaign for campaign in found.values() if campaign is not None]
         )
         progress = workspace.store.progress()
-        counts = {campaign_id: progress.get(campaign_id, (0, 0))[0] for campaign_id in found}
+        counts = {key: progress.get(key, Progress()).stored for key in found}
         lines = [
             one_line(f"{_title(key, found[key])}: {counted(count, 'run')}")
             for key, count in counts.items()

@@ -172,35 +172,34 @@ def close_campaign(
     """Abandon what is left of a campaign that nobody runs: it is stored as left out, and the
     campaign is finished.
 
-    Returns how many invocations that were. What was measured stays. Of pairs nothing is stored as
-    left out: what they would have run follows from figures that they don't have. Raises StoreError.
+    Returns how many invocations that were; of pairs as many as lead to the next look. What was
+    measured stays. Raises StoreError.
     """
     count = 0
-    if campaign.terms.pairing is None:
-        makers = {
-            serial: RunRecords(facts, campaign, tools, clock)
-            for serial, facts in store.devices().items()
-        }
-        reason = "what was left of its campaign was abandoned"
-        runs = [slim(run) for run in store.runs(campaign_ids=[campaign.campaign_id])]
-        while left := [
-            item
-            for work in open_works(campaign, runs, tools).values()
-            # The reference workload brackets what is run.
-            for item in (
-                *work.planned,
-                *work.added,
-                *(following(marker, runs) for marker in work.sustained),
-            )
-        ]:
-            abandoned = [
-                makers[item.case.serial].not_run(item, skipped(ABANDONED, reason)) for item in left
-            ]
-            stored = [run for run in abandoned if store.append_run(run)]
-            if not stored:
-                break
-            # What was open is the basis of what would have been added to it.
-            runs, count = [*runs, *stored], count + len(stored)
+    makers = {
+        serial: RunRecords(facts, campaign, tools, clock)
+        for serial, facts in store.devices().items()
+    }
+    reason = "what was left of its campaign was abandoned"
+    runs = [slim(run) for run in store.runs(campaign_ids=[campaign.campaign_id])]
+    while left := [
+        item
+        for work in open_works(campaign, runs, tools).values()
+        # The reference workload brackets what is run.
+        for item in (
+            *work.planned,
+            *work.added,
+            *(following(marker, runs) for marker in work.sustained),
+        )
+    ]:
+        abandoned = [
+            makers[item.case.serial].not_run(item, skipped(ABANDONED, reason)) for item in left
+        ]
+        stored = [run for run in abandoned if store.append_run(run)]
+        if not stored:
+            break
+        # What was open is the basis of what would have been added to it.
+        runs, count = [*runs, *stored], count + len(stored)
     store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, clock.now())
     return count
 

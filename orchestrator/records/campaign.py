@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from orchestrator.records.case import (
     FIGURE_PASS,
@@ -242,10 +242,20 @@ class LiveFigure:
     is_per_token: bool = False
 
 
-#: The state of a campaign that another computer of a shared store runs, and of one that is stored
-#: as running while no process is at it.
+#: The state of a campaign that another computer of a shared store runs, of one that is stored as
+#: running while no process is at it, and of one whose rest somebody gave up.
 ELSEWHERE: Final = "elsewhere"
 CUT_OFF: Final = "cut off"
+CLOSED: Final = "closed"
+
+
+class Progress(NamedTuple):
+    """How many runs of a campaign are stored, those that were unfit or given up aside."""
+
+    stored: int = 0
+    planned: int = 0
+    #: Those that somebody gave up.
+    abandoned: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

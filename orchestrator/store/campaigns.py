@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from orchestrator.documents import dump_document, load_document, to_text
 from orchestrator.errors import StoreError
-from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Progress
 from orchestrator.records.case import (
     Build,
     CampaignId,
@@ -38,7 +38,7 @@ from orchestrator.records.case import (
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.history import DeviceSighting
-from orchestrator.records.run import Outcome
+from orchestrator.records.run import ABANDONED, Outcome
 from orchestrator.store.database import Database, readable, warn
 from orchestrator.store.packing import pack, unpack
 from orchestrator.store.schema import (
@@ -198,22 +198,21 @@ class Campaigns(Database):
         with self.reading() as connection:
             return connection.scalar(select(func.count()).select_from(CAMPAIGNS)) or 0
 
-    def progress(self, *, only_open: bool = False) -> Mapping[CampaignId, tuple[int, int]]:
-        """Return how many runs of each campaign are stored, those that were unfit aside, and how
-        many are planned.
-        """
+    def progress(self, *, only_open: bool = False) -> Mapping[CampaignId, Progress]:
+        """Return how far each campaign is."""
         of_campaign = RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no
-        stored, unfit = (
-            select(func.count()).select_from(RUNS).where(of_campaign, *conditions).scalar_subquery()
-            for conditions in ((), (RUNS.c.outcome == Outcome.UNFIT.value,))
+        kinds = ((), (RUNS.c.outcome == Outcome.UNFIT.value,), (RUNS.c.reason_code == ABANDONED,))
+        counts = (
+            select(func.count()).select_from(RUNS).where(of_campaign, *kind).scalar_subquery()
+            for kind in kinds
         )
-        query = select(CAMPAIGNS.c.campaign_id, stored, unfit, CAMPAIGNS.c.planned).where(
+        query = select(CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.planned, *counts).where(
             *_of_kind(only_open)
         )
         with self.reading() as connection:
             return {
-                CampaignId(name): (runs - waiting, planned)
-                for name, runs, waiting, planned in connection.execute(query)
+                CampaignId(name): Progress(runs - unfit - abandoned, planned, abandoned)
+                for name, planned, runs, unfit, abandoned in connection.execute(query)
             }
 
     def skips(

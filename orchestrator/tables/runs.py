@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from orchestrator.records.campaign import Campaign
+from orchestrator.records.campaign import Campaign, Progress
 from orchestrator.records.run import RunRecord, ToolReport
 from orchestrator.tables.column import DATA, NESTED, Column, Kind
 from orchestrator.tables.table import Table
@@ -79,13 +79,12 @@ def runs_table(runs: Iterable[RunRecord]) -> Table[RunRecord]:
 
 @dataclass(frozen=True, slots=True)
 class StoredCampaign:
-    """A campaign, how many of its planned runs are stored, and whether lists leave it out."""
+    """A campaign, how far it is, and whether lists leave it out."""
 
     campaign: Campaign
-    stored: int
-    planned: int
+    progress: Progress
     is_hidden: bool
-    #: As stored, or that another computer runs it or nobody does.
+    #: As stored, or that another computer runs it or nobody does, or that it was closed.
     state: str
 
     @property
@@ -101,7 +100,8 @@ class StoredCampaign:
         """Stored of planned; more than planned: options and Flex builds that were found to be
         measured too.
         """
-        return f"{self.stored}/{max(self.stored, self.planned)}"
+        stored, planned, _ = self.progress
+        return f"{stored}/{max(stored, planned)}"
 
 
 CAMPAIGNS: Final[Sequence[Column[StoredCampaign]]] = (
@@ -109,8 +109,11 @@ CAMPAIGNS: Final[Sequence[Column[StoredCampaign]]] = (
     Column("name", "name", lambda row: row.campaign.name, shown=lambda row: row.title),
     Column("created_at", "started", lambda row: row.campaign.created_at, Kind.MOMENT),
     Column("status", "status", lambda row: row.state),
-    Column("stored", "runs", lambda row: row.stored, Kind.COUNT, shown=lambda row: row.runs),
-    Column("planned", "planned", lambda row: row.planned, Kind.COUNT, forms=DATA),
+    Column(
+        "stored", "runs", lambda row: row.progress.stored, Kind.COUNT, shown=lambda row: row.runs
+    ),
+    Column("planned", "planned", lambda row: row.progress.planned, Kind.COUNT, forms=DATA),
+    Column("abandoned", "abandoned", lambda row: row.progress.abandoned, Kind.COUNT, forms=DATA),
     Column("host", "host", lambda row: row.campaign.host, forms=DATA),
     Column("origin", "origin", lambda row: row.campaign.terms.origin, Kind.RECORD, forms=NESTED),
     Column("hidden", "hidden", lambda row: row.is_hidden, Kind.FLAG, forms=DATA),

@@ -311,6 +311,28 @@ def test_a_killed_comparison_goes_on_without_repeating_or_losing_a_run(bench: Be
     assert result.json["cases"][0]["verdict"]["outcome"] == "slower"
 
 
+def test_a_closed_comparison_says_how_many_runs_were_abandoned_and_when_it_was_closed(
+    bench: Bench,
+) -> None:
+    process = bench.cli.start(
+        f"ab threads:1 threads:2 -d xnnpack --min-secs 2 -s {bench.serial}", "-m", bench.model
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if " 6/" in line:
+            break
+    process.kill()
+    process.communicate()
+    cut = bench.cli("results list --json").ok().json[0]
+    closed = bench.cli("results close", cut["campaign_id"]).ok().stdout
+    abandoned = re.search(r"closed; (\d+) invocations left were abandoned", closed)
+    assert abandoned is not None, closed
+    (row, *_) = bench.cli("results list --status closed --json").ok().json
+    assert (row["stored"], row["abandoned"]) == (cut["stored"], int(abandoned[1]))
+    told = bench.cli("compare --fail-on never", cut["campaign_id"]).ok().stdout
+    assert re.search(r"The campaign was closed after \d pairs", told), told
+
+
 def test_the_first_slow_one_of_six_builds_is_found_and_found_again_without_measuring(
     bench: Bench,
 ) -> None:

@@ -3,6 +3,7 @@ was measured stays."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -70,6 +71,11 @@ def test_a_closed_campaign_is_finished_and_says_what_was_abandoned(
     result = stored.close(settings, ["cut", "newest"])
     assert result.text == "cut (nightly): closed; 7 invocations left were abandoned"
     assert result.data == [{"campaign_id": "cut", "abandoned": 7}]
+    listed = stored.campaigns(settings, status="closed")
+    assert re.search(r"^cut +nightly .* closed +1/8$", listed.text, re.MULTILINE)
+    assert isinstance(listed.data, list)
+    (row,) = listed.data
+    assert [row[key] for key in ("status", "stored", "planned", "abandoned")] == ["closed", 1, 8, 7]
     with Workspace(settings) as opened:
         campaign, runs = (
             opened.store.campaign(samples.campaign("cut").campaign_id),

@@ -28,7 +28,7 @@ from orchestrator.records.answers import (
     NightAnswer,
     answer_of,
 )
-from orchestrator.records.campaign import Campaign, Invocation, PhoneStatus, Standing
+from orchestrator.records.campaign import Campaign, Invocation, PhoneStatus, Progress, Standing
 from orchestrator.records.case import CampaignId
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import Outcome, RunRecord
@@ -217,7 +217,7 @@ def _working(
     workspace: Workspace,
     jobs: Mapping[str, _Row],
     opened: Mapping[CampaignId, Campaign],
-    progress: Mapping[CampaignId, tuple[int, int]],
+    progress: Mapping[CampaignId, Progress],
     newest: Mapping[str, RunRecord],
 ) -> dict[str, tuple[str, PhoneStatus]]:
     """Return what the phones of running campaigns do, with the campaign's id."""
@@ -232,7 +232,7 @@ def _working(
     for serial, job in jobs.items():
         campaign = opened.get(CampaignId(job["campaign_id"]))
         if campaign is not None and serial not in found:
-            runs = progress.get(campaign.campaign_id, (0, 0))
+            runs = progress.get(campaign.campaign_id, Progress())[:2]
             status = phone_elsewhere(serial, campaign, runs, newest.get(serial))
             found[serial] = campaign.campaign_id, status
     return found
@@ -312,7 +312,7 @@ def tonight(
     store: Store,
     now: datetime,
     opened: Iterable[Campaign],
-    progress: Mapping[CampaignId, tuple[int, int]],
+    progress: Mapping[CampaignId, Progress],
     ends: Sequence[datetime | None] = (),
 ) -> NightAnswer:
     """Return how far the night is; ``opened`` are the campaigns that are open, with their progress;
@@ -328,7 +328,7 @@ def tonight(
     left = 0
     for campaign in opened:
         if campaign.created_at >= begin:
-            stored, planned = progress.get(campaign.campaign_id, (0, 0))
+            stored, planned, _ = progress.get(campaign.campaign_id, Progress())
             left += max(0, planned - stored)
     known = [end for end in ends if end is not None]
     return NightAnswer(

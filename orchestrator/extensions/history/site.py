@@ -53,7 +53,7 @@ from orchestrator.records.answers import (
     SeriesAnswer,
     answer_of,
 )
-from orchestrator.records.campaign import Campaign
+from orchestrator.records.campaign import Campaign, Progress
 from orchestrator.records.case import CampaignId, SeriesKey
 from orchestrator.records.history import DeviceSighting, Points
 from orchestrator.records.parity import ParityVerdict
@@ -296,7 +296,7 @@ def gather(store: Store, *, since: date | None) -> tuple[Site, Mapping[CampaignI
                 is_virtual=item.campaign_id in virtual,
             )
             for item in chosen
-            for stored, planned in (progress.get(item.campaign_id, (0, 0)),)
+            for stored, planned, _ in (progress.get(item.campaign_id, Progress()),)
         ),
     )
     return site, marks
