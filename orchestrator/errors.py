@@ -22,6 +22,8 @@ class BenchfarmError(Exception):
     exit_code: ClassVar[int] = 70
     #: True when the same step may succeed if it is tried again.
     transient: ClassVar[bool] = False
+    #: The campaign that it ended; empty for none.
+    campaign_id: str = ""
 
     def __init__(self, message: str = "", *, hint: str = "") -> None:
         super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])

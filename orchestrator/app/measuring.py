@@ -295,20 +295,34 @@ class CampaignInterruptedError(InterruptedByUserError):
 
     def __init__(self, campaign: Campaign, unrestored: Sequence[str]) -> None:
         """``unrestored``: the phones that couldn't be restored."""
+        hint = f"resume it: benchfarm run --resume {campaign.campaign_id}"
+        if campaign.status is CampaignStatus.FINISHED:
+            word = "report" if campaign.terms.pairing is None else "compare"
+            hint = f"all of it is measured: benchfarm {word} {campaign.campaign_id}"
         super().__init__(
             "Stopped by Ctrl-C or a signal; what was measured is kept, but"
             f" {', '.join(unrestored)} couldn't be restored."
             if unrestored
             else "",
-            hint=f"resume it: benchfarm run --resume {campaign.campaign_id}"
+            hint=hint
             + ("; before that, 'benchfarm device restore' tries again" if unrestored else ""),
         )
         self.campaign = campaign
+        self.campaign_id = campaign.campaign_id
 
     @property
     def code(self) -> str:
         """The code of whatever Ctrl-C ends."""
         return InterruptedByUserError().code
+
+
+def interrupted(workspace: Workspace) -> CampaignInterruptedError:
+    """Return that the campaign which was measured last was stopped, with how far it is."""
+    campaign = workspace.store.campaign(workspace.measured)
+    assert campaign is not None, "it was begun"
+    serials = {item.case.serial for item in campaign.invocations}
+    left = [serial for serial in workspace.conditioner.unrestored() if serial in serials]
+    return CampaignInterruptedError(campaign, left)
 
 
 def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
@@ -320,6 +334,7 @@ def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
     """
     campaign, opened = prepared.campaign, prepared.opened
     workspace.hold_campaign(campaign.campaign_id, campaign.name)
+    workspace.measured = campaign.campaign_id
     observer = PublishedStatus(workspace.observer, workspace.status_folder)
     workspace.at_exit.callback(observer.close)
     workspace.on_push = lambda serial, name, sent_bytes, size_bytes: observer.on_event(
@@ -348,10 +363,8 @@ def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
         )
     try:
         result = run_on_devices(context, opened.devices)
-    except InterruptedByUserError:
-        changed = set(workspace.conditioner.unrestored())
-        left = [facts.serial for _, facts in opened.devices if facts.serial in changed]
-        raise CampaignInterruptedError(campaign, left) from None
+    except (InterruptedByUserError, KeyboardInterrupt):
+        raise interrupted(workspace) from None
     return MeasuredCampaign(workspace=workspace, result=result, opened=opened)
 
 

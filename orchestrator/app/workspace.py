@@ -106,6 +106,8 @@ class Workspace:
         #: What was opened, and is closed at the end.
         self.opened: list[Device] = []
         self._held_campaigns: set[CampaignId] = set()
+        #: The campaign that is measured, or was last; empty for none.
+        self.measured = CampaignId("")
 
     def __enter__(self) -> Self:
         return self

@@ -15,7 +15,13 @@ from types import FrameType
 from typing import NoReturn, Protocol, runtime_checkable
 
 from orchestrator.cli.frame import ROOT, options
-from orchestrator.cli.terminal import OutputLostError, open_standard_streams, say, say_json
+from orchestrator.cli.terminal import (
+    OutputLostError,
+    open_standard_streams,
+    say,
+    say_json,
+    stop_no_more,
+)
 from orchestrator.errors import BenchfarmError, InterruptedByUserError, UsageError
 from orchestrator.installation import missing_package
 
@@ -26,7 +32,7 @@ def run() -> None:
         _run()
     finally:
         # All is told but the exit code; letting go of memory takes a while.
-        _stop_no_more()
+        stop_no_more()
 
 
 def _run() -> NoReturn:
@@ -51,7 +57,7 @@ def _run() -> NoReturn:
             raise InterruptedByUserError
         raise SystemExit(exit_code or 0)
     except BenchfarmError as error:
-        _fail(str(error), error.hint, error.code, error.exit_code)
+        _fail(str(error), error.hint, error.code, error.exit_code, error.campaign_id)
     except KeyboardInterrupt:
         stop = InterruptedByUserError()
         _fail(str(stop), "", stop.code, stop.exit_code)
@@ -70,15 +76,6 @@ def _run() -> NoReturn:
             "internal",
             70,
         )
-
-
-def _stop_no_more() -> None:
-    """Ignore what stops a command from now on, also what comes at this moment."""
-    left = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-    while left:
-        with suppress(KeyboardInterrupt):
-            signal.signal(left[-1], signal.SIG_IGN)
-            left.pop()
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -127,20 +124,21 @@ def _is_json_wanted() -> bool:
     return False
 
 
-def _fail(message: str, hint: str, code: str, exit_code: int) -> NoReturn:
+def _fail(message: str, hint: str, code: str, exit_code: int, campaign_id: str = "") -> NoReturn:
     """Say what ended the command, to programs as JSON, and exit; a second signal cuts no word off."""
-    _stop_no_more()
+    stop_no_more()
     if options.json_output:
         from orchestrator.cli.result import json_pieces
 
         error = {"code": code, "message": message, "hint": hint, "exit_code": exit_code}
+        error |= {"campaign_id": campaign_id} if campaign_id else {}
         say_json(json_pieces({"error": error}))
     if _is_json_wanted():
         from orchestrator.cli.terminal import write_line
 
         trace = traceback.format_exc() if options.debug else None
         keys = {"code": code, "hint": hint, "exit_code": exit_code, "traceback": trace}
-        write_line("error", message, level="error", **keys)
+        write_line("error", message, level="error", campaign_id=campaign_id, **keys)
         raise SystemExit(exit_code)
     if options.debug:
         traceback.print_exc()

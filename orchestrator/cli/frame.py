@@ -27,7 +27,7 @@ import typer
 import typer.core
 
 from orchestrator.app.options import Option, Paths, Texts, arg, opt
-from orchestrator.cli.terminal import OutputLostError, say, say_json
+from orchestrator.cli.terminal import OutputLostError, say, say_json, stop_no_more
 from orchestrator.errors import UsageError, nearest
 from orchestrator.installation import require_packages
 from orchestrator.plugins import command_words, load
@@ -509,6 +509,9 @@ def _show(result: CommandResult | DoneAnswer, form: str) -> NoReturn:
 
     if not isinstance(result, CommandResult):
         result = CommandResult(text=result.text, data=result.data)
+    if result.is_kept:
+        # The work is done: a signal that comes too late cuts no word of it off.
+        stop_no_more()
     try:
         if form == "json":
             say_json(json_pieces(result.data))

@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 from orchestrator.app.options import opt
 from orchestrator.cli.frame import Json, command
 from orchestrator.cli.result import CommandResult, shown
-from orchestrator.cli.terminal import LOCK, columns, lines_that_fit, say, tell, write_line
+from orchestrator.cli.terminal import (
+    LOCK,
+    columns,
+    lines_that_fit,
+    say,
+    stop_no_more,
+    tell,
+    write_line,
+)
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.campaign import ELSEWHERE, PhoneStatus, Standing, Status
@@ -505,23 +513,40 @@ def workspace_telling(
     """Open a workspace whose progress goes to standard error, and that offers to download a missing
     program; it waits for phones in use as ``--wait`` says.
 
-    When Ctrl-C ends a campaign, what was measured is printed.
+    When Ctrl-C ends a campaign, what was measured is printed; also where no phone is at work, its
+    error names the campaign.
     """
     from orchestrator.app.time_limits import waiting
     from orchestrator.app.workspace import Workspace
 
     observer = observer_for_stderr(settings.log_format)
-    with Workspace(settings, makes_store=makes_store, observer=observer) as workspace:
-        workspace.on_missing = _download_offer(workspace)
-        workspace.wait = waiting(wait)
-        try:
-            yield workspace
-        except InterruptedByUserError as error:
-            from orchestrator.app.measuring import CampaignInterruptedError
+    workspace = Workspace(settings, makes_store=makes_store, observer=observer)
+    try:
+        with workspace:
+            workspace.on_missing = _download_offer(workspace)
+            workspace.wait = waiting(wait)
+            try:
+                yield workspace
+            except (InterruptedByUserError, KeyboardInterrupt) as error:
+                # However often it is pressed.
+                stop_no_more()
+                if not workspace.measured:
+                    raise
+                from orchestrator.app.measuring import CampaignInterruptedError, interrupted
 
-            if settings.log_format == "text" and isinstance(error, CampaignInterruptedError):
-                _tell_measured(workspace, error.campaign)
-            raise
+                stop = error
+                if not isinstance(stop, CampaignInterruptedError):
+                    stop = interrupted(workspace)
+                if settings.log_format == "text":
+                    _tell_measured(workspace, stop.campaign)
+                raise stop from None
+    except KeyboardInterrupt:
+        # While all is closed.
+        known = workspace.measured
+        hint = f"'benchfarm report {known}' shows what was measured" if known else ""
+        end = InterruptedByUserError(hint=hint)
+        end.campaign_id = known
+        raise end from None
 
 
 def _tell_measured(workspace: Workspace, campaign: Campaign) -> None:

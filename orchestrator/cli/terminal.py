@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import signal
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -115,6 +116,15 @@ def _has_colours(stream: TextIO) -> bool:
 def say_json(pieces: Iterable[str], *, err: bool = False) -> None:
     """Print the pieces of JSON, and a line break."""
     _write(itertools.chain(pieces, ["\n"]), err=err)
+
+
+def stop_no_more() -> None:
+    """Ignore what stops a command from now on, also what comes at this moment."""
+    left = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    while left:
+        with suppress(KeyboardInterrupt):
+            signal.signal(left[-1], signal.SIG_IGN)
+            left.pop()
 
 
 class OutputLostError(Exception):

@@ -48,7 +48,7 @@ def run_on_devices(
     status says how far it came.
 
     Raises:
-        InterruptedByUserError: Ctrl-C; the status is INTERRUPTED.
+        InterruptedByUserError: Ctrl-C; the status is INTERRUPTED, unless all was measured.
         StoreError, HostStorageError: a run couldn't be kept.
     """
     campaign = context.campaign
@@ -58,21 +58,21 @@ def run_on_devices(
         for serial, work in works.items()
         if work.invocations and serial not in {device.serial for device, _ in devices}
     }
-    context.observer.on_event(
-        CampaignStarted(
-            campaign=campaign,
-            devices=tuple(facts for _, facts in devices),
-            total=max(len(campaign.invocations), _done(runs)),
-            done=_done(runs),
-            stored=Counter(run.case.serial for run in runs),
-            left={serial: len(work.invocations) for serial, work in works.items()},
-        )
-    )
     with_work = [
         item for item in devices if (work := works.get(item[1].serial)) and work.invocations
     ]
-    status, at_end, faults = CampaignStatus.INTERRUPTED, None, list[Exception]()
+    at_end, faults = None, list[Exception]()
     try:
+        context.observer.on_event(
+            CampaignStarted(
+                campaign=campaign,
+                devices=tuple(facts for _, facts in devices),
+                total=max(len(campaign.invocations), _done(runs)),
+                done=_done(runs),
+                stored=Counter(run.case.serial for run in runs),
+                left={serial: len(work.invocations) for serial, work in works.items()},
+            )
+        )
         # This computer drives the phones: measured at the same time, its figures would be adb's.
         for is_host in (False, True):
             now = [item for item in with_work if (item[0].kind is DeviceKind.HOST) is is_host]
@@ -82,12 +82,10 @@ def run_on_devices(
         if context.cancelled.is_set():
             raise InterruptedByUserError
         at_end = _stored(context)
-        if not _left(at_end[1]):
-            status = CampaignStatus.FINISHED
     except KeyboardInterrupt:
         raise InterruptedByUserError from None
     finally:
-        result = _end(context, status, lost, at_end)
+        result = _end(context, lost, at_end)
     return replace(result, fault=faults[0] if faults else None)
 
 
@@ -210,9 +208,7 @@ def _stored(context: Context) -> _Stored:
     return runs, open_works(context.campaign, runs, context.tools)
 
 
-def _end(
-    context: Context, status: CampaignStatus, lost: Mapping[Serial, str], stored: _Stored | None
-) -> CampaignEnded:
+def _end(context: Context, lost: Mapping[Serial, str], stored: _Stored | None) -> CampaignEnded:
     """``stored`` is what was read when all devices were through; None where they weren't."""
     campaign, finished_at = context.campaign, context.clock.now()
     # Also of a check that was stored right before a crash.
@@ -220,8 +216,10 @@ def _end(
         context.store, campaign.campaign_id
     ):
         stored = None
-    context.store.set_status(campaign.campaign_id, status, finished_at)
     runs, works = stored or _stored(context)
+    # A stop that came when all was measured cut nothing off.
+    status = CampaignStatus.INTERRUPTED if _left(works) else CampaignStatus.FINISHED
+    context.store.set_status(campaign.campaign_id, status, finished_at)
     ended = replace(campaign, status=status, finished_at=finished_at)
     result = CampaignEnded(
         campaign=ended,

@@ -302,6 +302,47 @@ def test_ctrl_c_keeps_what_was_measured_and_puts_the_phones_back(
     assert lab.cli("run --resume --json").ok().json["left"] == 0
 
 
+@pytest.mark.parametrize("line_of", ["campaign ", " finished: "])
+def test_a_stop_names_its_campaign_also_where_no_phone_is_at_work(
+    lab: Lab, model: Path, line_of: str
+) -> None:
+    words = "bench -d xnnpack --min-secs 0.1 -n 2 -t 1 --json -s"
+    process = lab.cli.start(words, lab.serials[0], model)
+    assert process.stderr is not None
+    assert any(line_of in line for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=180)
+    told = json.loads(stdout)
+    campaign = lab.cli("results list --json").ok().json[0]["campaign_id"]
+    if process.returncode != 130:
+        # It came when all was told.
+        assert (line_of, told["campaign_id"]) == (" finished: ", campaign), stderr
+        return
+    assert told["error"]["campaign_id"] == campaign, stdout
+    assert campaign in told["error"]["hint"], stdout
+    lab.cli("report", campaign, "--out", lab.cli.home / "stopped.html").ok()
+
+
+def test_further_signals_lose_nothing_of_what_a_stopped_campaign_has_to_tell(
+    lab: Lab, model: Path
+) -> None:
+    words = "bench -d xnnpack --min-secs 4 -n 4 -t 1 -s"
+    process = lab.cli.start(words, lab.serials[0], model)
+    assert process.stderr is not None
+    told = ""
+    # The third one comes when the phone is restored.
+    for awaited in (" 1/4 ", "stopping: ", " interrupted: "):
+        for line in process.stderr:
+            told += line
+            if awaited in line:
+                break
+        process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=180)
+    assert process.returncode == 130, told + rest
+    assert "median ms" in rest
+    assert "resume it: benchfarm run --resume" in rest
+
+
 @pytest.mark.parametrize(
     ("stop", "runs"), [(signal.SIGINT, True), (signal.SIGHUP, True), (signal.SIGTERM, False)]
 )
