@@ -201,7 +201,8 @@ def ab(
 
     Example: benchfarm ab build:OLD build:NEW -m model.tflite
 
-    Two equal sides tell what the phone can resolve, as 'benchfarm device check --sessions'.
+    Two equal sides tell what the phone can resolve, as 'benchfarm device check --sessions'; --runs
+    is of a session then.
     """
     from orchestrator.app import pairing
 
@@ -209,7 +210,8 @@ def ab(
         measured = pairing.compare_ab(workspace, sides, options, request)
         if isinstance(measured, Plan):
             # Nothing to compare: what equal sides show is what the phone can resolve.
-            plan = replace(measured, invocations=fixed(EqualSides.runs))
+            runs = min(EqualSides.runs, 2 * request.most)
+            plan = replace(measured, invocations=fixed(runs))
             return equal_sides_of(workspace, plan)
         return told_pairs(workspace, measured, output)
 

@@ -406,6 +406,9 @@ def test_a_side_against_itself_tells_what_the_phone_can_resolve(bench: Bench) ->
     with closing(open_store(bench.cli.home / "store.sqlite")) as store:
         budgets = [item.terms.budget for item in store.campaigns() if item.name == "aa"]
     assert budgets == [300.0] * 4
+    sessions = bench.cli("results list --name aa --json").ok().json
+    # At most five pairs in each.
+    assert [item["stored"] for item in sessions] == [10] * 4
     assert re.search(r"^ab, 5 pairs +\d", done.stdout, re.MULTILINE)
     cut = bench.ab(bench.program("old"), copy, "--budget", "0.1s").ended_with(6)
     assert "no time for all" in cut.said
