@@ -35,6 +35,13 @@ class BenchfarmError(Exception):
         name = type(self).__name__.removesuffix("Error")
         return "".join("-" + c.lower() if c.isupper() else c for c in name).lstrip("-")
 
+    @property
+    def facts(self) -> dict[str, object]:
+        """What programs are told of it."""
+        found = {"code": self.code, "message": str(self), "hint": self.hint}
+        own = {"campaign_id": self.campaign_id} if self.campaign_id else {}
+        return {**found, "exit_code": self.exit_code, **own}
+
 
 class UsageError(BenchfarmError):
     """What was asked for can't be done as written; see the message and --help."""

@@ -16,7 +16,7 @@ from orchestrator.analysis.summary import LEVEL
 from orchestrator.app.measuring import MeasuredCampaign, run
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import BenchfarmError, InterruptedByUserError
-from orchestrator.records.case import FIGURE_PASS, Serial, grouped
+from orchestrator.records.case import FIGURE_PASS, CampaignId, Serial, grouped
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import Outcome, RunRecord
@@ -128,6 +128,7 @@ def measure_equal_sides(
 
     Returns those that were measured, the last one where a fault ended a device's part, and the
     error that ended a later one, Ctrl-C too; raises as ``measuring.run`` where that was the first.
+    Of a session that was stopped before its first run nothing is kept.
     """
     budget = plan.budget and plan.budget / sessions
     own = replace(plan, name=NAME, check_outputs=False, reference_check=False, budget=budget)
@@ -139,10 +140,21 @@ def measure_equal_sides(
             if not measured:
                 raise
             # Ctrl-C comes as it is where no phone is at work.
-            if not isinstance(error, BenchfarmError):
-                error = InterruptedByUserError("Ctrl-C or a signal")
+            if not isinstance(error, BenchfarmError) or _is_removed(workspace, error.campaign_id):
+                error = InterruptedByUserError()
+            workspace.measured = measured[-1].campaign.campaign_id
             return measured, error
     return measured, None
+
+
+def _is_removed(workspace: Workspace, campaign_id: str) -> bool:
+    """Remove a campaign that is open and has no run; say whether it was one."""
+    name = CampaignId(campaign_id)
+    progress = workspace.store.progress(only_open=True).get(name)
+    if progress is None or progress.stored:
+        return False
+    workspace.store.remove_campaign(name)
+    return True
 
 
 def sample_model() -> Path:

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import FrameType
 from typing import NoReturn, Protocol, runtime_checkable
@@ -57,13 +57,11 @@ def _run() -> NoReturn:
             raise InterruptedByUserError
         raise SystemExit(exit_code or 0)
     except BenchfarmError as error:
-        _fail(str(error), error.hint, error.code, error.exit_code, error.campaign_id)
+        _fail(error.facts)
     except KeyboardInterrupt:
-        stop = InterruptedByUserError()
-        _fail(str(stop), "", stop.code, stop.exit_code)
+        _fail(InterruptedByUserError().facts)
     except ModuleNotFoundError as error:
-        missing = missing_package(error.name or str(error))
-        _fail(str(missing), missing.hint, missing.code, missing.exit_code)
+        _fail(missing_package(error.name or str(error)).facts)
     except OutputLostError:
         # That is no fault of the command.
         raise SystemExit(141) from None
@@ -71,10 +69,12 @@ def _run() -> NoReturn:
         if isinstance(error, _Refusal):
             _refuse(error)
         _fail(
-            f"a fault in benchfarm itself: {type(error).__name__}: {error}",
-            "run the command again with 'benchfarm --debug ...' and report the traceback",
-            "internal",
-            70,
+            {
+                "code": "internal",
+                "message": f"a fault in benchfarm itself: {type(error).__name__}: {error}",
+                "hint": "run the command again with 'benchfarm --debug ...' and report the traceback",
+                "exit_code": BenchfarmError.exit_code,
+            }
         )
 
 
@@ -101,7 +101,8 @@ def _refuse(error: _Refusal) -> NoReturn:
             say(message, err=True)
             raise SystemExit(error.exit_code)
         message = f"{command} needs a command"
-    _fail(message, f"'{command} -h' shows what there is", UsageError().code, error.exit_code)
+    hint = f"'{command} -h' shows what there is"
+    _fail({**UsageError(message, hint=hint).facts, "exit_code": error.exit_code})
 
 
 def _format_on_command_line(words: Sequence[str]) -> str | None:
@@ -124,25 +125,23 @@ def _is_json_wanted() -> bool:
     return False
 
 
-def _fail(message: str, hint: str, code: str, exit_code: int, campaign_id: str = "") -> NoReturn:
+def _fail(error: Mapping[str, object]) -> NoReturn:
     """Say what ended the command, to programs as JSON, and exit; a second signal cuts no word off."""
     stop_no_more()
     if options.json_output:
         from orchestrator.cli.result import json_pieces
 
-        error = {"code": code, "message": message, "hint": hint, "exit_code": exit_code}
-        error |= {"campaign_id": campaign_id} if campaign_id else {}
         say_json(json_pieces({"error": error}))
     if _is_json_wanted():
         from orchestrator.cli.terminal import write_line
 
         trace = traceback.format_exc() if options.debug else None
-        keys = {"code": code, "hint": hint, "exit_code": exit_code, "traceback": trace}
-        write_line("error", message, level="error", campaign_id=campaign_id, **keys)
-        raise SystemExit(exit_code)
+        keys = {name: value for name, value in error.items() if name != "message"}
+        write_line("error", str(error["message"]), level="error", **keys, traceback=trace)
+        raise SystemExit(error["exit_code"])
     if options.debug:
         traceback.print_exc()
-    say(f"benchfarm: error: {message}", err=True)
-    if hint:
-        say(f"  {hint}", err=True)
-    raise SystemExit(exit_code)
+    say(f"benchfarm: error: {error['message']}", err=True)
+    if error["hint"]:
+        say(f"  {error['hint']}", err=True)
+    raise SystemExit(error["exit_code"])

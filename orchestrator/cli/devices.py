@@ -287,7 +287,8 @@ def _equal_sides(
     result = shown(
         *parts[:-1],
         *problems,
-        facts={"resolutions": found, "problems": problems},
+        facts={"resolutions": found, "problems": problems}
+        | ({"error": error.facts} if error is not None else {}),
         exit_code=exit_code,
     )
     return replace(result, is_kept=True), problems, error

@@ -137,7 +137,28 @@ def test_what_ends_a_later_session_hides_none_that_was_measured(
     assert process.returncode == (130 if is_stopped else 2), stdout + stderr
     told = json.loads(stdout)
     assert told["phones"] == []
+    assert told["error"]["exit_code"] == process.returncode
     (found,) = [item for item in told["resolutions"] if own.stem in item["configuration"]]
     assert len(found["sessions"]) == 1 + is_stopped
     assert told["problems"][-1].startswith("stopped at session 2 of 3: "), told["problems"]
     assert ("run --resume" if is_stopped else own.name) in told["problems"][-1]
+
+
+def test_a_stop_between_sessions_is_told_as_an_error_and_leaves_no_campaign_open(
+    lab: Lab, model: Path
+) -> None:
+    before = lab.cli("results list --json").ok().json
+    words = "device check --sessions 3 -n 2 --json -s"
+    process = lab.cli.start(words, lab.serials[0], "-m", model)
+    assert process.stderr is not None
+    for _ in range(2):
+        assert any("'aa': 2 invocations" in line for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 130, stdout + stderr
+    told = json.loads(stdout)
+    assert told["error"]["code"] == "interrupted-by-user"
+    assert "campaign_id" not in told["error"], stdout
+    assert told["problems"][-1].startswith("stopped at session 2 of 3: "), told["problems"]
+    after = lab.cli("results list --json").ok().json
+    assert [item["status"] for item in after[: len(after) - len(before)]] == ["finished"]
