@@ -233,9 +233,9 @@ def pair_comparison(
     for side, (baseline, candidate) in enumerate(pairing.sides):
         if baseline not in known or candidate not in known:
             case = cases[baseline]
-            unmeasured.append(
-                f"not measured: {case.model_name} on {case.serial}: {case.configuration}"
-            )
+            is_begun = any(run.case.case_key in {baseline, candidate} for run in runs)
+            how = "begun, and no pair that counts is whole" if is_begun else "not measured"
+            unmeasured.append(f"{how}: {case.model_name} on {case.serial}: {case.configuration}")
             continue
         row = compare_measured(known[baseline], known[candidate], rule)
         failed = (

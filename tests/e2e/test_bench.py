@@ -302,7 +302,7 @@ def test_ctrl_c_keeps_what_was_measured_and_puts_the_phones_back(
     assert lab.cli("run --resume --json").ok().json["left"] == 0
 
 
-@pytest.mark.parametrize("line_of", ["campaign ", " finished: "])
+@pytest.mark.parametrize("line_of", ["campaign ", " 2/2 ", " finished: "])
 def test_a_stop_names_its_campaign_also_where_no_phone_is_at_work(
     lab: Lab, model: Path, line_of: str
 ) -> None:
@@ -313,11 +313,14 @@ def test_a_stop_names_its_campaign_also_where_no_phone_is_at_work(
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=180)
     told = json.loads(stdout)
-    campaign = lab.cli("results list --json").ok().json[0]["campaign_id"]
+    stored = lab.cli("results list --json").ok().json[0]
+    campaign, is_whole = stored["campaign_id"], line_of != "campaign "
+    assert stored["status"] == ("finished" if is_whole else "interrupted"), stderr
     if process.returncode != 130:
         # It came when all was told.
-        assert (line_of, told["campaign_id"]) == (" finished: ", campaign), stderr
+        assert (is_whole, told["campaign_id"]) == (True, campaign), stderr
         return
+    assert told["error"]["hint"].startswith("all of it" if is_whole else "resume it"), stdout
     assert told["error"]["campaign_id"] == campaign, stdout
     assert campaign in told["error"]["hint"], stdout
     lab.cli("report", campaign, "--out", lab.cli.home / "stopped.html").ok()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -309,6 +310,20 @@ def test_a_killed_comparison_goes_on_without_repeating_or_losing_a_run(bench: Be
     keys = [(run["case"]["build_sha256"], run["invocation"]) for run in after]
     assert len(keys) == len(set(keys))
     assert result.json["cases"][0]["verdict"]["outcome"] == "slower"
+
+
+def test_a_comparison_that_is_stopped_after_its_warm_up_says_that_it_was_begun(
+    bench: Bench,
+) -> None:
+    words = f"ab threads:1 threads:2 -d xnnpack --min-secs 100 --max-secs 150 -s {bench.serial}"
+    process = bench.cli.start(words, "-m", bench.model)
+    assert process.stderr is not None
+    assert any(" 2/" in line for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, rest
+    assert "begun, and no pair that counts is whole: " in " ".join(rest.split())
+    assert "not measured" not in rest
 
 
 def test_a_closed_comparison_says_how_many_runs_were_abandoned_and_when_it_was_closed(
