@@ -44,8 +44,16 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "tool": ("tool", "build_sha256", "files"),
     "mode": ("mode",),
 }
-#: How plans call what the remaining kinds name.
-_OPTIONS: Final = {"delegate": "delegates", "threads": "threads", "tool": "tools", "mode": "modes"}
+#: The key of a plan that each kind names.
+_PLAN_KEYS: Final = {
+    "build": "builds",
+    "model": "models",
+    "flags": "flags",
+    "delegate": "delegates",
+    "threads": "threads",
+    "tool": "tools",
+    "mode": "modes",
+}
 
 
 #: How a run ends that was begun and has no result; one that was unfit is tried again.
@@ -315,7 +323,7 @@ def plans_of(
         options = {**options, "models": request.models}
     sides = _sides(words, options)
     try:
-        return sides, [_plan(options, side) for side in sides]
+        return sides, [_plan(options, *side) for side in zip(sides, words, strict=True)]
     except PlanError as error:
         if sides[0].kind != "model" and not options.get("models"):
             error.hint = "name a model with -m FILE.tflite; it may be given again"
@@ -337,12 +345,15 @@ def _sides(words: Sequence[str], options: PlanOptions) -> tuple[Side, Side]:
     return before, after
 
 
-def _plan(shared: PlanOptions, side: Side) -> Plan:
-    """Return the plan of one side; raises PlanError naming the options at fault."""
+def _plan(shared: PlanOptions, side: Side, word: str) -> Plan:
+    """Return the plan of one side, which was typed as a word; raises PlanError naming that or the
+    options at fault.
+    """
     from orchestrator.config.plan import plan_from_options
     from orchestrator.planning.skips import tools_for
 
     options = {"name": "ab", **shared, "invocations": 1}
+    key = _PLAN_KEYS[side.kind]
     match side.kind:
         case "model":
             options["models"] = Path(side.value)
@@ -353,9 +364,11 @@ def _plan(shared: PlanOptions, side: Side) -> Plan:
             )
         case "flags":
             options["flags"] = [*each(shared.get("flags")), *split(side.value)]
-        case kind:
-            options[_OPTIONS[kind]] = side.value
-    return plan_from_options(**options)
+        case _:
+            options[key] = side.value
+    # Flags may be those of both sides.
+    called = {} if key == "flags" and shared.get(key) else {key: word}
+    return plan_from_options(False, called, **options)
 
 
 def _shared_key(case: Case, kind: str) -> str:

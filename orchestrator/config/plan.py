@@ -71,11 +71,17 @@ def load_plan(path: Path, *, home: Path | None = None) -> Plan:
     return read if read.name else replace(read, name=path.stem)
 
 
-def plan_from_options(in_python: bool = False, /, **options: Any) -> Plan:  # noqa: ANN401 - each key has its own type
+def plan_from_options(
+    in_python: bool = False,
+    called: Mapping[str, str] | None = None,
+    /,
+    **options: Any,  # noqa: ANN401 - each key has its own type
+) -> Plan:
     """Return the plan that options mean; what is empty, or as it is by default, wasn't asked for.
     ``plan.text`` is a plan file that means the same from any folder.
 
     Paths are from the current folder, and taken as they are: the shell has expanded patterns.
+    ``called`` has keys that weren't given as options, and how they were written.
 
     Raises:
         PlanError: with one line for each fault, which names the option, or the keyword
@@ -89,7 +95,8 @@ def plan_from_options(in_python: bool = False, /, **options: Any) -> Plan:  # no
             hint=f"there are {', '.join(sorted(keys))}",
         )
     names: dict[Location, str] = {
-        key.at: name if in_python else key.option for name, key in keys.items()
+        key.at: name if in_python else (called or {}).get(name, key.option)
+        for name, key in keys.items()
     }
     source = OptionSource(label="options" if in_python else "command line", names=names)
     faults = Faults(source)

@@ -755,7 +755,8 @@ class Plan(PlanTerms):
         Field(min_length=1),
         Key(
             "Model files (.tflite).",
-            "--model -m",
+            # No option: an argument of some commands, -m of others.
+            "model",
             "",
             "",
             "paths, patterns, or `path` with `name` and `sha256`",

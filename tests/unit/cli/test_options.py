@@ -148,7 +148,7 @@ def test_an_option_is_read_by_its_old_name_too_and_help_has_the_new_one(
     cli: Cli, old: str, new: str
 ) -> None:
     for words in ((old, "7"), (f"{old}=7",), (new, "7")):
-        assert "there is no file" in cli("bench none.tflite", *words).ended_with(2).stderr
+        assert "\nmodel: there is no file" in cli("bench none.tflite", *words).ended_with(2).stderr
     shown = cli("bench --help").ok().stdout
     assert new in shown
     assert f"{old} " not in shown
