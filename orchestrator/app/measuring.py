@@ -386,8 +386,15 @@ def open_cases(workspace: Workspace, campaign: Campaign) -> list[Case]:
     return [*cases, *(case for case in marks if case.serial in busy)]
 
 
-def reopen(workspace: Workspace, campaign: Campaign, cases: Sequence[Case]) -> Prepared:
+def reopen(
+    workspace: Workspace,
+    campaign: Campaign,
+    cases: Sequence[Case],
+    opened: OpenedDevices | None = None,
+) -> Prepared:
     """Return what is needed to run some cases of a stored campaign, whose status is RUNNING again.
+
+    The cases' devices are opened unless they are given.
 
     Raises:
         UsageError: a file has gone or changed.
@@ -405,11 +412,12 @@ def reopen(workspace: Workspace, campaign: Campaign, cases: Sequence[Case]) -> P
     ]
     for name, sha256 in {file for case in cases for file in case.files}:
         _unchanged_file(name, sha256, campaign)
-    serials = {case.serial for case in cases}
-    selection = DeviceSelection(
-        serials=tuple(sorted(serials - {HOST_SERIAL})), host=HOST_SERIAL in serials
-    )
-    opened = open_devices(workspace, selection, resumes=True) if serials else OpenedDevices()
+    if opened is None:
+        serials = {case.serial for case in cases}
+        selection = DeviceSelection(
+            serials=tuple(sorted(serials - {HOST_SERIAL})), host=HOST_SERIAL in serials
+        )
+        opened = open_devices(workspace, selection, resumes=True) if serials else OpenedDevices()
     workspace.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
     return Prepared(campaign=campaign, models=models, builds=builds, opened=opened)
 

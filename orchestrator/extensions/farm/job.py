@@ -17,7 +17,7 @@ from orchestrator.app import time_limits
 from orchestrator.app.attached import open_devices
 from orchestrator.app.measuring import measure, open_cases, reopen
 from orchestrator.app.phones import restore_phones
-from orchestrator.app.preparing import Inputs, identify, prepare, start
+from orchestrator.app.preparing import Inputs, Prepared, identify, prepare, start
 from orchestrator.app.resuming import close_cancelled
 from orchestrator.errors import (
     ArtifactError,
@@ -45,7 +45,6 @@ from orchestrator.models.inspect import identify_model
 from orchestrator.planning.expansion import HostFiles
 from orchestrator.plugins import Workspace, program_sources
 from orchestrator.ports import Device, Observer
-from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Build, Companion
 from orchestrator.records.device import told_apart
 from orchestrator.records.plan import DeviceSelection, Plan
@@ -163,14 +162,17 @@ class Jobs:
         prepared = prepare(workspace, plan, opened, inputs, reference=reference)
         if campaign is None:
             own = replace(prepared.campaign, campaign_id=job.campaign_id, host=self.host)
-            campaign = start(workspace, replace(prepared, campaign=own)).campaign
-        # The campaign may have begun on another host, where the same contents lie elsewhere.
-        terms = replace(
-            campaign.terms,
-            files={**campaign.terms.files, **prepared.campaign.terms.files},
-            parity_inputs=str(plan.parity_inputs or ""),
-        )
-        ended = _run_campaign(workspace, replace(campaign, terms=terms))
+            begun = start(workspace, replace(prepared, campaign=own))
+        else:
+            # It may have begun on another host, where the same contents lie elsewhere.
+            terms = replace(
+                campaign.terms,
+                files={**campaign.terms.files, **prepared.campaign.terms.files},
+                parity_inputs=str(plan.parity_inputs or ""),
+            )
+            campaign = replace(campaign, terms=terms)
+            begun = reopen(workspace, campaign, open_cases(workspace, campaign), opened)
+        ended = _run_campaign(workspace, begun)
         return _restored(workspace, device, ended) if ended.status == "done" else ended
 
     def _unpack(self, manifest: Manifest, folder: Path) -> Plan:
@@ -244,16 +246,16 @@ def _restored(workspace: Workspace, device: Device, ended: Ended) -> Ended:
     return ended
 
 
-def _run_campaign(workspace: Workspace, campaign: Campaign) -> Ended:
-    cases = open_cases(workspace, campaign)
-    measured = measure(workspace, reopen(workspace, campaign, cases)).checked()
-    result = measured.result
+def _run_campaign(workspace: Workspace, begun: Prepared) -> Ended:
+    measured = measure(workspace, begun).checked()
+    campaign, result = begun.campaign, measured.result
     if result.left:
         reasons = "; ".join(result.lost.values()) or "the phone gave up"
         return _again(one_line(f"{result.stored} stored, {result.left} left: {reasons}"))
     if not campaign.invocations:
         return Ended(status="done", note="there was no time for any of its cases")
-    note = f"{result.stored} stored" if cases else "everything was stored already"
+    # Models are those of open cases.
+    note = f"{result.stored} stored" if begun.models else "everything was stored already"
     given = workspace.store.yields([campaign.campaign_id]).get(campaign.campaign_id)
     told = [note, given.text if given is not None else "", time_limits.told(measured.cut)]
     return Ended(status="done", note="; ".join(filter(None, told)))
