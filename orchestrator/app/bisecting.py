@@ -26,7 +26,7 @@ from orchestrator.app.preparing import Prepared, start
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, DeviceUnusableError, PlanError, UsageError
-from orchestrator.records.campaign import Campaign, CampaignStatus, Progress
+from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.case import CampaignId
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import DeviceSelection, PlanOptions
@@ -329,14 +329,13 @@ def _stored(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Campaig
     One whose budget left no time for a pair of each case has compared nothing; one that was closed
     may say less than was asked.
     """
-    progress = workspace.store.progress()
     since = workspace.clock.now() - timedelta(seconds=fresh_s)
     for item in workspace.store.campaigns():
         if (
             item.created_at >= since
             and item.terms.fingerprints == prepared.campaign.terms.fingerprints
             and answers(item, prepared.campaign)
-            and not progress.get(item.campaign_id, Progress()).abandoned
+            and item.status is not CampaignStatus.CLOSED
             and (campaign := workspace.store.campaign(item.campaign_id))
             and not any(map(left_out, pair_comparison(workspace, campaign).rows))
         ):

@@ -14,7 +14,7 @@ from orchestrator.engine.device_campaign import why_not_restored
 from orchestrator.engine.events import Notice
 from orchestrator.errors import DeviceBusyError, UsageError
 from orchestrator.passes import shown
-from orchestrator.records.campaign import Campaign, CampaignStatus, Progress
+from orchestrator.records.campaign import Campaign, Progress
 from orchestrator.records.case import CampaignId, Serial
 from orchestrator.settings import Settings
 
@@ -148,9 +148,7 @@ def close_cancelled(workspace: Workspace, campaign_ids: Iterable[CampaignId]) ->
     return how many.
     """
     stored = [workspace.store.campaign(campaign_id) for campaign_id in campaign_ids]
-    begun = [
-        item for item in stored if item is not None and item.status is not CampaignStatus.FINISHED
-    ]
+    begun = [item for item in stored if item is not None and not item.status.is_over]
     for campaign in begun:
         close_campaign(campaign, workspace.store, workspace.tools, workspace.clock)
     return len(begun)

@@ -18,7 +18,6 @@ from orchestrator.errors import StoreError, UsageError
 from orchestrator.fields import not_one_of
 from orchestrator.files import write_file
 from orchestrator.records.campaign import (
-    CLOSED,
     CUT_OFF,
     ELSEWHERE,
     Campaign,
@@ -66,7 +65,7 @@ def campaigns(
     from orchestrator.app.workspace import Workspace
     from orchestrator.tables.runs import StoredCampaign, campaigns_table
 
-    states = (*CampaignStatus, CLOSED, CUT_OFF, ELSEWHERE)
+    states = (*CampaignStatus, CUT_OFF, ELSEWHERE)
     if status and status not in states:
         raise UsageError(f"--status: {not_one_of(status, states)}")
     with Workspace(settings, makes_store=False) as workspace:
@@ -80,11 +79,7 @@ def campaigns(
             for item in listed
             if item.campaign_id in progress
             and name.lower() in item.name.lower()
-            and (
-                state := CLOSED
-                if progress[item.campaign_id].abandoned
-                else state_of(workspace, item, here.get(item.campaign_id))
-            )
+            and (state := state_of(workspace, item, here.get(item.campaign_id)))
             and status in {"", state}
         ]
         nothing = f"nothing is stored yet in {workspace.store.name}"

@@ -168,7 +168,7 @@ def close_campaign(
     campaign: Campaign, store: Store, tools: Mapping[ToolName, Tool], clock: Clock
 ) -> int:
     """Abandon what is left of a campaign that nobody runs: it is stored as left out, and the
-    campaign is finished.
+    campaign is closed, unless nothing is left.
 
     Returns how many invocations that were; of pairs as many as lead to the next look. What was
     measured stays. Raises StoreError.
@@ -198,7 +198,7 @@ def close_campaign(
             break
         # What was open is the basis of what would have been added to it.
         runs, count = [*runs, *stored], count + len(stored)
-    store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, clock.now())
+    store.set_status(campaign.campaign_id, _status(runs, 0), clock.now())
     return count
 
 
@@ -217,8 +217,7 @@ def _end(context: Context, lost: Mapping[Serial, str], stored: _Stored | None) -
     ):
         stored = None
     runs, works = stored or _stored(context)
-    # A stop that came when all was measured cut nothing off.
-    status = CampaignStatus.INTERRUPTED if _left(works) else CampaignStatus.FINISHED
+    status = _status(runs, _left(works))
     context.store.set_status(campaign.campaign_id, status, finished_at)
     ended = replace(campaign, status=status, finished_at=finished_at)
     result = CampaignEnded(
@@ -230,6 +229,16 @@ def _end(context: Context, lost: Mapping[Serial, str], stored: _Stored | None) -
     )
     context.observer.on_event(result)
     return result
+
+
+def _status(runs: Iterable[RunRecord], left: int) -> CampaignStatus:
+    """Return how far a campaign is that nobody runs; a stop that came when all was measured cut
+    nothing off.
+    """
+    if left:
+        return CampaignStatus.INTERRUPTED
+    is_closed = any(run.reason_code == ABANDONED for run in runs)
+    return CampaignStatus.CLOSED if is_closed else CampaignStatus.FINISHED
 
 
 def _done(runs: Iterable[RunRecord]) -> int:

@@ -78,11 +78,11 @@ class NightAnswer:
     """The night that goes on now, from noon to noon: all campaigns begun in it."""
 
     night: date
-    #: Invocations stored, and left of what isn't finished.
-    stored: int = 0
-    left: int = 0
-    #: Those of the stored ones that gave no result.
+    #: Invocations that gave a result, those that gave none or were given up, and those left of what
+    #: is open. What was left out for a reason is none of them.
+    with_result: int = 0
     without_result: int = 0
+    left: int = 0
     #: When the last phone is done; None when too little is known.
     done_at: datetime | None = None
 

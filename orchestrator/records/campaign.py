@@ -31,6 +31,13 @@ class CampaignStatus(enum.StrEnum):
     RUNNING = "running"
     FINISHED = "finished"
     INTERRUPTED = "interrupted"
+    #: Somebody gave up what was left of it.
+    CLOSED = "closed"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it is to be measured any more."""
+        return self in {CampaignStatus.FINISHED, CampaignStatus.CLOSED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,11 +249,10 @@ class LiveFigure:
     is_per_token: bool = False
 
 
-#: The state of a campaign that another computer of a shared store runs, of one that is stored as
-#: running while no process is at it, and of one whose rest somebody gave up.
+#: The state of a campaign that another computer of a shared store runs, and of one that is stored
+#: as running while no process is at it.
 ELSEWHERE: Final = "elsewhere"
 CUT_OFF: Final = "cut off"
-CLOSED: Final = "closed"
 
 
 class Progress(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Final
 
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
-from orchestrator.records.run import Attachment, Outcome, RunRecord
+from orchestrator.records.run import ABANDONED, Attachment, Outcome, RunRecord
 
 #: Smaller changes are never told: a phone's own nights differ by as much.
 LEAST_CHANGE: Final = 0.02
@@ -141,11 +141,20 @@ class RunCount:
     is_virtual: bool
     count: int
 
+    @property
+    def is_without_result(self) -> bool:
+        """Whether they were meant to have a result and have none; those that were left out for a
+        reason weren't, but for what somebody gave up.
+        """
+        if self.outcome is Outcome.SKIPPED:
+            return self.reason_code == ABANDONED
+        return self.outcome is not Outcome.COMPLETED
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Yield:
-    """How many runs of a campaign were made, and how many of them gave no result or one that can't
-    be trusted.
+    """How many runs of a campaign were made or given up, and how many of them gave no result or one
+    that can't be trusted.
     """
 
     made: int

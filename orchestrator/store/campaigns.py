@@ -201,7 +201,7 @@ class Campaigns(Database):
     def progress(self, *, only_open: bool = False) -> Mapping[CampaignId, Progress]:
         """Return how far each campaign is."""
         of_campaign = RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no
-        kinds = ((), (RUNS.c.outcome == Outcome.UNFIT.value,), (RUNS.c.reason_code == ABANDONED,))
+        kinds = (), (RUNS.c.outcome == Outcome.UNFIT.value,), is_abandoned()
         counts = (
             select(func.count()).select_from(RUNS).where(of_campaign, *kind).scalar_subquery()
             for kind in kinds
@@ -469,4 +469,10 @@ def _change(connection: Connection, campaign_id: CampaignId, values: Mapping[str
 
 
 def _of_kind(only_open: bool) -> tuple[ColumnElement[bool], ...]:
-    return (CAMPAIGNS.c.status != CampaignStatus.FINISHED.value,) if only_open else ()
+    over = [status.value for status in CampaignStatus if status.is_over]
+    return (CAMPAIGNS.c.status.not_in(over),) if only_open else ()
+
+
+def is_abandoned() -> tuple[ColumnElement[bool], ...]:
+    """Return what is true of a run that somebody gave up, as an index finds it."""
+    return RUNS.c.outcome == Outcome.SKIPPED.value, RUNS.c.reason_code == ABANDONED

@@ -16,6 +16,7 @@ from typing import Any, Final
 from sqlalchemy import (
     Integer,
     Select,
+    and_,
     case,
     cast,
     delete,
@@ -50,7 +51,7 @@ from orchestrator.records.history import (
 from orchestrator.records.parity import OUTPUT_FINDINGS
 from orchestrator.records.run import Outcome, RecentRun
 from orchestrator.records.verdict import Quality
-from orchestrator.store.campaigns import filtered, pages
+from orchestrator.store.campaigns import filtered, is_abandoned, pages
 from orchestrator.store.runs import Runs
 from orchestrator.store.schema import ANNOTATIONS, CAMPAIGNS, CASES, CONFIRMATIONS, RUNS
 
@@ -240,7 +241,7 @@ class Usage(Runs):
         newest = (
             select(func.max(RUNS.c.run_no))
             .join_from(RUNS, CASES, RUNS.c.case_no == CASES.c.case_no)
-            .where(is_late)
+            .where(is_late, RUNS.c.outcome != Outcome.SKIPPED.value)
             .group_by(CASES.c.serial)
         )
         with self.reading() as connection:
@@ -264,7 +265,7 @@ class Usage(Runs):
 
     def yields(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Yield]:
         """Return what the runs of some campaigns gave, campaigns without any run aside."""
-        is_made = RUNS.c.outcome != Outcome.SKIPPED.value
+        is_made = (RUNS.c.outcome != Outcome.SKIPPED.value) | and_(*is_abandoned())
         is_lost = is_made & (
             (RUNS.c.outcome != Outcome.COMPLETED.value) | (RUNS.c.quality == Quality.REJECTED.value)
         )

@@ -125,7 +125,7 @@ def test_phones_queue_and_tonight_are_shown_and_follow_without_a_reload(
     expect(row(page, live_farm.AWAY)).to_contain_text("away")
     expect(row(page, live_farm.VIRTUAL).locator(".badge.virtual")).to_have_text("virtual")
     expect(page.locator("#night")).to_contain_text(
-        re.compile(r"4\s*invocations stored of 6|invocations stored of 6\s*4")
+        re.compile(r"4\s*invocations with a result of 6|invocations with a result of 6\s*4")
     )
     expect(page.locator("#night-title")).to_have_text(f"Since noon of {live_farm.tonight()}")
     expect(page.locator("#jobs tbody tr")).to_have_count(2)

@@ -60,7 +60,7 @@ def interrupted(store: Store, samples: Samples, name: str = "cut", **changes: ob
     return begun
 
 
-def test_a_closed_campaign_is_finished_and_says_what_was_abandoned(
+def test_a_closed_campaign_is_over_and_says_what_was_abandoned(
     settings: Settings, samples: Samples
 ) -> None:
     with Workspace(settings) as opened:
@@ -82,7 +82,7 @@ def test_a_closed_campaign_is_finished_and_says_what_was_abandoned(
             list(opened.store.runs()),
         )
         assert campaign is not None
-        assert (campaign.status, campaign.finished_at is None) == (CampaignStatus.FINISHED, False)
+        assert (campaign.status, campaign.finished_at is None) == (CampaignStatus.CLOSED, False)
         assert not any(
             work.invocations for work in open_works(campaign, runs, opened.tools).values()
         )

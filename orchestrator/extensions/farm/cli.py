@@ -166,7 +166,8 @@ def farm_status(
 ) -> CommandResult:
     """List hosts, phones and jobs.
 
-    The exit code of a submission's is 1 when a job failed or a run of it gave no result, else 6
+    The exit code of a submission's is 1 when a job failed or was cancelled or a run of it gave no result,
+    else 6
     when the time didn't reach for all.
 
     Example: benchfarm farm status
@@ -216,12 +217,12 @@ def _status(workspace: Workspace, farm: FarmAnswer, *, is_one: bool) -> CommandR
         control.paused_text(farm.pauses),
         *(f"{serial}: {time_limits.told(items)}" for serial, items in no_time_for.items()),
     )
-    has_failed = without_result or (is_one and any(job.status == "failed" for job in farm.jobs))
+    is_lacking = is_one and any(job.status in {"failed", "cancelled"} for job in farm.jobs)
     data = {item.name: getattr(farm, item.name) for item in fields(farm)}
     return replace(
         told,
         data={**data, "without_result": without_result, "no_time_for": no_time_for},
-        exit_code=1 if has_failed else CUT_EXIT_CODE * bool(no_time_for),
+        exit_code=1 if is_lacking or without_result else CUT_EXIT_CODE * bool(no_time_for),
     )
 
 

@@ -320,11 +320,7 @@ def tonight(
     """
     night = night_of(now, store.zone)
     begin = first_moment(night, store.zone)
-    counts = [
-        item
-        for item in store.activity(begin).runs
-        if item.outcome not in {Outcome.SKIPPED, Outcome.UNFIT}
-    ]
+    counts = [item for item in store.activity(begin).runs if item.outcome is not Outcome.UNFIT]
     left = 0
     for campaign in opened:
         if campaign.created_at >= begin:
@@ -333,9 +329,9 @@ def tonight(
     known = [end for end in ends if end is not None]
     return NightAnswer(
         night=night,
-        stored=sum(item.count for item in counts),
+        with_result=sum(item.count for item in counts if item.outcome is Outcome.COMPLETED),
+        without_result=sum(item.count for item in counts if item.is_without_result),
         left=left,
-        without_result=sum(item.count for item in counts if item.outcome is not Outcome.COMPLETED),
         done_at=max(known) if known and len(known) == len(ends) else None,
     )
 

@@ -19,7 +19,6 @@ from orchestrator.extensions.history.web import ServedPage
 from orchestrator.plugins import Workspace
 from orchestrator.records.answers import ChangeAnswer
 from orchestrator.records.device import DeviceState
-from orchestrator.records.run import Outcome
 
 #: Runs are counted of the campaigns begun in these hours.
 HOURS: Final = 24
@@ -77,7 +76,7 @@ class Numbers(Collector):
         for item in activity.runs:
             phones = "virtual" if item.is_virtual else "real"
             runs[item.outcome, phones] += item.count
-            if item.outcome is not Outcome.COMPLETED:
+            if item.is_without_result:
                 failures[item.reason_code, item.outcome, phones] += item.count
         about, labels = f"Invocations {_LATE}, by how they ended.", ["outcome", "phones"]
         yield _gauge("benchfarm_recent_invocations", about, labels, dict(sorted(runs.items())))
@@ -115,7 +114,7 @@ class Numbers(Collector):
             raise StoreError(farm.fault)
         night = farm.night
         of_night = {
-            "with_result": night.stored - night.without_result,
+            "with_result": night.with_result,
             "without_result": night.without_result,
             "left": night.left,
         }

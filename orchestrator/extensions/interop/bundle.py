@@ -422,7 +422,7 @@ def take_in(
         new += is_new
         others += [] if is_new else [run.run_id]
     for campaign in begun:
-        store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, campaign.finished_at)
+        store.set_status(campaign.campaign_id, _ended(campaign), campaign.finished_at)
     return TakenIn(
         new_campaigns=tuple(campaign.campaign_id for campaign in begun),
         campaigns=tuple(campaigns),
@@ -457,6 +457,12 @@ def _check_same(bundle: Bundle, store: Store, stored: Campaign, campaign: Campai
         )
 
 
+def _ended(campaign: Campaign) -> CampaignStatus:
+    """Return the status of an imported campaign, however far it came: it can't be resumed here."""
+    status = campaign.status
+    return status if status is CampaignStatus.CLOSED else CampaignStatus.FINISHED
+
+
 def _begin(
     store: Store, records: Mapping[str, list[Any]], campaign: Campaign, origin: Origin
 ) -> None:
@@ -476,8 +482,7 @@ def _begin(
     store.begin_campaign(
         replace(
             campaign,
-            # Whatever it was, and however far this import comes: it can't be resumed here.
-            status=CampaignStatus.FINISHED,
+            status=_ended(campaign),
             terms=replace(campaign.terms, origin=origin),
             invocations=tuple(
                 replace(item, case=_here(item.case, campaign)) for item in campaign.invocations
