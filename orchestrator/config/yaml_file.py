@@ -285,6 +285,8 @@ ModelT = TypeVar("ModelT")
 NamedT = TypeVar("NamedT", bound=_Named)
 #: What pydantic calls a key that a section doesn't have, and a record.
 _UNKNOWN: Final = {"extra_forbidden", "unexpected_keyword_argument"}
+#: What it puts behind a mapping's key that was refused.
+_KEY: Final = "[key]"
 
 
 @cache
@@ -314,12 +316,13 @@ def checked(
             location = tuple(detail["loc"])
             if _follows(source, detail, details):
                 continue
-            unknown = detail["type"] in _UNKNOWN
-            faults.add(
-                location,
-                _unknown_key(model, location) if unknown else _message(detail),
-                at_key=unknown,
-            )
+            refusal = _message(detail)
+            if location[-1:] == (_KEY,):
+                faults.add(location[:-1], _key_fault(model, location[:-1], refusal), at_key=True)
+            elif detail["type"] in _UNKNOWN:
+                faults.add(location, _key_fault(model, location), at_key=True)
+            else:
+                faults.add(location, refusal)
         faults.raise_if_any()
         raise
     faults.raise_if_any()
@@ -366,6 +369,8 @@ def load_each(
 def _follows(source: Source, detail: ErrorDetails, others: Iterable[ErrorDetails]) -> bool:
     """Whether a fault is only what follows from another one."""
     location = tuple(detail["loc"])
+    if any(tuple(other["loc"]) == (*location, _KEY) for other in others):
+        return True  # Its key was refused.
     match detail["type"]:
         case "missing":  # It is there without a value, which is a fault of the file's form.
             return isinstance(source, YamlFile) and location in source.places
@@ -378,63 +383,67 @@ def _follows(source: Source, detail: ErrorDetails, others: Iterable[ErrorDetails
             return False
 
 
-def _unknown_key(model: type, location: Location) -> str:
-    schema = adapter_of(model).json_schema()
-    sections = {"": schema, **schema.get("$defs", {})}
+def _key_fault(model: type, location: Location, refusal: str = "") -> str:
+    """Return what is wrong with a key that isn't known where it stands, or was refused there."""
     word = str(location[-1])
-    owners: dict[str, list[str]] = {}
-    for owner, section in sections.items():
-        for name in section.get("properties", {}):
-            owners.setdefault(name, []).append(owner)
-    if word in owners and (home := _home(sections, owners[word])):
-        return f"isn't a key here; it belongs {home}"
-    own = _keys_at(sections, location[:-1])
+    owners: dict[str, list[Location]] = {}
+    schema = adapter_of(model).json_schema()
+    for place, names in _places(schema, schema):
+        for name in names:
+            owners.setdefault(name, []).append(place)
+    if word in owners:
+        return f"isn't a key here; it belongs {_home(owners[word])}"
+    if refusal:
+        return refusal
+    here = [part for part in location[:-1] if not isinstance(part, int)]
+    own = sorted(name for name, places in owners.items() if any(_is_at(here, at) for at in places))
     near = closest(word, own) or closest(word, sorted(owners))
     if not near:
         return f"unknown key; known are {', '.join(own or sorted(owners))}"
-    home = _home(sections, owners[near]) if own and near not in own else ""
-    return f"unknown key; did you mean {near!r}?" + (f" It belongs {home}" if home else "")
+    home = f" It belongs {_home(owners[near])}" if own and near not in own else ""
+    return f"unknown key; did you mean {near!r}?{home}"
 
 
-def _keys_at(sections: Mapping[str, Any], location: Location) -> list[str]:
-    """Return the keys that may stand at a place of a file; nothing where that isn't told."""
-    found = [sections[""]]
-    for step in location:
-        inner = [
-            part
-            for item in found
-            for part in (
-                item.get("properties", {}).get(step),
-                item.get("additionalProperties"),
-                item.get("items") if isinstance(step, int) else None,
-            )
-            if isinstance(part, dict)
-        ]
-        found = [whole for part in inner for whole in _resolved(sections, part)]
-    return sorted({name for item in found for name in item.get("properties", {})})
+#: A key of a place, which may be any name there.
+_ANY_NAME: Final = ""
 
 
-def _resolved(sections: Mapping[str, Any], part: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield what a part of a schema may be, without references."""
+def _places(
+    schema: Mapping[str, Any], part: Mapping[str, Any], place: Location = ()
+) -> Iterator[tuple[Location, Iterable[str]]]:
+    """Yield the places of a file where keys may stand, and the keys that are known there.
+
+    A place is the keys around it; those of a list's items are at the place of the list.
+    """
     if "$ref" in part:
-        yield sections[part["$ref"].rpartition("/")[2]]
-    for choice in part.get("anyOf", ()):
-        yield from _resolved(sections, choice)
-    yield part
+        part = schema["$defs"][part["$ref"].rpartition("/")[2]]
+    yield place, part.get("properties", {})
+    yield place, part.get("propertyNames", {}).get("enum", ())
+    for name, inner in part.get("properties", {}).items():
+        yield from _places(schema, inner, (*place, name))
+    if isinstance(inner := part.get("additionalProperties"), dict):
+        yield from _places(schema, inner, (*place, _ANY_NAME))
+    for same in filter(None, (part.get("items"), *part.get("anyOf", ()))):
+        yield from _places(schema, same, place)
 
 
-def _home(sections: Mapping[str, Any], owners: Sequence[str]) -> str:
-    """Return where the keys of some sections of a schema belong; empty where that isn't told."""
-    if "" in owners:
+def _is_at(here: Sequence[str], place: Location) -> bool:
+    return len(here) == len(place) and all(
+        known in (_ANY_NAME, own) for own, known in zip(here, place, strict=True)
+    )
+
+
+def _home(places: Sequence[Location]) -> str:
+    """Return where a key belongs that is known at some places: at those nearest to the top."""
+    depth = min(map(len, places))
+    if not depth:
         return "at the top"
-    homes = [
-        f"a name in {key}:" if f"'additionalProperties': {{{reference}" in str(value) else f"{key}:"
-        for reference in (f"'$ref': '#/$defs/{owner}'" for owner in owners)
-        for item in sections.values()
-        for key, value in item.get("properties", {}).items()
-        if reference in str(value)
-    ]
-    return f"under {' or '.join(dict.fromkeys(homes))}" if homes else ""
+    homes = (
+        f"{place[-1]}:" if place[-1] != _ANY_NAME else f"a name in {place[-2]}:"
+        for place in places
+        if len(place) == depth
+    )
+    return f"under {' or '.join(dict.fromkeys(homes))}"
 
 
 def _message(detail: ErrorDetails) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Final, TypeAlias
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
 from orchestrator.fields import NO_KEY, SOME, OneOrMany, Sha256, Text, by_rule, not_one_of
@@ -46,7 +46,9 @@ def _url(text: str) -> str:
     return text
 
 
-_Abi: TypeAlias = Annotated[str, AfterValidator(_abi)]
+_Abi: TypeAlias = Annotated[
+    str, AfterValidator(_abi), WithJsonSchema({"type": "string", "enum": [*ABIS]})
+]
 _Name: TypeAlias = Annotated[Text, AfterValidator(_name)]
 _Url: TypeAlias = Annotated[Text, AfterValidator(_url)]
 

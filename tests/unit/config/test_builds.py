@@ -61,6 +61,14 @@ def test_source_may_be_an_address_or_a_recipe(tmp_path):
             GOOD + f"url: {URL}\n",
             "url: isn't a key here; it belongs under a name in abis: or a name in libraries:",
         ),
+        (
+            GOOD.replace(f"arm64-v8a: {{url: {URL}}}", f"url: {URL}"),
+            "p.yaml:6:3: abis.url: isn't a key here; it belongs under a name in abis: or a name ",
+        ),
+        (
+            GOOD + f"x86: {{url: {URL}}}\n",
+            "p.yaml:7:1: x86: isn't a key here; it belongs under abis:",
+        ),
     ],
 )
 def test_each_mistake_has_its_message(tmp_path, text, fault):
@@ -69,4 +77,5 @@ def test_each_mistake_has_its_message(tmp_path, text, fault):
     with pytest.raises(PlanError) as raised:
         load_build(path)
     assert fault in str(raised.value)
-    assert all(line.startswith(f"{path}:") for line in raised.value.faults)
+    (line,) = raised.value.faults
+    assert line.startswith(f"{path}:")
