@@ -38,7 +38,7 @@ def by_rule(rule: str) -> BeforeValidator:
 
     def check(value: object, info: ValidationInfo) -> object:
         given: Callable[[object], object] | None = (info.context or {}).get(rule)
-        return value if given is None else given(value)
+        return value if given is None else given(_single(value))
 
     return BeforeValidator(check)
 
@@ -97,12 +97,18 @@ def _read(parse: Callable[[str], Any]) -> BeforeValidator:
     def read(value: object, info: ValidationInfo) -> object:
         if not is_written(info):
             return value
-        if isinstance(value, list | tuple | dict):
-            what = "keys and values" if isinstance(value, dict) else "a list"
-            raise ValueError(f"must be a single value, but is {what}")
+        value = _single(value)
         return parse(value) if isinstance(value, str) else value
 
     return BeforeValidator(read)
+
+
+def _single(value: object) -> object:
+    """Return a value that isn't made of others; raises ValueError."""
+    if isinstance(value, list | tuple | dict):
+        what = "keys and values" if isinstance(value, dict) else "a list"
+        raise ValueError(f"must be a single value, but is {what}")
+    return value
 
 
 def _filled(value: str) -> str:

@@ -446,12 +446,18 @@ def _home(places: Sequence[Location]) -> str:
     return f"under {' or '.join(dict.fromkeys(homes))}"
 
 
+_OF_WHOLE: Final = {"int_parsing", "int_type", "int_from_float"}
+_OF_SCALARS: Final = _OF_WHOLE | {"enum", "literal_error", "bool_type", "bool_parsing"}
+
+
 def _message(detail: ErrorDetails) -> str:
     """Return what is wrong, in this program's words where pydantic's need any."""
     given, context = detail["input"], detail.get("ctx", {})
     match detail["type"]:
         case "missing":
             return f"{detail['loc'][-1]} is missing"
+        case kind if kind in _OF_SCALARS and isinstance(given, list | tuple | dict):
+            return f"must be a single value, but is {_shown(given)}"
         case "enum" | "literal_error":
             return not_one_of(str(given), re.findall(r"'([^']*)'", context["expected"]))
         case "value_error":
@@ -460,7 +466,7 @@ def _message(detail: ErrorDetails) -> str:
             return "must not be empty"
         case "dict_type" | "model_type" | "dataclass_type":
             return f"must be keys and values (key: value), but is {_shown(given)}"
-        case "int_parsing" | "int_type" | "int_from_float":
+        case kind if kind in _OF_WHOLE:
             return f"{_shown(given)} isn't a whole number"
         case _:
             return re.sub(r"^Input", _shown(given), detail["msg"])

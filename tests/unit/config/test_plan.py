@@ -163,6 +163,15 @@ invocations: many
         ("models: a.tflite\nmatrix: {threads: []}\n", "matrix.threads: must not be empty"),
         ("models: a.tflite\nmatrix: {delegates: [gpu, gpu]}\n", "names 'gpu' twice"),
         (
+            "models: a.tflite\nmatrix: {delegates: [[gpu]]}\n",
+            "matrix.delegates[0]: must be a single value, but is a list",
+        ),
+        (
+            "models: a.tflite\nmatrix: {delegates: {gpu: 1}}\n",
+            "matrix.delegates: must be a single value, but is keys and values",
+        ),
+        ("models: a.tflite\norder: [a]\n", "order: must be a single value, but is a list"),
+        (
             "models: a.tflite\nmatrix: {flags: {num_threads: 2}}\n",
             "num_threads can't be set here: matrix.threads or --threads sets it",
         ),
