@@ -210,7 +210,7 @@ PLACES: Sequence[Place] = (
         change="plan key",
         what="the key in the example",
         file="examples/plan.yaml",
-        after="timeout: 120 s # of one invocation, beyond its own max_secs\n",
+        after="timeout: 120 s # of one invocation, beyond twice its max_secs\n",
         text="rest: 0 s # default\n",
     ),
     Place(

@@ -44,6 +44,12 @@ _LOG_TOLERANCE: Final = 1.5e-5
 _BANNER_TOLERANCE_US: Final = 5.01
 #: Codes that say that a program failed, and not why.
 _TELLS_LITTLE: Final = frozenset({"benchmark-failed", "aborted"})
+#: How far a program had come that has said so often that a benchmark runs.
+_HOW_FAR: Final = (
+    "its warm-up hadn't begun",
+    "its warm-up had begun",
+    "its measurement had begun",
+)
 _NO_RESULT: Final = ToolReport(outcome="ok")
 _NO_PROFILE: Final = OperatorProfile()
 _Decoded = TypeVar("_Decoded")
@@ -420,9 +426,8 @@ def _find_failure(run: _Run, system: SystemLog) -> Failure | None:
             if logged is not None and logged.code == "app-not-responding"
             else ""
         )
-        return Failure(
-            code="timed-out", reason=f"stopped at its time limit{hung}", outcome="truncated"
-        )
+        reason = f"stopped at its time limit; {_HOW_FAR[min(log.phases, 2)]}{hung}"
+        return Failure(code="timed-out", reason=reason, outcome="truncated")
     # A file that can't be mapped is named by a number: any denial of the process explains it.
     named = said.reason if said is not None and said.code != "model-unreadable" else ""
     denial = system.denial_of(log.pid, named)

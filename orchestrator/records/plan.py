@@ -711,11 +711,11 @@ class PlanTerms:
         Seconds,
         Field(gt=0, le=86_400),
         Key(
-            "Seconds per process beyond --max-secs (default: 120).",
+            "Seconds per process beyond twice --max-secs (default: 120).",
             "--timeout",
             ADVANCED,
             "",
-            "of one invocation, beyond its own `max_secs`",
+            "of one invocation, beyond the `max_secs` of its warm-up and of its measurement",
             "`120 s`",
         ),
     ] = 120.0

@@ -55,7 +55,6 @@ _BY_TRUTH: Final[Mapping[DelegateTruth, str]] = {
 _BY_STATUS: Final[Mapping[CaseStatus, str]] = {
     CaseStatus.REJECTED: "Mend what the findings name, then measure this case again.",
     CaseStatus.FAILED: "Read the end of its log, then run this case alone.",
-    CaseStatus.TIMED_OUT: "Raise the plan's timeout if the model is that slow; if not, program or driver hangs.",
     CaseStatus.ABORTED: "It was interrupted: resume the campaign.",
     CaseStatus.UNFIT: "Bring the device to the state that the plan asks for (cool, charged, unlocked), then resume.",
     CaseStatus.NOT_RUN: "It is planned and not done: resume the campaign.",

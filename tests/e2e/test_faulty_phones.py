@@ -45,6 +45,16 @@ def test_an_app_that_hangs_for_good_is_stopped_at_its_time_and_the_anr_told(
     assert lab.shell(lab.serials[0], "pidof org.tensorflow.lite.benchmark") == ""
 
 
+def test_a_program_that_hangs_is_told_with_how_far_it_came_and_what_may_help(
+    lab: Lab, model: Path
+) -> None:
+    lab.fault(lab.serials[0], "program-hang", "moment=results")
+    words = ("-s", lab.serials[0], "-n", "1", "--timeout", "3", "--max-secs", "0.5")
+    said = " ".join(lab.cli("bench -d xnnpack", model, *words, "--min-secs", "0.1").stdout.split())
+    assert "stopped at its time limit; its measurement had begun. Raise the timeout if" in said
+    assert "if not, program or driver hangs: try another delegate or build" in said
+
+
 @pytest.mark.parametrize(
     ("fault", "code", "words"),
     [
