@@ -35,7 +35,6 @@ _BUILDS: Final[Mapping[str, str]] = {
     "all": "all",
     "android": "for Android",
     "ios": "for iOS",
-    "own": "of one's own",
 }
 
 

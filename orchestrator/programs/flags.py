@@ -15,7 +15,6 @@ import functools
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -32,8 +31,6 @@ _HELP_LINE: Final = re.compile(
     r"^\t--(?P<name>[\w-]+)=(?P<default>.*?)\s*\t(?P<type>int32|int64|float|bool|string)"
     r"\t(?:optional|required|positional)\t(?P<help>.*)$"
 )
-#: The build of a flag that only builds of one's own have.
-OF_OWN: Final = "own"
 _TABLE: Final = Path(__file__).with_name("flags.tsv")
 _WHOLE: Final = re.compile(r"[-+]?\d{1,20}", re.ASCII)
 _DECIMAL: Final = re.compile(
@@ -68,8 +65,7 @@ def documented_flags(family: FlagFamily) -> FlagSchema:
 
     ``flags.tsv`` has a line for each. Type: ``cl|gl`` are the only values that a string may have;
     another is ignored without a word or refused at start. Build: which have it (``gpu``: built with
-    the GPU delegate; ``own``: those of one's own alone). Needs: the flag without which it does
-    nothing.
+    the GPU delegate). Needs: the flag without which it does nothing.
     """
     is_litert = family in (FlagFamily.LITERT, FlagFamily.LITERT_BENCHMARK)
     owners = {"all", "litert" if is_litert else "benchmark_model"}
@@ -90,13 +86,6 @@ def documented_flags(family: FlagFamily) -> FlagSchema:
             for row in rows
             if row["program"] in owners
         }
-    )
-
-
-def stock_flags(schema: FlagSchema) -> FlagSchema:
-    """Return the flags that a program has which nobody asked: not those of builds of one's own."""
-    return replace(
-        schema, flags={name: spec for name, spec in schema.flags.items() if spec.build != OF_OWN}
     )
 
 
@@ -217,8 +206,8 @@ class FlagBook:
         when unknown.
         """
         if build.sha256 not in self._schemas:
-            self._schemas[build.sha256] = self._learned(build) or stock_flags(
-                documented_flags(program(build.tool).family)
+            self._schemas[build.sha256] = self._learned(build) or documented_flags(
+                program(build.tool).family
             )
         return self._schemas[build.sha256]
 

@@ -9,12 +9,8 @@ from orchestrator.delegates import DELEGATES, flags_of
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.passes import pass_of
 from orchestrator.programs.flags import (
-    OF_OWN,
     FlagBook,
-    case_faults,
     documented_flags,
-    own_flags,
-    stock_flags,
 )
 from orchestrator.programs.running import case_flags
 from orchestrator.records.build_spec import FlagFault
@@ -76,7 +72,6 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) 
         for name in DelegateName
         if FlagFamily.BENCHMARK_MODEL in DELEGATES[name].flags
         and not DELEGATES[name].is_named_by_flag
-        and own_flags(name) <= stock_flags(DOCUMENTED).flags.keys()
     ],
 )
 @pytest.mark.parametrize("tool", ["native", "apk"])
@@ -101,16 +96,6 @@ def test_a_delegate_that_the_binary_lacks_is_told_apart_from_a_wrong_flag(
     learned: FlagBook,
 ) -> None:
     (fault,) = faults(learned, delegate="gpu")
-    assert (fault.code, fault.flag) == ("delegate-flag", "use_gpu")
-
-
-def test_a_delegate_of_ones_own_builds_is_for_those_that_list_it_alone() -> None:
-    """A program that can't be asked would run without it."""
-    gpu = replace(DOCUMENTED.flags["use_gpu"], build=OF_OWN)
-    schema = replace(DOCUMENTED, flags={**DOCUMENTED.flags, "use_gpu": gpu})
-    case = replace(CASE, delegate=DelegateName.GPU)
-    assert case_faults(case, Pass.TIMING, schema) == ()
-    (fault,) = case_faults(case, Pass.TIMING, stock_flags(schema))
     assert (fault.code, fault.flag) == ("delegate-flag", "use_gpu")
 
 
