@@ -470,17 +470,25 @@ def pick(workspace: Workspace, serial: str, found: Sequence[Attached]) -> Attach
             if name.replace("-", "") == serial.lower().replace("-", "")
         ]
         hint = f"{serial} is a profile: --profile {names[0]}" if names else ""
-        hint = (
-            hint
-            or nearest(serial, [item.seen.serial for item in found])
-            or "'benchfarm devices' lists what is"
-        )
+        if not hint and not _is_known(workspace, Serial(serial)):
+            hint = nearest(serial, [item.seen.serial for item in found])
+            hint = hint and f"no such phone is known here; {hint}"
+        hint = hint or "'benchfarm devices' lists what is"
         raise NoDeviceError("is not attached" + _reasons(found), serial=serial, hint=hint)
     usable = next((item for item in fitting if item.seen.usable), None)
     if usable is None:
         kind = DeviceBusyError if fitting[0].is_busy else DeviceUnusableError
         raise kind(fitting[0].seen.reason, serial=serial, hint=fitting[0].seen.advice)
     return usable
+
+
+def _is_known(workspace: Workspace, serial: Serial) -> bool:
+    """Whether a phone was measured, changed or labelled here: its serial number isn't misspelt."""
+    return (
+        serial in workspace.conditioner.unrestored()
+        or serial in workspace.inventory
+        or serial in workspace.store.devices()
+    )
 
 
 def _reasons(attached: Sequence[Attached]) -> str:

@@ -75,7 +75,8 @@ def restore(
     Example: benchfarm device restore SERIAL --dry-run
 
     Also phones that this computer changed earlier and that are attached again. A dry run
-    compares each with its state before any change; the exit code is 1 when something differs.
+    compares each with its state before any change; the exit code is 1 when something differs,
+    3 when a phone can't be asked.
     """
     from orchestrator.app.phones import restore_phones
     from orchestrator.app.workspace import Workspace
@@ -93,17 +94,14 @@ def restore(
         serial: list(undone) for item in results for serial, undone in item.restored.items()
     }
     notes = {item.name: list(item.notes) for item in results}
-    errors = [(item.name, item.error) for item in results if item.error is not None]
-    failed = {name: str(error).removeprefix(f"{name}: ") for name, error in errors}
+    errors = {item.name: item.error for item in results if item.error is not None}
+    failed = {name: _reason(name, error) for name, error in errors.items()}
     lines = [
         f"{serial}: {'restored: ' + ', '.join(undone) if undone else 'nothing to restore'}"
         for serial, undone in restored.items()
     ]
     lines += [one_line(f"{serial}: {note}") for serial, told in notes.items() for note in told]
-    lines += [
-        f"{name}: not restored: {failed[name]}{f'; {error.hint}' if error.hint else ''}"
-        for name, error in errors
-    ]
+    lines += [_refusal(name, "not restored", error) for name, error in errors.items()]
     return CommandResult(
         text="\n".join(lines) or "nothing to restore",
         data={"restored": restored, "failed": failed, "notes": notes},
@@ -484,11 +482,9 @@ def _pending(settings: Settings, serials: Sequence[str]) -> CommandResult:
             try:
                 facts, pending, differences = pending_on(workspace, name)
             except DeviceError as error:
-                if serials:
-                    raise
                 # One that is away says nothing of the others.
-                lines.append(f"{one_line(name)}: not asked: {one_line(str(error))}")
-                data.append({"serial": name, "clean": None, "problem": str(error)})
+                lines.append(_refusal(name, "not asked", error))
+                data.append({"serial": name, "clean": None, "problem": _reason(name, error)})
                 continue
             title = f"{facts.serial}{' (virtual)' if facts.is_virtual else ''}"
             is_clean = not pending and not differences
@@ -497,8 +493,20 @@ def _pending(settings: Settings, serials: Sequence[str]) -> CommandResult:
             lines += [f"  {one_line(item)}" for item in differences]
             found = {"pending": pending, "differences": differences}
             data.append({"serial": facts.serial, "clean": is_clean, **found})
+    cleans = [item["clean"] for item in data]
     return CommandResult(
         text="\n".join(lines) or "nothing to restore",
         data=data,
-        exit_code=int(not all(item["clean"] for item in data)),
+        exit_code=DeviceError.exit_code if None in cleans else int(False in cleans),
     )
+
+
+def _refusal(name: str, what: str, error: DeviceError) -> str:
+    """Return the line of a phone with which nothing could be done."""
+    hint = f"; {error.hint}" if error.hint else ""
+    return one_line(f"{name}: {what}: {_reason(name, error)}{hint}")
+
+
+def _reason(name: str, error: DeviceError) -> str:
+    """Return what an error says of a phone whose serial number stands before it."""
+    return str(error).removeprefix(f"{name}: ")
