@@ -16,7 +16,6 @@ from orchestrator.errors import UsageError
 from orchestrator.files import draft_of, unwritable, write_file
 from orchestrator.plugins import Exported, Exporter, find, plugins
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import CampaignId
 from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
@@ -82,9 +81,10 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
     made = draft_of(target)
     try:
         with Workspace(settings, makes_store=False) as workspace:
-            chosen = _named(workspace, request.campaigns or ("",))
+            chosen, run_ids = _named(workspace, request)
             made.parent.mkdir(parents=True, exist_ok=True)
-            done = exporter.write(workspace, chosen, request, made) or Exported()
+            wanted = replace(request, runs=run_ids)
+            done = exporter.write(workspace, chosen, wanted, made) or Exported()
         made.replace(target)
     except OSError as error:
         raise unwritable(target, error) from error
@@ -94,20 +94,28 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
     return target, done
 
 
-def _named(workspace: Workspace, words: Sequence[str]) -> list[Campaign]:
-    """Return the campaigns that some words mean, each once and without its invocations.
+def _named(workspace: Workspace, request: ExportRequest) -> tuple[list[Campaign], tuple[str, ...]]:
+    """Return the campaigns that are meant, each once and without its invocations, and the whole ids
+    of the runs that are named.
 
-    Raises UsageError.
+    Runs without a campaign mean theirs, whichever it is. Raises UsageError.
     """
-    from orchestrator.app.stored import find_campaigns
+    from orchestrator.app.stored import find_campaigns, find_run
 
-    found: dict[CampaignId, Campaign] = {}
-    for word in words:
-        found |= {
-            item.campaign_id: replace(item, invocations=())
-            for item in find_campaigns(workspace.store, word)
-        }
-    return list(found.values())
+    runs = [find_run(workspace.store, word) for word in request.runs]
+    of_runs = dict.fromkeys(str(run.campaign_id) for run in runs)
+    found = {
+        item.campaign_id: replace(item, invocations=())
+        for word in request.campaigns or of_runs or [""]
+        for item in find_campaigns(workspace.store, word)
+    }
+    for run in runs:
+        if run.campaign_id not in found:
+            raise UsageError(
+                f"run {run.run_id} is of campaign {run.campaign_id}, which isn't named",
+                hint="name it too, or no campaign",
+            )
+    return list(found.values()), tuple(run.run_id for run in runs)
 
 
 def private_folders(workspace: Workspace) -> Sequence[Path]:

@@ -130,12 +130,22 @@ def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Camp
     )
     matching = [item for item in known if item.campaign_id.startswith(prefix)]
     matching = [item for item in matching if item.campaign_id == prefix] or matching
-    if not matching:
+    if not matching and not prefix:
         what = "campaign that could be resumed" if only_open else "campaign"
-        named = f" {prefix!r}" if prefix else ""
         raise UsageError(
-            f"there is no {what}{named} in {store.name}", hint="'benchfarm results list' lists them"
+            f"there is no {what} in {store.name}", hint="'benchfarm results list' lists them"
         )
+    if not matching and only_open:
+        ended = find_campaign(store, prefix)
+        raise UsageError(
+            f"campaign {ended.campaign_id} ({ended.name}) is finished: nothing of it is left",
+            hint="'benchfarm status' names those that are open",
+        )
+    if not matching:
+        hint = "'benchfarm results list' lists them"
+        if store.run_ids(prefix):
+            hint = f"it is a run: benchfarm results log {shlex.quote(prefix)}"
+        raise UsageError(f"there is no campaign {prefix!r} in {store.name}", hint=hint)
     if prefix and len(matching) > 1:
         raise UsageError(
             f"{prefix!r} fits {_listed([item.campaign_id for item in matching])}",
@@ -159,7 +169,7 @@ def find_run(store: Store, prefix: str) -> RunRecord:
     if not matching:
         raise UsageError(
             f"there is no run {prefix!r} in {store.name}",
-            hint="'benchfarm results runs' lists them",
+            hint="'benchfarm results runs CAMPAIGN' lists those of one",
         )
     if len(matching) > 1 and prefix not in matching:
         raise UsageError(f"{prefix!r} fits {_listed(matching)}", hint="give more letters")

@@ -156,7 +156,9 @@ def runs(
             yield from text.render(listed_runs(shown), columns()).split("\n")
         if not count:
             is_whole = which == RunFilter(limit=limit)
-            yield "this campaign has no runs yet" if is_whole else "no run fits"
+            what = "has no runs yet" if is_whole else "has no run that fits"
+            hint = "" if campaign else "; 'benchfarm results list' lists the others"
+            yield f"campaign {', '.join(chosen)} {what}{hint}"
 
     def chosen_runs() -> Iterable[RunRecord]:
         return deque(fitting(), maxlen=limit) if limit else fitting()

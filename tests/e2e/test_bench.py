@@ -117,6 +117,11 @@ def test_lists_have_limits_and_filters(lab: Lab, model: Path) -> None:
     assert {run["case"]["delegate"] for run in gpu} == {"gpu"}
     shown = lab.cli("results runs --limit 1", result["campaign_id"]).ok().stdout
     assert shown.startswith("3 earlier runs: --limit 0")
+    fitting = lab.cli("results runs -d nnapi").ok().stdout
+    assert f"campaign {result['campaign_id']} has no run that fits" in fitting
+    run = lab.cli("results runs --json --limit 1").ok().json[0]["run_id"]
+    said = lab.cli("results runs", run).ended_with(2).stderr
+    assert f"it is a run: benchfarm results log {run}" in said
     assert "did you mean 'failed'?" in lab.cli("results runs --status faild").ended_with(2).stderr
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.errors import UsageError
 from orchestrator.extensions.interop.leaderboard import leaderboard_lines
 from orchestrator.files import write_file
 from orchestrator.plugins import Exported, Exporter, ExportRequest, Workspace
@@ -20,36 +19,10 @@ def _write_bundle(
     from orchestrator.extensions.interop.bundle import write_bundle
 
     ids = [campaign.campaign_id for campaign in campaigns]
-    run_ids = _run_ids(workspace, campaigns, request.runs)
-    done = write_bundle(workspace, ids, run_ids, out)
+    done = write_bundle(workspace, ids, [RunId(run_id) for run_id in request.runs], out)
     virtual = f", {done.virtual_runs} of them virtual" if done.virtual_runs else ""
     text = f"{counted(done.runs, 'run')} of {counted(done.campaigns, 'campaign')}{virtual}"
     return Exported(text=text, data={"contents": done})
-
-
-def _run_ids(
-    workspace: Workspace, campaigns: Sequence[Campaign], prefixes: Sequence[str]
-) -> list[RunId]:
-    """Return the runs of some campaigns that the beginnings of ids mean; raises UsageError."""
-    if not prefixes:
-        return []
-    ids = [campaign.campaign_id for campaign in campaigns]
-    known = [run.run_id for run in workspace.store.runs(campaign_ids=ids)]
-    found = []
-    for prefix in prefixes:
-        fitting = [run_id for run_id in known if prefix and run_id.startswith(prefix)]
-        if prefix in fitting:
-            fitting = [RunId(prefix)]
-        if len(fitting) != 1:
-            what = f"{len(fitting)} runs" if fitting else "no run"
-            raise UsageError(
-                f"{what} of {', '.join(ids)} begin with {prefix!r}"
-                if prefix
-                else "--run names no run",
-                hint="'benchfarm results runs CAMPAIGN' lists them",
-            )
-        found += fitting
-    return found
 
 
 def _write_leaderboard(
