@@ -39,6 +39,8 @@ _BACK_S: Final = 15.0
 _BACK_POLL_S: Final = 0.3
 #: How often a phone that another process uses is looked at.
 _USE_POLL_S: Final = 0.5
+#: What brings virtual phones back whose process has ended.
+_AGAIN: Final = "'benchfarm virtual down', then 'benchfarm virtual up' as before"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,16 +91,23 @@ class OpenedDevices:
         return [facts for _, facts in self.devices]
 
 
-def _join_lab(workspace: Workspace, server: AdbServer) -> None:
-    """Connect the lab's phones that its server doesn't know: one that was restarted has
-    forgotten all.
+def _in_lab(workspace: Workspace, server: AdbServer) -> list[Seen]:
+    """Return the phones of the lab's server, which are connected first where it doesn't know them:
+    one that was restarted has forgotten all.
     """
-    from orchestrator.devices.discovery import join
+    from orchestrator.devices.discovery import join, list_devices
 
+    addresses: list[str] = []
     with contextlib.suppress(DeviceError, UsageError):
-        phones = phones_of(workspace.settings)
+        addresses = [phone.address for phone in phones_of(workspace.settings)]
         # One that is booting refuses; it is announced as missing then.
-        list(join(server, [phone.address for phone in phones]))
+        list(join(server, addresses))
+    return [
+        seen
+        if seen.usable or seen.address in addresses
+        else replace(seen, reason="the process of this virtual phone has ended", advice=_AGAIN)
+        for seen in list_devices(server, known=workspace.known_phones)
+    ]
 
 
 def _join_network(workspace: Workspace, server: AdbServer) -> None:
@@ -174,8 +183,7 @@ def _listed(
     lab = workspace.lab_server()
     listed: list[tuple[AdbServer, Seen]] = []
     if lab is not None:
-        _join_lab(workspace, lab)
-        listed = [(lab, seen) for seen in list_devices(lab, known=workspace.known_phones)]
+        listed = [(lab, seen) for seen in _in_lab(workspace, lab)]
     others: list[Attached] = []
     is_lab_enough = only_virtual and bool(listed)
     if not (is_lab_enough or _holds(serials, listed)):

@@ -15,6 +15,7 @@ import itertools
 import math
 import os
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -200,38 +201,42 @@ def start(
 
     specs = request.specs()
     server = adb_server(settings)
-    if known := _running(settings):
-        raise UsageError(
-            f"{known[0].state_dir}: a virtual lab is running here already",
-            hint="stop it with 'benchfarm virtual down'",
-        )
-    server.revive()
-    started: list[Path] = []
-    try:
-        for folder, own in _shares(settings, specs):
-            lab = call(
-                "lab",
-                "start_lab",
-                folder,
-                own,
-                adb_keys=[settings.lab_folder / ".android" / "adbkey.pub"],
-                time_factor=request.speed,
-                seed=request.seed,
-                exit_with_parent=exit_with_parent,
-                environ=child_environment(settings.environ),
+    with _alone(settings):
+        if known := _running(settings):
+            raise UsageError(
+                f"{known[0].state_dir}: a virtual lab is running here already",
+                hint="'benchfarm virtual up PROFILE' adds phones, 'benchfarm virtual down' stops it",
             )
-            started.append(folder)
-            for phone in lab.phones:
-                server.connect_tcp(phone.address)
-    except UsageError:
-        # Another process has started a lab just now, which stays.
-        for folder in started:
-            call("lab", "stop_lab", folder)
-        raise
-    except BaseException:
-        stop(settings)
-        raise
-    return phones_of(settings)
+        server.revive()
+        try:
+            for folder, own in _shares(settings, specs):
+                lab = call(
+                    "lab",
+                    "start_lab",
+                    folder,
+                    own,
+                    adb_keys=[settings.lab_folder / ".android" / "adbkey.pub"],
+                    time_factor=request.speed,
+                    seed=request.seed,
+                    exit_with_parent=exit_with_parent,
+                    environ=child_environment(settings.environ),
+                )
+                for phone in lab.phones:
+                    server.connect_tcp(phone.address)
+        except BaseException:
+            stop(settings)
+            raise
+        return phones_of(settings)
+
+
+def _alone(settings: Settings) -> AbstractContextManager[None]:
+    """Keep other processes from plugging virtual phones in meanwhile: none knows the phones of the
+    others.
+    """
+    from orchestrator.locks import Locks
+
+    busy = UsageError("another process starts virtual phones", hint="try again in a moment")
+    return Locks(settings.lab_folder).held("attach", wait_s=_ATTACH_S, busy=busy)
 
 
 def _shares(
@@ -280,15 +285,11 @@ def _lab_of(settings: Settings, serial: str) -> LabInfo:
 
 def attach(settings: Settings, request: LabRequest) -> Sequence[LabPhone]:
     """Plug more phones in at a lab that is up, and return all of its; raises UsageError."""
-    from orchestrator.locks import Locks
-
     server = adb_server(settings)
     labs(settings)
     if not server.answers():
         raise UsageError("no lab is up", hint="start one with 'benchfarm virtual up'")
-    busy = UsageError("another process attaches virtual phones", hint="try again in a moment")
-    # No process knows the phones of the others.
-    with Locks(settings.lab_folder).held("attach", wait_s=_ATTACH_S, busy=busy):
+    with _alone(settings):
         taken = {phone.serial for phone in phones_of(settings)}
         for spec in request.specs(taken):
             emptiest = min(labs(settings), key=lambda lab: len(lab.phones))

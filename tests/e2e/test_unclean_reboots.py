@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from orchestrator.processes import running
 from tests.conftest import poll_until
 from tests.e2e.conftest import Lab
 from tests.e2e.test_host_native import build
@@ -147,6 +149,8 @@ def test_phones_are_measured_told_and_released_without_proc(tmp_path: Path, mode
     finally:
         down = without_proc(cli, "virtual", "down")
     assert down.returncode == 0, down.stderr
+    (address,) = re.findall(r"adb server at (\S+);", up.stdout)
+    poll_until(lambda: not running(("-L", address, "server", "nodaemon")), "its end")
     runs = cli("results runs --json").ok().json
     assert [run["outcome"] for run in runs] == ["completed"] * 4
     assert cli("virtual list --json").ok().json["phones"] == []

@@ -96,7 +96,7 @@ def test_a_closed_campaign_is_over_and_says_what_was_abandoned(
         lambda: stored.close(settings, ["cut"]),
         lambda: measuring.run(settings, {}, RESUME, Path("cut")),
     ):
-        with pytest.raises(UsageError, match="campaign cut .* is finished: nothing of it is left"):
+        with pytest.raises(UsageError, match=r"campaign cut .* is finished: nothing of it is left"):
             command()
 
 

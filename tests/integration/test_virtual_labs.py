@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.app import virtual_phones
+from orchestrator.app.attached import attached_devices
 from orchestrator.app.virtual_phones import LabRequest
+from orchestrator.app.workspace import Workspace
 from orchestrator.errors import UsageError
 from orchestrator.settings import Settings
 
@@ -62,6 +64,21 @@ def test_no_two_phones_have_one_serial_number_in_whichever_processes(settings: S
     assert len(set(serials(settings))) == len(serials(settings)) == 14
 
 
+def test_of_two_that_start_a_lab_at_once_one_is_told_what_to_do(settings: Settings) -> None:
+    def start(request: LabRequest) -> str:
+        try:
+            virtual_phones.start(settings, request)
+        except UsageError as error:
+            return error.hint
+        return "started"
+
+    with ThreadPoolExecutor(2) as pool:
+        told = sorted(pool.map(start, (LabRequest(), LabRequest())))
+    assert told[1] == "started"
+    assert "'benchfarm virtual up PROFILE' adds phones" in told[0]
+    assert len(serials(settings)) == 2
+
+
 def test_a_lab_of_which_a_process_still_runs_is_not_started_again(
     settings: Settings, wait_until: Callable[..., None]
 ) -> None:
@@ -69,9 +86,17 @@ def test_a_lab_of_which_a_process_still_runs_is_not_started_again(
     killed, left = virtual_phones.labs(settings)
     os.kill(killed.pid, signal.SIGKILL)
     wait_until(lambda: len(virtual_phones.labs(settings)) == 1, "the process to end", 60.0)
-    with pytest.raises(UsageError, match="a virtual lab is running here already"):
+    with pytest.raises(UsageError, match="a virtual lab is running here already") as raised:
         virtual_phones.start(settings, SIX)
+    assert "'benchfarm virtual down' stops it" in raised.value.hint
     assert virtual_phones.labs(settings) == [left]
+    addresses = {phone.address for phone in killed.phones}
+    with Workspace(settings) as workspace:
+        seen = [item.seen for item in attached_devices(workspace)]
+    dead = [item for item in seen if not item.usable]
+    assert {item.address for item in dead} == addresses
+    assert {item.reason for item in dead} == {"the process of this virtual phone has ended"}
+    assert all("benchfarm virtual down" in item.advice for item in dead)
     virtual_phones.stop(settings)
     virtual_phones.start(settings, SIX)
     assert len(serials(settings)) == 6
