@@ -22,7 +22,7 @@ from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.device_campaign import DeviceCampaign, DeviceResult
 from orchestrator.engine.events import CampaignEnded, Notice, RunStored
 from orchestrator.engine.invocation import Context
-from orchestrator.errors import InterruptedByUserError, LinkLostError
+from orchestrator.errors import DeviceTimeoutError, InterruptedByUserError, LinkLostError
 from orchestrator.passes import pass_of
 from orchestrator.ports import Fitness, InvocationRequest
 from orchestrator.records.campaign import Campaign, Invocation, Pairing
@@ -58,6 +58,8 @@ class Rig:
     #: For how long it is away then.
     away_s: float = 0.0
     clock: ManualClock = field(default_factory=lambda: ManualClock(NOW))
+    #: How long a phone boots that was lost; 0: it stays away.
+    boot_s: float = 0.0
     lease: Any = None
     cancelled: threading.Event = field(default_factory=threading.Event)
     restored: list[Serial] = field(default_factory=list)
@@ -121,10 +123,16 @@ class Rig:
         )
 
     def phone(self, serial: Serial) -> Any:
-        """A phone that stays away once it was lost, unless it is got back."""
+        """A phone that stays away once it was lost, unless it is got back or boots."""
 
-        def stay_away(*, timeout_s: float) -> None:
-            raise LinkLostError("gone", serial=serial)
+        def boot(*, timeout_s: float) -> None:
+            if not self.boot_s:
+                raise LinkLostError("gone", serial=serial)
+            waited_s = min(timeout_s, self.boot_s)
+            self.clock.advance(waited_s)
+            self.boot_s -= waited_s
+            if self.boot_s:
+                raise DeviceTimeoutError("boots", serial=serial)
 
         return SimpleNamespace(
             serial=serial,
@@ -132,7 +140,7 @@ class Rig:
             work_folder="/data/local/tmp/ours",
             state=lambda: DeviceState(at=NOW),
             place=lambda source, **others: SimpleNamespace(path=str(source), pushed_bytes=0),
-            wait_until_ready=stay_away,
+            wait_until_ready=boot,
         )
 
     def stored(self, one: Case) -> list[tuple[int, Outcome]]:
@@ -189,6 +197,17 @@ def test_a_case_that_took_all_its_time_is_not_tried_again_when_its_phone_has_com
     ]
     assert rig.stored(case(2)) == [(number, Outcome.COMPLETED) for number in range(3)]
     assert Counter(request.case.threads for request in rig.asked)[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("boot_s", "lost"),
+    [(119.0, ""), (121.0, f"the device wasn't ready within 120 s: {SERIAL}: boots")],
+)
+def test_a_phone_that_reboots_has_two_minutes_to_be_ready(boot_s: float, lost: str) -> None:
+    ends = iter(["lost"])
+    rig = Rig(end=lambda request: next(ends, "ok"), boot_s=boot_s)
+    assert rig.measure().lost == lost
+    assert len(list(rig.store.runs())) == (0 if lost else 6)
 
 
 def test_whoever_resumes_has_a_case_tried_again_that_was_abandoned() -> None:
