@@ -286,16 +286,21 @@ class PhoneLink:
 
         Waits while four files are on their way; that time isn't counted. The phone says nothing
         about what arrived: compare checksums afterwards. Raises DeviceStorageError, TransferError
-        (with the phone's reason), LinkLostError, DeviceTimeoutError, InterruptedByUserError (while
-        waiting).
+        (with the phone's reason), LinkLostError, DeviceTimeoutError, InterruptedByUserError (the
+        phone drops what came; a draft that stays is removed by the next push).
         """
         with (
             self.slots.pushing(),
             source.open("rb", buffering=0) as file,
-            self.open(
-                "sync:", Deadline(push_timeout_s(source), self.clock), what=f"push of {source.name}"
+            self.server.open_transport(
+                self.transport,
+                deadline=Deadline(push_timeout_s(source), self.clock),
+                what=f"push of {source.name}",
+                serial=self.serial,
             ) as link,
         ):
+            link.cancelled = self.slots.cancelled
+            link.request("sync:")
             head = f"{path},{stat.S_IFREG | mode}".encode("utf-8", "surrogateescape")
             link.send(_FRAME.pack(b"SEND", len(head)) + head)
             portion = memoryview(bytearray(_PORTION_BYTES))
@@ -423,8 +428,8 @@ class PushSlots:
     """The slots that all phones of a process share."""
 
     def __init__(self, cancelled: threading.Event | None = None) -> None:
-        """``cancelled`` ends all waiting."""
-        self._cancelled = cancelled or threading.Event()
+        """``cancelled`` ends all waiting, and what is on its way."""
+        self.cancelled = cancelled or threading.Event()
 
     @contextlib.contextmanager
     def pushing(self) -> Generator[None]:
@@ -432,5 +437,5 @@ class PushSlots:
 
         Raises InterruptedByUserError when cancelled while waiting.
         """
-        with turn(_PUSHES, self._cancelled):
+        with turn(_PUSHES, self.cancelled):
             yield

@@ -122,6 +122,8 @@ class Connection:
         self.deadline = deadline
         self.what = what
         self.serial = serial
+        #: What ends all waiting for it by InterruptedByUserError; None for nothing.
+        self.cancelled: threading.Event | None = None
         try:
             self._socket = _connect(address, deadline)
         except (OSError, UnicodeError) as error:
@@ -192,6 +194,7 @@ class Connection:
         """Read ``size`` bytes; the end before that is a lost link."""
         found = bytearray()
         while len(found) < size:
+            self._await(select.POLLIN)
             with self._io():
                 data = self._socket.recv(min(size - len(found), READ_BYTES))
             if not data:
@@ -215,8 +218,11 @@ class Connection:
 
     def send(self, data: bytes | memoryview) -> None:
         """Send all of it."""
-        with self._io():
-            self._socket.sendall(data)
+        left = memoryview(data)
+        while left:
+            self._await(select.POLLOUT)
+            with self._io():
+                left = left[self._socket.send(left) :]
 
     def exchange(self, outgoing: memoryview, *, wait_s: float) -> tuple[int, bytes | None]:
         """Send what goes out now and read what is there; return (bytes sent, what came: None
@@ -239,6 +245,14 @@ class Connection:
                 self._socket.setblocking(False)
                 sent = self._socket.send(outgoing[:READ_BYTES])
         return sent, received
+
+    def _await(self, events: int) -> None:
+        """Wait until the socket is ready, where that may be cancelled."""
+        while self.cancelled is not None and not self.deadline.expired:
+            if self.cancelled.is_set():
+                raise InterruptedByUserError
+            if self._poll(events, min(CANCEL_LOOK_S, self.deadline.remaining_s)):
+                return
 
     def _poll(self, events: int, wait_s: float) -> int:
         # poll, not select: a farm's process may hold more than 1024 descriptors.

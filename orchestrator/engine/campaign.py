@@ -100,7 +100,10 @@ def _all_at_once(
         results[facts.serial] = DeviceCampaign(device, facts, context, working).run()
 
     def tell_stop(serials: Sequence[Serial]) -> None:
-        text = f"stopping: waiting for {', '.join(serials)} to end and to be restored"
+        text = (
+            f"stopping: waiting for {', '.join(serials)} to end and to be restored;"
+            " one that doesn't answer is left after a few minutes"
+        )
         context.observer.on_event(Notice(event="stopping", text=text))
 
     _in_threads(

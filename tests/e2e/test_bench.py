@@ -307,6 +307,30 @@ def test_ctrl_c_keeps_what_was_measured_and_puts_the_phones_back(
     assert lab.cli("run --resume --json").ok().json["left"] == 0
 
 
+def test_a_stop_does_not_wait_for_a_file_that_is_on_its_way(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
+    large, serial = tmp_path / "large.tflite", lab.serials[0]
+    large.write_bytes(model.read_bytes() + bytes(40_000_000))
+    original = stay_on(lab, serial)
+    lab.fault(serial, "slow", "bytes_per_s=1000000")
+    process = lab.cli.start("bench -d xnnpack -n 1 -s", serial, large)
+    poll_until(lambda: "gets large" in lab.cli("status").stdout, "the model is on its way")
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=180)
+    lab.clear()
+    assert process.returncode == 130, rest
+    assert "sent large" not in rest
+    assert "the phones were restored" in rest
+    assert stay_on(lab, serial) == original
+    # What came of it is no file.
+    campaign = lab.cli("results list --json").ok().json[0]["campaign_id"]
+    assert "sent large" in lab.cli("run --resume", campaign).ok().stderr
+    there = lab.shell(serial, "ls -a /data/local/tmp/benchfarm/models/*")
+    assert "large" in there
+    assert ".part" not in there
+
+
 @pytest.mark.parametrize("line_of", ["campaign ", " 2/2 ", " finished: "])
 def test_a_stop_names_its_campaign_also_where_no_phone_is_at_work(
     lab: Lab, model: Path, line_of: str
