@@ -326,8 +326,8 @@ def _compared(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Compa
 def _stored(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Campaign | None:
     """Return a stored campaign that compared the same on the same system not too long ago.
 
-    One whose budget left no time for a pair of each case has compared nothing; one that was closed
-    may say less than was asked.
+    One whose budget left no time for a pair of each case has compared nothing; one that was
+    interrupted or closed may say less than was asked.
     """
     since = workspace.clock.now() - timedelta(seconds=fresh_s)
     for item in workspace.store.campaigns():
@@ -335,7 +335,7 @@ def _stored(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Campaig
             item.created_at >= since
             and item.terms.fingerprints == prepared.campaign.terms.fingerprints
             and answers(item, prepared.campaign)
-            and item.status is not CampaignStatus.CLOSED
+            and item.status is CampaignStatus.FINISHED
             and (campaign := workspace.store.campaign(item.campaign_id))
             and not any(map(left_out, pair_comparison(workspace, campaign).rows))
         ):
