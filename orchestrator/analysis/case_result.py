@@ -228,21 +228,21 @@ def comparable(results: Mapping[Key, CaseResult]) -> dict[Key, CaseResult]:
 
 
 def autocorrelation_of_others(
-    cases: Mapping[Key, Sequence[RunRecord]], campaigns: Iterable[Campaign] = ()
+    cases: Mapping[Key, Sequence[RunRecord]], campaign: Campaign | None = None
 ) -> dict[Key, Autocorrelation]:
     """Return of each case with runs what is known of its device beside it: from the device's other
-    cases, and from what earlier campaigns had shown when the last of ``campaigns`` began.
+    cases in the campaign, and from what earlier campaigns had shown when it began.
+
+    ``cases`` are all of the campaign: an interval doesn't depend on which of them are shown.
     """
-    campaigns = tuple(campaigns)
     shown = {key: _autocorrelation(runs) for key, runs in cases.items() if runs}
+    known = campaign.terms.autocorrelations if campaign is not None else {}
     found: dict[Key, Autocorrelation] = {}
     for serial, keys in grouped(shown, lambda key: cases[key][0].case.serial).items():
-        earlier = UNSEEN
-        for campaign in campaigns:
-            if (known := campaign.terms.autocorrelations.get(serial)) is not None:
-                earlier = Autocorrelation(weight=known[0], total=known[1])
-        whole = sum((shown[key] for key in keys), UNSEEN)
-        found |= {key: whole - shown[key] + earlier for key in keys}
+        weight, total = known.get(serial, (0.0, 0.0))
+        earlier = Autocorrelation(weight=weight, total=total)
+        whole = sum((shown[key] for key in keys), earlier)
+        found |= {key: whole - shown[key] for key in keys}
     return found
 
 

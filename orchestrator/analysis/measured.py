@@ -97,7 +97,9 @@ def measured_cases(
     found: dict[tuple[CampaignId, CaseKey], Measured] = {}
     for campaign_id, keys in grouped(timed, itemgetter(0)).items():
         own = [known[campaign_id]] if campaign_id in known else []
-        others = autocorrelation_of_others({key: timed[key] for key in keys}, own)
+        others = autocorrelation_of_others(
+            {key: timed[key] for key in keys}, known.get(campaign_id)
+        )
         checks = OutputChecks(campaign.terms.output_checks for campaign in own)
         for run in chain.from_iterable(compared[key] for key in compared_in[campaign_id]):
             checks.learn(run)

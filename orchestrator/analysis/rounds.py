@@ -194,7 +194,7 @@ def standings(campaign: Campaign, runs: Iterable[RunRecord]) -> dict[CaseKey, Ca
     device's of it.
     """
     cases = grouped(runs, lambda run: run.case.case_key)
-    others = autocorrelation_of_others(cases, [campaign])
+    others = autocorrelation_of_others(cases, campaign)
     return dict(standings_of(campaign, cases.items(), others))
 
 

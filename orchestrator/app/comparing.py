@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.analysis.comparison import ABSOLUTE, Axis, Comparison, Fact, Rule, compare_sides
+from orchestrator.analysis.measured import Measured
 from orchestrator.analysis.sessions import session_noises
 from orchestrator.app.pairing import pair_comparison
 from orchestrator.app.stored import check_stored, find_campaigns, load_measured, named_campaigns
@@ -127,16 +128,11 @@ def _within_campaigns(
             f"--by {rule.axis} needs two sides",
             hint=f"benchfarm compare --by {rule.axis} BASELINE CANDIDATE",
         )
-    before, after = (_selector(workspace, rule.axis, word) for word in words)
+    fits = tuple(_selector(workspace, rule.axis, word) for word in words)
     if named:
-        campaigns = named_campaigns(workspace.store, named)
-        chosen = [campaigns, campaigns]
+        sides = _sides(load_measured(workspace, named_campaigns(workspace.store, named)), fits)
     else:
-        chosen = _campaigns_with(workspace, before, after, words, rule.axis)
-    sides = [
-        load_measured(workspace, campaigns, lambda run, fits=fits: fits(run.case))  # type: ignore[misc]
-        for campaigns, fits in zip(chosen, (before, after), strict=True)
-    ]
+        sides = _newest_sides(workspace, fits, words, rule.axis)
     for word, side in zip(words, sides, strict=True):
         if not side:
             raise UsageError(
@@ -150,47 +146,49 @@ def _within_campaigns(
     return compare_sides(sides[0], sides[1], rule, names=names)
 
 
-def _campaigns_with(
+def _sides(
+    cases: Sequence[Measured], fits: Sequence[Callable[[Case], bool]]
+) -> list[list[Measured]]:
+    """Return those of measured cases that fit each side."""
+    return [[item for item in cases if fit(item.case)] for fit in fits]
+
+
+def _newest_sides(
     workspace: Workspace,
-    before: Callable[[Case], bool],
-    after: Callable[[Case], bool],
+    fits: Sequence[Callable[[Case], bool]],
     words: Sequence[str],
     axis: Axis,
-) -> list[list[Campaign]]:
-    """Return the newest campaign that measured both sides, else the newest of each that measured
-    it.
+) -> list[list[Measured]]:
+    """Return both sides as the newest campaign has them that measured both, else each as the newest
+    that measured it.
     """
-    newest: list[Campaign | None] = [None, None]
+    newest: list[list[Measured]] = [[], []]
     # Where nothing of a side has a result, the newest that tried it says why.
-    tried: list[Campaign | None] = [None, None]
+    tried: list[list[Measured]] = [[], []]
     for listed in workspace.store.campaigns():
         campaign = workspace.store.campaign(listed.campaign_id)
         assert campaign is not None, "it has just been listed"
-        if not any(fits(item.case) for item in campaign.invocations for fits in (before, after)):
+        if not any(fit(item.case) for item in campaign.invocations for fit in fits):
             continue
-        sides = [
-            [item for item in load_measured(workspace, [campaign]) if fits(item.case)]
-            for fits in (before, after)
-        ]
+        sides = _sides(load_measured(workspace, [campaign]), fits)
         has = [any(item.result.own_summary is not None for item in side) for side in sides]
         if all(has):
-            return [[campaign], [campaign]]
+            return sides
         newest = [
-            known or (campaign if there else None) for known, there in zip(newest, has, strict=True)
+            known or (side if there else [])
+            for known, side, there in zip(newest, sides, has, strict=True)
         ]
-        tried = [
-            known or (campaign if side else None) for known, side in zip(tried, sides, strict=True)
-        ]
+        tried = [known or side for known, side in zip(tried, sides, strict=True)]
         if all(newest):
             break
     newest = [known or fallen_back for known, fallen_back in zip(newest, tried, strict=True)]
-    for word, known in zip(words, newest, strict=True):
-        if known is None:
+    for word, side in zip(words, newest, strict=True):
+        if not side:
             raise UsageError(
                 f"no campaign has a result of the {axis} {word!r}",
                 hint="'benchfarm results runs' lists what is stored",
             )
-    return [[known] for known in newest if known is not None]
+    return newest
 
 
 def _selector(workspace: Workspace, axis: Axis, word: str) -> Callable[[Case], bool]:

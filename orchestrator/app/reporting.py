@@ -30,12 +30,14 @@ def report_data(
 
     named = [item.campaign_id for item in campaigns]
     shown: Iterable[RunRecord] = lean_runs(workspace.store.runs(campaign_ids=named))
+    beside: Sequence[RunRecord] = ()
     note = ""
     if len(set(named)) > 1:
-        campaigns, shown, note = newest_runs(campaigns, list(shown))
+        campaigns, shown, beside, note = newest_runs(campaigns, list(shown))
     data = build_report_data(
         campaigns=campaigns,
         runs=shown,
+        beside=beside,
         outputs=workspace.store.attachments_of if has_logs else None,
         devices=workspace.store.devices(),
         models=workspace.store.models(),

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -182,18 +182,14 @@ def _listed(identities: Sequence[str]) -> str:
     return ", ".join(identities[:3]) + (" ..." if len(identities) > 3 else "")
 
 
-def load_measured(
-    workspace: Workspace,
-    campaigns: Sequence[Campaign],
-    wanted: Callable[[RunRecord], bool] = lambda _: True,
-) -> list[Measured]:
+def load_measured(workspace: Workspace, campaigns: Sequence[Campaign]) -> list[Measured]:
     """Return the measured cases of some campaigns, without the pairs that only warmed a device."""
     known = {campaign.campaign_id: campaign for campaign in campaigns}
     return measured_cases(
         (
             run
             for run in (workspace.store.runs(campaign_ids=list(known)) if known else ())
-            if wanted(run) and not known[run.campaign_id].is_warm_up(run.run_pass, run.invocation)
+            if not known[run.campaign_id].is_warm_up(run.run_pass, run.invocation)
         ),
         devices={str(serial): facts for serial, facts in workspace.store.devices().items()},
         builds=workspace.store.builds(),

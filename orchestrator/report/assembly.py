@@ -24,6 +24,7 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import (
     FIGURE_PASS,
     Build,
+    CampaignId,
     Case,
     CaseKey,
     Model,
@@ -86,6 +87,7 @@ def build_report_data(
     *,
     campaigns: Sequence[Campaign],
     runs: Iterable[RunRecord],
+    beside: Iterable[RunRecord] = (),
     devices: Mapping[Serial, DeviceFacts],
     models: Mapping[str, Model],
     builds: Mapping[str, Build],
@@ -98,6 +100,8 @@ def build_report_data(
         campaigns: those reported on; with their invocations and skips, cases that weren't run are
             shown too.
         runs: their runs in the order in which they were stored, read once; without attachments.
+        beside: runs of these campaigns whose case a newer one of them has: they aren't shown, and
+            tell what their device was like.
         devices: facts by serial; devices that no case or skip names are left out.
         models: by sha256.
         builds: by sha256; builds that no case names are left out.
@@ -105,7 +109,7 @@ def build_report_data(
         outputs: what the runs left behind, asked for those runs whose logs are shown; none are
             without it.
     """
-    gathered = _gather(campaigns, runs)
+    gathered = _gather(campaigns, runs, beside)
     cases = gathered.cases
     skipped = tuple(dict.fromkeys(skip for campaign in campaigns for skip in campaign.skipped))
     device_rows = _device_rows(gathered, [skip.serial for skip in skipped], devices)
@@ -176,7 +180,9 @@ class _Gathered:
     passes: Sequence[PassSpec] = field(default_factory=passes)
 
 
-def _gather(campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> _Gathered:
+def _gather(
+    campaigns: Sequence[Campaign], runs: Iterable[RunRecord], beside: Iterable[RunRecord]
+) -> _Gathered:
     found = _Gathered(
         campaigns={str(campaign.campaign_id): campaign for campaign in campaigns},
         checks=OutputChecks(campaign.terms.output_checks for campaign in campaigns),
@@ -206,7 +212,7 @@ def _gather(campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> _Gather
             found.cases.setdefault(key, run.case)
             if run.is_virtual:
                 found.virtual.add(run.case.serial)
-    found.others = autocorrelation_of_others(found.runs, campaigns)
+    found.others = _others(found, filter(counts, beside))
     for campaign in campaigns:
         if campaign.terms.stopping is not None:
             # Of several campaigns each is on its own.
@@ -218,6 +224,27 @@ def _gather(campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> _Gather
             for key, item in stands:
                 found.stopped[key].append((item.reason.value, item.text))
     return found
+
+
+def _others(found: _Gathered, beside: Iterable[RunRecord]) -> dict[CaseKey, Autocorrelation]:
+    """Return of each case what the other cases of its campaign show of its device."""
+    of_campaign: dict[CampaignId, dict[CaseKey, list[RunRecord]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    timed: dict[CaseKey, CampaignId] = {}
+    for key, runs in found.runs.items():
+        for run in runs:
+            if run.run_pass is FIGURE_PASS:
+                of_campaign[run.campaign_id][key].append(run)
+                timed[key] = run.campaign_id
+    for run in beside:
+        if run.run_pass is FIGURE_PASS and run.campaign_id in of_campaign:
+            of_campaign[run.campaign_id][run.case.case_key].append(run)
+    others = {
+        name: autocorrelation_of_others(cases, found.campaigns.get(name))
+        for name, cases in of_campaign.items()
+    }
+    return {key: others[name][key] for key, name in timed.items()}
 
 
 def _of_campaign(

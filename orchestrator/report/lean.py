@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from orchestrator.analysis.samples import MEAN_CLOCK, mean_clock_share
 from orchestrator.passes import shown
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import CampaignId, CaseKey, Pass
+from orchestrator.records.case import FIGURE_PASS, CampaignId, CaseKey, Pass
 from orchestrator.records.device import DeviceState
 from orchestrator.records.run import Outcome, RunRecord, ToolReport
 from orchestrator.tables.rows import RUN_PLACE
@@ -107,9 +107,9 @@ def _lean_state(state: DeviceState | None, known: _Known, key: Hashable) -> Devi
 
 def newest_runs(
     campaigns: Sequence[Campaign], runs: Sequence[RunRecord]
-) -> tuple[Sequence[Campaign], Sequence[RunRecord], str]:
-    """Return the campaigns and the runs that count, and a sentence about what is left out; empty
-    for nothing.
+) -> tuple[Sequence[Campaign], Sequence[RunRecord], Sequence[RunRecord], str]:
+    """Return the campaigns, the runs that count, the timing runs beside them in these campaigns, and
+    a sentence about what is left out; empty for nothing.
 
     Of each case and pass the newest campaign counts in which it was run at all; unfit runs wait for
     another try. A campaign of which nothing counts loses its stopping rule.
@@ -128,14 +128,17 @@ def newest_runs(
     counting = {
         campaign for (_, run_pass), campaign in newest.items() if shown(run_pass).is_in_plans
     }
-    kept = [
-        run
-        for run in runs
-        if shown(run.run_pass).keeps_all_campaigns
-        or newest.get((run.case.case_key, run.run_pass), run.campaign_id) == run.campaign_id
-    ]
+    kept: list[RunRecord] = []
+    beside: list[RunRecord] = []
+    for run in runs:
+        if shown(run.run_pass).keeps_all_campaigns or (
+            newest.get((run.case.case_key, run.run_pass), run.campaign_id) == run.campaign_id
+        ):
+            kept.append(run)
+        elif run.run_pass is FIGURE_PASS and run.campaign_id in counting:
+            beside.append(run)
     if not repeated:
-        return campaigns, kept, ""
+        return campaigns, kept, beside, ""
     ruled = [
         item
         if item.campaign_id in counting
@@ -147,4 +150,4 @@ def newest_runs(
         f"{cases} run in several of these campaigns: the newest one's figures are shown, and 'benchfarm compare' sets "
         "campaigns side by side."
     )
-    return ruled, kept, note
+    return ruled, kept, beside, note
