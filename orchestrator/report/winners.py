@@ -139,7 +139,7 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
         caption="The fastest configuration of each model on each phone",
         columns=columns,
         rows=contests,
-        notes=notes_of(every, names),
+        notes=[*notes_of(every, names), *_faster_on_cpu(contests, names)],
         is_virtual=lambda item: item.shown.is_virtual,
         nothing="no latency was measured",
         look=lambda item: look_of(item.shown) if item.best is not None else "bad",
@@ -157,6 +157,28 @@ def notes_of(rows: Sequence[ResultRow], names: ShortNames) -> list[str]:
     if any(row.is_virtual for row in rows):
         notes.append("Virtual: from benchfarm's own virtual phone, no measurement.")
     return [note for note in notes if note]
+
+
+def _faster_on_cpu(contests: Sequence[Contest], names: ShortNames) -> Iterator[str]:
+    """Say which winner's `vs CPU` is over less than the fastest that the CPU had, since that was
+    measured with another program, mode or setting.
+    """
+    told = []
+    for item in contests:
+        best, on_cpu = item.best, [row for row in item.clean if row.case.delegate.is_cpu]
+        if best is None or best.speed_up is None or not on_cpu:
+            continue
+        cpu = min(on_cpu, key=lambda row: figure_of(row).median_us)
+        alike = [row for row in on_cpu if row.configuration == best.baseline]
+        if alike and figure_of(cpu).median_us < figure_of(alike[0]).median_us:
+            over = speed_up(figure_of(cpu), figure_of(best)).value
+            told.append(
+                f"{best.model.label} on {best.device.title}: vs CPU is over {names.of(best.baseline)},"
+                f" measured alike; it is {over:.2f}x of {names.of(cpu.configuration)}, not measured alike"
+            )
+    if told:
+        further = f" (and {len(told) - 1} more like it)" if told[1:] else ""
+        yield f"{told[0]}{further}."
 
 
 def _lead(contest: Contest) -> Ratio | None:

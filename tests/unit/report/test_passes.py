@@ -220,7 +220,7 @@ def test_every_run_is_drawn_with_how_far_its_inferences_reach() -> None:
     ((_, drawing),) = charts_of(build_report_data(**lab_of(runs).inputs()))["runs"]
     assert (drawing.count("<circle"), drawing.count("<line")) == (8, 8)
     words = re.findall(r">([^<]+)</text>", drawing)
-    assert words[0] == "xnnpack: 8 runs, p50 16.02, p90 16.17, p99 16.17 ms"
+    assert words[0] == "xnnpack: 8 runs, p50 16.01, p90 16.17, p99 16.17 ms"
     assert len(words) > 2
 
 

@@ -1,0 +1,97 @@
+"""The interval of a case is one figure, whatever is asked for beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.app.comparing import compare, rule_for
+from orchestrator.app.reporting import report_data
+from orchestrator.app.stored import named_campaigns
+from orchestrator.app.workspace import Workspace
+from orchestrator.records.case import CampaignId, CaseKey, DelegateName
+from orchestrator.records.run import RunRecord
+from orchestrator.records.verdict import Claim
+from orchestrator.settings import Settings
+from tests.samples.sample_lab import START, campaign_of, case, lab_of, run
+
+#: Autocorrelation that a device had shown before: (weight, total).
+BEFORE = {"first": (24.0, 4.0), "second": (70.0, 60.0)}
+CASES = [
+    case(threads=threads, delegate=delegate)
+    for delegate in (DelegateName.CPU, DelegateName.XNNPACK)
+    for threads in (1, 2, 4)
+]
+OWN = case(threads=8, delegate=DelegateName.CPU)
+
+
+def drifting(name: str, cases: Iterable[Any], speed: float) -> list[RunRecord]:
+    """Return 12 runs of each case, whose latencies come and go with different periods."""
+    return [
+        replace(
+            run(
+                owner,
+                number,
+                speed * 10_000 * math.exp(0.01 * math.sin(number * (place + 1) / 2)),
+                campaign_id=CampaignId(name),
+            ),
+            started_at=START + timedelta(minutes=10 * number + place),
+        )
+        for place, owner in enumerate(cases)
+        for number in range(12)
+    ]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Any:
+    """Two campaigns of one phone: the second one has a case of the first, and one of its own."""
+    settings = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)
+    with Workspace(settings) as opened:
+        for night, (name, cases) in enumerate({"first": CASES, "second": [CASES[0], OWN]}.items()):
+            runs = drifting(name, cases, 1 + 0.2 * night)
+            campaign = campaign_of(
+                runs, campaign_id=CampaignId(name), name=name, created_at=START + timedelta(night)
+            )
+            shown = {str(runs[0].case.serial): BEFORE[name]}
+            terms = replace(campaign.terms, autocorrelations=shown)
+            lab = replace(lab_of(runs), campaigns=(replace(campaign, terms=terms),))
+            lab.store_in(opened.store)
+        yield opened
+
+
+def intervals(workspace: Workspace, *names: str) -> Mapping[CaseKey, float | None]:
+    data = report_data(workspace, named_campaigns(workspace.store, names), has_logs=False)
+    return {row.case.case_key: row.result.precision for row in data.results}
+
+
+def test_an_interval_is_the_same_beside_another_campaign(workspace: Workspace) -> None:
+    first, second, both = (
+        intervals(workspace, *names) for names in (["first"], ["second"], ["first", "second"])
+    )
+    assert None not in both.values()
+    # Of the case that both have the newer one is shown.
+    assert both == {**first, **second}
+    assert first[CASES[0].case_key] != second[CASES[0].case_key]
+
+
+@pytest.mark.parametrize(
+    ("by", "sides"),
+    [("delegate", ("cpu", "xnnpack")), ("config", ("threads=1", "threads=2"))],
+)
+@pytest.mark.parametrize("named", [(), ("first",)])
+def test_a_comparison_shows_the_intervals_of_the_report(
+    workspace: Workspace, by: str, sides: tuple[str, str], named: tuple[str, ...]
+) -> None:
+    known = intervals(workspace, "first")
+    found = compare(workspace, sides, rule_for(by, sides, Claim()), campaigns=named)
+    assert found.rows
+    for row in found.rows:
+        for side in (row.baseline, row.candidate):
+            assert side.campaign_id == "first"
+            assert side.result.precision == known[side.case.case_key]
