@@ -20,7 +20,13 @@ from collections.abc import Callable
 import numpy as np
 
 from orchestrator.analysis.effect import compare_pairs, threshold_for
-from orchestrator.extensions.history.changepoint import PENALTY, changes, is_alarm, partition
+from orchestrator.extensions.history.changepoint import (
+    PENALTY,
+    best_cuts,
+    changes,
+    is_alarm,
+    walked_back,
+)
 from orchestrator.records.verdict import Claim, ComparisonOutcome
 
 STEP, NIGHTS, FIRST, SPAN, WINDOW = 100, 150, 90, 14, 90
@@ -139,7 +145,9 @@ def like_ruptures(generator: np.random.Generator, count: int) -> str:
         return "ruptures isn't installed"
     z = generator.normal(0, 1, (count, WINDOW))
     z[: count // 2, 60:] += 3.0
-    ours = partition(z, np.full(count, WINDOW), penalty=PENALTY)
+    lengths = np.full(count, WINDOW)
+    came_from = best_cuts(z, lengths, penalty=PENALTY, memory=np.zeros(count))
+    ours = [walked_back(came_from[:, series], WINDOW) for series in range(count)]
     theirs = [
         ruptures.KernelCPD(kernel="linear", min_size=3)
         .fit(row.reshape(-1, 1))

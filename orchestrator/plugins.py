@@ -165,7 +165,7 @@ _HOMES: Final = {
     **dict.fromkeys(("CommandResult", "shown"), "orchestrator.cli.result"),
     "Pass": "orchestrator.records.case",
     **dict.fromkeys(
-        ("Figure", "PassSpec", "Repetition", "as_printed", "no_findings", "plainly", "rounds"),
+        ("Figure", "PassSpec", "Repetition", "as_printed", "no_findings", "plainly"),
         "orchestrator.passes.specification",
     ),
 }

@@ -44,19 +44,6 @@ POINTS_MIN: Final = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MinuteRow:
-    """One minute of a sustained run; minutes without a point have no row."""
-
-    minute: int
-    count: int
-    median_us: float
-    min_us: float
-    max_us: float
-    #: Against the burst level: 1.10 takes 10 % longer.
-    slowdown: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SustainedCurve:
     """What a sustained run comes to."""
 
@@ -70,7 +57,6 @@ class SustainedCurve:
     #: From the first point to the last.
     duration_s: float
     count: int
-    minutes: tuple[MinuteRow, ...]
 
 
 def sustained(points: Sequence[tuple[float, float]]) -> SustainedCurve:
@@ -96,7 +82,6 @@ def sustained(points: Sequence[tuple[float, float]]) -> SustainedCurve:
         slowdown=steady_us / burst_us,
         duration_s=duration,
         count=len(ordered),
-        minutes=_minutes(ordered, burst_us),
     )
 
 
@@ -105,24 +90,6 @@ def _burst(ordered: Sequence[tuple[float, float]]) -> float:
     if len(early) < BURST_POINTS:
         early = [us for _, us in ordered[:BURST_POINTS]]
     return statistics.median(early)
-
-
-def _minutes(ordered: Sequence[tuple[float, float]], burst_us: float) -> tuple[MinuteRow, ...]:
-    rows = []
-    for minute, points in grouped(ordered, lambda point: int(point[0] // 60)).items():
-        values = [us for _, us in points]
-        middle = statistics.median(values)
-        rows.append(
-            MinuteRow(
-                minute=minute,
-                count=len(values),
-                median_us=middle,
-                min_us=min(values),
-                max_us=max(values),
-                slowdown=middle / burst_us,
-            )
-        )
-    return tuple(rows)
 
 
 def _onset(ordered: Sequence[tuple[float, float]], burst_us: float) -> float | None:

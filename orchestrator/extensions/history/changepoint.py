@@ -162,7 +162,7 @@ def changes(
     noise = _with_usual_noise(noise, lengths)
     sigma = noise / np.sqrt(1 - memory)
     z = calm / sigma[:, None]
-    came_from = _best_cuts(z, lengths, penalty=penalty * longer, memory=memory)
+    came_from = best_cuts(z, lengths, penalty=penalty * longer, memory=memory)
     found: list[Change] = []
     for series, length in enumerate(lengths.tolist()):
         row = _Row(
@@ -173,7 +173,7 @@ def changes(
             sigma=float(sigma[series]),
             memory=float(memory[series]),
         )
-        cuts = _walked_back(came_from[:, series], length)
+        cuts = walked_back(came_from[:, series], length)
         if common is not None:
             cuts = common.added_to(cuts, series)
         described = [row.described(cuts, at, length) for at in range(len(cuts))]
@@ -295,20 +295,7 @@ def is_news(change: Change, *, nights: int, threshold: float = LEAST_CHANGE) -> 
     return change.is_newest and is_recent and is_large and change.is_sure
 
 
-def partition(z: Floats, lengths: Integers, *, penalty: float) -> list[list[int]]:
-    """Return the best cuts of series without a memory: where each segment but the first begins.
-
-    Args:
-        z: series x places, each series from the left without gaps; what is beyond its length isn't
-            looked at.
-        lengths: places used of each series.
-        penalty: for each cut, in squared units of ``z``.
-    """
-    came_from = _best_cuts(z, lengths, penalty=penalty, memory=np.zeros(len(z)))
-    return [_walked_back(came_from[:, at], length) for at, length in enumerate(lengths.tolist())]
-
-
-def _best_cuts(z: Floats, lengths: Integers, *, penalty: float, memory: Floats) -> Integers:
+def best_cuts(z: Floats, lengths: Integers, *, penalty: float, memory: Floats) -> Integers:
     """Return places x series: where the last segment of the best cuts up to a place begins.
 
     ``memory`` is each series' correlation of neighbours: a segment's first night still has
@@ -361,7 +348,8 @@ def _best_cuts(z: Floats, lengths: Integers, *, penalty: float, memory: Floats) 
     return came_from
 
 
-def _walked_back(came_from: Integers, length: int) -> list[int]:
+def walked_back(came_from: Integers, length: int) -> list[int]:
+    """Return where the segments of one series of this length begin, but for the first one."""
     cuts: list[int] = []
     place = length if length >= SEGMENT_NIGHTS else 0
     while (place := int(came_from[place])) > 0:
@@ -587,7 +575,7 @@ class _Row:
         for end in range(length - 1, max(length - 1 - RECENT_NIGHTS, 2 * SEGMENT_NIGHTS - 1), -1):
             if came_from[end] < max(SEGMENT_NIGHTS, length - RECENT_NIGHTS):
                 continue
-            cuts = _walked_back(came_from, end)
+            cuts = walked_back(came_from, end)
             then = self.described(cuts, len(cuts) - 1, end)
             if not is_news(then, nights=nights):
                 continue

@@ -8,17 +8,23 @@ import numpy as np
 import pytest
 
 from orchestrator.extensions.history.changepoint import (
+    best_cuts,
     changes,
     clipped,
     is_alarm,
     is_news,
     memory_of,
     noise_of,
-    partition,
+    walked_back,
 )
 from tests.conftest import installed
 
 SEED = 20261122
+
+
+def partition(values: np.ndarray, lengths: np.ndarray, penalty: float) -> list[list[int]]:
+    found = best_cuts(values, lengths, penalty=penalty, memory=np.zeros(len(values)))
+    return [walked_back(found[:, at], length) for at, length in enumerate(lengths.tolist())]
 
 
 def series(generator: np.random.Generator, nights: int = 90, noise: float = 0.01) -> np.ndarray:

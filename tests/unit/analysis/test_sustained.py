@@ -64,17 +64,6 @@ def test_a_phone_that_recovers_for_a_moment_keeps_its_onset():
     assert 290 <= sustained(points).onset_s <= 320
 
 
-def test_minutes_have_a_row_each_and_empty_ones_none():
-    points = [(0.0, 100.0), (59.9, 120.0), (60.0, 200.0), (200.0, 150.0)]
-    result = sustained(points)
-    assert [(row.minute, row.count, row.median_us) for row in result.minutes] == [
-        (0, 2, 110.0),
-        (1, 1, 200.0),
-        (3, 1, 150.0),
-    ]
-    assert result.minutes[1].slowdown == pytest.approx(200.0 / result.burst_us)
-
-
 def test_too_few_points_say_nothing_of_onset():
     points = [(60.0 * step, 100.0 if step < 3 else 300.0) for step in range(POINTS_MIN - 1)]
     assert sustained(points).onset_s is None

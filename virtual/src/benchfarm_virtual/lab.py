@@ -145,7 +145,7 @@ def read_lab(state_dir: Path) -> LabInfo:
 def lab_request(
     state_dir: Path, request: Mapping[str, Any], *, timeout_s: float = _ANSWER_S
 ) -> dict[str, Any]:
-    """Ask a running lab something (see control.py for the requests) and return its answer.
+    """Ask a running lab something (see serving.py for the requests) and return its answer.
 
     Raises UsageError when no lab runs or the request is wrong, DeviceError for what went wrong in
     the lab, DeviceTimeoutError when no answer comes in time and LinkLostError when none comes at

@@ -249,7 +249,6 @@ CommandFunction = Callable[["Invocation"], int | None]
 _COMMANDS: dict[str, CommandFunction] = {}
 #: Commands that older phones don't have: since which API level they are there.
 _SINCE_SDK: dict[str, int] = {}
-_NOT_COMMANDS = frozenset({"registry", "invocation", "options"})
 
 
 def command(*names: str, since_sdk: int = 0) -> Callable[[CommandFunction], CommandFunction]:
@@ -271,8 +270,7 @@ def command(*names: str, since_sdk: int = 0) -> Callable[[CommandFunction], Comm
 def _load() -> None:
     package = importlib.import_module("benchfarm_virtual.commands")
     for module in pkgutil.iter_modules(package.__path__):
-        if module.name not in _NOT_COMMANDS:
-            importlib.import_module(f"{package.__name__}.{module.name}")
+        importlib.import_module(f"{package.__name__}.{module.name}")
 
 
 def find_command(name: str, props: PhoneProps) -> CommandFunction | None:
