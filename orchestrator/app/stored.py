@@ -264,16 +264,12 @@ def backup(settings: Settings, out: Path) -> Path:
     return path
 
 
-#: What a log begins with.
-LOG_START: Final = "command: "
-
-
 def log_text(run: RunRecord, shown: tuple[Attachment, ...]) -> str:
     """Return a run's log as text: how it was started, what was asked for, and what it printed."""
     case = run.case
     flags = one_line(shlex.join(f"--{name}={value}" for name, value in case.flags))
     lines = [
-        f"{LOG_START}{one_line(run.command)}",
+        f"command: {one_line(run.command)}",
         f"exit code: {run.exit_code}{', stopped at its time limit' if run.outcome is Outcome.TIMED_OUT else ''}",
         f"tool: {case.tool.value}",
         f"delegate asked for: {case.delegate}",

@@ -24,7 +24,6 @@ from orchestrator.app.importing import (
 from orchestrator.engine.reread import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.texts.output import parse_text
-from orchestrator.extensions.interop.texts.shown_logs import is_log
 from orchestrator.models.inspect import identify_model
 from orchestrator.plugins import ImportRequest, Workspace
 from orchestrator.programs.foreign_app import ImportedTool, foreign_build, source_of
@@ -78,15 +77,10 @@ _SIZE_TOLERANCE: Final = 1e-5
 
 
 def read(text: str) -> list[ToolReport]:
-    """Return the runs of a text, as ``benchfarm parse`` shows them; none where there is none.
-
-    Raises OutputParseError for a log of ``results log`` that can't be read.
-    """
+    """Return the runs of a text, as ``benchfarm parse`` shows them; none where there is none."""
     try:
         return list(parse_text(text))
     except OutputParseError:
-        if is_log(text):
-            raise
         return []
 
 
@@ -157,11 +151,7 @@ def _batch(
     """Return the runs of one text, and what they are of as far as it says."""
     build = foreign_build(PROGRAM, app)
     batch = ImportBatch(devices={facts.serial: facts}, builds={build.sha256: build})
-    try:
-        reports = read(data.decode("utf-8", "replace"))
-    except OutputParseError as error:
-        raise OutputParseError(f"{path}: {error}", hint=error.hint) from error
-    for number, report in enumerate(reports):
+    for number, report in enumerate(read(data.decode("utf-8", "replace"))):
         try:
             model = _model(report, models)
             case = _case(report, facts.serial, model, build)

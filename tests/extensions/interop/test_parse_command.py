@@ -12,7 +12,6 @@ import pytest
 from orchestrator.cli.result import to_json
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.cli import parse_files
-from orchestrator.extensions.interop.plain_text import read
 
 RUN = (
     "STARTING!\ncount=50 first=3000 curr=3000 min=2900 max=3100 avg=3000 std=10\n"
@@ -30,7 +29,7 @@ def written(tmp_path: Path, *texts: str) -> tuple[str, ...]:
 def test_one_run_is_an_object_and_several_are_a_list(tmp_path: Path) -> None:
     one, two = written(tmp_path, RUN, RUN * 2)
     single = json.loads(to_json(parse_files((one,)).data))
-    assert single["inference_avg_us"] == 3000
+    assert single["inference_mean_us"] == 3000
     assert json.loads(to_json(parse_files((two,)).data)) == [single, single]
     both = json.loads(to_json(parse_files((one, two)).data))
     assert [entry["file"] for entry in both] == [one, two, two]
@@ -40,18 +39,6 @@ def test_one_run_is_an_object_and_several_are_a_list(tmp_path: Path) -> None:
         f"{two}, run 1",
         f"{two}, run 2",
     ]
-
-
-LOG = (
-    "command: benchmark_model --graph=m.tflite\nexit code: 0\ntool: native\n"
-    f"delegate asked for: gpu\nthreads: 4\n--- stdout ({len(RUN)} bytes)\n{RUN}"
-)
-
-
-def test_a_log_of_ours_is_imported_with_the_delegate_that_was_asked_for() -> None:
-    (plain,), (own,) = read(RUN), read(LOG.replace("\n", "\r\n"))
-    assert own.latency_us() == plain.latency_us() == 3000
-    assert (plain.delegate.requested, own.delegate.requested) == ("", "gpu")
 
 
 def test_a_file_without_a_run_is_told_before_anything_is_written(tmp_path: Path) -> None:

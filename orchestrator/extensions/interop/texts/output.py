@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.stored import LOG_START
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.texts.forms import json_text, unwrapped
 from orchestrator.extensions.interop.texts.pasted import (
@@ -183,12 +182,6 @@ def _lines(
 
 
 def _reports_in(packed: Buffer) -> Iterator[ToolReport]:
-    if packed[: len(LOG_START)] == LOG_START.encode():
-        from orchestrator.extensions.interop.texts.shown_logs import read_logs
-
-        if logs := read_logs(packed[:].decode("utf-8", "replace")):
-            yield from logs
-            return
     with unwrapped(packed) as buffer:
         if len(buffer) <= _SMALL_BYTES and buffer.find(STARTING) >= 0:
             rest, refused = without_refused_starts(

@@ -1,4 +1,4 @@
-"""``benchfarm parse``: the logs that benchfarm itself shows, pipes, and texts of other programs."""
+"""``benchfarm parse``: what runs of ours printed, pipes, and texts of other programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,92 +14,34 @@ from tests.e2e.conftest import Lab
 from tests.samples.command import Cli
 from tests.samples.places import BENCHFARM
 
-#: How ``parse --json`` calls what a stored report holds.
-FIGURES = {
-    "init_us": "init_us",
-    "first_inference_us": "first_inference_us",
-    "warmup_avg_us": "warmup_mean_us",
-    "inference_avg_us": "inference_mean_us",
-    "overall_mem_mb": "overall_memory_mib",
-    "model_mb": "model_size_mb",
-}
-SPREAD = {"inference_count": "count", "inference_min_us": "min_us", "inference_p95_us": "p95_us"}
-
 
 @pytest.fixture(scope="module")
 def running_lab(lab_of: Callable[..., Lab]) -> Lab:
     return lab_of("galaxy-s23")
 
 
-def expect_the_stored_run(cli: Cli, run: dict[str, Any]) -> None:
-    """Fail unless ``log RUN | parse -`` gives that one run, with its figures and what was asked
-    for."""
-    shown = cli("results", "log", run["run_id"]).ok().stdout
-    read = cli("parse", "-", "--json", stdin=shown).ok().json
-    assert isinstance(read, dict), "one run"
-    report = run["report"]
-    assert {new: read.get(new) for new in FIGURES} == {
-        new: report[old] for new, old in FIGURES.items()
-    }
-    if report["inference"]:
-        assert {new: read.get(new) for new in SPREAD} == {
-            new: report["inference"][old] for new, old in SPREAD.items()
-        }
-    assert (read["outcome"], read.get("failure_code", "")) == (
-        report["outcome"],
-        report["failure_code"],
-    )
-    assert read["requested_delegate"] == report["delegate"]["requested"] == run["case"]["delegate"]
-    assert read["delegate_truth"] == report["delegate"]["truth"]
-
-
 @pytest.mark.parametrize(
-    "words",
+    ("words", "attachment"),
     [
-        ("native", "-d", "cpu,gpu"),
-        ("native", "-d", "gpu", "--flag", "gpu_backend=gl"),
-        ("apk", "-d", "xnnpack,nnapi"),
-        ("litert-native", "-d", "npu"),
-        ("perf-options", "-d", "gpu"),
+        (("native", "-d", "cpu,gpu"), "stdout"),
+        (("apk", "-d", "xnnpack,nnapi"), "logcat"),
     ],
-    ids=" ".join,
+    ids=str,
 )
-def test_a_shown_log_is_read_as_the_run_that_is_stored(
-    lab: Lab, model: Path, words: tuple[str, ...]
+def test_what_a_run_printed_is_read_with_the_figures_that_are_stored(
+    lab: Lab, model: Path, words: tuple[str, ...], attachment: str
 ) -> None:
     done = lab.cli(
         "bench", model, "--tool", *words, "-t", "1", "--min-secs", "0.1", "-n", "1", "--json"
     )
-    runs = done.json["runs"]
-    assert runs
-    for run in runs:
-        expect_the_stored_run(lab.cli, run)
-
-
-def test_a_log_of_this_computer_is_read_as_the_run_that_is_stored(cli: Cli, model: Path) -> None:
-    done = cli(
-        "bench",
-        model,
-        "-d",
-        "xnnpack",
-        "-s",
-        "host",
-        "--min-secs",
-        "0.1",
-        "-n",
-        "1",
-        "-t",
-        "1,2",
-        "--json",
-    )
-    runs = done.json["runs"]
-    assert {run["case"]["tool"] for run in runs} == {"litert"}
-    for run in runs:
-        expect_the_stored_run(cli, run)
-    logs = "".join(cli("results", "log", run["run_id"]).ok().stdout for run in runs)
-    assert [
-        item["inference_avg_us"] for item in cli("parse", "-", "--json", stdin=logs).ok().json
-    ] == [run["report"]["inference_mean_us"] for run in runs]
+    assert done.json["runs"]
+    for run in done.json["runs"]:
+        printed = lab.cli("results", "log", run["run_id"], "--attachment", attachment, "--json")
+        text = printed.ok().json["attachments"][attachment]
+        read = lab.cli("parse", "-", "--json", stdin=text).ok().json
+        stored = run["report"]
+        for name in ("outcome", "init_us", "inference", "inference_mean_us", "warmup"):
+            assert read[name] == stored[name], name
 
 
 def test_what_litert_lm_printed_is_read_as_prefill_and_decode(cli: Cli, tmp_path: Path) -> None:
@@ -113,7 +54,7 @@ def test_what_litert_lm_printed_is_read_as_prefill_and_decode(cli: Cli, tmp_path
     told = cli("parse", path)
     assert "tokens_per_s: 30183.56" in told.stdout
     assert "failure_reason: the program printed a decode speed of 0.00 tokens/s" in told.stdout
-    assert [item["name"] for item in cli("parse", path, "--json").json] == ["prefill", "decode"]
+    assert [item["label"] for item in cli("parse", path, "--json").json] == ["prefill", "decode"]
 
 
 def test_a_process_substitution_is_read_like_a_file(cli: Cli, tmp_path: Path) -> None:
@@ -125,7 +66,7 @@ def test_a_process_substitution_is_read_like_a_file(cli: Cli, tmp_path: Path) ->
     done = subprocess.run(
         ["bash", "-c", command], env=cli.environ(), capture_output=True, text=True, check=True
     )
-    assert json.loads(done.stdout)["inference_avg_us"] == 5
+    assert json.loads(done.stdout)["inference_mean_us"] == 5
 
 
 def test_a_session_whose_activity_was_refused_is_failed_whatever_older_log_stands_below_it(
@@ -156,9 +97,9 @@ Warmup (avg): 14462.3, Inference (avg): 14575.2
     for report in (alone, refused):
         assert (report["outcome"], report["failure_code"]) == ("failed", "activity-refused")
         assert "access user 10" in report["failure_reason"]
-    assert (older["outcome"], older["graph"], older["inference_avg_us"]) == (
+    assert (older["outcome"], older["extra"]["graph"], older["inference_mean_us"]) == (
         "ok",
-        "old.tflite",
+        "/x/old.tflite",
         14575.2,
     )
     assert "new.tflite" not in json.dumps(older)

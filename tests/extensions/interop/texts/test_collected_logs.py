@@ -8,8 +8,8 @@ import pytest
 
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.texts.output import parse_text
-from orchestrator.extensions.interop.texts.public import to_public
 from tests.samples.beside import FRESH, WILD, needs_fresh, needs_wild
+from tests.samples.careful_reader import found_in
 from tests.samples.places import DATA
 
 WILD_FILES = (
@@ -51,7 +51,7 @@ def agrees(expected: object, found: object) -> bool:
 @pytest.mark.parametrize("name", FILES)
 def test_every_value_that_a_careful_reader_finds_is_read(name: str) -> None:
     expected = WILD_FILES[name]
-    reports = [to_public(report) for report in parse_text((WILD / name).read_bytes())]
+    reports = [found_in(report) for report in parse_text((WILD / name).read_bytes())]
     runs = expected.get("runs", [expected])
     assert len(reports) == len(runs)
     differing = {
@@ -88,7 +88,7 @@ def test_every_fresh_run_is_read_as_a_careful_reader_does(name: str) -> None:
     except OutputParseError:
         reports = ()
     found = [
-        {key: value for key, value in to_public(report).items() if key in OF_FRESH}
+        {key: value for key, value in found_in(report).items() if key in OF_FRESH}
         | ({"operators": len(report.operators)} if report.operators else {})
         for report in reports
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.texts.output import parse_text
-from orchestrator.extensions.interop.texts.public import to_public
+from tests.samples.careful_reader import found_in
 
 
 def run(
@@ -220,7 +220,7 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
 def test_a_text_holds_what_a_careful_reader_finds_in_it(kind: str) -> None:
     text, expected = KINDS[kind]
     (report,) = parse_text(text)
-    public = to_public(report)
+    public = found_in(report)
     assert {name: public.get(name) for name in expected} == expected
 
 

@@ -90,7 +90,7 @@ def test_a_repetition_is_read_by_its_tokens_and_times() -> None:
         69,
     )
     assert (decode.delegate.delegated_nodes, decode.delegate.partitions) == (80, 3)
-    assert "  tokens_per_s: 50.0" in describe(decode)
+    assert "  tokens_per_s: 50" in describe(decode)
 
 
 def test_the_first_of_several_repetitions_warms_up_and_the_median_of_all_is_none_of_them() -> None:

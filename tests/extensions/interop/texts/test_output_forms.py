@@ -1,12 +1,14 @@
 """The same run in every form that it reaches us."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from orchestrator.cli.result import to_json
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.texts.output import iterate_file, parse_text
-from orchestrator.extensions.interop.texts.public import to_public
+from orchestrator.extensions.interop.texts.public import describe, to_public
 from orchestrator.reading.report import parse_run
 from orchestrator.records.run import DelegateTruth, ToolReport
 from tests.samples.outputs import RUN
@@ -185,12 +187,14 @@ def test_end_of_an_app_is_told_from_the_phone_s_log(line: str, code: str, outcom
     assert report.inference_mean_us is None
 
 
-def test_public_names_carry_units_and_leave_out_what_is_unknown() -> None:
-    public = to_public(parse_text(RUN)[0])
-    assert public["inference_avg_us"] == 11293
-    assert public["delegate_status"] == "partial"
-    assert "peak_mem_mb" not in public
-    assert None not in public.values()
+def test_names_are_those_of_a_stored_report_and_lines_leave_out_what_is_unknown() -> None:
+    (report,) = parse_text(RUN)
+    public = to_public(report)
+    assert public.items() >= json.loads(to_json(report)).items()
+    assert public["peak_memory_mib"] is None
+    lines = describe(report)
+    assert {"  inference_mean_us: 11293", "    truth: partial"} <= set(lines)
+    assert not [line for line in lines if "None" in line or "peak_memory_mib" in line]
 
 
 def long_logcat(text: str, header: str = "[ 06-18 10:20:41.572  4669: 4669 I/tflite   ]") -> str:

@@ -9,7 +9,8 @@ import pytest
 
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.texts.output import parse_text
-from orchestrator.extensions.interop.texts.public import describe, to_public
+from orchestrator.extensions.interop.texts.public import describe
+from tests.samples.careful_reader import found_in
 
 HEADER = "07-14 13:16:26.182 23002 23002 I tflite  : "
 #: What a phone's log holds of a run of benchmark_model.
@@ -38,7 +39,7 @@ FIGURES = {
 
 
 def read(text: str) -> list[dict[str, object]]:
-    return [to_public(report) for report in parse_text(text)]
+    return [found_in(report) for report in parse_text(text)]
 
 
 def one(text: str) -> dict[str, object]:
