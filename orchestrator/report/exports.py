@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -17,7 +17,7 @@ from orchestrator.passes import pass_tables
 from orchestrator.report.data import ReportData
 from orchestrator.report.winners import fastest_table
 from orchestrator.tables import csv, markdown
-from orchestrator.tables.column import Column, Form, Kind, fields_of
+from orchestrator.tables.column import Form, Kind, fields_of, record_of
 from orchestrator.tables.devices import BUILDS, CAMPAIGNS, DEVICES, MODELS
 from orchestrator.tables.escapes import markdown_text
 from orchestrator.tables.findings import skips_table
@@ -132,10 +132,10 @@ def json_pieces(parts: Iterable[ReportData]) -> Iterator[str]:
         tail["headline"] = tail["headline"] or fields_of(
             part.headline, "scope", "answers", "trust", "warnings"
         )
-        campaigns |= {str(item.campaign_id): _record(CAMPAIGNS, item) for item in part.campaigns}
-        devices |= {row.serial: _record(DEVICES, row) for row in part.devices}
-        models |= {row.sha256: _record(MODELS, row) for row in part.models}
-        builds |= {build.sha256: _record(BUILDS, build) for build in part.builds}
+        campaigns |= {str(item.campaign_id): record_of(CAMPAIGNS, item) for item in part.campaigns}
+        devices |= {row.serial: record_of(DEVICES, row) for row in part.devices}
+        models |= {row.sha256: record_of(MODELS, row) for row in part.models}
+        builds |= {build.sha256: record_of(BUILDS, build) for build in part.builds}
         campaign_id = part.campaigns[0].campaign_id if len(part.campaigns) == 1 else None
         skips = skips_table(part.skipped)
         skipped += ({"campaign_id": campaign_id, **skips.record(row)} for row in skips.listed)
@@ -157,10 +157,6 @@ def _inner(value: object, *, depth: int = 0) -> str:
     """Return a value as it stands in a document that indents by one, so deep inside."""
     # A line break in a text is an escape: each one here is the encoder's.
     return json.dumps(value, indent=1, allow_nan=False).replace("\n", "\n" + " " * depth)
-
-
-def _record(columns: Sequence[Column[Item]], item: Item) -> Mapping[str, object]:
-    return {column.name: column.data(item) for column in columns if Form.JSON in column.forms}
 
 
 def to_csv(*parts: ReportData, rows: Rows = "cases") -> str:

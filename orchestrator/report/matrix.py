@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.records.case import grouped
 from orchestrator.records.model import worded
-from orchestrator.tables.column import DATA, LINES, PAGE, Column, Kind
+from orchestrator.tables.column import DATA, LINES, MS, PAGE, Column, Kind
 from orchestrator.tables.labels import ShortNames, configuration_order, figure_text
 from orchestrator.tables.results import figures_decimals, unusual
 from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow, SkipRow
 from orchestrator.tables.table import Table
-from orchestrator.units import US_PER_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +106,8 @@ def matrix_table(
             f"{label}, median_us",
             label,
             lambda line: line.figures.get(label),
-            Kind.NUMBER,
-            "ms",
-            1 / US_PER_MS,
-            digits,
+            **MS,
+            digits=digits,
             shown=lambda line: line.words.get(label),
             tone=lambda line: _tone(line.rows.get(label)),
             case=lambda line: row.key if (row := line.rows.get(label)) is not None else "",

@@ -24,10 +24,10 @@ from orchestrator.records.case import Case, grouped
 from orchestrator.records.parity import Outputs
 from orchestrator.tables.column import DATA, NESTED, Column, Kind
 from orchestrator.tables.labels import ShortNames, short_names
-from orchestrator.tables.results import look_of
+from orchestrator.tables.results import RESULTS, look_of
 from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.tables.table import Table
-from orchestrator.units import US_PER_MS, counted, format_figure, format_percent
+from orchestrator.units import counted, format_figure, format_percent
 
 #: Cases that say nothing about which configuration is fastest.
 _NO_ENTRY: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, CaseStatus.SKIPPED})
@@ -90,31 +90,7 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
         rivals = ", ".join(names.of(row.configuration) for row in item.tied)
         return f"tied with {rivals}" if rivals else item.shown.best.value
 
-    of_winner: Sequence[Column[ResultRow]] = (
-        Column("median_us", "", lambda row: row.median_us, Kind.NUMBER, "ms", 1 / US_PER_MS),
-        Column(
-            "tokens_per_s",
-            "",
-            lambda row: row.speeds[0],
-            Kind.NUMBER,
-            "tokens/s",
-            digits=1,
-            is_optional=True,
-        ),
-        Column(
-            "precision",
-            "\N{PLUS-MINUS SIGN}",
-            lambda row: row.result.precision,
-            shown=lambda row: row.spread_text,
-        ),
-        Column(
-            "speed_up",
-            "vs CPU",
-            lambda row: row.speed_up.value if row.speed_up else None,
-            shown=lambda row: f"{row.speed_up.value:.2f}x" if row.speed_up else "",
-        ),
-        Column("outputs", "outputs", lambda row: row.outputs, shown=lambda row: row.outputs_text),
-    )
+    known = {column.name: column.of(_best) for column in RESULTS}
     columns: Sequence[Column[Contest]] = (
         Column("model", "model", lambda item: item.shown.model.label),
         Column("device", "phone", lambda item: item.shown.device.title),
@@ -126,9 +102,9 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
             lambda item: item.best.configuration if item.best else None,
             shown=lambda item: names.of(item.best.configuration) if item.best else "none clean",
         ),
-        *(column.of(_best) for column in of_winner[:4]),
+        *(known[name] for name in ("median_us", "tokens_per_s", "precision", "speed_up")),
         Column("winner", "winner", lambda item: item.shown.best, shown=winner),
-        *(column.of(_best) for column in of_winner[4:]),
+        known["outputs"],
         Column("tied", "", lambda item: [row.configuration for row in item.tied], forms=NESTED),
         Column("is_tested", "", lambda item: item.is_tested, Kind.FLAG, forms=DATA),
         Column("second", "", lambda item: item.second and item.second[0].configuration, forms=DATA),

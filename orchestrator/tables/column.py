@@ -218,6 +218,11 @@ def plain(value: Any) -> Any:  # noqa: ANN401
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+def record_of(columns: Iterable[Column[R]], row: R, form: Form = Form.JSON) -> dict[str, Any]:
+    """Return a row as plain values by the columns' names."""
+    return {column.name: column.data(row) for column in columns if form in column.forms}
+
+
 def fields_of(record: object, *names: str) -> dict[str, Any]:
     """Return some fields of a record as JSON has them."""
     return {name: plain(getattr(record, name)) for name in names}

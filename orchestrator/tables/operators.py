@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.records.case import grouped
 from orchestrator.records.run import FigureKind, OperatorTime, Outcome, RunRecord
-from orchestrator.tables.column import EVERYWHERE, PAGE, Column, Form, Kind
+from orchestrator.tables.column import EVERYWHERE, MS, PAGE, Column, Form, Kind
 from orchestrator.tables.table import Table
-from orchestrator.units import US_PER_MS, counted, format_latency
+from orchestrator.units import counted, format_latency
 
 if TYPE_CHECKING:
     from orchestrator.tables.rows import ResultRow
@@ -434,12 +434,7 @@ _CHANGE_CLASSES: Final = {
     "taken by a delegate": "q-trusted",
     "faster": "q-trusted",
 }
-_MS: Final[dict[str, Any]] = {
-    "kind": Kind.NUMBER,
-    "unit": "ms",
-    "scale": 1 / US_PER_MS,
-    "digits": 3,
-}
+_MS: Final[dict[str, Any]] = {**MS, "digits": 3}
 _TIMED: Final[Sequence[Column[Any]]] = (
     Column("type", "type", lambda node: node.node_type, is_choice=True),
     Column(

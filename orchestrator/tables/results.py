@@ -19,6 +19,7 @@ from orchestrator.tables.column import (
     DATA,
     EVERYWHERE,
     FLAT,
+    MS,
     NESTED,
     NOTHING,
     PAGE,
@@ -26,6 +27,7 @@ from orchestrator.tables.column import (
     Form,
     Kind,
     column_decimals,
+    record_of,
 )
 from orchestrator.tables.findings import FINDINGS
 from orchestrator.tables.labels import OUTPUT_CLASSES, ShortNames, figure_text
@@ -94,11 +96,11 @@ def _ms(
     value: Callable[[ResultRow], float | None],
     **other: Any,  # noqa: ANN401
 ) -> Column[ResultRow]:
-    return Column(name, head, value, Kind.NUMBER, "ms", 1 / US_PER_MS, exact=3, **other)
+    return Column(name, head, value, exact=3, **MS, **other)
 
 
 def _own(name: str, head: str, value: Callable[[Summary], Any], **other: Any) -> Column[ResultRow]:  # noqa: ANN401
-    return Column("", head, value, Kind.NUMBER, "ms", 1 / US_PER_MS, exact=3).of(
+    return Column("", head, value, exact=3, **MS).of(
         lambda row: row.own, name=name, **{"forms": DATA, **other}
     )
 
@@ -359,10 +361,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
 
 
 def _records(columns: Sequence[Column[Item]], items: Iterable[Item]) -> list[dict[str, Any]]:
-    return [
-        {column.name: column.data(item) for column in columns if Form.JSON in column.forms}
-        for item in items
-    ]
+    return [record_of(columns, item) for item in items]
 
 
 def results_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:

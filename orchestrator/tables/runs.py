@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from orchestrator.records.campaign import Campaign, Progress
 from orchestrator.records.run import RunRecord, ToolReport
-from orchestrator.tables.column import DATA, NESTED, Column, Kind
+from orchestrator.tables.column import DATA, MS, NESTED, Column, Kind
 from orchestrator.tables.table import Table
-from orchestrator.units import US_PER_MS
 
 
 def _report(
@@ -22,7 +21,6 @@ def _report(
     return Column(name, head, value, **{"forms": DATA, **other}).of(lambda run: run.report)
 
 
-_MS: Final[dict[str, Any]] = {"kind": Kind.NUMBER, "unit": "ms", "scale": 1 / US_PER_MS}
 RUNS: Final[Sequence[Column[RunRecord]]] = (
     Column("run_id", "run", lambda run: run.run_id, shown=lambda run: run.run_id[:12]),
     Column(
@@ -47,16 +45,16 @@ RUNS: Final[Sequence[Column[RunRecord]]] = (
         lambda run: run.verdict.quality,
         shown=lambda run: run.verdict.quality.word,
     ),
-    Column("latency_us", "latency", lambda run: run.latency_us, **_MS),
+    Column("latency_us", "latency", lambda run: run.latency_us, **MS),
     _report(
         "inferences",
         "inferences",
         lambda report: report.inference and report.inference.count,
         kind=Kind.COUNT,
     ),
-    _report("init_us", "init", lambda report: report.init_us, **_MS),
+    _report("init_us", "init", lambda report: report.init_us, **MS),
     _report(
-        "first_inference_us", "first inference", lambda report: report.first_inference_us, **_MS
+        "first_inference_us", "first inference", lambda report: report.first_inference_us, **MS
     ),
     Column("started_at", "started", lambda run: run.started_at, Kind.MOMENT, forms=DATA),
     Column(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, Generic
 
-from orchestrator.tables.column import NOTHINGS, PEOPLE, Column, Form, Kind, R
+from orchestrator.tables.column import NOTHINGS, PEOPLE, Column, Form, Kind, R, record_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class Table(Generic[R]):
 
     def record(self, row: R, form: Form = Form.JSON) -> dict[str, Any]:
         """Return one row as plain values by the columns' names."""
-        return {column.name: column.data(row) for column in self.columns if form in column.forms}
+        return record_of(self.columns, row, form)
 
 
 #: What a page shows as it is.

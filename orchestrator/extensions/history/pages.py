@@ -50,7 +50,7 @@ from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import Quality
 from orchestrator.report.drawing import Line, Mark, Point, axis_of, lines, sparkline
 from orchestrator.report.render import render_html
-from orchestrator.tables.column import NOTHING, PAGE, Column, Kind, column_decimals
+from orchestrator.tables.column import MS, NOTHING, PAGE, Column, Kind, column_decimals
 from orchestrator.tables.html import Html, mark, pack, page_data, template
 from orchestrator.tables.labels import STATE_CLASSES, moment_text, short_names
 from orchestrator.tables.table import Table
@@ -328,9 +328,7 @@ def _nights_table(site: Site, row: SiteSeries, nights: Sequence[NightFigure]) ->
     def reports(night: NightFigure) -> str:
         return mark("reports", [site.by_id[i] for i in night.campaigns if i in site.by_id])
 
-    median = Column[NightFigure](
-        "median", "median", lambda night: night.median_us, Kind.NUMBER, "ms", 1 / US_PER_MS
-    )
+    median = Column[NightFigure]("median", "median", lambda night: night.median_us, **MS)
     columns = (
         Column[NightFigure]("night", "night", lambda night: night.night),
         replace(median, digits=digits),
@@ -415,7 +413,7 @@ def _series_table(site: Site) -> Table[SiteSeries]:
     ]
     columns: Sequence[Column[SiteSeries]] = (
         Column("model", "model", lambda row: row.model, opens=True),
-        Column("last_us", "last figure", lambda row: row.last_us, Kind.NUMBER, "ms", 1 / US_PER_MS),
+        Column("last_us", "last figure", lambda row: row.last_us, **MS),
         Column(
             "against_window",
             "vs window",

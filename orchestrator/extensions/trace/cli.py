@@ -20,10 +20,10 @@ from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.records.run import PERFETTO_FILE, Outcome, RunRecord
 from orchestrator.settings import Settings
 from orchestrator.tables import text
-from orchestrator.tables.column import Column, Kind
+from orchestrator.tables.column import MS, Column, Kind
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table
-from orchestrator.units import US_PER_MS, split
+from orchestrator.units import split
 
 if TYPE_CHECKING:
     from orchestrator.app.measuring import MeasuredCampaign
@@ -185,12 +185,7 @@ def trace(
     )
 
 
-_MS: Final[dict[str, Any]] = {
-    "kind": Kind.NUMBER,
-    "unit": "ms",
-    "scale": 1 / US_PER_MS,
-    "digits": 3,
-}
+_MS: Final[dict[str, Any]] = {**MS, "digits": 3}
 _OPERATORS: Final[Sequence[Column[OperatorSlices]]] = (
     Column(
         "name", "operator@node/subgraph", lambda item: f"{item.name}@{item.node}/{item.subgraph}"
