@@ -12,20 +12,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from orchestrator.delegates import DELEGATES, delegates_of
+from orchestrator.delegates import DELEGATES
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import UsageError
 from orchestrator.passes import pass_of
+from orchestrator.passes.specification import Prepared
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs.flags import check_flags, documented_flags
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running import (
-    RESULT_FILE,
     CollectingTool,
     format_flags,
     library_folders,
-    measuring_flags,
-    pass_flags,
+    own_flags,
     placed_value,
     users_flags,
 )
@@ -61,16 +60,10 @@ def litert_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, 
             a wrong value.
     """
     case = request.case
-    own = DELEGATES[case.delegate].flags.get(FlagFamily.LITERT)
-    if own is None:
-        known = ", ".join(sorted(delegates_of(FlagFamily.LITERT, DeviceKind.ANDROID)))
-        raise UsageError(f"{case.tool} has no delegate {case.delegate}: it has {known}")
+    prepared = Prepared(model_path=request.model_path, folder=folder)
     flags = {
-        **measuring_flags(case, request.model_path),
-        **own,
+        **own_flags(case, pass_of(request.run_pass), FlagFamily.LITERT, prepared),
         **_npu_folders(request),
-        "result_file_path": f"{folder}/{RESULT_FILE}",
-        **pass_flags(pass_of(request.run_pass), FlagFamily.LITERT, folder),
     }
     for name, value in users_flags(case, _ACCELERATOR_FLAGS).items():
         flags[name] = placed_value(value, request)

@@ -12,13 +12,17 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 
 
 class NativeTool(CollectingTool):
-    """Runs the program."""
+    """Runs the program, or another one with its flags."""
 
-    name = ToolName.NATIVE
+    def __init__(self, name: ToolName = ToolName.NATIVE, **first: str) -> None:
+        """``first`` are the flags that the program of that name has before them."""
+        self.name = name
+        self._first = first
 
     def command(self, request: InvocationRequest, folder: str) -> str:
         """See CollectingTool.command."""
-        return command_line(request, format_flags(benchmark_flags(request, folder=folder)))
+        flags = [*self._first.items(), *benchmark_flags(request, folder=folder)]
+        return command_line(request, format_flags(flags))
 
 
 def command_line(request: InvocationRequest, arguments: list[str], **variables: str) -> str:

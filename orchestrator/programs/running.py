@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Final
 
-from orchestrator.delegates import DELEGATES, flags_of
+from orchestrator.delegates import DELEGATES, delegates_of
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import DeviceError, UsageError
 from orchestrator.passes import pass_of
@@ -263,6 +263,23 @@ def pass_flags(own: PassSpec, family: FlagFamily, folder: str) -> dict[str, str]
     return {**own.flags.get(family, {}), **files}
 
 
+def own_flags(case: Case, own: PassSpec, family: FlagFamily, prepared: Prepared) -> dict[str, str]:
+    """Return the flags that a case, its delegate and its pass mean for programs of a family.
+
+    Raises UsageError for a delegate that these programs don't have.
+    """
+    chosen = DELEGATES[case.delegate].flags.get(family)
+    if chosen is None:
+        known = ", ".join(sorted(delegates_of(family, DeviceKind.ANDROID)))
+        raise UsageError(f"{case.tool} has no delegate {case.delegate}: it has {known}")
+    return {
+        **measuring_flags(case, prepared.model_path),
+        **chosen,
+        "result_file_path": f"{prepared.folder}/{RESULT_FILE}",
+        **pass_flags(own, family, prepared.folder),
+    }
+
+
 def case_flags(
     case: Case,
     own: PassSpec,
@@ -275,14 +292,7 @@ def case_flags(
     gather more are left out when it doesn't have them, and so is ``use_xnnpack=false`` where there
     is no XNNPACK to leave out.
     """
-    if FlagFamily.BENCHMARK_MODEL not in DELEGATES[case.delegate].flags:
-        raise UsageError(f"{case.tool} has no delegate {case.delegate}")
-    flags = {
-        **measuring_flags(case, prepared.model_path),
-        **flags_of(case.delegate, FlagFamily.BENCHMARK_MODEL),
-        "result_file_path": f"{prepared.folder}/{RESULT_FILE}",
-        **pass_flags(own, FlagFamily.BENCHMARK_MODEL, prepared.folder),
-    }
+    flags = own_flags(case, own, FlagFamily.BENCHMARK_MODEL, prepared)
     if known:
         flags = {
             name: value
