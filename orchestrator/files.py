@@ -50,6 +50,7 @@ def safe_name(name: str) -> str:
 
 #: What is kept of a stream that a program prints: its first and its last half.
 OUTPUT_MOST_BYTES: Final = 16 << 20
+_PIECE_BYTES: Final = 1 << 20
 #: The line that stands where the middle of a stream was left out, here and on a phone (shorten.sh).
 LEFT_OUT: Final = re.compile(
     rb"^benchfarm: (the middle of \d+ bytes of output is left out) here$", re.MULTILINE
@@ -60,22 +61,11 @@ def head_and_tail(file: IO[bytes], most_bytes: int = OUTPUT_MOST_BYTES) -> bytes
     """Return a file's content; of a larger one whole lines of both its ends, and between them a
     line that says so.
     """
-    size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    if size <= most_bytes:
-        return file.read()
-    head = file.read(most_bytes // 2).rpartition(b"\n")[0]
-    file.seek(size - most_bytes // 2)
-    tail = file.read(most_bytes // 2).partition(b"\n")[2]
-    return _without_middle(head, size, tail)
-
-
-def _without_middle(head: bytes, size: int, tail: bytes) -> bytes:
-    return b"%s\nbenchfarm: the middle of %d bytes of output is left out here\n%s" % (
-        head,
-        size,
-        tail,
-    )
+    ends = BothEnds(most_bytes)
+    while piece := file.read(_PIECE_BYTES):
+        ends.add(piece)
+    return ends.content()
 
 
 class BothEnds:
@@ -111,8 +101,10 @@ class BothEnds:
         if self._size_bytes <= 2 * self._half_bytes:
             return bytes(self._head) + tail
         head = bytes(self._head).rpartition(b"\n")[0]
-        return _without_middle(
-            head, self._size_bytes, tail[-self._half_bytes :].partition(b"\n")[2]
+        return b"%s\nbenchfarm: the middle of %d bytes of output is left out here\n%s" % (
+            head,
+            self._size_bytes,
+            tail[-self._half_bytes :].partition(b"\n")[2],
         )
 
 

@@ -100,13 +100,10 @@ def ask(
     ``shell`` runs a text. Raises LinkLostError when no answer was whole, and what ``shell`` raises.
     """
     script = framed(scripts)
-    result = shell(script)
-    for _ in range(ATTEMPTS - 1):
+    for _ in range(ATTEMPTS):
+        result = shell(script)
         if (answer := read(result)) is not None:
             return answer
-        result = shell(script)
-    if (answer := read(result)) is not None:
-        return answer
     said = (result.stderr or result.stdout)[-200:].decode("utf-8", "replace").strip()
     raise LinkLostError(
         f"{ATTEMPTS} answers to {', '.join(scripts)} came incomplete (exit code {result.exit_code}, {said!r})",

@@ -99,6 +99,10 @@ def extent_of(wanted: str, actual: str, own: int | None, every: int | None) -> D
     if own is None or not every:
         # What XNNPACK leaves runs on the CPU too.
         return DelegateTruth.FULL if is_cpu else DelegateTruth.UNKNOWN
+    return _took(own, every)
+
+
+def _took(own: int, every: int) -> DelegateTruth:
     return (
         DelegateTruth.NONE
         if own == 0
@@ -331,13 +335,7 @@ class Judge:
         share = self.main_share(name)
         if share is None or share.total_nodes is None:
             return DelegateTruth.UNKNOWN
-        if share.delegated_nodes == 0:
-            return DelegateTruth.NONE
-        return (
-            DelegateTruth.FULL
-            if share.delegated_nodes >= share.total_nodes
-            else DelegateTruth.PARTIAL
-        )
+        return _took(share.delegated_nodes, share.total_nodes)
 
     def _is_wrong_backend(self, name: str) -> bool:
         if name == "nnapi":

@@ -204,7 +204,7 @@ class CaseRunner:
             return False
         if invocation.case.case_key not in self._told_unused:
             self._told_unused.add(invocation.case.case_key)
-            self._note(f"{invocation.case.model_name}, {invocation.case.configuration}: {reason}")
+            self.note(f"{invocation.case.model_name}, {invocation.case.configuration}: {reason}")
         self._keep(self._records.not_run(invocation, skipped(THREADS_UNUSED, reason)))
         return True
 
@@ -255,7 +255,7 @@ class CaseRunner:
         """
         if not self._was_told_of_time:
             self._was_told_of_time = True
-            self._note(f"no time for what is left: {reason}", is_problem=True)
+            self.note(f"no time for what is left: {reason}", is_problem=True)
         self._keep(self._records.not_run(invocation, skipped(OUT_OF_TIME, reason)))
 
     def rest(self, limits: FitLimits, *, recent: DeviceState | None = None) -> Fitness:
@@ -269,8 +269,8 @@ class CaseRunner:
             limits,
             quiet=self._context.campaign.terms.quiet,
             recent=recent,
-            on_wait=lambda reason: self._note(f"waits to be fit: {reason}"),
-            on_note=lambda text: self._note(text, is_problem=True),
+            on_wait=lambda reason: self.note(f"waits to be fit: {reason}"),
+            on_note=lambda text: self.note(text, is_problem=True),
             cancelled=self._context.cancelled,
         )
         self._check_cancelled()
@@ -370,7 +370,7 @@ class CaseRunner:
                 if not _is_way_lost(caught):
                     break
                 text = str(caught).removeprefix(f"{self._facts.serial}: ")
-                self._note(f"{text} (attempt {attempt} of {ATTEMPTS})", is_problem=True)
+                self.note(f"{text} (attempt {attempt} of {ATTEMPTS})", is_problem=True)
                 # It may have been rebooted.
                 self._placer.forget()
                 self._last_state = (0.0, None)
@@ -476,7 +476,8 @@ class CaseRunner:
         age_s = self._context.clock.monotonic_s() - read_at_s
         return state if age_s < RECENT_S and self._device.kind is not DeviceKind.HOST else None
 
-    def _note(self, text: str, *, is_problem: bool = False) -> None:
+    def note(self, text: str, *, is_problem: bool = False) -> None:
+        """Report something of the device."""
         self._context.observer.on_event(
             DeviceNote(serial=self._facts.serial, text=text, is_problem=is_problem)
         )

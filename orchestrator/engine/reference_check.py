@@ -20,7 +20,6 @@ from orchestrator.analysis.brackets import (
     verdict_of,
 )
 from orchestrator.engine.case_runner import CaseRunner
-from orchestrator.engine.events import DeviceNote
 from orchestrator.engine.invocation import Context
 from orchestrator.errors import DeviceSetAsideError
 from orchestrator.passes import is_around_others
@@ -139,14 +138,14 @@ class ReferenceCheck:
         if not is_first:
             self._act(verdict)
             return
-        self._note(
+        self._runner.note(
             f"the reference workload is {_change(verdict)} than in earlier campaigns; it is cooled and asked again"
         )
         self._cool()
         verdict = self._ask()
         if verdict.moved:
             # A system update moves it for good, and a phone must not stay out for that.
-            self._note(
+            self._runner.note(
                 f"the reference workload stays {_change(verdict)} than in earlier campaigns",
                 is_problem=True,
             )
@@ -166,13 +165,13 @@ class ReferenceCheck:
         """Ask after the last run; a move is reported, and nothing is left to keep from the device."""
         verdict = self._ask()
         if verdict.moved:
-            self._note(
+            self._runner.note(
                 f"the reference workload is {_change(verdict)} than before the campaign",
                 is_problem=True,
             )
 
     def _act(self, verdict: ReferenceVerdict) -> None:
-        self._note(
+        self._runner.note(
             f"the reference workload is {_change(verdict)} than at the beginning; the phone is cooled"
         )
         self._cool()
@@ -184,7 +183,7 @@ class ReferenceCheck:
                 serial=self._device.serial,
                 hint="reboot it",
             )
-        self._note("the reference workload is as at the beginning after cooling")
+        self._runner.note("the reference workload is as at the beginning after cooling")
 
     def _ask(self) -> ReferenceVerdict:
         """Run the reference workload, or what is left of a check that was cut off, and judge it."""
@@ -215,12 +214,7 @@ class ReferenceCheck:
         )
         fitness = self._runner.rest(replace(limits, battery_heat_max=most_c, thermal_status_max=0))
         if fitness.reason:
-            self._note(f"didn't cool to what it was: {fitness.reason}")
-
-    def _note(self, text: str, *, is_problem: bool = False) -> None:
-        self._context.observer.on_event(
-            DeviceNote(serial=self._device.serial, text=text, is_problem=is_problem)
-        )
+            self._runner.note(f"didn't cool to what it was: {fitness.reason}")
 
 
 def _change(verdict: ReferenceVerdict) -> str:

@@ -150,12 +150,6 @@ def _escape(char: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return text that can't break a table or drive a terminal: its lines as one, control
-    characters as escapes.
-    """
+    """Return text that can't break a table or drive a terminal: its lines as one, visible."""
     first, *further = text.split("\n")
-    joined = "; ".join([first, *(line.strip() for line in further if line.strip())])
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-        for letter in joined
-    )
+    return visible("; ".join([first, *(line.strip() for line in further if line.strip())]))

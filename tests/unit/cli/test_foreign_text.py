@@ -57,7 +57,7 @@ def test_a_serial_number_with_escapes_is_shown_and_not_obeyed(
     for words in (("devices",), ("doctor",), ("status",), ("bench m.tflite", "-s", SERIAL)):
         assert is_harmless(cli(*words, BENCHFARM_ADB_SERVER=strange_server)), words
     shown = cli("devices", BENCHFARM_ADB_SERVER=strange_server).ended_with(3)
-    assert "S\\x1b[2J\\u202egpj" in shown.stdout
+    assert "S\\u001b[2J\\u202egpj" in shown.stdout
     told = cli("devices --json", BENCHFARM_ADB_SERVER=strange_server).ended_with(3)
     assert is_harmless(told)
     assert [item["address"] for item in told.json] == [SERIAL]

@@ -96,7 +96,7 @@ def test_the_text_of_thousands_of_records_is_never_there_as_a_whole(runs: object
 def test_what_has_several_lines_is_told_on_one_and_drives_no_terminal() -> None:
     assert (
         one_line("no phone fits\n  A: gone\n\n\tB: \x1b[31mhot\rer\n")
-        == "no phone fits; A: gone; B: \\x1b[31mhot\\rer"
+        == "no phone fits; A: gone; B: \\u001b[31mhot\\rer"
     )
     assert one_line("  a case") == "  a case"
     columns = (Column("note", "note", str),)
