@@ -11,13 +11,14 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from orchestrator.records.case import Serial
 from orchestrator.records.device import HOST_SERIAL, CpuCluster, DeviceFacts, DeviceKind
 from orchestrator.scripts import call
+from orchestrator.sysfs import parse_cpu_list, policies, whole
 
 _CPU: Final = "/sys/devices/system/cpu"
 #: What is asked for once per boot. ``grep -H ''`` prints path and content of many files with one
@@ -192,31 +193,6 @@ def parse_cpuinfo(text: str) -> dict[str, list[str]]:
     return values
 
 
-_CPUFREQ: Final = re.compile(
-    r"/cpu/(?:cpufreq/policy(?P<policy>\d+)|cpu(?P<cpu>\d+)/cpufreq)/(?P<name>[\w/]+)$"
-)
-
-
-def policies(text: str) -> Iterator[tuple[tuple[int, ...], dict[str, list[str]]]]:
-    """Yield the cpus and the files (name -> lines) of each cpufreq policy; folders of the same
-    cores come once.
-    """
-    files: dict[int, dict[str, list[str]]] = {}
-    for line in text.splitlines():
-        path, colon, content = line.partition(":")
-        found = _CPUFREQ.search(path) if colon else None
-        if found is not None:
-            number = int(found["policy"] or found["cpu"] or 0)
-            files.setdefault(number, {}).setdefault(found["name"], []).append(content.strip())
-    seen: set[int] = set()
-    for number, known in sorted(files.items()):
-        listed = known.get("related_cpus") or known.get("affected_cpus") or [""]
-        cpus = parse_cpu_list(listed[0]) or (number,)
-        if number not in seen:
-            seen.update(cpus)
-            yield cpus, known
-
-
 def parse_clusters(text: str) -> tuple[CpuCluster, ...]:
     """Read ``path:content`` lines (``grep -H ''``) of cpufreq's policyN or cpuN/cpufreq folders,
     slowest first.
@@ -230,19 +206,6 @@ def parse_clusters(text: str) -> tuple[CpuCluster, ...]:
         for cpus, known in policies(text)
     ]
     return tuple(sorted(clusters, key=lambda cluster: (cluster.max_khz or 0, cluster.cpus)))
-
-
-def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """Read the kernel's lists of cpus: ``0 1 2 3``, ``0-3``, ``0-3,6``; empty for what is no list
-    of small numbers.
-    """
-    cpus: set[int] = set()
-    for part in re.split(r"[\s,]+", text.strip()):
-        if not re.fullmatch(r"\d{1,4}(-\d{1,4})?", part, re.ASCII):
-            return ()
-        first, _, last = part.partition("-")
-        cpus.update(range(int(first), int(last or first) + 1))
-    return tuple(sorted(cpus))
 
 
 def parse_gles(text: str) -> tuple[str, str]:
@@ -261,8 +224,3 @@ def parse_meminfo(text: str) -> dict[str, int]:
         name: int(kib) * 1024
         for name, kib in re.findall(r"^(\w+(?:\(\w+\))?):\s+(\d+) kB", text, re.M)
     }
-
-
-def whole(text: str | None) -> int | None:
-    """Return a whole number, None for anything else."""
-    return int(text) if text is not None and re.fullmatch(r"-?\d+", text) else None

@@ -8,21 +8,32 @@ never a guess. Heat is in degrees Celsius, clocks in kHz, memory in bytes.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from orchestrator.clock import Deadline
-from orchestrator.devices.facts import parse_meminfo, policies, whole
+from orchestrator.devices.facts import parse_meminfo
 from orchestrator.ports import Fitness
 from orchestrator.records.device import DeviceState
 from orchestrator.records.plan import FitLimits
 from orchestrator.scripts import call
+from orchestrator.sysfs import (
+    COLDEST_C,
+    HOTTEST_C,
+    content_of,
+    number,
+    parse_clocks,
+    parse_first_number,
+    parse_gpu,
+    parse_kernel_counts,
+    parse_thermal_zones,
+    whole,
+)
 
 #: What is asked for before and after every run.
 STATE_COMMANDS: Final[Mapping[str, str]] = {
@@ -50,9 +61,9 @@ def state_from(sections: Mapping[str, str], *, at: datetime) -> DeviceState:
         battery["battery_heat_c"] = thermal["battery_heat_c"]
     return DeviceState(
         at=at,
-        uptime_s=parse_first_number(_content(files, "/proc/uptime")),
-        boot_id=_content(files, "/proc/sys/kernel/random/boot_id").strip(),
-        load_1min=parse_first_number(_content(files, "/proc/loadavg")),
+        uptime_s=parse_first_number(content_of(files, "/proc/uptime")),
+        boot_id=content_of(files, "/proc/sys/kernel/random/boot_id").strip(),
+        load_1min=parse_first_number(content_of(files, "/proc/loadavg")),
         memory_available_bytes=parse_meminfo(counted.replace("/proc/meminfo:", "")).get(
             "MemAvailable"
         ),
@@ -66,12 +77,6 @@ def state_from(sections: Mapping[str, str], *, at: datetime) -> DeviceState:
             **parse_screen(screen),
         },
     )
-
-
-def _content(text: str, path: str) -> str:
-    """Return the first line of a file among ``path:content`` lines, empty when it isn't there."""
-    found = re.search(rf"^{re.escape(path)}:(.*)$", text, re.M)
-    return found[1] if found else ""
 
 
 _COUNTS: Final = STATE_COMMANDS["counts"]
@@ -111,11 +116,6 @@ _CLOCK_COOLERS: Final = frozenset({2, 3, 5})
 #: Android's temperature type of the sensor that PowerManager's thermal status is derived from.
 _SKIN: Final = 3
 _BATTERY: Final = 2
-#: A sensor outside this range isn't connected or reports something else than heat.
-_COLDEST_C: Final = -40.0
-_HOTTEST_C: Final = 200.0
-#: A reading above this isn't of whole degrees: 150 is 15 degrees.
-_HOTTEST_WHOLE_C: Final = 110.0
 #: BatteryManager's numbers that say something -> in words.
 BATTERY_HEALTH: Final = {
     2: "good",
@@ -125,38 +125,6 @@ BATTERY_HEALTH: Final = {
     6: "failing",
     7: "cold",
 }
-#: The kernel's USER_HZ is 100 on every Android and on every Linux that matters here.
-TICKS_PER_S: Final = 100
-
-
-def parse_clocks(text: str) -> dict[str, Any]:
-    """Read the same folders' clocks, limits, governors and times; the mappings go by the first cpu
-    of a cluster.
-    """
-    fields = {
-        "clock_khz": "scaling_cur_freq",
-        "clock_limit_khz": "scaling_max_freq",
-        "clock_floor_khz": "scaling_min_freq",
-    }
-    found: dict[str, dict[int, Any]] = {
-        name: {} for name in (*fields, "governors", "time_in_state")
-    }
-    for cpus, known in policies(text):
-        first = min(cpus)
-        for field, name in fields.items():
-            if (value := whole(known.get(name, [""])[0])) is not None:
-                found[field][first] = value
-        if governor := known.get("scaling_governor", [""])[0]:
-            found["governors"][first] = governor
-        pairs = (line.split() for line in known.get("stats/time_in_state", ()))
-        ticks = {
-            int(pair[0]): int(pair[1])
-            for pair in pairs
-            if len(pair) == 2 and all(p.isdigit() for p in pair)
-        }
-        if ticks:
-            found["time_in_state"][first] = ticks
-    return dict(found)
 
 
 def parse_thermalservice(text: str) -> dict[str, Any]:
@@ -173,10 +141,10 @@ def parse_thermalservice(text: str) -> dict[str, Any]:
     heat: dict[str, float] = {}
     battery_c: float | None = None
     for sensor in _TEMPERATURE.finditer(current):
-        value, kind = _number(sensor["value"]), int(sensor["type"])
+        value, kind = number(sensor["value"]), int(sensor["type"])
         if kind == _SKIN:
             statuses.append(int(sensor["status"]))
-        if value is not None and _COLDEST_C < value < _HOTTEST_C:
+        if value is not None and COLDEST_C < value < HOTTEST_C:
             heat[sensor["name"]] = value
             battery_c = value if kind == _BATTERY and battery_c is None else battery_c
     coolers = (one for one in _COOLING.finditer(devices) if int(one["type"]) in _CLOCK_COOLERS)
@@ -186,39 +154,6 @@ def parse_thermalservice(text: str) -> dict[str, Any]:
         "battery_heat_c": battery_c,
         "cooling": {one["name"]: int(one["value"]) for one in coolers},
     }
-
-
-def parse_thermal_zones(text: str) -> dict[str, float]:
-    """Read ``path:content`` lines of /sys/class/thermal/thermal_zone*/type and temp: zone name ->
-    degrees.
-
-    Kernels give thousandths, tenths or whole degrees; readings of absent sensors are left out.
-    Zones of equal name keep the hottest.
-    """
-    lines = re.findall(r"^.*/(thermal_zone\d+)/(type|temp):(.*)$", text, re.M)
-    names = {zone: content.strip() for zone, kind, content in lines if kind == "type"}
-    readings = [
-        (zone, value)
-        for zone, kind, content in lines
-        if kind == "temp" and (value := _number(content))
-    ]
-    sizes = [abs(value) for _, value in readings]
-    # 1100 is 1.1 degrees in thousandths, or 110 where the others are in tenths.
-    are_tenths = any(_HOTTEST_WHOLE_C < size < 1000 for size in sizes) and max(sizes) < 2000
-    heat: dict[str, float] = {}
-    for zone, value in readings:
-        is_thousandths = abs(value) >= 1000 and not are_tenths
-        degrees = (
-            value / 1000
-            if is_thousandths
-            else value / 10
-            if abs(value) > _HOTTEST_WHOLE_C
-            else value
-        )
-        if _COLDEST_C < degrees < _HOTTEST_C and degrees != 0:
-            name = names.get(zone) or zone
-            heat[name] = max(degrees, heat.get(name, _COLDEST_C))
-    return heat
 
 
 def parse_battery(text: str) -> dict[str, Any]:
@@ -234,7 +169,7 @@ def parse_battery(text: str) -> dict[str, Any]:
         if colon:
             values.setdefault(key.strip(), value.strip())
     level, scale = whole(values.get("level")), whole(values.get("scale"))
-    tenths = _number(values.get("temperature", ""))
+    tenths = number(values.get("temperature", ""))
     sources = {name: values.get(f"{word} powered") for name, word in _POWER_SOURCES.items()}
     plugged = next((name for name, told in sources.items() if told == "true"), "")
     return {
@@ -259,13 +194,6 @@ def parse_free_bytes(text: str) -> int | None:
     return int(found[1]) * 1024 if found else None
 
 
-def parse_first_number(text: str) -> float | None:
-    """Read the first word of /proc/uptime (seconds since boot) or /proc/loadavg (processes over a
-    minute).
-    """
-    return _number(text.partition(" ")[0])
-
-
 def parse_screen(text: str) -> dict[str, Any]:
     """Read lines of ``dumpsys power``: the display's state, else mWakefulness."""
     found = re.search(r"Display Power: state=(\w+)", text) or re.search(r"mWakefulness=(\w+)", text)
@@ -286,96 +214,6 @@ def parse_foreground(text: str, *, cmdlines: str = "") -> str:
         (name for name in re.split(r"[\0\s]+", cmdlines) if re.fullmatch(r"[\w]+(\.[\w]+)+", name)),
         "",
     )
-
-
-def parse_kernel_counts(text: str) -> dict[str, Any]:
-    """Read /proc/stat, whole or its lines cpu, ctxt and btime, with or without paths."""
-    found = re.findall(r"^(?:/proc/stat:)?(cpu|ctxt|btime)\s+([\d ]+)$", text, re.M)
-    values = {name: [int(word) for word in words.split()] for name, words in reversed(found)}
-    # The kernel's order: user nice system idle iowait irq softirq steal; what follows is counted in
-    # user already.
-    ticks = values.get("cpu", [])[:8]
-    is_known = len(ticks) >= 5
-    return {
-        "cpu_busy_s": (sum(ticks) - ticks[3] - ticks[4]) / TICKS_PER_S if is_known else None,
-        "cpu_total_s": sum(ticks) / TICKS_PER_S if is_known else None,
-        "context_switches": next(iter(values.get("ctxt", ())), None),
-        "boot_at_s": next(iter(values.get("btime", ())), None),
-    }
-
-
-#: What the clock, its limit and the load are called: Adreno's kgsl, Arm's Mali, Google's and
-#: Samsung's, devfreq.
-_CLOCKS: Final = ("gpuclk", "gpu_clock", "cur_freq", "clock")
-_LIMITS: Final = (
-    "devfreq/max_freq",
-    "scaling_max_freq",
-    "max_freq",
-    "gpu_max_clock",
-    "max_gpuclk",
-    "max_clock",
-)
-_LOADS: Final = ("gpu_busy_percentage", "utilization", "gpu_busy", "utilisation")
-_GPU_FILE: Final = re.compile(
-    r"^/sys/(?:class/kgsl/kgsl-3d0|class/misc/mali0/device|kernel/gpu|class/devfreq/[^/:]+)/([\w/]+):(.*)$",
-    re.M,
-)
-
-
-def parse_gpu(text: str) -> dict[str, Any]:
-    """Read ``path:content`` lines of a GPU's folders in /sys; clocks may be in Hz, kHz or MHz."""
-    files: dict[str, list[str]] = {}
-    for name, content in _GPU_FILE.findall(text):
-        files.setdefault(name, []).append(content)
-    tables = (
-        _residency(files.get(name, ()))
-        for name in ("time_in_state", "devfreq/trans_stat", "trans_stat")
-    )
-    # A driver that says 0 has switched its clock off: what devfreq means it to be counts then.
-    clock = _first_number(files, _CLOCKS) or _first_number(files, ("devfreq/cur_freq",))
-    return {
-        "gpu_khz": _as_khz(clock),
-        "gpu_limit_khz": _as_khz(_first_number(files, _LIMITS)),
-        "gpu_busy_percent": _first_number(files, _LOADS),
-        "gpu_time_in_state": next(filter(None, tables), {}),
-    }
-
-
-def _residency(lines: Iterable[str]) -> dict[int, int]:
-    """Read ``frequency milliseconds`` lines, or devfreq's table of transitions, whose last column
-    is the time.
-    """
-    table: dict[int, int] = {}
-    for line in lines:
-        row = re.match(r"^\s*\*?\s*(\d+)\s*:(?:\s+\d+)*?\s+(\d+)\s*$", line) or re.match(
-            r"^\s*(\d+)\s+(\d+)\s*$", line
-        )
-        if row is not None and (khz := _as_khz(float(row[1]))) is not None:
-            table[khz] = int(row[2])
-    return table
-
-
-def _first_number(files: Mapping[str, list[str]], names: tuple[str, ...]) -> float | None:
-    for name in names:
-        found = re.match(r"\s*(\d+(?:\.\d+)?)", files.get(name, [""])[0])
-        if found is not None:
-            return float(found[1])
-    return None
-
-
-def _as_khz(value: float | None) -> int | None:
-    """No GPU runs below 10 MHz or above 10 GHz, so the size tells the unit."""
-    if value is None:
-        return None
-    return round(value / 1000 if value >= 1e7 else value if value >= 1e4 else value * 1000)
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text.strip())
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
 
 
 #: Between two looks at a phone that isn't fit: soon at first, then seldom, as looking takes
