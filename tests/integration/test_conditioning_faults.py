@@ -376,7 +376,7 @@ def test_the_phone_of_a_holder_that_fell_silent_is_taken_over_and_refuses_what_h
     second.prepare(device, ANY, on_wait=told.append)
     assert told[0].startswith(f"in use by process {holder.pid} on")
     os.kill(holder.pid, signal.SIGCONT)
-    holder.stdin.write(f"touch {device.work_folder}/mark\n")
+    holder.stdin.write(f": >{device.work_folder}/mark\n")
     holder.stdin.flush()
     assert "has taken the phone meanwhile" in holder.stdout.readline()
     assert "mark" not in device.shell(f"ls {device.work_folder}").text.split()

@@ -419,15 +419,6 @@ class PhoneTree:
             raise file_error(errno.EPERM)
         self.set_mode(path, mode)
 
-    def touch(self, path: str, mtime_s: float, *, uid: int) -> None:
-        """Set the modification time as a user, creating an empty file where there is none."""
-        found = self.find(path, uid=uid)
-        if found is None:
-            self.open_write(path, append=True, uid=uid)
-        elif not self.may(path, 2, uid=uid) and uid != found.uid:
-            raise file_error(errno.EACCES)
-        self.set_times(path, mtime_s)
-
     def real_path(self, path: str, *, uid: int) -> str:
         """Return the phone path without links, ``.`` and ``..``; the last name needn't exist."""
         return self._find(path, uid).path

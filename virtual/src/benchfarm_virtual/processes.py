@@ -33,8 +33,8 @@ SIGNAL_WORDS: Final[Mapping[int, str]] = {
     11: "Segmentation fault",
     15: "Terminated",
 }
-_HARMLESS: Final = frozenset({17, 18, 23, 28})
-_STOPPING: Final = frozenset({19, 20, 21, 22})
+#: What ends no process; nothing stops and continues one here.
+_HARMLESS: Final = frozenset({17, 18, 19, 20, 21, 22, 23, 28})
 _MAX_PID: Final = 32768
 #: Where app uids begin; u0_a0 is uid 10000.
 FIRST_APP_UID: Final = 10000
@@ -97,8 +97,6 @@ class Process:
         self.group: Group = group
         self.is_shell = is_shell
         self.nice = 0
-        self.umask = 0o022
-        self.stopped = False
         self.rss_bytes = 3 << 20
         #: Signals that don't reach it (nohup, ``trap ''``).
         self.ignored: set[int] = set()
@@ -120,8 +118,8 @@ class Process:
 
     @property
     def state(self) -> str:
-        """The kernel's letter for what it does: runs, sleeps, or is stopped."""
-        return "T" if self.stopped else "R" if self.computes else "S"
+        """The kernel's letter for what it does: runs or sleeps."""
+        return "R" if self.computes else "S"
 
     @property
     def name(self) -> str:
@@ -136,11 +134,7 @@ class Process:
 
     def deliver(self, signal: int) -> None:
         """Let a signal arrive: ignored, caught, or the end of the process."""
-        if signal in _STOPPING:
-            self.stopped = True
-            return
         if signal in _HARMLESS:
-            self.stopped = self.stopped and signal != 18
             return
         if signal != 9:
             with self._deciding:
@@ -264,7 +258,6 @@ class ProcessTable:
             if parent is not None:
                 process.pgid = parent.pgid
                 process.nice = parent.nice
-                process.umask = parent.umask
                 process.ignored = set(parent.ignored)
             self._processes[pid] = process
         return process

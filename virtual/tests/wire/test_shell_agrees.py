@@ -36,7 +36,7 @@ SNIPPETS_A_CALL: Final = 40
 KNOWN: Final[Mapping[str, str]] = {
     "alias a='echo 1'; eval a; a[0]=1; echo ${a[0]}": "no aliases and no arrays",
     "IFS=:; x=a:b; echo $x `echo c`": "no backquotes, and words are split at white space",
-    "cat <<-A\n\tx\n\tA": "no here-documents without their tabs",
+    "cat <<A\nx\nA": "no here-documents",
     "[[ a = a ]] && ((1)) && echo a": "no [[ and no ((",
     "x=abc; echo ${x/b/-} ${x:1:2} ${y:-'a b'}; echo {a,b}": "no parts of values, no quotes in split ones, no braces",
     "x=1; echo $((x+=1)) $((x?1:0)) $((x&&1))": "no assignments and no choice in arithmetic",
@@ -96,6 +96,14 @@ SCRIPTS: Final[Mapping[str, tuple[str, str]]] = {
         ),
         r"^(?:works|missing)",
     ),
+    "shorten": (
+        (
+            "x=0123456789abcde; y=; for i in 0 1 2 3 4 5 6 7; do y=$y$x$x; done\n"
+            "n=0; while [ $n -lt 700 ]; do n=$((n+1)); echo $n$y; done >out; echo few >err\n"
+            f"{call('shorten', 1, '.', 'out', 'err', 'nope')}\ncat out err; ls"
+        ),
+        r".+",
+    ),
     "wait for nothing": (call("wait", "nope", 0.2, 1), r"^(?!.)"),
     "wait for a run that is gone": (
         f"mkdir r; echo 999999 >r/pid; {call('wait', 'r', 0.2, 1)}",
@@ -105,7 +113,7 @@ SCRIPTS: Final[Mapping[str, tuple[str, str]]] = {
 MARK: Final = "=#=#="
 #: Runs each of its arguments in a session and a folder of its own, and prints what came of it.
 DRIVER: Final = f"""
-umask 022; cd "$1" || exit 1; top=$PWD; shift; n=0
+cd "$1" || exit 1; top=$PWD; shift; n=0
 for script; do
  n=$((n+1)); mkdir $n w.$n; cd w.$n
  setsid sh -c "$script" >../$n/out 2>../$n/err </dev/null; r=$?
@@ -148,20 +156,22 @@ def outcomes(told: bytes, folder: str) -> list[Outcome]:
 
 
 class RealShell:
-    """mksh, with nothing in its PATH but toybox's tools."""
+    """mksh, with nothing in its PATH but toybox's tools, and dd, which Debian's toybox lacks."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.folder.chmod(0o755)
         tools = folder / "bin"
         tools.mkdir()
-        mksh, toybox = (
+        mksh, toybox, dd = (
             shutil.which(name) or missing(f"{name} isn't there; on Debian: apt-get install {name}")
-            for name in ("mksh", "toybox")
+            for name in ("mksh", "toybox", "dd")
         )
         names = subprocess.run([toybox], capture_output=True, text=True, check=True).stdout.split()
         for name in names:
             (tools / name).symlink_to(toybox)
+        if "dd" not in names:
+            (tools / "dd").symlink_to(dd)
         (tools / "sh").symlink_to(mksh)
         self.env = {**ENVIRONMENT, "PATH": str(tools)}
         self._numbers = count()

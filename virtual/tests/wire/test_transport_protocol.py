@@ -82,7 +82,7 @@ class RawHost:
 def test_a_server_gets_packets_as_small_as_it_asks_for(phone, key):
     host = RawHost(phone, max_bytes=4096)
     host.prove(key)
-    output, sizes = host.run(b"exec:head -c 100000 /dev/zero")
+    output, sizes = host.run(b"exec:dd if=/dev/zero bs=100000 count=1")
     assert output == bytes(100_000)
     assert max(sizes) <= 4096
 
@@ -90,7 +90,7 @@ def test_a_server_gets_packets_as_small_as_it_asks_for(phone, key):
 def test_packets_are_as_large_as_both_sides_take(phone, key):
     host = RawHost(phone)
     host.prove(key)
-    output, sizes = host.run(b"exec:head -c 9000000 /dev/zero")
+    output, sizes = host.run(b"exec:dd if=/dev/zero bs=9000000 count=1")
     assert len(output) == 9_000_000
     assert max(sizes) <= MAX_BYTES
 
@@ -98,7 +98,7 @@ def test_packets_are_as_large_as_both_sides_take(phone, key):
 def test_phone_waits_for_the_okay_before_it_writes_more(phone, key):
     host = RawHost(phone)
     host.prove(key)
-    host.send(b"OPEN", 1, 0, b"exec:head -c 3000000 /dev/zero\0")
+    host.send(b"OPEN", 1, 0, b"exec:dd if=/dev/zero bs=3000000 count=1\0")
     assert host.receive()[0] == b"OKAY"
     command, remote_id, _, payload = host.receive()
     assert command == b"WRTE"

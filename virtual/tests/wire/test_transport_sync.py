@@ -26,7 +26,8 @@ def test_mtime_and_the_owners_mode_bits_go_with_a_file(link, tmp_path, mode, on_
     there.chmod(mode)
     os.utime(there, (1_500_000_000, 1_500_000_000))
     link.adb("push", there, f"{TMP}/tool")
-    assert link.shell(f"stat -c '%a %Y' {TMP}/tool") == f"{on_phone:o} 1500000000\n"
+    stat = link.phone.userland.files.stat(f"{TMP}/tool")
+    assert (stat.mode & 0o7777, stat.mtime_s) == (on_phone, 1_500_000_000)
 
 
 def test_push_to_a_read_only_place_says_why(link, tmp_path):

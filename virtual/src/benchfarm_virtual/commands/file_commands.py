@@ -53,21 +53,18 @@ def ls(call: Invocation) -> None:
 @command("stat")
 def stat(call: Invocation) -> None:
     """Print what -c asks for of each file."""
-    options = read_options(call, "L", "c")
+    options = read_options(call, "", "c")
     need_args(call, options, 1)
     form = options.last("c")
-    unknown = set(re.findall(r"%(.)", form)) - set("%sYany")
+    unknown = set(re.findall(r"%(.)", form)) - set("sYy")
     if unknown or not form:
-        call.fail("a virtual phone knows -c FORMAT with %s %Y %a %n %y only")
+        call.fail("a virtual phone knows -c FORMAT with %s %Y %y only")
 
     def tell(path: str) -> None:
-        found = call.files.stat(path, follow="L" in options, uid=call.uid)
+        found = call.files.stat(path, follow=False, uid=call.uid)
         values = {
-            "%": "%",
             "s": found.size_bytes,
             "Y": found.mtime_s,
-            "a": f"{found.mode & 0o7777:o}",
-            "n": call.shown,
             "y": local_time(found.mtime_s).strftime("%Y-%m-%d %H:%M:%S.000000000 +0000"),
         }
         call.out.line(re.sub(r"%(.)", lambda match: str(values[match[1]]), form))
@@ -109,13 +106,18 @@ _SHARE: Final = 0.3
 
 
 @command("dd")
-def dd(call: Invocation) -> int:
-    """Fill a block of memory again and again: ``dd if=/dev/zero of=/dev/null bs=BYTES count=N``."""
+def dd(call: Invocation) -> int | None:
+    """Copy ``count`` blocks of a file to stdout, or fill a block of memory again and again: ``dd
+    if=/dev/zero of=/dev/null bs=BYTES count=N``.
+    """
     given = dict(arg.partition("=")[::2] for arg in call.args)
-    if given.get("if") != "/dev/zero" or given.get("of") != "/dev/null":
-        call.error("a virtual phone copies /dev/zero to /dev/null only")
-        return 1
     size = int(given.get("bs", "512")) * int(given.get("count", "none"))
+    if given.get("of") != "/dev/null":
+        source = call.open(given.get("if", "-"))
+        while size > 0 and (piece := source.read(min(size, 1 << 16))):
+            call.out.write(piece)
+            size -= len(piece)
+        return None
     hardware = call.system.hardware
     # One whose shell was killed would go on for a tenth of a second.
     shell = call.system.processes.find(call.process.ppid) or call.process
@@ -139,7 +141,7 @@ def mkdir(call: Invocation) -> None:
     make = call.files.make_folders if "p" in options else call.files.make_folder
 
     def created(path: str) -> None:
-        make(path, mode=0o777 & ~call.process.umask, uid=call.uid)
+        make(path, mode=0o755, uid=call.uid)
         if "m" in options:
             call.files.change_mode(path, int(options.last("m"), 8), uid=call.uid)
 
@@ -224,22 +226,6 @@ def chmod(call: Invocation) -> None:
     if not re.fullmatch(r"[0-7]{1,4}", text):
         call.fail(f"bad mode '{text}'")
     call.each(paths, lambda path: call.files.change_mode(path, int(text, 8), uid=call.uid))
-
-
-@command("touch")
-def touch(call: Invocation) -> None:
-    """Set modification times, creating what isn't there; ``-d @SECONDS``."""
-    options = read_options(call, "c", "d")
-    need_args(call, options, 1)
-    date = options.last("d", f"@{call.system.time.wall_s()}")
-    if not re.fullmatch(r"@\d+(?:\.\d+)?", date):
-        call.fail(f"bad date '{date}'")
-
-    def touched(path: str) -> None:
-        if "c" not in options or call.files.find(path, uid=call.uid) is not None:
-            call.files.touch(path, float(date[1:]), uid=call.uid)
-
-    call.each(options.args, touched, named="'{}'")
 
 
 @command("sync")

@@ -12,11 +12,10 @@ from benchfarm_virtual.commands.invocation import (
     command,
     decoded,
     encoded,
-    need_args,
     read_options,
 )
 from benchfarm_virtual.open_files import OpenFile
-from benchfarm_virtual.shell.printing import PrintfFaultError, printed
+from benchfarm_virtual.shell.printing import PrintFaultError, printed
 
 
 @command("cat")
@@ -33,44 +32,42 @@ def cat(call: Invocation) -> None:
     call.each_input(options.args, copy)
 
 
-def _with_number(args: Sequence[str]) -> list[str]:
-    """Turn ``-5`` into ``-n5``."""
-    return [re.sub(r"^-(?=\d)", "-n", arg) for arg in args]
-
-
-def _count(call: Invocation, text: str) -> int:
-    if not text.isdigit():
-        call.fail(f"bad number '{text}'")
-    return int(text)
-
-
-@command("head")
-def head(call: Invocation) -> None:
-    """Print the beginning of files."""
-    options = read_options(call, "", "nc", args=_with_number(call.args))
-    by_lines = "c" not in options
-    count = _count(call, options.last("n", "10") if by_lines else options.last("c"))
-
-    def begin(source: OpenFile) -> None:
-        left = count
-        while left > 0 and (piece := source.read_line() if by_lines else source.read(left)):
-            call.out.write(piece)
-            left -= 1 if by_lines else len(piece)
-
-    call.each_input(options.args, begin)
+def _lines(source: OpenFile) -> Sequence[bytes]:
+    return re.findall(rb"[^\n]*\n|[^\n]+", source.read())
 
 
 @command("tail")
 def tail(call: Invocation) -> None:
-    """Print the last lines of files."""
-    options = read_options(call, "", "n", args=_with_number(call.args))
-    count = _count(call, options.last("n", "10"))
+    """Print the last lines of files (-n), or their last bytes (-c)."""
+    options = read_options(call, "", "nc")
+    by_bytes = "c" in options
+    text = options.last("c" if by_bytes else "n", "10")
+    if not text.isdigit():
+        call.fail(f"bad number '{text}'")
 
     def end(source: OpenFile) -> None:
-        lines = re.findall(rb"[^\n]*\n|[^\n]+", source.read())
-        call.out.write(b"".join(lines[max(0, len(lines) - count) :]))
+        if by_bytes:
+            content = source.read()
+            call.out.write(content[max(0, len(content) - int(text)) :])
+        else:
+            lines = _lines(source)
+            call.out.write(b"".join(lines[max(0, len(lines) - int(text)) :]))
 
     call.each_input(options.args, end)
+
+
+@command("sed")
+def sed(call: Invocation) -> None:
+    """Leave out the first line of a file (1d), or the last ($d)."""
+    script, *paths = call.args or ("",)
+    if script not in {"1d", "$d"}:
+        call.fail("a virtual phone knows sed 1d and sed '$d' only")
+
+    def leave_out(source: OpenFile) -> None:
+        lines = _lines(source)
+        call.out.write(b"".join(lines[1:] if script == "1d" else lines[:-1]))
+
+    call.each_input(paths, leave_out)
 
 
 @command("wc")
@@ -91,16 +88,6 @@ def wc(call: Invocation) -> None:
     call.each_input(options.args, count)
 
 
-@command("seq")
-def seq(call: Invocation) -> None:
-    """Count from one whole number to another."""
-    options = read_options(call, "")
-    need_args(call, options, 1)
-    *before, last = (_count(call, arg) for arg in options.args)
-    for number in range(before[0] if before else 1, last + 1):
-        call.out.line(number)
-
-
 @command("printf")
 def printf(call: Invocation) -> None:
     """Print arguments by a format."""
@@ -109,8 +96,7 @@ def printf(call: Invocation) -> None:
         call.fail('Needs 1 argument (see "printf --help")')
     try:
         call.out.write(printed(args[0], args[1:]))
-    except PrintfFaultError as exc:
-        call.out.write(exc.printed)
+    except PrintFaultError as exc:
         call.fail(str(exc))
 
 
@@ -118,12 +104,6 @@ def printf(call: Invocation) -> None:
 def true(call: Invocation) -> int:
     """Succeed."""
     return 0
-
-
-@command("false")
-def false(call: Invocation) -> int:
-    """Fail."""
-    return 1
 
 
 @command("sha256sum", "md5sum")

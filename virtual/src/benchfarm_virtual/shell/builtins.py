@@ -19,7 +19,7 @@ from benchfarm_virtual.processes import signal_number
 from benchfarm_virtual.shell.expansion import ArithmeticFaultError
 from benchfarm_virtual.shell.interpreter import Shell
 from benchfarm_virtual.shell.parsing import RESERVED
-from benchfarm_virtual.shell.printing import echoed
+from benchfarm_virtual.shell.printing import PrintFaultError, echoed
 from benchfarm_virtual.shell.syntax import ExitError, LeaveLoopError
 
 
@@ -46,21 +46,12 @@ def holds(shell: Shell, args: Sequence[str]) -> bool:
     raise ConditionFaultError(f"{args[1]}: unexpected operator/operand")
 
 
-def _file_is(
-    wanted: Callable[[FileStat], bool], *, follow: bool = True
-) -> Callable[[Shell, str], bool]:
+def _file_is(wanted: Callable[[FileStat], bool]) -> Callable[[Shell, str], bool]:
     def check(shell: Shell, path: str) -> bool:
-        where = shell.absolute(path)
-        found = shell.files.find(where, follow=follow, uid=shell.uid) if path else None
+        found = shell.files.find(shell.absolute(path), uid=shell.uid) if path else None
         return found is not None and wanted(found)
 
     return check
-
-
-def _may(want: int) -> Callable[[Shell, str], bool]:
-    return lambda shell, path: (
-        bool(path) and shell.files.may(shell.absolute(path), want, uid=shell.uid)
-    )
 
 
 _UNARY: Final[Mapping[str, Callable[[Shell, str], bool]]] = {
@@ -70,11 +61,7 @@ _UNARY: Final[Mapping[str, Callable[[Shell, str], bool]]] = {
     "-f": _file_is(lambda found: stat.S_ISREG(found.mode)),
     "-d": _file_is(lambda found: stat.S_ISDIR(found.mode)),
     "-s": _file_is(lambda found: found.size_bytes > 0),
-    "-L": _file_is(lambda found: stat.S_ISLNK(found.mode), follow=False),
-    "-h": _file_is(lambda found: stat.S_ISLNK(found.mode), follow=False),
-    "-r": _may(4),
-    "-w": _may(2),
-    "-x": _may(1),
+    "-x": lambda shell, path: shell.files.may(shell.absolute(path), 1, uid=shell.uid),
 }
 _NUMBERS: Final[Mapping[str, Callable[[int, int], bool]]] = {
     f"-{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
@@ -104,7 +91,7 @@ def _echo(shell: Shell, args: Sequence[str]) -> int:
         if 1 not in shell.fds:
             raise PhoneFileError(errno.EBADF, "Bad file descriptor")
         shell.write(1, echoed(args))
-    except PhoneFileError as exc:
+    except (PhoneFileError, PrintFaultError) as exc:
         shell.complain(f"echo: write: {exc}")
         return 1
     return 0
@@ -159,13 +146,10 @@ def _exit(shell: Shell, args: Sequence[str]) -> int:
 
 def _leave(name: str) -> Callable[[Shell, Sequence[str]], int]:
     def run(shell: Shell, args: Sequence[str]) -> int:
-        wanted = max(1, int(args[0])) if args and args[0].isdigit() else 1
-        if not shell.loops:
-            shell.complain(f"{name}: can't {name}")
-            return 0
-        if wanted > shell.loops:
-            shell.complain(f"{name}: can only {name} {shell.loops} level(s)")
-        raise LeaveLoopError(min(wanted, shell.loops), again=name == "continue")
+        if args or not shell.loops:
+            shell.complain(f"{name}: a virtual phone leaves one loop, from inside")
+            raise ExitError(1)
+        raise LeaveLoopError(again=name == "continue")
 
     return run
 

@@ -21,7 +21,6 @@ _WHITE: Final = " \t\n"
 _WORDS: Final = re.compile(r"[^ \t\n]+")
 #: In unquoted text: what may stand for more than itself.
 _MORE: Final = re.compile(r"[*?~\[]")
-_CONDITIONAL: Final = frozenset({"-", "=", "+"})
 
 
 class ExpansionFaultError(Exception):
@@ -88,31 +87,18 @@ class Expander:
         return arguments
 
     def text(self, word: Word) -> str:
-        """Return a word's text without splitting or file names (assignments, redirections,
-        here-documents).
+        """Return a word's text without splitting or file names (assignments,
+        redirections).
         """
-        parts = self._with_home(word.parts)
-        return "".join(self._part_text(part) for part in parts)
+        return "".join(self._part_text(part) for part in word.parts)
 
     def pieces(self, word: Word) -> Pieces:
         """Return a word's text in pieces that know whether they were quoted: for patterns."""
-        return tuple((self._part_text(part), part.quoted) for part in self._with_home(word.parts))
-
-    def _with_home(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        first = parts[0] if parts else None
-        if (
-            isinstance(first, Text)
-            and not first.quoted
-            and (first.text == "~" or first.text.startswith("~/"))
-        ):
-            home = self._state.lookup("HOME") or "/"
-            rest = first.text[1:]
-            return (Text(home, quoted=True), Text(rest, quoted=False), *parts[1:])
-        return parts
+        return tuple((self._part_text(part), part.quoted) for part in word.parts)
 
     def _fields(self, word: Word) -> list[list[tuple[str, bool]]]:
         fields = _Fields()
-        for part in self._with_home(word.parts):
+        for part in word.parts:
             if isinstance(part, Text):
                 if part.text or part.quoted:
                     fields.add(part.text, quoted=part.quoted)
@@ -149,37 +135,14 @@ class Expander:
             raise ExpansionFaultError(f"${{{part.name}}}: bad substitution")
         if part.name in {"@", "*"}:
             return " ".join(self._state.positional)
-        value = self._state.lookup(part.name)
-        if part.operator.lstrip(":") in _CONDITIONAL:
-            return self._conditional(part, value)
+        value = self._state.lookup(part.name) or ""
         if part.operator == "length":
-            return str(len(value or ""))
-        return (
-            trimmed(value or "", self.pieces(part.operand), part.operator)
-            if part.operand
-            else value or ""
-        )
-
-    def _conditional(self, part: Variable, value: str | None) -> str:
-        is_set = bool(value) if part.operator.startswith(":") else value is not None
-        operand = (
-            self.text(part.operand)
-            if part.operand is not None and is_set == part.operator.endswith("+")
-            else ""
-        )
-        match part.operator[-1]:
-            case "+":
-                return operand if is_set else ""
-            case "=" if not is_set:
-                if not part.name.isidentifier():
-                    raise ExpansionFaultError(
-                        f"${{{part.name}{part.operator}{operand}}}: bad substitution"
-                    )
-                self._state.assign(part.name, operand)
-                return operand
-            case "-" if not is_set:
-                return operand
-        return value or ""
+            return str(len(value))
+        if part.operand is None:
+            return value
+        if part.operator == ":-":
+            return value or self.text(part.operand)
+        return trimmed(value, self.pieces(part.operand), part.operator)
 
 
 #: Pieces of an expanded word: text, and whether it was quoted.

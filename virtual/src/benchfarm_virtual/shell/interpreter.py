@@ -106,8 +106,6 @@ class Shell:
             if place == 0:
                 return self.name
             return self.positional[place - 1] if place <= len(self.positional) else None
-        if name == "-":
-            raise ExpansionFaultError("$-: a virtual phone's shell has no options to tell of")
         if name in _SPECIAL:
             return {
                 "?": str(self.status),

@@ -44,7 +44,7 @@ _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
 _COMMENT: Final = re.compile(r"\A#[^\n]*")
 _BLANK: Final = re.compile(r"(?:[ \t\r]|\\\n)*(?:#[^\n]*)?")
 _OPERATOR: Final = re.compile(r"&&|\|\||;;|[;&|()\n]")
-_REDIRECT: Final = re.compile(r"(\d*)(<&|>&|>>|>\||<<(?![<-])|<|>)")
+_REDIRECT: Final = re.compile(r"(\d*)(<&|>&|>>|>\||<|>)")
 _FUNCTION: Final = re.compile(r"([A-Za-z_]\w*)[ \t]*\([ \t]*\)", re.ASCII)
 #: What :meth:`_Parser.peek` returns that is no word.
 _NO_WORDS: Final = frozenset({"", "&&", "||", ";;", ";", "&", "|", "(", ")", "\n"})
@@ -52,7 +52,7 @@ _MAX_NESTING: Final = 100
 _PARAMETER: Final = re.compile(r"[A-Za-z_]\w*|[0-9]|[@*#?$!-]", re.ASCII)
 _BRACED: Final = re.compile(r"[A-Za-z_]\w*|[0-9]+|[@*#?$!-]", re.ASCII)
 _LENGTH: Final = re.compile(r"#([A-Za-z_]\w*|[0-9]+|[#?$!-])(?=\})", re.ASCII)
-_CHANGE: Final = re.compile(r":[-=+]|##|%%|[-=+#%]")
+_CHANGE: Final = re.compile(r":-|##|%%|[#%]")
 #: What ends a word that isn't quoted, and what must be closed.
 _ENDS_WORD: Final = " \t\n;&|()<>"
 _CLOSING: Final = frozenset('"})')
@@ -95,8 +95,6 @@ class _Parser:
         self.peeked, self.peeked_at, self.peeked_end = "", -1, -1
         self.peeked_word = Word(())
         self.depth = 0
-        #: Newlines after which here-documents stand -> where it goes on behind them.
-        self.documents: dict[int, int] = {}
 
     def whole(self) -> Block:
         """Take everything."""
@@ -111,9 +109,9 @@ class _Parser:
         return Word(tuple(self.parts(_ENDS_WORD, quoted=False)))
 
     def parts(self, stop: str, *, quoted: bool) -> list[Part]:
-        """Take parts up to one of the characters in ``stop``, which is left; "" is the text's end.
+        """Take parts up to one of the characters in ``stop``, which is left.
 
-        ``quoted``: as in double quotes, or a here-document where ``stop`` is "".
+        ``quoted``: as in double quotes.
         """
         parts: list[Part] = []
         depth = 0  # of parentheses in arithmetic
@@ -125,7 +123,7 @@ class _Parser:
             if stop == ")" and char in "()":
                 depth += 1 if char == "(" else -1
             if char == "\\":
-                self.escape(parts, "$`\\" if stop == "" else '$`"\\' if quoted else "")
+                self.escape(parts, '$`"\\' if quoted else "")
             elif char == "'" and not quoted:
                 end = self.text.find("'", self.at + 1)
                 if end < 0:
@@ -146,7 +144,7 @@ class _Parser:
                 found = match.group() if match else char
                 self.at += len(found)
                 # A quote within quotes that something else closes is none.
-                if found != '"' or not stop:
+                if found != '"':
                     _add(parts, found, quoted=quoted)
         if self.at >= len(self.text) and stop in _CLOSING:
             raise self.fault()
@@ -193,7 +191,7 @@ class _Parser:
         self.at = change.end() if change else self.at
         operator = change.group() if change else ""
         start = self.at
-        is_pattern = operator in {"#", "##", "%", "%%"}
+        is_pattern = operator != ":-"
         operand = Word(tuple(self.parts("}", quoted=quoted and not is_pattern)))
         raw = self.text[start : self.at]
         inside = self.text[begin : self.at]
@@ -217,7 +215,7 @@ class _Parser:
             self.at = match.end() if match else self.at
             if not lines or self.text[self.at : self.at + 1] != "\n":
                 return
-            self.at = self.documents.get(self.at, self.at + 1)
+            self.at += 1
 
     def peek(self) -> str:
         """Return the operator or word that comes next as it is written, "" at the end and before a
@@ -268,7 +266,7 @@ class _Parser:
         while True:
             self.skip(lines=True)
             is_short = len(self.text) - self.at <= _LONGEST_REST
-            if is_short and self.depth <= _REST_DEPTH and not self.documents:
+            if is_short and self.depth <= _REST_DEPTH:
                 if (known := _RESTS.get((ends, self.depth, self.text[self.at :]))) is not None:
                     statements += known[0]
                     self.at += known[1]
@@ -292,7 +290,7 @@ class _Parser:
         rests: Sequence[tuple[int, int]],
     ) -> None:
         """Keep how a block went on from each of its statements."""
-        if self.documents or len(statements) < 2:
+        if len(statements) < 2:
             return
         for count, at in rests:
             if len(_RESTS) >= _MOST_RESTS:
@@ -376,27 +374,7 @@ class _Parser:
             return None
         self.at = match.end()
         target = self.take_word()
-        if match[2] == "<<":
-            target = self.document(self.peeked)
         return Redirect(match[2].removesuffix("|"), int(match[1]) if match[1] else None, target)
-
-    def document(self, raw: str) -> Word:
-        """Read the here-document that begins on the next line; ``raw`` is its end as it is written."""
-        end = re.sub(r"['\"\\]", "", raw)
-        newline = self.text.find("\n", self.at)
-        start = at = self.documents.get(newline, newline + 1)
-        while newline >= 0 and at < len(self.text):
-            line, _, _ = self.text[at:].partition("\n")
-            if line == end:
-                self.documents[newline] = min(len(self.text), at + len(line) + 1)
-                body = self.text[start:at]
-                return (
-                    Word(tuple(_Parser(body).parts("", quoted=True)))
-                    if raw == end
-                    else Word((Text(body, quoted=True),))
-                )
-            at += len(line) + 1
-        raise ShellSyntaxError(f"here document '{end}' unclosed")
 
     def simple(self) -> Statement:
         assignments: list[tuple[str, Word]] = []

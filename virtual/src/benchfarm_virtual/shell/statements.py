@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.contract import PhoneFileError
 from benchfarm_virtual.launching import Launch, LaunchFaultError, launch
-from benchfarm_virtual.open_files import DeviceFile, OpenFile, ReadFile, open_pipe
+from benchfarm_virtual.open_files import DeviceFile, OpenFile, open_pipe
 from benchfarm_virtual.shell.expansion import ExpansionFaultError, matches
 from benchfarm_virtual.shell.syntax import (
     AndOr,
@@ -122,21 +122,12 @@ def _rounds(shell: Shell, body: Block, rounds: Generator[None, None, None]) -> i
             except StopIteration:
                 return status
             except LeaveLoopError as exc:
-                if not _goes_on(exc):
+                if not exc.again:
                     return 0
                 status = 0
     finally:
         shell.loops -= 1
         rounds.close()
-
-
-def _goes_on(leaving: LeaveLoopError) -> bool:
-    """Say whether a loop that is left continues with its next round; hand what outer loops are to
-    do on to them.
-    """
-    if leaving.levels > 1:
-        raise LeaveLoopError(leaving.levels - 1, again=leaving.again) from None
-    return leaving.again
 
 
 _MAX_CALLS: Final = 120
@@ -343,8 +334,6 @@ def _apply(
     operator, descriptor = redirect.operator, redirect.descriptor
     target = shell.expander.text(redirect.target)
     match operator:
-        case "<<":
-            handle: OpenFile = ReadFile.of(target.encode("utf-8", "surrogateescape"))
         case "<&" | ">&":
             default = 0 if operator == "<&" else 1
             if target == "-":
@@ -358,7 +347,7 @@ def _apply(
                 return
             raise RedirectFaultError(f"{target}: illegal file descriptor name")
         case _:
-            handle = _open(shell, target, operator)
+            handle: OpenFile = _open(shell, target, operator)
     opened.append(handle)
     fds[(0 if operator.startswith("<") else 1) if descriptor is None else descriptor] = handle
 
@@ -370,9 +359,7 @@ def _open(shell: Shell, path: str, operator: str) -> OpenFile:
     try:
         if operator == "<":
             return shell.files.open_read(where, uid=shell.uid)
-        return shell.files.open_write(
-            where, mode=0o666 & ~shell.process.umask, append=operator == ">>", uid=shell.uid
-        )
+        return shell.files.open_write(where, mode=0o644, append=operator == ">>", uid=shell.uid)
     except PhoneFileError as exc:
         raise RedirectFaultError(
             f"{path}: {'open' if operator == '<' else 'create'}: {exc}"

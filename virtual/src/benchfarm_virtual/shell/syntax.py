@@ -22,7 +22,7 @@ class Variable:
 
     name: str
     quoted: bool
-    #: "", or one of - := :- = :+ + # ## % %% and "length", "bad".
+    #: "", or one of :- # ## % %% and "length", "bad".
     operator: str = ""
     operand: Word | None = None
 
@@ -169,11 +169,10 @@ class ShellKilledError(Exception):
 
 
 class LeaveLoopError(Exception):
-    """``break`` or ``continue`` through ``levels`` loops."""
+    """``break``, or with ``again`` ``continue``."""
 
-    def __init__(self, levels: int, *, again: bool) -> None:
+    def __init__(self, *, again: bool) -> None:
         super().__init__()
-        self.levels = levels
         self.again = again
 
 
