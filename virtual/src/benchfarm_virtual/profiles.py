@@ -166,8 +166,6 @@ class VirtualProfile:
     rails: Mapping[str, str] = field(default_factory=dict)
     #: What the gauge tells for a microampere that goes into the battery.
     gauge_scale: float = 1.0
-    #: What is odd about this phone, for people.
-    quirks: tuple[str, ...] = ()
 
     @property
     def sdk(self) -> int:

@@ -17,7 +17,6 @@ from benchfarm_virtual.programs.flags import Parameters
 from benchfarm_virtual.programs.interpreter import Interpreter, parse_layers
 from benchfarm_virtual.programs.process import (
     BenchmarkFailedError,
-    ProcessOnce,
     Transcript,
     announce,
     number,
@@ -51,16 +50,13 @@ class Results:
 
 
 class BenchmarkRun:
-    """One run with one set of parameters; several may follow each other in one process (performance
-    options).
-    """
+    """One run with one set of parameters."""
 
     def __init__(
         self,
         call: Invocation,
         say: Transcript,
         parameters: Parameters,
-        once: ProcessOnce,
         version: str = "",
         *,
         flex: bool = False,
@@ -74,7 +70,8 @@ class BenchmarkRun:
         self.time_factor = time_factor_of(version)
         self.say = say
         self.parameters = parameters
-        self.once = once
+        #: What it says only once.
+        self._said: set[str] = set()
         self.flex = flex
         #: Whether it is LiteRT's program, which has delegates of its own, and tells of them and of
         #: results in its way.
@@ -172,6 +169,12 @@ class BenchmarkRun:
         """Report an error and end the run."""
         self.say.error(message)
         raise BenchmarkFailedError
+
+    def is_first(self, text: str) -> bool:
+        """Return True the first time that this is to be said."""
+        is_new = text not in self._said
+        self._said.add(text)
+        return is_new
 
     def moment(self, name: str) -> None:
         """Announce a named moment of the program to the faults."""

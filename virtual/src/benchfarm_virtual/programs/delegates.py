@@ -82,7 +82,7 @@ def created(interpreter: Interpreter) -> list[Delegate]:
         delegate = make(interpreter) if flags.values.get(flag) else None
         if delegate is None:
             continue
-        if not run.is_litert and run.once.first("delegate created"):
+        if not run.is_litert and run.is_first("delegate created"):
             run.say.info(f"{delegate.provider} delegate created.")
         found.append((flags.positions.get(flag, 0), delegate))
     return [delegate for _, delegate in sorted(found, key=lambda item: item[0])]
@@ -96,7 +96,7 @@ def _fails(interpreter: Interpreter, kind: FaultKind, subject: str) -> bool:
 
 
 def _say_created(interpreter: Interpreter, text: str) -> None:
-    if interpreter.run.once.first(text):
+    if interpreter.run.is_first(text):
         interpreter.tell("INFO", text)
 
 

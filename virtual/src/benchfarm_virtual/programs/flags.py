@@ -125,16 +125,6 @@ class Parameters:
             self.values[name] = value
             self.given.add(name)
 
-    def copy(self) -> Parameters:
-        """Return parameters that can be changed without changing these."""
-        return Parameters(
-            self.flags,
-            dict(self.values),
-            set(self.given),
-            dict(self.positions),
-            list(self.unconsumed),
-        )
-
     def echo(self) -> Iterator[str]:
         """Yield the lines of the parameter log after its first."""
         verbose = self.switch("verbose")

@@ -23,7 +23,6 @@ from benchfarm_virtual.programs.flags import (
 from benchfarm_virtual.programs.process import (
     SIGABRT,
     BenchmarkFailedError,
-    ProcessOnce,
     StreamTranscript,
     announce,
     write_whole,
@@ -52,7 +51,7 @@ def run_litert(call: Invocation, version: str) -> int:
             say.warn("Unconsumed cmdline flags: " + " ".join(own.unconsumed))
         _check(own, say)
         shared = _as_benchmark_model(own)
-        results = BenchmarkRun(call, say, shared, ProcessOnce(), version, is_litert=True).run()
+        results = BenchmarkRun(call, say, shared, version, is_litert=True).run()
     except FlagError as error:
         say.error(str(error))
         say.error(usage(name, _FLAGS))

@@ -8,7 +8,6 @@ import errno
 import re
 import stat
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from benchfarm_virtual.commands.invocation import Invocation
@@ -27,22 +26,6 @@ SIGABRT: Final = 6
 
 class BenchmarkFailedError(Exception):
     """The run ended with an error that has been reported."""
-
-
-@dataclass(slots=True)
-class ProcessOnce:
-    """What a process says only once, however many runs it makes, and the memory that it has had."""
-
-    said: set[str] = field(default_factory=set)
-    #: The high-water mark of its memory, in kB.
-    max_rss_kb: float = 0.0
-
-    def first(self, name: str) -> bool:
-        """Return True the first time."""
-        if name in self.said:
-            return False
-        self.said.add(name)
-        return True
 
 
 def time_factor_of(version: str) -> float:

@@ -71,7 +71,6 @@ def report_details(run: BenchmarkRun, interpreter: Interpreter, results: Results
             say.error(f"Failed to save benchmark result to: {path}")
     if flags.text("output_filepath"):
         write_whole(run.call, flags.text("output_filepath"), outputs.raw_outputs(interpreter))
-    run.once.max_rss_kb += memory.overall_kb
 
 
 def _write_profile(run: BenchmarkRun, interpreter: Interpreter, results: Results) -> None:

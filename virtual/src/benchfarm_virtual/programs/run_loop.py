@@ -308,8 +308,7 @@ class Footprint:
 
 
 def footprint_of(interpreter: Interpreter, runs: int) -> Footprint:
-    """Return the memory of a run; in a process that had more before, growth is smaller, down to 0."""
-    once = interpreter.run.once
+    """Return the memory of a run."""
     units = {plan.nodes[i].delegate for plan in interpreter.plans for i in plan.execution}
     model_kb = interpreter.graph.size_bytes / 1024
     computed = [t for t in interpreter.subgraph.tensors if not t.constant]
@@ -323,11 +322,9 @@ def footprint_of(interpreter: Interpreter, runs: int) -> Footprint:
     init_kb = _RUNTIME_KB + model_kb + anonymous_kb
     # What the program keeps of each run's time.
     overall_kb = init_kb + 0.03 * arena_kb + 350.0 + runs * 0.024
-    grown_init = max(0.0, init_kb - once.max_rss_kb)
-    grown = max(0.0, overall_kb - once.max_rss_kb)
     return Footprint(
-        init_kb=_pages(grown_init),
-        overall_kb=_pages(grown),
+        init_kb=_pages(init_kb),
+        overall_kb=_pages(overall_kb),
         peak_kb=_pages(_PROCESS_KB + overall_kb),
         anonymous_kb=_pages(anonymous_kb + 1400.0 + runs * 0.024),
         arena_kb=arena_kb,
