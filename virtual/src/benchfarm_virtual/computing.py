@@ -7,14 +7,12 @@ kept for as long as the lab lives, by model and inputs.
 
 from __future__ import annotations
 
-import json
+import pickle
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +20,6 @@ from numpy.typing import NDArray
 
 _TIMEOUT_S: Final = 120.0
 _KEPT: Final = 8
-_JOB: Final = "job.json"
 
 _guard = threading.Lock()
 
@@ -42,55 +39,40 @@ def computed_outputs(
 def _compute(
     model: bytes, shapes: tuple[tuple[int, ...], ...], inputs: tuple[bytes, ...]
 ) -> tuple[NDArray[Any], ...] | None:
-    with tempfile.TemporaryDirectory(prefix="benchfarm-virtual-") as name:
-        folder = Path(name)
-        (folder / "model.tflite").write_bytes(model)
-        for index, data in enumerate(inputs):
-            (folder / f"input-{index}").write_bytes(data)
-        (folder / _JOB).write_text(json.dumps(shapes), "utf-8")
-        command = [sys.executable, "-m", "benchfarm_virtual.computing", str(folder)]
-        try:
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_TIMEOUT_S,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        if done.returncode != 0:
-            return None
-        found = sorted(
-            folder.glob("output-*.npy"), key=lambda path: int(path.stem.removeprefix("output-"))
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "benchfarm_virtual.computing"],
+            input=pickle.dumps((model, shapes, inputs)),
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            check=True,
         )
-        return tuple(np.load(path, allow_pickle=False) for path in found)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    outputs: tuple[NDArray[Any], ...] = pickle.loads(done.stdout)  # noqa: S301 - our own process
+    return outputs
 
 
-def _work(folder: Path) -> None:
+def _work() -> None:
+    """Answer the one job that comes on stdin."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+    model, shapes, inputs = pickle.load(sys.stdin.buffer)  # noqa: S301 - our own process
     interpreter = Interpreter(
-        model_path=str(folder / "model.tflite"),
+        model_content=model,
         num_threads=1,
         experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
     )
-    for detail, shape in zip(
-        interpreter.get_input_details(), json.loads((folder / _JOB).read_text("utf-8")), strict=True
-    ):
+    for detail, shape in zip(interpreter.get_input_details(), shapes, strict=True):
         interpreter.resize_tensor_input(detail["index"], shape)
     interpreter.allocate_tensors()
-    for index, detail in enumerate(interpreter.get_input_details()):
-        data = np.frombuffer((folder / f"input-{index}").read_bytes(), detail["dtype"])
-        interpreter.set_tensor(detail["index"], data.reshape(detail["shape"]))
+    for detail, data in zip(interpreter.get_input_details(), inputs, strict=True):
+        values = np.frombuffer(data, detail["dtype"]).reshape(detail["shape"])
+        interpreter.set_tensor(detail["index"], values)
     interpreter.invoke()
-    for index, detail in enumerate(interpreter.get_output_details()):
-        np.save(
-            folder / f"output-{index}.npy",
-            interpreter.get_tensor(detail["index"]),
-            allow_pickle=False,
-        )
+    outputs = [interpreter.get_tensor(row["index"]) for row in interpreter.get_output_details()]
+    pickle.dump(tuple(outputs), sys.stdout.buffer)
 
 
 if __name__ == "__main__":
-    _work(Path(sys.argv[1]))
+    _work()
