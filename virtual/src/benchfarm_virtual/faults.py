@@ -172,6 +172,26 @@ class _Waiting:
     bytes_left: int | None
 
 
+class Cut:
+    """Bytes of which nothing passes after the one that a fault of a kind names."""
+
+    def __init__(
+        self, faults: FaultTable, kind: FaultKind, moment: str, *, subject: str = ""
+    ) -> None:
+        self._faults = faults
+        self._kind = kind
+        self._moment = moment
+        self._subject = subject
+        self._is_over = False
+
+    def passing(self, data: bytes) -> bytes:
+        """Return what of the data passes."""
+        size = 0 if self._is_over else len(data)
+        size, cut = self._faults.advance(self._kind, size, self._moment, subject=self._subject)
+        self._is_over = self._is_over or cut is not None
+        return data[:size]
+
+
 #: Called with a fault that has just fired (for kinds that a handler was given for).
 FaultHandler = Callable[[Fault], None]
 
@@ -249,21 +269,22 @@ class FaultTable:
 
     def active(self, kind: FaultKind, subject: str = "") -> Fault | None:
         """Return a fault of this kind that waits for no moment, without counting it as fired."""
-        if (
-            not self._waiting
-        ):  # the usual case, and cheap: no lock for a look at whether a list is empty
-            return None
         with self._lock:
-            for waiting in self._waiting:
-                fault = waiting.fault
-                if (
-                    fault.kind is kind
-                    and not fault.moment
-                    and waiting.bytes_left is None
-                    and fault.concerns("", subject)
-                ):
-                    return fault
-        return None
+            return next((w.fault for w in self._meant(kind, "", subject, counting=False)), None)
+
+    def _meant(
+        self, kind: FaultKind, moment: str, subject: str, *, counting: bool = True
+    ) -> Iterator[_Waiting]:
+        """Yield the faults of a kind that are meant for a moment and a subject, those that count
+        bytes among them or not.
+        """
+        for waiting in tuple(self._waiting):
+            if (
+                waiting.fault.kind is kind
+                and waiting.fault.concerns(moment, subject)
+                and (counting or waiting.bytes_left is None)
+            ):
+                yield waiting
 
     def take(self, kind: FaultKind, moment: str = "", *, subject: str = "") -> Fault | None:
         """Return the first fault of this kind that fires at this moment for this subject, and count
@@ -271,17 +292,9 @@ class FaultTable:
 
         Faults tied to a byte count are left to :meth:`advance`.
         """
-        if not self._waiting:
-            return None
         with self._lock:
-            for waiting in self._waiting:
-                if (
-                    waiting.fault.kind is kind
-                    and waiting.bytes_left is None
-                    and waiting.fault.concerns(moment, subject)
-                ):
-                    return self._fire(waiting)
-        return None
+            found = next(self._meant(kind, moment, subject, counting=False), None)
+            return self._fire(found) if found else None
 
     def advance(
         self, kind: FaultKind, count_bytes: int, moment: str = "", *, subject: str = ""
@@ -293,15 +306,11 @@ class FaultTable:
         once restarts each time, except that one which lasts (``times`` 0) goes on stopping
         everything.
         """
-        if not self._waiting or count_bytes <= 0:
+        if not self._waiting or count_bytes <= 0:  # no lock, the usual case
             return count_bytes, None
         with self._lock:
             passing, stopping = count_bytes, None
-            concerned = [
-                w
-                for w in self._waiting
-                if w.fault.kind is kind and w.fault.concerns(moment, subject)
-            ]
+            concerned = tuple(self._meant(kind, moment, subject))
             for waiting in concerned:
                 left = waiting.bytes_left or 0
                 if left < passing:
@@ -340,10 +349,8 @@ class FaultTable:
 
     def _take_at(self, kind: FaultKind, moment: str, size_bytes: int, subject: str) -> Fault | None:
         with self._lock:
-            for waiting in self._waiting:
+            for waiting in self._meant(kind, moment, subject):
                 fault = waiting.fault
-                if fault.kind is not kind or not fault.concerns(moment, subject):
-                    continue
                 if waiting.bytes_left is None:
                     if not fault.moment:
                         continue

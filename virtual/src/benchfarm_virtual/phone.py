@@ -15,7 +15,7 @@ from benchfarm_virtual.contract import (
     LogPriority,
     ProgramDiedError,
 )
-from benchfarm_virtual.faults import Fault, FaultKind, FaultTable
+from benchfarm_virtual.faults import Cut, Fault, FaultKind, FaultTable
 from benchfarm_virtual.hardware import VirtualHardware, Work
 from benchfarm_virtual.link import LOOPBACK, LinkState, PhoneServer
 from benchfarm_virtual.services import FEATURES, LEGACY_FEATURES, ServiceDesk
@@ -280,24 +280,18 @@ _FOR_EVER_S: Final = 1e6
 
 
 class CutOutput:
-    """A program's output of which nothing arrives after the byte that a fault names."""
+    """A program's output of which nothing arrives after the byte that a fault names; the writer
+    never learns of it.
+    """
 
-    def __init__(self, sink: ByteSink, faults: FaultTable, subject: str) -> None:
+    def __init__(self, sink: ByteSink, cut: Cut) -> None:
         self._sink = sink
-        self._faults = faults
-        self._subject = subject
-        self._lost = False
+        self._cut = cut
 
     def write(self, data: bytes) -> None:
-        """Hand on what comes before the cut; the writer never learns of it."""
-        if self._lost:
-            return
-        passing, cut = self._faults.advance(
-            FaultKind.OUTPUT_CUT, len(data), "program", subject=self._subject
-        )
-        if passing:
-            self._sink.write(data[:passing])
-        self._lost = cut is not None
+        """Hand on what comes before the cut."""
+        if passing := self._cut.passing(data):
+            self._sink.write(passing)
 
 
 class ProgramMoments:
@@ -310,7 +304,8 @@ class ProgramMoments:
         """Do what faults ask for at the moment; raise ProgramDiedError when the program ends by it."""
         program, process = call.name, call.process
         if name == "init":
-            call.stdout = CutOutput(call.stdout, self._faults, program)
+            cut = Cut(self._faults, FaultKind.OUTPUT_CUT, "program", subject=program)
+            call.stdout = CutOutput(call.stdout, cut)
         self._faults.reach(name, subject=program)
         if process.killed.is_set():
             raise ProgramDiedError(process.signal or SIGKILL)

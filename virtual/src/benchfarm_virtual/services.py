@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.contract import SHELL_UID, ShellSession, StreamClosedError
-from benchfarm_virtual.faults import FaultKind, FaultTable
+from benchfarm_virtual.faults import Cut, FaultKind, FaultTable
 from benchfarm_virtual.link import Service
 from benchfarm_virtual.stream import Stream
 from benchfarm_virtual.sync import SyncService
@@ -42,7 +42,7 @@ class Outlet:
         self._stream = stream
         self._faults = faults
         self._moment = moment
-        self._is_lost = False
+        self._answer = Cut(faults, FaultKind.ANSWER_CUT, moment)
 
     def write(self, data: bytes, *, framed_as: int | None = None) -> None:
         """Write to the stream, with the shell protocol's head when ``framed_as`` says which of its
@@ -51,13 +51,7 @@ class Outlet:
         for start in range(0, len(data), _PIECE_BYTES):
             piece = data[start : start + _PIECE_BYTES]
             passing, cut = self._faults.advance(FaultKind.OUTPUT_CUT, len(piece), self._moment)
-            piece = piece[:passing]
-            if self._is_lost:
-                piece = b""
-            passing, lost = self._faults.advance(FaultKind.ANSWER_CUT, len(piece), self._moment)
-            self._is_lost = self._is_lost or lost is not None
-            piece = piece[:passing]
-            if piece:
+            if piece := self._answer.passing(piece[:passing]):
                 self._stream.write(
                     piece if framed_as is None else _HEAD.pack(framed_as, len(piece)) + piece
                 )
