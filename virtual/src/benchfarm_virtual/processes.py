@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from benchfarm_virtual.contract import SHELL_UID
@@ -71,50 +72,39 @@ def signal_number(name: str) -> int | None:
     return names.index(name) if name in names else None
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class Process:
     """One entry of the process table."""
 
-    def __init__(
-        self,
-        *,
-        pid: int,
-        ppid: int,
-        argv: Sequence[str],
-        uid: int,
-        started_s: float,
-        affinity: int,
-        group: Group,
-        is_shell: bool = False,
-    ) -> None:
-        self.pid = pid
-        self.ppid = ppid
-        #: The process group: its parent's, unless it leads one (``setsid``, a shell of adbd's).
-        self.pgid = pid
-        self.argv = tuple(argv)
-        self.uid = uid
-        self.started_s = started_s
-        self.affinity = affinity
-        self.group: Group = group
-        self.is_shell = is_shell
-        self.nice = 0
-        self.rss_bytes = 3 << 20
-        #: Signals that don't reach it (nohup, ``trap ''``).
-        self.ignored: set[int] = set()
-        #: Signals that it catches, and those caught but not yet dealt with.
-        self.caught: set[int] = set()
-        self.pending: list[int] = []
-        self.signal = 0
-        self.killed = threading.Event()
-        self.done = threading.Event()
-        self.status = 0
-        #: Every descendant that has ended, for the processor time that ``times`` tells.
-        self.ended_children: list[int] = []
-        #: Whether a benchmark program runs in it.
-        self.computes = False
-        #: Held while it is decided what a signal does.
-        self._deciding = threading.Lock()
-        self._wakers: list[Callable[[], None]] = []
-        self._end_wakers: list[Callable[[], None]] = []
+    pid: int
+    ppid: int
+    argv: tuple[str, ...]
+    uid: int
+    affinity: int
+    group: Group = "shell"
+    is_shell: bool = False
+    started_s: float = 0.0
+    #: The process group: its parent's, unless it leads one (``setsid``, a shell of adbd's).
+    pgid: int
+    nice: int = 0
+    rss_bytes: int = 3 << 20
+    #: Signals that don't reach it (nohup, ``trap ''``).
+    ignored: set[int] = field(default_factory=set)
+    #: Signals that it catches, and those caught but not yet dealt with.
+    caught: set[int] = field(default_factory=set)
+    pending: list[int] = field(default_factory=list)
+    signal: int = 0
+    killed: threading.Event = field(default_factory=threading.Event)
+    done: threading.Event = field(default_factory=threading.Event)
+    status: int = 0
+    #: Every descendant that has ended, for the processor time that ``times`` tells.
+    ended_children: list[int] = field(default_factory=list)
+    #: Whether a benchmark program runs in it.
+    computes: bool = False
+    #: Held while it is decided what a signal does.
+    _deciding: threading.Lock = field(default_factory=threading.Lock)
+    _wakers: list[Callable[[], None]] = field(default_factory=list)
+    _end_wakers: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def state(self) -> str:
@@ -218,13 +208,7 @@ class ProcessTable:
         self.all_cpus = (1 << cpu_count) - 1
         self._residents = {
             pid: Process(
-                pid=pid,
-                ppid=ppid,
-                argv=(name,),
-                uid=uid,
-                started_s=0.0,
-                affinity=self.all_cpus,
-                group="shell",
+                pid=pid, pgid=pid, ppid=ppid, argv=(name,), uid=uid, affinity=self.all_cpus
             )
             for pid, (name, uid, ppid) in DEFAULTS["residents"].items()
         }
@@ -248,17 +232,16 @@ class ProcessTable:
             process = Process(
                 pid=pid,
                 ppid=parent.pid if parent else ppid,
-                argv=argv,
+                pgid=parent.pgid if parent else pid,
+                argv=tuple(argv),
                 uid=uid,
                 started_s=self._time.uptime_s(),
                 affinity=parent.affinity if parent else self.all_cpus,
+                nice=parent.nice if parent else 0,
+                ignored=set(parent.ignored) if parent else set(),
                 group=group,
                 is_shell=is_shell,
             )
-            if parent is not None:
-                process.pgid = parent.pgid
-                process.nice = parent.nice
-                process.ignored = set(parent.ignored)
             self._processes[pid] = process
         return process
 

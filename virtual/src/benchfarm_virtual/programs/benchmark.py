@@ -23,7 +23,7 @@ from benchfarm_virtual.programs.process import (
     read_whole,
     time_factor_of,
 )
-from benchfarm_virtual.programs.run_loop import RunLoop, Stat
+from benchfarm_virtual.programs.run_loop import Limits, RunLoop, Stat
 
 if TYPE_CHECKING:
     from benchfarm_virtual.programs.run_loop import Footprint
@@ -100,16 +100,13 @@ class BenchmarkRun:
         loop = RunLoop(self, interpreter)
         flags = self.parameters
         self.moment("warmup")
+        most_s = flags.number("max_secs")
         warmup = loop.run(
-            flags.integer("warmup_runs"),
-            flags.number("warmup_min_secs"),
-            flags.number("max_secs"),
+            Limits(flags.integer("warmup_runs"), flags.number("warmup_min_secs"), most_s)
         )
         self.moment("run")
         runs = loop.run(
-            flags.integer("num_runs"),
-            flags.number("min_secs"),
-            flags.number("max_secs"),
+            Limits(flags.integer("num_runs"), flags.number("min_secs"), most_s),
             profiled=flags.switch("enable_op_profiling"),
         )
         self.moment("results")

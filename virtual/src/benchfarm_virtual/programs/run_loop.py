@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,6 +106,14 @@ _PROFILED_OP_US: Final = 0.9
 _PROFILED_RUN_US: Final = 18.0
 
 
+class Limits(NamedTuple):
+    """At least so many runs and so many seconds of them, none beginning later than that."""
+
+    least_runs: int
+    least_s: float
+    most_s: float
+
+
 class RunLoop:
     """The loops of one run of the program; the first inference of all is the cold one."""
 
@@ -115,15 +123,18 @@ class RunLoop:
         self._cold = True
         self._began_s = 0.0
         self._slices = OperatorSlices(interpreter)
+        frequency = run.parameters.number("run_frequency")
+        #: From the begin of a run to that of the next at least; else the pause after each.
+        self._every_us = 1e6 / frequency if frequency > 0 else 0.0
+        self._pause_us = max(0.0, run.parameters.number("run_delay")) * 1e6
 
-    def run(self, min_runs: int, min_s: float, max_s: float, *, profiled: bool = False) -> Stat:
-        """Make at least ``min_runs`` runs and ``min_s`` seconds of them, none beginning after
-        ``max_s``.
-        """
+    def run(self, limits: Limits, *, profiled: bool = False) -> Stat:
+        """Make runs within the limits."""
         say = self._run.say
         say.info(
-            f"Running benchmark for at least {min_runs} iterations and at least {number(min_s)} seconds but "
-            f"terminate if exceeding {number(max_s)} seconds."
+            f"Running benchmark for at least {limits.least_runs} iterations and at least "
+            f"{number(limits.least_s)} seconds but "
+            f"terminate if exceeding {number(limits.most_s)} seconds."
         )
         hardware = self._run.hardware
         cpus, cpu_share, gpu_share, watts = self._interpreter.load()
@@ -151,9 +162,7 @@ class RunLoop:
                 base_us += self._slices.cost_us
                 begin_us = now_us
                 while more and now_us - begin_us < _SLEEP_S * 1e6:
-                    now_us, more = self._chunk(
-                        stat, base_us, begin_us, now_us, min_runs, min_s * 1e6, max_s * 1e6
-                    )
+                    now_us, more = self._chunk(stat, limits, base_us, (begin_us, now_us))
                 # Until then, not for that long: what this computer's clock oversleeps is no part of
                 # the next runs.
                 self._run.sleep_us(
@@ -167,31 +176,24 @@ class RunLoop:
     def _duty(self, shares: dict[int, float], gpu_share: float) -> float:
         """Return the share of the time in which it is busy."""
         base_us = self._interpreter.inference_us(shares, gpu_share)
-        return base_us / max(base_us, self._period_us(base_us))
+        return base_us / max(base_us, float(self._periods_us(base_us)))
 
-    def _period_us(self, latency_us: float) -> float:
-        flags = self._run.parameters
-        frequency, delay_s = flags.number("run_frequency"), flags.number("run_delay")
-        if frequency > 0:
-            return max(latency_us, 1e6 / frequency)
-        return latency_us + (delay_s * 1e6 if delay_s > 0 else 0.0)
+    def _periods_us(self, latencies_us: Any) -> Any:  # noqa: ANN401 - one, or an array
+        """Return how long it is from run to run."""
+        if self._every_us:
+            return np.maximum(latencies_us, self._every_us)
+        return latencies_us + self._pause_us
 
     def _chunk(
-        self,
-        stat: Stat,
-        base_us: float,
-        begin_us: float,
-        now_us: float,
-        min_runs: int,
-        min_us: float,
-        max_us: float,
+        self, stat: Stat, limits: Limits, base_us: float, at_us: tuple[float, float]
     ) -> tuple[float, bool]:
         """Make some runs; return the time after them, and whether there are more to make.
 
-        ``begin_us`` is this moment, ``now_us`` the time after the runs that were made ahead of it.
+        ``at_us``: this moment, and the time after the runs that were made ahead of it.
         """
         run = self._run
-        period_us = self._period_us(base_us) + LOOP_OVERHEAD_US
+        begin_us, now_us = at_us
+        period_us = float(self._periods_us(base_us)) + LOOP_OVERHEAD_US
         if period_us - base_us > _IDLE_US:
             base_us *= _AFTER_IDLE
         chunk_s = min(_LONGEST_CHUNK_S, _CHUNK_S * max(1.0, run.call.system.time.factor))
@@ -199,19 +201,11 @@ class RunLoop:
         values = run.noise.samples_us(base_us, count)
         if self._cold:
             values[0] = int(values[0] * run.noise.first_factor()) + 8
-        frequency, delay_s = (
-            run.parameters.number("run_frequency"),
-            run.parameters.number("run_delay"),
-        )
-        periods = values + LOOP_OVERHEAD_US
-        if frequency > 0:
-            periods = np.maximum(periods, 1e6 / frequency)
-        elif delay_s > 0:
-            periods = periods + delay_s * 1e6
-        ends = now_us + np.cumsum(periods)
+        ends = now_us + np.cumsum(self._periods_us(values + LOOP_OVERHEAD_US))
         starts = np.concatenate(([now_us], ends[:-1]))
         numbers = np.arange(stat.count, stat.count + count)
-        allowed = ((numbers < min_runs) | (starts < min_us)) & (starts <= max_us)
+        is_wanted = (numbers < limits.least_runs) | (starts < limits.least_s * 1e6)
+        allowed = is_wanted & (starts <= limits.most_s * 1e6)
         stop = count if bool(allowed.all()) else int(np.argmin(allowed))
         if stop == 0:
             return now_us, False
