@@ -453,14 +453,14 @@ def test_files_of_earlier_campaigns_make_room_on_a_full_phone(
         place(first, source(number))
     second = AdbDevice(bench.server, phone.address)
     place(second, source(2))
-    free_bytes = phone.userland.storage.free_bytes
-    phone.userland.storage.fill(free_bytes=500 << 20)
+    storage = phone.userland.storage
+    taken = storage.take_most(storage.free_bytes - (500 << 20))
     try:
         assert place(second, source(3)) == 300_000
         assert len(second.shell(f"ls -d {WORK_FOLDER}/models/*/").text.split()) == 2
         assert [place(second, source(number)) for number in (2, 3)] == [0, 0]
     finally:
-        phone.userland.storage.fill(free_bytes=free_bytes)
+        storage.take_most(-taken)
 
 
 def test_a_phone_too_old_for_exit_codes_is_refused_with_the_reason(bench: Bench) -> None:

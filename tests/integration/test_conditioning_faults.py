@@ -424,13 +424,12 @@ def test_a_full_phone_is_named_before_anything_is_measured(
     device: Tripwire, phone: Phone, tmp_path: Path
 ) -> None:
     storage = phone.userland.storage
-    free_bytes = storage.free_bytes
-    storage.fill(free_bytes=10 << 20)
+    taken = storage.take_most(storage.free_bytes - (10 << 20))
     try:
         with pytest.raises(DeviceStorageError, match="MiB are free"):
             prepare(LadderConditioner(tmp_path), device)
     finally:
-        storage.fill(free_bytes=free_bytes)
+        storage.take_most(-taken)
         LadderConditioner(tmp_path).restore(device)
 
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from benchfarm_virtual.samples import (
     benchmark_apk,
     benchmark_elf,
-    write_benchmark_apk,
     write_benchmark_elf,
 )
 from orchestrator.artifacts.apk import inspect_apk
@@ -102,12 +101,11 @@ def test_a_static_program_that_may_lie_anywhere_is_a_program():
 
 
 def test_apk_tells_package_activities_versions_and_abis(tmp_path):
-    path = write_benchmark_apk(
-        tmp_path / "b.apk",
-        abis=("x86_64", "arm64-v8a"),
-        version_name="2.1",
-        min_sdk=24,
-        debuggable=False,
+    path = tmp_path / "b.apk"
+    path.write_bytes(
+        benchmark_apk(
+            abis=("x86_64", "arm64-v8a"), version_name="2.1", min_sdk=24, debuggable=False
+        )
     )
     facts = inspect_apk(path)
     assert (facts.package, facts.abis) == ("org.tensorflow.lite.benchmark", ("arm64-v8a", "x86_64"))

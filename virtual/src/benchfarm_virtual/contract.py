@@ -164,13 +164,13 @@ class ProgramDiedError(Exception):
 class AppInfo:
     """What a fake APK says about itself."""
 
-    package: str
-    #: Its activity, with its package.
-    activity: str
-    version_code: int
-    version_name: str
-    abis: tuple[str, ...]
-    min_sdk: int
-    debuggable: bool
+    package: str = "org.tensorflow.lite.benchmark"
+    #: Its activity as the manifest has it: a dot at its beginning stands for the package.
+    activity: str = ".BenchmarkModelActivity"
+    version_code: int = 1
+    version_name: str = "1.0"
+    abis: Sequence[str] = ("arm64-v8a",)
+    min_sdk: int = 23
+    debuggable: bool = True
     #: Whether it holds the build with TensorFlow's operators.
-    flex: bool
+    flex: bool = False

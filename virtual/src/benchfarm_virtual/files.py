@@ -61,11 +61,6 @@ class Storage:
             self.used_bytes += taken
             return taken
 
-    def fill(self, *, free_bytes: int) -> None:
-        """Make the phone as full as that, as if other apps had filled it."""
-        with self._lock:
-            self.used_bytes = self.total_bytes - free_bytes
-
 
 def file_error(number: int) -> PhoneFileError:
     """Return the error for an errno, with the words that bionic has for it."""

@@ -231,10 +231,9 @@ class ActivityService:
         """Start an activity. Raises ActivityMissingError."""
         system = self._system
         found = system.packages.get(package)
-        name = full_class(package, activity)
         component = short_component(package, activity)
         self.log("ActivityTaskManager", f"START u0 {{{shown}}} from uid {from_uid}")
-        if found is None or name != found.info.activity:
+        if found is None or component != short_component(package, found.info.activity):
             raise ActivityMissingError(component)
         system.state.wake()
         before = self.running(package)

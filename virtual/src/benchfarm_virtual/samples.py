@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from benchfarm_virtual.contract import AppInfo
 from benchfarm_virtual.errors import UsageError
 
 #: Programs that write_benchmark_elf can make a fake binary for; ``cpu_only`` is a build without
@@ -51,8 +52,6 @@ NPU_LIBRARIES: Final = tuple(
     for vendor in NPU_VENDORS
     for part in ("Dispatch", "CompilerPlugin")
 )
-BENCHMARK_PACKAGE: Final = "org.tensorflow.lite.benchmark"
-BENCHMARK_ACTIVITY: Final = ".BenchmarkModelActivity"
 _NEEDED: Final = (
     "libEGL.so",
     "libGLESv2.so",
@@ -62,6 +61,7 @@ _NEEDED: Final = (
     "libdl.so",
     "libc.so",
 )
+BENCHMARK_PACKAGE: Final = AppInfo().package
 #: What a fake APK says that it is, as JSON.
 APP_NOTE: Final = "assets/benchfarm.json"
 #: Files in an APK have this date, so that the same APK has the same bytes.
@@ -108,61 +108,44 @@ def write_benchmark_elf(path: Path, *which: str, **settings: Any) -> Path:  # no
     return path
 
 
-def write_benchmark_apk(path: Path, **settings: Any) -> Path:  # noqa: ANN401
-    """Write a fake APK and return its path; arguments as of :func:`benchmark_apk`."""
-    path.write_bytes(benchmark_apk(**settings))
-    return path
-
-
-def benchmark_apk(
-    *,
-    package: str = BENCHMARK_PACKAGE,
-    activity: str = BENCHMARK_ACTIVITY,
-    abis: Sequence[str] = ("arm64-v8a",),
-    version_code: int = 1,
-    version_name: str = "1.0",
-    min_sdk: int = 23,
-    flex: bool = False,
-    debuggable: bool = True,
-) -> bytes:
-    """Return the bytes of a fake APK: a binary manifest, and the program's library for each ABI."""
+def benchmark_apk(**settings: Any) -> bytes:  # noqa: ANN401 - AppInfo's
+    """Return the bytes of a fake APK, with :class:`AppInfo`'s settings: a binary manifest, and the
+    program's library for each ABI.
+    """
+    app = AppInfo(**settings)
     manifest = Element(
         name="manifest",
-        attributes={"package": package, "versionCode": version_code, "versionName": version_name},
+        attributes={
+            "package": app.package,
+            "versionCode": app.version_code,
+            "versionName": app.version_name,
+        },
         children=[
-            Element(name="uses-sdk", attributes={"minSdkVersion": min_sdk, "targetSdkVersion": 31}),
+            Element(
+                name="uses-sdk", attributes={"minSdkVersion": app.min_sdk, "targetSdkVersion": 31}
+            ),
             Element(
                 name="application",
-                attributes={"debuggable": debuggable},
+                attributes={"debuggable": app.debuggable},
                 children=[
-                    Element(name="activity", attributes={"name": activity, "exported": True})
+                    Element(name="activity", attributes={"name": app.activity, "exported": True})
                 ],
             ),
         ],
     )
-    # What a virtual phone reads of it.
-    note = {
-        "package": package,
-        "activity": package + activity if activity.startswith(".") else activity,
-        "version_code": version_code,
-        "version_name": version_name,
-        "abis": list(abis),
-        "min_sdk": min_sdk,
-        "debuggable": debuggable,
-        "flex": flex,
-    }
-    program = "benchmark_model_plus_flex" if flex else "benchmark_model"
-    library = (
-        "libtensorflowlite_benchmark_plus_flex.so" if flex else "libtensorflowlite_benchmark.so"
-    )
+    end = "_plus_flex" if app.flex else ""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr(_member("AndroidManifest.xml"), encode(manifest))
         archive.writestr(_member("classes.dex"), b"dex\n035\0" + bytes(104))
-        for abi in abis:
-            content = benchmark_elf(program, abi, version=version_name, min_sdk=min_sdk)
-            archive.writestr(_member(f"lib/{abi}/{library}"), content)
-        archive.writestr(_member(APP_NOTE), json.dumps(note))
+        for abi in app.abis:
+            content = benchmark_elf(
+                f"benchmark_model{end}", abi, version=app.version_name, min_sdk=app.min_sdk
+            )
+            library = f"lib/{abi}/libtensorflowlite_benchmark{end}.so"
+            archive.writestr(_member(library), content)
+        # What a virtual phone reads of it.
+        archive.writestr(_member(APP_NOTE), json.dumps(dataclasses.asdict(app)))
     return out.getvalue()
 
 

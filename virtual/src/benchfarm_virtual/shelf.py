@@ -69,4 +69,4 @@ def inspect_apk(apk: bytes) -> AppInfo | None:
             found = json.loads(archive.read(APP_NOTE))
     except (zipfile.BadZipFile, KeyError, ValueError, RuntimeError, OSError, EOFError):
         return None
-    return AppInfo(**{**found, "abis": tuple(found["abis"])})
+    return AppInfo(**found)
