@@ -39,7 +39,7 @@ KNOWN: Final[Mapping[str, str]] = {
     "cat <<A\nx\nA": "no here-documents",
     "[[ a = a ]] && ((1)) && echo a": "no [[ and no ((",
     "x=abc; echo ${x/b/-} ${x:1:2} ${y:-'a b'}; echo {a,b}": "no parts of values, no quotes in split ones, no braces",
-    "x=1; echo $((x+=1)) $((x?1:0)) $((x&&1))": "no assignments and no choice in arithmetic",
+    "x=1; echo $((x+=1)) $((x?1:0)) $((x&&1))": "no other arithmetic than sums, products and bits",
     "case a in a) echo 1;& b) echo 2;; esac": "no falling through to the next pattern",
     "set -e; false; echo on": "no options of set",
     'echo a\necho "b': "of a script that can't be read no line runs, and mksh has other words for why",

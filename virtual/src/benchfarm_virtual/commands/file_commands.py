@@ -19,35 +19,21 @@ def local_time(seconds: float) -> datetime:
 
 @command("ls")
 def ls(call: Invocation) -> None:
-    """List names, one a line."""
-    options = read_options(call, "1aAd")
-    paths = options.args or ["."]
-    folders: list[str] = []
-    printed = False
+    """List names, one a line: those in a folder, or with -d the paths themselves."""
+    options = read_options(call, "Ad")
 
-    def look(path: str) -> None:
-        nonlocal printed
-        found = call.files.find(path, uid=call.uid) if "d" not in options else None
+    def listed(path: str) -> None:
         # A link that leads nowhere is itself.
+        found = call.files.find(path, uid=call.uid) if "d" not in options else None
         found = found or call.files.stat(path, follow=False, uid=call.uid)
-        if modes.S_ISDIR(found.mode) and "d" not in options:
-            folders.append(call.shown)
-        else:
+        if "d" in options or not modes.S_ISDIR(found.mode):
             call.out.line(call.shown)
-            printed = True
-
-    def names_in(path: str) -> None:
-        nonlocal printed
-        if len(paths) > 1:
-            call.out.line(f"{chr(10) if printed else ''}{call.shown}:")
-            printed = True
-        names = [".", "..", *call.files.list(path, uid=call.uid)]
-        for name in names if "a" in options else names[2:]:
-            if name[0] != "." or {"a", "A"} & options.values.keys():
+            return
+        for name in call.files.list(path, uid=call.uid):
+            if name[0] != "." or "A" in options:
                 call.out.line(name)
 
-    call.each(paths, look)
-    call.each(folders, names_in)
+    call.each(options.args or ["."], listed)
 
 
 @command("stat")
@@ -128,11 +114,6 @@ def dd(call: Invocation) -> int | None:
     return 0
 
 
-def _folder_at(call: Invocation, path: str) -> bool:
-    found = call.files.find(call.path(path), uid=call.uid)
-    return found is not None and modes.S_ISDIR(found.mode)
-
-
 @command("mkdir")
 def mkdir(call: Invocation) -> None:
     """Create folders; -p those above too."""
@@ -200,21 +181,15 @@ def rm(call: Invocation) -> None:
 
 @command("mv")
 def mv(call: Invocation) -> None:
-    """Move files within a file system."""
+    """Give a file or folder another name within a file system."""
     options = read_options(call, "f")
-    need_args(call, options, 1)
     need_args(call, options, 2)
-    *sources, target = options.args
-    into = _folder_at(call, target)
-    if len(sources) > 1 and not into:
-        call.fail(f"'{target}' not directory")
-
-    def moved(path: str) -> None:
-        name = path.rstrip("/").rpartition("/")[2]
-        place = f"{target.rstrip('/')}/{name}" if into else target
-        call.files.rename(path, call.path(place), uid=call.uid)
-
-    call.each(sources, moved, named="bad '{}'")
+    source, target = options.args[:2]
+    call.each(
+        [source],
+        lambda path: call.files.rename(path, call.path(target), uid=call.uid),
+        named="bad '{}'",
+    )
 
 
 @command("chmod")

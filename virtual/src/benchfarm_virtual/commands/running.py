@@ -190,23 +190,14 @@ def reboot(call: Invocation) -> int:
     return 0
 
 
-#: What sleep's units are in seconds.
-_SUFFIXES: Final[Mapping[str, int]] = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
 @command("sleep")
 def sleep(call: Invocation) -> None:
-    """Wait until so much phone time has passed: the sum of the arguments."""
+    """Wait until so much phone time has passed."""
     need_args(call, Options({}, list(call.args)), 1)
-    wanted_s = 0.0
-    for text in call.args:
-        if not (found := re.fullmatch(r"(\d*\.?\d*)(.*)", text)) or not found[1]:
-            call.fail(f"Not a number '{text}'")
-        if found[2] not in _SUFFIXES:
-            call.fail(f"Unknown suffix '{found[2]}'")
-        whole, _, part = found[1].partition(".")
-        wanted_s += float(f"{whole or 0}.{part or 0}") * _SUFFIXES[found[2]]
-    call.sleep(wanted_s)
+    text = call.args[0]
+    if not re.fullmatch(r"\d*\.?\d+", text):
+        call.fail(f"Not a number '{text}'")
+    call.sleep(float(text))
 
 
 @command("date")

@@ -37,8 +37,7 @@ def holds(shell: Shell, args: Sequence[str]) -> bool:
         case [left, "=" | "!=" as sign, right]:
             return (left == right) == (sign == "=")
         case [left, sign, right] if sign in _NUMBERS:
-            value = shell.calculator.value
-            return _NUMBERS[sign](value(left), value(right))
+            return _NUMBERS[sign](shell.calculate(left), shell.calculate(right))
         case ["!", *rest] if len(rest) < 4:
             return not holds(shell, rest)
         case [sign, operand] if sign in _UNARY:

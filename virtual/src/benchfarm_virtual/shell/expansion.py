@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
+import ast
+import fnmatch
+import glob
 import operator
-import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.contract import PhoneFileError
-from benchfarm_virtual.files import PhoneTree
 from benchfarm_virtual.shell.syntax import Arithmetic, Command, Part, Text, Variable, Word
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 _WHITE: Final = " \t\n"
 _WORDS: Final = re.compile(r"[^ \t\n]+")
-#: In unquoted text: what may stand for more than itself.
-_MORE: Final = re.compile(r"[*?~\[]")
 
 
 class ExpansionFaultError(Exception):
@@ -68,7 +66,7 @@ class Expander:
         arguments: list[str] = []
         for word in words:
             only = word.parts[0] if len(word.parts) == 1 else None
-            if isinstance(only, Text) and (only.quoted or not _MORE.search(only.text)):
+            if isinstance(only, Text) and (only.quoted or not _MAGIC.search(only.text)):
                 arguments.append(only.text)
             else:
                 arguments += self._arguments(word)
@@ -79,17 +77,12 @@ class Expander:
         for field in self._fields(word):
             found: Sequence[str] = ()
             if _MAGIC.search("".join(text for text, quoted in field if not quoted)):
-                shell = self._state
-                found = _matching_paths(
-                    _pattern(tuple(field)), files=shell.files, cwd=shell.cwd, uid=shell.uid
-                )
+                found = _matching_paths(_pattern(field), self._state)
             arguments += found or ["".join(text for text, _ in field)]
         return arguments
 
     def text(self, word: Word) -> str:
-        """Return a word's text without splitting or file names (assignments,
-        redirections).
-        """
+        """Return a word's text without splitting or file names."""
         return "".join(self._part_text(part) for part in word.parts)
 
     def pieces(self, word: Word) -> Pieces:
@@ -126,7 +119,7 @@ class Expander:
             case Command():
                 return self._state.substitute(part.script)
             case Arithmetic():
-                return str(self._state.calculator.value(self.text(part.expression)))
+                return str(self._state.calculate(self.text(part.expression)))
             case Variable():
                 return self._variable(part)
 
@@ -146,46 +139,21 @@ class Expander:
 
 
 #: Pieces of an expanded word: text, and whether it was quoted.
-Pieces = tuple[tuple[str, bool], ...]
+Pieces = Sequence[tuple[str, bool]]
 #: What makes a name a pattern: a bracket that nothing closes stands for itself.
 _MAGIC: Final = re.compile(r"[*?]|\[.+\]")
-_SPECIAL: Final = re.compile(r"[][!*?\\:-]")
-_TOKEN_OF_PATTERN: Final = re.compile(
-    r"(?P<many>\*)|(?P<one>\?)|"
-    r"\[(?:(?P<other>!)|(?!!))(?P<among>(?:\\.|[^\\])(?:\\.|[^]\\])*)\]|\\?(?P<itself>.)",
-    re.DOTALL,
-)
 
 
 def _pattern(pieces: Pieces) -> str:
-    """Return a pattern with a backslash before what is quoted or stands for itself."""
-    return "".join(
-        _SPECIAL.sub(r"\\\g<0>", text) if quoted else text.replace("\\", r"\\")
-        for text, quoted in pieces
-    )
+    """Return a pattern in which what was quoted stands for itself."""
+    return "".join(glob.escape(text) if quoted else text for text, quoted in pieces)
 
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    source = "".join(map(_token_source, _TOKEN_OF_PATTERN.finditer(pattern)))
-    try:
-        return re.compile(source, re.DOTALL)
-    except re.error:  # a range that ends before it begins
-        return re.compile("(?!)")
-
-
-def _token_source(match: re.Match[str]) -> str:
-    if match["many"] or match["one"]:
-        return ".*" if match["many"] else "."
-    if not match["among"]:
-        return re.escape(match["itself"])
-    if "[:" in match["among"]:
+    if "[[:" in pattern:
         raise ExpansionFaultError("a virtual phone knows no classes of characters")
-    among = (
-        char if char == "-" else re.escape(char[-1])
-        for char in re.findall(r"\\?.", match["among"], re.DOTALL)
-    )
-    return f"[{'^' * bool(match['other'])}{''.join(among)}]"
+    return re.compile(fnmatch.translate(pattern))
 
 
 def matches(pieces: Pieces, text: str) -> bool:
@@ -204,183 +172,75 @@ def trimmed(text: str, pieces: Pieces, operator: str) -> str:
     return next((text[:start] for start in order if pattern.fullmatch(text, start)), text)
 
 
-def _matching_paths(pattern: str, *, files: PhoneTree, cwd: str, uid: int) -> list[str]:
+def _matching_paths(pattern: str, shell: Shell) -> list[str]:
     """Return the paths that match, sorted; empty when there are none."""
     found, is_listed = [""], False
-    for depth, (name, literal) in enumerate(_steps(pattern)):
+    for depth, name in enumerate(pattern.split("/")):
         folders = [f"{path}/" if depth else path for path in found]
-        is_listed = literal is None
+        is_listed = bool(_MAGIC.search(name))
         if is_listed:
             found = [
                 folder + inside
                 for folder in folders
-                for inside in _names_in(files, posixpath.join(cwd, folder), uid)
+                for inside in _names_in(shell, folder)
                 if _compiled(name).fullmatch(inside) and (name[0] == "." or inside[0] != ".")
             ]
         else:
-            found = [f"{folder}{literal}" for folder in folders]
+            found = [f"{folder}{name}" for folder in folders]
     if is_listed:  # whatever a name that is listed leads to
         return sorted(found)
+    where = ((path, shell.absolute(path)) for path in found)
     return sorted(
-        path for path in found if files.find(posixpath.join(cwd, path), follow=False, uid=uid)
+        path for path, full in where if shell.files.find(full, follow=False, uid=shell.uid)
     )
 
 
-@lru_cache(maxsize=256)
-def _steps(pattern: str) -> Sequence[tuple[str, str | None]]:
-    """Return each name of a path's pattern, with the text that it stands for, None where folders
-    are looked into.
-    """
-    return [
-        (
-            name,
-            None if _MAGIC.search(re.sub(r"\\.", "", name)) else re.sub(r"\\(.)", r"\1", name),
-        )
-        for name in pattern.split("/")
-    ]
-
-
-def _names_in(files: PhoneTree, folder: str, uid: int) -> Sequence[str]:
+def _names_in(shell: Shell, folder: str) -> Sequence[str]:
     try:
-        return files.list(folder, uid=uid)
+        return shell.files.list(shell.absolute(folder), uid=shell.uid)
     except PhoneFileError:
         return ()
-
-
-_TOKEN: Final = re.compile(
-    r"\s*(?:(?P<number>0[xX][0-9A-Fa-f]+|[0-9]{1,999})|(?P<name>[A-Za-z_]\w*)|"
-    r"(?P<operator>\+\+|--|<<|>>|<=|>=|==|!=|[-+*/%<>!~&|^()]))",
-    re.ASCII,
-)
-_LEVELS: Final = (
-    ("|",),
-    ("^",),
-    ("&",),
-    ("==", "!="),
-    ("<", "<=", ">", ">="),
-    ("<<", ">>"),
-    ("+", "-"),
-    ("*", "/", "%"),
-)
-_LEVEL_OF: Final = {name: level for level, names in enumerate(_LEVELS) for name in names}
-_OPERATIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": lambda left, right: int(left / right),  # exact: 32 bits fit a float's 53
-    "%": lambda left, right: int(math.fmod(left, right)),
-    "&": operator.and_,
-    "|": operator.or_,
-    "^": operator.xor,
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<<": lambda left, right: left << right % 32,
-    ">>": lambda left, right: left >> right % 32,
-}
-_SIGNS: Final[Mapping[str, Callable[[int], int]]] = {
-    "+": operator.pos,
-    "-": operator.neg,
-    "!": operator.not_,
-    "~": operator.invert,
-}
 
 
 class ArithmeticFaultError(Exception):
     """The expression can't be calculated."""
 
 
-def _wrapped(value: int) -> int:
-    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
-
-
-class Calculator:
-    """Calculates expressions over a shell's variables, in 32 bits."""
-
-    def __init__(self, get: Callable[[str], str]) -> None:
-        self.variable = get
-
-    def value(self, expression: str) -> int:
-        """Return an expression's value; an empty one is 0. Raises ArithmeticFaultError."""
-        try:
-            return _Reader(expression, self).read()
-        except RecursionError:
-            raise ArithmeticFaultError(f"{expression}: recursive parameter") from None
+_OPERATIONS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.BitOr: operator.or_,
+    ast.LShift: lambda left, right: left << right % 32,
+}
+_LEADING_ZEROS: Final = re.compile(r"\b0+(?=[0-9])")
 
 
 @lru_cache(maxsize=256)
-def _tokens(expression: str) -> tuple[tuple[str, str], ...]:
-    """Return the tokens of an expression, each with its kind."""
-    tokens: list[tuple[str, str]] = []
-    at = 0
-    text = expression.rstrip()
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise ArithmeticFaultError(f"{expression}: unexpected '{text[at:].strip()[:1]}'")
-        tokens.append((match.lastgroup or "", match[match.lastgroup or 0]))
-        at = match.end()
-    return tuple(tokens)
+def _syntax(expression: str) -> ast.expr:
+    """Return an expression's syntax: Python's operators bind as the shell's do."""
+    text = _LEADING_ZEROS.sub("", expression).strip() or "0"
+    try:
+        return ast.parse(text, mode="eval").body
+    except SyntaxError:
+        raise ArithmeticFaultError(f"{expression}: no expression") from None
 
 
-class _Reader:
-    """Reads one expression with C's precedence."""
+def calculated(expression: str, variable: Callable[[str], str]) -> int:
+    """Return an expression's value, in 32 bits; raise ArithmeticFaultError."""
 
-    def __init__(self, expression: str, calculator: Calculator) -> None:
-        self.expression = expression
-        self.calculator = calculator
-        self.tokens = _tokens(expression)
-        self.at = 0
+    def value(node: ast.expr) -> int:
+        match node:
+            case ast.Constant(int() as number):
+                found = number
+            case ast.Name(name):  # its text is an expression itself
+                found = calculated(variable(name), variable)
+            case ast.UnaryOp(ast.USub(), inner):
+                found = -value(inner)
+            case ast.BinOp(left, sign, right) if type(sign) in _OPERATIONS:
+                found = _OPERATIONS[type(sign)](value(left), value(right))
+            case _:
+                raise ArithmeticFaultError(f"{expression}: a virtual phone knows + - * | <<")
+        return (found + (1 << 31)) % (1 << 32) - (1 << 31)
 
-    def read(self) -> int:
-        value = self.binary(0) if self.tokens else 0
-        if self.at < len(self.tokens):
-            raise self.fault()
-        return value
-
-    def fault(self) -> ArithmeticFaultError:
-        token = self.tokens[self.at][1] if self.at < len(self.tokens) else "end of expression"
-        if token in {"++", "--"}:
-            return ArithmeticFaultError(f"{self.expression}: {token} requires lvalue")
-        return ArithmeticFaultError(f"{self.expression}: unexpected '{token}'")
-
-    def peek(self) -> str:
-        kind, text = self.tokens[self.at] if self.at < len(self.tokens) else ("", "")
-        return text if kind == "operator" else ""
-
-    def binary(self, level: int) -> int:
-        """Return the value of what follows, as far as its operators bind as tightly as those of a
-        level.
-        """
-        value = self.unary()
-        while (place := _LEVEL_OF.get(name := self.peek(), -1)) >= level:
-            self.at += 1
-            right = self.binary(place + 1)
-            if name in {"/", "%"} and right == 0:
-                raise ArithmeticFaultError(f"{self.expression}: zero divisor")
-            value = _wrapped(int(_OPERATIONS[name](value, right)))
-        return value
-
-    def unary(self) -> int:
-        if sign := _SIGNS.get(self.peek()):
-            self.at += 1
-            return _wrapped(int(sign(self.unary())))
-        return self.primary()
-
-    def primary(self) -> int:
-        kind, text = self.tokens[self.at] if self.at < len(self.tokens) else ("", "")
-        if text != "(" and kind not in {"number", "name"}:
-            raise self.fault()
-        self.at += 1
-        if kind == "number":
-            return _wrapped(int(text, 16 if text[:2] in {"0x", "0X"} else 10))
-        if kind == "name":  # its text is an expression itself
-            return self.calculator.value(self.calculator.variable(text))
-        value = self.binary(0)
-        if self.peek() != ")":
-            raise self.fault()
-        self.at += 1
-        return value
+    return value(_syntax(expression))

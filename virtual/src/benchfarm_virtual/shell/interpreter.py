@@ -13,9 +13,9 @@ from benchfarm_virtual.open_files import OpenFile, WrittenFile
 from benchfarm_virtual.processes import SIGNAL_WORDS, Process, acting_for
 from benchfarm_virtual.shell.expansion import (
     ArithmeticFaultError,
-    Calculator,
     Expander,
     ExpansionFaultError,
+    calculated,
 )
 from benchfarm_virtual.shell.parsing import parse_script
 from benchfarm_virtual.shell.statements import (
@@ -75,7 +75,6 @@ class Shell:
         self.jobs: list[Process] = []
         self.shell_pid = self.process.pid
         self.expander = Expander(self)
-        self.calculator = Calculator(lambda variable: self.lookup(variable) or "")
         #: How deep functions and loops are nested.
         self.calls = 0
         self.loops = 0
@@ -114,6 +113,10 @@ class Shell:
                 "!": str(self.last_background) if self.last_background else "",
             }[name]
         return None
+
+    def calculate(self, expression: str) -> int:
+        """Return the value of an arithmetic expression; raise ArithmeticFaultError."""
+        return calculated(expression, lambda name: self.lookup(name) or "")
 
     def assign(self, name: str, value: str) -> None:
         """Set a variable; raise ExpansionFaultError for what would change how words are split."""
