@@ -151,6 +151,7 @@ class Connection:
 
     def _read_all(self) -> None:
         try:
+            self._link.faults.reach("connect")
             while not self._gone:
                 self._take_packet()
         except (OSError, _WireError):
@@ -314,7 +315,7 @@ class PhoneServer:
         self._listener: socket.socket | None = None
         #: Holds the port while the phone is away.
         self._reserved: socket.socket | None = None
-        self._acceptor = threading.current_thread()
+        self._acceptor: threading.Thread | None = None
         self._connections: set[Connection] = set()
         self.port = 0
         link.flows.set()
@@ -336,9 +337,7 @@ class PhoneServer:
     def close(self) -> None:
         """Stop listening and close every connection."""
         listener, self._listener = self._listener, None
-        if listener is not None and self._acceptor is threading.current_thread():
-            listener.close()
-        elif listener is not None:
+        if listener is not None and self._acceptor is not None:
             # Whoever waits for connections looks again: on Linux now, elsewhere when one comes.
             try:
                 listener.shutdown(socket.SHUT_RDWR)
@@ -397,27 +396,19 @@ class PhoneServer:
                 try:
                     sock, _ = listener.accept()
                 except OSError:
-                    if self._listener is not listener:
-                        return
-                    time.sleep(_ACCEPT_PAUSE_S)  # no descriptor is left: trying on would only spin
+                    if self._listener is listener:
+                        # No descriptor is left: trying on would only spin.
+                        time.sleep(_ACCEPT_PAUSE_S)
                     continue
-                if self._listener is not listener:
-                    sock.close()
-                    return
                 try:
-                    self._take_in(sock)
-                except Exception:  # noqa: BLE001 - logged whole; the phone goes on listening
-                    _LOG.exception("%s: a connection failed as it was made", self._link.serial)
-
-    def _take_in(self, sock: socket.socket) -> None:
-        with contextlib.ExitStack() as undo:
-            undo.callback(sock.close)
-            connection = Connection(sock, self._link, self._connections.discard)
-            self._connections.add(connection)
-            undo.callback(self._connections.discard, connection)
-            connection.start()
-            undo.pop_all()  # from here on the thread that reads lets go of it
-        self._link.faults.reach("connect")
+                    if self._listener is not listener:
+                        raise RuntimeError("the phone went away")
+                    connection = Connection(sock, self._link, self._connections.discard)
+                    self._connections.add(connection)
+                    connection.start()
+                except (OSError, RuntimeError) as failed:  # the phone goes on listening
+                    _LOG.warning("%s: no connection was made: %s", self._link.serial, failed)
+                    sock.close()
 
 
 def _bound_socket(port: int) -> socket.socket:

@@ -136,21 +136,16 @@ class ControlServer:
     def answer(self, line: bytes) -> Answer:
         """Answer one line; a fault of the request is part of the answer."""
         try:
-            request = json.loads(line)
-            if not isinstance(request, dict):
-                raise UsageError("a request is a JSON object")
+            request = dict(json.loads(line))
             token = str(request.get("token", ""))
             if not hmac.compare_digest(token.encode(), self._token.encode()):
                 raise UsageError("the token isn't this lab's")
             return {"ok": True, **self._desk.ask(request)}
-        except ValueError as fault:
-            return _refused(UsageError(f"no JSON: {fault}"))
-        except LabError as error:
-            return _refused(error)
-
-
-def _refused(error: LabError) -> Answer:
-    return {"ok": False, "error": error.code, "message": str(error), "hint": error.hint}
+        except (ValueError, TypeError) as fault:
+            error: LabError = UsageError(f"that is no request: {fault}")
+        except LabError as told:
+            error = told
+        return {"ok": False, "error": error.code, "message": str(error), "hint": error.hint}
 
 
 class PhoneDesk:
@@ -167,52 +162,35 @@ class PhoneDesk:
 
         Raises UsageError for a wrong one, DeviceError when it can't be done.
         """
-        match request.get("request"):
+        serial, name = str(request.get("serial", "")), request.get("request")
+        match name:
             case "list":
                 return {"phones": self.phones()}
             case "fault":
-                return self._fault(request)
+                fault = parse_fault(str(request.get("kind", "")), request.get("options", []))
+                return {"fault": self._lab.get(serial).faults.add(fault).to_json()}
             case "clear":
-                return self._clear(request)
+                faults, number = self._lab.get(serial).faults, request.get("fault_id")
+                cleared = [f for f in faults.waiting() if number in (None, f.fault_id)]
+                for fault in cleared:
+                    faults.remove(fault.fault_id)
+                return {"cleared": [fault.to_json() for fault in cleared]}
             case "add":
-                return self._add(request)
+                phone = self._lab.add_spec(PhoneSpec.from_json(request.get("phone", {})))
+                self.changed()
+                return {"phone": describe_phone(phone)}
             case "remove":
-                self._lab.remove(self._phone(request).serial)
+                self._lab.remove(self._lab.get(serial).serial)
                 self.changed()
             case "stop":
                 self._stop()
-            case unknown:
-                raise UsageError(f"there is no request {unknown!r}")
+            case _:
+                raise UsageError(f"there is no request {name!r}")
         return {}
 
     def phones(self) -> list[Answer]:
         """Return what each phone is now, in the order in which they were added."""
         return [describe_phone(phone) for phone in self._lab.phones.values()]
-
-    def _fault(self, request: Request) -> Answer:
-        options = request.get("options", [])
-        if not isinstance(options, list) or not all(isinstance(o, str) for o in options):
-            raise UsageError("a fault's options are a list of texts, each name=value")
-        fault = parse_fault(str(request.get("kind", "")), options)
-        return {"fault": self._phone(request).faults.add(fault).to_json()}
-
-    def _clear(self, request: Request) -> Answer:
-        faults = self._phone(request).faults
-        cleared = [f for f in faults.waiting() if request.get("fault_id") in (None, f.fault_id)]
-        for fault in cleared:
-            faults.remove(fault.fault_id)
-        return {"cleared": [fault.to_json() for fault in cleared]}
-
-    def _add(self, request: Request) -> Answer:
-        given = request.get("phone")
-        if not isinstance(given, dict):
-            raise UsageError("the request describes no phone")
-        phone = self._lab.add_spec(PhoneSpec.from_json(given))
-        self.changed()
-        return {"phone": describe_phone(phone)}
-
-    def _phone(self, request: Request) -> Phone:
-        return self._lab.get(str(request.get("serial", "")))
 
 
 def describe_phone(phone: Phone) -> Answer:

@@ -77,23 +77,12 @@ class SyncService:
     # To the phone
 
     def _send(self, spec: str, stream: Stream) -> None:
-        path, comma, mode_text = spec.rpartition(",")
-        try:
-            mode = int(mode_text, 0) if comma else 0
-        except ValueError:
-            mode = 0
-        if not comma or mode <= 0:
-            self._skip_data(stream)
-            raise _SyncFailedError(
-                "missing , in ID_SEND_V1" if not comma else "couldn't parse mode"
-            )
-        self._store(path, mode, stream)
-
-    def _store(self, path: str, mode: int, stream: Stream) -> None:
-        """Take DATA frames up to DONE into a file.
+        """Take DATA frames up to DONE into the file that ``spec`` names, with its mode.
 
         A failure is told at once, the rest of the data is thrown away.
         """
+        path, _, mode_text = spec.rpartition(",")
+        mode = int(mode_text, 0)
         self._faults.reach("push", subject=path)
         writer: OpenFile | None = None
         try:
