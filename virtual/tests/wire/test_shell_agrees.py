@@ -114,7 +114,7 @@ MARK: Final = "=#=#="
 #: Runs each of its arguments in a session and a folder of its own, and prints what came of it.
 DRIVER: Final = f"""
 cd "$1" || exit 1; top=$PWD; shift; n=0
-for script; do
+for script in "$@"; do
  n=$((n+1)); mkdir $n w.$n; cd w.$n
  setsid sh -c "$script" >../$n/out 2>../$n/err </dev/null; r=$?
  cd "$top"; printf '\\n{MARK}%s:out\\n' $r; cat $n/out; printf '\\n{MARK}err\\n'; cat $n/err

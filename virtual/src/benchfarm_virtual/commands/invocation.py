@@ -215,7 +215,6 @@ def read_options(
     values: str = "",
     *,
     long: Sequence[str] = (),
-    args: Sequence[str] | None = None,
     stop_early: bool = False,
 ) -> Options:
     """Read a call's options: single letters in ``flags``, those with a value in ``values``, long
@@ -227,7 +226,7 @@ def read_options(
     letters = flags + "".join(f"{letter}:" for letter in values)
     read = getopt.getopt if stop_early else getopt.gnu_getopt
     try:
-        given, rest = read(list(call.args if args is None else args), letters, long)
+        given, rest = read(list(call.args), letters, long)
     except getopt.GetoptError as exc:
         missing = "requires argument" in exc.msg
         what = f"Missing argument to -{exc.opt}" if missing else f"Unknown option '{exc.opt}'"

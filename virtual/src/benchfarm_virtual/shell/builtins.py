@@ -154,31 +154,19 @@ def _leave(name: str) -> Callable[[Shell, Sequence[str]], int]:
 
 
 def _command(shell: Shell, args: Sequence[str]) -> int:
-    if args[:1] != ["-v"]:
+    """Print what a name stands for: ``command -v NAME``."""
+    if len(args) != 2 or args[0] != "-v":
         shell.complain("command: -v NAME is all that a virtual phone knows")
         return 1
-    return _where(shell, args[1:])
-
-
-def _where(shell: Shell, names: Sequence[str]) -> int:
-    """Print what names stand for; the first that stands for nothing is the last looked at, as in
-    mksh.
-    """
-    for name in names:
-        path = find_program(
-            shell.system,
-            name,
-            path=shell.lookup("PATH") or DEFAULT_PATH,
-            cwd=shell.cwd,
-            uid=shell.uid,
-        )
-        if name in shell.functions or name in RESERVED or name in BUILTINS:
-            text = name
-        elif path is not None and shell.files.may(shell.absolute(path), 1, uid=shell.uid):
-            text = path
-        else:
-            return 1
-        shell.write(1, f"{text}\n".encode("utf-8", "surrogateescape"))
+    name = args[1]
+    path = find_program(
+        shell.system, name, path=shell.lookup("PATH") or DEFAULT_PATH, cwd=shell.cwd, uid=shell.uid
+    )
+    if name in shell.functions or name in RESERVED or name in BUILTINS:
+        path = name
+    elif path is None or not shell.files.may(shell.absolute(path), 1, uid=shell.uid):
+        return 1
+    shell.write(1, f"{path}\n".encode("utf-8", "surrogateescape"))
     return 0
 
 

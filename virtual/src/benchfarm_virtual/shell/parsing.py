@@ -4,7 +4,6 @@ grammar has of statements.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -162,13 +161,11 @@ class _Parser:
         start = self.at
         if self.text.startswith("$((", start):
             self.at += 3
-            with contextlib.suppress(ShellSyntaxError):
-                expression = Word(tuple(self.parts(")", quoted=True)))
-                if self.text.startswith("))", self.at):
-                    self.at += 2
-                    return Arithmetic(expression, quoted)
-            # $((command); (command)) is none.
-            self.at = start
+            expression = Word(tuple(self.parts(")", quoted=True)))
+            if not self.text.startswith("))", self.at):
+                raise self.fault()
+            self.at += 2
+            return Arithmetic(expression, quoted)
         if self.text.startswith("$(", start):
             self.at += 2
             script = self.block(")")
@@ -321,10 +318,8 @@ class _Parser:
         return left
 
     def pipeline(self) -> Statement:
-        negated = False
-        while self.peek() == "!":
+        if negated := self.peek() == "!":
             self.take()
-            negated = not negated
         commands = [self.command()]
         while self.peek() == "|":
             self.take()
@@ -433,17 +428,15 @@ class _Parser:
         if not _NAME.fullmatch(name):
             raise ShellSyntaxError(f"'{name}' is not an identifier")
         self.skip(lines=True)
-        words: list[Word] | None = None
-        if self.peek() == "in":
-            self.expect("in")
-            words = []
-            while self.peek() not in _NO_WORDS:
-                words.append(self.take_word())
+        self.expect("in")
+        words: list[Word] = []
+        while self.peek() not in _NO_WORDS:
+            words.append(self.take_word())
         if self.peek() == ";":
             self.take()
         self.skip(lines=True)
         body = self.enclosed("do", "done")
-        return For(name, None if words is None else tuple(words), body)
+        return For(name, tuple(words), body)
 
     def case(self) -> Statement:
         self.expect("case")
@@ -455,8 +448,6 @@ class _Parser:
             self.skip(lines=True)
             if self.peek() == "esac":
                 break
-            if self.peek() == "(":
-                self.take()
             patterns = [self.take_word()]
             while self.peek() == "|":
                 self.take()

@@ -90,8 +90,7 @@ def execute(shell: Shell, statement: Statement) -> int:
 
 def _for_each(shell: Shell, statement: For) -> Generator[None, None, None]:
     """Yield before each round, its variable set."""
-    words = statement.words
-    for value in list(shell.positional if words is None else shell.expander.arguments(words)):
+    for value in shell.expander.arguments(statement.words):
         shell.assign(statement.name, value)
         yield
 

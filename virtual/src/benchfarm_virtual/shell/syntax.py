@@ -114,10 +114,10 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """``for``; ``words`` is None when the positional parameters are meant."""
+    """``for``."""
 
     name: str
-    words: tuple[Word, ...] | None
+    words: tuple[Word, ...]
     body: Block
 
 
