@@ -33,8 +33,6 @@ _WORDS: Final[Mapping[int, str]] = {
 SHARED_GID: Final = 1015
 MEDIA_UID: Final = 1023
 _MAX_LINKS: Final = 40
-#: So many of the kernel's paths are remembered at most.
-_MOST_FIXED: Final = 4096
 _OPERATIONS: Final[Mapping[int, str]] = {1: "execute", 2: "write", 4: "read"}
 
 
@@ -153,8 +151,6 @@ class PhoneTree:
         self._passing = passing
         #: Held while names come or go.
         self._changing = threading.RLock()
-        #: Where paths lead whose folders never change (those of the kernel), None for nowhere.
-        self._fixed: dict[tuple[str, bool], _Place | None] = {}
 
     def lay(
         self, path: str, mode: int = 0o771, uid: int = SHELL_UID, gid: int | None = None
@@ -186,19 +182,6 @@ class PhoneTree:
         return place
 
     def _walk(self, path: str, uid: int, *, follow: bool) -> _Place:
-        if (path, follow) in self._fixed:
-            place = self._fixed[path, follow]
-        else:
-            place, is_fixed = self._step_by_step(path, uid, follow=follow)
-            if is_fixed and len(self._fixed) < _MOST_FIXED:
-                self._fixed[path, follow] = place
-        if place is None:
-            raise file_error(errno.ENOENT)
-        return place
-
-    def _step_by_step(self, path: str, uid: int, *, follow: bool) -> tuple[_Place | None, bool]:
-        """Return where a path leads, None for nowhere, and whether it always does, for everybody."""
-        is_fixed = True
         todo = [name for name in reversed(path.split("/")) if name and name != "."]
         is_folder = path.endswith(("/", "/."))
         names: list[str] = []
@@ -215,16 +198,13 @@ class PhoneTree:
                     nodes.pop()
                     node = nodes[-1]
                 continue
-            if node.mode & 0o111 != 0o111:
-                is_fixed = False
-                if uid != 0:
-                    _check(node, uid, 1)
-            is_fixed = is_fixed and (node is self.root or (node.fixed and type(node) is Folder))
+            if uid != 0:
+                _check(node, uid, 1)
             found = node.child(name)
             if found is None:
                 if todo:
-                    return None, is_fixed
-                return _Place((*names, name), node, None), is_fixed and node is not self.root
+                    raise file_error(errno.ENOENT)
+                return _Place((*names, name), node, None)
             if isinstance(found, LinkNode) and (follow or todo or is_folder):
                 links += 1
                 if links > _MAX_LINKS:
@@ -240,8 +220,7 @@ class PhoneTree:
             nodes.append(node)
         if is_folder and not isinstance(node, Folder):
             raise file_error(errno.ENOTDIR)
-        is_fixed = is_fixed and len(names) > 1
-        return _Place(tuple(names), nodes[-2] if names else None, node), is_fixed
+        return _Place(tuple(names), nodes[-2] if names else None, node)
 
     # The contract
 

@@ -104,8 +104,7 @@ class VirtualHardware:
     def begin_work(self, cpus: Sequence[int], **load: Any) -> Work:  # noqa: ANN401 - Work's
         """Register a load, with :class:`Work`'s settings; it heats the phone until :meth:`end_work`."""
         work = Work(tuple(cpus), **load)
-        with self._lock:
-            self._advance()
+        with self._changing():
             self._works.append(work)
             self._count_wanted()
             if not work.memory_share:
@@ -126,8 +125,7 @@ class VirtualHardware:
 
     def begin_spin(self, pid: int, *, memory_share: float = 0.0) -> Work:
         """Register a process that keeps one core busy: the fastest of those with the least to do."""
-        with self._lock:
-            self._look()
+        with self._looking():
             return self.begin_work([self._idlest()], pid=pid, memory_share=memory_share)
 
     @contextlib.contextmanager
@@ -156,8 +154,7 @@ class VirtualHardware:
 
     def end_work(self, work: Work) -> None:
         """Take a load away again."""
-        with self._lock:
-            self._advance()
+        with self._changing():
             if work in self._works:
                 self._works.remove(work)
             self._count_wanted()
@@ -166,8 +163,7 @@ class VirtualHardware:
         """Return, per core, its speed under load as a share of its highest, divided among those who
         use it.
         """
-        with self._lock:
-            self._look()
+        with self._looking():
             others = [other for other in self._works if other is not work]
             shares = {}
             for spec, clocks in zip(self.profile.clusters, self._clocks, strict=True):
@@ -185,8 +181,7 @@ class VirtualHardware:
 
     def gpu_share(self, work: Work | None = None) -> float:
         """Return the GPU's speed as a share of its highest, divided among those who use it."""
-        with self._lock:
-            self._look()
+        with self._looking():
             others = sum(other.gpu_share for other in self._works if other is not work)
             return self._gpu_speed() / (1.0 + others)
 
@@ -195,8 +190,7 @@ class VirtualHardware:
 
     def clusters(self) -> Sequence[ClockState]:
         """Return the clusters, little cores first, as they are now."""
-        with self._lock:
-            self._look()
+        with self._looking():
             if self._seen is None:
                 self._seen = [
                     self._state(clocks, self._busy(spec.cpus), spec.cpus, fixed=self._fixed)
@@ -206,8 +200,7 @@ class VirtualHardware:
 
     def gpu(self) -> ClockState | None:
         """Return the GPU's clocks as they are now, None for a phone without one."""
-        with self._lock:
-            self._look()
+        with self._looking():
             return self._state(self._gpu, self.gpu_load() > 0) if self._gpu else None
 
     def gpu_load(self) -> float:
@@ -233,8 +226,7 @@ class VirtualHardware:
 
     def zones(self) -> Sequence[ThermalZone]:
         """Return the thermal zones."""
-        with self._lock:
-            self._look()
+        with self._looking():
             heats = {
                 "soc": self._heat.soc_c,
                 "gpu": self._heat.body_c + 0.8 * self._heat.soc_rise_c,
@@ -252,16 +244,14 @@ class VirtualHardware:
 
     def thermal_status(self) -> int:
         """Return 0 (none) to 6 (shutdown), by the skin's temperature."""
-        with self._lock:
-            self._look()
+        with self._looking():
             return sum(
                 1 for limit_c in self.profile.thermal.status_c if self._heat.body_c >= limit_c
             )
 
     def battery(self) -> Battery:
         """Return the battery's state."""
-        with self._lock:
-            self._look()
+        with self._looking():
             full_uah = self.profile.battery_mah * 1000
             level = max(0, min(100, round(100 * self._charge_uah / full_uah)))
             return Battery(
@@ -279,8 +269,7 @@ class VirtualHardware:
         """Return the energy of each supply rail since boot in microjoules; none for a phone that
         doesn't tell it.
         """
-        with self._lock:
-            self._look()
+        with self._looking():
             found = {}
             for name, feeds in self.profile.rails.items():
                 part, _, share = feeds.partition(":")
@@ -291,8 +280,7 @@ class VirtualHardware:
         """Return the battery's current in the gauge's own unit, its voltage in uV, and its charge
         in uAh.
         """
-        with self._lock:
-            self._look()
+        with self._looking():
             at_s, charge_uah, current_ua = self._gauge
             since_s = self._at_s - at_s
             if since_s >= _GAUGE_S:
@@ -307,36 +295,31 @@ class VirtualHardware:
 
     def set_plugged(self, *, plugged: bool) -> None:
         """Put the charger's cable in or out; adb's link stays."""
-        with self._lock:
-            self._advance()
+        with self._changing():
             self._plugged = plugged
 
     def busy_s(self) -> float:
         """Return the seconds of all cores together that loads have used since boot."""
-        with self._lock:
-            self._look()
+        with self._looking():
             return self._busy_s
 
     def cpu_s(self, pid: int) -> float:
         """Return the processor time of one process, also after its end."""
-        with self._lock:
-            self._look()
+        with self._looking():
             return self._cpu_s.get(pid, 0.0)
 
     def throttled_s(self) -> float:
         """Return for how long clocks were held down while there was work: the truth that judges are
         tested with.
         """
-        with self._lock:
-            self._look()
+        with self._looking():
             return self._throttled_s
 
     def hold_clocks(self, steps: int) -> None:
         """For faults: take ``steps`` clock steps from every cluster and the GPU, whatever the heat
         is; 0: none.
         """
-        with self._lock:
-            self._advance()
+        with self._changing():
             for clocks in self._all_clocks():
                 clocks.held_steps = steps
 
@@ -351,8 +334,7 @@ class VirtualHardware:
         """Set what a root shell writes; a frequency that the cluster doesn't have becomes the next
         lower one.
         """
-        with self._lock:
-            self._advance()
+        with self._changing():
             clocks = self._clocks[cluster]
             if min_khz is not None:
                 clocks.min_khz = next_lower(clocks.available_khz, min_khz)
@@ -363,27 +345,23 @@ class VirtualHardware:
 
     def set_fixed_performance(self, *, enabled: bool) -> None:
         """Hold all clocks at a level that can be kept for long."""
-        with self._lock:
-            self._advance()
+        with self._changing():
             self._fixed = enabled
 
     def set_thermal_control(self, *, enabled: bool) -> None:
         """Let heat take clocks, or not."""
-        with self._lock:
-            self._advance()
+        with self._changing():
             self._has_thermal_control = enabled
 
     def set_gpu_least(self, khz: int) -> None:
         """Set the GPU's smallest clock, as a root shell does."""
-        with self._lock:
-            self._advance()
+        with self._changing():
             if self._gpu is not None:
                 self._gpu.min_khz = next_lower(self._gpu.available_khz, khz)
 
     def force(self, *, heat_c: float | None = None, battery_percent: int | None = None) -> None:
         """Set the heat of the whole phone or its battery's level at once."""
-        with self._lock:
-            self._advance()
+        with self._changing():
             if heat_c is not None:
                 self._heat.force(heat_c)
                 if heat_c > self.profile.thermal.soc_trip_c:
@@ -394,8 +372,7 @@ class VirtualHardware:
 
     def reboot(self) -> None:
         """Forget loads, settings and counters; heat and charge stay."""
-        with self._lock:
-            self._advance()
+        with self._changing():
             self._works.clear()
             self._count_wanted()
             self._fixed = False
@@ -447,10 +424,20 @@ class VirtualHardware:
         net = supply - watts
         return 0.0 if full and net > 0 else net
 
-    def _look(self) -> None:
-        """Move the state on, unless it is no older than a tick."""
-        if not 0 <= self._time.uptime_s() - self._at_s < _TICK_S:
+    @contextlib.contextmanager
+    def _looking(self) -> Iterator[None]:
+        """Hold the state as it is now, at most a tick old."""
+        with self._lock:
+            if not 0 <= self._time.uptime_s() - self._at_s < _TICK_S:
+                self._advance()
+            yield
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Hold the state as it is at this moment, to be changed."""
+        with self._lock:
             self._advance()
+            yield
 
     def _advance(self) -> None:
         """Move the state on to this moment; what is known of it may be changed after that."""

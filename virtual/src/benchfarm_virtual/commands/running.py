@@ -55,7 +55,7 @@ def sh(call: Invocation) -> int:
 @command("setsid")
 def setsid(call: Invocation) -> int:
     """Run a command in a session of its own."""
-    options = read_options(call, "cdw", stop_early=True)
+    options = read_options(call, "", stop_early=True)
     need_args(call, options, 1)
     call.process.pgid = call.process.pid
     return call.become(options.args)
@@ -64,7 +64,7 @@ def setsid(call: Invocation) -> int:
 @command("taskset")
 def taskset(call: Invocation) -> int | None:
     """Show or set on which cores a process may run; masks are hexadecimal."""
-    options = read_options(call, "ap", stop_early=True)
+    options = read_options(call, "p", stop_early=True)
     *mask, last = options.args
     if "p" not in options:
         need_args(call, options, 2)
@@ -93,10 +93,8 @@ def _mask(call: Invocation, text: str) -> int:
 @command("renice")
 def renice(call: Invocation) -> None:
     """Change a process's priority."""
-    options = read_options(call, "pgu", "n")
+    options = read_options(call, "p", "n")
     need_args(call, options, 1)
-    if "n" not in options:
-        call.fail('Needs -n (see "renice --help")')
     for name in options.args:
         process = call.system.processes.named(name)
         if process is None:

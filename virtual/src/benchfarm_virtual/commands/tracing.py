@@ -28,9 +28,6 @@ from benchfarm_virtual.tracing import (
 
 #: The one folder where SELinux lets perfetto write.
 _TRACES: Final = "/data/misc/perfetto-traces/"
-#: From this API level on perfetto may read a config from a folder of its own.
-_CONFIG_SDK: Final = 31
-_CONFIGS: Final = "/data/misc/perfetto-configs/"
 _MOST_CONFIG_BYTES: Final = 1 << 20
 #: The signals at which perfetto ends as if its time were over.
 _GRACEFUL: Final = frozenset({2, 15})
@@ -76,15 +73,15 @@ def _parse_config(text: str) -> _Config:
 @command("perfetto", since_sdk=28)
 def perfetto(call: Invocation) -> int:
     """Record a trace: ``perfetto --txt -c - -o FILE [--background]``."""
-    long = ["txt", "config=", "out=", "background", "background-wait"]
-    options = read_options(call, "dD", "co", long=long)
-    source = options.last("config", options.last("c"))
-    target = options.last("out", options.last("o"))
-    if not source or not target:
-        call.error("-c/--config and -o/--out are needed")
+    options = read_options(call, "", "co", long=["txt", "background"])
+    target = options.last("o")
+    if options.last("c") != "-" or not target or "txt" not in options:
+        call.error("a virtual phone knows --txt -c - -o FILE, and --background")
         return 1
-    config = _config_of(call, source, is_text="txt" in options)
-    if config is None:
+    try:
+        config = _parse_config(decoded(call.stdin.read())[:_MOST_CONFIG_BYTES])
+    except (_ConfigError, PhoneFileError) as exc:
+        call.error(f"The TraceConfig is invalid: {exc}")
         return 1
     path = call.path(target)
     if not path.startswith(_TRACES) or "/../" in path:
@@ -100,7 +97,7 @@ def perfetto(call: Invocation) -> int:
             "Could not connect to the traced socket /dev/socket/traced_consumer. Ensure traced is running."
         )
         return 1
-    if not {"d", "D", "background", "background-wait"} & options.values.keys():
+    if "background" not in options:
         return _record(call.system, call.process, config, writer)
     child = call.system.processes.spawn(call.launch.argv, uid=call.uid, ppid=1)
 
@@ -115,22 +112,6 @@ def perfetto(call: Invocation) -> int:
     threading.Thread(target=body, daemon=True, name=f"phone-perfetto-{child.pid}").start()
     call.out.line(child.pid)
     return 0
-
-
-def _config_of(call: Invocation, source: str, *, is_text: bool) -> _Config | None:
-    """Read the config; complain and return None when there is none that perfetto may read."""
-    sdk = call.system.props.sdk
-    if source != "-" and not (sdk >= _CONFIG_SDK and call.path(source).startswith(_CONFIGS)):
-        call.error(f"Could not open {source} (errno: 13, Permission denied)")
-        return None
-    try:
-        text = decoded(b"".join(call.chunks(call.open(source))))
-        if not is_text:
-            raise _ConfigError("it is no binary proto")
-        return _parse_config(text[:_MOST_CONFIG_BYTES])
-    except (_ConfigError, PhoneFileError) as exc:
-        call.error(f"The TraceConfig is invalid: {exc}")
-        return None
 
 
 def _record(system: PhoneSystem, process: Process, config: _Config, writer: OpenFile) -> int:

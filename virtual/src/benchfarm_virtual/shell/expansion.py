@@ -22,7 +22,7 @@ _WORDS: Final = re.compile(r"[^ \t\n]+")
 
 
 class ExpansionFaultError(Exception):
-    """A bad substitution, functions nested too deeply: the shell ends with the message."""
+    """A bad substitution: the shell ends with the message."""
 
 
 class _Fields:

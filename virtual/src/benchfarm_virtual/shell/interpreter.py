@@ -75,9 +75,6 @@ class Shell:
         self.jobs: list[Process] = []
         self.shell_pid = self.process.pid
         self.expander = Expander(self)
-        #: How deep functions and loops are nested.
-        self.calls = 0
-        self.loops = 0
 
     # What expansion asks for
 

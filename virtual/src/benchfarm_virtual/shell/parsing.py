@@ -43,7 +43,7 @@ _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
 _COMMENT: Final = re.compile(r"\A#[^\n]*")
 _BLANK: Final = re.compile(r"(?:[ \t\r]|\\\n)*(?:#[^\n]*)?")
 _OPERATOR: Final = re.compile(r"&&|\|\||;;|[;&|()\n]")
-_REDIRECT: Final = re.compile(r"(\d*)(<&|>&|>>|>\||<|>)")
+_REDIRECT: Final = re.compile(r"(\d*)(>&|>>|<|>)(?![&|<])")
 _FUNCTION: Final = re.compile(r"([A-Za-z_]\w*)[ \t]*\([ \t]*\)", re.ASCII)
 #: What :meth:`_Parser.peek` returns that is no word.
 _NO_WORDS: Final = frozenset({"", "&&", "||", ";;", ";", "&", "|", "(", ")", "\n"})
@@ -369,7 +369,7 @@ class _Parser:
             return None
         self.at = match.end()
         target = self.take_word()
-        return Redirect(match[2].removesuffix("|"), int(match[1]) if match[1] else None, target)
+        return Redirect(match[2], int(match[1]) if match[1] else None, target)
 
     def simple(self) -> Statement:
         assignments: list[tuple[str, Word]] = []

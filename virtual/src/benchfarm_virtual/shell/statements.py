@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from benchfarm_virtual.contract import PhoneFileError
 from benchfarm_virtual.launching import Launch, LaunchFaultError, launch
 from benchfarm_virtual.open_files import DeviceFile, OpenFile, open_pipe
-from benchfarm_virtual.shell.expansion import ExpansionFaultError, matches
+from benchfarm_virtual.shell.expansion import matches
 from benchfarm_virtual.shell.syntax import (
     AndOr,
     Block,
@@ -112,7 +112,6 @@ def _while(shell: Shell, statement: Loop) -> Generator[None, None, None]:
 def _rounds(shell: Shell, body: Block, rounds: Generator[None, None, None]) -> int:
     """Run a loop's rounds; a ``break`` in a condition is one, too."""
     status = 0
-    shell.loops += 1
     try:
         while True:
             try:
@@ -125,11 +124,7 @@ def _rounds(shell: Shell, body: Block, rounds: Generator[None, None, None]) -> i
                     return 0
                 status = 0
     finally:
-        shell.loops -= 1
         rounds.close()
-
-
-_MAX_CALLS: Final = 120
 
 
 def run_simple(shell: Shell, command: Simple, *, replace: bool = False) -> int:
@@ -283,14 +278,10 @@ def _exec(shell: Shell, command: Simple, arguments: list[str]) -> int:
 
 def _call(shell: Shell, name: str, arguments: list[str]) -> int:
     """Run one of the shell's functions."""
-    if shell.calls >= _MAX_CALLS:
-        raise ExpansionFaultError(f"{name}: functions are nested too deeply")
     before, shell.positional = shell.positional, arguments[1:]
-    shell.calls += 1
     try:
         return shell.execute(shell.functions[name])
     finally:
-        shell.calls -= 1
         shell.positional = before
 
 
@@ -330,25 +321,19 @@ def redirected(
 def _apply(
     shell: Shell, redirect: Redirect, fds: dict[int, OpenFile], opened: list[OpenFile]
 ) -> None:
-    operator, descriptor = redirect.operator, redirect.descriptor
-    target = shell.expander.text(redirect.target)
-    match operator:
-        case "<&" | ">&":
-            default = 0 if operator == "<&" else 1
-            if target == "-":
-                fds.pop(default if descriptor is None else descriptor, None)
-                return
-            if target.isdigit():
-                source = fds.get(int(target))
-                if source is None:
-                    raise RedirectFaultError(f"{operator}{target} : bad file descriptor")
-                fds[default if descriptor is None else descriptor] = source
-                return
-            raise RedirectFaultError(f"{target}: illegal file descriptor name")
-        case _:
-            handle: OpenFile = _open(shell, target, operator)
+    operator, target = redirect.operator, shell.expander.text(redirect.target)
+    descriptor = redirect.descriptor
+    if descriptor is None:
+        descriptor = 0 if operator == "<" else 1
+    if operator == ">&":
+        source = fds.get(int(target)) if target.isdigit() else None
+        if source is None:
+            raise RedirectFaultError(f"{operator}{target} : bad file descriptor")
+        fds[descriptor] = source
+        return
+    handle = _open(shell, target, operator)
     opened.append(handle)
-    fds[(0 if operator.startswith("<") else 1) if descriptor is None else descriptor] = handle
+    fds[descriptor] = handle
 
 
 def _open(shell: Shell, path: str, operator: str) -> OpenFile:
