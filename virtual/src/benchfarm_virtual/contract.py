@@ -136,7 +136,6 @@ class Battery:
     level_percent: int
     heat_c: float
     voltage_mv: int
-    current_ua: int
     charge_counter_uah: int
     #: Whether a USB port charges it.
     plugged: bool

@@ -14,7 +14,6 @@ class LabError(Exception):
 
     def __init__(self, message: str, *, serial: str = "", hint: str = "") -> None:
         super().__init__(f"{serial}: {message}" if serial else message)
-        self.serial = serial
         self.hint = hint
 
 

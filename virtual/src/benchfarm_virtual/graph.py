@@ -13,8 +13,6 @@ import hashlib
 import math
 import re
 import struct
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -67,7 +65,6 @@ class Tensor:
     element_bytes: float | None
     shape: tuple[int, ...]
     data_bytes: int
-    variable: bool = False
     #: Whether its values are in the file.
     constant: bool = field(init=False)
     #: How many elements it has; unknown dimensions count as 1.
@@ -94,7 +91,6 @@ class Operator:
     code: int
     #: ``CONV_2D``, or a custom operator's own name (``FlexAddV2``).
     name: str
-    version: int
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     #: StridedSlice's shrink_axis_mask.
@@ -132,7 +128,23 @@ class Subgraph:
         """Return the multiply-adds of an operator (for those that only move or compare data: its
         output's elements).
         """
-        return _macs(self, operator)
+        inputs, outputs = self.operator_inputs(operator), self.operator_outputs(operator)
+        out = sum(t.elements for t in outputs)
+        weights = inputs[1] if len(inputs) > 1 else None
+        match operator.name:
+            case "CONV_2D" | "CONV_3D" if weights is not None and len(weights.shape) >= 4:
+                # CONV_2D filters are [out, h, w, in]; CONV_3D's are [d, h, w, in, out].
+                drop = weights.shape[0] if operator.name == "CONV_2D" else weights.shape[-1]
+                return out * weights.elements // max(1, drop)
+            case "DEPTHWISE_CONV_2D" if weights is not None and len(weights.shape) == 4:
+                return out * weights.shape[1] * weights.shape[2]
+            case "FULLY_CONNECTED" if weights is not None and weights.shape:
+                return out * weights.shape[-1]
+            case "BATCH_MATMUL" if inputs and inputs[0].shape:
+                return out * inputs[0].shape[-1]
+            case "MEAN" | "SUM" | "REDUCE_MAX" | "REDUCE_MIN" | "REDUCE_PROD" if inputs:
+                return inputs[0].elements
+        return out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,31 +161,8 @@ class Graph:
         return sum(t.data_bytes for s in self.subgraphs for t in s.tensors)
 
 
-def _macs(graph: Subgraph, operator: Operator) -> int:
-    inputs = graph.operator_inputs(operator)
-    outputs = graph.operator_outputs(operator)
-    out = sum(t.elements for t in outputs)
-    weights = inputs[1] if len(inputs) > 1 else None
-    match operator.name:
-        case "CONV_2D" | "CONV_3D" if weights is not None and len(weights.shape) >= 4:
-            # CONV_2D filters are [out, h, w, in]; CONV_3D's are [d, h, w, in, out].
-            drop = weights.shape[0] if operator.name == "CONV_2D" else weights.shape[-1]
-            return out * weights.elements // max(1, drop)
-        case "DEPTHWISE_CONV_2D" if weights is not None and len(weights.shape) == 4:
-            return out * weights.shape[1] * weights.shape[2]
-        case "FULLY_CONNECTED" if weights is not None and weights.shape:
-            return out * weights.shape[-1]
-        case "BATCH_MATMUL" if inputs and inputs[0].shape:
-            return out * inputs[0].shape[-1]
-        case "MEAN" | "SUM" | "REDUCE_MAX" | "REDUCE_MIN" | "REDUCE_PROD" if inputs:
-            return inputs[0].elements
-        case _:
-            return out
-
-
 _CACHE_SIZE: Final = 64
-_cache: OrderedDict[str, Graph] = OrderedDict()
-_cache_lock = threading.Lock()
+_cache: dict[str, Graph] = {}
 
 
 def read_graph(data: bytes) -> Graph:
@@ -181,20 +170,15 @@ def read_graph(data: bytes) -> Graph:
     would refuse.
     """
     sha256 = hashlib.sha256(data).hexdigest()
-    with _cache_lock:
-        known = _cache.get(sha256)
-        if known is not None:
-            _cache.move_to_end(sha256)
-            return known
+    if (known := _cache.get(sha256)) is not None:
+        return known
     try:
         graph = _read(data, sha256)
     except _DAMAGE as error:
         raise MalformedModelError(str(error)) from None
-    with _cache_lock:
-        _cache[sha256] = graph
-        while len(_cache) > _CACHE_SIZE:
-            _cache.popitem(last=False)
-    return graph
+    if len(_cache) >= _CACHE_SIZE:
+        _cache.clear()
+    return _cache.setdefault(sha256, graph)
 
 
 def _read(data: bytes, sha256: str) -> Graph:
@@ -261,7 +245,6 @@ def _tensor(found: schema.TensorT, sizes: list[int]) -> Tensor:
         element_bytes=_element_bytes(type_name),
         shape=_numbers(found.shape),
         data_bytes=sizes[found.buffer] if found.buffer else 0,
-        variable=bool(found.isVariable),
     )
 
 
@@ -282,7 +265,6 @@ def _operator(found: schema.OperatorT, opcode: schema.OperatorCodeT, tensor_coun
     return Operator(
         code=code,
         name=_text(opcode.customCode) if name == "CUSTOM" else name,
-        version=opcode.version,
         inputs=inputs,
         outputs=outputs,
         shrink_axis_mask=getattr(options, "shrinkAxisMask", 0),

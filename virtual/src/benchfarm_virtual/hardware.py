@@ -258,9 +258,6 @@ class VirtualHardware:
                 level_percent=level,
                 heat_c=round(self._heat.battery_c, 1),
                 voltage_mv=round(1000 * self._volt()),
-                current_ua=round(
-                    self._net_watts(self._watts()) / self._volt() * 1e6 * self.profile.gauge_scale
-                ),
                 charge_counter_uah=round(self._charge_uah),
                 plugged=self._plugged,
             )
@@ -398,9 +395,6 @@ class VirtualHardware:
     def _volt(self) -> float:
         full_uah = self.profile.battery_mah * 1000
         return 3.5 + 0.008 * max(0, min(100, round(100 * self._charge_uah / full_uah)))
-
-    def _watts(self) -> float:
-        return sum(self._watts_of_parts().values())
 
     def _watts_of_parts(self) -> dict[str, float]:
         """Return what each part takes: idle, clusters by name, gpu, accelerator."""

@@ -7,7 +7,7 @@ import secrets
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from benchfarm_virtual.commands.invocation import Invocation
 from benchfarm_virtual.contract import (
@@ -39,11 +39,7 @@ _RESERVE_BYTES: Final = 32 << 20
 
 
 class InstallRefusedError(Exception):
-    """The package manager refuses an APK; ``code`` is its word for it."""
-
-    def __init__(self, code: str, detail: str = "") -> None:
-        super().__init__(f"{code}: {detail}" if detail else code)
-        self.code = code
+    """The package manager refuses an APK; the message is its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +93,10 @@ class PackageStore:
             self.files.make_folders(stage.rpartition("/")[0], uid=0)
             self.files.open_write(stage, uid=0).write(apk)
         except PhoneFileError as exc:
-            raise InstallRefusedError("INSTALL_FAILED_INSUFFICIENT_STORAGE", str(exc)) from exc
+            raise InstallRefusedError(f"INSTALL_FAILED_INSUFFICIENT_STORAGE: {exc}") from exc
         info = inspect_apk(apk)
         if info is None:
-            raise InstallRefusedError("INSTALL_PARSE_FAILED_NOT_APK", f"Failed to parse {stage}")
+            raise InstallRefusedError(f"INSTALL_PARSE_FAILED_NOT_APK: Failed to parse {stage}")
         old = self._packages.get(info.package)
         last_uid = max((one.uid for one in self._packages.values()), default=_FIRST_UID - 1)
         package = InstalledPackage(
@@ -126,7 +122,7 @@ class PackageStore:
         sdk = self._props.sdk
         if info.min_sdk > sdk:
             raise InstallRefusedError(
-                "INSTALL_FAILED_OLDER_SDK",
+                "INSTALL_FAILED_OLDER_SDK: "
                 f"Failed parse during installPackageLI: {apk} (at Binary XML file line #7): "
                 f"Requires newer sdk version #{info.min_sdk} (current version is #{sdk})",
             )
@@ -134,7 +130,7 @@ class PackageStore:
         abi = next((abi for abi in known.split(",") if abi in info.abis), None)
         if info.abis and abi is None:
             raise InstallRefusedError(
-                "INSTALL_FAILED_NO_MATCHING_ABIS",
+                "INSTALL_FAILED_NO_MATCHING_ABIS: "
                 "INSTALL_FAILED_NO_MATCHING_ABIS: Failed to extract native libraries, res=-113",
             )
         return abi or ""
@@ -166,11 +162,9 @@ class PackageStore:
             return
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartedActivity:
+class StartedActivity(NamedTuple):
     """What came of starting an activity."""
 
-    process: Process
     #: From the request to the window, in phone milliseconds.
     launch_ms: int
     warm: bool
@@ -272,13 +266,13 @@ class ActivityService:
 
         threading.Thread(target=run, daemon=True, name=f"phone-app-{process.pid}").start()
         launch_ms = (90 if before else 180) + random.Random(process.pid).randrange(60)  # noqa: S311 -- a figure for show
-        return StartedActivity(process=process, launch_ms=launch_ms, warm=bool(before))
+        return StartedActivity(launch_ms, bool(before))
 
-    def force_stop(self, package: str, *, reason: str = "from pid 0") -> int:
-        """End all of an app's processes; return how many there were."""
+    def force_stop(self, package: str, *, reason: str) -> None:
+        """End all of an app's processes."""
         stopped = self.running(package)
         if not stopped:
-            return 0
+            return
         self.log(
             "ActivityManager", f"Force stopping {package} appid={stopped[0].uid} user=0: {reason}"
         )
@@ -291,7 +285,6 @@ class ActivityService:
         for process in stopped:
             process.done.wait(2.0)
             self._system.processes.end(process, 137)
-        return len(stopped)
 
     def _gone(self, package: str, process: Process) -> None:
         self.log("ActivityManager", f"Process {package} (pid {process.pid}) has died: fg  TOP ")

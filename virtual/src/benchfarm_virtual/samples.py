@@ -78,7 +78,8 @@ def benchmark_elf(
     """Return the bytes of a fake executable; raise UsageError for a program or ABI that there is
     none of.
     """
-    return _known_fake(program, PROGRAMS, abi, version, min_sdk, needed=_NEEDED)
+    note = FakeNote(program=program, version=version, min_sdk=min_sdk)
+    return _known_fake(note, PROGRAMS, abi, _NEEDED)
 
 
 def library_elf(name: str, abi: str = "arm64-v8a", *, version: str = "virtual") -> bytes:
@@ -87,18 +88,17 @@ def library_elf(name: str, abi: str = "arm64-v8a", *, version: str = "virtual") 
     Libraries of one version belong together. Raises UsageError for another name or ABI.
     """
     known = (*HEXAGON_LIBRARIES, *NPU_LIBRARIES, *LANGUAGE_MODEL_LIBRARIES)
-    return _known_fake(name, known, abi, version, 23, needed=("libc.so",))
+    note = FakeNote(program=name, version=version, min_sdk=23)
+    return _known_fake(note, known, abi, ("libc.so",))
 
 
-def _known_fake(
-    name: str, known: Sequence[str], abi: str, version: str, min_sdk: int, needed: Sequence[str]
-) -> bytes:
-    for what, value, values in (("of", name, known), ("for ABI", abi, MACHINES)):
+def _known_fake(note: FakeNote, known: Sequence[str], abi: str, needed: Sequence[str]) -> bytes:
+    for what, value, values in (("of", note.program, known), ("for ABI", abi, MACHINES)):
         if value not in values:
             raise UsageError(
                 f"there is no fake binary {what} {value!r}; there are: {', '.join(values)}"
             )
-    return fake(FakeNote(program=name, version=version, min_sdk=min_sdk), abi, needed)
+    return fake(note, abi, needed)
 
 
 def write_benchmark_elf(path: Path, *which: str, **settings: Any) -> Path:  # noqa: ANN401

@@ -99,10 +99,6 @@ class Parameters:
         for flag in self.flags:
             self.values.setdefault(flag.name, flag.default)
 
-    def knows(self, name: str) -> bool:
-        """Say whether this build has the flag."""
-        return name in self.values
-
     def text(self, name: str) -> str:
         """Return a string flag; "" in a build without it."""
         return str(self.values.get(name, ""))

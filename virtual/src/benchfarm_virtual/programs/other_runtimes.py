@@ -67,43 +67,111 @@ NAMES: Final = frozenset(_PROGRAMS)
 def run_other(call: Invocation, version: str, *, program: str) -> int:
     """Run one of the programs, by its name; return its exit code."""
     announce(call, "start")
-    code = _run(call, version, _PROGRAMS[program])
+    code = _Run(call, version, _PROGRAMS[program]).run()
     announce(call, "results")
     return code
 
 
-def _run(call: Invocation, version: str, program: _Program) -> int:
-    given = _options(call.args, program)
-    has_gpu = call.system.hardware.profile.gpu is not None
-    wants_gpu = any(re.fullmatch(asks, given[name]) for name, asks in program.gpu.items())
-    on_gpu = wants_gpu and has_gpu
-    values: dict[str, object] = {
-        **given,
-        **{f"{name}_name": known.get(given[name], "N/A") for name, known in program.names.items()},
-        "threads": given[program.threads],
-        "gpu": "GPU" if on_gpu else "",
-        "backends": "OpenCL,CPU" if has_gpu else "CPU",
-    }
-    _say(call, program, program.found_gpu if on_gpu else (), values)
-    _say(call, program, program.begin, values)
-    _say(call, program, program.no_gpu if wants_gpu and not has_gpu else (), values)
-    for path in _paths(call, program, given):
-        model, refusal = b"", None
-        try:
-            model = read_whole(call, path)
-        except PhoneFileError:
-            refusal = program.missing or program.refused
-        values |= {"model": path, "name": path.rpartition("/")[2], "bytes": len(model)}
-        refusal = refusal or _refusal(program, given, model)
-        if refusal is not None:
-            _say(call, program, refusal["lines"], values)
-            if "code" in refusal:
-                return int(refusal["code"])
-            continue
-        left = program.on_gpu if on_gpu else program.on_cpu
-        _say(call, program, left if program.verbose in {"", *given} else (), values)
-        _measure(call, version, program, given, values, on_gpu=on_gpu)
-    return 0
+class _Run:
+    """One run of a program: what it was given, and what it can tell of."""
+
+    def __init__(self, call: Invocation, version: str, program: _Program) -> None:
+        self._call = call
+        self._version = version
+        self._program = program
+        self._given = given = _options(call.args, program)
+        self._has_gpu = call.system.hardware.profile.gpu is not None
+        self._wants_gpu = any(re.fullmatch(asks, given[name]) for name, asks in program.gpu.items())
+        self._on_gpu = self._wants_gpu and self._has_gpu
+        self._values: dict[str, Any] = {
+            **given,
+            **{
+                f"{name}_name": known.get(given[name], "N/A")
+                for name, known in program.names.items()
+            },
+            "threads": given[program.threads],
+            "gpu": "GPU" if self._on_gpu else "",
+            "backends": "OpenCL,CPU" if self._has_gpu else "CPU",
+        }
+
+    def run(self) -> int:
+        """Run each model; return the exit code."""
+        program = self._program
+        self._say(program.found_gpu if self._on_gpu else ())
+        self._say(program.begin)
+        self._say(program.no_gpu if self._wants_gpu and not self._has_gpu else ())
+        for path in self._paths():
+            model, refusal = b"", None
+            try:
+                model = read_whole(self._call, path)
+            except PhoneFileError:
+                refusal = program.missing or program.refused
+            self._values |= {"model": path, "name": path.rpartition("/")[2], "bytes": len(model)}
+            refusal = refusal or _refusal(program, self._given, model)
+            if refusal is not None:
+                self._say(refusal["lines"])
+                if "code" in refusal:
+                    return int(refusal["code"])
+                continue
+            left = program.on_gpu if self._on_gpu else program.on_cpu
+            self._say(left if program.verbose in {"", *self._given} else ())
+            self._measure(len(model))
+        return 0
+
+    def _paths(self) -> list[str]:
+        end, given = self._program.folder, self._given
+        if not end:
+            return [given[self._program.model]]
+        folder = self._call.path(given["folder"])
+        names = self._call.files.list(folder)
+        return [f"{folder}/{name}" for name in names if name.endswith(end)]
+
+    def _measure(self, size: int) -> None:
+        """Work as often as was asked for, as fast as the phone is, and tell of it."""
+        call, program, given, values = self._call, self._program, self._given, self._values
+        announce(call, "run")
+        count = int(given[program.count])
+        done = {name: int(given[name]) for name in program.work}
+        work = sum(program.work[name] * number for name, number in done.items()) or 1.0
+        macs = size * _MACS_A_BYTE * work
+
+        def step_us(speed: Speed) -> float:
+            return _LEAST_US + macs / speed.f32_gmacs / 1e3 + speed.op_overhead_us
+
+        threads = max(1, int(given[program.threads]))
+        pace = Pace(call, self._version, threads=threads, on_gpu=self._on_gpu)
+        times = pace.times_us(count + program.warms_up, step_us)
+        first, times = times[0], times[program.warms_up :]
+        ordered, total = sorted(times), sum(times)
+        told = {"first": first, "mean": total / count, "low": ordered[0], "high": ordered[-1]}
+        told |= {f"p{share}": ordered[int(count * float(f".{share}"))] for share in _SHARES}
+        for name, time_us in (told | {"total": total}).items():
+            values |= {f"{name}_ns": time_us * 1e3, f"{name}_ms": time_us / 1e3}
+            values[f"{name}_s"] = time_us / 1e6
+        things = sum(done.values()) or 1
+        values |= {
+            "count": count,
+            "per_s": things / told["mean"] * 1e6,
+            "times_ns": json.dumps([round(time_us * 1000) for time_us in times]),
+            "rates": json.dumps([things / time_us * 1e6 for time_us in times]),
+        }
+        if program.each:
+            for number, time_us in enumerate(times, start=1):
+                values |= {"number": number, "each_ms": time_us / 1e3}
+                self._say([program.each])
+        self._say(program.end)
+
+    def _say(self, lines: Iterable[str]) -> None:
+        call = self._call
+        for line in lines:
+            where, _, text = line.partition(" ")
+            told = text.format_map(self._values)
+            if where == "log":
+                process = call.process
+                call.system.logs.log("I", self._program.tag, told, pid=process.pid, uid=call.uid)
+            else:
+                stream = call.stdout if where == "out" else call.stderr
+                stream.write(f"{told}\n".encode())
 
 
 def _refusal(program: _Program, given: Mapping[str, str], model: bytes) -> Mapping[str, Any] | None:
@@ -170,66 +238,3 @@ def _options(words: Iterable[str], program: _Program) -> dict[str, str]:
         elif names:
             found[names.pop(0)] = word
     return found
-
-
-def _paths(call: Invocation, program: _Program, given: Mapping[str, str]) -> list[str]:
-    if not program.folder:
-        return [given[program.model]]
-    folder = call.path(given["folder"])
-    return [f"{folder}/{name}" for name in call.files.list(folder) if name.endswith(program.folder)]
-
-
-def _measure(
-    call: Invocation,
-    version: str,
-    program: _Program,
-    given: Mapping[str, str],
-    values: dict[str, object],
-    *,
-    on_gpu: bool,
-) -> None:
-    """Work as often as was asked for, as fast as the phone is, and tell of it."""
-    announce(call, "run")
-    count, size = int(given[program.count]), int(str(values["bytes"]))
-    done = {name: int(given[name]) for name in program.work}
-    work = sum(program.work[name] * number for name, number in done.items()) or 1.0
-    macs = size * _MACS_A_BYTE * work
-
-    def step_us(speed: Speed) -> float:
-        return _LEAST_US + macs / speed.f32_gmacs / 1e3 + speed.op_overhead_us
-
-    pace = Pace(call, version, threads=max(1, int(given[program.threads])), on_gpu=on_gpu)
-    times = pace.times_us(count + program.warms_up, step_us)
-    first, times = times[0], times[program.warms_up :]
-    ordered, total = sorted(times), sum(times)
-    told = {"first": first, "mean": total / count, "low": ordered[0], "high": ordered[-1]}
-    told |= {f"p{share}": ordered[int(count * float(f".{share}"))] for share in _SHARES}
-    for name, time_us in (told | {"total": total}).items():
-        values |= {f"{name}_ns": time_us * 1e3, f"{name}_ms": time_us / 1e3}
-        values[f"{name}_s"] = time_us / 1e6
-    things = sum(done.values()) or 1
-    values |= {
-        "count": count,
-        "per_s": things / told["mean"] * 1e6,
-        "times_ns": json.dumps([round(time_us * 1000) for time_us in times]),
-        "rates": json.dumps([things / time_us * 1e6 for time_us in times]),
-    }
-    if program.each:
-        for number, time_us in enumerate(times, start=1):
-            values |= {"number": number, "each_ms": time_us / 1e3}
-            _say(call, program, [program.each], values)
-    _say(call, program, program.end, values)
-
-
-def _say(
-    call: Invocation, program: _Program, lines: Iterable[str], values: Mapping[str, object]
-) -> None:
-    for line in lines:
-        where, _, text = line.partition(" ")
-        told = text.format_map(values)
-        if where == "log":
-            process = call.process
-            call.system.logs.log("I", program.tag, told, pid=process.pid, uid=call.uid)
-        else:
-            stream = call.stdout if where == "out" else call.stderr
-            stream.write(f"{told}\n".encode())
