@@ -75,15 +75,6 @@ def _zone_patterns(limits: dict[str, float]) -> dict[str, float]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quirk:
-    """Something to know about a kind of phone, for readers of its file."""
-
-    code: Annotated[Text, AfterValidator(_profile_name)]
-    reason: Text
-    source: Text = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceProfile:
     """What device_profiles/<codename>.yaml declares about a kind of phone
     (docs/reference/profiles.md).
@@ -108,7 +99,6 @@ class DeviceProfile:
         AfterValidator(_zone_patterns),
         Field(alias="thermal_limits"),
     ] = field(default_factory=dict)
-    quirks: tuple[Quirk, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

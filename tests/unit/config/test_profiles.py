@@ -73,10 +73,6 @@ def test_most_specific_profile_wins_and_no_profile_is_none(tmp_path):
             "'0' should be greater than or equal to 1",
         ),
         (
-            "name: p\n" + MINIMAL + "match: {a: b}\nquirks: [{code: x}]\n",
-            "quirks[0]: reason is missing",
-        ),
-        (
             "name: p\n" + MINIMAL + "match: {a: b}\nthermal_limits: {'(': 40}\n",
             "isn't a regular expression",
         ),
