@@ -125,8 +125,6 @@ class ThermalZone:
 
     name: str
     heat_c: float
-    #: Where throttling steps begin; None for zones that are only read.
-    trip_c: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from benchfarm_virtual.contract import Battery, ClockState, ThermalZone
 from benchfarm_virtual.heat import Clocks, Heat, next_lower
+from benchfarm_virtual.processes import Process, listed
 from benchfarm_virtual.profiles import VirtualProfile
 
 if TYPE_CHECKING:
-    from benchfarm_virtual.processes import Process
     from benchfarm_virtual.system import ScaledTime
 
 #: What is looked at again within a kernel's tick is as it was: a phone tells hundreds of figures in
@@ -136,13 +136,12 @@ class VirtualHardware:
         At a signal the thread that does it may take long to leave, on a busy computer.
         """
         end = partial(self.end_work, self.begin_spin(pid, memory_share=memory_share))
-        shell.at_end(end)
         try:
-            if shell.done.is_set():
-                end()
-            yield
+            with listed(shell.end_wakers, end):
+                if shell.done.is_set():
+                    end()
+                yield
         finally:
-            shell.forget_end(end)
             end()
 
     def _idlest(self) -> int:
@@ -237,7 +236,6 @@ class VirtualHardware:
                 ThermalZone(
                     name=zone.name,
                     heat_c=round(heats[zone.follows] + zone.offset_c, 1),
-                    trip_c=zone.trip_c,
                 )
                 for zone in self.profile.thermal.zones
             ]

@@ -17,7 +17,7 @@ from benchfarm_virtual.contract import (
     ProgramDiedError,
     StreamClosedError,
 )
-from benchfarm_virtual.processes import current_process
+from benchfarm_virtual.processes import current_process, listed
 
 _PIECE_BYTES: Final = 1 << 16
 _CLIENT_BYTES: Final = 1 << 20
@@ -174,11 +174,8 @@ class _Pipe:
         if process is None:
             self._changed.wait_for(is_ready)
             return
-        process.add_waker(self._wake)
-        try:
+        with listed(process.wakers, self._wake):
             self._changed.wait_for(lambda: is_ready() or process.killed.is_set())
-        finally:
-            process.remove_waker(self._wake)
         if not is_ready():
             raise ProgramDiedError(process.signal)
 

@@ -103,8 +103,10 @@ class Process:
     computes: bool = False
     #: Held while it is decided what a signal does.
     _deciding: threading.Lock = field(default_factory=threading.Lock)
-    _wakers: list[Callable[[], None]] = field(default_factory=list)
-    _end_wakers: list[Callable[[], None]] = field(default_factory=list)
+    #: Called when a signal arrives, so that a blocked read or write can look at it.
+    wakers: list[Callable[[], None]] = field(default_factory=list)
+    #: Called when it has ended; whoever waits looks at ``done`` after that.
+    end_wakers: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def state(self) -> str:
@@ -141,33 +143,25 @@ class Process:
         self._wake()
 
     def _wake(self) -> None:
-        for waker in list(self._wakers):
+        for waker in list(self.wakers):
             waker()
-
-    def add_waker(self, waker: Callable[[], None]) -> None:
-        """Have ``waker`` called when a signal arrives, so that a blocked read or write can look at
-        it.
-        """
-        self._wakers.append(waker)
-
-    def remove_waker(self, waker: Callable[[], None]) -> None:
-        """Undo add_waker."""
-        self._wakers.remove(waker)
-
-    def at_end(self, waker: Callable[[], None]) -> None:
-        """Have ``waker`` called when it has ended; whoever waits looks at ``done`` after that."""
-        self._end_wakers.append(waker)
-
-    def forget_end(self, waker: Callable[[], None]) -> None:
-        """Undo at_end."""
-        self._end_wakers.remove(waker)
 
     def finish(self, status: int) -> None:
         """Take note of its end."""
         self.status = status
         self.done.set()
-        for waker in list(self._end_wakers):
+        for waker in list(self.end_wakers):
             waker()
+
+
+@contextlib.contextmanager
+def listed(wakers: list[Callable[[], None]], waker: Callable[[], None]) -> Iterator[None]:
+    """Have a process call ``waker`` meanwhile."""
+    wakers.append(waker)
+    try:
+        yield
+    finally:
+        wakers.remove(waker)
 
 
 _HERE: Final = threading.local()

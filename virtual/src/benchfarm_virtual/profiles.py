@@ -122,7 +122,6 @@ class ZoneSpec:
     name: str
     follows: Literal["soc", "gpu", "skin", "battery"]
     offset_c: float = 0.0
-    trip_c: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +146,6 @@ class VirtualProfile:
     """One kind of virtual phone."""
 
     name: str
-    title: str
     props: Mapping[str, str]
     clusters: tuple[ClusterSpec, ...]
     cpu: CpuSpec

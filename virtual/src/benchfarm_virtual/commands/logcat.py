@@ -16,6 +16,7 @@ from benchfarm_virtual.commands.invocation import (
 )
 from benchfarm_virtual.contract import LogPriority
 from benchfarm_virtual.logs import BUFFERS, LogEntry
+from benchfarm_virtual.processes import listed
 
 _DEFAULT_BUFFERS: Final = ("main", "system", "crash")
 
@@ -48,16 +49,13 @@ def logcat(call: Invocation) -> None:
     write(entries[-int(start) :] if start.isdigit() else entries)
     if {"d", "t"} & options.values.keys():
         return
-    call.process.add_waker(logs.wake)
-    try:
+    with listed(call.process.wakers, logs.wake):
         while True:
             call.out.flush()
             fresh = logs.wait(buffers, last, call.process.killed.is_set)
             call.check_alive()
             last = max([last, *(entry.number for entry in fresh)])
             write(fresh)
-    finally:
-        call.process.remove_waker(logs.wake)
 
 
 def _buffers(call: Invocation, options: Options) -> list[str]:

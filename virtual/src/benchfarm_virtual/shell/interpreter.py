@@ -10,7 +10,7 @@ from benchfarm_virtual.contract import PhoneFileError, ProgramDiedError, StreamC
 from benchfarm_virtual.files import PhoneTree
 from benchfarm_virtual.launching import DEFAULT_PATH, Launch
 from benchfarm_virtual.open_files import OpenFile, WrittenFile
-from benchfarm_virtual.processes import SIGNAL_WORDS, Process, acting_for
+from benchfarm_virtual.processes import SIGNAL_WORDS, Process, acting_for, listed
 from benchfarm_virtual.shell.expansion import (
     ArithmeticFaultError,
     Expander,
@@ -279,9 +279,7 @@ class Shell:
         Raises ShellKilledError.
         """
         stirred = threading.Event()
-        self.process.add_waker(stirred.set)
-        process.at_end(stirred.set)
-        try:
+        with listed(self.process.wakers, stirred.set), listed(process.end_wakers, stirred.set):
             while not process.done.is_set():
                 if self.process.killed.is_set():
                     raise ShellKilledError
@@ -289,9 +287,6 @@ class Shell:
                     return False
                 stirred.wait()
                 stirred.clear()
-        finally:
-            self.process.remove_waker(stirred.set)
-            process.forget_end(stirred.set)
         return True
 
     def ended(self, process: Process, status: int) -> int:

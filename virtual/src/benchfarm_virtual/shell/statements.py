@@ -262,8 +262,6 @@ def _inside(
 
 
 def _exec(shell: Shell, command: Simple, arguments: list[str]) -> int:
-    for name, value in _assigned(shell, command).items():
-        shell.assign(name, value)
     shell.take_redirects(command.redirects, special=True)
     if arguments:
         shell.traps.clear()
