@@ -18,6 +18,16 @@ SYSTEM_UID: Final = 1000
 SIGKILL: Final = 9
 
 
+def encoded(text: str) -> bytes:
+    """Return text as the bytes that it came from (names and arguments may hold any bytes)."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def decoded(data: bytes | bytearray) -> str:
+    """Return bytes as text, from which the same bytes can be had back."""
+    return data.decode("utf-8", "surrogateescape")
+
+
 class StreamClosedError(Exception):
     """The other end of a stream is gone; the command that writes to it should end."""
 

@@ -17,11 +17,7 @@ from benchfarm_virtual.commands.invocation import (
     Invocation,
     find_command,
 )
-from benchfarm_virtual.contract import (
-    PhoneFileError,
-    ProgramDiedError,
-    StreamClosedError,
-)
+from benchfarm_virtual.contract import PhoneFileError, ProgramDiedError, StreamClosedError, decoded
 from benchfarm_virtual.faults import FaultKind
 from benchfarm_virtual.logs import PhoneLogs
 from benchfarm_virtual.open_files import DeviceFile, OpenFile
@@ -170,7 +166,7 @@ def _run_script(request: Launch, full: str, head: bytes) -> int:
 
     first = head.split(b"\n", 1)[0]
     if first.startswith(b"#!"):
-        program = first[2:].decode("utf-8", "surrogateescape").strip()
+        program = decoded(first[2:]).strip()
         if not _there(request.system, program.partition(" ")[0]):
             raise LaunchFaultError(f"{request.argv[0]}: No such file or directory", 126)
         if program.rpartition("/")[2] != "sh":
@@ -178,7 +174,7 @@ def _run_script(request: Launch, full: str, head: bytes) -> int:
     elif b"\0" in head[:256]:
         raise LaunchFaultError(f"{request.argv[0]}: not executable: magic {head[:4].hex()}", 126)
     source = request.system.files.open_read(full, uid=request.process.uid)
-    text = source.read(MAX_SCRIPT_BYTES).decode("utf-8", "surrogateescape")
+    text = decoded(source.read(MAX_SCRIPT_BYTES))
     request.process.is_shell = True
     shell = Shell(request, name=request.argv[0], positional=list(request.argv[1:]))
     return shell.run(text)

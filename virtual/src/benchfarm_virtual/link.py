@@ -22,7 +22,7 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from benchfarm_virtual.auth import KeyChallenge
-from benchfarm_virtual.contract import StreamClosedError
+from benchfarm_virtual.contract import StreamClosedError, decoded
 from benchfarm_virtual.faults import FaultKind, FaultTable
 from benchfarm_virtual.stream import AUTH, CLSE, CNXN, OKAY, OPEN, WRTE, Stream
 
@@ -241,7 +241,7 @@ class Connection:
     # Streams
 
     def _on_open(self, remote_id: int, payload: bytearray) -> None:
-        name = payload.rstrip(b"\0").decode("utf-8", "surrogateescape")
+        name = decoded(payload.rstrip(b"\0"))
         if not self.online or not remote_id:
             return
         moment = f"open:{name.partition(':')[0].partition(',')[0]}"

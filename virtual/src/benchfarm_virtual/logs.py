@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from benchfarm_virtual.contract import SHELL_UID, SYSTEM_UID, LogPriority
+from benchfarm_virtual.contract import SHELL_UID, SYSTEM_UID, LogPriority, encoded
 
 if TYPE_CHECKING:
     from benchfarm_virtual.system import ScaledTime
@@ -54,7 +54,7 @@ class PhoneLogs:
         self, priority: LogPriority, tag: str, message: str, *, pid: int, uid: int = SHELL_UID
     ) -> None:
         """Append one message, cut to what liblog's format buffer holds."""
-        data = message.encode("utf-8", "surrogateescape")
+        data = encoded(message)
         self.append(priority, tag, data[: LOG_BUF_BYTES - 1], pid=pid, uid=uid)
 
     def append(
@@ -69,7 +69,7 @@ class PhoneLogs:
         buffer: str = "main",
     ) -> None:
         """Append one message as Java code and the system do: only logd's own limit cuts it."""
-        data = message.encode("utf-8", "surrogateescape") if isinstance(message, str) else message
+        data = encoded(message) if isinstance(message, str) else message
         extra = self.between() if self.between is not None else None
         with self._changed:
             for text in (extra, data):

@@ -9,7 +9,7 @@ import io
 import json
 import struct
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -187,28 +187,38 @@ def encode(root: Element) -> bytes:
     """Return an element tree as binary XML; attributes with a resource id are written as android:
     ones.
     """
-    names = sorted({a for e in [root, *_all(root)] for a in e.attributes if a in _ATTRIBUTE_IDS})
-    texts = [*names]
-    for element in [root, *_all(root)]:
-        texts += [
-            element.name,
-            *element.attributes,
-            *(v for v in element.attributes.values() if isinstance(v, str)),
-        ]
-    texts += ["android", ANDROID_NAMESPACE]
-    pool = list(dict.fromkeys(texts))
-    numbers = {text: number for number, text in enumerate(pool)}
-    ids = struct.pack("<HHI", _RESOURCE_MAP, 8, 8 + 4 * len(names)) + b"".join(
-        struct.pack("<I", _ATTRIBUTE_IDS[name]) for name in names
-    )
-    space = struct.pack("<II", numbers["android"], numbers[ANDROID_NAMESPACE])
-    body = _strings_chunk(pool) + ids + _node(_START_NAMESPACE, space)
-    body += _element_chunks(root, numbers) + _node(_END_NAMESPACE, space)
+    # The names with resource ids come first, in the order of these.
+    numbers = {name: number for number, name in enumerate(_ATTRIBUTE_IDS)}
+
+    def number(text: str) -> int:
+        return numbers.setdefault(text, len(numbers))
+
+    def chunks(element: Element) -> bytes:
+        attributes = b""
+        for name, value in element.attributes.items():
+            namespace = number(ANDROID_NAMESPACE) if name in _ATTRIBUTE_IDS else _NONE
+            raw = _NONE
+            if isinstance(value, str):
+                raw = data = number(value)
+                kind = _TYPE_STRING
+            elif isinstance(value, bool):
+                kind, data = _TYPE_BOOL, _NONE if value else 0
+            else:
+                kind, data = _TYPE_INT, value
+            attributes += struct.pack("<IIIHBBI", namespace, number(name), raw, 8, 0, kind, data)
+        head = struct.pack(
+            "<IIHHHHHH", _NONE, number(element.name), 20, 20, len(element.attributes), 0, 0, 0
+        )
+        inner = b"".join(map(chunks, element.children))
+        end = struct.pack("<II", _NONE, number(element.name))
+        return _node(_START_ELEMENT, head + attributes) + inner + _node(_END_ELEMENT, end)
+
+    count = len(_ATTRIBUTE_IDS)
+    ids = struct.pack(f"<HHI{count}I", _RESOURCE_MAP, 8, 8 + 4 * count, *_ATTRIBUTE_IDS.values())
+    space = struct.pack("<II", number("android"), number(ANDROID_NAMESPACE))
+    tree = _node(_START_NAMESPACE, space) + chunks(root) + _node(_END_NAMESPACE, space)
+    body = _strings_chunk(list(numbers)) + ids + tree
     return struct.pack("<HHI", _XML, 8, 8 + len(body)) + body
-
-
-def _all(element: Element) -> list[Element]:
-    return [inner for child in element.children for inner in (child, *_all(child))]
 
 
 def _strings_chunk(pool: Sequence[str]) -> bytes:
@@ -228,25 +238,6 @@ def _strings_chunk(pool: Sequence[str]) -> bytes:
 
 def _node(kind: int, body: bytes) -> bytes:
     return struct.pack("<HHIII", kind, 16, 16 + len(body), 1, _NONE) + body
-
-
-def _element_chunks(element: Element, numbers: Mapping[str, int]) -> bytes:
-    attributes = b""
-    for name, value in element.attributes.items():
-        namespace = numbers[ANDROID_NAMESPACE] if name in _ATTRIBUTE_IDS else _NONE
-        if isinstance(value, str):
-            raw, kind, data = numbers[value], _TYPE_STRING, numbers[value]
-        elif isinstance(value, bool):
-            raw, kind, data = _NONE, _TYPE_BOOL, _NONE if value else 0
-        else:
-            raw, kind, data = _NONE, _TYPE_INT, value
-        attributes += struct.pack("<IIIHBBI", namespace, numbers[name], raw, 8, 0, kind, data)
-    head = struct.pack(
-        "<IIHHHHHH", _NONE, numbers[element.name], 20, 20, len(element.attributes), 0, 0, 0
-    )
-    inner = b"".join(_element_chunks(child, numbers) for child in element.children)
-    end = struct.pack("<II", _NONE, numbers[element.name])
-    return _node(_START_ELEMENT, head + attributes) + inner + _node(_END_ELEMENT, end)
 
 
 MAGIC: Final = b"\x7fELF"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from stat import S_ISLNK, S_ISREG
 from typing import TYPE_CHECKING, Final
 
-from benchfarm_virtual.contract import PhoneFileError, StreamClosedError
+from benchfarm_virtual.contract import PhoneFileError, StreamClosedError, decoded, encoded
 from benchfarm_virtual.faults import FaultKind, FaultTable
 from benchfarm_virtual.stream import Stream
 
@@ -56,7 +56,7 @@ class SyncService:
                     _fail(f"unknown command {name!r}" if request is None else "path too long")
                 )
                 return
-            path = stream.exactly(length).decode("utf-8", "surrogateescape")
+            path = decoded(stream.exactly(length))
             try:
                 request(path, stream)
             except _SyncFailedError as failed:
@@ -176,5 +176,5 @@ def _as_adbd(mode: int) -> int:
 
 
 def _fail(text: str) -> bytes:
-    message = text.encode("utf-8", "surrogateescape")
+    message = encoded(text)
     return _HEAD.pack(b"FAIL", len(message)) + message

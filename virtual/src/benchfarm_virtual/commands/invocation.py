@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from benchfarm_virtual.contract import ByteSink, PhoneFileError, ProgramDiedError
+from benchfarm_virtual.contract import ByteSink, PhoneFileError, ProgramDiedError, encoded
 from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.processes import Process
 
@@ -34,16 +34,6 @@ class CommandFaultError(Exception):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
-
-
-def encoded(text: str) -> bytes:
-    """Return text as the bytes that it came from (arguments may hold any bytes)."""
-    return text.encode("utf-8", "surrogateescape")
-
-
-def decoded(data: bytes) -> str:
-    """Return bytes as text, from which the same bytes can be had back."""
-    return data.decode("utf-8", "surrogateescape")
 
 
 class Output:

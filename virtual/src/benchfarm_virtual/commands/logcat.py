@@ -7,14 +7,8 @@ from datetime import datetime
 from typing import Final, cast, get_args
 
 from benchfarm_virtual.commands.file_commands import local_time
-from benchfarm_virtual.commands.invocation import (
-    Invocation,
-    Options,
-    command,
-    encoded,
-    read_options,
-)
-from benchfarm_virtual.contract import LogPriority
+from benchfarm_virtual.commands.invocation import Invocation, Options, command, read_options
+from benchfarm_virtual.contract import LogPriority, encoded
 from benchfarm_virtual.logs import BUFFERS, LogEntry
 from benchfarm_virtual.processes import listed
 

@@ -12,11 +12,10 @@ from benchfarm_virtual.commands.invocation import (
     Invocation,
     Options,
     command,
-    decoded,
     need_args,
     read_options,
 )
-from benchfarm_virtual.contract import SHELL_UID, PhoneFileError
+from benchfarm_virtual.contract import SHELL_UID, PhoneFileError, decoded
 from benchfarm_virtual.faults import FaultKind
 from benchfarm_virtual.processes import Process, user_name
 

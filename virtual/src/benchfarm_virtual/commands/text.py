@@ -6,14 +6,8 @@ import hashlib
 import re
 from collections.abc import Sequence
 
-from benchfarm_virtual.commands.invocation import (
-    Invocation,
-    Options,
-    command,
-    decoded,
-    encoded,
-    read_options,
-)
+from benchfarm_virtual.commands.invocation import Invocation, Options, command, read_options
+from benchfarm_virtual.contract import decoded, encoded
 from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.shell.printing import PrintFaultError, printed
 

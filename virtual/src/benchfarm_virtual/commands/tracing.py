@@ -8,13 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchfarm_virtual.commands.invocation import (
-    Invocation,
-    command,
-    decoded,
-    read_options,
-)
-from benchfarm_virtual.contract import PhoneFileError
+from benchfarm_virtual.commands.invocation import Invocation, command, read_options
+from benchfarm_virtual.contract import PhoneFileError, decoded
 from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.processes import Process, acting_for
 from benchfarm_virtual.system import PhoneSystem

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Literal
 
 from benchfarm_virtual.commands.invocation import Invocation
-from benchfarm_virtual.contract import LogPriority, PhoneFileError
+from benchfarm_virtual.contract import LogPriority, PhoneFileError, encoded
 from benchfarm_virtual.latency import Noise, Speed, cpu_speed, gpu_speed, place_threads
 from benchfarm_virtual.samples import FakeNote, note_of
 
@@ -128,7 +128,7 @@ class StreamTranscript(Transcript):
     def _write(self, severity: str, message: str, *, is_plain: bool = False) -> None:
         stream = self._call.stdout if is_plain else self._call.stderr
         try:
-            stream.write(f"{severity}: {message}\n".encode("utf-8", "surrogateescape"))
+            stream.write(encoded(f"{severity}: {message}\n"))
         except PhoneFileError:
             pass  # as C++ streams do: output to a full device is lost without a word
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
 
-from benchfarm_virtual.contract import FileStat, PhoneFileError, StreamClosedError
+from benchfarm_virtual.contract import FileStat, PhoneFileError, StreamClosedError, decoded, encoded
 from benchfarm_virtual.launching import DEFAULT_PATH, find_program
 from benchfarm_virtual.open_files import DeviceFile
 from benchfarm_virtual.processes import signal_number
@@ -126,7 +126,7 @@ def _cd(shell: Shell, args: Sequence[str]) -> int:
 
 
 def _pwd(shell: Shell, args: Sequence[str]) -> int:
-    shell.write(1, f"{shell.cwd}\n".encode("utf-8", "surrogateescape"))
+    shell.write(1, encoded(f"{shell.cwd}\n"))
     return 0
 
 
@@ -164,7 +164,7 @@ def _command(shell: Shell, args: Sequence[str]) -> int:
         path = name
     elif path is None or not shell.files.may(shell.absolute(path), 1, uid=shell.uid):
         return 1
-    shell.write(1, f"{path}\n".encode("utf-8", "surrogateescape"))
+    shell.write(1, encoded(f"{path}\n"))
     return 0
 
 
@@ -219,9 +219,7 @@ def read_builtin(shell: Shell, args: Sequence[str]) -> int:
             "read: a virtual phone knows read -r NAME..., and no -r where no line has a backslash"
         )
         return 1
-    text = (
-        line.removesuffix(b"\n").replace(b"\0", b"").decode("utf-8", "surrogateescape").strip(" \t")
-    )
+    text = decoded(line.removesuffix(b"\n").replace(b"\0", b"")).strip(" \t")
     values = re.split("[ \t]+", text, maxsplit=len(names) - 1) if len(names) > 1 else [text]
     for name, value in zip_longest(names, values, fillvalue=""):
         shell.assign(name, value)

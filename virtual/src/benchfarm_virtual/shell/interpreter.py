@@ -6,7 +6,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from benchfarm_virtual.contract import PhoneFileError, ProgramDiedError, StreamClosedError
+from benchfarm_virtual.contract import (
+    PhoneFileError,
+    ProgramDiedError,
+    StreamClosedError,
+    decoded,
+    encoded,
+)
 from benchfarm_virtual.files import PhoneTree
 from benchfarm_virtual.launching import DEFAULT_PATH, Launch
 from benchfarm_virtual.open_files import OpenFile, WrittenFile
@@ -129,7 +135,7 @@ class Shell:
         self.has_substituted = True
         child.close()
         self.system.processes.end(child.process, self.status)
-        return collected.rstrip(b"\n").replace(b"\0", b"").decode("utf-8", "surrogateescape")
+        return decoded(collected.rstrip(b"\n").replace(b"\0", b""))
 
     # Running
 
@@ -311,7 +317,7 @@ class Shell:
     def error(self, text: str) -> None:
         """Write a line to stderr, if anyone reads it."""
         try:
-            self.write(2, (text + "\n").encode("utf-8", "surrogateescape"))
+            self.write(2, encoded(f"{text}\n"))
         except (StreamClosedError, PhoneFileError, ProgramDiedError):
             return
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from benchfarm_virtual.contract import encoded
+
 _ESCAPES: Final = dict(zip("abefnrtv\\", "\a\b\x1b\f\n\r\t\v\\", strict=True))
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 _PART: Final = re.compile(r"%[sx%]|\\.|(?P<bad>%.?)", re.DOTALL)
@@ -27,7 +29,7 @@ def _escaped(char: str) -> str:
 def echoed(args: Sequence[str]) -> bytes:
     """Return what ``echo args`` prints, escapes done as in mksh. Raises PrintFaultError."""
     text = _ESCAPE.sub(lambda match: _escaped(match[1]), " ".join(args))
-    return f"{text}\n".encode("utf-8", "surrogateescape")
+    return encoded(f"{text}\n")
 
 
 def printed(template: str, args: Sequence[str]) -> bytes:
@@ -49,4 +51,4 @@ def printed(template: str, args: Sequence[str]) -> bytes:
         before = len(todo)
         out += _PART.sub(part, template)
         if not todo or len(todo) == before:
-            return out.encode("utf-8", "surrogateescape")
+            return encoded(out)

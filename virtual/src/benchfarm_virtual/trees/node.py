@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from benchfarm_virtual.contract import encoded
+
 
 @dataclass(slots=True, eq=False)
 class HeldFile:
@@ -102,6 +104,6 @@ def text_file(text: Callable[[], object], write: Callable[[bytes], None] | None 
     """Return a file of one line, which root may write where there is a ``write``."""
 
     def line() -> bytes:
-        return f"{text()}\n".encode("utf-8", "surrogateescape")
+        return encoded(f"{text()}\n")
 
     return FileNode(line, write, 0o444 if write is None else 0o644, size_bytes=4096)

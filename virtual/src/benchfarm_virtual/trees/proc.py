@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from benchfarm_virtual.commands.invocation import command_names
-from benchfarm_virtual.contract import SYSTEM_UID, PhoneFileError
+from benchfarm_virtual.contract import SYSTEM_UID, PhoneFileError, encoded
 from benchfarm_virtual.processes import Group, Process, current_process
 from benchfarm_virtual.system import PhoneSystem
 from benchfarm_virtual.trees.node import (
@@ -200,7 +200,7 @@ def _stat(system: PhoneSystem) -> bytes:
 
 def _process_folder(process: Process, system: PhoneSystem) -> Node:
     def cmdline() -> bytes:
-        return b"".join(word.encode("utf-8", "surrogateescape") + b"\0" for word in process.argv)
+        return b"".join(encoded(word) + b"\0" for word in process.argv)
 
     group = "top-app" if process.group == "top-app" else "foreground"
     nodes: dict[str, Node] = {
