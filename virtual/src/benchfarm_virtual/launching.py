@@ -20,7 +20,7 @@ from benchfarm_virtual.commands.invocation import (
 from benchfarm_virtual.contract import PhoneFileError, ProgramDiedError, StreamClosedError, decoded
 from benchfarm_virtual.faults import FaultKind
 from benchfarm_virtual.logs import PhoneLogs
-from benchfarm_virtual.open_files import DeviceFile, OpenFile
+from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.processes import Process, acting_for
 from benchfarm_virtual.system import PhoneSystem
 
@@ -60,10 +60,6 @@ class Launch:
     #: redirected them.
     surrender: Callable[[], None] | None = None
 
-    def handle(self, descriptor: int) -> OpenFile:
-        """Return an open file; a closed one reads and writes nothing."""
-        return self.fds.get(descriptor) or DeviceFile()
-
 
 def find_program(system: PhoneSystem, name: str, *, path: str, cwd: str, uid: int) -> str | None:
     """Return the full path that a command name stands for, None when there is none."""
@@ -98,7 +94,7 @@ def launch(request: Launch) -> int:
         warning = system.faults.active(FaultKind.TOOL_WARNING, path)
         try:
             if warning is not None:
-                request.handle(2).write(f"{warning.text('text')}\n".encode())
+                request.fds[2].write(f"{warning.text('text')}\n".encode())
             return _run(request, path)
         except ProgramDiedError as exc:
             process.signal = process.signal or exc.signal

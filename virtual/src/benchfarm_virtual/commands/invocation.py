@@ -72,11 +72,11 @@ class Invocation:
         self.args: Sequence[str] = tuple(launch.argv[1:])
         self.env: Mapping[str, str] = launch.env
         self.cwd = launch.cwd
-        self.stdin = launch.handle(0)
+        self.stdin = launch.fds[0]
         #: Programs write at once, commands by ``out``.
-        self.stdout: ByteSink = launch.handle(1)
-        self.stderr = launch.handle(2)
-        self.out = Output(launch.handle(1))
+        self.stdout: ByteSink = launch.fds[1]
+        self.stderr = launch.fds[2]
+        self.out = Output(launch.fds[1])
 
     @property
     def uid(self) -> int:

@@ -40,16 +40,12 @@ class OperatorSlices:
         self._sink = call.system.tracing
         self._call = call
         #: As the real runtime: read once, when the interpreter is made, and only "1" counts.
-        self._is_on = (
-            call.system.tracing is not None and call.system.props.get(_PROPERTY, "") == "1"
-        )
+        self._is_on = call.system.props.get(_PROPERTY, "") == "1"
 
     @property
     def is_recorded(self) -> bool:
         """Whether slices are written now."""
-        return (
-            self._is_on and self._sink is not None and self._sink.wants(self._call.launch.argv[0])
-        )
+        return self._is_on and self._sink.wants(self._call.launch.argv[0])
 
     @property
     def cost_us(self) -> float:
@@ -60,7 +56,7 @@ class OperatorSlices:
         """Write the slices of inferences that begin ``starts_us`` from now and take
         ``latencies_us``.
         """
-        if not self.is_recorded or self._sink is None:
+        if not self.is_recorded:
             return
         pid = self._call.process.pid
         cpu = self._interpreter.threads().cpus[0]

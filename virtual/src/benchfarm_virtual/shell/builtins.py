@@ -14,7 +14,6 @@ from typing import Final
 
 from benchfarm_virtual.contract import FileStat, PhoneFileError, StreamClosedError, decoded, encoded
 from benchfarm_virtual.launching import DEFAULT_PATH, find_program
-from benchfarm_virtual.open_files import DeviceFile
 from benchfarm_virtual.processes import signal_number
 from benchfarm_virtual.shell.expansion import ArithmeticFaultError
 from benchfarm_virtual.shell.interpreter import Shell
@@ -213,7 +212,7 @@ def read_builtin(shell: Shell, args: Sequence[str]) -> int:
     """Read a line into variables, the rest of it into the last one: ``read -r NAME...``."""
     raw = args[:1] == ["-r"]
     names = args[raw:] or ["REPLY"]
-    line = (shell.fds.get(0) or DeviceFile()).read_line()
+    line = shell.fds[0].read_line()
     if not all(name.isidentifier() for name in names) or (b"\\" in line and not raw):
         shell.complain(
             "read: a virtual phone knows read -r NAME..., and no -r where no line has a backslash"
