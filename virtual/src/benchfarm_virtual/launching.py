@@ -237,7 +237,6 @@ def log_tombstone(
         f"Fatal signal {signal} ({name}), code {code}, fault addr {address} in tid {process.pid} ({thread}), "
         f"pid {process.pid} ({thread})",
         pid=process.pid,
-        uid=process.uid,
         buffer="crash",
     )
     fingerprint = props.get("ro.build.fingerprint", "")
@@ -254,4 +253,4 @@ def log_tombstone(
     ]
     dumper = process.pid + 9
     for line in lines:
-        logs.append("F", "DEBUG", line, pid=dumper, uid=process.uid, buffer="crash")
+        logs.append("F", "DEBUG", line, pid=dumper, buffer="crash")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from benchfarm_virtual.contract import SHELL_UID, SYSTEM_UID, LogPriority, encoded
+from benchfarm_virtual.contract import LogPriority, encoded
 
 if TYPE_CHECKING:
     from benchfarm_virtual.system import ScaledTime
@@ -35,7 +35,6 @@ class LogEntry:
     message: bytes
     pid: int
     tid: int
-    uid: int
 
 
 class PhoneLogs:
@@ -50,12 +49,10 @@ class PhoneLogs:
         #: Called before a message is kept; what it returns is kept before it (for faults).
         self.between: Callable[[], bytes | None] | None = None
 
-    def log(
-        self, priority: LogPriority, tag: str, message: str, *, pid: int, uid: int = SHELL_UID
-    ) -> None:
+    def log(self, priority: LogPriority, tag: str, message: str, *, pid: int) -> None:
         """Append one message, cut to what liblog's format buffer holds."""
         data = encoded(message)
-        self.append(priority, tag, data[: LOG_BUF_BYTES - 1], pid=pid, uid=uid)
+        self.append(priority, tag, data[: LOG_BUF_BYTES - 1], pid=pid)
 
     def append(
         self,
@@ -65,7 +62,6 @@ class PhoneLogs:
         *,
         pid: int,
         tid: int | None = None,
-        uid: int = SYSTEM_UID,
         buffer: str = "main",
     ) -> None:
         """Append one message as Java code and the system do: only logd's own limit cuts it."""
@@ -85,7 +81,6 @@ class PhoneLogs:
                             message=text[: _MAX_PAYLOAD_BYTES - len(tag) - 3],
                             pid=pid,
                             tid=pid if tid is None else tid,
-                            uid=uid,
                         )
                     )
             self._changed.notify_all()

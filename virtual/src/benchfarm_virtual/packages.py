@@ -204,7 +204,6 @@ class ActivityService:
             text,
             pid=SYSTEM_SERVER_PID,
             tid=SYSTEM_SERVER_PID + 57,
-            uid=1000,
             buffer="system",
         )
 
@@ -293,7 +292,6 @@ class ActivityService:
             "Zygote",
             f"Process {process.pid} exited due to signal {process.signal}",
             pid=ZYGOTE_PID,
-            uid=0,
         )
 
     def _died(self, found: InstalledPackage, process: Process, signal: int) -> None:

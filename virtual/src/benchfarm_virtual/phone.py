@@ -274,7 +274,6 @@ class Phone:
 SIGSEGV: Final = 11
 #: Under whose names the system itself writes to the log.
 _LMKD_PID: Final = 497
-_LMKD_UID: Final = 1069
 _SYSTEM_PID: Final = 1003
 _FOR_EVER_S: Final = 1e6
 
@@ -325,7 +324,6 @@ class ProgramMoments:
                 f"Kill '{program}' ({process.pid}), uid {call.uid}, oom_score_adj 0 "
                 "to free 412672kB rss, 0kB swap; reason: low watermark is breached and swap is low",
                 pid=_LMKD_PID,
-                uid=_LMKD_UID,
                 buffer="system",
             )
             raise ProgramDiedError(SIGKILL)
@@ -340,7 +338,7 @@ class ProgramMoments:
 
         def log(priority: LogPriority, text: str) -> None:
             call.system.logs.append(
-                priority, "ActivityManager", text, pid=_SYSTEM_PID, uid=1000, buffer="system"
+                priority, "ActivityManager", text, pid=_SYSTEM_PID, buffer="system"
             )
 
         for line in (

@@ -162,7 +162,7 @@ def _denied_by_selinux(system: PhoneSystem, faults: FaultTable, path: str) -> in
         f'type=1400 audit(0.0:{number}): avc: denied {{ read }} for name="{name}" dev="dm-5" ino=81374 '
         f"scontext={who} tcontext=u:object_r:shell_data_file:s0 tclass=file permissive=0{app}"
     )
-    system.logs.append("W", comm_of(process.argv[0]), text, pid=process.pid, uid=process.uid)
+    system.logs.append("W", comm_of(process.argv[0]), text, pid=process.pid)
     return 13
 
 

@@ -89,5 +89,4 @@ def log(call: Invocation) -> None:
         options.last("t", "log"),
         " ".join(options.args),
         pid=call.process.pid,
-        uid=call.uid,
     )

@@ -92,7 +92,6 @@ def run_activity(call: Invocation, app: AppInfo, extras: Mapping[str, str]) -> i
         _ACTIVITY_TAG,
         f"Running TensorFlow Lite benchmark with args: {text}",
         pid=call.process.pid,
-        uid=call.uid,
     )
     say = LogTranscript(call)
     try:

@@ -168,7 +168,7 @@ class _Run:
             told = text.format_map(self._values)
             if where == "log":
                 process = call.process
-                call.system.logs.log("I", self._program.tag, told, pid=process.pid, uid=call.uid)
+                call.system.logs.log("I", self._program.tag, told, pid=process.pid)
             else:
                 stream = call.stdout if where == "out" else call.stderr
                 stream.write(f"{told}\n".encode())

@@ -144,9 +144,7 @@ class LogTranscript(Transcript):
             "FATAL": "E",
         }
         call = self._call
-        call.system.logs.log(
-            priorities.get(severity, "I"), LOG_TAG, message, pid=call.process.pid, uid=call.uid
-        )
+        call.system.logs.log(priorities.get(severity, "I"), LOG_TAG, message, pid=call.process.pid)
 
 
 def number(value: float) -> str:

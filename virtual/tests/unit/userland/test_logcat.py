@@ -18,9 +18,7 @@ def log(
     pid: int = 4321,
 ) -> None:
     for message in messages:
-        phone.userland.logs.append(
-            priority, tag, message, pid=pid, tid=pid + 1, uid=10147, buffer=buffer
-        )
+        phone.userland.logs.append(priority, tag, message, pid=pid, tid=pid + 1, buffer=buffer)
 
 
 def shown(phone, arguments: str = "-d") -> list[str]:
