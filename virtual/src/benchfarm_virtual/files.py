@@ -15,6 +15,7 @@ from typing import Final
 
 from benchfarm_virtual.contract import SHELL_UID, FileStat, PhoneFileError
 from benchfarm_virtual.open_files import DeviceFile, OpenFile, ReadFile, WrittenFile
+from benchfarm_virtual.processes import current_process
 from benchfarm_virtual.trees.node import DeviceNode, FileNode, Folder, HeldFile, LinkNode, Node
 
 #: Says why an access must fail although it would be allowed (for faults): (operation, path) ->
@@ -65,8 +66,17 @@ def file_error(number: int) -> PhoneFileError:
     return PhoneFileError(number, _WORDS.get(number) or os.strerror(number))
 
 
-def _allowed(node: Node, uid: int, want: int) -> bool:
+def _user(uid: int | None) -> int:
+    """Return the user who is meant: by default that of the process which acts."""
+    if uid is not None:
+        return uid
+    process = current_process()
+    return SHELL_UID if process is None else process.uid
+
+
+def _allowed(node: Node, uid: int | None, want: int) -> bool:
     """Say whether a node's mode lets a user read (4), write (2) or search and execute (1)."""
+    uid = _user(uid)
     if uid == 0:
         return want != 1 or bool(node.mode & 0o111) or isinstance(node, Folder)
     if uid == node.uid:
@@ -75,7 +85,7 @@ def _allowed(node: Node, uid: int, want: int) -> bool:
     return bool(node.mode >> (3 if group in {uid, SHARED_GID} else 0) & want)
 
 
-def _check(node: Node, uid: int, want: int) -> None:
+def _check(node: Node, uid: int | None, want: int) -> None:
     if not _allowed(node, uid, want):
         raise file_error(errno.EACCES)
 
@@ -124,7 +134,7 @@ class _Place:
             raise file_error(errno.ENOENT)
         return self.node
 
-    def changeable(self, uid: int) -> Folder:
+    def changeable(self, uid: int | None) -> Folder:
         """Return the folder in which the name may be made or taken away; raise PhoneFileError when
         it mayn't.
         """
@@ -135,13 +145,16 @@ class _Place:
             )
         if len(self.names) == 1:
             raise file_error(errno.EROFS)
-        if uid != 0:
-            _check(self.above, uid, 2)
+        _check(self.above, uid, 2)
         return self.above
 
 
 class PhoneTree:
-    """One phone's files. Every method may be called from any thread and raises PhoneFileError."""
+    """One phone's files. Every method may be called from any thread and raises PhoneFileError.
+
+    ``uid`` is who asks: by default the user of the process that acts (:func:`acting_for`), or the
+    shell user.
+    """
 
     def __init__(self, *, storage: Storage, denied: AccessHook, passing: SpaceHook) -> None:
         self.storage = storage
@@ -167,7 +180,9 @@ class PhoneTree:
             folder = found
         return folder
 
-    def _find(self, path: str, uid: int, *, follow: bool = True, operation: str = "stat") -> _Place:
+    def _find(
+        self, path: str, uid: int | None, *, follow: bool = True, operation: str = "stat"
+    ) -> _Place:
         """Return where a path leads; raise PhoneFileError, also when a fault denies it."""
         if "\0" in path:
             raise file_error(errno.EINVAL)
@@ -181,7 +196,7 @@ class PhoneTree:
             raise file_error(number)
         return place
 
-    def _walk(self, path: str, uid: int, *, follow: bool) -> _Place:
+    def _walk(self, path: str, uid: int | None, *, follow: bool) -> _Place:
         todo = [name for name in reversed(path.split("/")) if name and name != "."]
         is_folder = path.endswith(("/", "/."))
         names: list[str] = []
@@ -198,8 +213,7 @@ class PhoneTree:
                     nodes.pop()
                     node = nodes[-1]
                 continue
-            if uid != 0:
-                _check(node, uid, 1)
+            _check(node, uid, 1)
             found = node.child(name)
             if found is None:
                 if todo:
@@ -224,18 +238,18 @@ class PhoneTree:
 
     # The contract
 
-    def stat(self, path: str, *, follow: bool = True, uid: int = SHELL_UID) -> FileStat:
+    def stat(self, path: str, *, follow: bool = True, uid: int | None = None) -> FileStat:
         """Return what the path is; raise PhoneFileError (ENOENT, EACCES ...)."""
         return _stat_of(self._find(path, uid, follow=follow).there())
 
-    def find(self, path: str, *, follow: bool = True, uid: int = SHELL_UID) -> FileStat | None:
+    def find(self, path: str, *, follow: bool = True, uid: int | None = None) -> FileStat | None:
         """Return what the path is, None where nothing is or may be looked at."""
         try:
             return self.stat(path, follow=follow, uid=uid)
         except PhoneFileError:
             return None
 
-    def list(self, path: str, *, uid: int = SHELL_UID) -> Sequence[str]:
+    def list(self, path: str, *, uid: int | None = None) -> Sequence[str]:
         """Return the names in a folder, sorted."""
         node = self._find(path, uid, operation="list").there()
         if not isinstance(node, Folder):
@@ -243,7 +257,7 @@ class PhoneTree:
         _check(node, uid, 4)
         return sorted(node.names())
 
-    def open_read(self, path: str, *, uid: int = SHELL_UID) -> OpenFile:
+    def open_read(self, path: str, *, uid: int | None = None) -> OpenFile:
         """Open a file to read."""
         node = self._find(path, uid, operation="read").there()
         _check(node, uid, 4)
@@ -257,7 +271,7 @@ class PhoneTree:
         raise file_error(errno.EISDIR)
 
     def open_write(
-        self, path: str, *, mode: int = 0o644, append: bool = False, uid: int = SHELL_UID
+        self, path: str, *, mode: int = 0o644, append: bool = False, uid: int | None = None
     ) -> OpenFile:
         """Create or truncate a file; folders above it must exist.
 
@@ -267,7 +281,7 @@ class PhoneTree:
             place = self._find(path, uid, operation="write")
             node = place.node
             if node is None:
-                node = HeldFile(mode & 0o777, uid, uid)
+                node = HeldFile(mode & 0o777, _user(uid), _user(uid))
                 self._enter(place, node, uid)
             elif isinstance(node, Folder):
                 raise file_error(errno.EISDIR)
@@ -307,14 +321,14 @@ class PhoneTree:
         return write
 
     @staticmethod
-    def _enter(place: _Place, node: HeldFile | Folder, uid: int) -> None:
+    def _enter(place: _Place, node: HeldFile | Folder, uid: int | None) -> None:
         """Put a new node in its place."""
         if place.names[0] == "storage":
             node.mode = 0o771 if isinstance(node, Folder) else 0o660
             node.uid, node.gid = MEDIA_UID, SHARED_GID
         place.changeable(uid).nodes[place.names[-1]] = node
 
-    def make_folders(self, path: str, *, mode: int = 0o755, uid: int = SHELL_UID) -> None:
+    def make_folders(self, path: str, *, mode: int = 0o755, uid: int | None = None) -> None:
         """Create a folder and those above it; one that is there already is left as it is."""
         parts = path.rstrip("/").split("/")
         with self._changing:
@@ -326,15 +340,16 @@ class PhoneTree:
                 elif not stat.S_ISDIR(found.mode):
                     raise file_error(errno.EEXIST if count == len(parts) else errno.ENOTDIR)
 
-    def make_folder(self, path: str, *, mode: int = 0o755, uid: int = SHELL_UID) -> None:
+    def make_folder(self, path: str, *, mode: int = 0o755, uid: int | None = None) -> None:
         """Create one folder; the one above must exist."""
         with self._changing:
             place = self._find(path.rstrip("/") or "/", uid, follow=False, operation="write")
             if place.node is not None:
                 raise file_error(errno.EEXIST)
-            self._enter(place, Folder(mode & 0o777, uid, uid, fixed=False), uid)
+            folder = Folder(mode & 0o777, _user(uid), _user(uid), fixed=False)
+            self._enter(place, folder, uid)
 
-    def remove(self, path: str, *, uid: int = SHELL_UID) -> None:
+    def remove(self, path: str, *, uid: int | None = None) -> None:
         """Remove a file or an empty folder."""
         with self._changing:
             place = self._find(path, uid, follow=False, operation="write")
@@ -349,7 +364,7 @@ class PhoneTree:
         if isinstance(node, HeldFile):
             self.storage.take_most(-len(node.data))
 
-    def rename(self, source: str, target: str, *, uid: int = SHELL_UID) -> None:
+    def rename(self, source: str, target: str, *, uid: int | None = None) -> None:
         """Rename, replacing the target."""
         with self._changing:
             old = self._find(source, uid, follow=False, operation="write")
@@ -387,17 +402,17 @@ class PhoneTree:
 
     # Beyond the contract
 
-    def change_mode(self, path: str, mode: int, *, uid: int) -> None:
+    def change_mode(self, path: str, mode: int, *, uid: int | None = None) -> None:
         """Set the permission bits as a user; only the owner and root may."""
-        if uid not in {0, self.stat(path, uid=uid).uid}:
+        if _user(uid) not in {0, self.stat(path, uid=uid).uid}:
             raise file_error(errno.EPERM)
         self.set_mode(path, mode)
 
-    def real_path(self, path: str, *, uid: int) -> str:
+    def real_path(self, path: str) -> str:
         """Return the phone path without links, ``.`` and ``..``; the last name needn't exist."""
-        return self._find(path, uid).path
+        return self._find(path, None).path
 
-    def may(self, path: str, want: int, *, uid: int) -> bool:
+    def may(self, path: str, want: int, *, uid: int | None = None) -> bool:
         """Say whether a user may read (4), write (2) or execute (1) what is there."""
         try:
             node = self._find(path, uid, operation=_OPERATIONS.get(want, "stat")).node

@@ -61,7 +61,7 @@ class Launch:
     surrender: Callable[[], None] | None = None
 
 
-def find_program(system: PhoneSystem, name: str, *, path: str, cwd: str, uid: int) -> str | None:
+def find_program(system: PhoneSystem, name: str, *, path: str, cwd: str) -> str | None:
     """Return the full path that a command name stands for, None when there is none."""
     if "/" in name:
         return name
@@ -70,7 +70,7 @@ def find_program(system: PhoneSystem, name: str, *, path: str, cwd: str, uid: in
         if where in _FULL_FOLDERS and find_command(name, system.props) is not None:
             return f"{where}/{name}"
         candidate = f"{where}/{name}" if where.startswith("/") else f"{cwd}/{where}/{name}"
-        if system.files.may(candidate, 1, uid=uid):
+        if system.files.may(candidate, 1):
             return candidate
     return None
 
@@ -83,9 +83,7 @@ def launch(request: Launch) -> int:
     """
     system, process = request.system, request.process
     name = request.argv[0]
-    path = find_program(
-        system, name, path=request.env.get("PATH", DEFAULT_PATH), cwd=request.cwd, uid=process.uid
-    )
+    path = find_program(system, name, path=request.env.get("PATH", DEFAULT_PATH), cwd=request.cwd)
     if path is None:
         raise LaunchFaultError(f"{name}: inaccessible or not found", 127)
     process.argv = tuple(request.argv)
@@ -125,7 +123,7 @@ def _run(request: Launch, path: str) -> int:
         return status & 0xFF
     full = path if path.startswith("/") else f"{request.cwd}/{path}"
     try:
-        found = request.system.files.stat(full, uid=request.process.uid)
+        found = request.system.files.stat(full)
     except PhoneFileError as exc:
         if exc.errno == errno.EACCES:
             raise LaunchFaultError(
@@ -134,7 +132,7 @@ def _run(request: Launch, path: str) -> int:
         raise LaunchFaultError(f"{request.argv[0]}: inaccessible or not found", 127) from exc
     if stat.S_ISDIR(found.mode):
         raise LaunchFaultError(f"{request.argv[0]}: can't execute: Is a directory", 126)
-    if not request.system.files.may(full, 1, uid=request.process.uid):
+    if not request.system.files.may(full, 1):
         raise LaunchFaultError(f"{request.argv[0]}: can't execute: Permission denied", 126)
     head = request.system.files.open_read(full, uid=0).read(65536)
     if head.startswith(b"\x7fELF"):
@@ -169,7 +167,7 @@ def _run_script(request: Launch, full: str, head: bytes) -> int:
             raise LaunchFaultError(f"{request.argv[0]}: a virtual phone runs scripts of sh", 126)
     elif b"\0" in head[:256]:
         raise LaunchFaultError(f"{request.argv[0]}: not executable: magic {head[:4].hex()}", 126)
-    source = request.system.files.open_read(full, uid=request.process.uid)
+    source = request.system.files.open_read(full)
     text = decoded(source.read(MAX_SCRIPT_BYTES))
     request.process.is_shell = True
     shell = Shell(request, name=request.argv[0], positional=list(request.argv[1:]))

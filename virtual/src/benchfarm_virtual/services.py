@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from benchfarm_virtual.contract import SHELL_UID, ShellSession, StreamClosedError
+from benchfarm_virtual.contract import ShellSession, StreamClosedError
 from benchfarm_virtual.faults import Cut, FaultKind, FaultTable
 from benchfarm_virtual.link import Service
 from benchfarm_virtual.stream import Stream
@@ -139,7 +139,7 @@ class ServiceDesk:
         if kind == "exec":
             return lambda stream: self._run(stream, rest, "exec")
         if kind == "sync":
-            return SyncService(self.system.files, self.faults, uid=SHELL_UID)
+            return SyncService(self.system.files, self.faults)
         if kind == "reboot":
             return lambda stream: self.reboot(rest)
         return None

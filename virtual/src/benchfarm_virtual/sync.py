@@ -35,10 +35,9 @@ class _SyncFailedError(Exception):
 class SyncService:
     """Serves one ``sync:`` stream until the client says QUIT or goes away."""
 
-    def __init__(self, files: PhoneTree, faults: FaultTable, *, uid: int) -> None:
+    def __init__(self, files: PhoneTree, faults: FaultTable) -> None:
         self._files = files
         self._faults = faults
-        self._uid = uid
 
     def __call__(self, stream: Stream) -> None:
         """Answer requests one after the other."""
@@ -66,7 +65,7 @@ class SyncService:
 
     def _stat(self, path: str, stream: Stream) -> None:
         try:
-            stat = self._files.stat(path, follow=False, uid=self._uid)
+            stat = self._files.stat(path, follow=False)
         except PhoneFileError:
             stream.write(_STAT.pack(b"STAT", 0, 0, 0))
             return
@@ -108,25 +107,25 @@ class SyncService:
             raise _SyncFailedError("symlinks can't be pushed to a virtual phone")
         folder = path.rpartition("/")[0] or "/"
         try:
-            self._files.stat(folder, uid=self._uid)
+            self._files.stat(folder)
         except PhoneFileError as missing:
             if missing.errno == errno.ENOENT:
                 self._make_folders(folder)
         try:
-            if S_ISREG(self._files.stat(path, follow=False, uid=self._uid).mode):
+            if S_ISREG(self._files.stat(path, follow=False).mode):
                 # A running program keeps the file that it was started from: adbd unlinks before it
                 # writes.
-                self._files.remove(path, uid=self._uid)
+                self._files.remove(path)
         except PhoneFileError:
             pass  # there is none, or it can't be removed, which the next step will tell
         try:
-            return self._files.open_write(path, mode=_as_adbd(mode), uid=self._uid)
+            return self._files.open_write(path, mode=_as_adbd(mode))
         except PhoneFileError as fault:
             raise _SyncFailedError(f"couldn't create file: {fault}") from None
 
     def _make_folders(self, folder: str) -> None:
         try:
-            self._files.make_folders(folder, uid=self._uid)
+            self._files.make_folders(folder)
         except PhoneFileError as fault:
             raise _SyncFailedError(f"secure_mkdirs failed: {fault}") from None
 
@@ -148,7 +147,7 @@ class SyncService:
     def _discard(self, path: str) -> None:
         """What was only half written is removed again, as adbd does when the link ends."""
         try:
-            self._files.remove(path, uid=self._uid)
+            self._files.remove(path)
         except PhoneFileError:
             pass
 

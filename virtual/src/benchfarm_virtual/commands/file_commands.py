@@ -24,12 +24,12 @@ def ls(call: Invocation) -> None:
 
     def listed(path: str) -> None:
         # A link that leads nowhere is itself.
-        found = call.files.find(path, uid=call.uid) if "d" not in options else None
-        found = found or call.files.stat(path, follow=False, uid=call.uid)
+        found = call.files.find(path) if "d" not in options else None
+        found = found or call.files.stat(path, follow=False)
         if "d" in options or not modes.S_ISDIR(found.mode):
             call.out.line(call.shown)
             return
-        for name in call.files.list(path, uid=call.uid):
+        for name in call.files.list(path):
             if name[0] != "." or "A" in options:
                 call.out.line(name)
 
@@ -47,7 +47,7 @@ def stat(call: Invocation) -> None:
         call.fail("a virtual phone knows -c FORMAT with %s %Y %y only")
 
     def tell(path: str) -> None:
-        found = call.files.stat(path, follow=False, uid=call.uid)
+        found = call.files.stat(path, follow=False)
         values = {
             "s": found.size_bytes,
             "Y": found.mtime_s,
@@ -72,8 +72,8 @@ def df(call: Invocation) -> None:
     wanted = []
 
     def choose(path: str) -> None:
-        real = call.files.real_path(path, uid=call.uid)
-        call.files.stat(real, uid=call.uid)
+        real = call.files.real_path(path)
+        call.files.stat(real)
         wanted.append([row for row in rows if f"{real}/".startswith(row[3].rstrip("/") + "/")][-1])
 
     call.each(options.args, choose, named="'{}'")
@@ -122,9 +122,9 @@ def mkdir(call: Invocation) -> None:
     make = call.files.make_folders if "p" in options else call.files.make_folder
 
     def created(path: str) -> None:
-        make(path, mode=0o755, uid=call.uid)
+        make(path, mode=0o755)
         if "m" in options:
-            call.files.change_mode(path, int(options.last("m"), 8), uid=call.uid)
+            call.files.change_mode(path, int(options.last("m"), 8))
 
     call.each(options.args, created, named="'{}'")
 
@@ -136,9 +136,9 @@ def rmdir(call: Invocation) -> None:
     need_args(call, options, 1)
 
     def removed(path: str) -> None:
-        if not modes.S_ISDIR(call.files.stat(path, follow=False, uid=call.uid).mode):
+        if not modes.S_ISDIR(call.files.stat(path, follow=False).mode):
             raise PhoneFileError(errno.ENOTDIR, "Not a directory")
-        call.files.remove(path, uid=call.uid)
+        call.files.remove(path)
 
     call.each(options.args, removed)
 
@@ -155,18 +155,18 @@ def rm(call: Invocation) -> None:
     def removed(path: str, shown: str) -> bool:
         """Say whether all is gone; a folder in which something stays isn't spoken of itself."""
         try:
-            found = call.files.stat(path, follow=False, uid=call.uid)
+            found = call.files.stat(path, follow=False)
             if modes.S_ISDIR(found.mode):
                 if not deep:
                     raise PhoneFileError(errno.EISDIR, "Is a directory")
-                if forced and not call.files.may(path, 4, uid=call.uid):
-                    call.files.change_mode(path, 0o700, uid=call.uid)
-                readable = call.files.may(path, 4, uid=call.uid)
-                names = call.files.list(path, uid=call.uid) if readable else ()
+                if forced and not call.files.may(path, 4):
+                    call.files.change_mode(path, 0o700)
+                readable = call.files.may(path, 4)
+                names = call.files.list(path) if readable else ()
                 stays = [name for name in names if not removed(f"{path}/{name}", name)]
                 if stays:
                     return False
-            call.files.remove(path, uid=call.uid)
+            call.files.remove(path)
         except PhoneFileError as exc:
             if forced and exc.errno == errno.ENOENT:
                 return True
@@ -187,7 +187,7 @@ def mv(call: Invocation) -> None:
     source, target = options.args[:2]
     call.each(
         [source],
-        lambda path: call.files.rename(path, call.path(target), uid=call.uid),
+        lambda path: call.files.rename(path, call.path(target)),
         named="bad '{}'",
     )
 
@@ -200,7 +200,7 @@ def chmod(call: Invocation) -> None:
     text, *paths = call.args
     if not re.fullmatch(r"[0-7]{1,4}", text):
         call.fail(f"bad mode '{text}'")
-    call.each(paths, lambda path: call.files.change_mode(path, int(text, 8), uid=call.uid))
+    call.each(paths, lambda path: call.files.change_mode(path, int(text, 8)))
 
 
 @command("sync")

@@ -126,11 +126,7 @@ class Invocation:
 
     def open(self, path: str) -> OpenFile:
         """Open a file to read; ``-`` is stdin. Raises PhoneFileError."""
-        return (
-            self.stdin
-            if path == "-"
-            else self.system.files.open_read(self.path(path), uid=self.uid)
-        )
+        return self.stdin if path == "-" else self.system.files.open_read(self.path(path))
 
     def each_input(self, paths: Sequence[str], action: Callable[[OpenFile], None]) -> None:
         """Do something with each file, opened to read (stdin when there are none)."""

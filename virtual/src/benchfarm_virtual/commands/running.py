@@ -38,9 +38,7 @@ def sh(call: Invocation) -> int:
     else:
         name = args.pop(0)
         try:
-            script = decoded(
-                call.system.files.open_read(call.path(name), uid=call.uid).read(MAX_SCRIPT_BYTES)
-            )
+            script = decoded(call.system.files.open_read(call.path(name)).read(MAX_SCRIPT_BYTES))
         except PhoneFileError as exc:
             call.error(f"{call.launch.argv[0]}: can't open {name}: {exc}")
             return 127

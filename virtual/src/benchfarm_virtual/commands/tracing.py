@@ -83,7 +83,7 @@ def perfetto(call: Invocation) -> int:
         call.error(f"Failed to open {path}. (errno: 13, Permission denied)")
         return 1
     try:
-        writer = call.system.files.open_write(path, mode=0o600, uid=call.uid)
+        writer = call.system.files.open_write(path, mode=0o600)
     except PhoneFileError as exc:
         call.error(f"Failed to open {path}. (errno: {exc.errno}, {exc})")
         return 1

@@ -48,21 +48,21 @@ def read_whole(call: Invocation, path: str) -> bytes:
     memory).
     """
     place = call.path(path)
-    if stat.S_ISDIR(call.files.stat(place, uid=call.uid).mode):
+    if stat.S_ISDIR(call.files.stat(place).mode):
         raise PhoneFileError(errno.ENODEV, "No such device")
-    return call.files.open_read(place, uid=call.uid).read()
+    return call.files.open_read(place).read()
 
 
 def size_of(call: Invocation, path: str) -> int | None:
     """Return a file's size, None when it isn't there."""
-    found = call.files.find(call.path(path), uid=call.uid)
+    found = call.files.find(call.path(path))
     return None if found is None else found.size_bytes
 
 
 def write_whole(call: Invocation, path: str, content: bytes) -> bool:
     """Write a file; return False when that isn't possible."""
     try:
-        call.files.open_write(call.path(path), uid=call.uid).write(content)
+        call.files.open_write(call.path(path)).write(content)
     except PhoneFileError:
         return False
     return True

@@ -46,7 +46,7 @@ def holds(shell: Shell, args: Sequence[str]) -> bool:
 
 def _file_is(wanted: Callable[[FileStat], bool]) -> Callable[[Shell, str], bool]:
     def check(shell: Shell, path: str) -> bool:
-        found = shell.files.find(shell.absolute(path), uid=shell.uid) if path else None
+        found = shell.files.find(shell.absolute(path)) if path else None
         return found is not None and wanted(found)
 
     return check
@@ -59,7 +59,7 @@ _UNARY: Final[Mapping[str, Callable[[Shell, str], bool]]] = {
     "-f": _file_is(lambda found: stat.S_ISREG(found.mode)),
     "-d": _file_is(lambda found: stat.S_ISDIR(found.mode)),
     "-s": _file_is(lambda found: found.size_bytes > 0),
-    "-x": lambda shell, path: shell.files.may(shell.absolute(path), 1, uid=shell.uid),
+    "-x": lambda shell, path: shell.files.may(shell.absolute(path), 1),
 }
 _NUMBERS: Final[Mapping[str, Callable[[int, int], bool]]] = {
     f"-{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
@@ -112,9 +112,9 @@ def _cd(shell: Shell, args: Sequence[str]) -> int:
     # As written, links and all, with each ``..`` taking the name before it away.
     where = posixpath.normpath(shell.absolute(args[0] if args else shell.lookup("HOME") or "."))
     try:
-        if not stat.S_ISDIR(shell.files.stat(where, uid=shell.uid).mode):
+        if not stat.S_ISDIR(shell.files.stat(where).mode):
             raise PhoneFileError(errno.ENOTDIR, "Not a directory")
-        if not shell.files.may(where, 1, uid=shell.uid):
+        if not shell.files.may(where, 1):
             raise PhoneFileError(errno.EACCES, "Permission denied")
     except PhoneFileError as exc:
         shell.complain(f"cd: {where}: {exc}")
@@ -157,11 +157,11 @@ def _command(shell: Shell, args: Sequence[str]) -> int:
         return 1
     name = args[1]
     path = find_program(
-        shell.system, name, path=shell.lookup("PATH") or DEFAULT_PATH, cwd=shell.cwd, uid=shell.uid
+        shell.system, name, path=shell.lookup("PATH") or DEFAULT_PATH, cwd=shell.cwd
     )
     if name in shell.functions or name in RESERVED or name in BUILTINS:
         path = name
-    elif path is None or not shell.files.may(shell.absolute(path), 1, uid=shell.uid):
+    elif path is None or not shell.files.may(shell.absolute(path), 1):
         return 1
     shell.write(1, encoded(f"{path}\n"))
     return 0

@@ -190,14 +190,12 @@ def _matching_paths(pattern: str, shell: Shell) -> list[str]:
     if is_listed:  # whatever a name that is listed leads to
         return sorted(found)
     where = ((path, shell.absolute(path)) for path in found)
-    return sorted(
-        path for path, full in where if shell.files.find(full, follow=False, uid=shell.uid)
-    )
+    return sorted(path for path, full in where if shell.files.find(full, follow=False))
 
 
 def _names_in(shell: Shell, folder: str) -> Sequence[str]:
     try:
-        return shell.files.list(shell.absolute(folder), uid=shell.uid)
+        return shell.files.list(shell.absolute(folder))
     except PhoneFileError:
         return ()
 

@@ -340,8 +340,8 @@ def _open(shell: Shell, path: str, operator: str) -> OpenFile:
     where = shell.absolute(path)
     try:
         if operator == "<":
-            return shell.files.open_read(where, uid=shell.uid)
-        return shell.files.open_write(where, mode=0o644, append=operator == ">>", uid=shell.uid)
+            return shell.files.open_read(where)
+        return shell.files.open_write(where, mode=0o644, append=operator == ">>")
     except PhoneFileError as exc:
         raise RedirectFaultError(
             f"{path}: {'open' if operator == '<' else 'create'}: {exc}"
