@@ -128,7 +128,7 @@ class Expander:
             raise ExpansionFaultError(f"${{{part.name}}}: bad substitution")
         if part.name in {"@", "*"}:
             return " ".join(self._state.positional)
-        value = self._state.lookup(part.name) or ""
+        value = self._state.lookup(part.name)
         if part.operator == "length":
             return str(len(value))
         if part.operand is None:

@@ -48,7 +48,6 @@ from benchfarm_virtual.shell.syntax import (
 
 #: Signals after which mksh exits with 128 + the signal instead of dying of it.
 _SHELL_EXITS: Final = frozenset({1, 2, 3, 15})
-_SPECIAL: Final = frozenset("?$!#")
 
 
 class Shell:
@@ -98,28 +97,24 @@ class Shell:
         """Return a phone path, made absolute."""
         return path if path.startswith("/") else f"{self.cwd.rstrip('/')}/{path}"
 
-    def lookup(self, name: str) -> str | None:
-        """Return a variable or special parameter."""
-        value = self.values.get(name)
-        if value is not None:
-            return value
+    def lookup(self, name: str) -> str:
+        """Return a variable or special parameter, "" for one that isn't set."""
+        if name in self.values:
+            return self.values[name]
         if name.isdigit():
-            place = int(name)
-            if place == 0:
-                return self.name
-            return self.positional[place - 1] if place <= len(self.positional) else None
-        if name in _SPECIAL:
-            return {
-                "?": str(self.status),
-                "$": str(self.shell_pid),
-                "#": str(len(self.positional)),
-                "!": str(self.last_background) if self.last_background else "",
-            }[name]
-        return None
+            known = [self.name, *self.positional]
+            return known[int(name)] if int(name) < len(known) else ""
+        special = {
+            "?": self.status,
+            "$": self.shell_pid,
+            "#": len(self.positional),
+            "!": self.last_background or "",
+        }
+        return str(special.get(name, ""))
 
     def calculate(self, expression: str) -> int:
         """Return the value of an arithmetic expression; raise ArithmeticFaultError."""
-        return calculated(expression, lambda name: self.lookup(name) or "")
+        return calculated(expression, self.lookup)
 
     def assign(self, name: str, value: str) -> None:
         """Set a variable; raise ExpansionFaultError for what would change how words are split."""
