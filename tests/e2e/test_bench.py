@@ -326,9 +326,12 @@ def test_a_stop_does_not_wait_for_a_file_that_is_on_its_way(
     # What came of it is no file.
     campaign = lab.cli("results list --json").ok().json[0]["campaign_id"]
     assert "sent large" in lab.cli("run --resume", campaign).ok().stderr
-    there = lab.shell(serial, "ls -a /data/local/tmp/benchfarm/models/*")
-    assert "large" in there
-    assert ".part" not in there
+    models = "/data/local/tmp/benchfarm/models"
+    assert "large" in lab.shell(serial, f"ls {models}/*")
+    assert lab.shell(serial, f"echo {models}/*/.*.part") == f"{models}/*/.*.part"
+    lab.shell(serial, f": > {models}/.1.part")
+    assert lab.shell(serial, f"echo {models}/.*.part") == f"{models}/.1.part"
+    lab.shell(serial, f"rm {models}/.1.part")
 
 
 @pytest.mark.parametrize("line_of", ["campaign ", " 2/2 ", " finished: "])

@@ -3,10 +3,10 @@ what it promises."""
 
 from __future__ import annotations
 
-import _thread
 import asyncio
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -190,9 +190,14 @@ def test_it_works_in_another_thread_beside_a_running_event_loop(
 def test_ctrl_c_restores_the_phone_and_resume_measures_the_rest(
     python: dict[str, Any], running_lab: VirtualPhones
 ) -> None:
+    stored: list[RunStored] = []
+
     def stop(progress: Progress) -> None:
         if isinstance(progress.event, RunStored):
-            _thread.interrupt_main()
+            stored.append(progress.event)
+            if len(stored) == 1:
+                # As a terminal's: the main thread, which waits, wakes up.
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     serial = running_lab.serials[0]
     with Lab(progress=stop) as lab, pytest.raises(InterruptedByUserError) as raised:
