@@ -99,6 +99,13 @@ class MeasuredCampaign:
         given = self.workspace.store.yields(self._ids).values()
         return sum(item.without_result for item in given) - self.replaced_runs
 
+    @property
+    def runs_text(self) -> str:
+        """How many runs there are, for people: ``8 runs (1 without a result), 4 left out``."""
+        made, left_out = self.result.stored - self.result.not_run, self.result.not_run
+        lost = f" ({self.without_result} without a result)" if self.without_result else ""
+        return f"{counted(made, 'run')}{lost}{f', {left_out} left out' if left_out else ''}"
+
     @cached_property
     def cut(self) -> Sequence[Mapping[str, object]]:
         """What there was no time for, as ``time_limits.stored_left_out`` returns it."""

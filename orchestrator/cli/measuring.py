@@ -19,7 +19,6 @@ from orchestrator.files import check_writable
 from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line, wrap
-from orchestrator.units import counted
 
 if TYPE_CHECKING:
     from orchestrator.app.measuring import MeasuredCampaign
@@ -151,7 +150,7 @@ def told(
         data = measured.data
         try:
             path = write_report(workspace.settings, data, [campaign], out)
-            where.append(f"{counted(measured.result.stored, 'run')}; report: {path}")
+            where.append(f"{measured.runs_text}; report: {path}")
         except (UsageError, HostStorageError) as error:
             # What was measured is stored; a report can be rendered again.
             where.append(f"the report could not be written: {error}")

@@ -331,6 +331,11 @@ class RunRecord:
         return self.case.case_key, self.run_pass, self.invocation
 
     @property
+    def is_begun(self) -> bool:
+        """Whether there was a process: what was left out, or found its device unfit, had none."""
+        return self.outcome not in {Outcome.SKIPPED, Outcome.UNFIT}
+
+    @property
     def is_without_result(self) -> bool:
         """Whether it was made and gave no result, or one that can't be trusted at all."""
         if self.outcome is Outcome.SKIPPED:

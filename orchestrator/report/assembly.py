@@ -258,9 +258,9 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
     # Runs of many cases take more room than the rows that are made of them: they are let go one by
     # one.
     runs: Sequence[RunRecord] = gathered.runs.pop(key, ())
-    result = judge_case(
-        runs, others=gathered.others.get(key, UNSEEN), check=gathered.checks.of(case)
-    )
+    # What is known of outputs says nothing of a case that never ran.
+    check = gathered.checks.of(case) if any(run.is_begun for run in runs) else None
+    result = judge_case(runs, others=gathered.others.get(key, UNSEEN), check=check)
     if result.status is CaseStatus.NOT_RUN and key not in gathered.timed:
         result = replace(result, status=CaseStatus.UNTIMED)
     if key in gathered.goals:

@@ -12,9 +12,10 @@ from typing import Final
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.findings import finding_step
 from orchestrator.passes import passes
-from orchestrator.records.campaign import Campaign
+from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.case import IMPORTED_TOOLS, Build
 from orchestrator.records.device import HOST_SERIAL
+from orchestrator.records.failures import next_step_of
 from orchestrator.records.parity import OUTPUT_FINDINGS, Outputs, ParityVerdict
 from orchestrator.report.winners import Contest, answers_of
 from orchestrator.tables.labels import PARITY_WORDS, ShortNames
@@ -97,6 +98,8 @@ class Headline:
     subject: str
     #: What was run, where and when.
     scope: str
+    #: That a campaign didn't come to its end, which the scope says too; empty where all did.
+    state: str = ""
     #: What came out, model by model.
     answers: tuple[str, ...] = ()
     #: How much of it can be relied on.
@@ -124,11 +127,13 @@ def headline_of(
             scope="Nothing has been measured yet.",
             trust="There is no figure to trust or to doubt.",
         )
+    state = _state(campaigns)
     # A thread count that a delegate doesn't use is no case of its own.
     cases = [row for row in results if not row.is_unused_thread_count]
     return Headline(
         subject=_subject(campaigns, devices, results),
-        scope=_scope(campaigns, devices, cases),
+        scope=" ".join(filter(None, [_scope(campaigns, devices, cases), state])),
+        state=state,
         answers=tuple(f"{answer}." for answer in answers_of(contests)),
         trust=_trust(cases),
         problems=tuple(_problems(cases, names)),
@@ -170,16 +175,26 @@ def _scope(
     shown = ", ".join(names[:_MOST_NAMES]) + (
         f" and {len(names) - _MOST_NAMES} more" if names[_MOST_NAMES:] else ""
     )
-    runs = counted(sum(len(row.invocations) for row in cases), "invocation")
+    every = [item.run for row in cases for item in row.invocations]
+    begun = sum(run.is_begun for run in every)
+    left_out = f", {len(every) - begun} left out" if begun < len(every) else ""
+    runs = f"{counted(begun, 'invocation')}{left_out}"
     text = f"{counted(len(cases), 'case')} ({runs}) of {models} on {counted(len(names), 'device')}: {shown}"
     if not campaigns:
         return f"{text}."
     days = _days(campaigns)
     hosts = sorted({campaign.host for campaign in campaigns if campaign.host})
     where = f", run from {', '.join(hosts[:_MOST_NAMES])}" if hosts else ""
-    unfinished = sum(campaign.status != "finished" for campaign in campaigns)
-    open_text = f" {counted(unfinished, 'campaign')} not finished." if unfinished else ""
-    return f"{text}{where}, {days}.{open_text}"
+    return f"{text}{where}, {days}."
+
+
+def _state(campaigns: Sequence[Campaign]) -> str:
+    """Return how many campaigns didn't come to their end; empty where all did."""
+    closed = sum(item.status is CampaignStatus.CLOSED for item in campaigns)
+    unfinished = sum(not item.status.is_over for item in campaigns)
+    told = [f"{counted(unfinished, 'campaign')} not finished."] if unfinished else []
+    told += [f"{counted(closed, 'campaign')} closed with runs left out."] if closed else []
+    return " ".join(told)
 
 
 def _trust(cases: Sequence[ResultRow]) -> str:
@@ -193,6 +208,9 @@ def _trust(cases: Sequence[ResultRow]) -> str:
         text = f"{which} clean{_precision(cases)}."
     else:
         text = f"{clean} of {timed} results are clean{_precision(cases) if clean else ''}."
+    if lost := sum(item.processes for row in cases for item in row.lost):
+        begun = sum(item.run.is_begun for row in cases for item in row.invocations)
+        text += f" {lost} of {counted(begun, 'invocation')} gave no result."
     if virtual == len(cases):
         text += " All figures come from virtual phones: they are no measurements."
     elif virtual:
@@ -248,6 +266,10 @@ def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[Problem]
             why, reason = "outputs differ", result.parity_reason
             cure = finding_step(_OUTPUT_CODES[result.parity])
         groups[why, reason, cure].append(row)
+    for row in rows:
+        for lost in row.lost:
+            cure = next_step_of(lost.code) or finding_step(lost.code)
+            groups[lost.said, "", cure].append(row)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     has_models = len({row.model.subject for row in rows}) > 1
 

@@ -91,7 +91,7 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
 
     told([*_memory(rows), *_passes(rows)])
     told(data.headline.answers)
-    told(data.headline.warnings, "doubt")
+    told([data.headline.state, *data.headline.warnings], "doubt")
     origins = ((row.name or row.campaign_id, origin_of(row)) for row in data.campaigns)
     told(dict.fromkeys(f"campaign {name}: {origin}" for name, origin in origins if origin))
     told(_legend(data, names) if legend else [_short_legend(names, width)], "head")

@@ -123,11 +123,15 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
 
 
 def notes_of(rows: Sequence[ResultRow], names: ShortNames) -> list[str]:
-    """Return the notes that a table with short names needs, four sentences at most."""
+    """Return the notes that a table with short names needs, five sentences at most."""
     unclean = sum(not (row.result.is_judged or row.is_unused_thread_count) for row in rows)
     notes = [f"All {names.common}." if names.common else ""]
     if unclean:
         notes.append(f"{counted(unclean, 'configuration')} without a clean figure: see the report.")
+    if lost := [item for row in rows for item in row.lost]:
+        codes = ", ".join(dict.fromkeys(item.code for item in lost))
+        count = counted(sum(item.processes for item in lost), "invocation")
+        notes.append(f"{count} gave no result ({codes}): see the report.")
     if any(row.speed_up is not None and row.speed_up.is_between_sessions for row in rows):
         notes.append("vs CPU is between sessions: the two were measured in different campaigns.")
     if any(row.is_virtual for row in rows):

@@ -277,7 +277,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         "outputs",
         lambda row: row.outputs,
         shown=lambda row: row.outputs_text,
-        tone=lambda row: OUTPUT_CLASSES[row.outputs],
+        tone=lambda row: OUTPUT_CLASSES[row.outputs] if row.outputs else "",
         is_choice=True,
     ),
     Column(

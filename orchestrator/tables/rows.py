@@ -9,9 +9,10 @@ its own way.
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
 from orchestrator.analysis.effect import Ratio
@@ -19,7 +20,7 @@ from orchestrator.analysis.findings import finding_step
 from orchestrator.analysis.summary import Summary
 from orchestrator.delegates import DELEGATES, place_of
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import Case, Pass, SkippedCase
+from orchestrator.records.case import FIGURE_PASS, Case, Pass, SkippedCase
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.parity import Outputs, ParityVerdict, outputs_of
 from orchestrator.records.run import (
@@ -27,6 +28,7 @@ from orchestrator.records.run import (
     DelegateEvidence,
     DelegateTruth,
     FigureKind,
+    Outcome,
     RunRecord,
 )
 from orchestrator.records.verdict import Finding, Severity
@@ -141,6 +143,13 @@ class FindingRow:
         return finding_step(self.finding.code)
 
 
+#: What became of a process that gave no result, in words.
+_LOST_WORDS: Final = {
+    Outcome.COMPLETED: "rejected",
+    Outcome.TIMED_OUT: "timed out",
+    Outcome.ABORTED: "interrupted",
+    Outcome.UNFIT: "not begun",
+}
 #: Stands for a run's number in a text; no command has it.
 RUN_PLACE: Final = "\0"
 
@@ -170,9 +179,28 @@ class InvocationRow:
         return self.run.invocation + 1
 
     @property
+    def why_lost(self) -> str:
+        """The code of why it gave no result; empty where it gave one."""
+        if not self.run.is_without_result:
+            return ""
+        errors = (
+            item.code for item in self.run.verdict.findings if item.severity is Severity.ERROR
+        )
+        return self.run.reason_code or next(errors, "rejected")
+
+    @property
     def command(self) -> str:
         """The command as it was given."""
         return self.run.command.replace(RUN_PLACE, self.run.run_id)
+
+
+class Lost(NamedTuple):
+    """Processes of one case that gave no result for one reason."""
+
+    #: ``1 of 4 processes failed: gpu-init-failed``.
+    said: str
+    code: str
+    processes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,6 +328,29 @@ class ResultRow:
         return next_step(self.result)
 
     @property
+    def lost(self) -> list[Lost]:
+        """Which of its processes gave no result, by pass and reason; none of a case that says
+        itself why it has no figure.
+        """
+        if self.own is None and self.result.status is not CaseStatus.UNTIMED:
+            return []
+        meant = [item for item in self.invocations if item.run.outcome is not Outcome.SKIPPED]
+        of_pass = Counter(item.run.run_pass for item in meant)
+        lost = Counter(
+            (item.run.run_pass, item.run.outcome, code) for item in meant if (code := item.why_lost)
+        )
+        return [
+            Lost(
+                said=f"{count} of {of_pass[name]} processes"
+                f"{'' if name is FIGURE_PASS else f' of the pass {name}'}"
+                f" {_LOST_WORDS.get(outcome, outcome.value)}: {code}",
+                code=code,
+                processes=count,
+            )
+            for (name, outcome, code), count in lost.items()
+        ]
+
+    @property
     def is_unused_thread_count(self) -> bool:
         """Whether it wasn't measured because its delegate uses no threads: another case has its
         figure.
@@ -328,14 +379,18 @@ class ResultRow:
         return "; ".join([*named, *([f"and {more} more"] if more > 0 else [])])
 
     @property
-    def outputs(self) -> Outputs:
-        """What is known of the outputs that its figure belongs to."""
+    def outputs(self) -> Outputs | None:
+        """What is known of the outputs that its figure belongs to; None where nothing ran."""
+        if not any(item.run.is_begun for item in self.invocations):
+            return None
         is_builtin = DELEGATES[self.case.delegate].is_builtin
         return outputs_of(self.result.parity, is_builtin=is_builtin)
 
     @property
     def outputs_text(self) -> str:
         """The same in words, with how much they differ: ``differ (0.83)``."""
+        if self.outputs is None:
+            return NOTHING
         error = self.result.parity_error
         is_known = self.outputs is Outputs.DIFFER and error is not None
         return f"{self.outputs} ({error:.2g})" if is_known else self.outputs.value

@@ -443,6 +443,29 @@ def test_a_missing_delegate_is_never_reported_under_its_name(lab: Lab, model: Pa
     assert row["median_us"] is None
 
 
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (("delegate-missing", "subject=gpu"), "failed: gpu-init-failed"),
+        (("segv", "moment=run"), "failed: segfault"),
+    ],
+)
+def test_a_process_without_a_result_is_told_beside_the_figure_of_the_others(
+    lab: Lab, model: Path, fault: tuple[str, ...], said: str
+) -> None:
+    lab.fault(lab.serials[0], *fault)
+    words = ("-s", lab.serials[0], "-d", "xnnpack,gpu", "-t", 4, "-n", 4)
+    text = " ".join(lab.cli("bench", model, *words).ended_with(1).stdout.split())
+    told = rf"(gpu|xnnpack) on Google Pixel 3 \(virtual\): 1 of 4 processes {said}"
+    assert re.search(told, text)
+    assert re.search(r" \d+ runs \(1 without a result\); report: ", text)
+    markdown = lab.cli("report newest -f markdown").ok().stdout.replace("\\", "")
+    assert re.search(r"All 2 results are clean.* 1 of \d+ invocations gave no result", markdown)
+    assert re.search(rf"Problems:\n\n- {told}", markdown)
+    code = said.removeprefix("failed: ")
+    assert f"1 invocation gave no result ({code})" in lab.cli("table").ok().stdout
+
+
 def test_measuring_without_any_clean_result_ends_with_1_and_the_reason(
     lab: Lab, model: Path
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.passes import pass_tables
-from orchestrator.records.campaign import Pairing, Terms
+from orchestrator.records.campaign import CampaignStatus, Pairing, Terms
 from orchestrator.records.case import BuildSha, CampaignId, DelegateName, Pass, ToolName
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
@@ -203,6 +203,60 @@ def test_a_suspect_figure_without_findings_of_its_own_says_what_else_is_the_matt
     both = data_of(*failed, parity(case(), ParityVerdict.WRONG, 0.8)).headline.warnings[0]
     assert "failed (crashed)" in both
     assert "outputs" not in both
+
+
+def left_out(owner, number, code, reason="left out"):
+    record = run(
+        owner, number, None, outcome=Outcome.SKIPPED, quality=Quality.REJECTED, reason_code=code
+    )
+    return replace(record, reason=reason)
+
+
+def test_outputs_that_are_known_of_another_thread_count_are_not_those_of_a_case_that_never_ran():
+    gpu = case(delegate=DelegateName.GPU, threads=1)
+    unused = replace(gpu, threads=4)
+    data = data_of(
+        *series(gpu, 1_000),
+        parity(gpu, ParityVerdict.SAME, 0.001),
+        left_out(unused, 0, "threads-unused"),
+    )
+    shown = {row.case.threads: exported(row) for row in data.results}
+    assert (shown[1]["outputs"], shown[1]["outputs_error"]) == ("checked", 0.001)
+    assert (shown[4]["outputs"], shown[4]["outputs_error"]) == (None, None)
+    (line,) = [line for line in to_markdown(data).splitlines() if "gpu, 4 threads" in line]
+    assert line.endswith("| skipped | --- |")
+
+
+def test_a_case_whose_threads_are_unused_is_none_of_those_that_were_given_up():
+    gpu = case(delegate=DelegateName.GPU, threads=1)
+    unused = replace(gpu, threads=4)
+    data = data_of(
+        *series(gpu, 1_000),
+        left_out(unused, 0, "threads-unused"),
+        *(left_out(unused, number, "abandoned") for number in range(1, 4)),
+    )
+    text = render_text_table(data)
+    assert "4 threads" not in text
+    assert "abandoned" not in text
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ("interrupted", "1 campaign not finished."),
+        ("running", "1 campaign not finished."),
+        ("closed", "1 campaign closed with runs left out."),
+        ("finished", ""),
+    ],
+)
+def test_a_report_says_how_far_a_campaign_is_and_counts_what_ran(status, said):
+    runs = [*series(case(), 1_000), *(left_out(case(), n, "abandoned") for n in range(5, 8))]
+    data = data_of(*runs, status=CampaignStatus(status))
+    assert data.headline.scope.startswith("1 case (5 invocations, 3 left out) of 1 model")
+    text = render_text_table(data)
+    assert said in text
+    assert "1 campaign" in text or not said
+    assert said in data.headline.scope
 
 
 def test_each_kind_of_problem_is_told_with_its_reason_and_what_was_skipped_is_none():
