@@ -36,7 +36,14 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import FIGURE_PASS, Case, RunId, grouped
 from orchestrator.records.parity import OUTPUT_FINDINGS, OutputCheck, ParityVerdict
 from orchestrator.records.plan import StoppingRule
-from orchestrator.records.run import OPENGL, DelegateTruth, FigureKind, Outcome, RunRecord
+from orchestrator.records.run import (
+    ABANDONED,
+    OPENGL,
+    DelegateTruth,
+    FigureKind,
+    Outcome,
+    RunRecord,
+)
 from orchestrator.records.verdict import Finding, Grade, Quality, Severity
 from orchestrator.units import format_percent
 
@@ -378,8 +385,10 @@ def _judge_timing(runs: Sequence[RunRecord], others: Autocorrelation) -> CaseRes
             return _with_figure(
                 status, sorted(used, key=lambda run: run.started_at), figures, ended, others
             )
-    # An invocation that was left out because an earlier one failed says less than that one does.
-    last = (ended or timing)[-1]
+    # An invocation that was left out because an earlier one failed says less than that one does, and
+    # one that was given up less than why others were left out.
+    told = ended or [run for run in timing if run.reason_code != ABANDONED] or timing
+    last = told[-1]
     has_no_figure = last.outcome is Outcome.COMPLETED
     return CaseResult(
         status=_STATUS_OF_OUTCOME[last.outcome],

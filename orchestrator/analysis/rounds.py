@@ -316,7 +316,7 @@ def _reason(
     _, numbers = planned.get(case.case_key, (case, frozenset()))
     if not numbers <= {run.invocation for run in runs}:
         return StopReason.PLANNED
-    if runs and runs[-1].reason_code == THREADS_UNUSED:
+    if any(run.reason_code == THREADS_UNUSED for run in runs):
         return StopReason.UNUSED
     if rule is None:
         return StopReason.FIXED
