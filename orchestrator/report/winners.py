@@ -34,6 +34,8 @@ _NO_ENTRY: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, CaseStatus
 #: Winners that are told one by one; of more, it is counted how often what wins.
 _MOST_WINNERS: Final = 4
 _TIE: Final = "a tie"
+#: What two cases have in common, beside settings, where ``benchfarm ab`` can tell them apart.
+_ALIKE: Final = ("tool", "build_sha256", "mode")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -418,17 +420,39 @@ def next_step(contest: Contest, path: str) -> str:
     if row.case.is_per_token:
         # A process gives two figures of a language model: neither pairs nor outputs are compared.
         return f"to know them more closely: benchfarm bench {model} {where} --precision 1%"
-    if rival is not None and rival.case.tool is row.case.tool:
-        ours, theirs = row.case, rival.case
-        if ours.delegate is not theirs.delegate:
-            sides = f"delegate:{ours.delegate} delegate:{theirs.delegate} -t {max(ours.threads, theirs.threads)}"
-        else:
-            sides = f"threads:{ours.threads} threads:{theirs.threads} -d {ours.delegate}"
+    if rival is not None and (sides := _sides(row.case, rival.case)):
         return f"to tell them apart: benchfarm ab {sides} -m {model} {where}"
     if row.outputs is Outputs.NOT_CHECKED and can_be_checked(row.case):
         delegate = row.case.delegate
         return f"check the outputs of {delegate}: benchfarm bench {model} {where} -d {delegate} --pass parity"
     return f"to try every delegate with other thread counts: benchfarm bench {model} {where} -d all -t 1,2,4"
+
+
+def _sides(ours: Case, theirs: Case) -> str:
+    """Return what two cases differ in as ``benchfarm ab`` names it, with what they share; empty
+    where there are no words for it.
+    """
+    alike = (*_ALIKE, *(name for name in SETTINGS if name != "affinity"))
+    if any(getattr(ours, name) != getattr(theirs, name) for name in alike):
+        return ""
+    if fixed_cores(ours) != fixed_cores(theirs):
+        return ""
+    flags = [[f"{name}={value}" for name, value in case.flags] for case in (ours, theirs)]
+    shared = "".join(f" --flag {shlex.quote(flag)}" for flag in flags[0])
+    if ours.flags != theirs.flags:
+        is_more = (ours.delegate, ours.threads) != (theirs.delegate, theirs.threads)
+        # A comma parts two flags, and what lies beside the program isn't known by a path.
+        is_named = not (ours.files or theirs.files or "," in "".join(flags[0] + flags[1]))
+        if is_more or not is_named:
+            return ""
+        sides = " ".join(shlex.quote(f"flags:{','.join(words)}") for words in flags)
+        return f"{sides} -d {ours.delegate} -t {ours.threads}"
+    if ours.delegate is not theirs.delegate:
+        threads = max(ours.threads, theirs.threads)
+        return f"delegate:{ours.delegate} delegate:{theirs.delegate} -t {threads}{shared}"
+    if ours.threads != theirs.threads:
+        return f"threads:{ours.threads} threads:{theirs.threads} -d {ours.delegate}{shared}"
+    return ""
 
 
 def next_steps(found: Sequence[Contest], paths: Mapping[str, str]) -> list[str]:

@@ -140,6 +140,27 @@ def test_figures_that_can_not_be_told_apart_are_tied_and_the_next_step_is_to_tel
     assert "benchfarm ab delegate:gpu delegate:xnnpack" in next_step(winner, "m.tflite")
 
 
+@pytest.mark.parametrize(
+    ("changes", "sides"),
+    [
+        ({"threads": 1}, "threads:2 threads:1 -d xnnpack -m m.tflite"),
+        (
+            {"flags": (("xnnpack_force_fp16", "true"),)},
+            "flags: flags:xnnpack_force_fp16=true -d xnnpack -t 2 -m m.tflite",
+        ),
+        ({"model_name": "copy.tflite"}, ""),
+        ({"num_runs": 90}, ""),
+    ],
+)
+def test_the_next_step_names_what_tied_cases_differ_in_or_nothing(changes, sides) -> None:
+    one = configuration(0, "xnnpack", 2)
+    other = replace(one, **changes)
+    (winner,) = winners(data_of(*series(one, 10_000), *series(other, 10_010)).contests)
+    assert winner.tied
+    step = next_step(winner, "m.tflite")
+    assert f"benchfarm ab {sides}" in step if sides else "benchfarm ab" not in step
+
+
 def test_one_process_each_is_not_called_sure() -> None:
     fast, slow = configuration(0, "gpu", 1), configuration(0, "xnnpack", 4)
     (winner,) = winners(data_of(*series(fast, 5_000, 1), *series(slow, 10_000, 1)).contests)
