@@ -33,7 +33,7 @@ from orchestrator.files import sha256_of
 from orchestrator.passes import is_around_others
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus
-from orchestrator.records.case import Build, CampaignId, Case, Model, Serial, SkippedCase, ToolName
+from orchestrator.records.case import Build, CampaignId, Case, Model, Serial, ToolName
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan, PlanOptions
@@ -160,7 +160,7 @@ class MeasuredCampaign:
     def problems_with(self, cure: str) -> list[str]:
         """Return the problems; ``cure`` says how to measure what is left."""
         campaign, result = self.campaign, self.result
-        found = [time_limits.told(self.cut), *_skip_lines(campaign.skipped)]
+        found = [time_limits.told(self.cut), *_skip_lines(campaign)]
         found += [f"{serial}: {reason}" for serial, reason in result.lost.items()]
         found += [self.opened.choice.lacking]
         found += [f"{serial}: not measured: {why}" for serial, why in self.missing.items()]
@@ -173,11 +173,17 @@ class MeasuredCampaign:
         return [one_line(text) for text in found if text]
 
 
-def _skip_lines(skipped: Iterable[SkippedCase]) -> list[str]:
-    """Return what wasn't run and why, once for all devices that it is true of."""
+def _skip_lines(campaign: Campaign) -> list[str]:
+    """Return what wasn't run and why, once for all devices that it is true of; with its number of
+    threads where the delegate runs with another one.
+    """
+    runs = {(item.case.serial, item.case.delegate, item.case.tool) for item in campaign.invocations}
     serials: dict[str, dict[str, None]] = {}
-    for skip in skipped:
-        serials.setdefault(f"{skip.delegate}, {skip.tool}: {skip.reason}", {})[skip.serial] = None
+    for skip in campaign.skipped:
+        threads = f", {counted(skip.threads, 'thread')}"
+        which = threads if (skip.serial, skip.delegate, skip.tool) in runs else ""
+        text = f"{skip.delegate}{which}, {skip.tool}: {skip.reason}"
+        serials.setdefault(text, {})[skip.serial] = None
     return [
         f"not run on {next(iter(where)) if len(where) == 1 else f'{len(where)} devices'}: {text}"
         for text, where in serials.items()

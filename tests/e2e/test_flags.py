@@ -51,6 +51,12 @@ def test_a_combination_without_effect_is_skipped_and_named(lab: Lab, model: Path
     assert "--gpu_backend does nothing without" in done.stdout
 
 
+def test_a_number_of_threads_that_is_left_out_is_named(lab: Lab, model: Path) -> None:
+    words = ("-d", "xnnpack", "-t", "1,16", "-n", "1", "--min-secs", "0.1")
+    done = lab.cli("bench", model, "-s", lab.serials[0], *words).ok()
+    assert f"not run on {lab.serials[0]}: xnnpack, 16 threads, native: 16 threads" in done.stdout
+
+
 def test_what_a_program_says_of_its_flags_is_kept_and_shown(lab: Lab) -> None:
     asked = lab.cli("flags use_xnnpack --json", "-s", lab.serials[0]).ok().json
     assert asked["learned"] is True
