@@ -79,9 +79,11 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
         if part.listed:
             lines += [("", ""), (part.caption, "title"), *text.lines(part, width)]
 
+    has_models = len({row.model.subject for row in rows}) > 1
     for row in rows:
         if row.profiles:
-            of = f"{names.of(row.configuration)} on {row.device.title}"
+            of_model = f"{row.model.label}, " if has_models else ""
+            of = f"{of_model}{names.of(row.configuration)} on {row.device.title}"
             slowest = slowest_table(row.profiles[-1], of)
             lines += [("", ""), (slowest.caption, "title"), *text.lines(slowest, width)]
 
@@ -118,7 +120,7 @@ def _memory(rows: Sequence[ResultRow]) -> Iterator[str]:
         )
         if row.has_memory and (was_asked_for or row.own is None):
             known = ", ".join(
-                f"{name} {value:.1f} MB" for name, value in parts if value is not None
+                f"{name} {value:.1f} MiB" for name, value in parts if value is not None
             )
             yield f"memory of {row.who}: {known}{_virtual(row)}"
 

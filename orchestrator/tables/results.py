@@ -112,7 +112,7 @@ def _ratio_of(name: str, value: Callable[[Ratio], Any], **other: Any) -> Column[
 
 
 def _memory(name: str, head: str, value: Callable[[ResultRow], float | None]) -> Column[ResultRow]:
-    return Column(name, head, value, Kind.NUMBER, "MB", digits=1, exact=3, forms=DATA)
+    return Column(name, head, value, Kind.NUMBER, "MiB", digits=1, exact=3, forms=DATA)
 
 
 def _speed(name: str, head: str, place: int, unit: str, **other: Any) -> Column[ResultRow]:  # noqa: ANN401

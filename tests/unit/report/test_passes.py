@@ -85,7 +85,7 @@ def test_memory_is_shown_in_every_form_without_a_latency(latency) -> None:
     grid = memory_table(data.results)
     assert column(grid, "overall_memory_mib") == [50.0]
     assert column(grid, "median_us") == [None]
-    assert "after init 25.0 MB, overall 50.0 MB, peak 100.0 MB" in " ".join(
+    assert "after init 25.0 MiB, overall 50.0 MiB, peak 100.0 MiB" in " ".join(
         render_text_table(data).split()
     )
 

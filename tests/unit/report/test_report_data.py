@@ -24,6 +24,8 @@ from tests.samples.sample_lab import (
     CAMPAIGN,
     CPU_ROWS,
     HOST,
+    MOBILENET,
+    MOBILENET_INT8,
     PIXEL_3,
     PIXEL_4,
     REAL_PIXEL,
@@ -327,6 +329,14 @@ def test_text_table_tells_what_other_passes_came_to_and_what_was_left_out():
     )
     assert "memory of mobilenet_v1_1.0_224 on Google Pixel 3 (virtual), xnnpack" not in text
     assert "slowest layers of xnnpack on Google Pixel 3 (virtual): " in text
+
+
+def test_slowest_layers_name_their_model_where_there_are_several():
+    cases = [case(model=model) for model in (MOBILENET, MOBILENET_INT8)]
+    runs = [run for one in cases for run in (*series(one, 1_000), profile(one, CPU_ROWS))]
+    text = render_text_table(data_of(*runs), 200)
+    for name in ("mobilenet_v1_1.0_224", "mobilenet_v1_1.0_224_int8"):
+        assert f"slowest layers of {name}, xnnpack on Google Pixel 3 (virtual): " in text
 
 
 def test_headline_warns_of_figures_of_different_modes_side_by_side():
