@@ -251,7 +251,7 @@ class Lab:
             return Comparison(comparing.compare(workspace, sides, rule, campaigns=each(campaigns)))
 
     def load(self, campaign: OneOrMore[str] = "newest") -> Results:
-        """Return stored campaigns: by id or the beginning of one, ``newest``, ``previous``; several
+        """Return stored campaigns: by id, the beginning of one, name, ``newest``, ``previous``; several
         as one.
 
         Raises UsageError for a campaign that isn't stored, StoreMissingError for a store that isn't

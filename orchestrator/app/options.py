@@ -76,7 +76,9 @@ Paths: TypeAlias = tuple[Path, ...]
 #: Values that may be given with commas or by repeating.
 Listed = Annotated[tuple[str, ...], split]
 Out = Annotated[Path | None, opt("--out -o", "File to write.")]
-Campaigns = Annotated[Texts, arg("Campaign id or its beginning (default: the newest campaign).")]
+Campaigns = Annotated[
+    Texts, arg("Campaign id, its beginning, or a name (default: the newest campaign).")
+]
 Device = Annotated[Texts, opt("--serial -s", "Serial number, or host. Repeat for several.")]
 Wait = Annotated[
     str,

@@ -55,7 +55,11 @@ def find_campaigns(store: Store, word: str) -> list[Campaign]:
         return _with_its_submission(store, find_campaign(store, word))
     check_stored(word)
     jobs = [] if store.campaign(CampaignId(word)) is not None else _jobs_of(store, word)
-    return jobs or [find_campaign(store, word)]
+    found = find_campaign(store, word) if not jobs else jobs[0]
+    if not jobs and not found.campaign_id.startswith(word):
+        # It is known by its plan's name, which all phones of a submission have.
+        jobs = _with_its_submission(store, found)
+    return jobs or [found]
 
 
 def check_stored(*words: str) -> None:
@@ -122,7 +126,8 @@ def _jobs_of(store: Store, submission: str) -> list[Campaign]:
 def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Campaign:
     """Return the campaign that a word means; raises UsageError.
 
-    A word is an id or the beginning of one, or ``newest`` (as the empty word).
+    A word is an id or the beginning of one, or ``newest`` (as the empty word), or the name of
+    campaigns, of which it means the newest.
     """
     prefix = "" if prefix == "newest" else prefix
     known = store.campaigns(
@@ -130,6 +135,9 @@ def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Camp
     )
     matching = [item for item in known if item.campaign_id.startswith(prefix)]
     matching = [item for item in matching if item.campaign_id == prefix] or matching
+    if prefix and len(matching) != 1:
+        listed = store.campaigns(only_open=only_open)
+        matching = [item for item in listed if item.name == prefix][:1] or matching
     if not matching and not prefix:
         what = "campaign that could be resumed" if only_open else "campaign"
         raise UsageError(

@@ -119,7 +119,9 @@ class RunFilter:
 def runs(
     settings: Settings,
     which: RunFilter,
-    campaign: Annotated[str, arg("Campaign id or its beginning (default: the newest).")] = "",
+    campaign: Annotated[
+        str, arg("Campaign id, its beginning, or a name (default: the newest).")
+    ] = "",
 ) -> CommandResult:
     """List the runs of a campaign.
 

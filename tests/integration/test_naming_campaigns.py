@@ -56,6 +56,8 @@ def farm(store: Store, samples) -> Store:
         ("n1_PIXEL-3", ["n1_PIXEL-3"]),
         ("n1_PIXEL-3-", ["n1_PIXEL-3-2"]),
         ("20261122", ["20261122-010000-abcdef"]),
+        ("by hand", ["20261122-010000-abcdef"]),
+        ("nightly", [f"n10_{name}" for name in sorted(NAMES)]),
     ],
 )
 def test_a_word_means_a_campaign_or_a_whole_submission(
@@ -69,6 +71,15 @@ def test_a_word_that_fits_several_campaigns_that_are_no_submission_is_refused(fa
         find_campaigns(farm, "n")
     with pytest.raises(UsageError, match="no campaign 'n2'"):
         find_campaigns(farm, "n2")
+
+
+def test_a_name_means_its_newest_campaign_unless_it_begins_an_id(store: Store, samples) -> None:
+    for campaign_id, name in (("a1", "plan"), ("a2", "plan"), ("b1", "a2"), ("c1", "a")):
+        samples.begin(store, samples.campaign(campaign_id, name=name))
+    assert [item.campaign_id for item in find_campaigns(store, "plan")] == ["a2"]
+    assert [item.campaign_id for item in find_campaigns(store, "a2")] == ["a2"]
+    # Two ids begin so, which says nothing.
+    assert [item.campaign_id for item in find_campaigns(store, "a")] == ["c1"]
 
 
 def test_the_previous_campaign_is_one_that_has_a_case_in_common(store: Store, samples) -> None:
