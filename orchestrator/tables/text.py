@@ -16,6 +16,8 @@ WIDTH: Final = 80
 _WIDEST_NAME: Final = 29
 #: A bar is left out where there is less room, and never longer.
 _BAR: Final = range(6, 41)
+#: Beside its name a row is known by so many columns at most.
+_MOST_TELLING: Final = 2
 #: A line, and how a terminal shows it: ``head``, or what Table.look says.
 Line = tuple[str, str]
 
@@ -37,8 +39,8 @@ class _Drawn:
 def render(table: Table[R], width: int | None = None) -> str:
     """Return the table with a line for each row, within a width where one is given.
 
-    Columns that don't fit beside the others follow in a band below, each beside the rows' names; of
-    one without a title, each word stands below its row.
+    Columns that don't fit beside the others follow in a band below, each beside the rows' names and
+    what else tells rows apart; of one without a title, each word stands below its row.
     """
     return "\n".join(line for line, _ in lines(table, width))
 
@@ -73,14 +75,15 @@ def lines(table: Table[R], width: int | None = None) -> list[Line]:
         for place in zip(*(g.cells(rows) for g in groups), strict=True)
     ]
     looks = [table.look(row) for row in rows]
+    named = list(zip(places, names, strict=True)) if places else names
+    repeated = _telling(named, drawn, room)
     shown: list[Line] = []
     below: list[str] = []
     if drawn and not any(drawn[-1].heads) and len(_bands(drawn, room, gap)) > 1:
         below = drawn.pop().cells
-    for number, band in enumerate(_bands(drawn, room, gap)):
-        block = _Block(
-            band, name_width, " " * gap, room, " " * bool(groups), below, is_further=number > 0
-        )
+    for number, band in enumerate(_bands(drawn, room, gap, repeated)):
+        again = repeated if number else None
+        block = _Block(band, name_width, " " * gap, room, " " * bool(groups), below, again)
         below = []
         told = reasons if not number else [""] * len(rows)
         shown += block.lines(first.title, names, places, told, looks)
@@ -114,13 +117,30 @@ def _with_bars(
     return found
 
 
-def _bands(columns: Sequence[_Drawn], room: int, gap: int) -> list[list[_Drawn]]:
-    """Return the columns in bands that fit into a room; at least one, also an empty one."""
+def _telling(names: Sequence[object], columns: Sequence[_Drawn], room: int) -> int:
+    """Return how many of the first columns tell rows of one name apart; 0 where they don't, or take
+    more than half of the room.
+    """
+    for count in range(_MOST_TELLING + 1):
+        first = columns[:count]
+        is_told = len(set(zip(names, *(item.cells for item in first), strict=True))) == len(names)
+        if is_told and sum(item.width for item in first) <= room // 2:
+            return count
+    return 0
+
+
+def _bands(columns: Sequence[_Drawn], room: int, gap: int, repeated: int = 0) -> list[list[_Drawn]]:
+    """Return the columns in bands that fit into a room; at least one, also an empty one. Those after
+    the first begin with so many of the first columns.
+    """
     bands: list[list[_Drawn]] = [[]]
+    again = columns[:repeated]
+    left = room - sum(item.width + gap for item in again)
     for column in columns:
         if bands[-1] and sum(item.width + gap for item in bands[-1]) + column.width > room:
-            bands.append([])
-        bands[-1].append(column)
+            bands.append([*again, replace(column, width=min(column.width, left))])
+        else:
+            bands[-1].append(column)
     return bands
 
 
@@ -136,8 +156,9 @@ class _Block:
     indent: str
     #: A word below each row, "" for none.
     below: Sequence[str]
-    #: Below another block of the same rows: one with nothing in these columns isn't said again.
-    is_further: bool
+    #: None for the first block of the rows. Below it, a row with nothing behind so many columns,
+    #: which stand in each block, isn't said again.
+    repeated: int | None
 
     def lines(
         self,
@@ -155,8 +176,10 @@ class _Block:
         for place, (name, reason) in enumerate(zip(names, reasons, strict=True)):
             # Below headings a row is known by its name, so that one without figures may be missing.
             blank = {"", NOTHING} if places else {""}
-            if self.is_further and {c.cells[place].strip() for c in self.columns} <= blank:
-                continue
+            if self.repeated is not None:
+                own = {column.cells[place].strip() for column in self.columns[self.repeated :]}
+                if own <= blank:
+                    continue
             if places and places[place] != before:
                 *above, last = places[place]
                 if list(before[:-1]) != above:
@@ -170,7 +193,7 @@ class _Block:
                 is_headed = True
             for line in self.row(name, self.cells(place, reason)):
                 yield line, looks[place]
-            if self.below and not reason:
+            if self.below and self.below[place] and not reason:
                 indent = f"{self.indent}    "
                 room = self.name_width + self.room - len(indent)
                 yield from ((indent + part, looks[place]) for part in wrap(self.below[place], room))
