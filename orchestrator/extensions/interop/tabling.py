@@ -135,11 +135,15 @@ class TableRequest:
 
     def has(self, model: str, device: Sequence[str]) -> bool:
         """Whether a model and a device, by its names, are asked for."""
-        # Tables name a model without its ending.
-        spelled = {model.lower(), model.lower().removesuffix(".tflite")}
-        is_model = any(fnmatchcase(own, name.lower()) for own in spelled for name in self.models)
+        is_model = any(_model_matches(name, model) for name in self.models)
         is_device = any(device_matches(name, device) for name in self.devices)
         return (is_model or not self.models) and (is_device or not self.devices)
+
+
+def _model_matches(wanted: str, model: str) -> bool:
+    """Whether a model has a name or fits a pattern; tables name it without its ending."""
+    spelled = {model.lower(), model.lower().removesuffix(".tflite")}
+    return any(fnmatchcase(own, wanted.lower()) for own in spelled)
 
 
 @command("table", has_table=True)
@@ -170,6 +174,7 @@ def show_table(settings: Settings, request: TableRequest) -> CommandResult:
             if "store" in request.sources
             else []
         )
+        _check_models(workspace, request, chosen, [figure.model for figure in figures])
         if not chosen and not figures:
             hint = "'benchfarm bench MODEL' measures; '--source published' shows figures that others published"
             raise UsageError("the store has no results yet", hint=hint)
@@ -311,6 +316,28 @@ def _check_devices(workspace: Workspace, request: TableRequest, published: Itera
         if not device_matches(wanted, tuple(known)):
             hint = nearest(wanted, known) or "'benchfarm devices' lists those that there are"
             raise UsageError(f"there is no device {wanted!r}", hint=hint)
+
+
+def _check_models(
+    workspace: Workspace,
+    request: TableRequest,
+    chosen: Sequence[Campaign],
+    published: Iterable[str],
+) -> None:
+    """Raise UsageError for a model that nothing is known of, where anything is."""
+    known = dict.fromkeys(
+        [
+            *(model.name for model in workspace.store.models().values()),
+            *(item.case.model_name for campaign in chosen for item in campaign.invocations),
+            *published,
+        ]
+    )
+    for wanted in request.models:
+        if known and not any(_model_matches(wanted, model) for model in known):
+            hint = (
+                nearest(wanted, known) or "'benchfarm table' without it shows those that there are"
+            )
+            raise UsageError(f"there is no model {wanted!r}", hint=hint)
 
 
 def _newest(workspace: Workspace) -> list[Campaign]:

@@ -270,3 +270,11 @@ def test_a_model_is_found_by_the_name_that_the_table_shows(tmp_path):
     own = [row for row in rows if row["model"] == rows[0]["model"]]
     assert len(own) < len(rows)
     assert json.loads(table(home, "-m", rows[0]["model"], "--json")) == own
+
+
+@pytest.mark.parametrize("form", [(), ("--all",), ("--json",), ("--source", "store,published")])
+def test_a_model_that_nothing_is_known_of_is_refused_with_what_it_is_like(tmp_path, form):
+    home = stored(tmp_path / "home", small_lab())
+    refused = Cli(home=home)("table", "-m", "mobilenet_v1_1.0_225", *form).ended_with(2)
+    assert "there is no model 'mobilenet_v1_1.0_225'" in refused.stderr
+    assert "did you mean 'mobilenet_v1_1.0_224" in refused.stderr
