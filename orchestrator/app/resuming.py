@@ -92,7 +92,8 @@ def _chosen(workspace: Workspace) -> Campaign | None:
         )
     progress = workspace.store.progress(only_open=True)
     told = {
-        item.campaign_id: f"{item.campaign_id} ({item.name}, {stored} of {planned} runs stored)"
+        item.campaign_id: f"{item.campaign_id} ({item.name}, {stored}"
+        f"{f' of {planned}' if stored < planned else ''} runs stored)"
         for item in free
         for stored, planned, _ in [progress.get(item.campaign_id, Progress())]
     }

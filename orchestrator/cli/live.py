@@ -233,7 +233,9 @@ def _text(
 def _campaign_text(status: Status, width: int | None, height: int | None) -> str:
     title = f"{status.campaign_id} {status.name}"
     if not status.phones:
-        runs = f"{status.stored}/{status.total} runs"
+        # Of a curve, or what a rule adds, there may be more runs than were planned.
+        of = f"/{status.total}" if status.left else ""
+        runs = f"{status.stored}{of} runs"
         where, cure = status.state, f"; benchfarm run --resume {status.campaign_id}"
         if status.state == ELSEWHERE:
             where, cure = f"on {status.host}", ""

@@ -96,10 +96,11 @@ class StoredCampaign:
     @property
     def runs(self) -> str:
         """Stored of planned; more than planned: options and Flex builds that were found to be
-        measured too.
+        measured too. Alone where more than those are meant: a curve, or what a rule adds.
         """
         stored, planned, _ = self.progress
-        return f"{stored}/{max(stored, planned)}"
+        is_more = stored >= planned and not self.campaign.status.is_over
+        return f"{stored}" if is_more else f"{stored}/{max(stored, planned)}"
 
 
 CAMPAIGNS: Final[Sequence[Column[StoredCampaign]]] = (

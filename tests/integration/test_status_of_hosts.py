@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import pytest
 
 from orchestrator.cli.live import status
 from orchestrator.cli.measuring import RunRequest, run
+from orchestrator.cli.stored import campaigns
 from orchestrator.errors import NoDeviceError, UsageError
-from orchestrator.records.campaign import CampaignStatus
-from orchestrator.records.case import CampaignId
+from orchestrator.records.campaign import CampaignStatus, Invocation
+from orchestrator.records.case import CampaignId, Pass
 from orchestrator.settings import Settings, this_computer
 from orchestrator.store.opening import open_store
 
@@ -50,6 +52,27 @@ def test_a_shared_store_says_what_another_computer_runs(url: str, samples, tmp_p
     assert by_id["theirs"]["phones"] == []
     assert f"theirs nightly, on {OTHER}: 1/8 runs" in told.text
     assert "ours nightly, cut off: 1/8 runs; benchfarm run --resume ours" in told.text
+
+
+def test_a_campaign_that_is_open_is_never_said_to_have_all_its_runs(
+    samples, tmp_path: Path
+) -> None:
+    # Of a curve one invocation is planned, and as many are stored as its time allows.
+    planned = (Invocation(case=samples.case(), run_pass=Pass.SUSTAINED, number=0),)
+    curve = samples.campaign("curve", host=this_computer(), invocations=planned, skipped=())
+    path = tmp_path / "store.sqlite"
+    with closing(open_store(path)) as store:
+        samples.begin(store, curve)
+        for number in range(3):
+            run_id = f"run{number}"
+            changes = {"campaign_id": "curve", "case": samples.case(), "invocation": number}
+            store.append_run(samples.run(run_id=run_id, run_pass=Pass.SUSTAINED, **changes))
+        store.set_status(CampaignId("curve"), CampaignStatus.INTERRUPTED, curve.created_at)
+    environ = {"ANDROID_ADB_SERVER_PORT": "1"}
+    settings = Settings.from_environment(environ, home=tmp_path, store=str(path))
+    assert "interrupted: 3 runs; benchfarm run --resume curve" in status(settings).text
+    (line,) = campaigns(settings).text.splitlines()[1:]
+    assert line.split()[-2:] == ["interrupted", "3"]
 
 
 def test_a_resume_that_names_none_leaves_what_another_computer_runs(
