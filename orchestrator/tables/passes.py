@@ -18,7 +18,7 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Case, grouped
 from orchestrator.records.run import Outcome, RunRecord, StartStage, ToolReport, stage_of
 from orchestrator.records.verdict import Quality
-from orchestrator.tables.column import MS, Column, Kind
+from orchestrator.tables.column import MS, NOTHING, Column, Kind
 
 Item = TypeVar("Item")
 #: Campaign and round: what was measured in one round is a pair.
@@ -29,8 +29,8 @@ class Judged(Protocol):
     """What has a quality."""
 
     @property
-    def quality(self) -> Quality:
-        """What it is worth."""
+    def quality(self) -> Quality | None:
+        """What it is worth; None for what has no figure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,12 +176,12 @@ def sustained_rows(
 
 def quality_word(item: Judged) -> str:
     """Return the word for a quality."""
-    return item.quality.word
+    return NOTHING if item.quality is None else item.quality.word
 
 
 def quality_class(item: Judged) -> str:
     """Return the class that a page gives a quality."""
-    return f"q-{item.quality.value}"
+    return f"q-{'none' if item.quality is None else item.quality.value}"
 
 
 def half_words(mean: Mean | None, half: float | None) -> str | None:

@@ -29,7 +29,7 @@ from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import Quality
 from orchestrator.report.advice import Sentence, by_threads, fastest_of, times_as_long
-from orchestrator.tables.column import PAGE, PEOPLE, Column, Kind
+from orchestrator.tables.column import PAGE, PEOPLE, Column, Form, Kind
 from orchestrator.tables.passes import PassTable, Round, half_words, quality_class, quality_word
 from orchestrator.tables.rows import ResultRow
 from orchestrator.units import counted, format_percent
@@ -73,8 +73,8 @@ class EnergyRow:
     #: ``rails``, ``battery``, ``unverified``; empty where no block has a figure.
     grade: str = ""
     rails: tuple[str, ...] = ()
-    #: Of the worst block; rejected ones aren't among them.
-    quality: Quality
+    #: Of the worst block; rejected ones aren't among them. None where no block has a figure.
+    quality: Quality | None
     #: Largest difference of a block's two rests, as a share of its net power.
     drift: float | None = None
     #: Why blocks have no figure, with their number.
@@ -114,7 +114,7 @@ def energy_row(runs: Sequence[RunRecord]) -> EnergyRow | None:
                 {rail for _, extra in blocks for rail in str(extra.get("energy_rails", "")).split()}
             )
         ),
-        quality=worst_quality(run for run, _ in found),
+        quality=worst_quality(run for run, _ in found) if blocks else None,
         drift=max((_drift(extra) for _, extra in blocks), default=None),
         missing=tuple(missing.most_common()),
         blocks={
@@ -135,6 +135,16 @@ def _share(mean: Mean | None) -> float | None:
     return None if mean is None or mean.half_width is None else mean.half_width / mean.value
 
 
+def _missing(item: EnergyRow) -> str:
+    return "; ".join(f"{why} ({count})" for why, count in item.missing)
+
+
+def _missing_text(item: EnergyRow) -> str:
+    blocks = sum(count for _, count in item.missing)
+    return f"{counted(blocks, 'block')} without a figure: {_missing(item)}" if blocks else ""
+
+
+_TEXT: Final = frozenset({Form.TEXT})
 _COLUMNS: Final[Sequence[Column[EnergyRow]]] = (
     Column(
         "energy_net_uj",
@@ -185,13 +195,9 @@ _COLUMNS: Final[Sequence[Column[EnergyRow]]] = (
         forms=PEOPLE,
     ),
     Column("rails", "rails", lambda item: " ".join(item.rails), is_optional=True, forms=PEOPLE),
-    Column(
-        "missing",
-        "blocks without a figure",
-        lambda item: "; ".join(f"{why} ({count})" for why, count in item.missing),
-        is_optional=True,
-        forms=PEOPLE,
-    ),
+    Column("missing", "blocks without a figure", _missing, is_optional=True, forms=PEOPLE - _TEXT),
+    # Its words stand whole below the row where there is no room.
+    Column("missing", "", _missing_text, is_optional=True, forms=_TEXT),
 )
 
 

@@ -119,6 +119,10 @@ def test_a_phone_without_perfetto_has_its_battery_sampled(lab: Lab, model: Path)
 def test_a_part_without_a_rail_has_no_figure(lab: Lab, model: Path) -> None:
     (npu,) = energies(lab, RAILS, model, "-d", "nnapi", "-n", "1")
     assert npu["extra"]["energy_missing"] == "none of the phone's 6 rails feeds its NPU"
+    told = " ".join(lab.cli("report -f text").ok().stdout.split())
+    assert "0 --- 1 block without a figure: none of the phone's 6 rails feeds its NPU (1)" in told
+    (row,) = json.loads(lab.cli("report -f json").ok().stdout)["results"]
+    assert row["energy"]["quality"] is None
 
 
 def test_prefill_and_decode_have_an_energy_per_token_each(lab: Lab) -> None:
