@@ -50,6 +50,8 @@ def test_a_campaign_is_removed_with_its_runs_for_who_is_sure(
         stored.remove(settings, ["one"], yes=False)
     with pytest.raises(UsageError, match="'three'"):
         stored.remove(settings, ["one", "three"], yes=True)
+    with pytest.raises(UsageError, match="nightly is a name"):
+        stored.remove(settings, ["nightly"], yes=True)
     assert listed(settings) == ["one", "two"]
     result = stored.remove(settings, ["one"], yes=True)
     assert result.data == [{"campaign_id": "one", "runs": 1}]
