@@ -88,6 +88,32 @@ def test_an_exporter_is_known_by_its_name_and_by_the_ending_of_a_file(benchfarm:
     )
 
 
+def test_exporters_may_share_an_ending(benchfarm: Installed, tmp_path: Path) -> None:
+    about = tmp_path / "sharing" / "sharing-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: sharing\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(
+        "[benchfarm.exporters]\nbare-lines = sharing:LINES\nbare-json = sharing:JSON\n"
+    )
+    (about.parent / "sharing.py").write_text(
+        "from pathlib import Path\n\nfrom orchestrator.plugins import Exporter\n\n"
+        "def write(workspace, campaigns, request, out):\n    out.write_text('bare')\n\n"
+        "LINES = Exporter(path=Path('bare.acme-lines'), write=write)\n"
+        "JSON = Exporter(path=Path('bare.json'), write=write)\n"
+    )
+    run = benchfarm.beside(about.parent)
+    for form, name in {
+        "bare-lines": "bare.acme-lines",
+        "acme-lines": "acme.acme-lines",
+        "bare-json": "bare.json",
+        "json": "own.json",
+        "": "usual.json",
+    }.items():
+        out = tmp_path / name
+        run("export", *(["--format", form] if form else []), "--out", out).ok()
+        assert (out.read_text("utf-8") == "bare") == form.startswith("bare"), form
+
+
 def test_an_importer_stores_judged_runs(benchfarm: Installed) -> None:
     (benchfarm.folder / "night.acme").write_text(f"acme,PHONE_7,mobilenet\n{LOG}", "utf-8")
     done = benchfarm.json("import", "night.acme")
