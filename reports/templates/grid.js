@@ -8,6 +8,8 @@
   function Grid(host, page) {
     this.host = host;
     this.page = page;
+    /* Columns that stand below the first one, too, where a narrow window hides them. */
+    this.apart = (host.dataset.apart || "").split(" ");
     this.columns = page.columns.filter(function (column) { return !column.same; });
     this.same = page.columns.filter(function (column) { return column.same; });
     this.count = page.virtual.length;
@@ -314,9 +316,20 @@
         if (grid.isLong) { cell.title = text; }
       }
       if (!index && isVirtual) { cell.append(" ", make("span", "badge virtual", "virtual")); }
+      if (!index && grid.apart) { cell.append(grid.toldApart(row)); }
       line.append(cell);
     });
     return line;
+  };
+
+  /* What tells a row from others of its name. */
+  Grid.prototype.toldApart = function (row) {
+    var grid = this;
+    var words = this.apart.map(function (name) {
+      var column = grid.columns.find(function (item) { return item.name === name; });
+      return column && grid.text(column, row);
+    }).filter(Boolean);
+    return words.length ? make("small", "apart narrow-only", words.join(", ")) : "";
   };
 
   /* The rows in view as words, by column; pictures have none. */

@@ -78,6 +78,16 @@ def test_overview_shows_the_worst_first_with_a_drawn_line(open_page):
     expect(rows.filter(has_text="virtual")).to_have_count(4)
 
 
+def test_on_a_phone_each_row_says_what_tells_it_from_others_of_its_model(open_page):
+    page = open_page(viewport=PHONE)
+    rows = rows_of(page)
+    names = [rows.nth(place).locator("th").inner_text() for place in range(12)]
+    assert len(set(names)) == 12, names
+    assert "gpu, Google Pixel 4 (pixel-4-a)" in names[0]
+    box = rows.first.locator("th small").bounding_box()
+    assert box["x"] + box["width"] <= PHONE["width"]
+
+
 def test_table_is_searched_chosen_from_and_sorted(open_page):
     page = open_page()
     rows = rows_of(page)
