@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -29,7 +29,7 @@ def of_farm(workspace: Workspace) -> list[Finding]:
             [
                 ("queue", lambda: _queue(farm)),
                 ("clock", lambda: [_clock(queue)]),
-                ("hosts", lambda: _hosts(farm)),
+                ("hosts", lambda: _hosts(farm, {row["host"] for row in queue.phones()})),
                 ("phones", lambda: _phones(farm)),
                 ("pauses", lambda: _pauses(farm)),
             ]
@@ -63,12 +63,12 @@ def _clock(queue: FarmQueue) -> Finding:
     return level("clock", text, "let both follow NTP; runs are stamped by their host's")
 
 
-def _hosts(farm: FarmAnswer) -> Iterable[Finding]:
+def _hosts(farm: FarmAnswer, with_phones: Collection[str]) -> Iterable[Finding]:
+    """Yield what is wrong with hosts; ``with_phones`` are those that announce any."""
     yield ok("hosts", counted(host.state for host in farm.hosts) or "none")
     if not farm.hosts:
         step = "start 'benchfarm farm worker' on each host"
         yield problem("hosts", "no host works for the farm", step)
-    with_phones = {item.host for item in farm.devices}
     for host in farm.hosts:
         name = host.name
         if host.silent_s > HOST_SILENT_S:

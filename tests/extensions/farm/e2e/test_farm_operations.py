@@ -330,6 +330,8 @@ def test_two_phones_of_one_serial_number_are_a_problem_and_not_usable(
     assert same.removeprefix("0123: ") in farm.farm_status(settings).text
     assert 'benchfarm_phones{state="clash"} 1.0' in metrics(settings, queue)
     assert "phones" not in found(result, "warning")
+    # Each host has announced one of the two.
+    assert not [text for text in found(result, "warning")["hosts"] if "no phone" in text]
 
 
 def test_a_database_that_is_away_is_a_problem_with_a_next_step_beside_the_checks_of_this_host(
