@@ -48,7 +48,7 @@ class ChangesOptions:
     """What 'history changes' reads."""
 
     since: Annotated[
-        str, opt("--since", "30d, 4w or a date (default: changes of the last 14 nightly runs).")
+        str, opt("--since", "30d, 4w or a date (default: changes of the last 14 nights).")
     ] = ""
     series: Annotated[Texts, opt("--series", f"{_SELECTION} Repeat for several.")] = ()
     threshold: Annotated[
@@ -218,7 +218,7 @@ _ANNOTATIONS: Final[Sequence[Column[Annotation]]] = (
 )
 
 #: The nights that pages show.
-Since = Annotated[str, opt("--since", "90d, 12w or a date (default: the newest 90 runs).")]
+Since = Annotated[str, opt("--since", "90d, 12w or a date (default: the newest 90 nights).")]
 
 
 @command("history site")
@@ -335,8 +335,8 @@ def serve(settings: Settings, listening: Listening, since: Since = "") -> Comman
 
     Example: benchfarm serve --port 8080
 
-    /farm shows phones, queue and tonight's progress; with a token it also pauses, resumes, cancels,
-    releases and submits. /api/v1 answers with the same as JSON, /metrics with numbers for
+    /farm shows phones, queue and tonight's progress; with a token it also pauses, resumes, cancels
+    and releases. /api/v1 answers with the same as JSON, /metrics with numbers for
     Prometheus.
     """
     from orchestrator.app.status import queue_beside
