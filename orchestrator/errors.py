@@ -68,6 +68,10 @@ class CampaignInUseError(UsageError):
     """Another process runs this campaign now; wait for it, or stop it first."""
 
 
+class NotFoundError(UsageError):
+    """Nothing here has the name that was given; look for a typing mistake."""
+
+
 class ModelError(UsageError):
     """The model file can't be used: it is missing, truncated or no TFLite flatbuffer."""
 

@@ -17,7 +17,7 @@ from orchestrator import __version__
 from orchestrator.analysis.measured import Measured, measured_cases
 from orchestrator.app import time_limits
 from orchestrator.app.workspace import Workspace
-from orchestrator.errors import UsageError
+from orchestrator.errors import NotFoundError, UsageError
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import CampaignId, Pass, RunId, campaign_id_of
 from orchestrator.records.history import Pruned
@@ -46,7 +46,7 @@ def find_campaigns(store: Store, word: str) -> list[Campaign]:
         ids = {item.campaign_id for item in newest}
         others = [item for item in store.campaigns() if item.campaign_id not in ids]
         if not others:
-            raise UsageError(
+            raise NotFoundError(
                 f"there is no previous campaign in {store.name}",
                 hint="'benchfarm results list' lists what is stored",
             )
@@ -140,7 +140,7 @@ def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Camp
         matching = [item for item in listed if item.name == prefix][:1] or matching
     if not matching and not prefix:
         what = "campaign that could be resumed" if only_open else "campaign"
-        raise UsageError(
+        raise NotFoundError(
             f"there is no {what} in {store.name}", hint="'benchfarm results list' lists them"
         )
     if not matching and only_open:
@@ -153,7 +153,7 @@ def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Camp
         hint = "'benchfarm results list' lists them"
         if store.run_ids(prefix):
             hint = f"it is a run: benchfarm results log {shlex.quote(prefix)}"
-        raise UsageError(f"there is no campaign {prefix!r} in {store.name}", hint=hint)
+        raise NotFoundError(f"there is no campaign {prefix!r} in {store.name}", hint=hint)
     if prefix and len(matching) > 1:
         raise UsageError(
             f"{prefix!r} fits {_listed([item.campaign_id for item in matching])}",

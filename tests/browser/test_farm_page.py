@@ -86,10 +86,8 @@ def row(page, serial):
 
 
 def test_the_api_takes_no_text_that_is_none_and_lists_jobs_by_pages(address):
-    def asked(path, *, body=None):
-        request = urllib.request.Request(
-            f"{address}api/v1/{path}", data=body, method="POST" if body else "GET"
-        )
+    def asked(path, *, body=None, method="GET"):
+        request = urllib.request.Request(f"{address}api/v1/{path}", data=body, method=method)
         request.add_header("Authorization", f"Bearer {TOKEN}")
         request.add_header("Content-Type", "application/json")
         try:
@@ -99,9 +97,11 @@ def test_the_api_takes_no_text_that_is_none_and_lists_jobs_by_pages(address):
             return error.code, json.load(error)
 
     for escape in (r"\ud800", r"\u0000"):
-        status, answer = asked("pauses", body=f'{{"scope": "{escape}"}}'.encode())
+        status, answer = asked("pauses", method="POST", body=f'{{"scope": "{escape}"}}'.encode())
         assert (status, "no text" in answer["error"]) == (422, True)
-    assert asked("pauses", body=rb'{"scope": "phone:\ud83d\ude00"}')[0] != 422
+    assert asked("pauses", method="POST", body=rb'{"scope": "phone:\ud83d\ude00"}')[0] != 422
+    status, answer = asked("submissions/gone", method="DELETE")
+    assert (status, answer["error"]) == (404, "there is no submission 'gone'")
     _, jobs = asked("jobs")
     assert len(jobs) == 2
     assert asked("jobs?limit=1") == (200, jobs[:1])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from orchestrator.app.resuming import close_cancelled
-from orchestrator.errors import UsageError
+from orchestrator.errors import NotFoundError, UsageError
 from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.plugins import Workspace
 from orchestrator.records.answers import DoneAnswer
@@ -92,6 +92,9 @@ def forget(queue: FarmQueue, scopes: Sequence[str]) -> DoneAnswer:
     return DoneAnswer(text=text, data={"forgotten": list(scopes)})
 
 
-def unknown_submission(name: str) -> UsageError:
+def unknown_submission(name: str) -> NotFoundError:
     """Return the error for a submission that isn't there."""
-    return UsageError(f"there is no submission {name!r}", hint=_LISTED)
+    return NotFoundError(
+        f"there is no submission {name!r}",
+        hint="'benchfarm farm status' lists the open ones, 'benchfarm results list' what is stored",
+    )

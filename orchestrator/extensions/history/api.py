@@ -21,7 +21,7 @@ from fastapi.security import HTTPBearer
 from orchestrator.app.phones import release_phone
 from orchestrator.app.status import QueueView, extension
 from orchestrator.app.stored import find_campaigns
-from orchestrator.errors import BenchfarmError, UsageError
+from orchestrator.errors import BenchfarmError, NotFoundError, UsageError
 from orchestrator.extensions.history.farm_now import FarmNow, job_answer
 from orchestrator.extensions.history.site import Site
 from orchestrator.plugins import Workspace
@@ -51,10 +51,6 @@ Phones = Annotated[list[str] | None, Query()]
 _TOKEN: Final = [Depends(HTTPBearer(scheme_name="token", auto_error=False))]
 
 
-class MissingError(UsageError):
-    """What was asked for isn't there."""
-
-
 def make_api(
     workspace: Workspace, queue: QueueView | None, site_now: Callable[[], Site], farm_now: FarmNow
 ) -> FastAPI:
@@ -73,7 +69,7 @@ def make_api(
     @api.exception_handler(BenchfarmError)
     async def _refused(_: Request, error: BenchfarmError) -> Response:
         status = 409 if isinstance(error, UsageError) else 503
-        return refusal(404 if isinstance(error, MissingError) else status, str(error), error.hint)
+        return refusal(404 if isinstance(error, NotFoundError) else status, str(error), error.hint)
 
     @api.exception_handler(RequestValidationError)
     async def _misread(_: Request, error: RequestValidationError) -> Response:
@@ -131,7 +127,7 @@ def make_api(
         site = site_now()
         row = next((row for row in site.series if row.key == series_key), None)
         if row is None:
-            raise MissingError("there is no series of this key")
+            raise NotFoundError("there is no series of this key")
         return OneSeriesAnswer(
             series=site.series_answer(row),
             nights=tuple(site.nights_of(row)),
