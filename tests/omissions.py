@@ -96,7 +96,7 @@ TIME = """
         return terms.rest + least_duration_s(invocation, replace(terms, rest=0.0))
 """
 FINDING = """
-    FindingCode("unlucky", INFO, "there were thirteen inferences", "Measure again."),"""
+    FindingCode("unlucky", INFO, "there were 13 inferences", "Measure again.", "exactly 13"),"""
 RULE = """
     if inference.count == 13:
         yield finding("unlucky")"""

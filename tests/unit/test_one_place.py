@@ -24,6 +24,27 @@ from tests.samples.places import REPO
 PACKAGE = REPO / "orchestrator"
 #: Where codes are defined, with what to do about each; it is found elsewhere.
 OF_CODES = re.compile(r"^_FINDINGS\b.*?^\)$", re.MULTILINE | re.DOTALL)
+#: Findings whose meaning says already when they are made.
+MEANING_IS_RULE = frozenset(
+    {
+        "virtual-device",
+        "emulator",
+        "not-completed",
+        "delegate-partial",
+        "flags-ignored",
+        "sources-disagree",
+        "log-cut",
+        "files-refused",
+        "rebooted",
+        "start-unknown",
+        "cache-not-used",
+        "foreground-changed",
+        "charging-changed",
+        "battery-draining",
+        "imported",
+        "imported-unread",
+    }
+)
 #: A string of one word, as the formatter writes it.
 WORD = re.compile(r'"([\w-]+)"')
 
@@ -138,6 +159,13 @@ def test_each_finding_is_made_somewhere() -> None:
     assert [code for code in CODES if code not in made] == []
 
 
+def test_each_finding_has_its_rule_in_words() -> None:
+    silent = {code for code, item in CODES.items() if not item.rule}
+    assert silent == MEANING_IS_RULE, (
+        "write when it is made in its `made`, then `make docs`; or name it above"
+    )
+
+
 @needs_extension("interop")
 def test_each_finding_is_named_by_a_test() -> None:
     """Some are made by what tests of extensions read."""
@@ -173,7 +201,10 @@ def test_each_exporter_is_a_format_and_each_format_is_documented() -> None:
         for name, value in vars(module).items():
             if isinstance(value, Exporter):
                 assert f"{module.__name__}:{name}" in known, "no entry point in pyproject.toml"
-    assert [name for name in plugins("exporters") if f"`{name}`" not in told] == []
+    missing = [name for name in plugins("exporters") if f"`{name}`" not in told]
+    assert missing == [], (
+        "docs/reference/exports.md: a row of the first table, | `NAME` | what it is |"
+    )
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: f"{place.change}, {place.what}")

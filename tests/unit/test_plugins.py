@@ -81,7 +81,9 @@ def test_an_exporter_is_known_by_its_name_and_by_the_ending_of_a_file(benchfarm:
     benchfarm("export", "--out", "named.acme-lines")
     lines = (benchfarm.folder / "named.acme-lines").read_text("utf-8")
     assert lines == (benchfarm.folder / "runs.acme-lines").read_text("utf-8")
-    assert {"serial", "model", "latency_us"} == json.loads(lines.splitlines()[0]).keys()
+    assert {"serial", "model", "latency_us", "is_virtual"} == json.loads(
+        lines.splitlines()[0]
+    ).keys()
     assert "there already" in benchfarm("export", "--format", "acme-lines", code=2)
     assert "the file's name ends as acme-lines does" in benchfarm(
         "export", "-f", "json", "-o", "x.acme-lines", code=2

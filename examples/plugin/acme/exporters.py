@@ -16,6 +16,7 @@ def write_lines(workspace, campaigns, request, out):
                 "serial": run.case.serial,
                 "model": run.case.model_name,
                 "latency_us": run.latency_us,
+                "is_virtual": run.is_virtual,
             }
             file.write(json.dumps(row) + "\n")
 

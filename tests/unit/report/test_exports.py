@@ -3,11 +3,15 @@ import dataclasses
 import io
 import json
 import re
+import zipfile
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from orchestrator.app.exporting import ExportRequest, export
 from orchestrator.installation import data_folder
+from orchestrator.plugins import Exporter, find, plugins
 from orchestrator.records.case import Serial
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.exports import (
@@ -20,17 +24,20 @@ from orchestrator.report.exports import (
     write_parquet,
 )
 from orchestrator.report.tables import render_text_table
+from orchestrator.settings import Settings
 from orchestrator.tables.escapes import display_width, visible
 from tests.samples.sample_lab import (
     HOSTILE_NAMES,
     MOBILENET,
     PIXEL_3,
+    REAL_PIXEL,
     Lab,
     case,
     hostile_lab,
     lab_of,
     series,
     small_lab,
+    stored,
 )
 
 DATA = build_report_data(**small_lab().inputs())
@@ -80,6 +87,34 @@ def test_every_export_says_which_figures_are_virtual():
     }
     explained = render_text_table(DATA, legend=True)
     assert explained.endswith("virtual: from benchfarm's own virtual phone, no measurement\n")
+
+
+def text_of(path: Path) -> str:
+    """Return all that a file says, or the files of a folder."""
+    if path.is_dir():
+        return "\n".join(map(text_of, sorted(item for item in path.rglob("*") if item.is_file())))
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as packed:
+            return "\n".join(packed.read(name).decode("latin-1") for name in packed.namelist())
+    if path.suffix == ".parquet":
+        return pd.read_parquet(path).to_csv()
+    return path.read_text("utf-8")
+
+
+@pytest.mark.parametrize("form", plugins("exporters"))
+def test_each_format_says_of_a_virtual_phone_that_it_is_one(form, tmp_path):
+    texts = []
+    for is_virtual in (True, False):
+        # All else is the same, so that only saying it makes a difference.
+        phone = dataclasses.replace(REAL_PIXEL, is_virtual=is_virtual)
+        runs = series(case(phone), 5_000, is_virtual=is_virtual)
+        home = stored(tmp_path / f"home-{is_virtual}", lab_of(runs, phone))
+        out = tmp_path / f"{is_virtual}{find('exporters', form, Exporter).path.suffix}"
+        settings = Settings.from_environment({}, home=home)
+        texts.append(text_of(export(settings, ExportRequest(out=out, form=form))[0]))
+    virtual, real = texts
+    assert virtual.lower().count("virtual") > 0, "no number of a virtual phone without the word"
+    assert virtual != real, "it says the same of a virtual phone and of a real one"
 
 
 def test_csv_of_hostile_names_has_one_line_for_each_case_and_no_formula():
