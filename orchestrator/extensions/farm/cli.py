@@ -122,7 +122,8 @@ def submit(
         str,
         opt(
             "--once",
-            "Name of a submission that is made once; {date} in it is today's. Run again, it does nothing.",
+            "Name of a submission that is made once; {date} in it is the night's."
+            " Run again, it does nothing.",
         ),
     ] = "",
 ) -> CommandResult:

@@ -18,6 +18,7 @@ from orchestrator.extensions.farm.manifest import Content, Manifest, dump, kind_
 from orchestrator.extensions.farm.phones import check_names, choose_phones
 from orchestrator.extensions.farm.queue import FarmQueue, Submission
 from orchestrator.extensions.history.farm_now import job_answer
+from orchestrator.extensions.history.series import night_of
 from orchestrator.files import sha256_of
 from orchestrator.planning.skips import tools_for
 from orchestrator.plugins import Settings, Workspace
@@ -55,8 +56,8 @@ def submit(
     """Queue a plan for every announced phone that fits it, all that it names by content; all of it
     or nothing.
 
-    ``{date}`` in the name is today's date (UTC). ``once``: a submission of the name that is there
-    already is returned.
+    ``{date}`` in the name is the night's that it is now, as 20261129: from noon to noon of the
+    store's zone. ``once``: a submission of the name that is there already is returned.
 
     Raises:
         PlanError: the plan is wrong, or asks for what only one host can do.
@@ -74,7 +75,8 @@ def submit(
     bare_name = re.sub("[^A-Za-z0-9._-]", "_", plan.name)[:40] or "plan"
     submission = name or f"{bare_name}-{secrets.token_hex(4)}"
     with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
-        submission = submission.replace("{date}", f"{queue.now():%Y%m%d}")
+        night = night_of(queue.now(), workspace.store.zone)
+        submission = submission.replace("{date}", f"{night:%Y%m%d}")
         if once and (jobs := _jobs(queue, submission)):
             return Submitted(submission=submission, jobs=jobs, is_known=True)
         check_names(workspace, queue, plan.devices)

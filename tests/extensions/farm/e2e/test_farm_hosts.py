@@ -7,6 +7,7 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,34 @@ def test_models_that_are_not_tflite_keep_their_ending_and_a_program_of_ones_own_
             )
             == 2
         )
+
+
+@pytest.fixture
+def west_of_all(farm: FarmOfHosts) -> Iterator[None]:
+    """The store's nights begin at noon twelve hours west of Greenwich: at midnight there."""
+    # Who works has made the store.
+    farm.until_announced(farm.one)
+    zone = "UPDATE public.benchfarm_settings SET value = %s WHERE name = 'timezone' RETURNING value"
+    asked = "SELECT value FROM public.benchfarm_settings WHERE name = 'timezone'"
+    (before,) = farm.queue.rows(asked)
+    farm.queue.rows(zone, "Etc/GMT+12")
+    yield
+    farm.queue.rows(zone, before["value"])
+
+
+@pytest.mark.usefixtures("west_of_all")
+def test_a_submission_is_named_by_the_night_of_the_store_and_not_by_the_day(
+    farm: FarmOfHosts, plan_file: PlanFile, name: str
+) -> None:
+    host = farm.one
+    host("farm", "pause", f"phone:{host.serial}")
+    plan = plan_file((host.serial,), invocations=1)
+    before = datetime.now(UTC)
+    first = host("farm", "submit", plan, "--once", f"{name}-{{date}}")
+    # There it is always the night of the day before.
+    nights = {moment.date() - timedelta(days=1) for moment in (before, datetime.now(UTC))}
+    assert first["submission"] in {f"{name}-{night:%Y%m%d}" for night in nights}
+    host("farm", "cancel", first["submission"])
 
 
 def test_what_a_timer_submits_is_submitted_once_and_says_what_it_overlaps_with(
