@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -146,14 +147,18 @@ def submit(
         ]
     for other, serials in done.overlaps.items():
         lines.append(f"after the jobs of {other} on {', '.join(serials)}")
-    for serial, reason in done.left_out.items():
-        lines.append(f"{serial}: no job: {reason}")
+    lines += _without_job(done.left_out)
     for serial, why in done.without_program.items():
         lines.append(f"{serial}: its host's own program is used: {why[0]}")
     # 1 also where it names a phone that has no job, or means one that is away.
     return CommandResult(
         text="\n".join(map(one_line, lines)), data=vars(done), exit_code=int(not done.is_whole)
     )
+
+
+def _without_job(left_out: Mapping[str, str]) -> list[str]:
+    """Return what is told of phones without a job."""
+    return [f"{serial}: no job: {reason}" for serial, reason in left_out.items()]
 
 
 @command("farm status", has_table=True)
@@ -167,9 +172,8 @@ def farm_status(
 ) -> CommandResult:
     """List hosts, phones and jobs.
 
-    The exit code of a submission's is 1 when a job failed or was cancelled or a run of it gave no result,
-    else 6
-    when the time didn't reach for all.
+    The exit code of a submission's is 1 when a job failed or was cancelled, a run of it gave no result
+    or a phone that it means has no job, else 6 when the time didn't reach for all.
 
     Example: benchfarm farm status
     """
@@ -184,7 +188,8 @@ def farm_status(
             farm = read_farm(workspace, queue, submission)
             if submission and not farm.jobs:
                 raise control.unknown_submission(submission)
-            result = _status(workspace, farm, is_one=bool(submission))
+            left_out = queue.left_out(submission) if submission else {}
+            result = _status(workspace, farm, left_out, is_one=bool(submission))
             is_open = any(job.status in {"waits", "runs"} for job in farm.jobs)
             if as_json or not watch or not is_open:
                 return result
@@ -194,8 +199,13 @@ def farm_status(
             time.sleep(_WATCH_S)
 
 
-def _status(workspace: Workspace, farm: FarmAnswer, *, is_one: bool) -> CommandResult:
-    """Return the farm as tables; of one submission also what it lacks, by phone."""
+def _status(
+    workspace: Workspace, farm: FarmAnswer, left_out: Mapping[str, str], *, is_one: bool
+) -> CommandResult:
+    """Return the farm as tables; of one submission also what it lacks, by phone.
+
+    ``left_out``: the phones that it means and that have no job -> why.
+    """
     from orchestrator.app import time_limits
     from orchestrator.extensions.farm import control
     from orchestrator.extensions.history.farm_now import hosts_table, jobs_table, phones_table
@@ -217,13 +227,21 @@ def _status(workspace: Workspace, farm: FarmAnswer, *, is_one: bool) -> CommandR
         "",
         control.paused_text(farm.pauses),
         *(f"{serial}: {time_limits.told(items)}" for serial, items in no_time_for.items()),
+        *_without_job(left_out),
     )
     is_lacking = is_one and any(job.status in {"failed", "cancelled"} for job in farm.jobs)
     data = {item.name: getattr(farm, item.name) for item in fields(farm)}
     return replace(
         told,
-        data={**data, "without_result": without_result, "no_time_for": no_time_for},
-        exit_code=1 if is_lacking or without_result else CUT_EXIT_CODE * bool(no_time_for),
+        data={
+            **data,
+            "left_out": left_out,
+            "without_result": without_result,
+            "no_time_for": no_time_for,
+        },
+        exit_code=1
+        if is_lacking or without_result or left_out
+        else CUT_EXIT_CODE * bool(no_time_for),
     )
 
 

@@ -52,6 +52,8 @@ class Manifest:
     programs: tuple[Content, ...] = ()
     #: The model of the reference workload; None when the plan doesn't want it.
     reference: Content | None = None
+    #: Phones that the plan means and that had no job when it was submitted -> why.
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def all_builds(self) -> Iterator[Build]:
         """Yield every build of every kind of phone."""

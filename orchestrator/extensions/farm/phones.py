@@ -32,9 +32,9 @@ _Row = Mapping[str, Any]
 
 def choose_phones(
     queue: FarmQueue, wanted: DeviceSelection
-) -> tuple[list[DeviceFacts], dict[str, str], bool]:
-    """Return the announced phones that a plan means, each once; why not the others; and whether all
-    that it means have a job.
+) -> tuple[list[DeviceFacts], dict[str, str], dict[str, str]]:
+    """Return the announced phones that a plan means, each once; why not the others; and of these
+    those that it means all the same.
 
     A phone's pools and tags are those that its host announces. Raises NoDeviceError when none is
     meant.
@@ -54,7 +54,7 @@ def choose_phones(
         known = {serial: row for serial, row in known.items() if serial in named}
     facts, labels = _facts_and_labels(known)
     choice = choose(wanted, facts, labels)
-    is_whole = not away and (wanted.any is not None or not (named and left_out))
+    missed = dict(left_out) if named and wanted.any is None else away
     left_out |= {str(serial): why for serial, why in {**choice.unfit, **choice.unneeded}.items()}
     if not choice.chosen:
         reasons = "".join(f"\n  {serial}: {reason}" for serial, reason in left_out.items())
@@ -64,7 +64,7 @@ def choose_phones(
         )
     if choice.lacking:
         left_out["plan"] = choice.lacking
-    return [item for item in facts if item.serial in choice.chosen], left_out, is_whole
+    return [item for item in facts if item.serial in choice.chosen], left_out, missed
 
 
 def check_names(workspace: Workspace, queue: FarmQueue, wanted: DeviceSelection) -> None:

@@ -437,6 +437,22 @@ class FarmQueue(Database):
             f"{_JOBS} WHERE {which} ORDER BY f.job_id", *([submission] if submission else [])
         )
 
+    def left_out(self, submission: str) -> dict[str, str]:
+        """Return the phones that a submission means and that have no job of it -> why they had none
+        when it was made.
+        """
+        rows = self.rows(
+            """
+            SELECT o.key AS serial, o.value AS why FROM farm_submissions s
+            CROSS JOIN LATERAL json_each_text(s.document::json -> 'left_out') o
+            WHERE s.submission = %s AND NOT EXISTS
+            (SELECT 1 FROM farm_jobs f WHERE f.submission = s.submission AND f.serial = o.key)
+            ORDER BY o.key
+            """,
+            submission,
+        )
+        return {row["serial"]: row["why"] for row in rows}
+
     def owners(self, campaign_ids: Sequence[CampaignId]) -> dict[CampaignId, Owner]:
         """Return the jobs that some campaigns belong to; campaigns of no job aside."""
         rows = self.rows(

@@ -39,7 +39,8 @@ class Submitted:
     #: How many files the jobs need, and how many of them the farm didn't have.
     files: int = 0
     uploaded: int = 0
-    #: Phones that have no job, and those of whose programs this computer has none -> why.
+    #: Phones that have no job, and those of whose programs this computer has none -> why. Of one
+    #: that was there already only phones that it means.
     left_out: Mapping[str, str] = field(default_factory=dict)
     without_program: Mapping[Serial, Sequence[str]] = field(default_factory=dict)
     #: Open submissions with jobs on the same phones -> those phones.
@@ -77,10 +78,10 @@ def submit(
     with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
         night = night_of(queue.now(), workspace.store.zone)
         submission = submission.replace("{date}", f"{night:%Y%m%d}")
-        if once and (jobs := _jobs(queue, submission)):
-            return Submitted(submission=submission, jobs=jobs, is_known=True)
+        if once and (known := _known(queue, submission)):
+            return known
         check_names(workspace, queue, plan.devices)
-        chosen, left_out, is_whole = choose_phones(queue, plan.devices)
+        chosen, left_out, missed = choose_phones(queue, plan.devices)
         manifest, paths, missing = _pack(workspace, plan, chosen, models)
         serials = [facts.serial for facts in chosen]
         names = [campaign_id_of(submission, serial) for serial in serials]
@@ -94,7 +95,7 @@ def submit(
         overlaps = _overlaps(queue, serials)
         made = Submission(
             submission=submission,
-            document=dump(manifest),
+            document=dump(replace(manifest, left_out=missed)),
             plan_name=plan.name,
             files=sorted(paths),
             priority=priority,
@@ -102,8 +103,8 @@ def submit(
         try:
             queue.submit(made, {facts.serial: dump(facts) for facts in chosen})
         except UsageError:
-            if once and (jobs := _jobs(queue, submission)):
-                return Submitted(submission=submission, jobs=jobs, is_known=True)
+            if once and (known := _known(queue, submission)):
+                return known
             raise
         jobs = _jobs(queue, submission)
     return Submitted(
@@ -114,7 +115,21 @@ def submit(
         left_out=left_out,
         without_program=missing,
         overlaps=overlaps,
-        is_whole=is_whole,
+        is_whole=not missed,
+    )
+
+
+def _known(queue: FarmQueue, submission: str) -> Submitted | None:
+    """Return a submission that is there already; None where it isn't."""
+    if not (jobs := _jobs(queue, submission)):
+        return None
+    left_out = queue.left_out(submission)
+    return Submitted(
+        submission=submission,
+        jobs=jobs,
+        left_out=left_out,
+        is_whole=not left_out,
+        is_known=True,
     )
 
 

@@ -216,6 +216,27 @@ def test_what_a_timer_submits_is_submitted_once_and_says_what_it_overlaps_with(
         host("farm", "cancel", submission)
 
 
+def test_a_phone_that_never_came_is_told_as_long_as_there_is_its_submission(
+    farm: FarmOfHosts, plan_file: PlanFile, name: str
+) -> None:
+    host = farm.one
+    farm.until_announced(host)
+    host("farm", "pause", f"phone:{host.serial}")
+    plan = plan_file((host.serial, "GONE"), invocations=1)
+    told = "GONE: no job: no host has announced it"
+    for words in (
+        ("farm", "submit", plan, "--once", name),
+        ("farm", "submit", plan, "--once", name),
+        ("farm", "status", name),
+    ):
+        said = host.cli(*words, **host.environ()).ended_with(1).stdout
+        assert told in said.splitlines(), words
+    status = host.cli("farm", "status", name, "--json", **host.environ()).ended_with(1).json
+    assert status["left_out"] == {"GONE": "no host has announced it"}
+    assert [job["serial"] for job in status["jobs"]] == [host.serial]
+    host("farm", "cancel", name)
+
+
 def test_a_night_in_which_a_phone_gave_nothing_does_not_look_as_if_all_were_well(
     farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
 ) -> None:
@@ -311,7 +332,9 @@ def test_a_phone_whose_host_comes_after_the_submission_is_measured_too(
         .json
     )
     assert [job["serial"] for job in sent["jobs"]] == [farm.one.serial]
-    assert farm.two.serial in sent["left_out"]
+    why = sent["left_out"][farm.two.serial]
+    status = farm.one.cli("farm", "status", name, "--json", **farm.one.environ())
+    assert status.ended_with(1).json["left_out"] == {farm.two.serial: why}
     plan.unlink()
     farm.until_announced(farm.two)
     farm.until(lambda: len(farm.jobs(name)) > 1)
@@ -322,6 +345,8 @@ def test_a_phone_whose_host_comes_after_the_submission_is_measured_too(
         farm.two.serial: "two",
     }
     farm.expect_no_loss(name, 4, before)
+    # It has come: nothing is left out any more, and the exit code is 0.
+    assert farm.one("farm", "status", name)["left_out"] == {}
     said = f"{name}: {farm.two.serial} came and is measured too"
     assert (farm.one.log() + farm.two.log()).count(said) == 1
 

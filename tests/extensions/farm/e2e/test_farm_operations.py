@@ -471,8 +471,8 @@ def test_phones_that_a_plan_names_and_of_which_nothing_is_known_keep_no_other_fr
         for serial in ("C", "D")
     }
     queue.announce("one", {"A": Announced(facts="", unusable=ails["A"]), **announced})
-    chosen, left_out, is_whole = choose_phones(queue, wanted)
-    assert ([facts.serial for facts in chosen], left_out, is_whole) == (["C"], ails, False)
+    chosen, left_out, lacking = choose_phones(queue, wanted)
+    assert ([facts.serial for facts in chosen], left_out, lacking) == (["C"], ails, ails)
 
 
 def virtual_facts(serial: str, **changes: object) -> DeviceFacts:
@@ -546,10 +546,10 @@ def test_a_plan_that_means_a_phone_which_is_away_says_so(
     queue: FarmQueue, settings: Settings, wanted: DeviceSelection, missed: set[str]
 ) -> None:
     away_farm(queue)
-    chosen, left_out, is_whole = choose_phones(queue, wanted)
+    chosen, left_out, lacking = choose_phones(queue, wanted)
     assert [facts.serial for facts in chosen] == ["A"]
     away = {serial for serial, text in left_out.items() if text.startswith("away since ")}
-    assert (away, is_whole) == (missed, not missed)
+    assert (away, lacking.keys()) == (missed, missed)
 
 
 def test_a_name_that_neither_this_computer_nor_a_host_knows_is_refused(
