@@ -24,7 +24,10 @@ from orchestrator.extensions.history.regressions import (
     find_regressions,
     fits,
     night_meant,
+    read_nights,
+    selected,
 )
+from orchestrator.extensions.history.selftest import YOUNG_NIGHTS, what_would_be_found
 from orchestrator.extensions.history.series import read_series
 from orchestrator.files import sha256_of
 from orchestrator.plugins import Workspace
@@ -112,6 +115,8 @@ class Changes:
     fails: bool
     #: Why nothing was looked at; empty where something was.
     nothing: str = ""
+    #: Of few nights without a change: from which size on one would have been found.
+    limit: str = ""
 
 
 def find_changes(
@@ -142,7 +147,18 @@ def find_changes(
         found=found,
         fails=bool(states) and (is_slower or is_worse or is_blind),
         nothing=f"nothing was looked at: no series in {workspace.store.name}" if is_blind else "",
+        limit=_limit(workspace, question, found),
     )
+
+
+def _limit(workspace: Workspace, question: Question, found: Regressions) -> str:
+    """Return what would have been found where nothing was, in a lab that is young; else nothing."""
+    if found.changes or not found.series or found.nights >= YOUNG_NIGHTS:
+        return ""
+    store = workspace.store
+    keys = selected(question.selections, read_series(store)) if question.selections else ()
+    table, _ = read_nights(store, since=question.since, series_keys=keys)
+    return what_would_be_found(table.latency_us)
 
 
 def expect(workspace: Workspace, selection: str, night: str, text: str) -> tuple[Annotation, int]:

@@ -103,7 +103,7 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
     if out is not None:
         write_file(out, text.encode())
         text = f"{out}\n\n{one_line(done.nothing)}" if done.nothing else f"{out}"
-    data = {**_data(done.found), "fails": done.fails}
+    data = {**_data(done.found), "fails": done.fails, "limit": done.limit}
     undelivered = []
     if receivers and done.fails:
         content, told = json.loads(to_json(data)), done.nothing or _rendered(done, "text")
@@ -128,22 +128,22 @@ def selftest(settings: Settings) -> CommandResult:
     from orchestrator.extensions.history.regressions import read_nights
     from orchestrator.extensions.history.selftest import (
         DETECTIONS,
-        LEAST_NIGHTS,
         NIGHTS,
+        TOO_SHORT,
         detections,
     )
     from orchestrator.plugins import Workspace
 
     with Workspace(settings, makes_store=False) as workspace:
         nights, _ = read_nights(workspace.store, since=None)
-    found = detections(nights.latency_us)
+    found = list(detections(nights.latency_us))
     count = max((item.series for item in found), default=0)
     table = Table(
         name="selftest",
         caption="Steps in this lab's own series, and how they are found",
         columns=DETECTIONS,
         rows=found if count else [],
-        nothing=f"no series has {LEAST_NIGHTS} nights yet: a step can't be told from noise",
+        nothing=TOO_SHORT,
     )
     return shown(table, *([f"found: reported within {NIGHTS} nights"] if count else []))
 
@@ -438,6 +438,8 @@ def _rendered(done: history.Changes, form: str) -> str:
             continue
         for row in zip(*map(partial(_said, table.listed), table.of(Form.TEXT)), strict=True):
             lines += wrapped(f"  {one_line(', '.join(filter(None, row)))}", following=" " * 6)
+    if done.limit:
+        lines += ["", *told(done.limit, "")]
     if done.nothing:
         nothing = one_line(done.nothing)
         lines += ["", markdown_text(nothing) if is_markdown else nothing]

@@ -196,7 +196,7 @@ def find_regressions(
     """
     wanted: Sequence[SeriesKey] = ()
     if question.selections:
-        wanted = _selected(question.selections, read_series(store))
+        wanted = selected(question.selections, read_series(store))
         if not wanted:
             return Regressions(since=question.since, nights=0, series=0, groups=())
     if table is None:
@@ -384,7 +384,7 @@ def check_selection(selection: str) -> None:
             )
 
 
-def _selected(selections: Sequence[str], series: Mapping[SeriesKey, Series]) -> list[SeriesKey]:
+def selected(selections: Sequence[str], series: Mapping[SeriesKey, Series]) -> list[SeriesKey]:
     """Return the series that fit any selection.
 
     Raises UsageError for a selection that none fits.

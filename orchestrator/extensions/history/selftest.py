@@ -5,7 +5,7 @@ found. Pure.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +20,11 @@ STEPS: Final = (1.03, 1.05, 1.10, 1.20)
 NIGHTS: Final = 5
 #: Shorter series have no level that a step could be told from.
 LEAST_NIGHTS: Final = 10
+#: Why nothing can be said of a lab's first nights, and who says more.
+TOO_SHORT: Final = f"no series has {LEAST_NIGHTS} nights yet: a step can't be told from noise"
+_HOW: Final = "'benchfarm history selftest' tries sizes"
+#: With fewer nights than a new level is held against, their number alone hides changes.
+YOUNG_NIGHTS: Final = 45
 #: Series into which steps are put, spread over all that there are.
 _MOST_SERIES: Final = 20
 
@@ -50,8 +55,9 @@ DETECTIONS: Final[Sequence[Column[Detection]]] = (
 )
 
 
-def detections(latency: Floats) -> list[Detection]:
-    """Return how steps of several sizes are found in some series (series x nights, NaN for none).
+def detections(latency: Floats) -> Iterator[Detection]:
+    """Yield how steps of several sizes, the smallest first, are found in some series (series x
+    nights, NaN for none).
 
     Each is put into one series at a time, as if it had begun on one of the newest nights.
     """
@@ -59,19 +65,34 @@ def detections(latency: Floats) -> list[Detection]:
     long = np.flatnonzero(known.sum(axis=1) >= LEAST_NIGHTS)
     chosen = long[:: max(1, -(-long.size // _MOST_SERIES))]
     values = latency[chosen]
-    found = []
     for step in STEPS:
         delays = [_delay(values, known[chosen], series, step) for series in range(chosen.size)]
         seen = [delay for delay in delays if delay is not None]
-        found.append(
-            Detection(
-                step=step,
-                found=len(seen),
-                series=chosen.size,
-                delay=statistics.median(seen) if seen else None,
-            )
+        yield Detection(
+            step=step,
+            found=len(seen),
+            series=chosen.size,
+            delay=statistics.median(seen) if seen else None,
         )
-    return found
+
+
+def what_would_be_found(latency: Floats) -> str:
+    """Return from which size on a slowdown would be found in most of some series (series x nights),
+    in a sentence.
+    """
+    count = 0
+    for item in detections(latency):
+        count = item.series
+        if 2 * item.found > count:
+            size = format_change(item.step)
+            return (
+                f"a slowdown of {size} would be found in most series within {NIGHTS} nights,"
+                f" a smaller one may not: {_HOW}"
+            )
+    if not count:
+        return TOO_SHORT
+    size = format_change(max(STEPS))
+    return f"not even a slowdown of {size} would be found in most series: {_HOW}"
 
 
 def _delay(values: Floats, known: np.ndarray, series: int, step: float) -> int | None:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from pathlib import Path
+
 import numpy as np
+import pytest
 
 from orchestrator.extensions.history.selftest import STEPS, detections
+from orchestrator.store.opening import open_store
+from tests.samples.command import Cli
+from tests.samples.history_lab import Weeks
 
 
 def lab(noise: float, nights: int = 60) -> np.ndarray:
@@ -26,3 +33,30 @@ def test_nothing_is_said_of_series_too_short_for_a_level() -> None:
     assert {(item.found, item.series, item.delay) for item in detections(lab(0.01, 6))} == {
         (0, 0, None)
     }
+
+
+@pytest.mark.parametrize(
+    ("nights", "noise", "told"),
+    [
+        (6, 0.0, "no series has 10 nights yet: a step can't be told from noise"),
+        (12, 0.0, "a slowdown of +3.0 % would be found in most series within 5 nights"),
+        (12, 0.15, "not even a slowdown of +20.0 % would be found in most series"),
+        (50, 0.0, ""),
+    ],
+    ids=["few", "quiet", "noisy", "old"],
+)
+def test_a_young_lab_without_a_change_says_what_would_have_been_found(
+    tmp_path: Path, nights: int, noise: float, told: str
+) -> None:
+    generator = np.random.default_rng(7)
+    lab = Weeks(nights=nights, factor=lambda *_: float(np.exp(generator.normal(0, noise))))
+    with closing(open_store(tmp_path / "store.sqlite")) as store:
+        lab.fill(store)
+    benchfarm = Cli(home=tmp_path)
+    heading, *rest = benchfarm("history", "changes").ok().stdout.splitlines()
+    assert heading.startswith("0 changes ")
+    assert " ".join(line.strip() for line in rest).strip().startswith(told)
+    assert bool(told) == any(rest)
+    assert benchfarm("history", "changes", "--json").ok().json["limit"].startswith(told)
+    one = benchfarm("history", "changes", "--series", "delegate=gpu").ok().stdout
+    assert bool(told) == ("would be found" in one or "no series has" in one)
