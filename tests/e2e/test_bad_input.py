@@ -223,9 +223,9 @@ def test_a_name_in_a_plan_that_no_device_has(
 
 
 def test_errors_come_as_json_too(cli: Cli) -> None:
-    done = cli("report nosuch --json")
-    assert done.exit_code == 2
-    assert done.json["error"]["code"] == "usage"
+    for words, code in (("report nosuch", "not-found"), ("report --format nosuch", "usage")):
+        done = cli(words, "--json")
+        assert (done.exit_code, done.json["error"]["code"]) == (2, code)
 
 
 def test_the_traceback_is_shown_when_it_is_asked_for(cli: Cli) -> None:
