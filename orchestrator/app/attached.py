@@ -445,6 +445,7 @@ def open_phone(workspace: Workspace, attached: Attached) -> tuple[Device, Device
     device = AdbDevice(attached.server, seen.address, seen=seen)
     device.match_profile = workspace.match_profile
     device.progress = lambda *step: workspace.on_push(seen.serial, *step)
+    device.on_away = lambda *told: workspace.on_away(seen.serial, *told)
     device.slots = workspace.push_slots
     workspace.opened.append(device)
     facts = device.facts()

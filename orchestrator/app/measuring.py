@@ -353,6 +353,9 @@ def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
     workspace.on_push = lambda serial, name, sent_bytes, size_bytes: observer.on_event(
         FileMoving(serial=Serial(serial), name=name, sent_bytes=sent_bytes, size_bytes=size_bytes)
     )
+    workspace.on_away = lambda serial, text, is_away: observer.on_event(
+        DeviceNote(serial=Serial(serial), text=text, is_problem=is_away, is_away=is_away)
+    )
     context = Context(
         campaign=campaign,
         models={model.sha256: model for model in prepared.models},

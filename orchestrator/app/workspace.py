@@ -94,6 +94,9 @@ class Workspace:
         self.on_push: Callable[[str, str, int, int], None] = (
             lambda serial, name, sent_bytes, size_bytes: None
         )
+        #: Told that a phone is away while its run is waited for, or is back: serial number, words,
+        #: whether it is away.
+        self.on_away: Callable[[str, str, bool], None] = lambda serial, text, is_away: None
         #: Told what declared programs are needed and aren't on this computer; it may get them.
         self.on_missing: Callable[[Sequence[BuildSpec]], None] = lambda specs: None
         #: What is to be done before devices and store are closed.

@@ -49,9 +49,14 @@ from orchestrator.records.case import Serial
 from orchestrator.scripts import Answer, ask, call, mark
 
 _T = TypeVar("_T")
+#: Hears how a phone is away that is waited for, and for how many seconds more at the most.
+OnAway = Callable[[str, float], None]
 #: How long a phone may be away; of a longer wait, one try to get it back.
 _AWAY_S: Final = 20.0
 _RECONNECT_STEP_S: Final = 5.0
+#: How a phone is away: its link ended, or it doesn't answer in time.
+_IS_GONE: Final = "can't be reached"
+_HANGS: Final = "doesn't answer"
 _RETRY_PAUSE_S: Final = 0.1
 _READ_ATTEMPTS: Final = 3
 _READ_TIMEOUT_S: Final = 120.0
@@ -215,12 +220,14 @@ class PhoneLink:
         *,
         through_s: float = 0.0,
         cancelled: threading.Event | None = None,
+        on_away: OnAway = lambda what, left_s: None,
     ) -> _T:
         """Do something that may be done twice; once more when the link was lost and the phone could
         be got back.
 
         ``through_s``: as often as the link is lost, or the phone doesn't answer in time, until so
-        many seconds after the first time. Raises InterruptedByUserError when cancelled meanwhile.
+        many seconds after the first time. ``on_away`` hears of a phone that doesn't come back at
+        once. Raises InterruptedByUserError when cancelled meanwhile.
         """
         last: Deadline | None = None
         while True:
@@ -232,15 +239,26 @@ class PhoneLink:
                 last = last or Deadline(through_s or _AWAY_S, self.clock)
                 if last.expired if through_s else (has_hung or is_second):
                     raise
-            if through_s:
-                self._await_return(last, fresh=has_hung, cancelled=cancelled)
-            else:
+            if not through_s:
                 self.reconnect(last)
+                continue
+            away = partial(on_away, _HANGS if has_hung else _IS_GONE)
+            # What hangs was waited for already; a link may break again and again.
+            if has_hung or last.seconds - last.remaining_s >= _RECONNECT_STEP_S:
+                away(last.remaining_s)
+            self._await_return(last, fresh=has_hung, cancelled=cancelled, on_away=away)
 
     def _await_return(
-        self, last: Deadline, *, fresh: bool, cancelled: threading.Event | None
+        self,
+        last: Deadline,
+        *,
+        fresh: bool,
+        cancelled: threading.Event | None,
+        on_away: Callable[[float], None],
     ) -> None:
-        """Try to get the phone back, again and again until a deadline."""
+        """Try to get the phone back, again and again until a deadline; ``on_away`` hears of each try
+        in vain and of the seconds that are left.
+        """
         while True:
             if self.clock.wait(_RETRY_PAUSE_S, cancelled):
                 raise InterruptedByUserError
@@ -251,6 +269,7 @@ class PhoneLink:
                 fresh = isinstance(error, DeviceTimeoutError)
                 if last.expired:
                     raise
+                on_away(last.remaining_s)
             else:
                 return
 

@@ -75,7 +75,7 @@ class LadderRescuer:
     ) -> Iterator[tuple[str, Callable[[], bool], float]]:
         """Yield what may help, each asked for when those before it didn't."""
         yield (
-            "is reconnected",
+            "is being reconnected",
             lambda: _succeeds(
                 lambda: device.reconnect(Deadline(self._answer_s, device.clock), fresh=True)
             ),
@@ -84,12 +84,12 @@ class LadderRescuer:
         port = port_of(device) if self._power.is_there else None
         if port is not None:
             yield (
-                "its USB port is powered off and on",
+                "its USB port is being powered off and on",
                 lambda: self._power.does(port, "cycle"),
                 self._answer_s,
             )
         if may_reboot:
-            yield "is rebooted", lambda: _reboots(device), _BOOT_S
+            yield "is being rebooted", lambda: _reboots(device), _BOOT_S
 
     def _answers(self, device: AdbDevice, timeout_s: float) -> bool:
         return _succeeds(lambda: device.wait_until_ready(timeout_s=timeout_s))

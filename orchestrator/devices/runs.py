@@ -29,8 +29,11 @@ from orchestrator.files import OUTPUT_MOST_BYTES
 from orchestrator.ports import ProcessResult
 from orchestrator.records.case import RunId
 from orchestrator.scripts import Answer, call, mark, text
+from orchestrator.units import format_duration
 
 _T = TypeVar("_T")
+#: Told a phone's absence in words, and whether it is away.
+TellAway = Callable[[str, bool], None]
 #: In front of a run's folder in its wrapper's command line, so that strays are told from other
 #: processes.
 LABEL: Final = "benchfarm-run:"
@@ -82,11 +85,35 @@ class _Look:
     files: Sequence[bytes | None] | None = None
 
 
+class _Absence:
+    """A phone that is away while its run is waited for: told once, and its end."""
+
+    def __init__(self, tell: TellAway) -> None:
+        self._tell = tell
+        self._has_begun = False
+
+    def begin(self, what: str, left_s: float) -> None:
+        """Tell that the phone is away, unless that is told; it is waited for no longer than
+        ``left_s``.
+        """
+        if not self._has_begun:
+            self._has_begun = True
+            waits = f"it is waited for up to {format_duration(left_s)}"
+            self._tell(f"{what}: its run may go on without us; {waits}", True)
+
+    def end(self) -> None:
+        """Tell that the phone is back, if it was away."""
+        if self._has_begun:
+            self._tell("is back", False)
+
+
 class DetachedRuns(PhoneLink):
     """A phone's runs of ours, each in a folder of its own: a part of AdbDevice."""
 
     def __init__(self, folder: str) -> None:
         """``folder`` is that of all runs."""
+        #: Hears that the phone is away while its run is waited for, and that it is back.
+        self.on_away: TellAway = lambda text, is_away: None
         self._runs_folder = folder
         #: Folders of runs that have certainly ended.
         self._ended: set[str] = set()
@@ -344,10 +371,14 @@ class DetachedRuns(PhoneLink):
             # The run goes on without us: its deadline is when we stop it, so the phone is waited
             # for a little longer.
             through_s = deadline.remaining_s + _CLEANUP_S
+            absence = _Absence(self.on_away)
             try:
-                look = self.again(look_again, through_s=through_s, cancelled=cancelled)
+                look = self.again(
+                    look_again, through_s=through_s, cancelled=cancelled, on_away=absence.begin
+                )
             except InterruptedByUserError:
                 return _Look(word="running")
+            absence.end()
             start = {}
             if look.rebooted:
                 raise DeviceChangedError("the phone rebooted in mid-run", serial=self.serial)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import poll_until
 from tests.e2e.conftest import Lab
 from tests.samples.command import Cli
 
@@ -72,6 +73,60 @@ def test_what_was_cut_off_waits_for_a_resume_until_it_was_resumed(
     lab.clear()
     lab.cli("run --resume", campaign).ok()
     assert campaign not in lab.cli("status").ok().stdout
+
+
+def test_a_phone_that_hangs_in_mid_run_is_told_once_and_its_run_keeps_its_figure(
+    lab: Lab, model: Path
+) -> None:
+    serial = lab.serials[0]
+    lab.fault(serial, "hang", "moment=run")
+    process = lab.cli.start("bench -d xnnpack -t 1 -n 2 --min-secs 0.2 -s", serial, model)
+    log = _until(process, f"{serial}: problem: doesn't answer: its run may go on without us")
+    assert "it is waited for up to " in log
+    assert _phone_of(lab, serial)["standing"] == "away"
+    lab.clear()
+    log += _until(process, f"{serial}: is back")
+    _, rest = process.communicate(timeout=180)
+    log += rest
+    assert process.returncode == 0, log
+    assert (log.count("doesn't answer"), log.count("is back")) == (1, 1)
+    assert "attempt" not in log
+    outcomes = [run["outcome"] for run in lab.cli("results runs newest --json").ok().json]
+    assert outcomes == ["completed"] * 2
+
+
+def test_a_phone_that_is_unplugged_in_mid_run_is_told_and_shown_as_away(
+    lab_of: Callable[..., Lab], model: Path
+) -> None:
+    lab = lab_of("pixel-3", "pixel-4")
+    serial = lab.serials[0]
+    lab.fault(serial, "program-hang")
+    process = lab.cli.start("bench -d xnnpack -t 1 -n 2 --min-secs 0.2 -s", serial, model)
+    poll_until(lambda: "#1" in _phone_of(lab, serial).get("doing", ""), "it is measured")
+    lab.cli("virtual down", serial).ok()
+    log = _until(process, f"{serial}: problem: can't be reached: its run may go on without us")
+    assert "it is waited for up to " in log
+    phone = _phone_of(lab, serial)
+    assert (phone["standing"], phone["eta_s"]) == ("away", None)
+    assert phone["doing"].startswith("can't be reached")
+
+
+def _until(process: subprocess.Popen[str], words: str) -> str:
+    """Return what a process tells up to some words; fail when it ends without them."""
+    told = []
+    assert process.stderr is not None
+    for line in process.stderr:
+        told.append(line)
+        if words in line:
+            return "".join(told)
+    pytest.fail(f"{words!r} isn't in {''.join(told)}")
+
+
+def _phone_of(lab: Lab, serial: str) -> dict[str, Any]:
+    """What status says of a phone that is measured; nothing before."""
+    campaigns = lab.cli("status --json").ok().json["campaigns"]
+    phones = (phone for item in campaigns for phone in item["phones"])
+    return next((phone for phone in phones if phone["serial"] == serial), {})
 
 
 def test_status_of_nothing_says_so(cli: Cli) -> None:

@@ -53,7 +53,7 @@ def test_a_phone_that_was_switched_off_is_got_back_when_it_is_on_again(
         cancelled=threading.Event(),
     )
     assert is_back
-    assert told == ["is reconnected"]
+    assert told == ["is being reconnected"]
     assert device.shell("getprop ro.serialno").text.strip() == "GONE"
 
 
@@ -111,7 +111,7 @@ def test_a_phone_that_a_new_connection_doesnt_bring_back_has_its_port_powered_of
         cancelled=threading.Event(),
     )
     powered.join()
-    assert told == ["is reconnected", "its USB port is powered off and on"]
+    assert told == ["is being reconnected", "its USB port is being powered off and on"]
     assert (tmp_path / "told").read_text() == "-l 1-4 -p 2 -a cycle\n"
     assert device.shell("getprop ro.serialno").text.strip() == "HUNG"
 
@@ -134,7 +134,7 @@ def test_a_phone_whose_shell_is_broken_is_booted_anew_where_the_plan_allows_it(
         on_note=told.append,
         cancelled=threading.Event(),
     )
-    assert told == ["is reconnected"]
+    assert told == ["is being reconnected"]
     booted = when(lambda: phone.userland.boot_id != boot_id, phone.faults.clear)
     assert rescuer.rescue(
         device,
@@ -144,7 +144,7 @@ def test_a_phone_whose_shell_is_broken_is_booted_anew_where_the_plan_allows_it(
         cancelled=threading.Event(),
     )
     booted.join()
-    assert told[-1] == "is rebooted"
+    assert told[-1] == "is being rebooted"
     assert device.state().boot_id != boot_id
     assert not (tmp_path / "told").exists()
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: How long a phone may take to answer once it is reconnected.
 _ANSWER_S: Final = 10.0
-_HANGS: Final = "it stopped answering while it had no job; it is reconnected again and again"
+_HANGS: Final = "it stopped answering while it had no job; it is being reconnected again and again"
 _UNSEEN: Final = "its host can't look at its phones now"
 #: Logs a line for people; ``level`` and further keys are for logs that programs read.
 Say = Callable[..., None]
@@ -173,7 +173,7 @@ class HostPhones:
     def _reconnect(self, serial: str, item: Attached) -> None:
         if item.server is None:
             return
-        self._say(f"{serial} has no job and doesn't answer; it is reconnected")
+        self._say(f"{serial} has no job and doesn't answer; it is being reconnected")
         try:
             item.server.reconnect(item.seen.address, Deadline(_ANSWER_S), fresh=True)
         except BenchfarmError as error:

@@ -105,7 +105,7 @@ def test_an_idle_phone_that_hangs_is_told_and_comes_back_and_one_that_another_ho
         assert any(
             item["level"] == "problem" and free in item["text"] for item in doctor["findings"]
         ), doctor
-        said = "has no job and doesn't answer; it is reconnected"
+        said = "has no job and doesn't answer; it is being reconnected"
         poll_until(lambda: f"{free} {said}" in worker.read_text(), "it is woken", PATIENCE_S)
         assert f"{measured} {said}" not in worker.read_text()
         queue.end(begun, "done", "")
