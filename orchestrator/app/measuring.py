@@ -306,16 +306,24 @@ def _run_once(workspace: Workspace, plan: Plan, *, despite_losses: bool) -> Meas
 class CampaignInterruptedError(InterruptedByUserError):
     """Stopped by Ctrl-C or a signal; the phones were restored and what was measured is kept."""
 
-    def __init__(self, campaign: Campaign, unrestored: Sequence[str]) -> None:
-        """``unrestored``: the phones that couldn't be restored."""
+    def __init__(
+        self, campaign: Campaign, unrestored: Sequence[str], unreleased: Sequence[str] = ()
+    ) -> None:
+        """``unrestored``: the phones that couldn't be restored; ``unreleased``: those on which
+        nothing is left changed, but what runs there may go on.
+        """
         hint = f"resume it: benchfarm run --resume {campaign.campaign_id}"
         if campaign.status is CampaignStatus.FINISHED:
             word = "report" if campaign.terms.pairing is None else "compare"
             hint = f"all of it is measured: benchfarm {word} {campaign.campaign_id}"
+        but = [f"{', '.join(unrestored)} couldn't be restored"] if unrestored else []
+        if unreleased:
+            names = ", ".join(unreleased)
+            but.append(f"{names} couldn't be released: what runs there may go on")
         super().__init__(
             "Stopped by Ctrl-C or a signal; what was measured is kept, but"
-            f" {', '.join(unrestored)} couldn't be restored."
-            if unrestored
+            f" {'; '.join(but)}."
+            if but
             else "",
             hint=hint
             + ("; before that, 'benchfarm device restore' tries again" if unrestored else ""),
@@ -334,8 +342,12 @@ def interrupted(workspace: Workspace) -> CampaignInterruptedError:
     campaign = workspace.store.campaign(workspace.measured)
     assert campaign is not None, "it was begun"
     serials = {item.case.serial for item in campaign.invocations}
-    left = [serial for serial in workspace.conditioner.unrestored() if serial in serials]
-    return CampaignInterruptedError(campaign, left)
+    conditioner = workspace.conditioner
+    return CampaignInterruptedError(
+        campaign,
+        [serial for serial in conditioner.unrestored() if serial in serials],
+        [serial for serial in conditioner.unreleased() if serial in serials],
+    )
 
 
 def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:

@@ -35,6 +35,7 @@ from orchestrator.devices.rescue import HubPower, port_of
 from orchestrator.devices.sockets import quote, reason_of, refusal_of
 from orchestrator.devices.state import danger, unfit, wait_until_fit
 from orchestrator.errors import (
+    DeviceBusyError,
     DeviceChangedError,
     DeviceCommandError,
     DeviceError,
@@ -97,6 +98,8 @@ class LadderConditioner:
         #: The screens of phones that were quiet already when they were taken, and on which nothing
         #: was changed yet: a screen may go off by itself meanwhile.
         self._screens: dict[Serial, str] = {}
+        #: Devices whose last restoration failed, whether or not anything is left changed there.
+        self._unreleased: set[Serial] = set()
 
     def prepare(
         self,
@@ -158,6 +161,12 @@ class LadderConditioner:
         """Return the devices that were changed and not restored to the end since."""
         return self.journal.serials()
 
+    def unreleased(self) -> Sequence[Serial]:
+        """Return the devices of this process on which nothing is left changed, and which didn't
+        answer when they were to be restored: what runs there may go on.
+        """
+        return sorted(self._unreleased - set(self.unrestored()))
+
     def power_on(self, serial: Serial) -> tuple[list[str], str]:
         """Power those hubs' ports on again that a device's measurement left off, which needs no
         device.
@@ -200,11 +209,17 @@ class LadderConditioner:
             try:
                 if tries > 1:
                     device.wait_until_ready(timeout_s=_RESTORE_READY_S)
-                return self._restore(device, on_note, take=take)
+                restored = self._restore(device, on_note, take=take)
             except DeviceError as error:
                 if tries == _RESTORES_MAX or not may_return(error):
+                    # What somebody else holds has nothing of ours that runs.
+                    if not isinstance(error, DeviceBusyError):
+                        self._unreleased.add(device.serial)
                     raise
                 tries += 1
+            else:
+                self._unreleased.discard(device.serial)
+                return restored
 
     def _restore(self, device: Device, on_note: _Tell, *, take: bool) -> Sequence[str]:
         if not isinstance(device, AdbDevice):

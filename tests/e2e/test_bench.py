@@ -238,6 +238,25 @@ def test_ctrl_c_names_the_phones_that_could_not_be_put_back(lab: Lab, model: Pat
     assert "median ms" not in rest
 
 
+def test_ctrl_c_names_a_phone_that_could_not_be_released_though_nothing_is_changed_on_it(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
+    large, serial = tmp_path / "large.tflite", lab.serials[0]
+    large.write_bytes(model.read_bytes() + bytes(40_000_000))
+    lab.fault(serial, "slow", "bytes_per_s=1000000")
+    process = lab.cli.start("bench -d xnnpack -n 1 -s", serial, large)
+    poll_until(lambda: "gets large" in lab.cli("status").stdout, "the model is on its way")
+    lab.fault(serial, "unauthorized")
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=180)
+    lab.clear()
+    assert process.returncode == 130, rest
+    assert f"{serial}: problem: could not be released" in rest, rest
+    assert f"but {serial} couldn't be released: what runs there may go on" in rest
+    assert "the phones were restored" not in rest
+    assert lab.cli("status --json").ok().json["changed"] == []
+
+
 #: Ctrl-C after the first run, and a listener that fails when it hears of the stop.
 STOPPED_IN_PYTHON = """
 import os, signal, sys
