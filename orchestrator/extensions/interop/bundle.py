@@ -31,6 +31,7 @@ from orchestrator.plugins import Workspace
 from orchestrator.records.campaign import Campaign, CampaignStatus, Origin
 from orchestrator.records.case import Build, CampaignId, Case, Model, RunId, Serial, SkippedCase
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
+from orchestrator.records.history import is_pruned
 from orchestrator.records.run import Attachment, RunRecord
 from orchestrator.store.campaigns import without_paths
 from orchestrator.store.redaction import Redaction, redaction_of
@@ -81,6 +82,8 @@ class BundleContents:
     campaigns: int
     runs: int
     virtual_runs: int
+    #: Runs whose raw output was deleted: nobody can read their figures from it again.
+    pruned_runs: int
     blobs: int
 
 
@@ -153,7 +156,7 @@ def _write_records(
     # Dictionaries are sets that keep their order.
     cases: dict[Case, None] = {}
     missing = set(chosen)
-    runs = virtual_runs = 0
+    runs = virtual_runs = pruned_runs = 0
     campaign_ids = [campaign.campaign_id for campaign in campaigns]
     for run in store.runs(campaign_ids=campaign_ids, with_attachments=True):
         if chosen and run.run_id not in chosen:
@@ -162,6 +165,7 @@ def _write_records(
         cases[run.case] = None
         runs += 1
         virtual_runs += run.is_virtual
+        pruned_runs += is_pruned(run.attachments)
         # A phone's own paths stay as they are, whatever this computer's are called.
         is_host = run.case.serial == HOST_SERIAL
         left = []
@@ -193,7 +197,11 @@ def _write_records(
     for build_sha256 in dict.fromkeys(case.build_sha256 for case in cases):
         write("build", without_paths(builds[build_sha256]))
     return BundleContents(
-        campaigns=len(campaigns), runs=runs, virtual_runs=virtual_runs, blobs=len(blobs)
+        campaigns=len(campaigns),
+        runs=runs,
+        virtual_runs=virtual_runs,
+        pruned_runs=pruned_runs,
+        blobs=len(blobs),
     )
 
 
@@ -361,6 +369,9 @@ class TakenIn:
     #: Campaigns of the bundle, new or known.
     campaigns: tuple[CampaignId, ...]
     new_runs: int
+    #: Those of them whose raw output was deleted before they were exported: their figures are what
+    #: the bundle says.
+    pruned_runs: int
     #: Runs that the store held already, the very same ones.
     known_runs: int
     #: Runs in whose place the store holds others, which were kept: run ids of the bundle's.
@@ -374,7 +385,7 @@ def take_in(
     """Store what a bundle holds and the store doesn't; what the store holds already is never
     changed.
 
-    Figures and verdicts are what ``read`` makes of the raw output, never what the bundle says. A
+    Figures and verdicts are what ``read`` makes of a run with its raw output. A
     file can name any device: each is stored as ``SERIAL@HOST``, with the name of the bundle's
     computer, and apart from this lab's own. An import that was cut off is continued by importing
     again.
@@ -401,7 +412,7 @@ def take_in(
     for campaign in begun:
         _begin(store, records, campaign, origin)
     facts = store.devices() if campaigns else {}
-    new, known, others = 0, 0, []
+    new, pruned, known, others = 0, 0, 0, []
     for run in bundle.runs():
         of = campaigns.get(run.campaign_id)
         if of is None:
@@ -420,6 +431,7 @@ def take_in(
             read(moved, facts[serial], of) if serial in facts else moved
         )
         new += is_new
+        pruned += is_new and is_pruned(run.attachments)
         others += [] if is_new else [run.run_id]
     for campaign in begun:
         store.set_status(campaign.campaign_id, _ended(campaign), campaign.finished_at)
@@ -427,6 +439,7 @@ def take_in(
         new_campaigns=tuple(campaign.campaign_id for campaign in begun),
         campaigns=tuple(campaigns),
         new_runs=new,
+        pruned_runs=pruned,
         known_runs=known,
         other_runs=tuple(others),
         origin=origin,

@@ -22,6 +22,8 @@ def _write_bundle(
     done = write_bundle(workspace, ids, [RunId(run_id) for run_id in request.runs], out)
     virtual = f", {done.virtual_runs} of them virtual" if done.virtual_runs else ""
     text = f"{counted(done.runs, 'run')} of {counted(done.campaigns, 'campaign')}{virtual}"
+    if done.pruned_runs:
+        text += f"; {done.pruned_runs} without raw output, which was deleted: suspect where imported"
     return Exported(text=text, data={"contents": done})
 
 

@@ -202,8 +202,8 @@ def test_figures_and_verdicts_of_a_bundle_are_read_from_its_raw_output(lab, bund
 def test_a_bundle_whose_raw_output_was_deleted_before_is_told(lab, tmp_path):
     benchfarm(lab, "store", "prune", "--older-than", "0s")
     pruned, other = tmp_path / "pruned.zip", tmp_path / "other"
-    benchfarm(lab, "export", "--out", pruned)
-    benchfarm(other, "import", pruned)
+    exported = benchfarm(lab, "export", "--out", pruned)
+    imported = benchfarm(other, "import", pruned)
     unread = {
         run.run_id
         for run in runs_of(other)
@@ -213,6 +213,10 @@ def test_a_bundle_whose_raw_output_was_deleted_before_is_told(lab, tmp_path):
         run.run_id for run in runs_of(lab) if is_pruned(run.attachments) and run.report is not None
     }
     assert unread
+    assert f"; {len(unread)} without raw output" in exported
+    assert f"{len(unread)} of {len(runs_of(other))} have no raw output" in imported
+    assert "suspect (imported-unread)" in imported
+    assert "read again from their raw output" not in imported
 
 
 @pytest.mark.parametrize("value", [2**63 - 1, 5e-324], ids=str)
