@@ -118,8 +118,9 @@ def matrix_table(
         name=name,
         caption=caption,
         columns=[
-            Column("device", "phone", lambda line: line.device.label, forms=DATA | PAGE),
-            Column("device", "phone", lambda line: line.device.title, forms=LINES),
+            # A page's rows have a badge.
+            Column("device", "phone", lambda line: line.device.label, forms=PAGE),
+            Column("device", "phone", lambda line: line.device.title, forms=LINES | DATA),
             Column("serial", "serial", lambda line: line.device.serial, forms=DATA),
             Column("is_virtual", "", lambda line: line.device.is_virtual, Kind.FLAG, forms=DATA),
             *map(column, labels),

@@ -84,12 +84,14 @@ def test_own_figures_stand_in_rows_of_their_own_and_virtual_ones_say_so(tmp_path
     assert {row["is_virtual"] for row in own} == {True}
     assert {row["is_virtual"] for row in shown if row not in own} == {False}
     of_model = {row["device"]: row for row in own if row["model"] == "mobilenet_v1_1.0_224"}
-    assert of_model["Google Pixel 3"]["xnnpack, 4 threads, native, median_us"] == pytest.approx(
-        23_900, 0.01
+    assert of_model["Google Pixel 3 (virtual)"][
+        "xnnpack, 4 threads, native, median_us"
+    ] == pytest.approx(23_900, 0.01)
+    assert of_model["Google Pixel 3 (virtual)"]["gpu, native, median_us"] == pytest.approx(
+        6_450, 0.01
     )
-    assert of_model["Google Pixel 3"]["gpu, native, median_us"] == pytest.approx(6_450, 0.01)
     # It fell back: its figure is the CPU's and must not stand here.
-    assert of_model["Google Pixel 3"]["nnapi, native, median_us"] is None
+    assert of_model["Google Pixel 3 (virtual)"]["nnapi, native, median_us"] is None
     # Theirs, mine and the ratio of what both have; what isn't clean is set against nobody's.
     assert {(row["model"], row["device"], row["configuration"]) for row in beside} == {
         ("Mobilenet_1.0_224(float)", f"Google Pixel {n} (virtual)", "gpu") for n in (3, 4)
