@@ -187,11 +187,16 @@ def keep_file(path: Path, content: bytes | str, *, is_private: bool = True) -> N
         raise HostStorageError(f"{path} can't be written: {error.strerror or error}") from error
 
 
-def write_file(path: Path, data: bytes | str | Iterable[bytes | str]) -> None:
+def write_file(
+    path: Path, data: bytes | str | Iterable[bytes | str], *, makes_folder: bool = False
+) -> None:
     """Write a file whole; an older one stays when this fails.
 
-    Raises UsageError, HostStorageError.
+    A missing folder is made with ``makes_folder`` alone: where it is benchfarm's own, or is named
+    as a folder for files. Raises UsageError, HostStorageError.
     """
+    if not makes_folder:
+        check_folder(path)
     try:
         write_whole(path, data, is_private=False)
     except OSError as error:
@@ -207,13 +212,26 @@ def unwritable(path: Path, error: OSError) -> BenchfarmError:
     return UsageError(f"{path}: {error.strerror or error}")
 
 
-def check_writable(path: Path) -> None:
+def check_folder(path: Path) -> None:
+    """Make sure that the folder of a file is there: a misspelt one isn't made.
+
+    Raises UsageError.
+    """
+    if not path.parent.is_dir():
+        raise UsageError(
+            f"{path}: there is no folder {path.parent}", hint="make it, or name another place"
+        )
+
+
+def check_writable(path: Path, *, makes_folder: bool = False) -> None:
     """Make sure that a file can be written here, before the work for it is done.
 
-    Raises as :func:`write_file`.
+    Takes and raises the same as :func:`write_file`.
     """
+    if not makes_folder:
+        check_folder(path)
     probe = draft_of(path)
-    write_file(probe, b"")
+    write_file(probe, b"", makes_folder=makes_folder)
     probe.unlink()
     if path.is_dir():
         raise UsageError(f"{path}: is a folder")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
 
 from orchestrator.app.options import Campaigns, Texts, opt
 from orchestrator.errors import UsageError
-from orchestrator.files import draft_of, unwritable, write_file
+from orchestrator.files import check_folder, draft_of, unwritable, write_file
 from orchestrator.plugins import Exported, Exporter, find, plugins
 from orchestrator.records.campaign import Campaign
 from orchestrator.settings import Settings
@@ -70,6 +70,7 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
         )
     if request.runs and not exporter.takes_runs:
         raise UsageError(f"--run chooses runs; {request.form} is about whole campaigns")
+    check_folder(target)
     if target.is_dir():
         raise UsageError(f"{target}: is a folder")
     if not request.force and os.path.lexists(target):
@@ -82,7 +83,6 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
     try:
         with Workspace(settings, makes_store=False) as workspace:
             chosen, run_ids = _named(workspace, request)
-            made.parent.mkdir(parents=True, exist_ok=True)
             wanted = replace(request, runs=run_ids)
             done = exporter.write(workspace, chosen, wanted, made) or Exported()
         made.replace(target)

@@ -321,8 +321,7 @@ class CampaignInterruptedError(InterruptedByUserError):
             names = ", ".join(unreleased)
             but.append(f"{names} couldn't be released: what runs there may go on")
         super().__init__(
-            "Stopped by Ctrl-C or a signal; what was measured is kept, but"
-            f" {'; '.join(but)}."
+            f"Stopped by Ctrl-C or a signal; what was measured is kept, but {'; '.join(but)}."
             if but
             else "",
             hint=hint

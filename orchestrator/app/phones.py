@@ -355,7 +355,7 @@ def check_phones(
                 "only phones are checked", hint="benchfarm doctor checks this computer"
             )
         path = out or check_file(workspace.settings, facts.serial)
-        check_writable(path)
+        check_writable(path, makes_folder=out is None)
         with workspace.lease.acquire(facts.serial):
             checks = list(
                 check_phone(device, workspace.conditioner)

@@ -68,11 +68,11 @@ def _manifest_accuracies(settings: Settings) -> Mapping[str, float]:
     }
 
 
-def write_html(data: ReportData, path: Path, *, title: str) -> None:
-    """Write the HTML report."""
+def write_html(data: ReportData, path: Path, *, title: str, makes_folder: bool = False) -> None:
+    """Write the HTML report; see :func:`orchestrator.files.write_file`."""
     from orchestrator.report.render import render_html
 
-    write_file(path, render_html(data, title=title))
+    write_file(path, render_html(data, title=title), makes_folder=makes_folder)
 
 
 def write_report(
@@ -87,7 +87,7 @@ def write_report(
     """
     name = name or campaigns[0].campaign_id
     path = out or settings.data_folder / "reports" / f"{name}.html"
-    write_html(data, path, title=report_title(campaigns))
+    write_html(data, path, title=report_title(campaigns), makes_folder=out is None)
     return path
 
 

@@ -172,7 +172,8 @@ def rendered(
     if output.wanted == "html" and out is None:
         out = default_path(workspace.settings, comparison)
     if out is not None:
-        write_file(out, text if text.endswith("\n") else text + "\n")
+        whole = text if text.endswith("\n") else text + "\n"
+        write_file(out, whole, makes_folder=output.out is None)
         text = "\n".join([comparisons.summary_line(comparison), *lines, str(out)])
         data["path"] = out
     return CommandResult(text=text.rstrip("\n"), data=data, exit_code=int(fails))

@@ -336,8 +336,8 @@ def check(
                 assert isinstance(measured.data, dict), "it has facts"
                 return replace(measured, data={"phones": [], **measured.data})
         for device, facts, checks, path in check_phones(workspace, serials, options.out):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_file(path, to_json(_report(device, facts, checks)) + "\n")
+            content = to_json(_report(device, facts, checks)) + "\n"
+            write_file(path, content, makes_folder=options.out is None)
             failed = failed or any(item.result is CheckResult.FAILS for item in checks)
             results.append(
                 {

@@ -156,4 +156,4 @@ def test_outputs_that_differ_take_a_figure_out_of_the_ranking_in_later_campaigns
 def outputs_of(lab: Lab, campaign: str) -> dict[str, str]:
     """What is known of the outputs of a campaign's cases, by delegate."""
     cases = lab.cli("report --format json", campaign).ok().json["results"]
-    return {item["delegate"]: item["outputs"] for item in cases}
+    return {item["delegate"]: item["outputs"] for item in cases if item["outputs"]}

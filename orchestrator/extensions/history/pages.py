@@ -490,7 +490,7 @@ def build(workspace: Workspace, out: Path, *, since: str = "") -> WrittenSite:
             continue
         content = make().encode()
         if target.is_symlink() or not target.is_file() or _content(target) != content:
-            write_file(target, content)
+            write_file(target, content, makes_folder=True)
             written += 1
     gone = before.keys() - files.keys()
     for path in gone:
@@ -540,7 +540,7 @@ def _known_files(out: Path) -> dict[str, str]:
 
 
 def _save(out: Path, files: Mapping[str, str]) -> None:
-    write_file(out / MANIFEST, json.dumps(files, indent=0))
+    write_file(out / MANIFEST, json.dumps(files, indent=0), makes_folder=True)
 
 
 def campaign_html(workspace: Workspace, campaign_id: CampaignId) -> str:

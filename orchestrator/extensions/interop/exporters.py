@@ -23,7 +23,9 @@ def _write_bundle(
     virtual = f", {done.virtual_runs} of them virtual" if done.virtual_runs else ""
     text = f"{counted(done.runs, 'run')} of {counted(done.campaigns, 'campaign')}{virtual}"
     if done.pruned_runs:
-        text += f"; {done.pruned_runs} without raw output, which was deleted: suspect where imported"
+        text += (
+            f"; {done.pruned_runs} without raw output, which was deleted: suspect where imported"
+        )
     return Exported(text=text, data={"contents": done})
 
 

@@ -169,7 +169,7 @@ def _outcome(told: Mapping[str, Any], folder: Path) -> BuiltModel | FailedBuild:
     if "file" not in told:
         return FailedBuild(name=told["name"], reason=told["error"], hint=told["hint"])
     path, content = folder / f"{told['name']}.tflite", Path(told["file"]).read_bytes()
-    write_file(path, content)
+    write_file(path, content, makes_folder=True)
     return BuiltModel(
         name=told["name"],
         path=path,

@@ -295,7 +295,7 @@ def samples(out: Path | None) -> list[Model]:
                 raise UsageError(
                     f"{copy} is there already and is another file", hint="name another folder"
                 )
-            write_file(copy, path.read_bytes())
+            write_file(copy, path.read_bytes(), makes_folder=True)
         paths = copies
     return [identify_model(path) for path in paths]
 

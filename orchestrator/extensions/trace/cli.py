@@ -72,7 +72,7 @@ def _record(
         raise UsageError(
             f"{folder} is no folder", hint="--out names the folder for the trace files"
         )
-    check_writable(folder / "trace")
+    check_writable(folder / "trace", makes_folder=True)
     try:
         return measuring.run(workspace, _plan(model, options))
     except CampaignInterruptedError as error:
@@ -133,7 +133,7 @@ def _traced(store: Store, run: RunRecord, folder: Path) -> TracedRun:
         return traced
     words = (run.case.serial, run.case.model_name, run.run_id[:8])
     path = folder / f"{'-'.join(map(safe_name, words))}.pftrace"
-    write_file(path, data)
+    write_file(path, data, makes_folder=True)
     traced = replace(traced, file=path, size_bytes=len(data))
     try:
         return replace(traced, summary=summarise(read_recording(data), command=run.command))

@@ -199,6 +199,27 @@ def test_figures_and_verdicts_of_a_bundle_are_read_from_its_raw_output(lab, bund
     assert all(run.verdict.quality is not Quality.TRUSTED for run in read)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("export",),
+        ("export", "--format", "csv"),
+        ("export", "--format", "parquet"),
+        ("report",),
+        ("report", "--format", "csv"),
+        ("compare", "--by", "delegate", "cpu", "gpu", "--format", "html"),
+    ],
+    ids=" ".join,
+)
+def test_a_file_in_a_folder_that_is_not_there_makes_none_and_the_folder_is_named(
+    lab, tmp_path, words
+):
+    missing = tmp_path / "misspelt"
+    said = benchfarm(lab, *words, "--out", missing / "within" / "file", code=2)
+    assert f"there is no folder {missing / 'within'}" in said
+    assert not missing.exists()
+
+
 def test_a_bundle_whose_raw_output_was_deleted_before_is_told(lab, tmp_path):
     benchfarm(lab, "store", "prune", "--older-than", "0s")
     pruned, other = tmp_path / "pruned.zip", tmp_path / "other"
