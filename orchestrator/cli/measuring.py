@@ -214,8 +214,10 @@ def quickstart(settings: Settings) -> CommandResult:
             # What went wrong before is told.
             with suppress(BenchfarmError):
                 virtual_phones.stop(own)
+    profiles = " ".join(phone.profile for phone in phones)
     text = (
         f"{result.text}\n"
+        f"its phones are gone: 'benchfarm virtual up {profiles}' brings such ones back\n"
         f"store: {settings.store_title}; 'benchfarm table' and 'benchfarm results list' read it\n"
         "Figures of phones marked 'virtual' are made up by a model of such a phone; those of this computer are real."
     )
