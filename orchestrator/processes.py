@@ -139,6 +139,26 @@ def kill_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
+def wait_for_group(leader: int) -> None:
+    """Wait until no process of a group that was killed goes on ending, not for long: a large one's
+    memory is given back meanwhile, which takes the cores.
+    """
+    end_s = time.monotonic() + _KILLED_S
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        while time.monotonic() < end_s:
+            os.killpg(leader, 0)
+            left = (item for item in psutil.process_iter() if _group_of(item) == leader)
+            if not any(map(_is_alive, left)):
+                return
+            time.sleep(_POLL_S)
+
+
+def _group_of(process: psutil.Process) -> int | None:
+    with contextlib.suppress(OSError):
+        return os.getpgid(process.pid)
+    return None
+
+
 def kill_family(leader: int) -> None:
     """Kill a child of ours with its process group and all that descends from it, in sessions of
     their own too.

@@ -36,6 +36,7 @@ from orchestrator.processes import (
     run_program,
     shell_code,
     started_at,
+    wait_for_group,
 )
 from orchestrator.records.case import RunId
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, DeviceState
@@ -227,6 +228,7 @@ class HostDevice(AloneDevice):
                 # Also what the command left in the background: nothing may go on using the cores.
                 kill_group(process.pid)
                 process.wait()
+                wait_for_group(process.pid)
             was_cancelled = cancelled is not None and cancelled.is_set()
             return ProcessResult(
                 exit_code=exit_code,
