@@ -158,7 +158,7 @@ def _limit(workspace: Workspace, question: Question, found: Regressions) -> str:
     store = workspace.store
     keys = selected(question.selections, read_series(store)) if question.selections else ()
     table, _ = read_nights(store, since=question.since, series_keys=keys)
-    return what_would_be_found(table.latency_us)
+    return what_would_be_found(table.latency_us, question.threshold)
 
 
 def expect(workspace: Workspace, selection: str, night: str, text: str) -> tuple[Annotation, int]:

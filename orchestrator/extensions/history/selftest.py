@@ -55,7 +55,7 @@ DETECTIONS: Final[Sequence[Column[Detection]]] = (
 )
 
 
-def detections(latency: Floats) -> Iterator[Detection]:
+def detections(latency: Floats, threshold: float = 0.0) -> Iterator[Detection]:
     """Yield how steps of several sizes, the smallest first, are found in some series (series x
     nights, NaN for none).
 
@@ -66,7 +66,9 @@ def detections(latency: Floats) -> Iterator[Detection]:
     chosen = long[:: max(1, -(-long.size // _MOST_SERIES))]
     values = latency[chosen]
     for step in STEPS:
-        delays = [_delay(values, known[chosen], series, step) for series in range(chosen.size)]
+        delays = [
+            _delay(values, known[chosen], series, step, threshold) for series in range(chosen.size)
+        ]
         seen = [delay for delay in delays if delay is not None]
         yield Detection(
             step=step,
@@ -76,12 +78,12 @@ def detections(latency: Floats) -> Iterator[Detection]:
         )
 
 
-def what_would_be_found(latency: Floats) -> str:
-    """Return from which size on a slowdown would be found in most of some series (series x nights),
-    in a sentence.
+def what_would_be_found(latency: Floats, threshold: float) -> str:
+    """Return from which size on a slowdown would be told of most of some series (series x nights),
+    in a sentence; ``threshold`` is the share from which on changes are told.
     """
     count = 0
-    for item in detections(latency):
+    for item in detections(latency, threshold):
         count = item.series
         if 2 * item.found > count:
             size = format_change(item.step)
@@ -95,7 +97,9 @@ def what_would_be_found(latency: Floats) -> str:
     return f"not even a slowdown of {size} would be found in most series: {_HOW}"
 
 
-def _delay(values: Floats, known: np.ndarray, series: int, step: float) -> int | None:
+def _delay(
+    values: Floats, known: np.ndarray, series: int, step: float, threshold: float
+) -> int | None:
     """Return after how many nights a step in one series is reported; None within NIGHTS for never."""
     nights = np.flatnonzero(known[series])
     for delay in range(1, NIGHTS + 1):
@@ -103,6 +107,10 @@ def _delay(values: Floats, known: np.ndarray, series: int, step: float) -> int |
         stepped[series, nights[-delay:]] *= step
         for change in changes(stepped):
             is_it = change.series == series and change.earliest <= nights[-delay] <= change.latest
-            if is_it and change.ratio > 1 and is_alarm(change, nights=values.shape[1]):
+            if (
+                is_it
+                and change.ratio > 1
+                and is_alarm(change, nights=values.shape[1], threshold=threshold)
+            ):
                 return delay
     return None

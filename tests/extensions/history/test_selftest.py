@@ -58,5 +58,8 @@ def test_a_young_lab_without_a_change_says_what_would_have_been_found(
     assert " ".join(line.strip() for line in rest).strip().startswith(told)
     assert bool(told) == any(rest)
     assert benchfarm("history", "changes", "--json").ok().json["limit"].startswith(told)
+    if noise == 0 and told.startswith("a slowdown"):
+        larger = benchfarm("history", "changes", "--threshold", "15%", "--json").ok().json
+        assert larger["limit"].startswith("a slowdown of +20.0 %")
     one = benchfarm("history", "changes", "--series", "delegate=gpu").ok().stdout
     assert bool(told) == ("would be found" in one or "no series has" in one)
