@@ -208,9 +208,9 @@ def _trust(cases: Sequence[ResultRow]) -> str:
         text = f"{which} clean{_precision(cases)}."
     else:
         text = f"{clean} of {timed} results are clean{_precision(cases) if clean else ''}."
-    if lost := sum(item.processes for row in cases for item in row.lost):
-        begun = sum(item.run.is_begun for row in cases for item in row.invocations)
-        text += f" {lost} of {counted(begun, 'invocation')} gave no result."
+    begun = [item for row in cases for item in row.invocations if item.run.is_begun]
+    if lost := sum(bool(item.why_lost) for item in begun):
+        text += f" {lost} of {counted(len(begun), 'invocation')} gave no result."
     if virtual == len(cases):
         text += " All figures come from virtual phones: they are no measurements."
     elif virtual:

@@ -130,9 +130,9 @@ def notes_of(rows: Sequence[ResultRow], names: ShortNames) -> list[str]:
     notes = [f"All {names.common}." if names.common else ""]
     if unclean:
         notes.append(f"{counted(unclean, 'configuration')} without a clean figure: see the report.")
-    if lost := [item for row in rows for item in row.lost]:
-        codes = ", ".join(dict.fromkeys(item.code for item in lost))
-        count = counted(sum(item.processes for item in lost), "invocation")
+    if lost := [code for row in rows for item in row.invocations if (code := item.why_lost)]:
+        codes = ", ".join(dict.fromkeys(lost))
+        count = counted(len(lost), "invocation")
         notes.append(f"{count} gave no result ({codes}): see the report.")
     if any(row.speed_up is not None and row.speed_up.is_between_sessions for row in rows):
         notes.append("vs CPU is between sessions: the two were measured in different campaigns.")
@@ -429,13 +429,14 @@ def next_step(contest: Contest, path: str) -> str:
 
 
 def _sides(ours: Case, theirs: Case) -> str:
-    """Return what two cases differ in as ``benchfarm ab`` names it, with what they share; empty
-    where there are no words for it.
+    """Return what two cases differ in as ``benchfarm ab`` names it, with the flags that they share;
+    empty where there are no words for it. How long each runs is that command's own.
     """
     alike = (*_ALIKE, *(name for name in SETTINGS if name != "affinity"))
     if any(getattr(ours, name) != getattr(theirs, name) for name in alike):
         return ""
-    if fixed_cores(ours) != fixed_cores(theirs):
+    named_files = any(value.startswith("@") for case in (ours, theirs) for _, value in case.flags)
+    if named_files or ours.mode is not None or fixed_cores(ours) or fixed_cores(theirs):
         return ""
     flags = [[f"{name}={value}" for name, value in case.flags] for case in (ours, theirs)]
     shared = "".join(f" --flag {shlex.quote(flag)}" for flag in flags[0])

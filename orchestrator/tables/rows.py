@@ -148,7 +148,6 @@ _LOST_WORDS: Final = {
     Outcome.COMPLETED: "rejected",
     Outcome.TIMED_OUT: "timed out",
     Outcome.ABORTED: "interrupted",
-    Outcome.UNFIT: "not begun",
 }
 #: Stands for a run's number in a text; no command has it.
 RUN_PLACE: Final = "\0"
@@ -180,8 +179,8 @@ class InvocationRow:
 
     @property
     def why_lost(self) -> str:
-        """The code of why it gave no result; empty where it gave one."""
-        if not self.run.is_without_result:
+        """The code of why it gave no result; empty where it gave one, or wasn't begun."""
+        if not (self.run.is_begun and self.run.is_without_result):
             return ""
         errors = (
             item.code for item in self.run.verdict.findings if item.severity is Severity.ERROR
@@ -200,7 +199,6 @@ class Lost(NamedTuple):
     #: ``1 of 4 processes failed: gpu-init-failed``.
     said: str
     code: str
-    processes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,10 +332,10 @@ class ResultRow:
         """
         if self.own is None and self.result.status is not CaseStatus.UNTIMED:
             return []
-        meant = [item for item in self.invocations if item.run.outcome is not Outcome.SKIPPED]
-        of_pass = Counter(item.run.run_pass for item in meant)
+        begun = [item for item in self.invocations if item.run.is_begun]
+        of_pass = Counter(item.run.run_pass for item in begun)
         lost = Counter(
-            (item.run.run_pass, item.run.outcome, code) for item in meant if (code := item.why_lost)
+            (item.run.run_pass, item.run.outcome, code) for item in begun if (code := item.why_lost)
         )
         return [
             Lost(
@@ -345,7 +343,6 @@ class ResultRow:
                 f"{'' if name is FIGURE_PASS else f' of the pass {name}'}"
                 f" {_LOST_WORDS.get(outcome, outcome.value)}: {code}",
                 code=code,
-                processes=count,
             )
             for (name, outcome, code), count in lost.items()
         ]

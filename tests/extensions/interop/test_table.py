@@ -261,7 +261,7 @@ def test_the_table_for_a_pull_request_has_the_fastest_of_each_model_and_phone(tm
     assert {(row["winner"], row["outputs"]) for row in gpu} == {("clear", "not checked")}
     lines = table(home, "--format", "markdown").splitlines()
     assert sum(line.startswith("| ") for line in lines) == len(rows) + 2
-    assert len([line for line in lines if line and not line.startswith("|")]) <= 3
+    assert len([line for line in lines if line and not line.startswith("|")]) <= 4
     report = Cli(home=home)("report", "--format", "markdown").ok().stdout
     assert lines[0] in report
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.records.case import Case, DelegateName, Pass, Serial
+from orchestrator.records.case import Case, DelegateName, Pass, ProcessMode, Serial
 from orchestrator.records.run import THREADS_UNUSED, Outcome, RunRecord
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
@@ -159,6 +159,22 @@ def test_the_next_step_names_what_tied_cases_differ_in_or_nothing(changes, sides
     assert winner.tied
     step = next_step(winner, "m.tflite")
     assert f"benchfarm ab {sides}" in step if sides else "benchfarm ab" not in step
+
+
+@pytest.mark.parametrize(
+    "shared",
+    [
+        {"flags": (("external_delegate_path", "@libmine.so"),)},
+        {"mode": ProcessMode.TOP_APP},
+        {"affinity": "f0"},
+    ],
+)
+def test_no_comparison_is_named_that_would_be_another_one(shared) -> None:
+    one = replace(configuration(0, "xnnpack", 2), **shared)
+    other = replace(one, threads=1)
+    (winner,) = winners(data_of(*series(one, 10_000), *series(other, 10_010)).contests)
+    assert winner.tied
+    assert "benchfarm ab" not in next_step(winner, "m.tflite")
 
 
 def test_one_process_each_is_not_called_sure() -> None:

@@ -17,6 +17,7 @@ from orchestrator.report.evidence import evidence_of
 from orchestrator.report.exports import to_markdown
 from orchestrator.report.render import render_html
 from orchestrator.report.tables import render_text_table
+from orchestrator.report.winners import fastest_table
 from orchestrator.tables.results import exported_table
 from orchestrator.tables.rows import BestMark
 from tests.samples.extensions import needs_extension
@@ -570,3 +571,21 @@ def test_folders_of_a_computer_stand_in_no_report_and_those_of_a_phone_do():
     }
     assert told["host"] == (".../python --graph=.../m.tflite", "Graph: [.../m.tflite]")
     assert told[PIXEL_3.serial] == (command, said.decode().strip())
+
+
+def test_invocations_without_a_result_are_counted_in_all_cases_and_those_not_begun_in_none() -> (
+    None
+):
+    broken, half = case(delegate=DelegateName.GPU, threads=1), case()
+    failed = {"outcome": Outcome.FAILED, "reason_code": "segfault", "quality": Quality.REJECTED}
+    unfit = {"outcome": Outcome.UNFIT, "reason_code": "too-hot", "quality": Quality.REJECTED}
+    runs = [
+        *(run(broken, number, None, **failed) for number in range(3)),  # type: ignore[arg-type]
+        *series(half, 10_000, 4),
+        run(half, 4, None, **failed),  # type: ignore[arg-type]
+        run(half, 5, None, **unfit),  # type: ignore[arg-type]
+    ]
+    data = data_of(*runs)
+    assert "4 of 8 invocations gave no result." in data.headline.trust
+    notes = " ".join(fastest_table(data.contests).notes)
+    assert "4 invocations gave no result (segfault): see the report." in notes
