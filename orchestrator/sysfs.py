@@ -192,10 +192,9 @@ def parse_gpu(text: str) -> dict[str, Any]:
         _residency(files.get(name, ()))
         for name in ("time_in_state", "devfreq/trans_stat", "trans_stat")
     )
-    # A driver that says 0 has switched its clock off: what devfreq means it to be counts then.
-    clock = _first_number(files, _CLOCKS) or _first_number(files, ("devfreq/cur_freq",))
     return {
-        "gpu_khz": _as_khz(clock),
+        # A driver that says 0 has switched its clock off.
+        "gpu_khz": _as_khz(_first_number(files, _CLOCKS) or None),
         "gpu_limit_khz": _as_khz(_first_number(files, _LIMITS)),
         "gpu_busy_percent": _first_number(files, _LOADS),
         "gpu_time_in_state": next(filter(None, tables), {}),

@@ -189,7 +189,11 @@ def log(
 
     Example: benchfarm results log newest
 
+    Example: benchfarm results log RUN --attachment stdout
+
     Example: benchfarm results log RUN --issue --out issue.md
+
+    What 'parse' reads is one attachment, not the whole page.
 
     A text for an issue has device, program, command, evidence and output; serial numbers, paths,
     addresses and names are left out.

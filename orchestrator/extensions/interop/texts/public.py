@@ -5,6 +5,7 @@ people.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Final
 
 from orchestrator.records.failures import next_step_of
@@ -32,7 +33,8 @@ def describe(report: ToolReport) -> list[str]:
     """Return the report as lines for people: how the run ended, then a line for each value."""
     fields = to_public(report)
     fields |= {name: len(getattr(report, name)) or None for name in _LONG}
-    name = report.label or report.extra.get("title") or report.extra.get("graph") or "run"
+    graph = PurePosixPath(str(report.extra.get("graph", ""))).name
+    name = report.label or report.extra.get("title") or graph or "run"
     return [f"{name}: {fields.pop('outcome')}", *_lines(fields, "  ")]
 
 
