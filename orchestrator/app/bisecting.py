@@ -327,7 +327,7 @@ def _stored(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Campaig
     """Return a stored campaign that compared the same on the same system not too long ago.
 
     One whose budget left no time for a pair of each case has compared nothing; one that was
-    interrupted or closed may say less than was asked.
+    closed may say less than was asked. One that was interrupted goes on.
     """
     since = workspace.clock.now() - timedelta(seconds=fresh_s)
     for item in workspace.store.campaigns():
@@ -335,7 +335,7 @@ def _stored(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Campaig
             item.created_at >= since
             and item.terms.fingerprints == prepared.campaign.terms.fingerprints
             and answers(item, prepared.campaign)
-            and item.status is CampaignStatus.FINISHED
+            and item.status is not CampaignStatus.CLOSED
             and (campaign := workspace.store.campaign(item.campaign_id))
             and not any(map(left_out, pair_comparison(workspace, campaign).rows))
         ):

@@ -313,7 +313,7 @@ class CampaignInterruptedError(InterruptedByUserError):
         nothing is left changed, but what runs there may go on.
         """
         hint = f"resume it: benchfarm run --resume {campaign.campaign_id}"
-        if campaign.status is CampaignStatus.FINISHED:
+        if campaign.status.is_over:
             word = "report" if campaign.terms.pairing is None else "compare"
             hint = f"all of it is measured: benchfarm {word} {campaign.campaign_id}"
         but = [f"{', '.join(unrestored)} couldn't be restored"] if unrestored else []

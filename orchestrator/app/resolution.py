@@ -140,8 +140,13 @@ def measure_equal_sides(
             if not measured:
                 raise
             # Ctrl-C comes as it is where no phone is at work.
-            if not isinstance(error, BenchfarmError) or _is_removed(workspace, error.campaign_id):
+            if not isinstance(error, BenchfarmError):
                 error = InterruptedByUserError()
+            elif _is_removed(workspace, error.campaign_id):
+                cure = "'benchfarm device restore' tries again"
+                error = InterruptedByUserError(
+                    str(error), hint=cure if "device restore" in error.hint else ""
+                )
             workspace.measured = measured[-1].campaign.campaign_id
             return measured, error
     return measured, None

@@ -131,6 +131,7 @@ def close(settings: Settings, words: Sequence[str]) -> list[tuple[Campaign, int]
     with Workspace(settings, makes_store=False) as workspace:
         chosen = [find_campaign(workspace.store, word, only_open=True) for word in words]
         campaigns = list({item.campaign_id: item for item in chosen}.values())
+        check_no_names(campaigns, words)
         check_left_alone(workspace, campaigns)
         closed = {
             item.campaign_id: close_campaign(
@@ -153,6 +154,16 @@ def close_cancelled(workspace: Workspace, campaign_ids: Iterable[CampaignId]) ->
     for campaign in begun:
         close_campaign(campaign, workspace.store, workspace.tools, workspace.clock)
     return len(begun)
+
+
+def check_no_names(campaigns: Iterable[Campaign], words: Sequence[str]) -> None:
+    """Raise UsageError for a campaign that a word means by its name, where nothing can be undone."""
+    for item in campaigns:
+        if item.name in words:
+            raise UsageError(
+                f"{item.name} is a name, which several campaigns may have",
+                hint=f"name it by its id, which can't mean another one: {item.campaign_id}",
+            )
 
 
 def check_left_alone(workspace: Workspace, campaigns: Sequence[Campaign]) -> None:

@@ -18,7 +18,8 @@ from orchestrator.analysis.measured import Measured, measured_cases
 from orchestrator.app import time_limits
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import NotFoundError, UsageError
-from orchestrator.records.campaign import Campaign, Invocation
+from orchestrator.files import check_folder
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.case import CampaignId, Pass, RunId, campaign_id_of
 from orchestrator.records.history import Pruned
 from orchestrator.records.model import is_model_file
@@ -136,8 +137,9 @@ def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Camp
     matching = [item for item in known if item.campaign_id.startswith(prefix)]
     matching = [item for item in matching if item.campaign_id == prefix] or matching
     if prefix and len(matching) != 1:
-        listed = store.campaigns(only_open=only_open)
-        matching = [item for item in listed if item.name == prefix][:1] or matching
+        named = next((item for item in store.campaigns() if item.name == prefix), None)
+        if named is not None:
+            matching = [item for item in known if item.campaign_id == named.campaign_id]
     if not matching and not prefix:
         what = "campaign that could be resumed" if only_open else "campaign"
         raise NotFoundError(
@@ -145,8 +147,11 @@ def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Camp
         )
     if not matching and only_open:
         ended = find_campaign(store, prefix)
+        is_closed = ended.status is CampaignStatus.CLOSED
+        what = "was closed: what was left" if is_closed else "is finished: nothing"
         raise UsageError(
-            f"campaign {ended.campaign_id} ({ended.name}) is finished: nothing of it is left",
+            f"campaign {ended.campaign_id} ({ended.name}) {what} of it is "
+            f"{'given up' if is_closed else 'left'}",
             hint="'benchfarm status' names those that are open",
         )
     if not matching:
@@ -175,7 +180,7 @@ def find_run(store: Store, prefix: str) -> RunRecord:
         prefix = last.run_id
     matching = store.run_ids(prefix)
     if not matching:
-        raise UsageError(
+        raise NotFoundError(
             f"there is no run {prefix!r} in {store.name}",
             hint="'benchfarm results runs CAMPAIGN' lists those of one",
         )
@@ -257,10 +262,7 @@ def backup(settings: Settings, out: Path) -> Path:
         )
     if out.exists():
         raise UsageError(f"{out} is there already", hint="name another file")
-    if not out.absolute().parent.is_dir():
-        raise UsageError(
-            f"{out}: the copy's folder isn't there", hint="make it, or mount what lies there"
-        )
+    check_folder(out.absolute())
     from orchestrator.store.opening import copy_to
 
     # A store that was named and isn't there, or isn't one of ours, is told and not copied.

@@ -365,12 +365,7 @@ def remove(
     with Workspace(settings, makes_store=False) as workspace:
         # All or none of them.
         found = _named(workspace.store, campaigns)
-        for item in found.values():
-            if item is not None and item.name in campaigns:
-                raise UsageError(
-                    f"{item.name} is a name, which several campaigns may have",
-                    hint=f"name what is to be removed by its id: {item.campaign_id}",
-                )
+        resuming.check_no_names(filter(None, found.values()), campaigns)
         resuming.check_left_alone(
             workspace, [campaign for campaign in found.values() if campaign is not None]
         )

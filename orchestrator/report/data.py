@@ -17,6 +17,7 @@ from orchestrator.records.case import IMPORTED_TOOLS, Build
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.failures import next_step_of
 from orchestrator.records.parity import OUTPUT_FINDINGS, Outputs, ParityVerdict
+from orchestrator.records.run import Outcome
 from orchestrator.report.winners import Contest, answers_of
 from orchestrator.tables.labels import PARITY_WORDS, ShortNames
 from orchestrator.tables.operators import DiffPair
@@ -177,8 +178,8 @@ def _scope(
     )
     every = [item.run for row in cases for item in row.invocations]
     begun = sum(run.is_begun for run in every)
-    left_out = f", {len(every) - begun} left out" if begun < len(every) else ""
-    runs = f"{counted(begun, 'invocation')}{left_out}"
+    left_out = sum(run.outcome is Outcome.SKIPPED for run in every)
+    runs = counted(begun, "invocation") + (f", {left_out} left out" if left_out else "")
     text = f"{counted(len(cases), 'case')} ({runs}) of {models} on {counted(len(names), 'device')}: {shown}"
     if not campaigns:
         return f"{text}."

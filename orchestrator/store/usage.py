@@ -265,7 +265,8 @@ class Usage(Runs):
 
     def yields(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Yield]:
         """Return what the runs of some campaigns gave, campaigns without any run aside."""
-        is_made = (RUNS.c.outcome != Outcome.SKIPPED.value) | and_(*is_abandoned())
+        not_made = (Outcome.SKIPPED.value, Outcome.UNFIT.value)
+        is_made = RUNS.c.outcome.not_in(not_made) | and_(*is_abandoned())
         is_lost = is_made & (
             (RUNS.c.outcome != Outcome.COMPLETED.value) | (RUNS.c.quality == Quality.REJECTED.value)
         )

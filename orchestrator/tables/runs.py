@@ -98,9 +98,9 @@ class StoredCampaign:
         """Stored of planned; more than planned: options and Flex builds that were found to be
         measured too. Alone where more than those are meant: a curve, or what a rule adds.
         """
-        stored, planned, _ = self.progress
+        stored, planned, abandoned = self.progress
         is_more = stored >= planned and not self.campaign.status.is_over
-        return f"{stored}" if is_more else f"{stored}/{max(stored, planned)}"
+        return f"{stored}" if is_more else f"{stored}/{max(stored + abandoned, planned)}"
 
 
 CAMPAIGNS: Final[Sequence[Column[StoredCampaign]]] = (

@@ -58,7 +58,7 @@ def test_what_the_runs_of_campaigns_gave_is_counted(store: Store, samples) -> No
             {"outcome": Outcome.TIMED_OUT, "reason_code": "hang"},
             {"verdict": QualityVerdict(quality=Quality.REJECTED)},
         ),
-        "night-3": ({"outcome": Outcome.SKIPPED},),
+        "night-3": ({"outcome": Outcome.SKIPPED}, {"outcome": Outcome.UNFIT}),
         "night-4": ({"outcome": Outcome.ABORTED},),
         "night-5": (),
     }

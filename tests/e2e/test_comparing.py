@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -346,6 +347,30 @@ def test_a_closed_comparison_says_how_many_runs_were_abandoned_and_when_it_was_c
     assert (row["stored"], row["abandoned"]) == (cut["stored"], int(abandoned[1]))
     told = bench.cli("compare --fail-on never", cut["campaign_id"]).ok().stdout
     assert re.search(r"The campaign was closed after \d pairs", told), told
+
+
+def test_a_bisection_that_was_stopped_goes_on_with_its_comparison(bench: Bench) -> None:
+    for number, time in enumerate((0, 40)):
+        program = bench.program(f"half{number}", time)
+        bench.cli("build add --name half", program, "--release", f"v{number}").ok()
+    listed = bench.cli("build list --all --json").ok().json
+    half = {item["tag"]: f"half@{item['release_id']}" for item in listed if item["name"] == "half"}
+    words = (
+        "bisect --detect 20%", half["v0"], half["v1"], "-m", bench.model, "-s", bench.serial, *FEW, "--min-secs", "20",
+    )  # fmt: skip
+    process = bench.cli.start(*words)
+    assert process.stderr is not None
+    # Of half a second each: the next ones wait for the stop.
+    heard = list(takewhile(lambda line: " 1/" not in line, process.stderr))
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, heard
+    before = bench.cli("results list --json --name bisect").ok().json
+    assert before[0]["status"] == "interrupted"
+    assert f"first bad: {half['v1']}" in bench.cli(*words, timeout_s=PATIENCE_S).ok().stdout
+    after = bench.cli("results list --json --name bisect").ok().json
+    assert [item["status"] for item in after] == ["finished", *(b["status"] for b in before[1:])]
+    assert after[0]["campaign_id"] == before[0]["campaign_id"]
 
 
 def test_the_first_slow_one_of_six_builds_is_found_and_found_again_without_measuring(

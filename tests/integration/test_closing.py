@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,8 @@ def test_a_closed_campaign_is_over_and_says_what_was_abandoned(
     with Workspace(settings) as opened:
         (advice,) = [item for item in of_host(opened) if item.check == "campaigns"]
     assert "'benchfarm results close cut' gives it up" in advice.next_step
+    with pytest.raises(UsageError, match="nightly is a name"):
+        stored.close(settings, ["nightly"])
     result = stored.close(settings, ["cut", "newest"])
     assert result.text == "cut (nightly): closed; 7 invocations left were abandoned"
     assert result.data == [{"campaign_id": "cut", "abandoned": 7}]
@@ -96,8 +99,22 @@ def test_a_closed_campaign_is_over_and_says_what_was_abandoned(
         lambda: stored.close(settings, ["cut"]),
         lambda: measuring.run(settings, {}, RESUME, Path("cut")),
     ):
-        with pytest.raises(UsageError, match=r"campaign cut .* is finished: nothing of it is left"):
+        with pytest.raises(
+            UsageError, match=r"campaign cut .* was closed: what was left of it is given up"
+        ):
             command()
+
+
+def test_a_name_means_the_newest_campaign_also_where_an_older_one_is_open(
+    settings: Settings, samples: Samples
+) -> None:
+    with Workspace(settings) as opened:
+        older = interrupted(opened.store, samples)
+        later = older.created_at + timedelta(days=1)
+        newer = samples.campaign("over", status=CampaignStatus.FINISHED, created_at=later)
+        samples.begin(opened.store, newer)
+    with pytest.raises(UsageError, match=r"campaign over \(nightly\) is finished"):
+        measuring.run(settings, {}, RESUME, Path("nightly"))
 
 
 def test_rounds_that_would_be_added_and_curves_that_are_cut_are_abandoned_too(
