@@ -171,7 +171,7 @@ def test_a_home_without_a_store_is_no_fault_says_where_it_was_looked_for_and_sta
 
 def test_a_copy_into_a_folder_that_is_not_there_blames_the_copy(cli: Cli, tmp_path: Path) -> None:
     copy = tmp_path / "unmounted" / "copy.sqlite"
-    expect(cli("store backup", copy), 2, str(copy), "the copy's folder isn't there")
+    expect(cli("store backup", copy), 2, str(copy), "copy.sqlite: there is no folder")
     assert not copy.parent.exists()
 
 
