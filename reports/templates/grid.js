@@ -9,7 +9,7 @@
     this.host = host;
     this.page = page;
     /* Columns that stand below the first one, too, where a narrow window hides them. */
-    this.apart = (host.dataset.apart || "").split(" ").filter(Boolean);
+    this.apart = host.dataset.apart && host.dataset.apart.split(" ");
     this.columns = page.columns.filter(function (column) { return !column.same; });
     this.same = page.columns.filter(function (column) { return column.same; });
     this.count = page.virtual.length;
@@ -316,7 +316,7 @@
         if (grid.isLong) { cell.title = text; }
       }
       if (!index && isVirtual) { cell.append(" ", make("span", "badge virtual", "virtual")); }
-      if (!index && grid.apart.length) { cell.append(grid.toldApart(row)); }
+      if (!index && grid.apart) { cell.append(grid.toldApart(row)); }
       line.append(cell);
     });
     return line;
