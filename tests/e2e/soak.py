@@ -98,7 +98,7 @@ def ran(lab: Lab, plan: Path, *, share: float) -> tuple[str, Counter[str]]:
             give(lab, stored[1], *words)
         elif (trouble := re.match(r"\S+ (\S+): problem: ", line)) and trouble[1] in lab.serials:
             # What would last for ever is taken back: somebody has looked at the phone.
-            ask(lab, request="clear", serial=trouble[1])
+            ask(lab, trouble[1], request="clear")
 
     log = watched(lab.cli.start("run", plan), on_line, hangs_s=HANGS_S)
     assert "Traceback" not in log

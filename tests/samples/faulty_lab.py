@@ -39,14 +39,29 @@ class Counts:
     not_restored: int = 0
 
 
-def ask(lab: Lab, **request: object) -> dict[str, Any]:
-    """Ask the lab's process."""
-    return lab_request(lab.cli.home / "state" / "virtual", request)
+def ask(lab: Lab, serial: str, **request: object) -> dict[str, Any]:
+    """Ask the process that has a phone."""
+    (folder,) = (
+        folder
+        for folder in _folders(lab)
+        if any(phone["serial"] == serial for phone in _phones_in(folder))
+    )
+    return lab_request(folder, {"serial": serial, **request})
 
 
 def phones_of(lab: Lab) -> list[dict[str, Any]]:
     """The phones with the faults that wait."""
-    phones: list[dict[str, Any]] = ask(lab, request="list")["phones"]
+    return [phone for folder in _folders(lab) for phone in _phones_in(folder)]
+
+
+def _folders(lab: Lab) -> list[Path]:
+    """Those of the processes that many phones are parted among."""
+    first = lab.cli.home / "state" / "virtual"
+    return [first, *sorted(first.glob("more-*"))]
+
+
+def _phones_in(folder: Path) -> list[dict[str, Any]]:
+    phones: list[dict[str, Any]] = lab_request(folder, {"request": "list"})["phones"]
     return phones
 
 
@@ -63,13 +78,13 @@ def give(lab: Lab, serial: str, *words: str) -> None:
 
     No process is started for it.
     """
-    ask(lab, request="fault", serial=serial, kind=words[0], options=words[1:])
+    ask(lab, serial, request="fault", kind=words[0], options=words[1:])
 
 
 def clear(lab: Lab) -> None:
     """Take all faults back."""
     for serial in lab.serials:
-        ask(lab, request="clear", serial=serial)
+        ask(lab, serial, request="clear")
 
 
 def quarantined(lab: Lab) -> list[str]:
