@@ -120,10 +120,16 @@ def end_running(arguments: Sequence[str]) -> None:
         for process in left:
             with contextlib.suppress(psutil.Error):
                 process.send_signal(kind)
-        end_s = time.monotonic() + _KILLED_S
-        while left and time.monotonic() < end_s:
-            _, left = psutil.wait_procs(left, timeout=_POLL_S)
-            left = [process for process in left if _is_alive(process)]
+        left = _left_of(left)
+
+
+def _left_of(left: list[psutil.Process]) -> list[psutil.Process]:
+    """Wait for the end of processes that were told to, not for long; return those that go on."""
+    end_s = time.monotonic() + _KILLED_S
+    while left and time.monotonic() < end_s:
+        _, left = psutil.wait_procs(left, timeout=_POLL_S)
+        left = [process for process in left if _is_alive(process)]
+    return left
 
 
 def _is_alive(process: psutil.Process) -> bool:
@@ -143,14 +149,10 @@ def wait_for_group(leader: int) -> None:
     """Wait until no process of a group that was killed goes on ending, not for long: a large one's
     memory is given back meanwhile, which takes the cores.
     """
-    end_s = time.monotonic() + _KILLED_S
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        while time.monotonic() < end_s:
-            os.killpg(leader, 0)
-            left = (item for item in psutil.process_iter() if _group_of(item) == leader)
-            if not any(map(_is_alive, left)):
-                return
-            time.sleep(_POLL_S)
+        os.killpg(leader, 0)
+        members = [item for item in psutil.process_iter() if _group_of(item) == leader]
+        _left_of([item for item in members if _is_alive(item)])
 
 
 def _group_of(process: psutil.Process) -> int | None:

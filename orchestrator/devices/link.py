@@ -244,7 +244,7 @@ class PhoneLink:
                 continue
             away = partial(on_away, _HANGS if has_hung else _IS_GONE)
             # What hangs was waited for already; a link may break again and again.
-            if has_hung or last.seconds - last.remaining_s >= _RECONNECT_STEP_S:
+            if has_hung or last.elapsed_s >= _RECONNECT_STEP_S:
                 away(last.remaining_s)
             self._await_return(last, fresh=has_hung, cancelled=cancelled, on_away=away)
 
