@@ -37,7 +37,9 @@ _PREFIX_LENGTH: Final = 16
 #: A folder of placed files, as ls tells it.
 _BLOB: Final = rf"^([a-z][a-z0-9_-]*/[0-9a-f]{{{_PREFIX_LENGTH}}})/$"
 _MD5_DIGITS: Final = 32
-_HASH_TIMEOUT_S: Final = 120.0
+#: A phone that computes a checksum more slowly than this hangs: an old core without instructions for
+#: it takes some 30 MB in a second.
+_SLOWEST_HASH_BYTES_PER_S: Final = 10_000_000.0
 
 #: Called with a file's name, the bytes sent so far, and its size.
 PushProgress = Callable[[str, int, int], None]
@@ -101,7 +103,7 @@ class PlacedFiles(PhoneLink):
                 "blobs": f"cd {folder} && ls -d */*/",
             }
             what = f"looking for {file.name}"
-            return self.ask(scripts, timeout_s=_HASH_TIMEOUT_S, what=what, must=True)
+            return self.ask(scripts, timeout_s=_hash_timeout_s(file), what=what, must=True)
 
         answer = look("")
         found = answer.value("look")
@@ -124,7 +126,7 @@ class PlacedFiles(PhoneLink):
                 {"sum": call("place_settle", *arguments)},
                 f"putting {name} in its place",
             )
-            answer = self.ask(scripts, timeout_s=_HASH_TIMEOUT_S, what=what, must=True)
+            answer = self.ask(scripts, timeout_s=_hash_timeout_s(file), what=what, must=True)
             return answer.value("sum")
 
         try:
@@ -169,6 +171,10 @@ class PlacedFiles(PhoneLink):
                 serial=self.serial,
                 hint="free some space on the phone",
             )
+
+
+def _hash_timeout_s(file: HostFile) -> float:
+    return 30.0 + file.size() / _SLOWEST_HASH_BYTES_PER_S
 
 
 def _expected(file: HostFile, *, like: str) -> str:

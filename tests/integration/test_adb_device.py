@@ -15,7 +15,7 @@ import pytest
 from benchfarm_virtual.faults import parse_fault
 from benchfarm_virtual.samples import BENCHMARK_PACKAGE, benchmark_apk
 from orchestrator.app.workspace import Workspace
-from orchestrator.clock import Deadline
+from orchestrator.clock import Deadline, SystemClock
 from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.discovery import STATE_NOTES, KnownPhones, list_devices
 from orchestrator.devices.phone import WORK_FOLDER, AdbDevice
@@ -314,6 +314,32 @@ def test_a_hung_phone_raises_at_the_deadline_and_gets_well_again(
         device.check_health(timeout_s=0.5)
     phone.faults.remove(hang)
     device.check_health()
+
+
+class LateClock(SystemClock):
+    """A clock that is late for every deadline: a quarter of an hour passes between two looks."""
+
+    looks = 0
+
+    def monotonic_s(self) -> float:
+        """Return a quarter of an hour more than the last time."""
+        self.looks += 1
+        return self.looks * 900.0
+
+
+@pytest.mark.parametrize(("size_bytes", "seconds"), [(10_000_000, "31"), (4_000_000_000, "430")])
+def test_a_phone_may_take_as_long_to_look_for_a_file_as_its_checksum_needs(
+    device: AdbDevice, tmp_path: Path, size_bytes: int, seconds: str
+) -> None:
+    source = tmp_path / "m.tflite"
+    with source.open("wb") as stream:
+        stream.truncate(size_bytes)
+    wanted = HostFile(source=source, kind="models", sha256="0" * 64, name="m.tflite")
+    device.clock = LateClock()
+    with pytest.raises(
+        DeviceTimeoutError, match=rf"looking for m\.tflite took longer than {seconds} s"
+    ):
+        device.place(wanted)
 
 
 def test_questions_survive_a_cut_link(device: AdbDevice, phone: "Phone", model: Path) -> None:
