@@ -88,10 +88,9 @@ def needed_companions(
     """
 
     def is_needed(name: str) -> bool:
-        owner = next(
-            (own for own in DELEGATES.values() if own.library and own.library.match(name)), None
-        )
-        return owner is None or (owner.name is delegate and owner.needs_library(name, facts))
+        owners = [own for own in DELEGATES.values() if own.library and own.library.match(name)]
+        mine = (own for own in owners if own.name is delegate)
+        return not owners or any(own.needs_library(name, facts) for own in mine)
 
     needed = (item for item in build.companions if is_needed(item.name))
     return tuple(sorted(needed, key=lambda companion: companion.name))

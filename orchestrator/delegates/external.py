@@ -1,5 +1,6 @@
 """A delegate in a library of its own, which a plan's flags name."""
 
+from orchestrator.delegates.npu import LIBRARY, needs_library
 from orchestrator.delegates.specification import Delegate, FlagFamily
 from orchestrator.records.case import DelegateName
 from orchestrator.records.device import DeviceKind
@@ -11,6 +12,10 @@ DELEGATE = Delegate(
     kinds=frozenset({DeviceKind.ANDROID, DeviceKind.HOST}),
     switches={"external_delegate_path": "external", "stable_delegate_settings_file": "external"},
     is_named_by_flag=True,
+    # Qualcomm's and MediaTek's load the runtime of the chip, Qualcomm's by ADSP_LIBRARY_PATH too.
+    is_on_dsp=True,
+    library=LIBRARY,
+    needs_library=needs_library,
     # What it does with threads is its own affair.
     uses_threads=True,
     is_half=lambda flags: True,

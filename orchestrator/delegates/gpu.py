@@ -2,6 +2,8 @@
 interface.
 """
 
+import re
+
 from orchestrator.delegates.specification import EVERYWHERE, Delegate, FlagFamily, serialized
 from orchestrator.records.case import DelegateName
 
@@ -32,6 +34,8 @@ DELEGATE = Delegate(
     is_half=lambda flags: flags.get("gpu_precision_loss_allowed", "true") in {"true", "1"},
     cache_flags=serialized,
     reports_cache=True,
+    # Of LiteRT's programs that don't hold it.
+    library=re.compile(r"libLiteRt(?:Gpu|ClGl|OpenCl|WebGpu)Accelerator\.so$"),
     called={
         "gpu": "gpu",
         "tflitegpudelegatev2": "gpu",

@@ -21,7 +21,8 @@ _RUNTIMES = {
     "libenn": "Samsung",
     "libedgetpu": "GoogleTensor",
 }
-_LIBRARY = re.compile(
+#: LiteRT's doors to the vendors' drivers, and the vendors' own runtimes.
+LIBRARY = re.compile(
     rf"libLiteRt(?:Dispatch|CompilerPlugin)_(?P<vendor>\w+)\.so$|(?P<runtime>{'|'.join(_RUNTIMES)})(?:HtpV(?P<htp>\d+))?"
 )
 #: ``ro.soc.model`` -> version of its Hexagon tensor processor, as Qualcomm's libraries carry it in
@@ -49,9 +50,14 @@ def _vendor(facts: DeviceFacts) -> str:
     return ""
 
 
-def _needs(name: str, facts: DeviceFacts) -> bool:
-    match = _LIBRARY.match(name)
-    if match is None or (match["vendor"] or _RUNTIMES[match["runtime"]]) != _vendor(facts):
+def needs_library(name: str, facts: DeviceFacts) -> bool:
+    """Whether a phone's chip needs one of the vendors' libraries."""
+    match = LIBRARY.match(name)
+    if match is None:
+        return False
+    # Google's compiler plugin is spelled google_tensor, its dispatch library GoogleTensor.
+    whose = match["vendor"] or _RUNTIMES[match["runtime"]]
+    if whose.replace("_", "").lower() != _vendor(facts).lower():
         return False
     version = _HTP_VERSIONS.get(facts.properties.get("ro.soc.model", "").lower())
     return match["htp"] is None or version is None or match["htp"] == version
@@ -81,8 +87,8 @@ DELEGATE = Delegate(
     switches={"use_npu": "npu"},
     is_on_dsp=True,
     is_half=lambda flags: True,
-    library=_LIBRARY,
-    needs_library=_needs,
+    library=LIBRARY,
+    needs_library=needs_library,
     library_skip=_library_skip,
     called={"dispatchdelegate": "npu"},
     echoes={"Use NPU": "use_npu"},

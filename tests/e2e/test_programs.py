@@ -181,6 +181,7 @@ def test_an_external_delegate_of_this_computer_is_placed_and_believed_by_evidenc
     assert [name for name, _ in run["case"]["files"]] == ["libmine.so"]
     assert ["external_delegate_path", "@libmine.so"] in run["case"]["flags"]
     assert str(tmp_path) not in run["command"]
+    assert "ADSP_LIBRARY_PATH=" in run["command"]
     library.write_bytes(b"\x7fELF no delegate")
     (other,) = bench(lab, *words, "--flag", f"external_delegate_path=@{library}", exit_code=1)
     assert (other["outcome"], other["reason_code"]) == ("failed", "delegate-fell-back")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.delegates import DELEGATES, delegates_of
+from orchestrator.delegates import DELEGATES, delegates_of, needed_companions
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.planning.expansion import Expansion, HostFiles, Stock, expand, reference_case
 from orchestrator.planning.skips import tools_for
@@ -324,27 +324,31 @@ def test_flags_of_another_program_are_skipped_and_the_set_without_flags_runs() -
         ("SM8550", "QTI", ["libLiteRtDispatch_Qualcomm.so", "libQnnHtp.so", "libQnnHtpV73Skel.so"]),
         ("SM8750", "QTI", ["libLiteRtDispatch_Qualcomm.so", "libQnnHtp.so", "libQnnHtpV79Skel.so"]),
         ("MT6989", "Mediatek", ["libLiteRtDispatch_MediaTek.so"]),
+        ("Tensor G5", "Google", ["libLiteRtCompilerPlugin_google_tensor.so"]),
     ],
 )
-def test_an_npu_gets_the_libraries_of_its_own_chip(soc: str, maker: str, wanted: list[str]) -> None:
+def test_a_delegate_gets_the_libraries_of_its_own_and_of_the_phone_s_chip(
+    soc: str, maker: str, wanted: list[str]
+) -> None:
     names = [
-        "libLiteRt.so", "libLiteRtDispatch_MediaTek.so", "libLiteRtDispatch_Qualcomm.so", "libQnnHtp.so",
-        "libQnnHtpV73Skel.so", "libQnnHtpV79Skel.so",
+        "libLiteRt.so", "libLiteRtClGlAccelerator.so", "libLiteRtCompilerPlugin_google_tensor.so",
+        "libLiteRtDispatch_MediaTek.so", "libLiteRtDispatch_Qualcomm.so", "libQnnHtp.so", "libQnnHtpV73Skel.so",
+        "libQnnHtpV79Skel.so",
     ]  # fmt: skip
-    build = replace(
-        NATIVE,
-        tool=ToolName.LITERT_NATIVE,
-        companions=tuple(
-            Companion(name=name, sha256=f"{number}" * 64) for number, name in enumerate(names)
-        ),
+    companions = tuple(
+        Companion(name=name, sha256=f"{number}" * 64) for number, name in enumerate(names)
     )
     phone = replace(PHONE, soc=soc, properties={"ro.soc.model": soc, "ro.soc.manufacturer": maker})
-    matrix = Matrix(
-        delegates=(DelegateName.NPU, DelegateName.XNNPACK), tools=(ToolName.LITERT_NATIVE,)
-    )
-    cases = {case.delegate: case for case in expanded(plan(matrix=matrix), phone, build).cases}
-    assert [name for name, _ in cases[DelegateName.NPU].files] == ["libLiteRt.so", *wanted]
-    assert [name for name, _ in cases[DelegateName.XNNPACK].files] == ["libLiteRt.so"]
+
+    def files(delegate: DelegateName) -> list[str]:
+        build = replace(NATIVE, companions=companions)
+        return [item.name for item in needed_companions(build, phone, delegate)]
+
+    assert files(DelegateName.NPU) == ["libLiteRt.so", *wanted]
+    assert files(DelegateName.GPU) == ["libLiteRt.so", "libLiteRtClGlAccelerator.so"]
+    assert files(DelegateName.XNNPACK) == ["libLiteRt.so"]
+    # Qualcomm's and MediaTek's own TFLite delegates load the same.
+    assert files(DelegateName.EXTERNAL) == ["libLiteRt.so", *wanted]
 
 
 def test_an_npu_without_a_dispatch_library_is_skipped_with_the_chip_named() -> None:
