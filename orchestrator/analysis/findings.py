@@ -327,7 +327,8 @@ _FINDINGS: Final = (
         "imported-unread",
         WARNING,
         "its raw output was deleted before it was exported, so that its figures can't be read again",
-        "Ask for a bundle that was exported before the raw output was deleted.",
+        "Ask for a bundle that was exported before the raw output was deleted; remove the campaign "
+        "('benchfarm results remove') before you import that one.",
     ),
     FindingCode(
         "reference-moved",

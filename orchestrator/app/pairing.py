@@ -240,7 +240,10 @@ def pair_comparison(
     unmeasured: list[str] = []
     for side, (baseline, candidate) in enumerate(pairing.sides):
         if baseline not in known or candidate not in known:
-            case = cases[baseline]
+            case = cases.get(baseline) or cases.get(candidate)
+            if case is None:
+                # An import of some runs, of which none is of this side.
+                continue
             is_begun = any(run.case.case_key in {baseline, candidate} for run in runs)
             how = "begun, and no pair that counts is whole" if is_begun else "not measured"
             unmeasured.append(f"{how}: {case.model_name} on {case.serial}: {case.configuration}")

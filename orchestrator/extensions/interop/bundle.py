@@ -28,7 +28,7 @@ from orchestrator.documents import dump_document, load_document, to_text
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
 from orchestrator.files import sha256_of, unwritable
 from orchestrator.plugins import Workspace
-from orchestrator.records.campaign import Campaign, CampaignStatus, Origin
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Origin, Terms
 from orchestrator.records.case import Build, CampaignId, Case, Model, RunId, Serial, SkippedCase
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.history import is_pruned
@@ -155,6 +155,7 @@ def _write_records(
     blobs: set[str] = set()
     # Dictionaries are sets that keep their order.
     cases: dict[Case, None] = {}
+    done: dict[CampaignId, list[Invocation]] = {}
     missing = set(chosen)
     runs = virtual_runs = pruned_runs = 0
     campaign_ids = [campaign.campaign_id for campaign in campaigns]
@@ -163,6 +164,9 @@ def _write_records(
             continue
         missing.discard(run.run_id)
         cases[run.case] = None
+        if chosen:
+            invocation = Invocation(case=run.case, run_pass=run.run_pass, number=run.invocation)
+            done.setdefault(run.campaign_id, []).append(invocation)
         runs += 1
         virtual_runs += run.is_virtual
         pruned_runs += is_pruned(run.attachments)
@@ -186,7 +190,8 @@ def _write_records(
         )
         if chosen:
             # Without the plan of the others.
-            portable = replace(portable, invocations=(), skipped=())
+            invocations = tuple(done.get(campaign.campaign_id, ()))
+            portable = replace(portable, invocations=invocations, skipped=())
         cases |= dict.fromkeys(item.case for item in portable.invocations)
         write("campaign", portable, _OF_CAMPAIGNS)
     devices, models, builds = store.devices(), store.models(), store.builds()
@@ -357,6 +362,7 @@ class Bundle:
 
 
 _Id = TypeVar("_Id", bound=str)
+_Known = TypeVar("_Known")
 _Placed = TypeVar("_Placed", DeviceFacts, Case, SkippedCase)
 
 
@@ -409,7 +415,8 @@ def take_in(
     for campaign_id, known_campaign in stored.items():
         if known_campaign is not None:
             _check_same(bundle, store, known_campaign, campaigns[campaign_id])
-    for campaign in begun:
+    # In a store's order of campaigns the newest is the last one.
+    for campaign in sorted(begun, key=lambda campaign: campaign.created_at):
         _begin(store, records, campaign, origin)
     facts = store.devices() if campaigns else {}
     new, pruned, known, others = 0, 0, 0, []
@@ -458,6 +465,32 @@ def _here(record: _Placed, campaign: Campaign) -> _Placed:
     return replace(record, serial=Serial(f"{record.serial}@{campaign.host}"))
 
 
+def _terms_here(campaign: Campaign, origin: Origin) -> Terms:
+    """Return a campaign's terms, in which devices and cases have the keys of this store."""
+    terms, pairing = campaign.terms, campaign.terms.pairing
+    cases = {item.case: _here(item.case, campaign) for item in campaign.invocations}
+    keys = {case.case_key: here.case_key for case, here in cases.items()}
+    outputs = {case.outputs_key: here.outputs_key for case, here in cases.items()}
+
+    def by_serial(known: Mapping[str, _Known]) -> dict[str, _Known]:
+        return {f"{serial}@{campaign.host}": value for serial, value in known.items()}
+
+    return replace(
+        terms,
+        origin=origin,
+        pairing=pairing
+        and replace(
+            pairing,
+            sides=tuple((keys.get(one, one), keys.get(two, two)) for one, two in pairing.sides),
+        ),
+        output_checks={
+            outputs[key]: check for key, check in terms.output_checks.items() if key in outputs
+        },
+        fingerprints=by_serial(terms.fingerprints),
+        autocorrelations=by_serial(terms.autocorrelations),
+    )
+
+
 def _check_same(bundle: Bundle, store: Store, stored: Campaign, campaign: Campaign) -> None:
     """Raise StoreError where the stored campaign of a bundle's id is another one."""
     plans = {stored.plan_text, redaction_of(store, [stored], ()).hide(stored.plan_text)}
@@ -496,7 +529,7 @@ def _begin(
         replace(
             campaign,
             status=_ended(campaign),
-            terms=replace(campaign.terms, origin=origin),
+            terms=_terms_here(campaign, origin),
             invocations=tuple(
                 replace(item, case=_here(item.case, campaign)) for item in campaign.invocations
             ),

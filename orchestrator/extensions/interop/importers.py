@@ -46,7 +46,7 @@ def _import_bundle(settings: Settings, request: ImportRequest) -> CommandResult:
     new = f"new: {len(done.new_campaigns)} of {counted(len(done.campaigns), 'campaign')}, {', '.join(done.campaigns)}"
     lines = [f"{counted(done.new_runs, 'run')} taken in, {done.known_runs} stored before; {new}"]
     origin = f"imported from {path.name}, sha256 {done.origin.sha256}"
-    lines.append(f"{_how_read(done)}; {origin}")
+    lines.append(f"{_how_read(done)}; {origin}" if done.new_runs else origin)
     if done.other_runs:
         why = "the store holds others in their place, or they are of a campaign of its own"
         lines.append(f"{counted(len(done.other_runs), 'run')} left out: {why}")

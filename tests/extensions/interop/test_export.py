@@ -238,6 +238,9 @@ def test_a_bundle_whose_raw_output_was_deleted_before_is_told(lab, tmp_path):
     assert f"{len(unread)} of {len(runs_of(other))} have no raw output" in imported
     assert "suspect (imported-unread)" in imported
     assert "read again from their raw output" not in imported
+    again = benchfarm(other, "import", pruned)
+    assert "0 runs taken in" in again
+    assert "imported-unread" not in again
 
 
 @pytest.mark.parametrize("value", [2**63 - 1, 5e-324], ids=str)
