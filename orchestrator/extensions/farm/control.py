@@ -33,7 +33,12 @@ def cancel(
     if unknown:
         raise UsageError(f"{submission} has no job for {', '.join(unknown)}")
     stopped = queue.cancel(submission, list(serials) or None)
-    over = [job["campaign_id"] for job in jobs if stopped.get(job["job_id"]) == "waits"]
+    # Those of an earlier call too, if it couldn't end what it had begun.
+    over = [
+        job["campaign_id"]
+        for job in jobs
+        if stopped.get(job["job_id"]) == "waits" or job["status"] == "cancelled"
+    ]
     closed = close_cancelled(workspace, map(CampaignId, over))
     waiting, running = (list(stopped.values()).count(status) for status in ("waits", "runs"))
     text = f"{submission}: {counted(waiting, 'job')} cancelled, {running} being stopped"

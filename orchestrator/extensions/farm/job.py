@@ -36,7 +36,6 @@ from orchestrator.extensions.farm.host_phones import Say, Shared
 from orchestrator.extensions.farm.manifest import (
     Content,
     Manifest,
-    kind_of,
     read_facts,
     read_manifest,
 )
@@ -141,9 +140,8 @@ class Jobs:
         plan = replace(
             self._unpack(manifest, folder), devices=DeviceSelection(serials=(job.serial,))
         )
-        of_kind = manifest.builds.get(kind_of(meant), ())
         workspace.builds.bring(
-            [self._installed(build) for build in manifest.builds.get(job.serial, of_kind)],
+            [self._installed(build) for build in manifest.builds_for(meant)],
             {key: self._installed(build) for key, build in manifest.flex_builds.items()},
         )
         opened = open_devices(workspace, plan.devices)

@@ -7,15 +7,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.documents import adapter_of, describe
-from orchestrator.errors import PlanError, UsageError
+from orchestrator.errors import ArtifactError, PlanError, UsageError
 from orchestrator.passes import pass_names
 from orchestrator.predicates import parse_predicate
-from orchestrator.records.case import Build
+from orchestrator.records.case import Build, ToolName
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
 
@@ -40,9 +41,10 @@ class Manifest:
 
     #: With the devices that it means; its models by their contents.
     plan: Plan
-    #: By kind of phone, and by serial number for one that takes others than its kind. Phones of
-    #: other kinds use their hosts' own programs.
+    #: By kind of phone, and by serial number for one that takes others than its kind.
     builds: Mapping[str, tuple[Build, ...]] = field(default_factory=dict)
+    #: The programs of which the plan itself names a build: no phone uses another one.
+    named: tuple[ToolName, ...] = ()
     #: A build's sha256 -> the build that replaces it for a model that needs TensorFlow's operators.
     flex_builds: Mapping[str, Build] = field(default_factory=dict)
     #: What a flag value ``@path`` means: the file itself first, then what it needs beside it.
@@ -54,6 +56,30 @@ class Manifest:
     reference: Content | None = None
     #: Phones that the plan means and that had no job when it was submitted -> why.
     left_out: Mapping[str, str] = field(default_factory=dict)
+
+    def builds_for(self, facts: DeviceFacts) -> tuple[Build, ...]:
+        """Return the builds that a phone gets; of the programs that it lacks its host's own are
+        used.
+
+        A phone of another kind gets those that fit it. Raises ArtifactError for a program of which
+        the plan names a build that doesn't.
+        """
+        found = self.builds.get(facts.serial, self.builds.get(kind_of(facts)))
+        if found is None:
+            fitting = {
+                build.tool: build
+                for abi in reversed(facts.abis)
+                for build in chain.from_iterable(self.builds.values())
+                if build.is_virtual == facts.is_virtual and abi in build.abi.split(",")
+            }
+            found = tuple(fitting.values())
+        if lacking := set(self.named) - {build.tool for build in found}:
+            raise ArtifactError(
+                f"the plan names builds of {', '.join(sorted(lacking))}, of which none is for a phone of"
+                f" {', '.join(facts.abis)}",
+                hint="submit the plan with this phone, on a computer that has builds for it",
+            )
+        return found
 
     def all_builds(self) -> Iterator[Build]:
         """Yield every build of every kind of phone."""

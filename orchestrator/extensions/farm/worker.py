@@ -367,20 +367,23 @@ class HostWorker:
         """Have the queue hold each open job of the phones offered, and stop what somebody
         cancelled.
         """
-        by_serial: dict[str, dict[int, int]] = {}
-        for row in self._queue.open_jobs(self._offered()):
-            if row["is_due"]:
-                by_serial.setdefault(row["serial"], {})[row["job_id"]] = row["priority"]
-            job = self._running.get(row["serial"])
-            if row["cancel_asked"] and job is not None and job.begun.job_id == row["job_id"]:
+        offered, running = self._offered(), dict(self._running)
+        rows = self._queue.open_jobs(offered)
+        wanted = {row["job_id"] for row in rows if not row["cancel_asked"]}
+        for serial, job in running.items():
+            # One that isn't open any more was cancelled while this host was silent.
+            if serial in offered and job.begun.job_id not in wanted:
                 job.called_off = True
                 job.cancelled.set()
+        by_serial: dict[str, dict[int, int]] = {}
+        for row in rows:
+            if row["is_due"]:
+                by_serial.setdefault(row["serial"], {})[row["job_id"]] = row["priority"]
         self._has_due = bool(by_serial)
         for serial, jobs in by_serial.items():
             if jobs.keys() - self._queued:
-                running = self._running.get(serial)
-                now = running.begun.job_id if running is not None else None
-                self._workers.settle(serial, jobs, now)
+                now = self._running.get(serial)
+                self._workers.settle(serial, jobs, now.begun.job_id if now is not None else None)
                 self._queued |= jobs.keys()
 
     # A job, in its thread
@@ -424,7 +427,7 @@ class HostWorker:
         self._done += again_at is not None and status != "waits"
         level = "warning" if ended.status == "again" else "info"
         told = f"waits {wait_s:.0f} s" if status == "waits" else status
-        if again_at is None:
+        if again_at is None and not running.called_off:
             told = "somebody else has begun it since"
         self._say(
             f"job {begun.job_id}: {told}: {note}",

@@ -200,7 +200,12 @@ def read_farm(workspace: Workspace, queue: QueueView | None, submission: str = "
 
 def _of_now(jobs: Sequence[_Row]) -> list[_Row]:
     """Return the jobs that are open, and those that failed of each plan's newest submission."""
-    newest = {job["plan_name"]: job["submission"] for job in jobs}
+    # A submission is as new as its first job: a phone that comes later gives an old one a new job.
+    firsts = {job["submission"]: job for job in reversed(jobs)}
+    newest = {
+        job["plan_name"]: job["submission"]
+        for job in sorted(firsts.values(), key=lambda job: int(job["job_id"]))
+    }
     return [
         job
         for job in jobs

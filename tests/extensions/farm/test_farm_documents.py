@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from orchestrator.documents import adapter_of
-from orchestrator.errors import PlanError
+from orchestrator.errors import ArtifactError, PlanError
 from orchestrator.extensions.farm.manifest import Manifest, dump, read_labels, read_manifest
-from orchestrator.records.case import Build, BuildSha, Companion, ToolName
+from orchestrator.records.case import Build, BuildSha, Companion, Serial, ToolName
+from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import Plan, PlanModel
 
 SHA = "a" * 64
@@ -50,6 +51,22 @@ def test_a_plan_and_what_it_names_come_back_as_they_went() -> None:
         assert read_manifest(dump(manifest)) == manifest
     files = {sha256[0] for _, sha256 in MANIFEST.contents()}
     assert files == {"1", "a", "b", "c", "d", "e", "f"}
+
+
+def test_a_phone_gets_the_builds_that_fit_it_and_none_but_those_that_the_plan_names() -> None:
+    def phone(*abis: str, is_virtual: bool = False) -> DeviceFacts:
+        return DeviceFacts(
+            serial=Serial("A"), kind=DeviceKind.ANDROID, abis=abis, is_virtual=is_virtual
+        )
+
+    named = replace(MANIFEST, named=(ToolName.NATIVE,))
+    # One that came later, with other ABIs than those that were there.
+    for facts in (phone("arm64-v8a"), phone("arm64-v8a", "armeabi-v7a")):
+        assert named.builds_for(facts) == (BUILD,)
+    for facts in (phone("x86_64"), phone("arm64-v8a", is_virtual=True)):
+        assert MANIFEST.builds_for(facts) == ()
+        with pytest.raises(ArtifactError, match="the plan names builds of native, of which none"):
+            named.builds_for(facts)
 
 
 @pytest.mark.parametrize(

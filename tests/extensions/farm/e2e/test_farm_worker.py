@@ -21,16 +21,18 @@ from orchestrator.errors import PlanError, StoreError, UsageError
 from orchestrator.extensions.farm.cli import WorkerRequest
 from orchestrator.extensions.farm.cli import worker as work
 from orchestrator.extensions.farm.contents import Contents
+from orchestrator.extensions.farm.control import cancel
 from orchestrator.extensions.farm.host_phones import Shared
 from orchestrator.extensions.farm.job import Jobs
 from orchestrator.extensions.farm.queue import DEATHS_MAX, Announced, Delivery, Ended, FarmQueue
 from orchestrator.extensions.farm.worker import TRIES_MAX, HostWorker
 from orchestrator.ports import Change
 from orchestrator.records.campaign import CampaignStatus
-from orchestrator.records.case import CampaignId, Serial
+from orchestrator.records.case import CampaignId, DelegateName, Serial
 from orchestrator.settings import Settings
 from orchestrator.store.opening import Store
 from tests.conftest import poll_until
+from tests.samples.sample_lab import BUILDS, MOBILENET, PIXEL_3, campaign_of, case, series
 from tests.samples.submissions import begin, empty, host_lives, submit
 
 if TYPE_CHECKING:
@@ -218,13 +220,25 @@ def test_a_job_that_the_queue_has_lost_is_put_into_it_again(queue: FarmQueue, jo
     assert queue.rows("SELECT * FROM procrastinate_jobs") == []
 
 
-def test_a_cancelled_job_is_stopped_and_given_up(queue: FarmQueue, job: int) -> None:
-    jobs = PlayedJobs(stop_when_cancelled)
-    with working(worker(queue, jobs.run, jobs=jobs)):
+def cancel_while_it_is_silent(queue: FarmQueue) -> None:
+    """Cancel a job whose host wasn't heard of for a while, and only slept."""
+    queue.rows("UPDATE farm_jobs SET host = 'asleep'")
+    assert set(queue.cancel("night").values()) == {"waits"}
+    queue.rows("UPDATE farm_jobs SET host = 'one'")
+
+
+@pytest.mark.parametrize("cancel", [lambda queue: queue.cancel("night"), cancel_while_it_is_silent])
+def test_a_cancelled_job_is_stopped_and_given_up(
+    queue: FarmQueue, job: int, cancel: Callable[[FarmQueue], None]
+) -> None:
+    jobs, told = PlayedJobs(stop_when_cancelled), list[dict[str, object]]()
+    with working(worker(queue, jobs.run, told, jobs=jobs)):
         until(lambda: queue.jobs()[0]["status"] == "runs")
-        queue.cancel("night")
-        until(lambda: queue.jobs()[0]["status"] == "cancelled")
+        cancel(queue)
+        until(lambda: bool(jobs.abandoned))
+        until(lambda: told[-1]["text"] == f"job {job}: cancelled: stopped")
     assert jobs.abandoned == ["night_A"]
+    assert queue.jobs()[0]["status"] == "cancelled"
 
 
 @pytest.mark.parametrize("scope", ["farm", "host:one", "phone:A"])
@@ -389,6 +403,28 @@ def test_what_is_wrong_with_a_host_is_told_to_all_until_it_is_mended(
             until(lambda fault=fault: [row["note"] for row in queue.hosts()] == [fault])
     # Phones that can't be used get no job.
     assert [row["status"] for row in queue.jobs()] == ["waits"]
+
+
+def test_what_is_left_of_a_cancelled_job_is_abandoned_when_it_is_cancelled_again(
+    queue: FarmQueue, opened_url: str, job: int, tmp_path: Path
+) -> None:
+    settings = Settings.from_environment({}, home=tmp_path, store=opened_url)
+    begun = replace(
+        campaign_of(series(case(PIXEL_3, MOBILENET, DelegateName.XNNPACK, 1), 6_000)),
+        campaign_id=CampaignId("night_A"),
+        status=CampaignStatus.INTERRUPTED,
+    )
+    # The first call was cut off between the queue and the store.
+    queue.cancel("night")
+    with Workspace(settings) as workspace:
+        workspace.store.begin_campaign(
+            begun, devices=[PIXEL_3], models=[MOBILENET], builds=[*BUILDS.values()]
+        )
+        for closed in (1, 0):
+            assert cancel(workspace, queue, "night", []).data["closed"] == closed
+        stored = workspace.store.campaign(begun.campaign_id)
+    assert stored is not None
+    assert stored.status is CampaignStatus.CLOSED
 
 
 def host_jobs(queue: FarmQueue, settings: Settings) -> Jobs:
