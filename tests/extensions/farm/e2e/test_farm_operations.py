@@ -236,8 +236,15 @@ def test_a_failed_job_is_a_problem_until_its_plan_is_submitted_again(
     failed(queue, "other", "A", plan="q")
     other = "other: the job of A failed: other went wrong"
     assert problems() == ["first: the job of A failed: first went wrong", other]
+    submit(queue, "B", name="older", plan_name="r")
+    failed(queue, "newer", "A", plan="r")
+    told = problems()
+    assert "newer: the job of A failed: newer went wrong" in told
+    # A phone that comes later makes no older submission the newest.
+    assert queue.join("older", {"C": "C"}) == ["C"]
+    assert problems() == told
     submit(queue, "A", name="second")
-    assert problems() == [other]
+    assert problems() == told[1:]
 
 
 @pytest.fixture
