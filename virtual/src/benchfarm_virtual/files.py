@@ -5,6 +5,7 @@ trees beside it.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 import threading
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchfarm_virtual.contract import SHELL_UID, FileStat, PhoneFileError
-from benchfarm_virtual.open_files import DeviceFile, OpenFile, ReadFile, WrittenFile
+from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.processes import current_process
 from benchfarm_virtual.trees.node import DeviceNode, FileNode, Folder, HeldFile, LinkNode, Node
 
@@ -111,6 +112,20 @@ def _stat_of(node: Node) -> FileStat:
             kind, size_bytes = stat.S_IFDIR, 0 if node.fixed else 4096
     mtime_s = int(node.mtime_s) if isinstance(node, HeldFile | Folder) else 0
     return FileStat(mode=kind | node.mode, size_bytes=size_bytes, mtime_s=mtime_s, uid=node.uid)
+
+
+def _reader(file: HeldFile) -> Callable[[int], bytes]:
+    """Return what reads on in a file."""
+    place = 0
+
+    def take(limit: int) -> bytes:
+        nonlocal place
+        with file.lock:
+            piece = bytes(memoryview(file.data)[place : place + limit])
+            place += len(piece)
+        return piece
+
+    return take
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,11 +278,11 @@ class PhoneTree:
         _check(node, uid, 4)
         match node:
             case HeldFile():
-                return ReadFile(node.part)
+                return OpenFile(take=_reader(node))
             case FileNode():
-                return ReadFile.of(node.read())
+                return OpenFile(take=io.BytesIO(node.read()).read)
             case DeviceNode():
-                return DeviceFile(node.kind)
+                return OpenFile(take=node.take, put=lambda data: None)
         raise file_error(errno.EISDIR)
 
     def open_write(
@@ -293,11 +308,11 @@ class PhoneTree:
                     with node.lock:
                         self.storage.take_most(-len(node.data))
                         node.data.clear()
-                return WrittenFile(self._writer(node, place.path, append=append))
+                return OpenFile(put=self._writer(node, place.path, append=append))
             case FileNode() if node.write is not None:
-                return WrittenFile(node.write)
+                return OpenFile(put=node.write)
             case DeviceNode():
-                return DeviceFile(node.kind)
+                return OpenFile(take=node.take, put=lambda data: None)
         raise file_error(errno.EACCES)
 
     def _writer(self, file: HeldFile, path: str, *, append: bool) -> Callable[[bytes], None]:

@@ -5,13 +5,11 @@ counted, so that the last process to let go closes them; a process that is kille
 from __future__ import annotations
 
 import errno
-import os
 import threading
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Final
 
 from benchfarm_virtual.contract import (
-    ByteSink,
     ByteSource,
     PhoneFileError,
     ProgramDiedError,
@@ -23,10 +21,26 @@ _PIECE_BYTES: Final = 1 << 16
 _CLIENT_BYTES: Final = 1 << 20
 
 
+def _refuse(_: object) -> bytes:
+    raise PhoneFileError(errno.EBADF, "Bad file descriptor")
+
+
 class OpenFile:
     """An open file, shared by file descriptors of several processes."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        take: Callable[[int], bytes] = _refuse,
+        put: Callable[[bytes], object] = _refuse,
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``take`` blocks until at least one byte is there and returns at most so many, ``b""`` at
+        the end; ``put`` writes all; ``close`` is called when the last holder has let go.
+        """
+        self._take = take
+        self._put = put
+        self._close = close
         self._holders = 1
         self._lock = threading.Lock()
         #: Read, and given back.
@@ -78,62 +92,10 @@ class OpenFile:
             raise ProgramDiedError(process.signal)
         self._put(data)
 
-    def _take(self, limit: int) -> bytes:
-        raise PhoneFileError(errno.EBADF, "Bad file descriptor")
 
-    def _put(self, data: bytes) -> None:
-        raise PhoneFileError(errno.EBADF, "Bad file descriptor")
-
-    def _close(self) -> None:
-        return
-
-
-class DeviceFile(OpenFile):
-    """/dev/null, /dev/zero, /dev/urandom: there is room for everything."""
-
-    def __init__(self, kind: Literal["null", "zero", "random"] = "null") -> None:
-        super().__init__()
-        self._kind = kind
-
-    def _take(self, limit: int) -> bytes:
-        if self._kind == "null":
-            return b""
-        return bytes(limit) if self._kind == "zero" else os.urandom(limit)
-
-    def _put(self, data: bytes) -> None:
-        return
-
-
-class ReadFile(OpenFile):
-    """A file opened to read: ``part`` returns what it holds between two places."""
-
-    def __init__(self, part: Callable[[int, int], bytes]) -> None:
-        super().__init__()
-        self._part = part
-        self._at = 0
-
-    @classmethod
-    def of(cls, data: bytes) -> ReadFile:
-        """Return a file with fixed contents."""
-        return cls(lambda start, end: data[start:end])
-
-    def _take(self, limit: int) -> bytes:
-        with self._lock:
-            piece = self._part(self._at, self._at + limit)
-            self._at += len(piece)
-        return piece
-
-
-class WrittenFile(OpenFile):
-    """A file opened to write: ``put`` takes what is written."""
-
-    def __init__(self, put: Callable[[bytes], None]) -> None:
-        super().__init__()
-        self._write = put
-
-    def _put(self, data: bytes) -> None:
-        with self._lock:
-            self._write(data)
+def null_file() -> OpenFile:
+    """Return /dev/null, opened."""
+    return OpenFile(take=lambda limit: b"", put=lambda data: None)
 
 
 class _Pipe:
@@ -197,74 +159,37 @@ class _Pipe:
             self._changed.notify_all()
 
 
-class _PipeEnd(OpenFile):
-    """One end of a pipe: the one that is read, or the one that is written."""
-
-    def __init__(self, pipe: _Pipe, *, is_read: bool) -> None:
-        super().__init__()
-        self._pipe = pipe
-        self._is_read = is_read
-
-    def _take(self, limit: int) -> bytes:
-        return self._pipe.read(limit) if self._is_read else super()._take(limit)
-
-    def _put(self, data: bytes) -> None:
-        if self._is_read:
-            super()._put(data)
-        self._pipe.write(data)
-
-    def _close(self) -> None:
-        (self._pipe.close_read if self._is_read else self._pipe.close_write)()
-
-
 def open_pipe() -> tuple[OpenFile, OpenFile]:
     """Return the ends of a new pipe: to read, and to write."""
     pipe = _Pipe(_PIECE_BYTES)
-    return _PipeEnd(pipe, is_read=True), _PipeEnd(pipe, is_read=False)
+    return (
+        OpenFile(take=pipe.read, close=pipe.close_read),
+        OpenFile(put=pipe.write, close=pipe.close_write),
+    )
 
 
-class ClientSink(OpenFile):
-    """The adb client's stdout or stderr. ``released`` is set when no process holds it any more."""
-
-    def __init__(self, sink: ByteSink) -> None:
-        super().__init__()
-        self._sink = sink
-        self.released = threading.Event()
-
-    def _put(self, data: bytes) -> None:
-        self._sink.write(data)
-
-    def _close(self) -> None:
-        self.released.set()
-
-
-class ClientSource(OpenFile):
-    """The adb client's stdin.
+def client_input(source: ByteSource) -> OpenFile:
+    """Return the adb client's stdin.
 
     A thread of its own reads it from the first read on, so that a reader can be killed.
     """
+    pipe, starting = _Pipe(_CLIENT_BYTES), threading.Lock()
 
-    def __init__(self, source: ByteSource) -> None:
-        super().__init__()
-        self._source = source
-        self._pipe = _Pipe(_CLIENT_BYTES)
-        self._pump: threading.Thread | None = None
-
-    def _take(self, limit: int) -> bytes:
-        with self._lock:
-            if self._pump is None:
-                self._pump = threading.Thread(target=self._read_all, daemon=True, name="stdin")
-                self._pump.start()
-        return self._pipe.read(limit)
-
-    def _read_all(self) -> None:
+    def read_all() -> None:
         try:
-            while data := self._source.read(_PIECE_BYTES):
-                self._pipe.write(data)
+            while data := source.read(_PIECE_BYTES):
+                pipe.write(data)
         except StreamClosedError:
             pass
         finally:
-            self._pipe.close_write()
+            pipe.close_write()
 
-    def _close(self) -> None:
-        self._pipe.close_read()
+    pump = threading.Thread(target=read_all, daemon=True, name="stdin")
+
+    def take(limit: int) -> bytes:
+        with starting:
+            if pump.ident is None:
+                pump.start()
+        return pipe.read(limit)
+
+    return OpenFile(take=take, close=pipe.close_read)

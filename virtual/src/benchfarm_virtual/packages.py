@@ -18,7 +18,7 @@ from benchfarm_virtual.contract import (
     StreamClosedError,
 )
 from benchfarm_virtual.launching import Launch, log_tombstone
-from benchfarm_virtual.open_files import DeviceFile
+from benchfarm_virtual.open_files import null_file
 from benchfarm_virtual.processes import (
     FIRST_APP_UID,
     SYSTEM_SERVER_PID,
@@ -242,7 +242,7 @@ class ActivityService:
             argv=[package],
             cwd="/",
             env={"ANDROID_DATA": "/data", "ANDROID_ROOT": "/system", "ANDROID_STORAGE": "/storage"},
-            fds={0: DeviceFile(), 1: DeviceFile(), 2: DeviceFile()},
+            fds=dict.fromkeys(range(3), null_file()),
         )
         call = Invocation(request)
         program = system.shelf.activity(found.info, extras)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +12,7 @@ from benchfarm_virtual.faults import FaultKind, FaultTable
 from benchfarm_virtual.files import PhoneTree, Storage
 from benchfarm_virtual.launching import DEFAULT_PATH, Launch
 from benchfarm_virtual.logs import PhoneLogs
-from benchfarm_virtual.open_files import ClientSink, ClientSource
+from benchfarm_virtual.open_files import OpenFile, client_input
 from benchfarm_virtual.packages import ActivityService, PackageStore
 from benchfarm_virtual.processes import FIRST_APP_UID, ProcessTable, current_process
 from benchfarm_virtual.shell.interpreter import Shell
@@ -41,15 +42,18 @@ def run_command(system: PhoneSystem, command: str, session: ShellSession) -> int
     client has gone), as adbd closes a stream.
     """
     process = system.processes.spawn([_SHELL, "-c", command], uid=SHELL_UID, is_shell=True)
-    stdin = ClientSource(session.stdin)
-    stdout, stderr = ClientSink(session.stdout), ClientSink(session.stderr)
+    released = threading.Event(), threading.Event()
+    stdout, stderr = (
+        OpenFile(put=sink.write, close=over.set)
+        for sink, over in zip((session.stdout, session.stderr), released, strict=True)
+    )
     launch = Launch(
         system=system,
         process=process,
         argv=process.argv,
         env={**DEFAULTS["environment"], "PATH": DEFAULT_PATH, "PWD": "/"},
         cwd="/",
-        fds={0: stdin, 1: stdout, 2: stderr},
+        fds={0: client_input(session.stdin), 1: stdout, 2: stderr},
     )
     shell = Shell(launch, name=_SHELL)
     shell.owns_fds = True
@@ -57,8 +61,8 @@ def run_command(system: PhoneSystem, command: str, session: ShellSession) -> int
     def hang_up() -> None:
         if not process.done.is_set():
             system.processes.kill(process, 1)
-        stdout.released.set()
-        stderr.released.set()
+        for over in released:
+            over.set()
 
     session.hangup.then(hang_up)
     status = 1
@@ -67,8 +71,8 @@ def run_command(system: PhoneSystem, command: str, session: ShellSession) -> int
     finally:
         shell.close()
         system.processes.end(process, status)
-    stdout.released.wait()
-    stderr.released.wait()
+    for over in released:
+        over.wait()
     return status & 0xFF
 
 

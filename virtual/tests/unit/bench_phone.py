@@ -12,7 +12,7 @@ from benchfarm_virtual.contract import ProgramDiedError
 from benchfarm_virtual.faults import FaultTable, parse_fault
 from benchfarm_virtual.hardware import VirtualHardware
 from benchfarm_virtual.launching import Launch
-from benchfarm_virtual.open_files import DeviceFile, WrittenFile
+from benchfarm_virtual.open_files import OpenFile, null_file
 from benchfarm_virtual.phone import ProgramMoments
 from benchfarm_virtual.profiles import load_profile
 from benchfarm_virtual.samples import benchmark_apk, benchmark_elf, library_elf
@@ -123,9 +123,9 @@ class BenchPhone:
         launch = Launch(
             system=self.system, process=process, argv=process.argv, env={"LD_LIBRARY_PATH": FOLDER}, cwd=FOLDER,
             fds={
-                0: DeviceFile(),
-                1: WrittenFile(lambda data: writes.append(("stdout", data))),
-                2: WrittenFile(lambda data: writes.append(("stderr", data))),
+                0: null_file(),
+                1: OpenFile(put=lambda data: writes.append(("stdout", data))),
+                2: OpenFile(put=lambda data: writes.append(("stderr", data))),
             },
         )  # fmt: skip
         try:

@@ -15,7 +15,7 @@ from benchfarm_virtual.contract import (
 )
 from benchfarm_virtual.files import PhoneTree
 from benchfarm_virtual.launching import DEFAULT_PATH, Launch
-from benchfarm_virtual.open_files import OpenFile, WrittenFile
+from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.processes import SIGNAL_WORDS, Process, acting_for, listed
 from benchfarm_virtual.shell.expansion import (
     ArithmeticFaultError,
@@ -125,7 +125,7 @@ class Shell:
     def substitute(self, script: Block) -> str:
         """Run ``$(script)`` in a subshell and return its output."""
         collected = bytearray()
-        child = self.fork({**self.fds, 1: WrittenFile(collected.extend)})
+        child = self.fork({**self.fds, 1: OpenFile(put=collected.extend)})
         self.status = child.run_as_subshell(lambda: child.block(script))
         self.has_substituted = True
         child.close()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.contract import PhoneFileError
 from benchfarm_virtual.launching import Launch, LaunchFaultError, launch
-from benchfarm_virtual.open_files import DeviceFile, OpenFile, open_pipe
+from benchfarm_virtual.open_files import OpenFile, null_file, open_pipe
 from benchfarm_virtual.shell.expansion import matches
 from benchfarm_virtual.shell.syntax import (
     AndOr,
@@ -335,8 +335,6 @@ def _apply(
 
 
 def _open(shell: Shell, path: str, operator: str) -> OpenFile:
-    if path == "/dev/null":
-        return DeviceFile()
     where = shell.absolute(path)
     try:
         if operator == "<":
@@ -368,7 +366,7 @@ def _prepare(
 
 def start_job(shell: Shell, statement: Statement) -> int:
     """Run a statement in the background, its stdin /dev/null; return 0."""
-    child, thread = _prepare(shell, statement, retained({**shell.fds, 0: DeviceFile()}))
+    child, thread = _prepare(shell, statement, retained({**shell.fds, 0: null_file()}))
     shell.last_background = child.process.pid
     shell.jobs.append(child.process)
     thread.start()

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from benchfarm_virtual.contract import encoded
 
@@ -23,11 +22,6 @@ class HeldFile:
     mtime_s: float = field(default_factory=time.time)
     data: bytearray = field(default_factory=bytearray)
     lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def part(self, start: int, end: int) -> bytes:
-        """Return what is there between two places."""
-        with self.lock:
-            return bytes(memoryview(self.data)[start:end])
 
 
 @dataclass(eq=False)
@@ -78,7 +72,8 @@ class LinkNode:
 class DeviceNode:
     """A character device."""
 
-    kind: Literal["null", "zero", "random"]
+    #: Returns so many bytes of it; there is room for everything.
+    take: Callable[[int], bytes]
     mode: int = 0o666
     uid: int = 0
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -39,10 +40,10 @@ def computed_trees(system: PhoneSystem) -> Mapping[str, Node]:
         "sys": sysfs_tree(system.hardware),
         "dev": tree(
             {
-                "null": DeviceNode("null"),
-                "zero": DeviceNode("zero"),
-                "random": DeviceNode("random"),
-                "urandom": DeviceNode("random"),
+                "null": DeviceNode(lambda limit: b""),
+                "zero": DeviceNode(bytes),
+                "random": DeviceNode(os.urandom),
+                "urandom": DeviceNode(os.urandom),
                 **_groups(system),
             },
             0o755,
