@@ -16,7 +16,7 @@ from typing import Final
 
 from benchfarm_virtual.contract import SHELL_UID, FileStat, PhoneFileError
 from benchfarm_virtual.open_files import OpenFile
-from benchfarm_virtual.processes import current_process
+from benchfarm_virtual.processes import current_uid
 from benchfarm_virtual.trees.node import DeviceNode, FileNode, Folder, HeldFile, LinkNode, Node
 
 #: Says why an access must fail although it would be allowed (for faults): (operation, path) ->
@@ -67,17 +67,9 @@ def file_error(number: int) -> PhoneFileError:
     return PhoneFileError(number, _WORDS.get(number) or os.strerror(number))
 
 
-def _user(uid: int | None) -> int:
-    """Return the user who is meant: by default that of the process which acts."""
-    if uid is not None:
-        return uid
-    process = current_process()
-    return SHELL_UID if process is None else process.uid
-
-
-def _allowed(node: Node, uid: int | None, want: int) -> bool:
-    """Say whether a node's mode lets a user read (4), write (2) or search and execute (1)."""
-    uid = _user(uid)
+def _allowed(node: Node, want: int) -> bool:
+    """Say whether a node's mode lets who acts read (4), write (2) or search and execute (1)."""
+    uid = current_uid()
     if uid == 0:
         return want != 1 or bool(node.mode & 0o111) or isinstance(node, Folder)
     if uid == node.uid:
@@ -86,8 +78,8 @@ def _allowed(node: Node, uid: int | None, want: int) -> bool:
     return bool(node.mode >> (3 if group in {uid, SHARED_GID} else 0) & want)
 
 
-def _check(node: Node, uid: int | None, want: int) -> None:
-    if not _allowed(node, uid, want):
+def _check(node: Node, want: int) -> None:
+    if not _allowed(node, want):
         raise file_error(errno.EACCES)
 
 
@@ -149,7 +141,7 @@ class _Place:
             raise file_error(errno.ENOENT)
         return self.node
 
-    def changeable(self, uid: int | None) -> Folder:
+    def changeable(self) -> Folder:
         """Return the folder in which the name may be made or taken away; raise PhoneFileError when
         it mayn't.
         """
@@ -160,15 +152,15 @@ class _Place:
             )
         if len(self.names) == 1:
             raise file_error(errno.EROFS)
-        _check(self.above, uid, 2)
+        _check(self.above, 2)
         return self.above
 
 
 class PhoneTree:
     """One phone's files. Every method may be called from any thread and raises PhoneFileError.
 
-    ``uid`` is who asks: by default the user of the process that acts (:func:`acting_for`), or the
-    shell user.
+    Who asks is the user of the process that acts (:func:`acting_for`), or the shell user, unless
+    :func:`as_user` says otherwise.
     """
 
     def __init__(self, *, storage: Storage, denied: AccessHook, passing: SpaceHook) -> None:
@@ -195,23 +187,21 @@ class PhoneTree:
             folder = found
         return folder
 
-    def _find(
-        self, path: str, uid: int | None, *, follow: bool = True, operation: str = "stat"
-    ) -> _Place:
+    def _find(self, path: str, *, follow: bool = True, operation: str = "stat") -> _Place:
         """Return where a path leads; raise PhoneFileError, also when a fault denies it."""
         if "\0" in path:
             raise file_error(errno.EINVAL)
-        place = self._walk(path, uid, follow=follow)
+        place = self._walk(path, follow=follow)
         if place.node is None and (not isinstance(place.above, Folder) or place.above.fixed):
             if operation == "write":
-                place.changeable(uid)
+                place.changeable()
             raise file_error(errno.ENOENT)
         number = self._denied(operation, place.path)
         if number:
             raise file_error(number)
         return place
 
-    def _walk(self, path: str, uid: int | None, *, follow: bool) -> _Place:
+    def _walk(self, path: str, *, follow: bool) -> _Place:
         todo = [name for name in reversed(path.split("/")) if name and name != "."]
         is_folder = path.endswith(("/", "/."))
         names: list[str] = []
@@ -228,7 +218,7 @@ class PhoneTree:
                     nodes.pop()
                     node = nodes[-1]
                 continue
-            _check(node, uid, 1)
+            _check(node, 1)
             found = node.child(name)
             if found is None:
                 if todo:
@@ -253,29 +243,29 @@ class PhoneTree:
 
     # The contract
 
-    def stat(self, path: str, *, follow: bool = True, uid: int | None = None) -> FileStat:
+    def stat(self, path: str, *, follow: bool = True) -> FileStat:
         """Return what the path is; raise PhoneFileError (ENOENT, EACCES ...)."""
-        return _stat_of(self._find(path, uid, follow=follow).there())
+        return _stat_of(self._find(path, follow=follow).there())
 
-    def find(self, path: str, *, follow: bool = True, uid: int | None = None) -> FileStat | None:
+    def find(self, path: str, *, follow: bool = True) -> FileStat | None:
         """Return what the path is, None where nothing is or may be looked at."""
         try:
-            return self.stat(path, follow=follow, uid=uid)
+            return self.stat(path, follow=follow)
         except PhoneFileError:
             return None
 
-    def list(self, path: str, *, uid: int | None = None) -> Sequence[str]:
+    def list(self, path: str) -> Sequence[str]:
         """Return the names in a folder, sorted."""
-        node = self._find(path, uid, operation="list").there()
+        node = self._find(path, operation="list").there()
         if not isinstance(node, Folder):
             raise file_error(errno.ENOTDIR)
-        _check(node, uid, 4)
+        _check(node, 4)
         return sorted(node.names())
 
-    def open_read(self, path: str, *, uid: int | None = None) -> OpenFile:
+    def open_read(self, path: str) -> OpenFile:
         """Open a file to read."""
-        node = self._find(path, uid, operation="read").there()
-        _check(node, uid, 4)
+        node = self._find(path, operation="read").there()
+        _check(node, 4)
         match node:
             case HeldFile():
                 return OpenFile(take=_reader(node))
@@ -285,23 +275,21 @@ class PhoneTree:
                 return OpenFile(take=node.take, put=lambda data: None)
         raise file_error(errno.EISDIR)
 
-    def open_write(
-        self, path: str, *, mode: int = 0o644, append: bool = False, uid: int | None = None
-    ) -> OpenFile:
+    def open_write(self, path: str, *, mode: int = 0o644, append: bool = False) -> OpenFile:
         """Create or truncate a file; folders above it must exist.
 
         Several that append never write over each other.
         """
         with self._changing:
-            place = self._find(path, uid, operation="write")
+            place = self._find(path, operation="write")
             node = place.node
             if node is None:
-                node = HeldFile(mode & 0o777, _user(uid), _user(uid))
-                self._enter(place, node, uid)
+                node = HeldFile(mode & 0o777, current_uid(), current_uid())
+                self._enter(place, node)
             elif isinstance(node, Folder):
                 raise file_error(errno.EISDIR)
             else:
-                _check(node, uid, 2)
+                _check(node, 2)
         match node:
             case HeldFile():
                 if not append:
@@ -336,40 +324,40 @@ class PhoneTree:
         return write
 
     @staticmethod
-    def _enter(place: _Place, node: HeldFile | Folder, uid: int | None) -> None:
+    def _enter(place: _Place, node: HeldFile | Folder) -> None:
         """Put a new node in its place."""
         if place.names[0] == "storage":
             node.mode = 0o771 if isinstance(node, Folder) else 0o660
             node.uid, node.gid = MEDIA_UID, SHARED_GID
-        place.changeable(uid).nodes[place.names[-1]] = node
+        place.changeable().nodes[place.names[-1]] = node
 
-    def make_folders(self, path: str, *, mode: int = 0o755, uid: int | None = None) -> None:
+    def make_folders(self, path: str, *, mode: int = 0o755) -> None:
         """Create a folder and those above it; one that is there already is left as it is."""
         parts = path.rstrip("/").split("/")
         with self._changing:
             for count in range(1, len(parts) + 1):
                 above = "/".join(parts[:count]) or "/"
-                found = self.find(above, uid=uid)
+                found = self.find(above)
                 if found is None:
-                    self.make_folder(above, mode=mode, uid=uid)
+                    self.make_folder(above, mode=mode)
                 elif not stat.S_ISDIR(found.mode):
                     raise file_error(errno.EEXIST if count == len(parts) else errno.ENOTDIR)
 
-    def make_folder(self, path: str, *, mode: int = 0o755, uid: int | None = None) -> None:
+    def make_folder(self, path: str, *, mode: int = 0o755) -> None:
         """Create one folder; the one above must exist."""
         with self._changing:
-            place = self._find(path.rstrip("/") or "/", uid, follow=False, operation="write")
+            place = self._find(path.rstrip("/") or "/", follow=False, operation="write")
             if place.node is not None:
                 raise file_error(errno.EEXIST)
-            folder = Folder(mode & 0o777, _user(uid), _user(uid), fixed=False)
-            self._enter(place, folder, uid)
+            folder = Folder(mode & 0o777, current_uid(), current_uid(), fixed=False)
+            self._enter(place, folder)
 
-    def remove(self, path: str, *, uid: int | None = None) -> None:
+    def remove(self, path: str) -> None:
         """Remove a file or an empty folder."""
         with self._changing:
-            place = self._find(path, uid, follow=False, operation="write")
+            place = self._find(path, follow=False, operation="write")
             node = place.there()
-            folder = place.changeable(uid)
+            folder = place.changeable()
             if isinstance(node, Folder) and node.nodes:
                 raise file_error(errno.ENOTEMPTY)
             del folder.nodes[place.names[-1]]
@@ -379,13 +367,13 @@ class PhoneTree:
         if isinstance(node, HeldFile):
             self.storage.take_most(-len(node.data))
 
-    def rename(self, source: str, target: str, *, uid: int | None = None) -> None:
+    def rename(self, source: str, target: str) -> None:
         """Rename, replacing the target."""
         with self._changing:
-            old = self._find(source, uid, follow=False, operation="write")
-            new = self._find(target, uid, follow=False, operation="write")
+            old = self._find(source, follow=False, operation="write")
+            new = self._find(target, follow=False, operation="write")
             node, replaced = old.there(), new.node
-            from_folder, to_folder = old.changeable(uid), new.changeable(uid)
+            from_folder, to_folder = old.changeable(), new.changeable()
             if new.names[: len(old.names)] == old.names and new.names != old.names:
                 raise file_error(errno.EINVAL)
             if old.names[0] != new.names[0]:
@@ -404,33 +392,31 @@ class PhoneTree:
 
     def set_times(self, path: str, mtime_s: float) -> None:
         """Set the modification time."""
-        _held(self._find(path, 0).there()).mtime_s = mtime_s
+        _held(self._find(path).there()).mtime_s = mtime_s
 
     def set_mode(self, path: str, mode: int) -> None:
-        """Set the permission bits; those of shared storage stay as they are."""
-        place = self._find(path, 0)
-        node = _held(place.there())
+        """Set the permission bits, which only the owner and root may; those of shared storage stay
+        as they are.
+        """
+        place = self._find(path)
+        node = place.there()
+        if current_uid() not in {0, node.uid}:
+            raise file_error(errno.EPERM)
         if not place.names:
             raise file_error(errno.EROFS)
-        if place.names[:1] != ("storage",):
-            node.mode = mode & 0o7777
+        if place.names[0] != "storage":
+            _held(node).mode = mode & 0o7777
 
     # Beyond the contract
 
-    def change_mode(self, path: str, mode: int, *, uid: int | None = None) -> None:
-        """Set the permission bits as a user; only the owner and root may."""
-        if _user(uid) not in {0, self.stat(path, uid=uid).uid}:
-            raise file_error(errno.EPERM)
-        self.set_mode(path, mode)
-
     def real_path(self, path: str) -> str:
         """Return the phone path without links, ``.`` and ``..``; the last name needn't exist."""
-        return self._find(path, None).path
+        return self._find(path).path
 
-    def may(self, path: str, want: int, *, uid: int | None = None) -> bool:
+    def may(self, path: str, want: int) -> bool:
         """Say whether a user may read (4), write (2) or execute (1) what is there."""
         try:
-            node = self._find(path, uid, operation=_OPERATIONS.get(want, "stat")).node
+            node = self._find(path, operation=_OPERATIONS.get(want, "stat")).node
         except PhoneFileError:
             return False
-        return node is not None and _allowed(node, uid, want)
+        return node is not None and _allowed(node, want)

@@ -21,7 +21,7 @@ from benchfarm_virtual.contract import PhoneFileError, ProgramDiedError, StreamC
 from benchfarm_virtual.faults import FaultKind
 from benchfarm_virtual.logs import PhoneLogs
 from benchfarm_virtual.open_files import OpenFile
-from benchfarm_virtual.processes import Process, acting_for
+from benchfarm_virtual.processes import Process, acting_for, as_user
 from benchfarm_virtual.system import PhoneSystem
 
 #: Folders whose files are the phone's own commands.
@@ -134,7 +134,8 @@ def _run(request: Launch, path: str) -> int:
         raise LaunchFaultError(f"{request.argv[0]}: can't execute: Is a directory", 126)
     if not request.system.files.may(full, 1):
         raise LaunchFaultError(f"{request.argv[0]}: can't execute: Permission denied", 126)
-    head = request.system.files.open_read(full, uid=0).read(65536)
+    with as_user(0):
+        head = request.system.files.open_read(full).read(65536)
     if head.startswith(b"\x7fELF"):
         return run_executable(request, full, head)
     return _run_script(request, full, head)

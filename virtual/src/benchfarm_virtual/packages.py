@@ -25,6 +25,7 @@ from benchfarm_virtual.processes import (
     ZYGOTE_PID,
     Process,
     acting_for,
+    as_user,
 )
 from benchfarm_virtual.shelf import inspect_apk
 from benchfarm_virtual.system import PhoneSystem
@@ -77,6 +78,7 @@ class PackageStore:
 
     # Installing
 
+    @as_user(0)
     def install(self, apk: bytes) -> InstalledPackage:
         """Install an APK from its bytes, over what is there. Raises InstallRefusedError."""
         with self._lock:
@@ -90,8 +92,8 @@ class PackageStore:
 
     def _staged(self, stage: str, apk: bytes) -> InstalledPackage:
         try:
-            self.files.make_folders(stage.rpartition("/")[0], uid=0)
-            self.files.open_write(stage, uid=0).write(apk)
+            self.files.make_folders(stage.rpartition("/")[0])
+            self.files.open_write(stage).write(apk)
         except PhoneFileError as exc:
             raise InstallRefusedError(f"INSTALL_FAILED_INSUFFICIENT_STORAGE: {exc}") from exc
         info = inspect_apk(apk)
@@ -105,8 +107,8 @@ class PackageStore:
             code_path=f"/data/app/~~{secrets.token_urlsafe(16)}==/{info.package}-{secrets.token_urlsafe(16)}==",
             primary_abi=self._abi(info, stage),
         )
-        self.files.make_folders(package.code_path, uid=0)
-        self.files.rename(stage, package.apk_path, uid=0)
+        self.files.make_folders(package.code_path)
+        self.files.rename(stage, package.apk_path)
         if old is not None:
             self._remove_tree(old.code_path.rpartition("/")[0])
         self._packages[info.package] = package
@@ -137,6 +139,7 @@ class PackageStore:
 
     # Changing and removing
 
+    @as_user(0)
     def uninstall(self, package: str) -> bool:
         """Remove an app; False when it isn't there."""
         with self._lock:
@@ -151,13 +154,13 @@ class PackageStore:
 
     def _remove_tree(self, path: str) -> None:
         try:
-            names = self.files.list(path, uid=0)
+            names = self.files.list(path)
         except PhoneFileError:
             names = ()
         for name in names:
             self._remove_tree(f"{path}/{name}")
         try:
-            self.files.remove(path, uid=0)
+            self.files.remove(path)
         except PhoneFileError:
             return
 

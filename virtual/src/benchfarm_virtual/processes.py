@@ -184,6 +184,24 @@ def acting_for(process: Process | None) -> Iterator[None]:
         _HERE.process = before
 
 
+@contextlib.contextmanager
+def as_user(uid: int) -> Iterator[None]:
+    """Do what is done with files meanwhile as this user."""
+    before = getattr(_HERE, "uid", None)
+    _HERE.uid = uid
+    try:
+        yield
+    finally:
+        _HERE.uid = before
+
+
+def current_uid() -> int:
+    """Return the user that this thread acts for: that of its process, or adbd's."""
+    uid: int | None = getattr(_HERE, "uid", None)
+    process = current_process()
+    return uid if uid is not None else SHELL_UID if process is None else process.uid
+
+
 ADBD_PID: Final = 741
 ZYGOTE_PID: Final = 512
 SYSTEM_SERVER_PID: Final = 1003

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.contract import PhoneFileError, StreamClosedError, decoded, encoded
 from benchfarm_virtual.faults import FaultKind, FaultTable
+from benchfarm_virtual.processes import as_user
 from benchfarm_virtual.stream import Stream
 
 if TYPE_CHECKING:
@@ -87,8 +88,9 @@ class SyncService:
         try:
             writer = self._create(path, mode)
             mtime_s = self._copy_frames(path, stream, writer)
-            self._files.set_mode(path, _as_adbd(mode))
-            self._files.set_times(path, mtime_s)
+            with as_user(0):
+                self._files.set_mode(path, _as_adbd(mode))
+                self._files.set_times(path, mtime_s)
         except _SyncFailedError as failed:
             if writer is not None:
                 self._discard(path)

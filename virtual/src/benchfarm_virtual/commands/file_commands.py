@@ -124,7 +124,7 @@ def mkdir(call: Invocation) -> None:
     def created(path: str) -> None:
         make(path, mode=0o755)
         if "m" in options:
-            call.files.change_mode(path, int(options.last("m"), 8))
+            call.files.set_mode(path, int(options.last("m"), 8))
 
     call.each(options.args, created, named="'{}'")
 
@@ -160,7 +160,7 @@ def rm(call: Invocation) -> None:
                 if not deep:
                     raise PhoneFileError(errno.EISDIR, "Is a directory")
                 if forced and not call.files.may(path, 4):
-                    call.files.change_mode(path, 0o700)
+                    call.files.set_mode(path, 0o700)
                 readable = call.files.may(path, 4)
                 names = call.files.list(path) if readable else ()
                 stays = [name for name in names if not removed(f"{path}/{name}", name)]
@@ -200,7 +200,7 @@ def chmod(call: Invocation) -> None:
     text, *paths = call.args
     if not re.fullmatch(r"[0-7]{1,4}", text):
         call.fail(f"bad mode '{text}'")
-    call.each(paths, lambda path: call.files.change_mode(path, int(text, 8)))
+    call.each(paths, lambda path: call.files.set_mode(path, int(text, 8)))
 
 
 @command("sync")

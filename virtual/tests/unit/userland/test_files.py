@@ -8,6 +8,7 @@ import pytest
 
 from benchfarm_virtual.contract import PhoneFileError
 from benchfarm_virtual.faults import Fault, FaultKind
+from benchfarm_virtual.processes import as_user
 
 TMP = "/data/local/tmp"
 ODD_NAMES = ["with space", "new\nline", "quo'te", 'dou"ble', "-dash", "--", "*", "$(id)", "`id`", "üñí", "\\back", ";",
@@ -50,12 +51,13 @@ def test_folder_that_may_no_longer_be_searched_is_closed_at_once(phone):
         files.make_folder(f"{TMP}/{name}")
     phone.put(f"{TMP}/one/two/file", b"content")
     app = 10007
-    files.change_mode(f"{TMP}/one", 0o755, uid=2000)
-    files.change_mode(f"{TMP}/one/two", 0o755, uid=2000)
-    assert files.open_read(f"{TMP}/one/two/file", uid=app).read() == b"content"
-    files.change_mode(f"{TMP}/one", 0o700, uid=2000)
-    with _Fails(errno.EACCES):
-        files.open_read(f"{TMP}/one/two/file", uid=app)
+    files.set_mode(f"{TMP}/one", 0o755)
+    files.set_mode(f"{TMP}/one/two", 0o755)
+    with as_user(app):
+        assert files.open_read(f"{TMP}/one/two/file").read() == b"content"
+    files.set_mode(f"{TMP}/one", 0o700)
+    with _Fails(errno.EACCES), as_user(app):
+        files.open_read(f"{TMP}/one/two/file")
     assert files.open_read(f"{TMP}/one/two/file").read() == b"content"
 
 
@@ -73,16 +75,17 @@ def test_app_reads_what_was_pushed_but_writes_only_in_its_own_places(phone):
     files = phone.userland.files
     phone.put(f"{TMP}/m", b"x", mode=0o644)
     phone.put(f"{TMP}/private", b"x", mode=0o600)
-    assert files.open_read(f"{TMP}/m", uid=10147).read() == b"x"
-    for attempt in (
-        lambda: files.open_write(f"{TMP}/new", uid=10147),
-        lambda: files.open_write(f"{TMP}/m", uid=10147),
-        lambda: files.open_read(f"{TMP}/private", uid=10147),
-        lambda: files.list(TMP, uid=10147),
-    ):
-        with _Fails(errno.EACCES):
-            attempt()
-    files.open_write("/sdcard/shared", uid=10147)
+    with as_user(10147):
+        assert files.open_read(f"{TMP}/m").read() == b"x"
+        for attempt in (
+            lambda: files.open_write(f"{TMP}/new"),
+            lambda: files.open_write(f"{TMP}/m"),
+            lambda: files.open_read(f"{TMP}/private"),
+            lambda: files.list(TMP),
+        ):
+            with _Fails(errno.EACCES):
+                attempt()
+        files.open_write("/sdcard/shared")
     assert files.stat("/sdcard/shared").mode & 0o777 == 0o660
 
 
@@ -115,5 +118,5 @@ def test_permission_fault_denies_its_subject_only(phone):
 
 
 def test_nobody_changes_the_mode_of_the_root_folder(phone):
-    with _Fails(errno.EROFS):
-        phone.userland.files.change_mode("/", 0o700, uid=0)
+    with _Fails(errno.EROFS), as_user(0):
+        phone.userland.files.set_mode("/", 0o700)
