@@ -5,7 +5,6 @@ grammar has of statements.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -32,8 +31,6 @@ from benchfarm_virtual.shell.syntax import (
     Variable,
     Word,
 )
-
-_Statements = tuple[tuple[Statement, bool], ...]
 
 RESERVED: Final = frozenset(
     "if then else elif fi do done case esac while until for { }".split()  # noqa: SIM905
@@ -66,15 +63,6 @@ def parse_script(script: str) -> Block:
 @lru_cache(maxsize=512)
 def _parsed(script: str) -> Block:
     return _Parser(script).whole()
-
-
-#: How a block goes on, by what ends it, how deep it is and the text of its rest -> its statements, how
-#: much text they are: scripts come again and again with other arguments in front.
-_RESTS: Final[dict[tuple[tuple[str, ...], int, str], tuple[_Statements, int]]] = {}
-_MOST_RESTS: Final = 1024
-_LONGEST_REST: Final = 8192
-#: Only so deep: inner blocks are part of outer ones.
-_REST_DEPTH: Final = 1
 
 
 @lru_cache(maxsize=16)
@@ -259,18 +247,9 @@ class _Parser:
     def block(self, *ends: str) -> Block:
         """Take statements up to the end, or to a reserved word or operator, which is left."""
         statements: list[tuple[Statement, bool]] = []
-        rests: list[tuple[int, int]] = []
         while True:
             self.skip(lines=True)
-            is_short = len(self.text) - self.at <= _LONGEST_REST
-            if is_short and self.depth <= _REST_DEPTH:
-                if (known := _RESTS.get((ends, self.depth, self.text[self.at :]))) is not None:
-                    statements += known[0]
-                    self.at += known[1]
-                else:
-                    rests.append((len(statements), self.at))
             if self.at_end() or self.peek() in ends:
-                self._remember(ends, statements, rests)
                 return Block(tuple(statements))
             statement = self.and_or()
             operator = self.peek()
@@ -279,21 +258,6 @@ class _Parser:
                 self.take()
             elif operator != "\n" and operator not in ends and not self.at_end():
                 raise self.fault()
-
-    def _remember(
-        self,
-        ends: tuple[str, ...],
-        statements: Sequence[tuple[Statement, bool]],
-        rests: Sequence[tuple[int, int]],
-    ) -> None:
-        """Keep how a block went on from each of its statements."""
-        if len(statements) < 2:
-            return
-        for count, at in rests:
-            if len(_RESTS) >= _MOST_RESTS:
-                _RESTS.clear()
-            rest = tuple(statements[count:]), self.at - at
-            _RESTS[ends, self.depth, self.text[at:]] = rest
 
     def filled(self, *ends: str) -> Block:
         """Take at least one statement, up to one of ``ends``, which is left."""
