@@ -248,8 +248,9 @@ _NOTE_TYPE: Final = 1
 _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_STRSZ = 0, 1, 5, 10
 _ET_DYN: Final = 3
 _PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
-#: A note is looked for in this much of a file.
+#: A note is looked for in this much of a file, and isn't longer.
 _SEARCHED_BYTES: Final = 1 << 20
+_NOTE_BYTES: Final = 1 << 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,20 +277,10 @@ def abi_of(head: bytes) -> str | None:
 
 def note_of(content: bytes) -> FakeNote | None:
     """Return a fake binary's note, None for any other file."""
-    searched = content[:_SEARCHED_BYTES]
-    at = searched.find(struct.pack("<I", len(NOTE_OWNER)))
-    while at >= 0:
-        if searched[at + 12 : at + 12 + len(NOTE_OWNER)] == NOTE_OWNER and len(searched) >= at + 12:
-            return _parse_note(searched, at)
-        at = searched.find(struct.pack("<I", len(NOTE_OWNER)), at + 1)
-    return None
-
-
-def _parse_note(content: bytes, at: int) -> FakeNote | None:
-    size = struct.unpack_from("<I", content, at + 4)[0]
-    start = at + 12 + (len(NOTE_OWNER) + 3) // 4 * 4
+    _, _, after = content[:_SEARCHED_BYTES].partition(NOTE_OWNER)
+    text = after[:_NOTE_BYTES].lstrip(b"\0").decode("latin-1")
     try:
-        value = json.loads(content[start : start + size].rstrip(b"\0"))
+        value, _ = json.JSONDecoder().raw_decode(text)
         return FakeNote(**value)
     except (ValueError, TypeError):
         return None
