@@ -331,17 +331,6 @@ class FaultTable:
         """
         if not self._waiting:
             return
-        with self._lock:
-            for waiting in self._waiting:
-                fault = waiting.fault
-                if (
-                    FAULT_NOTES[fault.kind].lingers
-                    and fault.moment
-                    and fault.concerns(moment, subject)
-                ):
-                    waiting.fault = dataclasses.replace(
-                        fault, moment=""
-                    )  # take() finds it from now on
         for kind, handler in list(self._handlers.items()):
             happening = self._take_at(kind, moment, size_bytes, subject)
             if happening is not None:
@@ -462,8 +451,6 @@ class FaultNote:
     moments: tuple[str, ...] = ANNOUNCED
     #: Whether it can wait until a number of bytes has passed.
     counts_bytes: bool = True
-    #: True for what happens some time after its moment, wherever there is an occasion.
-    lingers: bool = False
 
 
 def _notes() -> Iterator[tuple[FaultKind, FaultNote]]:

@@ -46,8 +46,6 @@ class PhoneLogs:
         self._last_number = 0
         self._rings: dict[str, deque[LogEntry]] = {}
         self._sizes: dict[str, int] = {}
-        #: Called before a message is kept; what it returns is kept before it (for faults).
-        self.between: Callable[[], bytes | None] | None = None
 
     def log(self, priority: LogPriority, tag: str, message: str, *, pid: int) -> None:
         """Append one message, cut to what liblog's format buffer holds."""
@@ -66,23 +64,20 @@ class PhoneLogs:
     ) -> None:
         """Append one message as Java code and the system do: only logd's own limit cuts it."""
         data = encoded(message) if isinstance(message, str) else message
-        extra = self.between() if self.between is not None else None
         with self._changed:
-            for text in (extra, data):
-                if text is not None:
-                    self._last_number += 1
-                    self._keep(
-                        LogEntry(
-                            number=self._last_number,
-                            wall_s=self._time.wall_s(),
-                            buffer=buffer,
-                            priority=priority,
-                            tag=tag,
-                            message=text[: _MAX_PAYLOAD_BYTES - len(tag) - 3],
-                            pid=pid,
-                            tid=pid if tid is None else tid,
-                        )
-                    )
+            self._last_number += 1
+            self._keep(
+                LogEntry(
+                    number=self._last_number,
+                    wall_s=self._time.wall_s(),
+                    buffer=buffer,
+                    priority=priority,
+                    tag=tag,
+                    message=data[: _MAX_PAYLOAD_BYTES - len(tag) - 3],
+                    pid=pid,
+                    tid=pid if tid is None else tid,
+                )
+            )
             self._changed.notify_all()
 
     def _keep(self, entry: LogEntry) -> None:

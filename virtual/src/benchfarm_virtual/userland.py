@@ -14,7 +14,7 @@ from benchfarm_virtual.launching import DEFAULT_PATH, Launch
 from benchfarm_virtual.logs import PhoneLogs
 from benchfarm_virtual.open_files import OpenFile, client_input
 from benchfarm_virtual.packages import ActivityService, PackageStore
-from benchfarm_virtual.processes import FIRST_APP_UID, ProcessTable, current_process
+from benchfarm_virtual.processes import FIRST_APP_UID, ZYGOTE_PID, ProcessTable, current_process
 from benchfarm_virtual.shell.interpreter import Shell
 from benchfarm_virtual.system import (
     MomentHook,
@@ -137,7 +137,8 @@ def build_userland(
     activities.attach(system)
     _lay_out(files)
     faults.handle(FaultKind.SCREEN_LOCK, lambda fault: system.state.lock())
-    logs.between = lambda: _log_noise(faults)
+    faults.handle(FaultKind.LOG_GARBAGE, lambda fault: _log_noise(logs, _NO_UTF8))
+    faults.handle(FaultKind.LOG_UTF8, lambda fault: _log_noise(logs, _EMOJI))
     return system
 
 
@@ -170,13 +171,14 @@ def _denied_by_selinux(system: PhoneSystem, faults: FaultTable, path: str) -> in
     return 13
 
 
-def _log_noise(faults: FaultTable) -> bytes | None:
-    """Return what a fault puts between two messages of the log."""
-    if faults.take(FaultKind.LOG_GARBAGE) is not None:
-        return b"\xff\xfe\x80\x00 garbage \xc3\x28 \xf0\x9f"
-    if faults.take(FaultKind.LOG_UTF8) is not None:
-        return "\U0001f525 hot \U0001f4f1 phone".encode()
-    return None
+_NO_UTF8: Final = b"\xff\xfe\x80\x00 garbage \xc3\x28 \xf0\x9f"
+_EMOJI: Final = "\U0001f525 hot \U0001f4f1 phone".encode()
+
+
+def _log_noise(logs: PhoneLogs, words: bytes) -> None:
+    """Log something in the name of the program that runs now, if any does."""
+    process = current_process()
+    logs.append("I", "tflite", words, pid=process.pid if process else ZYGOTE_PID)
 
 
 def _lay_out(files: PhoneTree) -> None:
