@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import random
 import secrets
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.commands.invocation import Invocation
 from benchfarm_virtual.contract import (
     AppInfo,
-    LogPriority,
     PhoneFileError,
     ProgramDiedError,
     StreamClosedError,
@@ -56,6 +54,11 @@ class InstalledPackage:
     def apk_path(self) -> str:
         """Where its APK is."""
         return f"{self.code_path}/base.apk"
+
+    @property
+    def component(self) -> str:
+        """Its activity as Android abbreviates it: ``package/.Main``."""
+        return f"{self.info.package}/{self.info.activity}"
 
     @property
     def data_path(self) -> str:
@@ -165,27 +168,8 @@ class PackageStore:
             return
 
 
-class StartedActivity(NamedTuple):
-    """What came of starting an activity."""
-
-    #: From the request to the window, in phone milliseconds.
-    launch_ms: int
-    warm: bool
-
-
 class ActivityMissingError(Exception):
     """There is no such activity."""
-
-
-def full_class(package: str, activity: str) -> str:
-    """Return an activity's full class name (``.Main`` is short for ``package.Main``)."""
-    return package + activity if activity.startswith(".") else activity
-
-
-def short_component(package: str, activity: str) -> str:
-    """Return a component as Android abbreviates it: ``package/.Main``."""
-    name = full_class(package, activity)
-    return f"{package}/{name[len(package) :] if name.startswith(package + '.') else name}"
 
 
 class ActivityService:
@@ -199,11 +183,11 @@ class ActivityService:
         """Take the rest of the phone into use."""
         self._system = system
 
-    def log(self, tag: str, text: str, *, priority: LogPriority = "I") -> None:
-        """Write a line as system_server does."""
+    def log(self, text: str) -> None:
+        """Write a line as the activity manager does."""
         self._system.logs.append(
-            priority,
-            tag,
+            "I",
+            "ActivityManager",
             text,
             pid=SYSTEM_SERVER_PID,
             tid=SYSTEM_SERVER_PID + 57,
@@ -221,22 +205,17 @@ class ActivityService:
             if p.group == "top-app" and p.argv[:1] == (package,)
         ]
 
-    def start(
-        self, package: str, activity: str, extras: Mapping[str, str], *, from_uid: int, shown: str
-    ) -> StartedActivity:
-        """Start an activity. Raises ActivityMissingError."""
+    def start(self, component: str, extras: Mapping[str, str]) -> None:
+        """Start an activity, ``package/.Main``. Raises ActivityMissingError."""
         system = self._system
+        package = component.partition("/")[0]
         found = system.packages.get(package)
-        component = short_component(package, activity)
-        self.log("ActivityTaskManager", f"START u0 {{{shown}}} from uid {from_uid}")
-        if found is None or component != short_component(package, found.info.activity):
+        if found is None or component != found.component:
             raise ActivityMissingError(component)
         system.state.wake()
-        before = self.running(package)
         process = system.processes.spawn([package], uid=found.uid, ppid=ZYGOTE_PID, group="top-app")
         process.rss_bytes = 96 << 20
         self.log(
-            "ActivityManager",
             f"Start proc {process.pid}:{package}/u0a{found.uid - 10000} for top-activity {{{component}}}",
         )
         request = Launch(
@@ -267,20 +246,12 @@ class ActivityService:
                 system.processes.end(process, status)
 
         threading.Thread(target=run, daemon=True, name=f"phone-app-{process.pid}").start()
-        launch_ms = (90 if before else 180) + random.Random(process.pid).randrange(60)  # noqa: S311 -- a figure for show
-        return StartedActivity(launch_ms, bool(before))
 
     def force_stop(self, package: str, *, reason: str) -> None:
         """End all of an app's processes."""
         stopped = self.running(package)
-        if not stopped:
-            return
-        self.log(
-            "ActivityManager", f"Force stopping {package} appid={stopped[0].uid} user=0: {reason}"
-        )
         for process in stopped:
             self.log(
-                "ActivityManager",
                 f"Killing {process.pid}:{package}/u0a{process.uid - 10000} (adj 0): stop {package} due to {reason}",
             )
             self._system.processes.kill(process, 9)
@@ -289,13 +260,7 @@ class ActivityService:
             self._system.processes.end(process, 137)
 
     def _gone(self, package: str, process: Process) -> None:
-        self.log("ActivityManager", f"Process {package} (pid {process.pid}) has died: fg  TOP ")
-        self._system.logs.append(
-            "I",
-            "Zygote",
-            f"Process {process.pid} exited due to signal {process.signal}",
-            pid=ZYGOTE_PID,
-        )
+        self.log(f"Process {package} (pid {process.pid}) has died: fg  TOP ")
 
     def _died(self, found: InstalledPackage, process: Process, signal: int) -> None:
         """Log the end of an app by a signal that was its own or the low memory killer's."""

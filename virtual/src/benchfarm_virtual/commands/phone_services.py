@@ -11,7 +11,6 @@ from benchfarm_virtual.commands.app_commands import dump_package, package_comman
 from benchfarm_virtual.commands.invocation import Invocation, command
 from benchfarm_virtual.contract import SYSTEM_UID, ThermalZone
 from benchfarm_virtual.faults import FaultKind
-from benchfarm_virtual.packages import short_component
 from benchfarm_virtual.processes import FIRST_APP_UID, Process
 from benchfarm_virtual.system import NAMESPACES
 
@@ -287,7 +286,7 @@ def _activity(call: Invocation) -> str:
     ]
     for process in reversed(_apps(call)):
         found = call.system.packages.get(process.argv[0])
-        shown = short_component(process.argv[0], found.info.activity if found else "")
+        shown = found.component if found else process.argv[0]
         lines.append(
             f"    mResumedActivity: ActivityRecord{{{process.pid:x} u0 {shown} t{process.pid}}}"
         )
