@@ -479,7 +479,7 @@ def test_files_of_earlier_campaigns_make_room_on_a_full_phone(
         place(first, source(number))
     second = AdbDevice(bench.server, phone.address)
     place(second, source(2))
-    storage = phone.userland.storage
+    storage = phone.userland.files.storage
     taken = storage.take_most(storage.free_bytes - (500 << 20))
     try:
         assert place(second, source(3)) == 300_000

@@ -423,7 +423,7 @@ def test_another_phone_under_the_same_address_is_refused(
 def test_a_full_phone_is_named_before_anything_is_measured(
     device: Tripwire, phone: Phone, tmp_path: Path
 ) -> None:
-    storage = phone.userland.storage
+    storage = phone.userland.files.storage
     taken = storage.take_most(storage.free_bytes - (10 << 20))
     try:
         with pytest.raises(DeviceStorageError, match="MiB are free"):

@@ -8,7 +8,7 @@ import errno
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.commands.invocation import (
     MAX_SCRIPT_BYTES,
@@ -22,7 +22,9 @@ from benchfarm_virtual.faults import FaultKind
 from benchfarm_virtual.logs import PhoneLogs
 from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.processes import Process, acting_for, as_user
-from benchfarm_virtual.system import PhoneSystem
+
+if TYPE_CHECKING:
+    from benchfarm_virtual.userland import PhoneSystem
 
 #: Folders whose files are the phone's own commands.
 COMMAND_FOLDERS = frozenset(

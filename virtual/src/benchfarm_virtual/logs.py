@@ -129,10 +129,6 @@ class PhoneLogs:
                 self._rings.pop(name, None)
                 self._sizes.pop(name, None)
 
-    def restart(self) -> None:
-        """Forget everything, as a reboot does."""
-        self.clear(BUFFERS)
-
 
 def _size(entry: LogEntry) -> int:
     return len(entry.message) + len(entry.tag) + _HEADER_BYTES

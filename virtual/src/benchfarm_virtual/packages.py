@@ -26,11 +26,11 @@ from benchfarm_virtual.processes import (
     as_user,
 )
 from benchfarm_virtual.shelf import inspect_apk
-from benchfarm_virtual.system import PhoneSystem
 
 if TYPE_CHECKING:
     from benchfarm_virtual.files import PhoneTree
     from benchfarm_virtual.system import PhoneProps
+    from benchfarm_virtual.userland import PhoneSystem
 
 _FIRST_UID: Final = FIRST_APP_UID + 147
 #: What the system keeps free for itself when it installs.
@@ -175,12 +175,7 @@ class ActivityMissingError(Exception):
 class ActivityService:
     """Starts and stops the apps of one phone."""
 
-    def __init__(self) -> None:
-        self._system: PhoneSystem
-        self._lock = threading.Lock()
-
-    def attach(self, system: PhoneSystem) -> None:
-        """Take the rest of the phone into use."""
+    def __init__(self, system: PhoneSystem) -> None:
         self._system = system
 
     def log(self, text: str) -> None:

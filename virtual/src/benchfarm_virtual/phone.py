@@ -19,10 +19,9 @@ from benchfarm_virtual.faults import Cut, Fault, FaultKind, FaultTable
 from benchfarm_virtual.hardware import VirtualHardware, Work
 from benchfarm_virtual.link import LOOPBACK, LinkState, PhoneServer
 from benchfarm_virtual.services import FEATURES, LEGACY_FEATURES, ServiceDesk
-from benchfarm_virtual.shelf import ProgramShelf
 from benchfarm_virtual.spec import PhoneSpec
 from benchfarm_virtual.system import ScaledTime
-from benchfarm_virtual.userland import build_userland
+from benchfarm_virtual.userland import PhoneSystem
 
 #: How long a phone is away when it is told to reboot, in its own seconds.
 BOOT_S: Final = 2.0
@@ -61,11 +60,10 @@ class Phone:
         self.hardware = VirtualHardware(profile, self.time, seed)
         self._foreign: Work | None = None
         self._silent: threading.Event | None = None
-        self.userland = build_userland(
+        self.userland = PhoneSystem(
             props=props,
             time=self.time,
             hardware=self.hardware,
-            shelf=ProgramShelf(),
             rooted=spec.rooted,
             faults=self.faults,
             on_reboot=self.reboot,
@@ -126,7 +124,7 @@ class Phone:
         self._closed.set()
         self._server.close()
         self._server.hang(hung=False)  # what waited sees the end
-        self.userland.close()
+        self.userland.processes.kill_all()
 
     def drop_connections(self) -> None:
         """Close every connection; the adb server may connect again."""

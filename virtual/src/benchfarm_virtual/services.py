@@ -22,7 +22,7 @@ from benchfarm_virtual.sync import SyncService
 from benchfarm_virtual.userland import run_command
 
 if TYPE_CHECKING:
-    from benchfarm_virtual.system import PhoneSystem
+    from benchfarm_virtual.userland import PhoneSystem
 
 
 _HEAD: Final = struct.Struct("<BI")

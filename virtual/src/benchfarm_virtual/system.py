@@ -1,78 +1,15 @@
-"""The parts of one phone's system as its commands see them: properties, clock, screen, settings."""
+"""Small parts of one phone's system: properties, clock, screen, settings."""
 
 from __future__ import annotations
 
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from benchfarm_virtual.contract import SYSTEM_UID
 from benchfarm_virtual.data import DEFAULTS
-
-if TYPE_CHECKING:
-    from benchfarm_virtual.commands.invocation import Invocation
-    from benchfarm_virtual.faults import FaultTable
-    from benchfarm_virtual.files import PhoneTree, Storage
-    from benchfarm_virtual.hardware import VirtualHardware
-    from benchfarm_virtual.logs import PhoneLogs
-    from benchfarm_virtual.packages import ActivityService, PackageStore
-    from benchfarm_virtual.processes import ProcessTable
-    from benchfarm_virtual.shelf import ProgramShelf
-    from benchfarm_virtual.tracing import TraceService
-
-
-#: How long a reboot waits, in real seconds, for each process to be really gone (its last lines in
-#: the log with it).
-_LAST_WORDS_S: Final = 0.2
-
-
-#: Called by a program at a named moment; may make it die (ProgramDiedError), print garbage or hang.
-MomentHook = Callable[[str, "Invocation"], None]
-
-
-@dataclass(slots=True, kw_only=True)
-class PhoneSystem:
-    """The parts. They are put together in ``userland``."""
-
-    #: ``su`` works, and sysfs can be written through it.
-    rooted: bool
-    time: ScaledTime
-    hardware: VirtualHardware
-    shelf: ProgramShelf
-    props: PhoneProps
-    processes: ProcessTable
-    logs: PhoneLogs
-    storage: Storage
-    files: PhoneTree
-    packages: PackageStore
-    activities: ActivityService
-    settings: PhoneSettings
-    state: PhoneState
-    tracing: TraceService
-    faults: FaultTable
-    on_reboot: Callable[[str], None]
-    moment: MomentHook | None = None
-    #: What the properties are after a boot.
-    default_props: Mapping[str, str] = field(default_factory=dict)
-    boot_id: str = field(default_factory=lambda: str(uuid.uuid4()))
-
-    def restart(self) -> None:
-        """What a reboot does: processes end, logs and volatile properties are gone, a new boot id."""
-        for process in self.processes.kill_all():
-            process.done.wait(_LAST_WORDS_S)
-        self.logs.restart()
-        self.state.restart()
-        self.tracing.restart()
-        self.boot_id = str(uuid.uuid4())
-        self.props.forget_volatile(self.default_props)
-
-    def close(self) -> None:
-        """End all processes."""
-        self.processes.kill_all()
-
 
 _SETTINGS: Final[Mapping[str, Mapping[str, str]]] = DEFAULTS["settings"]
 

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
+import errno
 import threading
+import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from benchfarm_virtual.commands.invocation import Invocation
 from benchfarm_virtual.contract import SHELL_UID, ShellSession
 from benchfarm_virtual.data import DEFAULTS
 from benchfarm_virtual.faults import FaultKind, FaultTable
 from benchfarm_virtual.files import PhoneTree, Storage
+from benchfarm_virtual.hardware import VirtualHardware
 from benchfarm_virtual.launching import DEFAULT_PATH, Launch
-from benchfarm_virtual.logs import PhoneLogs
+from benchfarm_virtual.logs import BUFFERS, PhoneLogs
 from benchfarm_virtual.open_files import OpenFile, client_input
 from benchfarm_virtual.packages import ActivityService, PackageStore
-from benchfarm_virtual.processes import FIRST_APP_UID, ZYGOTE_PID, ProcessTable, current_process
-from benchfarm_virtual.shell.interpreter import Shell
-from benchfarm_virtual.system import (
-    MomentHook,
-    PhoneProps,
-    PhoneSettings,
-    PhoneState,
-    PhoneSystem,
+from benchfarm_virtual.processes import (
+    FIRST_APP_UID,
+    ZYGOTE_PID,
+    Process,
+    ProcessTable,
+    current_process,
 )
+from benchfarm_virtual.shelf import ProgramShelf
+from benchfarm_virtual.shell.interpreter import Shell
+from benchfarm_virtual.system import PhoneProps, PhoneSettings, PhoneState, ScaledTime
 from benchfarm_virtual.tracing import TraceService, comm_of
 from benchfarm_virtual.trees.node import LinkNode
 from benchfarm_virtual.trees.proc import computed_trees
-
-if TYPE_CHECKING:
-    from benchfarm_virtual.hardware import VirtualHardware
-    from benchfarm_virtual.shelf import ProgramShelf
-    from benchfarm_virtual.system import ScaledTime
 
 _SHELL: Final = "/system/bin/sh"
 
@@ -81,94 +81,97 @@ _STORAGE_BYTES: Final = 54 << 30
 _SHIPPED_BYTES: Final = 11 << 30
 
 
-def build_userland(
-    *,
-    props: Mapping[str, str],
-    time: ScaledTime,
-    hardware: VirtualHardware,
-    shelf: ProgramShelf,
-    rooted: bool = False,
-    faults: FaultTable | None = None,
-    on_reboot: Callable[[str], None] = lambda reason: None,
-    moment: MomentHook | None = None,
-) -> PhoneSystem:
-    """Put the userland of one phone together.
+#: How long a reboot waits, in real seconds, for each process to be really gone (its last lines in
+#: the log with it).
+_LAST_WORDS_S: Final = 0.2
 
-    ``on_reboot`` is called with the reason ("", "recovery" ...) from a command's thread and
-    shouldn't wait for that command. ``moment`` is handed to programs.
-    """
-    faults = faults or FaultTable()
-    phone_props = PhoneProps(props)
-    processes = ProcessTable(time, sum(len(cluster.cpus) for cluster in hardware.clusters()))
-    logs = PhoneLogs(time)
-    storage = Storage(total_bytes=_STORAGE_BYTES, shipped_bytes=_SHIPPED_BYTES)
-    files = PhoneTree(
-        storage=storage,
-        denied=lambda operation, path: (
-            0
-            if faults.is_empty
-            else _denied(faults, operation, path) or _denied_by_selinux(system, faults, path)
-        ),
-        passing=lambda path, size: faults.advance(FaultKind.NO_SPACE, size, subject=path)[0],
-    )
-    packages = PackageStore(phone_props, files)
-    activities = ActivityService()
-    system = PhoneSystem(
-        rooted=rooted,
-        time=time,
-        hardware=hardware,
-        shelf=shelf,
-        props=phone_props,
-        processes=processes,
-        logs=logs,
-        storage=storage,
-        files=files,
-        packages=packages,
-        activities=activities,
-        settings=PhoneSettings(),
-        state=PhoneState(),
-        tracing=TraceService(time, phone_props),
-        faults=faults,
-        on_reboot=on_reboot,
-        moment=moment,
-        default_props=dict(props),
-    )
-    files.root.nodes |= computed_trees(system)
-    activities.attach(system)
-    _lay_out(files)
-    faults.handle(FaultKind.SCREEN_LOCK, lambda fault: system.state.lock())
-    faults.handle(FaultKind.LOG_GARBAGE, lambda fault: _log_noise(logs, _NO_UTF8))
-    faults.handle(FaultKind.LOG_UTF8, lambda fault: _log_noise(logs, _EMOJI))
-    return system
+#: Called by a program at a named moment; may make it die (ProgramDiedError), print garbage or hang.
+MomentHook = Callable[[str, Invocation], None]
 
 
-def _denied(faults: FaultTable, operation: str, path: str) -> int:
-    if operation == "stat" or faults.active(FaultKind.PERMISSION_DENIED, path) is None:
-        return 0
-    return 13
+class PhoneSystem:
+    """The parts of one phone's system as its commands see them."""
+
+    def __init__(
+        self,
+        *,
+        props: Mapping[str, str],
+        time: ScaledTime,
+        hardware: VirtualHardware,
+        faults: FaultTable,
+        shelf: ProgramShelf | None = None,
+        rooted: bool = False,
+        on_reboot: Callable[[str], None] = lambda reason: None,
+        moment: MomentHook = lambda name, call: None,
+    ) -> None:
+        """``rooted``: ``su`` works, and sysfs can be written through it. ``on_reboot`` is called with
+        the reason ("", "recovery" ...) from a command's thread and shouldn't wait for that command.
+        ``moment`` is for programs.
+        """
+        self.rooted = rooted
+        self.time = time
+        self.hardware = hardware
+        self.faults = faults
+        self.shelf = shelf or ProgramShelf()
+        self.on_reboot = on_reboot
+        self.moment = moment
+        self._boot_props = dict(props)
+        self.boot_id = str(uuid.uuid4())
+        self.props = PhoneProps(props)
+        self.processes = ProcessTable(time, hardware.profile.cpu_count)
+        self.logs = PhoneLogs(time)
+        self.files = PhoneTree(
+            storage=Storage(total_bytes=_STORAGE_BYTES, shipped_bytes=_SHIPPED_BYTES),
+            denied=self._denied,
+            passing=lambda path, size: faults.advance(FaultKind.NO_SPACE, size, subject=path)[0],
+        )
+        self.packages = PackageStore(self.props, self.files)
+        self.settings = PhoneSettings()
+        self.state = PhoneState()
+        self.tracing = TraceService(time, self.props)
+        self.activities = ActivityService(self)
+        self.files.root.nodes |= computed_trees(self)
+        _lay_out(self.files)
+        faults.handle(FaultKind.SCREEN_LOCK, lambda fault: self.state.lock())
+        faults.handle(FaultKind.LOG_GARBAGE, lambda fault: _log_noise(self.logs, _NO_UTF8))
+        faults.handle(FaultKind.LOG_UTF8, lambda fault: _log_noise(self.logs, _EMOJI))
+
+    def restart(self) -> None:
+        """What a reboot does: processes end, logs and volatile properties are gone, a new boot id."""
+        for process in self.processes.kill_all():
+            process.done.wait(_LAST_WORDS_S)
+        self.logs.clear(BUFFERS)
+        self.state.restart()
+        self.tracing.restart()
+        self.boot_id = str(uuid.uuid4())
+        self.props.forget_volatile(self._boot_props)
+
+    def _denied(self, operation: str, path: str) -> int:
+        """Return why a fault keeps a file from being used: an errno, or 0."""
+        faults, process = self.faults, current_process()
+        if faults.is_empty:
+            return 0
+        if operation != "stat" and faults.active(FaultKind.PERMISSION_DENIED, path):
+            return errno.EACCES
+        if process is None or not process.computes:
+            return 0
+        if faults.active(FaultKind.SELINUX_DENIAL, path) is None:
+            return 0
+        _log_denial(self.logs, process, path)
+        return errno.EACCES
 
 
-def _denied_by_selinux(system: PhoneSystem, faults: FaultTable, path: str) -> int:
-    """Return 13 for a benchmark program that a fault keeps from a path, and log the denial as the
-    kernel does.
-    """
-    process = current_process()
-    if (
-        process is None
-        or not process.computes
-        or faults.active(FaultKind.SELINUX_DENIAL, path) is None
-    ):
-        return 0
+def _log_denial(logs: PhoneLogs, process: Process, path: str) -> None:
+    """Log what SELinux denies a benchmark program as the kernel does."""
     is_app = process.uid >= FIRST_APP_UID
     who = "u:r:untrusted_app:s0:c120,c256,c512,c768" if is_app else "u:r:shell:s0"
     app = f" app={process.argv[0]}" if is_app else ""
-    number, name = system.logs.last_number() + 1, path.rpartition("/")[2]
+    number, name = logs.last_number() + 1, path.rpartition("/")[2]
     text = (
         f'type=1400 audit(0.0:{number}): avc: denied {{ read }} for name="{name}" dev="dm-5" ino=81374 '
         f"scontext={who} tcontext=u:object_r:shell_data_file:s0 tclass=file permissive=0{app}"
     )
-    system.logs.append("W", comm_of(process.argv[0]), text, pid=process.pid)
-    return 13
+    logs.append("W", comm_of(process.argv[0]), text, pid=process.pid)
 
 
 _NO_UTF8: Final = b"\xff\xfe\x80\x00 garbage \xc3\x28 \xf0\x9f"

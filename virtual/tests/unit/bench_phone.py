@@ -16,9 +16,9 @@ from benchfarm_virtual.open_files import OpenFile, null_file
 from benchfarm_virtual.phone import ProgramMoments
 from benchfarm_virtual.profiles import load_profile
 from benchfarm_virtual.samples import benchmark_apk, benchmark_elf, library_elf
-from benchfarm_virtual.shelf import ProgramShelf, inspect_apk
+from benchfarm_virtual.shelf import inspect_apk
 from benchfarm_virtual.system import ScaledTime
-from benchfarm_virtual.userland import build_userland
+from benchfarm_virtual.userland import PhoneSystem
 
 FOLDER = "/data/local/tmp"
 
@@ -79,8 +79,8 @@ class BenchPhone:
         self.faults = FaultTable()
         #: Of the programs that it runs.
         self.version = "virtual"
-        self.system = build_userland(
-            props=self.profile.system_props("VIRTUAL1"), time=self.time, hardware=self.hardware, shelf=ProgramShelf(),
+        self.system = PhoneSystem(
+            props=self.profile.system_props("VIRTUAL1"), time=self.time, hardware=self.hardware,
             faults=self.faults, moment=ProgramMoments(self.faults),
         )  # fmt: skip
         self.files, self.logs = self.system.files, self.system.logs

@@ -62,7 +62,7 @@ def stat(call: Invocation) -> None:
 def df(call: Invocation) -> None:
     """Say how full the phone is."""
     options = read_options(call, "k")
-    storage = call.system.storage
+    storage = call.files.storage
     rows = [
         ("/dev/root", 2 << 30, (2 << 30) - (4 << 20), "/"),
         ("tmpfs", 1 << 30, 1 << 20, "/dev"),

@@ -20,7 +20,8 @@ from benchfarm_virtual.processes import Process
 if TYPE_CHECKING:
     from benchfarm_virtual.files import PhoneTree
     from benchfarm_virtual.launching import Launch
-    from benchfarm_virtual.system import PhoneProps, PhoneSystem
+    from benchfarm_virtual.system import PhoneProps
+    from benchfarm_virtual.userland import PhoneSystem
 
 
 _BUFFER_BYTES: Final = 1 << 16

@@ -6,13 +6,12 @@ import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.commands.invocation import Invocation, command, read_options
 from benchfarm_virtual.contract import PhoneFileError, decoded
 from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.processes import Process, acting_for
-from benchfarm_virtual.system import PhoneSystem
 from benchfarm_virtual.tracing import (
     PowerLook,
     TraceSession,
@@ -20,6 +19,9 @@ from benchfarm_virtual.tracing import (
     power_packets,
     service_runs,
 )
+
+if TYPE_CHECKING:
+    from benchfarm_virtual.userland import PhoneSystem
 
 #: The one folder where SELinux lets perfetto write.
 _TRACES: Final = "/data/misc/perfetto-traces/"

@@ -38,8 +38,7 @@ def time_factor_of(version: str) -> float:
 
 def announce(call: Invocation, name: str) -> None:
     """Tell the phone that a program has come to a named moment."""
-    if call.system.moment is not None:
-        call.system.moment(name, call)
+    call.system.moment(name, call)
     call.check_alive()
 
 

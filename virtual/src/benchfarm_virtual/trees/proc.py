@@ -7,12 +7,11 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.commands.invocation import command_names
 from benchfarm_virtual.contract import SYSTEM_UID, PhoneFileError, encoded
 from benchfarm_virtual.processes import Group, Process, current_process
-from benchfarm_virtual.system import PhoneSystem
 from benchfarm_virtual.trees.node import (
     DeviceNode,
     FileNode,
@@ -23,6 +22,9 @@ from benchfarm_virtual.trees.node import (
     tree,
 )
 from benchfarm_virtual.trees.sysfs import sysfs_tree
+
+if TYPE_CHECKING:
+    from benchfarm_virtual.userland import PhoneSystem
 
 _TICKS_PER_S: Final = 100
 _VERSION: Final = (

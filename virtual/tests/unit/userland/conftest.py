@@ -24,7 +24,7 @@ def make_phone() -> Iterator[Callable[..., TestPhone]]:
 
     yield make
     for phone in phones:
-        phone.userland.close()
+        phone.userland.processes.kill_all()
 
 
 @pytest.fixture

@@ -90,14 +90,14 @@ def test_app_reads_what_was_pushed_but_writes_only_in_its_own_places(phone):
 
 
 def test_full_phone_writes_what_fits_and_says_so(phone):
-    storage = phone.userland.storage
+    storage = phone.userland.files.storage
     storage.take_most(storage.free_bytes - 1000)
     writer = phone.userland.files.open_write(f"{TMP}/f")
     with _Fails(errno.ENOSPC):
         writer.write(bytes(4000))
     assert phone.userland.files.stat(f"{TMP}/f").size_bytes == 1000
     phone.userland.files.remove(f"{TMP}/f")
-    assert phone.userland.storage.free_bytes == 1000
+    assert phone.userland.files.storage.free_bytes == 1000
 
 
 def test_space_fault_counts_bytes(phone):

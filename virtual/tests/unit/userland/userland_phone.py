@@ -14,7 +14,7 @@ from benchfarm_virtual.profiles import load_profile
 from benchfarm_virtual.samples import benchmark_apk
 from benchfarm_virtual.shelf import Program
 from benchfarm_virtual.system import ScaledTime
-from benchfarm_virtual.userland import build_userland, run_command
+from benchfarm_virtual.userland import PhoneSystem, run_command
 from virtual.tests.unit.bench_phone import HandTime
 
 PROPS = {
@@ -136,7 +136,7 @@ class TestPhone:
         self.faults = FaultTable()
         self.time = ScaledTime(time_factor)
         self.reboots: list[str] = []
-        self.userland = build_userland(
+        self.userland = PhoneSystem(
             props={**PROPS, **(props or {})}, time=self.time, hardware=self.hardware, shelf=self.shelf,
             faults=self.faults, on_reboot=self.reboots.append, rooted=rooted,
         )  # fmt: skip
