@@ -61,9 +61,9 @@ def test_a_fixed_performance_mode_is_graded_b_and_is_no_throttling(watched: Watc
 
 def test_clocks_that_root_pinned_are_graded_a(watched: WatchedPhone) -> None:
     watched.calm()
-    for number, cluster in enumerate(watched.phone.hardware.clusters()):
+    for cluster in watched.phone.hardware.clusters():
         khz = cluster.available_khz[len(cluster.available_khz) // 2]
-        watched.phone.hardware.set_cluster_limits(number, min_khz=khz, max_khz=khz)
+        watched.phone.hardware.set_limits(cluster, min_khz=khz, max_khz=khz)
     assert watched.run()[1].grade is Grade.A
 
 

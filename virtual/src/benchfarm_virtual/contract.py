@@ -7,7 +7,7 @@ All calls may come from many threads at once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
@@ -110,23 +110,6 @@ class PhoneFileError(Exception):
 
 
 LogPriority = Literal["V", "D", "I", "W", "E", "F"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClockState:
-    """The clocks of a cluster of equal cores, or of the GPU, as they are now."""
-
-    cpus: tuple[int, ...] = ()
-    min_khz: int
-    max_khz: int
-    current_khz: int
-    limit_khz: int
-    available_khz: Sequence[int]
-    #: ``time_in_state``: frequency -> time in 10 ms ticks.
-    ticks: Mapping[int, int]
-    governor: str
-    #: Clock steps that heat takes now, whatever a user has set.
-    cooling_steps: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from benchfarm_virtual.contract import Battery, ClockState, ThermalZone
+from benchfarm_virtual.contract import Battery, ThermalZone
 from benchfarm_virtual.heat import Clocks, Heat, next_lower
 from benchfarm_virtual.processes import Process, listed
 from benchfarm_virtual.profiles import VirtualProfile
@@ -65,7 +65,8 @@ class VirtualHardware:
         self._time = time
         self._lock = threading.RLock()
         self._clocks = [
-            Clocks(spec.available_khz, profile.governors[-1]) for spec in profile.clusters
+            Clocks(spec.available_khz, profile.governors[-1], spec.cpus)
+            for spec in profile.clusters
         ]
         self._gpu = Clocks(profile.gpu.available_khz, "schedutil") if profile.gpu else None
         self._works: list[Work] = []
@@ -79,7 +80,6 @@ class VirtualHardware:
         #: Processor time of the processes that registered loads, by pid; kept after their end, as
         #: rusage is.
         self._cpu_s: dict[int, float] = {}
-        self._fixed = False
         self._has_thermal_control = True
         self._heat = Heat(profile.thermal)
         self._charge_uah = profile.battery_mah * 1000 * 0.9
@@ -89,8 +89,6 @@ class VirtualHardware:
         self._gauge = (0.0, self._charge_uah, 0.0)
         self._gauge_noise = random.Random(seed)  # noqa: S311
         self._at_s = time.uptime_s()
-        #: The clusters as they are at that moment, once somebody has looked.
-        self._seen: Sequence[ClockState] | None = None
 
     # What programs use
     # ------------------------------------------------------------------------------------------------
@@ -165,10 +163,9 @@ class VirtualHardware:
         with self._looking():
             others = [other for other in self._works if other is not work]
             shares = {}
-            for spec, clocks in zip(self.profile.clusters, self._clocks, strict=True):
-                speed = clocks.share(fixed=self._fixed)
-                for cpu in spec.cpus:
-                    shares[cpu] = speed / (
+            for clocks in self._clocks:
+                for cpu in clocks.cpus:
+                    shares[cpu] = clocks.share / (
                         1.0 + sum(other.cpu_share for other in others if cpu in other.cpus)
                     )
             return shares
@@ -187,41 +184,20 @@ class VirtualHardware:
     # The contract
     # -----------------------------------------------------------------------------------------------------
 
-    def clusters(self) -> Sequence[ClockState]:
-        """Return the clusters, little cores first, as they are now."""
+    def clusters(self) -> Sequence[Clocks]:
+        """Return the clusters' clocks, little cores first, as they are now."""
         with self._looking():
-            if self._seen is None:
-                self._seen = [
-                    self._state(clocks, self._busy(spec.cpus), spec.cpus, fixed=self._fixed)
-                    for spec, clocks in zip(self.profile.clusters, self._clocks, strict=True)
-                ]
-            return self._seen
+            return self._clocks
 
-    def gpu(self) -> ClockState | None:
+    def gpu(self) -> Clocks | None:
         """Return the GPU's clocks as they are now, None for a phone without one."""
         with self._looking():
-            return self._state(self._gpu, self.gpu_load() > 0) if self._gpu else None
+            return self._gpu
 
     def gpu_load(self) -> float:
         """Return the share of its time that the GPU is busy."""
         with self._lock:
             return min(1.0, sum(work.gpu_share for work in self._works))
-
-    @staticmethod
-    def _state(
-        clocks: Clocks, busy: bool, cpus: tuple[int, ...] = (), *, fixed: bool = False
-    ) -> ClockState:
-        return ClockState(
-            cpus=cpus,
-            min_khz=clocks.min_khz,
-            max_khz=clocks.available_khz[-1],
-            current_khz=clocks.khz(busy=busy, fixed=fixed),
-            limit_khz=clocks.limit_khz(fixed=fixed),
-            available_khz=clocks.available_khz,
-            ticks={khz: int(seconds * 100) for khz, seconds in clocks.ticks_s.items()},
-            governor=clocks.governor,
-            cooling_steps=max(clocks.steps_down, clocks.held_steps),
-        )
 
     def zones(self) -> Sequence[ThermalZone]:
         """Return the thermal zones."""
@@ -318,41 +294,25 @@ class VirtualHardware:
             for clocks in self._all_clocks():
                 clocks.held_steps = steps
 
-    def set_cluster_limits(
-        self,
-        cluster: int,
-        *,
-        min_khz: int | None = None,
-        max_khz: int | None = None,
-        governor: str | None = None,
-    ) -> None:
-        """Set what a root shell writes; a frequency that the cluster doesn't have becomes the next
-        lower one.
+    def set_limits(self, clocks: Clocks, *, governor: str = "", **limits_khz: int) -> None:
+        """Set what a root shell writes: a governor, ``min_khz``, ``max_khz``; a frequency that there
+        isn't becomes the next lower one.
         """
         with self._changing():
-            clocks = self._clocks[cluster]
-            if min_khz is not None:
-                clocks.min_khz = next_lower(clocks.available_khz, min_khz)
-            if max_khz is not None:
-                clocks.max_khz = next_lower(clocks.available_khz, max_khz)
-            if governor is not None:
-                clocks.governor = governor
+            clocks.governor = governor or clocks.governor
+            for name, khz in limits_khz.items():
+                setattr(clocks, name, next_lower(clocks.available_khz, khz))
 
     def set_fixed_performance(self, *, enabled: bool) -> None:
         """Hold all clocks at a level that can be kept for long."""
         with self._changing():
-            self._fixed = enabled
+            for clocks in self._clocks:
+                clocks.fixed = enabled
 
     def set_thermal_control(self, *, enabled: bool) -> None:
         """Let heat take clocks, or not."""
         with self._changing():
             self._has_thermal_control = enabled
-
-    def set_gpu_least(self, khz: int) -> None:
-        """Set the GPU's smallest clock, as a root shell does."""
-        with self._changing():
-            if self._gpu is not None:
-                self._gpu.min_khz = next_lower(self._gpu.available_khz, khz)
 
     def force(self, *, heat_c: float | None = None, battery_percent: int | None = None) -> None:
         """Set the heat of the whole phone or its battery's level at once."""
@@ -370,7 +330,6 @@ class VirtualHardware:
         with self._changing():
             self._works.clear()
             self._count_wanted()
-            self._fixed = False
             self._has_thermal_control = True
             self._busy_s = 0.0
             self._joules.clear()
@@ -384,11 +343,8 @@ class VirtualHardware:
     def _all_clocks(self) -> list[Clocks]:
         return [*self._clocks, *([self._gpu] if self._gpu else [])]
 
-    def _busy(self, cpus: tuple[int, ...]) -> bool:
-        return not self._wanted.keys().isdisjoint(cpus)
-
     def _gpu_speed(self) -> float:
-        return self._gpu.share(fixed=False) if self._gpu else 1.0
+        return self._gpu.share if self._gpu else 1.0
 
     def _volt(self) -> float:
         full_uah = self.profile.battery_mah * 1000
@@ -403,8 +359,7 @@ class VirtualHardware:
         for spec, clocks in zip(self.profile.clusters, self._clocks, strict=True):
             busy = sum(min(1.0, wanted.get(cpu, 0.0)) for cpu in spec.cpus)
             if busy:
-                share = clocks.share(fixed=self._fixed)
-                watts[spec.name] = busy * spec.watts * share**_POWER_EXPONENT
+                watts[spec.name] = busy * spec.watts * clocks.share**_POWER_EXPONENT
         if self.profile.gpu is not None and (busy := self.gpu_load()):
             watts["gpu"] = busy * self.profile.gpu.watts * self._gpu_speed() ** _POWER_EXPONENT
         watts["accelerator"] = sum(work.accelerator_watts for work in self._works)
@@ -433,7 +388,6 @@ class VirtualHardware:
 
     def _advance(self) -> None:
         """Move the state on to this moment; what is known of it may be changed after that."""
-        self._seen = None
         now_s = self._time.uptime_s()
         left_s = now_s - self._at_s
         if left_s < 0:  # the phone's clock restarted
@@ -453,8 +407,8 @@ class VirtualHardware:
         watts = sum(parts.values())
         for part, own in parts.items():
             self._joules[part] = self._joules.get(part, 0.0) + own * step_s
-        for spec, clocks in zip(self.profile.clusters, self._clocks, strict=True):
-            clocks.ticks_s[clocks.khz(busy=self._busy(spec.cpus), fixed=self._fixed)] += step_s
+        for clocks in self._all_clocks():
+            clocks.held_s[clocks.current_khz] += step_s
         self._count(step_s)
         self._charge_uah += self._net_watts(watts) / self._volt() * 1e6 * step_s / 3600
         self._charge_uah = max(0.0, min(self.profile.battery_mah * 1000.0, self._charge_uah))
@@ -462,14 +416,10 @@ class VirtualHardware:
         self._govern(step_s)
 
     def _count(self, step_s: float) -> None:
-        """Count processor time, whose it was, the GPU's time at its clock, and time with clocks
-        held down.
-        """
-        if self._gpu is not None:
-            self._gpu.ticks_s[self._gpu.khz(busy=self.gpu_load() > 0, fixed=False)] += step_s
+        """Count processor time, whose it was, and time with clocks held down."""
         if not self._works:
             return
-        if any(clocks.steps_down or clocks.held_steps for clocks in self._clocks):
+        if any(clocks.cooling_steps for clocks in self._clocks):
             self._throttled_s += step_s
         wanted = self._wanted
         self._busy_s += step_s * sum(min(1.0, share) for share in wanted.values())
@@ -483,6 +433,10 @@ class VirtualHardware:
         for work in self._works:
             for cpu in work.cpus:
                 self._wanted[cpu] = self._wanted.get(cpu, 0.0) + work.cpu_share
+        for clocks in self._clocks:
+            clocks.busy = not self._wanted.keys().isdisjoint(clocks.cpus)
+        if self._gpu is not None:
+            self._gpu.busy = self.gpu_load() > 0
 
     def _govern(self, step_s: float) -> None:
         trip_c = self.profile.thermal.soc_trip_c

@@ -68,13 +68,18 @@ _FIXED_SHARE: Final = 0.72
 
 
 class Clocks:
-    """The clocks of one cluster, or of the GPU."""
+    """The clocks of a cluster of equal cores, or of the GPU (which has no ``cpus``)."""
 
-    def __init__(self, available_khz: Sequence[int], governor: str) -> None:
+    def __init__(
+        self, available_khz: Sequence[int], governor: str, cpus: Sequence[int] = ()
+    ) -> None:
+        self.cpus = cpus
         self.available_khz = available_khz
         self._first_governor = governor
         #: Steps that a fault takes, whatever the heat is.
         self.held_steps = 0
+        #: Whether there is work for it.
+        self.busy = False
         self.reset()
 
     def reset(self) -> None:
@@ -82,29 +87,42 @@ class Clocks:
         self.governor = self._first_governor
         self.min_khz, self.max_khz = self.available_khz[0], self.available_khz[-1]
         self.steps_down = 0
-        self.ticks_s: dict[int, float] = dict.fromkeys(self.available_khz, 0.0)
+        #: Whether it is in fixed performance mode.
+        self.fixed = False
+        #: How long it had each clock.
+        self.held_s: dict[int, float] = dict.fromkeys(self.available_khz, 0.0)
 
     def move(self, steps: int) -> None:
         """Let heat take so many steps, or give them back."""
         self.steps_down = max(0, min(len(self.available_khz) - 1, self.steps_down + steps))
 
-    def limit_khz(self, *, fixed: bool) -> int:
-        """Return the highest clock that it may have now."""
+    @property
+    def cooling_steps(self) -> int:
+        """Clock steps that heat takes now, whatever a user has set."""
+        return max(self.steps_down, self.held_steps)
+
+    @property
+    def limit_khz(self) -> int:
+        """The highest clock that it may have now."""
         available = self.available_khz
-        down = max(self.steps_down, self.held_steps)
-        top = available[max(0, len(available) - 1 - down)]
-        if fixed:
+        top = available[max(0, len(available) - 1 - self.cooling_steps)]
+        if self.fixed:
             top = min(top, next_lower(available, int(available[-1] * _FIXED_SHARE)))
         return max(available[0], min(top, self.max_khz))
 
-    def share(self, *, fixed: bool) -> float:
-        """Return its clock under load as a share of its highest."""
-        return self.khz(busy=True, fixed=fixed) / self.available_khz[-1]
+    @property
+    def share(self) -> float:
+        """Its clock under load as a share of its highest."""
+        return self._khz(busy=True) / self.available_khz[-1]
 
-    def khz(self, *, busy: bool, fixed: bool) -> int:
-        """Return its clock now."""
-        limit = self.limit_khz(fixed=fixed)
-        is_fast = busy or fixed or self.governor == "performance"
+    @property
+    def current_khz(self) -> int:
+        """Its clock now."""
+        return self._khz(busy=self.busy)
+
+    def _khz(self, *, busy: bool) -> int:
+        limit = self.limit_khz
+        is_fast = busy or self.fixed or self.governor == "performance"
         return limit if is_fast and self.governor != "powersave" else min(self.min_khz, limit)
 
 

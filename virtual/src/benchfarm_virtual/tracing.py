@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from benchfarm_virtual.contract import ClockState, TraceEvent
+from benchfarm_virtual.contract import TraceEvent
+from benchfarm_virtual.heat import Clocks
 from benchfarm_virtual.protos import Value, message
 from benchfarm_virtual.system import PhoneProps
 
@@ -142,7 +143,7 @@ _START, _END = 1, 2
 PowerLook = tuple[int, Sequence[int], tuple[int, int, int]]
 
 
-def perfetto_trace(session: TraceSession, clusters: Iterable[ClockState]) -> bytes:
+def perfetto_trace(session: TraceSession, clusters: Iterable[Clocks]) -> bytes:
     """Return the recording as a ``perfetto.protos.Trace``, events in a bundle for each core."""
     events = session.recorded()
     clock = message({1: message({1: _BOOTTIME, 2: session.begun_ns})})

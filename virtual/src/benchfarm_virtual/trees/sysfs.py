@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Mapping
 
-from benchfarm_virtual.contract import ClockState, PhoneFileError
+from benchfarm_virtual.contract import PhoneFileError
 from benchfarm_virtual.hardware import VirtualHardware
+from benchfarm_virtual.heat import Clocks
 from benchfarm_virtual.trees.node import FileNode, Folder, LinkNode, Node, text_file, tree
 
 
@@ -44,15 +45,15 @@ def _number(data: bytes) -> int:
     return int(data)
 
 
-def _policy(hardware: VirtualHardware, number: int, known: ClockState) -> Mapping[str, Node]:
-    def now() -> ClockState:
+def _policy(hardware: VirtualHardware, number: int, known: Clocks) -> Mapping[str, Node]:
+    def now() -> Clocks:
         return hardware.clusters()[number]
 
     def govern(data: bytes) -> None:
         governor = data.decode("ascii", "replace").strip()
         if governor not in (*hardware.profile.governors, "powersave"):
             raise PhoneFileError(errno.EINVAL, "Invalid argument")
-        hardware.set_cluster_limits(number, governor=governor)
+        hardware.set_limits(now(), governor=governor)
 
     return {
         "scaling_cur_freq": text_file(lambda: now().current_khz),
@@ -60,11 +61,11 @@ def _policy(hardware: VirtualHardware, number: int, known: ClockState) -> Mappin
         # the policy.
         "scaling_min_freq": text_file(
             lambda: now().min_khz,
-            lambda data: hardware.set_cluster_limits(number, min_khz=_number(data)),
+            lambda data: hardware.set_limits(now(), min_khz=_number(data)),
         ),
         "scaling_max_freq": text_file(
-            lambda: min(now().max_khz, now().limit_khz),
-            lambda data: hardware.set_cluster_limits(number, max_khz=_number(data)),
+            lambda: now().limit_khz,
+            lambda data: hardware.set_limits(now(), max_khz=_number(data)),
         ),
         "cpuinfo_min_freq": text_file(lambda: min(known.available_khz)),
         "cpuinfo_max_freq": text_file(lambda: max(known.available_khz)),
@@ -73,14 +74,16 @@ def _policy(hardware: VirtualHardware, number: int, known: ClockState) -> Mappin
             lambda: " ".join(map(str, known.available_khz)) + " "
         ),
         "related_cpus": text_file(lambda: " ".join(map(str, known.cpus))),
-        "stats/time_in_state": _times(lambda: now().ticks),
+        "stats/time_in_state": _times(now, 100),
     }
 
 
-def _times(ticks: Callable[[], Mapping[int, int]]) -> Node:
-    """Return a file with the time at each clock."""
+def _times(clocks: Callable[[], Clocks], per_s: int) -> Node:
+    """Return a file with the time at each clock, in so many parts of a second."""
     return FileNode(
-        lambda: "".join(f"{khz} {held}\n" for khz, held in sorted(ticks().items())).encode(),
+        lambda: "".join(
+            f"{khz} {int(held_s * per_s)}\n" for khz, held_s in clocks().held_s.items()
+        ).encode(),
         size_bytes=4096,
     )
 
@@ -93,19 +96,16 @@ def _zone(hardware: VirtualHardware, number: int) -> Mapping[str, Node]:
 
 
 def _gpu(hardware: VirtualHardware, *, is_adreno: bool) -> Mapping[str, Node]:
-    def now() -> ClockState:
+    def now() -> Clocks:
         state = hardware.gpu()
         assert state is not None
         return state
-
-    def held_ms() -> Mapping[int, int]:
-        return {khz: 10 * ticks for khz, ticks in now().ticks.items()}
 
     if not is_adreno:
         return {
             "scaling_max_freq": text_file(lambda: now().limit_khz),
             "utilization": text_file(lambda: round(100 * hardware.gpu_load())),
-            "time_in_state": _times(held_ms),
+            "time_in_state": _times(now, 1000),
             "cur_freq": text_file(lambda: now().current_khz),
         }
     return {
@@ -113,19 +113,22 @@ def _gpu(hardware: VirtualHardware, *, is_adreno: bool) -> Mapping[str, Node]:
         "gpu_busy_percentage": text_file(lambda: f"{round(100 * hardware.gpu_load())} %"),
         "devfreq/cur_freq": text_file(lambda: now().current_khz * 1000),
         "devfreq/max_freq": text_file(lambda: now().limit_khz * 1000),
-        "devfreq/trans_stat": FileNode(lambda: _transitions(held_ms()), size_bytes=4096),
+        "devfreq/trans_stat": FileNode(lambda: _transitions(now()), size_bytes=4096),
         "devfreq/min_freq": text_file(
             lambda: now().min_khz * 1000,
-            lambda data: hardware.set_gpu_least(_number(data) // 1000),
+            lambda data: hardware.set_limits(now(), min_khz=_number(data) // 1000),
         ),
     }
 
 
-def _transitions(held_ms: Mapping[int, int]) -> bytes:
+def _transitions(clocks: Clocks) -> bytes:
     """The table of devfreq; how often clocks changed isn't counted here, how long each was held is."""
-    ticks = sorted(held_ms.items())
-    head = "".join(f"{khz * 1000:>10}" for khz, _ in ticks)
-    rows = [f"{khz * 1000:>12}:{'         0' * len(ticks)}{held:>10}\n" for khz, held in ticks]
+    head = "".join(f"{khz * 1000:>10}" for khz in clocks.held_s)
+    none = "         0" * len(clocks.held_s)
+    rows = [
+        f"{khz * 1000:>12}:{none}{int(held_s * 1000):>10}\n"
+        for khz, held_s in clocks.held_s.items()
+    ]
     return f"     From  :   To\n           :{head}   time(ms)\n{''.join(rows)}".encode()
 
 

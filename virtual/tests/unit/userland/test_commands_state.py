@@ -71,7 +71,7 @@ CPU = "/sys/devices/system/cpu"
         (f"{CPU}/cpufreq/policy4/scaling_governor", lambda h: h.clusters()[1].governor),
         (
             f"{CPU}/cpu0/cpufreq/stats/time_in_state",
-            lambda h: "\n".join(f"{k} {t}" for k, t in h.clusters()[0].ticks.items()),
+            lambda h: "\n".join(f"{k} {int(100 * s)}" for k, s in h.clusters()[0].held_s.items()),
         ),
         ("/sys/class/thermal/thermal_zone0/type", lambda h: h.zones()[0].name),
         ("/sys/class/thermal/thermal_zone0/temp", lambda h: round(h.zones()[0].heat_c * 1000)),
