@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -176,8 +176,7 @@ class _Run:
 
 def _refusal(program: _Program, given: Mapping[str, str], model: bytes) -> Mapping[str, Any] | None:
     """Return why a program won't run a model, None when it will."""
-    is_whole = _CHECKS.get(program.magic)
-    if not (is_whole(model) if is_whole else re.match(program.magic.encode(), model, re.DOTALL)):
+    if not re.match(program.magic.encode(), model, re.DOTALL):
         return program.refused
     return next(
         (
@@ -190,39 +189,6 @@ def _refusal(program: _Program, given: Mapping[str, str], model: bytes) -> Mappi
         ),
         None,
     )
-
-
-def _is_flatbuffer(model: bytes) -> bool:
-    """Whether the first word leads to a table whose list of fields lies within the file."""
-    root = int.from_bytes(model[:4], "little")
-    table = root - int.from_bytes(model[root : root + 4], "little", signed=True)
-    return 4 <= root <= len(model) - 4 and 0 < table <= len(model) - 4 and model[table] >= 4
-
-
-def _is_onnx(model: bytes) -> bool:
-    """Whether the bytes are whole protobuf fields, the seventh (the graph) among them."""
-    at, numbers = 0, set()
-    try:
-        while at < len(model):
-            number, kind = model[at] >> 3, model[at] & 7
-            at += 1 + (model[at] >= 0x80)
-            length = shift = 0
-            while kind in {0, 2}:
-                length |= (model[at] & 0x7F) << shift
-                at, shift = at + 1, shift + 7
-                if model[at - 1] < 0x80:
-                    break
-            at += {0: 0, 1: 8, 2: length, 5: 4}[kind]
-            numbers.add(number)
-    except (IndexError, KeyError):
-        return False
-    return at == len(model) and 7 in numbers
-
-
-_CHECKS: Final[Mapping[str, Callable[[bytes], bool]]] = {
-    "flatbuffer": _is_flatbuffer,
-    "onnx": _is_onnx,
-}
 
 
 def _options(words: Iterable[str], program: _Program) -> dict[str, str]:
