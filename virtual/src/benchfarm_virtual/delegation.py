@@ -46,7 +46,6 @@ _GPU_OPS: Final = _names(
     RESIZE_NEAREST_NEIGHBOR RSQRT SELECT SELECT_V2 SIGN SIN SLICE SOFTMAX SPACE_TO_DEPTH SPLIT SPLIT_V SQRT SQUARE
     SQUARED_DIFFERENCE STRIDED_SLICE SUB SUM TANH TILE TRANSPOSE TRANSPOSE_CONV UNPACK"""
 )
-_LOGICAL_OPS: Final = _names("EQUAL GREATER GREATER_EQUAL LESS LESS_EQUAL NOT_EQUAL")
 _NNAPI_OPS: Final = _names(
     """ABS ADD ARG_MAX ARG_MIN AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTH_TO_SPACE DEPTHWISE_CONV_2D DEQUANTIZE DIV ELU
     EXP FLOOR FULLY_CONNECTED GATHER HARD_SWISH L2_NORMALIZATION LOCAL_RESPONSE_NORMALIZATION LOG LOGISTIC MAXIMUM
@@ -61,43 +60,10 @@ _HEXAGON_OPS: Final = _names(
     RELU_N1_TO_1 RESHAPE RESIZE_BILINEAR RESIZE_NEAREST_NEIGHBOR SLICE SOFTMAX SPACE_TO_DEPTH SPLIT SQUARED_DIFFERENCE
     STRIDED_SLICE SUB TANH TRANSPOSE TRANSPOSE_CONV"""
 )
+#: XNNPACK takes them where weights or shape are in the model.
+_WITH_CONSTANT: Final = _names("CONV_2D DEPTHWISE_CONV_2D TRANSPOSE_CONV RESHAPE")
 _FLOAT_TYPES: Final = frozenset({"FLOAT32", "FLOAT16"})
 _QUANTIZED_TYPES: Final = frozenset({"INT8", "UINT8"})
-#: Operators whose output's shape depends on the value of an input: which input.
-_SHAPED_BY_VALUE: Final[Mapping[str, int]] = {
-    "RESHAPE": 1,
-    "TILE": 1,
-    "BROADCAST_TO": 1,
-    "FILL": 0,
-    "RESIZE_BILINEAR": 1,
-    "RESIZE_NEAREST_NEIGHBOR": 1,
-    "SLICE": 2,
-    "RANGE": 0,
-    "PAD": 1,
-    "PADV2": 1,
-    "MIRROR_PAD": 1,
-    "TRANSPOSE_CONV": 0,
-    "ONE_HOT": 1,
-    "TOPK_V2": 1,
-}
-_ALWAYS_DYNAMIC: Final = frozenset(
-    {"WHERE", "UNIQUE", "NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5"}
-)
-
-
-def dynamic_outputs(subgraph: Subgraph) -> frozenset[int]:
-    """Return the tensors whose shape is known only when the model runs."""
-    found: set[int] = set()
-    for operator in subgraph.operators:
-        shaping = _SHAPED_BY_VALUE.get(operator.name)
-        value = None
-        if shaping is not None and shaping < len(operator.inputs):
-            value = subgraph.tensor(operator.inputs[shaping])
-        by_value = value is not None and not value.constant
-        passed_on = operator.name != "SHAPE" and any(i in found for i in operator.inputs)
-        if by_value or passed_on or operator.name in _ALWAYS_DYNAMIC:
-            found.update(operator.outputs)
-    return frozenset(found)
 
 
 def data_type(subgraph: Subgraph, operator: Operator) -> str:
@@ -108,20 +74,15 @@ def data_type(subgraph: Subgraph, operator: Operator) -> str:
     return tensors[0].type_name if tensors else "FLOAT32"
 
 
-def xnnpack_takes(subgraph: Subgraph, operator: Operator, dynamic: frozenset[int]) -> bool:
+def xnnpack_takes(subgraph: Subgraph, operator: Operator) -> bool:
     """Whether the XNNPACK delegate takes an operator."""
-    if any(i in dynamic for i in operator.outputs) and operator.name == "RESHAPE":
-        return False
-    if operator.name in {"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"}:
-        weights = subgraph.tensor(operator.inputs[1]) if len(operator.inputs) > 1 else None
-        if weights is None or not weights.constant:
+    if operator.name in _WITH_CONSTANT and len(operator.inputs) > 1:
+        second = subgraph.tensor(operator.inputs[1])
+        if second is None or not second.constant:
             return False
     kind = data_type(subgraph, operator)
     if kind in _QUANTIZED_TYPES:
         return operator.name in _INT8_OPS
-    if operator.name == "QUANTIZE":
-        outputs = subgraph.operator_outputs(operator)
-        return kind == "FLOAT32" and bool(outputs) and outputs[0].type_name in _QUANTIZED_TYPES
     return kind in _FLOAT_TYPES and operator.name in _FLOAT_OPS
 
 
@@ -129,21 +90,12 @@ def gpu_objection(subgraph: Subgraph, operator: Operator, *, quantized: bool) ->
     """Return why the GPU delegate doesn't take an operator, in its words; None when it does."""
     if operator.name not in _GPU_OPS:
         return "Operation is not supported."
-    if operator.name == "STRIDED_SLICE" and operator.shrink_axis_mask:
-        return "StridedSlice does not support shrink_axis_mask parameter."
     computed = [
         t for t in subgraph.operator_inputs(operator) if not t.constant
     ] + subgraph.operator_outputs(operator)
     allowed = _FLOAT_TYPES | (_QUANTIZED_TYPES if quantized else frozenset())
-    logical = operator.name in _LOGICAL_OPS
-    if logical:
-        computed = [t for t in computed if t.type_name != "BOOL"]
     if any(t.type_name not in allowed or len(t.shape) > 4 for t in computed):
-        return (
-            "Not supported logical op case."
-            if logical
-            else "OP is supported, but tensor type/shape isn't compatible."
-        )
+        return "OP is supported, but tensor type/shape isn't compatible."
     return None
 
 

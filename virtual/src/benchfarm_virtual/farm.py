@@ -87,13 +87,10 @@ class VirtualLab(AbstractContextManager["VirtualLab"]):
             return phone
 
     def remove(self, serial: str) -> None:
-        """Switch a phone off; raise UsageError when there is none of this serial number."""
+        """Switch a phone off; raise UsageError as :meth:`get` does."""
+        phone = self.get(serial)
         with self._lock:
-            phone = self._phones.pop(serial, None)
-        if phone is None:
-            raise UsageError(
-                f"there is no virtual phone {serial!r}; there are: {', '.join(self.phones) or 'none'}"
-            )
+            self._phones.pop(phone.serial, None)
         phone.close()
 
     def get(self, serial: str) -> Phone:

@@ -381,12 +381,8 @@ class PhoneTree:
             if replaced is node:
                 return
             if replaced is not None:
-                if isinstance(replaced, Folder) != isinstance(node, Folder):
-                    raise file_error(
-                        errno.EISDIR if isinstance(replaced, Folder) else errno.ENOTDIR
-                    )
-                if isinstance(replaced, Folder) and replaced.nodes:
-                    raise file_error(errno.ENOTEMPTY)
+                if isinstance(replaced, Folder) or isinstance(node, Folder):
+                    raise file_error(errno.EEXIST)
                 self._forget(replaced)
             to_folder.nodes[new.names[-1]] = from_folder.nodes.pop(old.names[-1])
 

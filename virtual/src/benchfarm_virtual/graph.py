@@ -93,8 +93,6 @@ class Operator:
     name: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    #: StridedSlice's shrink_axis_mask.
-    shrink_axis_mask: int = 0
 
     @property
     def custom(self) -> bool:
@@ -186,9 +184,8 @@ def _read(data: bytes, sha256: str) -> Graph:
 
     if data[4:8] != b"TFL3":
         raise ValueError("no TFL3 identifier")
-    _check_root(data)
     model = schema.ModelT.InitFromPackedBuf(data, 0)
-    sizes = [_data_bytes(buffer, len(data)) for buffer in model.buffers or ()]
+    sizes = [_data_bytes(buffer) for buffer in model.buffers or ()]
     subgraphs = tuple(
         _subgraph(item, model.operatorCodes or (), sizes) for item in model.subgraphs or ()
     )
@@ -201,22 +198,8 @@ def _read(data: bytes, sha256: str) -> Graph:
     )
 
 
-def _check_root(data: bytes) -> None:
-    """Raise ValueError when the root table doesn't lie within the file: Python would read from its
-    other end.
-    """
-    start = struct.unpack_from("<I", data, 0)[0]
-    vtable = start - struct.unpack_from("<i", data, start)[0]
-    if not 8 <= vtable < len(data) - 4:
-        raise ValueError(f"root table at {start} isn't in the file")
-
-
-def _data_bytes(buffer: schema.BufferT, file_bytes: int) -> int:
+def _data_bytes(buffer: schema.BufferT) -> int:
     if buffer.offset > 1:  # data after the flatbuffer, for models over 2 GiB
-        if buffer.offset + buffer.size > file_bytes:
-            raise ValueError(
-                f"buffer of {buffer.size} bytes at {buffer.offset} reaches outside the file"
-            )
         return int(buffer.size)
     return 0 if buffer.data is None else len(buffer.data)
 
@@ -224,14 +207,13 @@ def _data_bytes(buffer: schema.BufferT, file_bytes: int) -> int:
 def _subgraph(
     found: schema.SubGraphT, codes: Sequence[schema.OperatorCodeT], sizes: list[int]
 ) -> Subgraph:
-    tensors = tuple(_tensor(item, sizes) for item in found.tensors or ())
-    inputs, outputs = _numbers(found.inputs), _numbers(found.outputs)
-    _check_indices((*inputs, *outputs), len(tensors), lowest=0)
-    operators = tuple(
-        _operator(item, codes[item.opcodeIndex], len(tensors)) for item in found.operators or ()
-    )
+    operators = tuple(_operator(item, codes[item.opcodeIndex]) for item in found.operators or ())
     return Subgraph(
-        name=_text(found.name), tensors=tensors, inputs=inputs, outputs=outputs, operators=operators
+        name=_text(found.name),
+        tensors=tuple(_tensor(item, sizes) for item in found.tensors or ()),
+        inputs=_numbers(found.inputs),
+        outputs=_numbers(found.outputs),
+        operators=operators,
     )
 
 
@@ -254,20 +236,15 @@ def _element_bytes(type_name: str) -> float | None:
     return int(bits[0]) / 8 if bits else {"BOOL": 1.0, "RESOURCE": 8.0}.get(type_name)
 
 
-def _operator(found: schema.OperatorT, opcode: schema.OperatorCodeT, tensor_count: int) -> Operator:
+def _operator(found: schema.OperatorT, opcode: schema.OperatorCodeT) -> Operator:
     # Old files have the code in a signed byte, new ones in an int32; the larger of the two counts.
     code = max(opcode.deprecatedBuiltinCode, opcode.builtinCode)
     name = _names("BuiltinOperator").get(code, f"UNKNOWN {code}")
-    inputs, outputs = _numbers(found.inputs), _numbers(found.outputs)
-    _check_indices(inputs, tensor_count, lowest=-1)
-    _check_indices(outputs, tensor_count, lowest=0)
-    options = found.builtinOptions
     return Operator(
         code=code,
         name=_text(opcode.customCode) if name == "CUSTOM" else name,
-        inputs=inputs,
-        outputs=outputs,
-        shrink_axis_mask=getattr(options, "shrinkAxisMask", 0),
+        inputs=_numbers(found.inputs),
+        outputs=_numbers(found.outputs),
     )
 
 
@@ -277,9 +254,3 @@ def _numbers(found: Iterable[int] | None) -> tuple[int, ...]:
 
 def _text(found: bytes | None) -> str:
     return (found or b"").decode("utf-8", "backslashreplace")
-
-
-def _check_indices(indices: Iterable[int], count: int, *, lowest: int) -> None:
-    for index in indices:
-        if not lowest <= index < count:
-            raise ValueError(f"tensor {index} of {count}")

@@ -176,8 +176,7 @@ def stop_lab(state_dir: Path, *, timeout_s: float = _STOP_S) -> bool:
 
     False when none was running.
 
-    It is asked first; a lab that doesn't answer is ended by its pid, after a look that a process is
-    this lab's. Raises DeviceTimeoutError when it still runs after that.
+    It is asked first; a lab that doesn't answer is ended by its pid. Raises DeviceTimeoutError when it still runs after that.
     """
     state_dir = state_dir.absolute()
     if not _is_running(state_dir):
@@ -190,7 +189,8 @@ def stop_lab(state_dir: Path, *, timeout_s: float = _STOP_S) -> bool:
         pass  # it hangs, or is just ending; either way the lock tells
     if _wait_until_ended(state_dir, timeout_s / 2):
         return True
-    if info is not None and _is_this_lab(info.pid, state_dir):
+    # The folder is locked: the lab that it tells of lives.
+    if info is not None:
         _end_group(info.pid)
     # What is killed ends as soon as a busy computer comes to it.
     if not _wait_until_ended(state_dir, max(timeout_s, _STOP_S)):
@@ -256,18 +256,6 @@ def _wait_until_ended(state_dir: Path, timeout_s: float) -> bool:
             return False
         time.sleep(_LOOK_AGAIN_S)
     return True
-
-
-def _is_this_lab(pid: int, state_dir: Path) -> bool:
-    """Say whether the process with this number was started for the lab of this folder."""
-    listed = subprocess.run(
-        ["ps", "-ww", "-o", "args=", "-p", str(pid)],
-        capture_output=True,
-        text=True,
-        check=False,
-        errors="replace",
-    )
-    return f"benchfarm_virtual {state_dir} " in listed.stdout
 
 
 def _end_group(pid: int) -> None:

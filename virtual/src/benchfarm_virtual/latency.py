@@ -105,8 +105,6 @@ def place_threads(
     allowed = [
         cpu for cluster in reversed(profile.clusters) for cpu in cluster.cpus if affinity >> cpu & 1
     ]
-    if not allowed:
-        allowed = [cpu for cluster in reversed(profile.clusters) for cpu in cluster.cpus]
     wanted = max(1, threads)
     chosen = allowed[:wanted]
     unpinned = len(allowed) == profile.cpu_count

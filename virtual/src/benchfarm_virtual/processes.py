@@ -39,18 +39,7 @@ _HARMLESS: Final = frozenset({17, 18, 19, 20, 21, 22, 23, 28})
 _MAX_PID: Final = 32768
 #: Where app uids begin; u0_a0 is uid 10000.
 FIRST_APP_UID: Final = 10000
-_USER_NAMES: Final[Mapping[int, str]] = {
-    0: "root",
-    1000: "system",
-    1001: "radio",
-    1013: "media",
-    1015: "sdcard_rw",
-    1017: "keystore",
-    1023: "media_rw",
-    1036: "logd",
-    SHELL_UID: "shell",
-    9997: "everybody",
-}
+_USER_NAMES: Final[Mapping[int, str]] = {0: "root", 1000: "system", SHELL_UID: "shell"}
 
 
 def user_name(uid: int) -> str:

@@ -180,7 +180,7 @@ class PhoneDesk:
                 self.changed()
                 return {"phone": describe_phone(phone)}
             case "remove":
-                self._lab.remove(self._lab.get(serial).serial)
+                self._lab.remove(serial)
                 self.changed()
             case "stop":
                 self._stop()

@@ -77,7 +77,6 @@ _SHELL_MAY_SET = (
     "log.",
     "persist.log.tag",
     "persist.traced.enable",
-    "sys.powerctl",
     "service.adb.",
     "vendor.debug.",
     "wrap.",

@@ -26,18 +26,17 @@ USAGE_LINE = re.compile(
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("3", 3), ("3x", 3), ("1.9", 1), ("", 0), (" 7", 7), ("-5", -5), ("1,2", 1),
-     ("99999999999", 2147483647), ("abc", None)],
-)  # fmt: skip
-def test_integers_are_read_as_far_as_they_go(text, value):
+    [("3", 3), ("-5", -5), ("3x", None), ("1.9", None), ("", None), ("1_0", None), ("abc", None)],
+)
+def test_integers_are_taken_whole_or_refused(text, value):
     assert parse_value("int32", text) == value
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("0.5", 0.5), ("1e3", 1000.0), ("2s", 2.0), ("", 0), ("x", None), (".5", 0.5)],
+    [("0.5", 0.5), ("1e3", 1000.0), (".5", 0.5), ("2s", None), ("", None), ("x", None)],
 )
-def test_floats_are_read_as_far_as_they_go(text, value):
+def test_floats_are_taken_whole_or_refused(text, value):
     assert parse_value("float", text) == value
 
 

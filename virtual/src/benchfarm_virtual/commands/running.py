@@ -166,9 +166,6 @@ def setprop(call: Invocation) -> int:
     options = read_options(call, "")
     need_args(call, options, 2)
     key, value = options.args[:2]
-    if key == "sys.powerctl":
-        call.system.on_reboot(value.partition(",")[2])
-        return 0
     fault = call.system.props.set_as(call.uid, key, value)
     if fault:
         call.error(fault)

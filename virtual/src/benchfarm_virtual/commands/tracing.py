@@ -69,11 +69,11 @@ def _parse_config(text: str) -> _Config:
 
 @command("perfetto", since_sdk=28)
 def perfetto(call: Invocation) -> int:
-    """Record a trace: ``perfetto --txt -c - -o FILE [--background]``."""
+    """Record a trace: ``perfetto --txt -c - -o FILE --background``."""
     options = read_options(call, "", "co", long=["txt", "background"])
     target = options.last("o")
-    if options.last("c") != "-" or not target or "txt" not in options:
-        call.error("a virtual phone knows --txt -c - -o FILE, and --background")
+    if options.last("c") != "-" or not target or not {"txt", "background"} <= options.values.keys():
+        call.error("a virtual phone knows --background --txt -c - -o FILE only")
         return 1
     try:
         config = _parse_config(decoded(call.stdin.read())[:_MOST_CONFIG_BYTES])
@@ -94,8 +94,6 @@ def perfetto(call: Invocation) -> int:
             "Could not connect to the traced socket /dev/socket/traced_consumer. Ensure traced is running."
         )
         return 1
-    if "background" not in options:
-        return _record(call.system, call.process, config, writer)
     child = call.system.processes.spawn(call.launch.argv, uid=call.uid, ppid=1)
 
     def body() -> None:

@@ -23,7 +23,6 @@ from benchfarm_virtual.delegation import (
     XNNPACK,
     SubgraphPlan,
     accelerator_takes,
-    dynamic_outputs,
     gpu_name,
     gpu_objection,
     xnnpack_takes,
@@ -203,8 +202,8 @@ def apply_xnnpack(interpreter: Interpreter) -> int:
     _say_created(interpreter, _XNNPACK_CREATED)
     kernels = []
     for plan in interpreter.plans:
-        subgraph, dynamic = plan.subgraph, dynamic_outputs(plan.subgraph)
-        taken = _taken(plan, lambda operator: xnnpack_takes(subgraph, operator, dynamic))  # noqa: B023 - called at once
+        subgraph = plan.subgraph
+        taken = _taken(plan, lambda operator: xnnpack_takes(subgraph, operator))  # noqa: B023 - called at once
         taken = _reduced(interpreter, plan, taken, "xnnpack")
         kernels.append(_replace(interpreter, plan, XNNPACK, taken))
     path = interpreter.flags.text("xnnpack_weight_cache_file_path")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -48,33 +47,27 @@ _NNAPI_DETAILS: Final = frozenset(flag.name for flag in FLAGS["nnapi"]) - {"use_
 _ALWAYS_ECHOED: Final = frozenset({"graph", "signature_to_run_for"})
 #: The order of the parameter log where it isn't that of --help.
 _ECHO_FIRST: Final = ("graph", "signature_to_run_for", "list_signatures")
-_INT32_MIN: Final = -(2**31)
-_INT32_MAX: Final = 2**31 - 1
-_INTEGER: Final = re.compile(r"\s*([+-]?\d+)")
-_FLOAT: Final = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
 
 
 class FlagError(Exception):
     """A flag's value can't be parsed; the message is the program's."""
 
 
-def parse_value(kind: FlagType, text: str) -> FlagValue | None:
-    """Return a flag's value by the rules of C++ streams, or None when it is refused.
+#: How a value is read.
+_READ: Final[Mapping[FlagType, Callable[[str], FlagValue]]] = {
+    "string": str,
+    "int32": int,
+    "float": float,
+    "bool": {"true": True, "1": True, "false": False, "0": False}.__getitem__,
+}
 
-    Numbers are read as far as they go (``3x`` is 3, ``1.9`` as an integer 1); an empty text is 0.
-    """
-    if kind == "string":
-        return text
-    if kind == "bool":
-        return {"true": True, "1": True, "false": False, "0": False}.get(text)
-    pattern = _INTEGER if kind == "int32" else _FLOAT
-    found = pattern.match(text)
-    if found is None:
-        # At the end of the text without a number, the stream is at its end: taken, as 0.
-        return 0 if not text.strip() or text.strip() in {"+", "-"} else None
-    if kind == "int32":
-        return max(_INT32_MIN, min(_INT32_MAX, int(found.group(1))))
-    return float(found.group(1))
+
+def parse_value(kind: FlagType, text: str) -> FlagValue | None:
+    """Return a flag's value, or None when it is refused: also where C++ would read a part of it."""
+    try:
+        return _READ[kind](text if kind == "string" else text.replace("_", "?"))
+    except (ValueError, KeyError):
+        return None
 
 
 def format_value(value: FlagValue) -> str:

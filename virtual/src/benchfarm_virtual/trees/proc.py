@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from benchfarm_virtual.userland import PhoneSystem
 
 _TICKS_PER_S: Final = 100
-_VERSION: Final = (
-    "Linux version 4.9.270-g862f51bac900-ab7613625 (android-build@abfarm) (Android clang) "
-    "#0 SMP PREEMPT Mon Aug 2 10:12:18 UTC 2021"
-)
 _LIBRARIES: Final = ("libneuralnetworks.so", "libGLESv2.so", "libvulkan.so", "liblog.so", "libc.so")
 
 
@@ -100,7 +96,7 @@ class _ProcFolder(Folder):
                 "uptime": FileNode(lambda: _uptime(system)),
                 "loadavg": FileNode(lambda: _loadavg(system)),
                 "stat": FileNode(lambda: _stat(system)),
-                "version": text_file(lambda: _VERSION),
+                "version": text_file(lambda: "Linux version 4.9.270"),
                 "self": LinkNode("1"),
                 "sys/kernel/random/boot_id": text_file(lambda: system.boot_id),
             }

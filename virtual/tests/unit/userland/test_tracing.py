@@ -100,6 +100,6 @@ def test_before_android_11_the_service_is_off_on_phones_of_other_makers(make_pho
     ],
 )
 def test_a_config_that_is_no_text_of_fields_is_refused(phone, config):
-    status, _, err = phone.run(f"perfetto --txt -c - -o {TRACE}", config.encode())
+    status, _, err = phone.run(f"perfetto --background --txt -c - -o {TRACE}", config.encode())
     assert status == 1
     assert "TraceConfig is invalid" in err
