@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 #: As whom adbd runs what comes over adb, and as whom the system's own services run.
 SHELL_UID: Final = 2000
@@ -30,27 +30,6 @@ def decoded(data: bytes | bytearray) -> str:
 
 class StreamClosedError(Exception):
     """The other end of a stream is gone; the command that writes to it should end."""
-
-
-class ByteSource(Protocol):
-    """Where bytes come from."""
-
-    def read(self, limit: int) -> bytes:
-        """Block until at least one byte is there; ``b""`` is the end."""
-        ...
-
-
-class ByteSink(Protocol):
-    """Where bytes go; a write blocks while the other side doesn't take more.
-
-    A file appears as it grows.
-    """
-
-    def write(self, data: bytes) -> None:
-        """Write all of ``data``; raise StreamClosedError when nobody reads it, PhoneFileError for a
-        full phone.
-        """
-        ...
 
 
 class Hangup:
@@ -81,9 +60,11 @@ class Hangup:
 class ShellSession:
     """One service opened over adb (shell, exec, cmd): its streams, and whether the client has gone."""
 
-    stdin: ByteSource
-    stdout: ByteSink
-    stderr: ByteSink
+    #: Blocks until at least one byte is there; ``b""`` is the end.
+    stdin: Callable[[int], bytes]
+    #: Block while the other side doesn't take more; raise StreamClosedError when nobody reads.
+    stdout: Callable[[bytes], None]
+    stderr: Callable[[bytes], None]
     #: Set when the stream or the connection is closed; like SIGHUP, it reaches only the shell's own
     #: process: what was started in the background goes on.
     hangup: Hangup = field(default_factory=Hangup)

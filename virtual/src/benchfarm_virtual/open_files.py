@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Final
 
 from benchfarm_virtual.contract import (
-    ByteSource,
     PhoneFileError,
     ProgramDiedError,
     StreamClosedError,
@@ -168,7 +167,7 @@ def open_pipe() -> tuple[OpenFile, OpenFile]:
     )
 
 
-def client_input(source: ByteSource) -> OpenFile:
+def client_input(read: Callable[[int], bytes]) -> OpenFile:
     """Return the adb client's stdin.
 
     A thread of its own reads it from the first read on, so that a reader can be killed.
@@ -177,7 +176,7 @@ def client_input(source: ByteSource) -> OpenFile:
 
     def read_all() -> None:
         try:
-            while data := source.read(_PIECE_BYTES):
+            while data := read(_PIECE_BYTES):
                 pipe.write(data)
         except StreamClosedError:
             pass

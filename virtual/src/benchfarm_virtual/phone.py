@@ -11,13 +11,13 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from benchfarm_virtual.commands.invocation import Invocation
 from benchfarm_virtual.contract import (
     SIGKILL,
-    ByteSink,
     LogPriority,
     ProgramDiedError,
 )
 from benchfarm_virtual.faults import Cut, Fault, FaultKind, FaultTable
 from benchfarm_virtual.hardware import VirtualHardware, Work
 from benchfarm_virtual.link import LOOPBACK, LinkState, PhoneServer
+from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.services import FEATURES, LEGACY_FEATURES, ServiceDesk
 from benchfarm_virtual.spec import PhoneSpec
 from benchfarm_virtual.system import ScaledTime
@@ -276,21 +276,6 @@ _SYSTEM_PID: Final = 1003
 _FOR_EVER_S: Final = 1e6
 
 
-class CutOutput:
-    """A program's output of which nothing arrives after the byte that a fault names; the writer
-    never learns of it.
-    """
-
-    def __init__(self, sink: ByteSink, cut: Cut) -> None:
-        self._sink = sink
-        self._cut = cut
-
-    def write(self, data: bytes) -> None:
-        """Hand on what comes before the cut."""
-        if passing := self._cut.passing(data):
-            self._sink.write(passing)
-
-
 class ProgramMoments:
     """Lets the faults of one phone happen to its programs."""
 
@@ -302,7 +287,9 @@ class ProgramMoments:
         program, process = call.name, call.process
         if name == "init":
             cut = Cut(self._faults, FaultKind.OUTPUT_CUT, "program", subject=program)
-            call.stdout = CutOutput(call.stdout, cut)
+            whole = call.stdout
+            # Of what comes after the cut nothing arrives, and the program never learns of it.
+            call.stdout = OpenFile(put=lambda data: whole.write(cut.passing(data)))
         self._faults.reach(name, subject=program)
         if process.killed.is_set():
             raise ProgramDiedError(process.signal or SIGKILL)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.contract import ShellSession, StreamClosedError
@@ -44,10 +45,11 @@ class Outlet:
         self._moment = moment
         self._answer = Cut(faults, FaultKind.ANSWER_CUT, moment)
 
-    def write(self, data: bytes, *, framed_as: int | None = None) -> None:
+    def write(self, framed_as: int | None, terminal: bool, data: bytes) -> None:
         """Write to the stream, with the shell protocol's head when ``framed_as`` says which of its
-        streams it is.
+        streams it is; a terminal's lines end in CR LF.
         """
+        data = data.replace(b"\n", b"\r\n") if terminal else data
         for start in range(0, len(data), _PIECE_BYTES):
             piece = data[start : start + _PIECE_BYTES]
             passing, cut = self._faults.advance(FaultKind.OUTPUT_CUT, len(piece), self._moment)
@@ -62,21 +64,6 @@ class Outlet:
     def exit(self, code: int) -> None:
         """Send the exit code of the shell protocol."""
         self._stream.write(_HEAD.pack(_EXIT, 1) + bytes([code & 0xFF]))
-
-
-class Output:
-    """One of a service's output streams; a terminal's lines end in CR LF."""
-
-    def __init__(self, outlet: Outlet, *, framed_as: int | None, terminal: bool) -> None:
-        self._outlet = outlet
-        self._framed_as = framed_as
-        self._terminal = terminal
-
-    def write(self, data: bytes) -> None:
-        """Write all of ``data``; raise StreamClosedError when nobody reads any more."""
-        self._outlet.write(
-            data.replace(b"\n", b"\r\n") if self._terminal else data, framed_as=self._framed_as
-        )
 
 
 class FramedInput:
@@ -168,13 +155,13 @@ class ServiceDesk:
         """
         outlet = Outlet(stream, self.faults, moment)
         banner = self.faults.active(FaultKind.BANNER)
-        stdout = stderr = Output(outlet, framed_as=STDOUT if framed else None, terminal=terminal)
+        stdout = stderr = partial(outlet.write, STDOUT if framed else None, terminal)
         if framed and not terminal:
-            stderr = Output(outlet, framed_as=STDERR, terminal=False)
+            stderr = partial(outlet.write, STDERR, False)
         if banner is not None:
-            stdout.write(f"{banner.text('text')}\n".encode())
+            stdout(f"{banner.text('text')}\n".encode())
         session = ShellSession(
-            stdin=FramedInput(stream) if framed else stream,
+            stdin=FramedInput(stream).read if framed else stream.read,
             stdout=stdout,
             stderr=stderr,
             hangup=stream.hangup,

@@ -44,7 +44,7 @@ def run_command(system: PhoneSystem, command: str, session: ShellSession) -> int
     process = system.processes.spawn([_SHELL, "-c", command], uid=SHELL_UID, is_shell=True)
     released = threading.Event(), threading.Event()
     stdout, stderr = (
-        OpenFile(put=sink.write, close=over.set)
+        OpenFile(put=sink, close=over.set)
         for sink, over in zip((session.stdout, session.stderr), released, strict=True)
     )
     launch = Launch(

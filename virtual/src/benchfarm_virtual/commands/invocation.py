@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from benchfarm_virtual.contract import ByteSink, PhoneFileError, ProgramDiedError, encoded
+from benchfarm_virtual.contract import PhoneFileError, ProgramDiedError, encoded
 from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.processes import Process
 
@@ -75,7 +75,7 @@ class Invocation:
         self.cwd = launch.cwd
         self.stdin = launch.fds[0]
         #: Programs write at once, commands by ``out``.
-        self.stdout: ByteSink = launch.fds[1]
+        self.stdout = launch.fds[1]
         self.stderr = launch.fds[2]
         self.out = Output(launch.fds[1])
 

@@ -144,7 +144,7 @@ class TestPhone:
     def call(self, command: str, stdin: Given | bytes = b"") -> Call:
         given = stdin if isinstance(stdin, Given) else Given(stdin)
         out, err, status = Collected(), Collected(), []
-        session = ShellSession(stdin=given, stdout=out, stderr=err)
+        session = ShellSession(stdin=given.read, stdout=out.write, stderr=err.write)
         thread = threading.Thread(
             target=lambda: status.append(run_command(self.userland, command, session)), daemon=True
         )
@@ -154,7 +154,9 @@ class TestPhone:
     def run(self, command: str, stdin: bytes = b"") -> tuple[int, str, str]:
         out, err = Collected(), Collected()
         status = run_command(
-            self.userland, command, ShellSession(stdin=Given(stdin), stdout=out, stderr=err)
+            self.userland,
+            command,
+            ShellSession(stdin=Given(stdin).read, stdout=out.write, stderr=err.write),
         )
         return (
             status,
