@@ -130,17 +130,14 @@ class Subgraph:
         out = sum(t.elements for t in outputs)
         weights = inputs[1] if len(inputs) > 1 else None
         match operator.name:
-            case "CONV_2D" | "CONV_3D" if weights is not None and len(weights.shape) >= 4:
-                # CONV_2D filters are [out, h, w, in]; CONV_3D's are [d, h, w, in, out].
-                drop = weights.shape[0] if operator.name == "CONV_2D" else weights.shape[-1]
-                return out * weights.elements // max(1, drop)
+            case "CONV_2D" if weights is not None and len(weights.shape) == 4:
+                # Filters are [out, h, w, in].
+                return out * weights.elements // max(1, weights.shape[0])
             case "DEPTHWISE_CONV_2D" if weights is not None and len(weights.shape) == 4:
                 return out * weights.shape[1] * weights.shape[2]
             case "FULLY_CONNECTED" if weights is not None and weights.shape:
                 return out * weights.shape[-1]
-            case "BATCH_MATMUL" if inputs and inputs[0].shape:
-                return out * inputs[0].shape[-1]
-            case "MEAN" | "SUM" | "REDUCE_MAX" | "REDUCE_MIN" | "REDUCE_PROD" if inputs:
+            case "MEAN" | "SUM" if inputs:
                 return inputs[0].elements
         return out
 

@@ -63,7 +63,7 @@ def op_work(subgraph: Subgraph, operator: Operator, scale: float = 1.0) -> OpWor
     op_class: OpClass = "other"
     if operator.name == "DEPTHWISE_CONV_2D":
         op_class = "depthwise"
-    elif operator.name in {"CONV_2D", "TRANSPOSE_CONV", "CONV_3D"}:
+    elif operator.name in {"CONV_2D", "TRANSPOSE_CONV"}:
         weights = inputs[1] if len(inputs) > 1 else None
         point = (
             weights is not None
@@ -71,7 +71,7 @@ def op_work(subgraph: Subgraph, operator: Operator, scale: float = 1.0) -> OpWor
             and weights.shape[1] * weights.shape[2] == 1
         )
         op_class = "pointwise" if point else "conv"
-    elif operator.name in {"FULLY_CONNECTED", "BATCH_MATMUL"} or "LSTM" in operator.name:
+    elif operator.name in {"FULLY_CONNECTED", "BATCH_MATMUL"}:
         op_class = "dense"
     activations = sum(t.size_bytes for t in inputs if not t.constant) + sum(
         t.size_bytes for t in outputs

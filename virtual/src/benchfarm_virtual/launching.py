@@ -27,15 +27,13 @@ if TYPE_CHECKING:
     from benchfarm_virtual.userland import PhoneSystem
 
 #: Folders whose files are the phone's own commands.
-COMMAND_FOLDERS = frozenset(
-    {"/system/bin", "/system/xbin", "/bin", "/vendor/bin", "/sbin", "/product/bin", "/odm/bin"}
-)
+_COMMAND_FOLDERS: Final = frozenset({"/system/bin", "/bin"})
 DEFAULT_PATH = (
     "/product/bin:/apex/com.android.runtime/bin:/apex/com.android.art/bin:/system_ext/bin:/system/bin:/system/xbin:"
     "/odm/bin:/vendor/bin:/vendor/xbin"
 )
-#: Those of them that really have the commands.
-_FULL_FOLDERS = frozenset({"/system/bin", "/bin"})
+#: What a script may name as its shell.
+_SHELLS: Final = frozenset({b"/system/bin/sh", b"/bin/sh"})
 
 
 class LaunchFaultError(Exception):
@@ -69,7 +67,7 @@ def find_program(system: PhoneSystem, name: str, *, path: str, cwd: str) -> str 
         return name
     for folder in path.split(":"):
         where = folder or cwd
-        if where in _FULL_FOLDERS and find_command(name, system.props) is not None:
+        if where in _COMMAND_FOLDERS and find_command(name, system.props) is not None:
             return f"{where}/{name}"
         candidate = f"{where}/{name}" if where.startswith("/") else f"{cwd}/{where}/{name}"
         if system.files.may(candidate, 1):
@@ -145,29 +143,16 @@ def _run(request: Launch, path: str) -> int:
 
 def _own_command(system: PhoneSystem, path: str) -> CommandFunction | None:
     folder, _, name = path.rpartition("/")
-    return find_command(name, system.props) if folder in COMMAND_FOLDERS else None
-
-
-def _there(system: PhoneSystem, program: str) -> bool:
-    if _own_command(system, program) is not None:
-        return True
-    try:
-        system.files.stat(program)
-    except PhoneFileError:
-        return False
-    return True
+    return find_command(name, system.props) if folder in _COMMAND_FOLDERS else None
 
 
 def _run_script(request: Launch, full: str, head: bytes) -> int:
     from benchfarm_virtual.shell.interpreter import Shell
 
-    first = head.split(b"\n", 1)[0]
+    first = head.partition(b"\n")[0]
     if first.startswith(b"#!"):
-        program = decoded(first[2:]).strip()
-        if not _there(request.system, program.partition(" ")[0]):
+        if first[2:].strip() not in _SHELLS:
             raise LaunchFaultError(f"{request.argv[0]}: No such file or directory", 126)
-        if program.rpartition("/")[2] != "sh":
-            raise LaunchFaultError(f"{request.argv[0]}: a virtual phone runs scripts of sh", 126)
     elif b"\0" in head[:256]:
         raise LaunchFaultError(f"{request.argv[0]}: not executable: magic {head[:4].hex()}", 126)
     source = request.system.files.open_read(full)

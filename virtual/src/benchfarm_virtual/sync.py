@@ -7,7 +7,6 @@ Project's adb.
 
 from __future__ import annotations
 
-import errno
 import struct
 from collections.abc import Callable
 from stat import S_ISLNK, S_ISREG
@@ -107,12 +106,10 @@ class SyncService:
     def _create(self, path: str, mode: int) -> OpenFile:
         if S_ISLNK(mode):
             raise _SyncFailedError("symlinks can't be pushed to a virtual phone")
-        folder = path.rpartition("/")[0] or "/"
         try:
-            self._files.stat(folder)
-        except PhoneFileError as missing:
-            if missing.errno == errno.ENOENT:
-                self._make_folders(folder)
+            self._files.make_folders(path.rpartition("/")[0] or "/")
+        except PhoneFileError as fault:
+            raise _SyncFailedError(f"secure_mkdirs failed: {fault}") from None
         try:
             if S_ISREG(self._files.stat(path, follow=False).mode):
                 # A running program keeps the file that it was started from: adbd unlinks before it
@@ -124,12 +121,6 @@ class SyncService:
             return self._files.open_write(path, mode=_as_adbd(mode))
         except PhoneFileError as fault:
             raise _SyncFailedError(f"couldn't create file: {fault}") from None
-
-    def _make_folders(self, folder: str) -> None:
-        try:
-            self._files.make_folders(folder)
-        except PhoneFileError as fault:
-            raise _SyncFailedError(f"secure_mkdirs failed: {fault}") from None
 
     def _copy_frames(self, path: str, stream: Stream, writer: OpenFile) -> int:
         """Write the frames' data; return the time that comes with DONE."""

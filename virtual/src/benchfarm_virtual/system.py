@@ -156,13 +156,9 @@ class ScaledTime:
             + self._jumped_s
         )
 
-    def sleep(self, phone_seconds: float, cancelled: threading.Event | None = None) -> bool:
+    def sleep(self, phone_seconds: float, cancelled: threading.Event) -> bool:
         """Sleep for a span of phone time; return True when cancelled."""
-        real_s = max(0.0, phone_seconds) / self._factor
-        if cancelled is None:
-            time.sleep(real_s)
-            return False
-        return cancelled.wait(real_s)
+        return cancelled.wait(max(0.0, phone_seconds) / self._factor)
 
     def jump(self, seconds: float) -> None:
         """Move the wall clock, not the uptime."""

@@ -127,17 +127,7 @@ class BenchmarkRun:
         lines = list(self.parameters.echo())
         if self.parameters.switch("use_nnapi") and self.profile.nnapi:
             names = ",".join(device.name for device in self.profile.nnapi)
-            after = max(
-                (
-                    i
-                    for i, line in enumerate(lines)
-                    if line.startswith(
-                        ("Use NNAPI:", "NNAPI e", "Model execution pr", "NNAPI accelerator name:")
-                    )
-                ),
-                default=len(lines) - 1,
-            )
-            lines.insert(after + 1, f"NNAPI accelerators available: [{names}]")
+            lines.append(f"NNAPI accelerators available: [{names}]")
         return lines
 
     def _load(self) -> Graph:

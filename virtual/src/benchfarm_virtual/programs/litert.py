@@ -14,7 +14,6 @@ from benchfarm_virtual.programs.flags import (
     FLAGS,
     Flag,
     FlagError,
-    FlagValue,
     Parameters,
     flags_of,
     parse_flags,
@@ -25,9 +24,8 @@ from benchfarm_virtual.programs.process import (
     BenchmarkFailedError,
     StreamTranscript,
     announce,
-    write_whole,
 )
-from benchfarm_virtual.programs.reports import result_proto
+from benchfarm_virtual.programs.reports import save_result
 
 _FLAGS: Final = flags_of("core", "litert")
 #: Flags of the vendors' options; the program takes them out of argv first, whatever they say.
@@ -105,15 +103,13 @@ def _banner(call: Invocation, own: Parameters, say: StreamTranscript, results: R
     else:
         _log(say, 132, "Peak memory usage not available. (peak_mem_mb <= 0)")
     _log(say, 138, "======================================\n")
-    path = own.text("result_file_path")
-    if path:
-        _log(say, 177, f"Saving benchmark result to: {path}")
-        peak_kb = memory.peak_kb if own.switch("report_peak_memory_footprint") else 0
-        content = result_proto(results, results.model_bytes, peak_kb)
-        if write_whole(call, path, content):
-            _log(say, 181, f"Saved benchmark result to: {path}")
-        else:
-            _log(say, 184, f"Failed to save benchmark result to: {path}", severity="ERROR")
+    save_result(
+        call,
+        own,
+        results,
+        lambda text: _log(say, 177, text),
+        lambda text: _log(say, 184, text, severity="ERROR"),
+    )
 
 
 def _log(say: StreamTranscript, line: int, message: str, *, severity: str = "INFO") -> None:
@@ -123,21 +119,16 @@ def _log(say: StreamTranscript, line: int, message: str, *, severity: str = "INF
 
 def _as_benchmark_model(own: Parameters) -> Parameters:
     """Return the flags that ask the shared core for the same run, without its own last lines."""
-    given = [f"--{name}={_text(own.values[name])}" for name in own.given if name in _SHARED]
+    shared = Parameters((*FLAGS["core"], *_hidden()))
+    for name in own.given & _SHARED:
+        shared.set(name, own.values[name])
     if own.switch("use_gpu"):
-        given.append("--use_gpu=true")
-        given.append(f"--gpu_backend={_GPU_BACKENDS.get(own.text('gpu_backend'), '')}")
-        given.append(
-            f"--gpu_precision_loss_allowed={'false' if own.text('gpu-precision') == 'fp32' else 'true'}"
-        )
-    if own.switch("use_profiler"):
-        given.append("--enable_op_profiling=true")
-    if own.text("model_runtime_info_output_file"):
-        given += [
-            "--export_model_runtime_info=true",
-            f"--model_runtime_info_output_file={own.text('model_runtime_info_output_file')}",
-        ]
-    return parse_flags((*FLAGS["core"], *_hidden()), given)
+        shared.set("use_gpu", True)
+        shared.set("gpu_backend", _GPU_BACKENDS.get(own.text("gpu_backend"), ""))
+        shared.set("gpu_precision_loss_allowed", own.text("gpu-precision") != "fp32")
+    shared.set("enable_op_profiling", own.switch("use_profiler"))
+    shared.set("export_model_runtime_info", "model_runtime_info_output_file" in own.given)
+    return shared
 
 
 #: What phones have is the accelerator for OpenCL and OpenGL: asked for WebGPU, it takes OpenCL;
@@ -147,12 +138,9 @@ _NPU_SHARED: Final = frozenset({"use_npu", "dispatch_library_path", "compiler_pl
 _SHARED: Final = frozenset(
     {flag.name for flag in FLAGS["core"]}
     | {"graph", "signature_to_run_for", "require_full_delegation", "xnnpack_weight_cache_file_path"}
+    | {"model_runtime_info_output_file"}
     | _NPU_SHARED
 )
-
-
-def _text(value: FlagValue) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _hidden() -> tuple[Flag, ...]:

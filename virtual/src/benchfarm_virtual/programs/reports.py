@@ -4,7 +4,7 @@ long each operator took.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -18,9 +18,11 @@ from benchfarm_virtual.programs.process import number, write_whole
 from benchfarm_virtual.protos import Value, message
 
 if TYPE_CHECKING:
+    from benchfarm_virtual.commands.invocation import Invocation
     from benchfarm_virtual.delegation import PlanNode, SubgraphPlan
     from benchfarm_virtual.latency import NodeWork
     from benchfarm_virtual.programs.benchmark import BenchmarkRun, Results
+    from benchfarm_virtual.programs.flags import Parameters
     from benchfarm_virtual.programs.interpreter import Interpreter
 
 
@@ -48,7 +50,7 @@ def say_results(run: BenchmarkRun, results: Results) -> None:
 
 def report_details(run: BenchmarkRun, interpreter: Interpreter, results: Results) -> None:
     """Say the profile, and write the files that were asked for."""
-    say, flags, memory = run.say, run.parameters, results.footprint
+    say, flags = run.say, run.parameters
     if flags.switch("enable_op_profiling"):
         _write_profile(run, interpreter, results)
     if flags.switch("export_model_runtime_info") and flags.text("model_runtime_info_output_file"):
@@ -57,20 +59,28 @@ def report_details(run: BenchmarkRun, interpreter: Interpreter, results: Results
             flags.text("model_runtime_info_output_file"),
             runtime_info(interpreter),
         )
-    path = flags.text("result_file_path")
-    if path:
-        say.info(f"Saving benchmark result to: {path}")
-        peak_kb = memory.peak_kb if flags.switch("report_peak_memory_footprint") else 0
-        if write_whole(
-            run.call,
-            path,
-            result_proto(results, interpreter.graph.size_bytes, peak_kb),
-        ):
-            say.info(f"Saved benchmark result to: {path}")
-        else:
-            say.error(f"Failed to save benchmark result to: {path}")
+    save_result(run.call, flags, results, say.info, say.error)
     if flags.text("output_filepath"):
         write_whole(run.call, flags.text("output_filepath"), outputs.raw_outputs(interpreter))
+
+
+def save_result(
+    call: Invocation,
+    flags: Parameters,
+    results: Results,
+    tell: Callable[[str], None],
+    complain: Callable[[str], None],
+) -> None:
+    """Write the result as a proto where that was asked for, and say so."""
+    path = flags.text("result_file_path")
+    if not path:
+        return
+    tell(f"Saving benchmark result to: {path}")
+    peak_kb = results.footprint.peak_kb if flags.switch("report_peak_memory_footprint") else 0
+    if write_whole(call, path, result_proto(results, peak_kb)):
+        tell(f"Saved benchmark result to: {path}")
+    else:
+        complain(f"Failed to save benchmark result to: {path}")
 
 
 def _write_profile(run: BenchmarkRun, interpreter: Interpreter, results: Results) -> None:
@@ -99,7 +109,7 @@ def _say_peak(run: BenchmarkRun, results: Results) -> None:
     run.say.info(f"+ RssFile + RssShmem : {total - anonymous} MB")
 
 
-def result_proto(results: Results, size_bytes: int, peak_kb: int) -> bytes:
+def result_proto(results: Results, peak_kb: int) -> bytes:
     """Return a BenchmarkResult."""
     runs, warmup = results.runs, results.warmup
     values = runs.values
@@ -120,7 +130,12 @@ def result_proto(results: Results, size_bytes: int, peak_kb: int) -> bytes:
     if peak_kb > 0:
         memory[3] = peak_kb / _KB_PER_MB
     throughput = results.input_bytes / 2**20 / (runs.average / 1e6) if runs.average else 0.0
-    misc: dict[int, Value] = {1: size_bytes / 1e6, 2: runs.count, 3: warmup.count, 4: throughput}
+    misc: dict[int, Value] = {
+        1: results.model_bytes / 1e6,
+        2: runs.count,
+        3: warmup.count,
+        4: throughput,
+    }
     return message({2: message(latency), 3: message(memory), 4: message(misc)})
 
 

@@ -140,9 +140,7 @@ class Shell:
         def whole() -> int:
             block = parse_script(script)
             if exec_last and len(block.statements) == 1 and not block.statements[0][1]:
-                only = block.statements[0][0]
-                if isinstance(only, Simple):
-                    return run_simple(self, only, replace=True)
+                return self.alone(block.statements[0][0])
             return self.block(block)
 
         return self.run_as_subshell(whole)
