@@ -9,7 +9,7 @@ import getopt
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -162,20 +162,11 @@ class Invocation:
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None
     ) -> int:
         """Go on as another program in the same process (nohup, taskset, env ...)."""
-        from benchfarm_virtual.launching import Launch, LaunchFaultError, launch
+        from benchfarm_virtual.launching import LaunchFaultError, launch
 
         self.out.flush()
-        request = Launch(
-            system=self.system,
-            process=self.process,
-            argv=argv,
-            env=self.env if env is None else env,
-            cwd=cwd or self.cwd,
-            fds=self.launch.fds,
-            surrender=self.launch.surrender,
-        )
         try:
-            return launch(request)
+            return launch(replace(self.launch, argv=argv, env=env or self.env, cwd=cwd or self.cwd))
         except LaunchFaultError as exc:
             words = "No such file or directory" if exc.code == 127 else "Permission denied"
             self.fail(f"exec {argv[0]}: {words}", exc.code)

@@ -46,9 +46,10 @@ _FUNCTION: Final = re.compile(r"([A-Za-z_]\w*)[ \t]*\([ \t]*\)", re.ASCII)
 _NO_WORDS: Final = frozenset({"", "&&", "||", ";;", ";", "&", "|", "(", ")", "\n"})
 _MAX_NESTING: Final = 100
 _PARAMETER: Final = re.compile(r"[A-Za-z_]\w*|[0-9]|[@*#?$!-]", re.ASCII)
-_BRACED: Final = re.compile(r"[A-Za-z_]\w*|[0-9]+|[@*#?$!-]", re.ASCII)
-_LENGTH: Final = re.compile(r"#([A-Za-z_]\w*|[0-9]+|[#?$!-])(?=\})", re.ASCII)
-_CHANGE: Final = re.compile(r":-|##|%%|[#%]")
+_BRACED: Final = r"[A-Za-z_]\w*|[0-9]+|[@*#?$!-]"
+#: Inside braces: a parameter or its length, and one that is changed.
+_WHOLE: Final = re.compile(rf"(?P<length>#(?=[^}}@*]))?(?P<name>{_BRACED})\}}", re.ASCII)
+_CHANGED: Final = re.compile(rf"({_BRACED})(:-|##|%%|[#%])", re.ASCII)
 #: What ends a word that isn't quoted, and what must be closed.
 _ENDS_WORD: Final = " \t\n;&|()<>"
 _CLOSING: Final = frozenset('"})')
@@ -167,29 +168,21 @@ class _Parser:
 
     def braced(self, *, quoted: bool) -> Variable:
         begin = self.at + 2
-        if match := _LENGTH.match(self.text, begin):
-            self.at = match.end() + 1
-            return Variable(match[1], quoted, "length")
-        name = _BRACED.match(self.text, begin)
-        self.at = name.end() if name else begin
-        change = _CHANGE.match(self.text, self.at)
-        self.at = change.end() if change else self.at
-        operator = change.group() if change else ""
-        start = self.at
-        is_pattern = operator != ":-"
-        operand = Word(tuple(self.parts("}", quoted=quoted and not is_pattern)))
-        raw = self.text[start : self.at]
-        inside = self.text[begin : self.at]
+        if match := _WHOLE.match(self.text, begin):
+            self.at = match.end()
+            return Variable(match["name"], quoted, "length" if match["length"] else "")
+        match = _CHANGED.match(self.text, begin)
+        name, operator = match.groups() if match else ("", "")
+        self.at = start = match.end() if match else begin
+        operand = Word(tuple(self.parts("}", quoted=quoted and operator == ":-")))
+        raw, inside = self.text[start : self.at], self.text[begin : self.at]
         self.at += 1
-        if name is not None and inside == name.group():
-            return Variable(inside, quoted)
         # What a virtual phone doesn't know: parts of values, all parameters or quotes in a word
         # that would be split.
         unknown = r"\$@" if quoted else r"['\"\\]|\$@"
-        is_known = name is not None and name.group() not in {"@", "*"} and change is not None
-        if name is None or not is_known or (not is_pattern and re.search(unknown, raw)):
+        if name in {"", "@", "*"} or (operator == ":-" and re.search(unknown, raw)):
             return Variable(inside, quoted, "bad")
-        return Variable(name.group(), quoted, operator, operand)
+        return Variable(name, quoted, operator, operand)
 
     # Tokens
 
