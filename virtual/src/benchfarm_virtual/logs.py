@@ -18,9 +18,8 @@ BUFFERS: Final = ("main", "radio", "events", "system", "crash", "stats", "kernel
 LOG_BUF_BYTES: Final = 1024
 #: What logd takes of a message in one piece.
 _MAX_PAYLOAD_BYTES: Final = 4068
-_RING_BYTES: Final = 256 * 1024
-#: What an entry takes beside its text.
-_HEADER_BYTES: Final = 28
+#: How many messages a buffer keeps.
+_RING_ENTRIES: Final = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +43,7 @@ class PhoneLogs:
         self._time = time
         self._changed = threading.Condition()
         self._last_number = 0
-        self._rings: dict[str, deque[LogEntry]] = {}
-        self._sizes: dict[str, int] = {}
+        self._rings = {name: deque[LogEntry](maxlen=_RING_ENTRIES) for name in BUFFERS}
 
     def log(self, priority: LogPriority, tag: str, message: str, *, pid: int) -> None:
         """Append one message, cut to what liblog's format buffer holds."""
@@ -66,7 +64,7 @@ class PhoneLogs:
         data = encoded(message) if isinstance(message, str) else message
         with self._changed:
             self._last_number += 1
-            self._keep(
+            self._rings[buffer].append(
                 LogEntry(
                     number=self._last_number,
                     wall_s=self._time.wall_s(),
@@ -80,14 +78,6 @@ class PhoneLogs:
             )
             self._changed.notify_all()
 
-    def _keep(self, entry: LogEntry) -> None:
-        ring = self._rings.setdefault(entry.buffer, deque())
-        ring.append(entry)
-        size = self._sizes.get(entry.buffer, 0) + _size(entry)
-        while size > _RING_BYTES and len(ring) > 1:
-            size -= _size(ring.popleft())
-        self._sizes[entry.buffer] = size
-
     def entries(self, buffers: Sequence[str]) -> list[LogEntry]:
         """Return what is kept of some buffers, in order."""
         with self._changed:
@@ -96,7 +86,7 @@ class PhoneLogs:
     def _entries(self, buffers: Sequence[str], after: int) -> list[LogEntry]:
         found: list[LogEntry] = []
         for name in buffers:
-            for entry in reversed(self._rings.get(name, ())):
+            for entry in reversed(self._rings[name]):
                 if entry.number <= after:
                     break
                 found.append(entry)
@@ -126,9 +116,4 @@ class PhoneLogs:
         """Forget what is in some buffers."""
         with self._changed:
             for name in buffers:
-                self._rings.pop(name, None)
-                self._sizes.pop(name, None)
-
-
-def _size(entry: LogEntry) -> int:
-    return len(entry.message) + len(entry.tag) + _HEADER_BYTES
+                self._rings[name].clear()

@@ -36,7 +36,6 @@ SIGNAL_WORDS: Final[Mapping[int, str]] = {
 }
 #: What ends no process; nothing stops and continues one here.
 _HARMLESS: Final = frozenset({17, 18, 19, 20, 21, 22, 23, 28})
-_MAX_PID: Final = 32768
 #: Where app uids begin; u0_a0 is uid 10000.
 FIRST_APP_UID: Final = 10000
 _USER_NAMES: Final[Mapping[int, str]] = {0: "root", 1000: "system", SHELL_UID: "shell"}
@@ -227,9 +226,7 @@ class ProcessTable:
         """Make a new process; it inherits affinity, niceness and ignored signals from ``parent``."""
         with self._lock:
             self.started += 1
-            pid = next(self._pids) % _MAX_PID
-            while pid < 2000 or pid in self._processes:
-                pid = next(self._pids) % _MAX_PID
+            pid = next(self._pids)
             process = Process(
                 pid=pid,
                 ppid=parent.pid if parent else ppid,

@@ -10,7 +10,7 @@ import json
 import struct
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -113,24 +113,17 @@ def benchmark_apk(**settings: Any) -> bytes:  # noqa: ANN401 - AppInfo's
     program's library for each ABI.
     """
     app = AppInfo(**settings)
-    manifest = Element(
-        name="manifest",
-        attributes={
+    activity: Element = ("activity", {"name": app.activity}, [])
+    manifest: Element = (
+        "manifest",
+        {
             "package": app.package,
             "versionCode": app.version_code,
             "versionName": app.version_name,
         },
-        children=[
-            Element(
-                name="uses-sdk", attributes={"minSdkVersion": app.min_sdk, "targetSdkVersion": 31}
-            ),
-            Element(
-                name="application",
-                attributes={"debuggable": app.debuggable},
-                children=[
-                    Element(name="activity", attributes={"name": app.activity, "exported": True})
-                ],
-            ),
+        [
+            ("uses-sdk", {"minSdkVersion": app.min_sdk}, []),
+            ("application", {"debuggable": app.debuggable}, [activity]),
         ],
     )
     end = "_plus_flex" if app.flex else ""
@@ -156,37 +149,24 @@ def _member(name: str) -> zipfile.ZipInfo:
 
 
 _XML, _STRING_POOL, _RESOURCE_MAP = 0x0003, 0x0001, 0x0180
-_START_NAMESPACE, _END_NAMESPACE, _START_ELEMENT, _END_ELEMENT = 0x0100, 0x0101, 0x0102, 0x0103
+_START_ELEMENT, _END_ELEMENT = 0x0102, 0x0103
 _TYPE_STRING, _TYPE_INT, _TYPE_BOOL = 0x03, 0x10, 0x12
 _NONE: Final = 0xFFFFFFFF
-ANDROID_NAMESPACE: Final = "http://schemas.android.com/apk/res/android"
 #: Resource ids of the attributes that are written (android.R.attr).
 _ATTRIBUTE_IDS: Final = {
     "name": 0x01010003,
-    "exported": 0x01010010,
     "debuggable": 0x0101000F,
     "minSdkVersion": 0x0101020C,
-    "targetSdkVersion": 0x01010270,
     "versionCode": 0x0101021B,
     "versionName": 0x0101021C,
 }
 
-Value = str | int | bool
-
-
-@dataclass(slots=True, kw_only=True)
-class Element:
-    """An element with its attributes (by local name; android: ones too) and children."""
-
-    name: str
-    attributes: dict[str, Value] = field(default_factory=dict)
-    children: list[Element] = field(default_factory=list)
+#: An element's name, its attributes by their local names, and its children.
+Element = tuple[str, dict[str, str | int | bool], list["Element"]]
 
 
 def encode(root: Element) -> bytes:
-    """Return an element tree as binary XML; attributes with a resource id are written as android:
-    ones.
-    """
+    """Return an element tree as binary XML; attributes are known by their resource ids."""
     # The names with resource ids come first, in the order of these.
     numbers = {name: number for number, name in enumerate(_ATTRIBUTE_IDS)}
 
@@ -194,9 +174,9 @@ def encode(root: Element) -> bytes:
         return numbers.setdefault(text, len(numbers))
 
     def chunks(element: Element) -> bytes:
-        attributes = b""
-        for name, value in element.attributes.items():
-            namespace = number(ANDROID_NAMESPACE) if name in _ATTRIBUTE_IDS else _NONE
+        own, attributes, children = element
+        written = b""
+        for name, value in attributes.items():
             raw = _NONE
             if isinstance(value, str):
                 raw = data = number(value)
@@ -205,18 +185,15 @@ def encode(root: Element) -> bytes:
                 kind, data = _TYPE_BOOL, _NONE if value else 0
             else:
                 kind, data = _TYPE_INT, value
-            attributes += struct.pack("<IIIHBBI", namespace, number(name), raw, 8, 0, kind, data)
-        head = struct.pack(
-            "<IIHHHHHH", _NONE, number(element.name), 20, 20, len(element.attributes), 0, 0, 0
-        )
-        inner = b"".join(map(chunks, element.children))
-        end = struct.pack("<II", _NONE, number(element.name))
-        return _node(_START_ELEMENT, head + attributes) + inner + _node(_END_ELEMENT, end)
+            written += struct.pack("<IIIHBBI", _NONE, number(name), raw, 8, 0, kind, data)
+        head = struct.pack("<IIHHHHHH", _NONE, number(own), 20, 20, len(attributes), 0, 0, 0)
+        end = struct.pack("<II", _NONE, number(own))
+        inner = b"".join(map(chunks, children))
+        return _node(_START_ELEMENT, head + written) + inner + _node(_END_ELEMENT, end)
 
     count = len(_ATTRIBUTE_IDS)
     ids = struct.pack(f"<HHI{count}I", _RESOURCE_MAP, 8, 8 + 4 * count, *_ATTRIBUTE_IDS.values())
-    space = struct.pack("<II", number("android"), number(ANDROID_NAMESPACE))
-    tree = _node(_START_NAMESPACE, space) + chunks(root) + _node(_END_NAMESPACE, space)
+    tree = chunks(root)
     body = _strings_chunk(list(numbers)) + ids + tree
     return struct.pack("<HHI", _XML, 8, 8 + len(body)) + body
 
