@@ -95,8 +95,6 @@ class Interpreter:
         #: The delegates that compute wrong numbers (a fault).
         self.wrong: set[str] = set()
         self.init_us = 0.0
-        #: Of that, what changing the graph for delegates took.
-        self.delegate_us = 0.0
         self._works: list[NodeWork] | None = None
         self._known_times: dict[tuple[object, ...], float] = {}
 
@@ -159,7 +157,6 @@ class Interpreter:
 
     def _apply(self, delegate: Delegate) -> None:
         run = self.run
-        before_us = self.init_us
         nodes_before = len(self.plan.nodes)
         try:
             replaced = delegate.apply(self)
@@ -170,7 +167,6 @@ class Interpreter:
                 )
             run.fail(self._not_applied(delegate))
         self._note_wrong(delegate.subject, delegate.kernel)
-        self.delegate_us += self.init_us - before_us
         full = replaced > 0 and self.plan.fully_delegated
         if not full and self.flags.switch("require_full_delegation"):
             run.fail("Disallowed CPU fallback detected.")

@@ -212,16 +212,8 @@ _Row = tuple[str, str, NDArray[np.int64], int]
 
 def _initialisation(interpreter: Interpreter) -> list[_Row]:
     """Return what the initialisation consisted of."""
-    memory = interpreter.footprint(0)
-    changed_us = max(60.0, interpreter.delegate_us)
-    allocated_us = max(35.0, interpreter.init_us - interpreter.delegate_us - 200.0)
-    steps = [("AllocateTensors", allocated_us, memory.arena_kb)]
-    if any(plan.delegated for plan in interpreter.plans):
-        steps.insert(0, ("ModifyGraphWithDelegate", changed_us, memory.init_kb * 0.4))
-    return [
-        (name, f"{name}/0", np.array([round(time_us)], dtype=np.int64), int(mem_kb) // 4 * 4)
-        for name, time_us, mem_kb in steps
-    ]
+    time_us = np.array([round(interpreter.init_us)], dtype=np.int64)
+    return [("AllocateTensors", "AllocateTensors/0", time_us, 0)]
 
 
 def _operators(interpreter: Interpreter, runs: int) -> list[_Row]:
