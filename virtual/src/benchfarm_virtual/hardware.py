@@ -80,7 +80,6 @@ class VirtualHardware:
         #: Processor time of the processes that registered loads, by pid; kept after their end, as
         #: rusage is.
         self._cpu_s: dict[int, float] = {}
-        self._has_thermal_control = True
         self._heat = Heat(profile.thermal)
         self._charge_uah = profile.battery_mah * 1000 * 0.9
         self._plugged = True
@@ -309,11 +308,6 @@ class VirtualHardware:
             for clocks in self._clocks:
                 clocks.fixed = enabled
 
-    def set_thermal_control(self, *, enabled: bool) -> None:
-        """Let heat take clocks, or not."""
-        with self._changing():
-            self._has_thermal_control = enabled
-
     def force(self, *, heat_c: float | None = None, battery_percent: int | None = None) -> None:
         """Set the heat of the whole phone or its battery's level at once."""
         with self._changing():
@@ -330,7 +324,6 @@ class VirtualHardware:
         with self._changing():
             self._works.clear()
             self._count_wanted()
-            self._has_thermal_control = True
             self._busy_s = 0.0
             self._joules.clear()
             self._cpu_s.clear()
@@ -441,8 +434,6 @@ class VirtualHardware:
     def _govern(self, step_s: float) -> None:
         trip_c = self.profile.thermal.soc_trip_c
         moves = max(1, round(step_s))
-        if not self._has_thermal_control:
-            return
         if trip_c - _HYSTERESIS_C <= self._heat.soc_c <= trip_c:
             return
         for clocks in self._all_clocks():

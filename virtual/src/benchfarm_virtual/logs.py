@@ -112,8 +112,8 @@ class PhoneLogs:
         """Return the number of the newest message of all buffers."""
         return self._last_number
 
-    def clear(self, buffers: Sequence[str]) -> None:
-        """Forget what is in some buffers."""
+    def clear(self) -> None:
+        """Forget everything, as a reboot does."""
         with self._changed:
-            for name in buffers:
-                self._rings[name].clear()
+            for ring in self._rings.values():
+                ring.clear()

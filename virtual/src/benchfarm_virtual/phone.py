@@ -66,7 +66,6 @@ class Phone:
             hardware=self.hardware,
             rooted=spec.rooted,
             faults=self.faults,
-            on_reboot=self.reboot,
             moment=ProgramMoments(self.faults),
         )
         desk = ServiceDesk(

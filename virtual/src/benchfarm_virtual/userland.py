@@ -15,7 +15,7 @@ from benchfarm_virtual.faults import FaultKind, FaultTable
 from benchfarm_virtual.files import PhoneTree, Storage
 from benchfarm_virtual.hardware import VirtualHardware
 from benchfarm_virtual.launching import DEFAULT_PATH, Launch
-from benchfarm_virtual.logs import BUFFERS, PhoneLogs
+from benchfarm_virtual.logs import PhoneLogs
 from benchfarm_virtual.open_files import OpenFile, client_input
 from benchfarm_virtual.packages import ActivityService, PackageStore
 from benchfarm_virtual.processes import (
@@ -101,19 +101,16 @@ class PhoneSystem:
         faults: FaultTable,
         shelf: ProgramShelf | None = None,
         rooted: bool = False,
-        on_reboot: Callable[[str], None] = lambda reason: None,
         moment: MomentHook = lambda name, call: None,
     ) -> None:
-        """``rooted``: ``su`` works, and sysfs can be written through it. ``on_reboot`` is called with
-        the reason ("", "recovery" ...) from a command's thread and shouldn't wait for that command.
-        ``moment`` is for programs.
+        """``rooted``: ``su`` works, and sysfs can be written through it. ``moment`` is
+        for programs.
         """
         self.rooted = rooted
         self.time = time
         self.hardware = hardware
         self.faults = faults
         self.shelf = shelf or ProgramShelf()
-        self.on_reboot = on_reboot
         self.moment = moment
         self._boot_props = dict(props)
         self.boot_id = str(uuid.uuid4())
@@ -140,7 +137,7 @@ class PhoneSystem:
         """What a reboot does: processes end, logs and volatile properties are gone, a new boot id."""
         for process in self.processes.kill_all():
             process.done.wait(_LAST_WORDS_S)
-        self.logs.clear(BUFFERS)
+        self.logs.clear()
         self.state.restart()
         self.tracing.restart()
         self.boot_id = str(uuid.uuid4())

@@ -17,12 +17,9 @@ _DEFAULT_BUFFERS: Final = ("main", "system", "crash")
 
 @command("logcat")
 def logcat(call: Invocation) -> None:
-    """Show, follow or clear the log."""
-    options, logs = read_options(call, "cd", "bvtT"), call.system.logs
+    """Show or follow the log."""
+    options, logs = read_options(call, "d", "bvtT"), call.system.logs
     buffers = _buffers(call, options)
-    if "c" in options:
-        logs.clear(buffers)
-        return
     if options.last("v", "threadtime") != "threadtime":
         call.fail("a virtual phone knows -v threadtime only")
     start = options.last("t", options.last("T", "0"))

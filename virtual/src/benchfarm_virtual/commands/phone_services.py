@@ -9,14 +9,13 @@ from typing import Final
 
 from benchfarm_virtual.commands.app_commands import dump_package, package_command
 from benchfarm_virtual.commands.invocation import Invocation, command
-from benchfarm_virtual.contract import SYSTEM_UID, ThermalZone
+from benchfarm_virtual.contract import ThermalZone
 from benchfarm_virtual.faults import FaultKind
 from benchfarm_virtual.processes import FIRST_APP_UID, Process
 from benchfarm_virtual.system import NAMESPACES
 
 _WRITE = "android.permission.WRITE_SECURE_SETTINGS"
 _ANDROID_11 = 30
-_ANDROID_13 = 33
 
 
 def _is_refused(call: Invocation, exception: str) -> bool:
@@ -125,43 +124,6 @@ def cmd(call: Invocation) -> int:
         case _:
             call.error(f"cmd: Can't find service: {name}")
             return 20
-    return 0
-
-
-@command("stop", "start")
-def framework(call: Invocation) -> int:
-    """Stopping the framework, or a service of init's, is for root."""
-    if call.uid != 0:
-        call.error("Must be root")
-        return 1
-    for name in call.args:
-        if f"init.svc.{name}" in call.system.props:
-            call.system.props.set(
-                f"init.svc.{name}", "running" if call.name == "start" else "stopped"
-            )
-            if "thermal" in name:
-                call.system.hardware.set_thermal_control(enabled=call.name == "start")
-    return 0
-
-
-@command("settaskprofile")
-def settaskprofile(call: Invocation) -> int:
-    """Give a process task profiles (Android 13 and later): it writes to cgroups, which are the
-    system's own.
-    """
-    if len(call.args) < 2 or not call.args[0].isdigit():
-        call.error("Usage: settaskprofile <tid> <profile> [... profileN]")
-        return 1
-    process = call.system.processes.find(int(call.args[0]))
-    if call.system.props.sdk < _ANDROID_13 or process is None:
-        call.error("settaskprofile: not there")
-        return 127
-    top = {"MaxPerformance", "CPUSET_SP_TOP_APP", "SCHED_SP_TOP_APP"} & set(call.args[1:])
-    if top and call.uid not in {0, SYSTEM_UID}:
-        call.error("Failed to set task profile")
-        return 1
-    if top:
-        process.group = "top-app"
     return 0
 
 

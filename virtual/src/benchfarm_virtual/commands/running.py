@@ -15,7 +15,7 @@ from benchfarm_virtual.commands.invocation import (
     need_args,
     read_options,
 )
-from benchfarm_virtual.contract import SHELL_UID, PhoneFileError, decoded
+from benchfarm_virtual.contract import PhoneFileError, decoded
 from benchfarm_virtual.faults import FaultKind
 from benchfarm_virtual.processes import Process, user_name
 
@@ -170,15 +170,6 @@ def setprop(call: Invocation) -> int:
     if fault:
         call.error(fault)
         return 1
-    return 0
-
-
-@command("reboot")
-def reboot(call: Invocation) -> int:
-    """Restart the phone."""
-    if call.uid not in {0, SHELL_UID}:
-        call.fail("Operation not permitted")
-    call.system.on_reboot(call.args[0] if call.args else "")
     return 0
 
 

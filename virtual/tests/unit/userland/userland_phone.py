@@ -135,10 +135,9 @@ class TestPhone:
         self.shelf = Shelf()
         self.faults = FaultTable()
         self.time = ScaledTime(time_factor)
-        self.reboots: list[str] = []
         self.userland = PhoneSystem(
             props={**PROPS, **(props or {})}, time=self.time, hardware=self.hardware, shelf=self.shelf,
-            faults=self.faults, on_reboot=self.reboots.append, rooted=rooted,
+            faults=self.faults, rooted=rooted,
         )  # fmt: skip
 
     def call(self, command: str, stdin: Given | bytes = b"") -> Call:
