@@ -209,7 +209,6 @@ class ActivityService:
             raise ActivityMissingError(component)
         system.state.wake()
         process = system.processes.spawn([package], uid=found.uid, ppid=ZYGOTE_PID, group="top-app")
-        process.rss_bytes = 96 << 20
         self.log(
             f"Start proc {process.pid}:{package}/u0a{found.uid - 10000} for top-activity {{{component}}}",
         )

@@ -75,7 +75,6 @@ class Process:
     #: The process group: its parent's, unless it leads one (``setsid``, a shell of adbd's).
     pgid: int
     nice: int = 0
-    rss_bytes: int = 3 << 20
     #: Signals that don't reach it (nohup, ``trap ''``).
     ignored: set[int] = field(default_factory=set)
     #: Signals that it catches, and those caught but not yet dealt with.
@@ -202,8 +201,6 @@ class ProcessTable:
         self._time = time
         self._lock = threading.Lock()
         self._pids = itertools.count(4211)
-        #: Processes made since boot, those of the boot included.
-        self.started = 4211
         self._processes: dict[int, Process] = {}
         self.all_cpus = (1 << cpu_count) - 1
         self._residents = {
@@ -225,7 +222,6 @@ class ProcessTable:
     ) -> Process:
         """Make a new process; it inherits affinity, niceness and ignored signals from ``parent``."""
         with self._lock:
-            self.started += 1
             pid = next(self._pids)
             process = Process(
                 pid=pid,

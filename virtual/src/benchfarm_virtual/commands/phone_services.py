@@ -82,7 +82,7 @@ def svc(call: Invocation) -> int:
 
 @command("input")
 def input_(call: Invocation) -> int:
-    """Press keys that switch the screen; MENU takes an insecure keyguard away."""
+    """Press keys that switch the screen."""
     if call.args[:1] != ("keyevent",):
         call.error(f"Error: Unknown command: {call.args[0] if call.args else ''}")
         return 255
@@ -95,8 +95,9 @@ def input_(call: Invocation) -> int:
                 state.wake()
             case "SLEEP":
                 state.lock()
-            case "MENU" | "82" if state.screen_on:
-                state.keyguard = False
+            case _:
+                call.error(f"a virtual phone has no key {key}")
+                return 1
     return 0
 
 

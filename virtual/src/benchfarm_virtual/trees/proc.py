@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -40,8 +39,6 @@ def computed_trees(system: PhoneSystem) -> Mapping[str, Node]:
             {
                 "null": DeviceNode(lambda limit: b""),
                 "zero": DeviceNode(bytes),
-                "random": DeviceNode(os.urandom),
-                "urandom": DeviceNode(os.urandom),
                 **_groups(system),
             },
             0o755,
@@ -136,21 +133,9 @@ def _cpuinfo(system: PhoneSystem) -> bytes:
 
 
 def _meminfo(system: PhoneSystem) -> bytes:
-    total = system.hardware.profile.memory_mb << 20
-    used = total // 3 + sum(process.rss_bytes for process in system.processes.live())
-    free = max(total // 20, total // 4 - used // 8)
-    rows = {
-        "MemTotal": total,
-        "MemFree": free,
-        "MemAvailable": max(free, total - used),
-        "Buffers": 5 << 20,
-        "Cached": total // 4,
-        "SwapTotal": total // 2,
-        "SwapFree": total // 3,
-    }
-    return "".join(
-        f"{name + ':':<16}{value // 1024:>8} kB\n" for name, value in rows.items()
-    ).encode()
+    total_kb = system.hardware.profile.memory_mb << 10
+    rows = {"MemTotal": total_kb, "MemFree": total_kb // 5, "MemAvailable": total_kb * 2 // 3}
+    return "".join(f"{name + ':':<16}{kb:>8} kB\n" for name, kb in rows.items()).encode()
 
 
 def _running(system: PhoneSystem) -> int:
@@ -190,9 +175,7 @@ def _stat(system: PhoneSystem) -> bytes:
     lines += [
         f"ctxt {ticks * 40 + loaded * 3}",
         f"btime {int(system.time.wall_s() - system.time.uptime_s())}",
-        f"processes {system.processes.started}",
-        f"procs_running {1 + _running(system)}",
-        "procs_blocked 0\n",
+        "",
     ]
     return "\n".join(lines).encode()
 
@@ -217,6 +200,6 @@ def _process_stat(process: Process, system: PhoneSystem) -> bytes:
     start = int(process.started_s * _TICKS_PER_S)
     return (
         f"{process.pid} ({process.name[:15]}) {process.state} {process.ppid} {process.pid} {process.pid} 0 -1 "
-        f"4194560 500 0 0 0 {used} 6 {waited} 0 {20 + process.nice} {process.nice} 1 0 {start} {process.rss_bytes * 4} "
-        f"{process.rss_bytes // 4096} 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n"
+        f"4194560 500 0 0 0 {used} 6 {waited} 0 {20 + process.nice} {process.nice} 1 0 {start} 12582912 "
+        "768 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n"
     ).encode()
