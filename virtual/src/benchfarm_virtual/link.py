@@ -40,7 +40,6 @@ _MAX_PAYLOAD_BYTES: Final = 1024 * 1024
 _OLD_MAX_PAYLOAD_BYTES: Final = 4096
 _AUTH_TOKEN: Final = 1
 _AUTH_SIGNATURE: Final = 2
-_MAX_PROOFS: Final = 256
 #: On a slow link, bytes move in portions that take this long.
 _SLOW_PORTION_S: Final = 0.02
 _ACCEPT_PAUSE_S: Final = 1.0
@@ -95,7 +94,6 @@ class Connection:
         self._link = link
         self._on_close = on_close
         self._challenge = KeyChallenge(link.allowed_keys)
-        self._proofs = 0
         #: Whether the adb server has been let in.
         self.online = False
         self._max_payload_bytes = _OLD_MAX_PAYLOAD_BYTES
@@ -216,10 +214,6 @@ class Connection:
     # Handshake
 
     def _ask_for_proof(self) -> None:
-        self._proofs += 1
-        if self._proofs > _MAX_PROOFS:
-            self.close()
-            return
         self.send(AUTH, _AUTH_TOKEN, 0, self._challenge.next_token())
 
     def _on_signature(self, signature: bytearray) -> None:
@@ -413,10 +407,6 @@ class PhoneServer:
 
 def _bound_socket(port: int) -> socket.socket:
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((LOOPBACK, port))
-    except BaseException:
-        sock.close()
-        raise
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind((LOOPBACK, port))
     return sock

@@ -268,13 +268,8 @@ def _create_stable(interpreter: Interpreter) -> Delegate | None:
     try:
         settings = json.loads(read_whole(call, path))
         library = str(settings["stable_delegate_loader_settings"]["delegate_path"])
-    except PhoneFileError:
+    except (PhoneFileError, ValueError, LookupError, TypeError):
         say.error(f"Failed to load the delegate settings file ({path}).")
-        library = ""
-    except (ValueError, LookupError, TypeError):
-        say.error(f"Failed to parse the delegate settings file ({path}).")
-        library = ""
-    if not library:
         say.error("Invalid TFLiteSettings for the stable delegate.")
         return None
     folder, _, name = library.rpartition("/")
@@ -297,9 +292,6 @@ def _apply_stable(interpreter: Interpreter) -> int:
 
 #: The device that every phone with NNAPI has; it computes on the CPU.
 REFERENCE_DEVICE: Final = "nnapi-reference"
-_USE_COMPATIBLE: Final = (
-    "You must use compatible versions. Refer to Tensorflow Lite Hexagon Delegate Guide."
-)
 _NO_DISPATCH: Final = "[dispatch_delegate.cc:116] Failed to initialize Dispatch API: ERROR"
 #: ``ro.soc.manufacturer``, lower case -> the vendor as LiteRT's libraries spell it.
 _VENDORS: Final = {
@@ -375,12 +367,9 @@ def _apply_nnapi(interpreter: Interpreter, device: AcceleratorSpec | None) -> in
 
 def _create_hexagon(interpreter: Interpreter) -> Delegate | None:
     device = interpreter.run.profile.hexagon
-    if device is None or _fails(interpreter, FaultKind.DELEGATE_MISSING, "hexagon"):
-        missing = "Hexagon Delegate is not supported.\n"
-    else:
-        missing = _missing_of_dsp(interpreter, device)
-    if device is None or missing:
-        interpreter.tell("WARNING", missing)
+    is_missing = _fails(interpreter, FaultKind.DELEGATE_MISSING, "hexagon")
+    if device is None or is_missing or not _has_dsp_libraries(interpreter, device):
+        interpreter.tell("WARNING", "Hexagon Delegate is not supported.\n")
         interpreter.run.say.warn(
             "Could not create Hexagon delegate: platform may not support delegate or required libraries are missing"
         )
@@ -389,29 +378,16 @@ def _create_hexagon(interpreter: Interpreter) -> Delegate | None:
     return Delegate("Hexagon", "hexagon", HEXAGON, lambda applied: _apply_hexagon(applied, device))
 
 
-def _missing_of_dsp(interpreter: Interpreter, device: AcceleratorSpec) -> str:
-    """Say what is wrong unless the interface library and the DSP's own are there and of one
-    version; an app brings them with it.
-    """
+def _has_dsp_libraries(interpreter: Interpreter, device: AcceleratorSpec) -> bool:
+    """Say whether the interface library and the DSP's own are there; an app brings them with it."""
     call, folder = interpreter.run.call, interpreter.flags.text("hexagon_lib_path")
-    if folder.startswith(APP_FOLDERS):
-        return ""
-    interface = find_library(call, "libhexagon_interface.so", linked_folders(call))
-    if interface is None:
-        return "Hexagon Delegate is not supported.\n"
     generation = device.name.rpartition("-")[2]
     suffix = f"_{generation}" if generation in {"v65", "v66"} else ""
-    skel = find_library(call, f"libhexagon_nn_skel{suffix}.so", [folder])
-    if skel is None:
-        return f"Failed to fetch Hexagon NN version. {_USE_COMPATIBLE}"
-    if skel.version != interface.version:
-        # The real libraries tell their versions as numbers.
-        numbers = ["".join(filter(str.isdigit, note.version)) or "0" for note in (interface, skel)]
-        return (
-            "Incompatible versions between interface library and libhexagon_skel "
-            f"{' vs '.join(numbers)}. {_USE_COMPATIBLE}"
-        )
-    return ""
+    needed = {"libhexagon_interface.so": linked_folders(call)}
+    needed[f"libhexagon_nn_skel{suffix}.so"] = [folder]
+    return folder.startswith(APP_FOLDERS) or all(
+        find_library(call, name, folders) for name, folders in needed.items()
+    )
 
 
 def _apply_hexagon(interpreter: Interpreter, device: AcceleratorSpec) -> int:

@@ -18,6 +18,8 @@ from benchfarm_virtual.latency import Speed
 from benchfarm_virtual.programs.process import (
     Pace,
     announce,
+    find_library,
+    linked_folders,
     read_whole,
     size_of,
     write_whole,
@@ -164,10 +166,8 @@ class _Engine:
 
     def _has(self, *libraries: str) -> bool:
         """Say whether one of some libraries is found."""
-        folders = self._call.env.get("LD_LIBRARY_PATH", "").split(":")
-        return any(
-            size_of(self._call, f"{folder}/{name}") for folder in folders for name in libraries
-        )
+        folders = linked_folders(self._call)
+        return any(find_library(self._call, name, folders) for name in libraries)
 
     def _say_delegates(self) -> None:
         name = "LITERT_CL" if self._is_gpu else "TfLiteXNNPackDelegate"

@@ -22,7 +22,7 @@ from benchfarm_virtual.programs.flags import (
 from benchfarm_virtual.programs.process import (
     SIGABRT,
     BenchmarkFailedError,
-    StreamTranscript,
+    Transcript,
     announce,
 )
 from benchfarm_virtual.programs.reports import save_result
@@ -35,7 +35,7 @@ _FILE: Final = "benchmark_litert_model.h"
 
 def run_litert(call: Invocation, version: str) -> int:
     """Run it; return its exit code (0 also for --help)."""
-    say = StreamTranscript(call)
+    say = Transcript(call)
     announce(call, "start")
     name, *given = call.launch.argv
     arguments = [argument for argument in given if not _VENDOR.fullmatch(argument)]
@@ -61,7 +61,7 @@ def run_litert(call: Invocation, version: str) -> int:
     return 0
 
 
-def _check(own: Parameters, say: StreamTranscript) -> None:
+def _check(own: Parameters, say: Transcript) -> None:
     if own.switch("require_full_delegation") and own.switch("use_cpu"):
         _log(
             say,
@@ -74,11 +74,9 @@ def _check(own: Parameters, say: StreamTranscript) -> None:
         raise ProgramDiedError(SIGABRT)
 
 
-def _banner(call: Invocation, own: Parameters, say: StreamTranscript, results: Results) -> None:
+def _banner(call: Invocation, own: Parameters, say: Transcript, results: Results) -> None:
     runs, warmup, memory = results.runs, results.warmup, results.footprint
     _log(say, 89, "\n========== BENCHMARK RESULTS ==========")
-    if own.text("signature_to_run_for"):
-        _log(say, 91, f"Signature name:       {own.text('signature_to_run_for')}")
     _log(say, 94, f"Model initialization: {results.init_us / 1e3:.2f} ms")
     _log(say, 95, f"Warmup (first):       {results.first_us / 1e3:.2f} ms")
     _log(say, 97, f"Warmup (avg):         {warmup.average / 1e3:.2f} ms ({warmup.count} runs)")
@@ -112,7 +110,7 @@ def _banner(call: Invocation, own: Parameters, say: StreamTranscript, results: R
     )
 
 
-def _log(say: StreamTranscript, line: int, message: str, *, severity: str = "INFO") -> None:
+def _log(say: Transcript, line: int, message: str, *, severity: str = "INFO") -> None:
     """Say something with the place in the source that the newer runtime's log names."""
     say.runtime("ERROR" if severity == "ERROR" else "INFO", f"[{_FILE}:{line}] {message}")
 

@@ -21,8 +21,6 @@ from benchfarm_virtual.programs.flags import (
 )
 from benchfarm_virtual.programs.process import (
     BenchmarkFailedError,
-    LogTranscript,
-    StreamTranscript,
     Transcript,
     announce,
 )
@@ -34,7 +32,7 @@ def run_native(
     """Run benchmark_model; with Flex it takes TensorFlow's operators too, and its exit code is
     always 0.
     """
-    say = StreamTranscript(call)
+    say = Transcript(call)
     announce(call, "start")
     say.info("STARTING!")
     try:
@@ -93,7 +91,7 @@ def run_activity(call: Invocation, app: AppInfo, extras: Mapping[str, str]) -> i
         f"Running TensorFlow Lite benchmark with args: {text}",
         pid=call.process.pid,
     )
-    say = LogTranscript(call)
+    say = Transcript(call, to_log=True)
     try:
         parameters = parse_arguments([_ARGV0, *text.split()], ANDROID_FLAGS, say)
         BenchmarkRun(call, say, parameters, app.version_name, flex=app.flex).run()
@@ -109,7 +107,7 @@ def run_performance_options(call: Invocation, version: str) -> int:
     """Run benchmark_model once, as ``--perf_options_list=none`` asks for, which is all that a
     virtual phone knows; whatever goes wrong, the exit code is 0.
     """
-    say = StreamTranscript(call)
+    say = Transcript(call)
     announce(call, "start")
     say.info("STARTING!")
     name = call.launch.argv[0]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 from benchfarm_virtual.commands.invocation import Invocation
@@ -27,40 +27,12 @@ _LEAST_US: Final = 80.0
 _SHARES: Final = (50, 90, 95, 99, 999)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Program:
-    """One program; the file says what each field means."""
-
-    magic: str
-    threads: str
-    count: str
-    refused: Mapping[str, Any]
-    end: Sequence[str]
-    model: str = ""
-    folder: str = ""
-    tag: str = ""
-    each: str = ""
-    warms_up: bool = False
-    options: Mapping[str, str] = field(default_factory=dict)
-    bare: Sequence[str] = ()
-    words: Sequence[str] = ()
-    gpu: Mapping[str, str] = field(default_factory=dict)
-    names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    work: Mapping[str, float] = field(default_factory=dict)
-    missing: Mapping[str, Any] = field(default_factory=dict)
-    refuses: Sequence[Mapping[str, Any]] = ()
-    found_gpu: Sequence[str] = ()
-    begin: Sequence[str] = ()
-    on_gpu: Sequence[str] = ()
-    verbose: str = ""
-    no_gpu: Sequence[str] = ()
-    on_cpu: Sequence[str] = ()
-
-
-_PROGRAMS: Final[Mapping[str, _Program]] = {
-    name: _Program(**row)
-    for name, row in read_yaml(Path(__file__).with_name("other_runtimes.yaml")).items()
-}
+_DEFAULTS, _ROWS = (
+    read_yaml(Path(__file__).with_name("other_runtimes.yaml"))[part]
+    for part in ("defaults", "programs")
+)
+#: The programs by their names; the file says what each field means.
+_PROGRAMS: Final = {name: SimpleNamespace(**{**_DEFAULTS, **row}) for name, row in _ROWS.items()}
 NAMES: Final = frozenset(_PROGRAMS)
 
 
@@ -75,7 +47,7 @@ def run_other(call: Invocation, version: str, *, program: str) -> int:
 class _Run:
     """One run of a program: what it was given, and what it can tell of."""
 
-    def __init__(self, call: Invocation, version: str, program: _Program) -> None:
+    def __init__(self, call: Invocation, version: str, program: SimpleNamespace) -> None:
         self._call = call
         self._version = version
         self._program = program
@@ -174,10 +146,13 @@ class _Run:
                 stream.write(f"{told}\n".encode())
 
 
-def _refusal(program: _Program, given: Mapping[str, str], model: bytes) -> Mapping[str, Any] | None:
+def _refusal(
+    program: SimpleNamespace, given: Mapping[str, str], model: bytes
+) -> Mapping[str, Any] | None:
     """Return why a program won't run a model, None when it will."""
     if not re.match(program.magic.encode(), model, re.DOTALL):
-        return program.refused
+        refused: Mapping[str, Any] = program.refused
+        return refused
     return next(
         (
             refusal
@@ -191,7 +166,7 @@ def _refusal(program: _Program, given: Mapping[str, str], model: bytes) -> Mappi
     )
 
 
-def _options(words: Iterable[str], program: _Program) -> dict[str, str]:
+def _options(words: Iterable[str], program: SimpleNamespace) -> dict[str, str]:
     """Return options and words by their names, without dashes."""
     found, names, todo = dict(program.options), list(program.words), list(words)
     while todo:

@@ -41,7 +41,7 @@ _ACCELERATOR_STEPS: Final = 0.04
 def raw_outputs(interpreter: Interpreter) -> bytes:
     """Return what --output_filepath holds: the outputs' bytes, one after the other."""
     seed = _seed(interpreter)
-    computed = _computed(interpreter, seed)
+    computed = _computed(interpreter)
     written = b""
     for position, index in enumerate(interpreter.subgraph.outputs):
         tensor = interpreter.subgraph.tensors[index]
@@ -75,7 +75,7 @@ def _seed(interpreter: Interpreter) -> int:
     return int.from_bytes(digest.digest()[:8], "little")
 
 
-def _computed(interpreter: Interpreter, seed: int) -> tuple[NDArray[Any], ...] | None:
+def _computed(interpreter: Interpreter) -> tuple[NDArray[Any], ...] | None:
     """Return what the model computes; None when that isn't known here."""
     subgraph, layers = interpreter.subgraph, interpreter.layers
     macs = sum(subgraph.macs(operator) for operator in subgraph.operators) * interpreter.scale
@@ -88,21 +88,13 @@ def _computed(interpreter: Interpreter, seed: int) -> tuple[NDArray[Any], ...] |
         else tuple(abs(n) for n in subgraph.tensors[index].shape)
         for position, index in enumerate(subgraph.inputs)
     ]
-    inputs = list(interpreter.input_values)
-    if len(inputs) != len(shapes):
-        random = np.random.default_rng(seed)
-        sizes = [subgraph.tensors[index].element_bytes or 1 for index in subgraph.inputs]
-        # Without files the program takes random values of its own; whole bytes of 0 and 1 are
-        # numbers of every type.
-        inputs = [
-            random.integers(0, 2, int(np.prod(shape) * size), dtype=np.uint8).tobytes()
-            for shape, size in zip(shapes, sizes, strict=True)
-        ]
+    if len(interpreter.input_values) != len(shapes):
+        return None  # the program takes random values of its own
     try:
         model = read_whole(interpreter.run.call, interpreter.run.parameters.text("graph"))
     except PhoneFileError:
         return None
-    computed = computed_outputs(model, shapes, inputs)
+    computed = computed_outputs(model, shapes, interpreter.input_values)
     return computed if computed is not None and len(computed) == len(subgraph.outputs) else None
 
 

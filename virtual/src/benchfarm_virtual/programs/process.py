@@ -4,15 +4,17 @@ libraries that it opens, where its words go, and how fast it does the same step 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import re
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Literal
 
 from benchfarm_virtual.commands.invocation import Invocation
 from benchfarm_virtual.contract import LogPriority, PhoneFileError, encoded
 from benchfarm_virtual.latency import Noise, Speed, cpu_speed, gpu_speed, place_threads
+from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.samples import FakeNote, note_of
 
 #: In a fake binary's version, for tests and demonstrations: its inferences take so much longer or
@@ -93,57 +95,47 @@ LOG_TAG: Final = "tflite"
 RuntimeSeverity = Literal["VERBOSE", "INFO", "WARNING", "ERROR"]
 
 
+_PRIORITIES: Final[Mapping[str, LogPriority]] = {"WARN": "W", "WARNING": "W", "ERROR": "E"}
+
+
 class Transcript:
     """What a benchmark program says. A message may have several lines; only the first carries a
     prefix.
     """
 
-    def __init__(self, call: Invocation) -> None:
+    def __init__(self, call: Invocation, *, to_log: bool = False) -> None:
+        """A native program's INFO and WARN of the tool go to stdout, everything else to stderr.
+
+        ``to_log``: an app's messages go to the log under the tag tflite, without prefixes.
+        """
         self._call = call
+        self._to_log = to_log
 
     def info(self, message: str) -> None:
         """Say something (the tool itself)."""
-        self._write("INFO", message, is_plain=True)
+        self._write("INFO", message, self._call.stdout)
 
     def warn(self, message: str) -> None:
         """Warn (the tool itself)."""
-        self._write("WARN", message, is_plain=True)
+        self._write("WARN", message, self._call.stdout)
 
     def error(self, message: str) -> None:
         """Report an error (the tool itself)."""
-        self._write("ERROR", message)
+        self._write("ERROR", message, self._call.stderr)
 
     def runtime(self, severity: RuntimeSeverity, message: str) -> None:
         """Say something (the runtime below the tool)."""
-        self._write(severity, message)
+        self._write(severity, message, self._call.stderr)
 
-    def _write(self, severity: str, message: str, *, is_plain: bool = False) -> None:
-        raise NotImplementedError
-
-
-class StreamTranscript(Transcript):
-    """A native program's: INFO and WARN of the tool on stdout, everything else on stderr."""
-
-    def _write(self, severity: str, message: str, *, is_plain: bool = False) -> None:
-        stream = self._call.stdout if is_plain else self._call.stderr
-        try:
-            stream.write(encoded(f"{severity}: {message}\n"))
-        except PhoneFileError:
-            pass  # as C++ streams do: output to a full device is lost without a word
-
-
-class LogTranscript(Transcript):
-    """An app's: every message goes to the log under the tag tflite, without prefixes."""
-
-    def _write(self, severity: str, message: str, *, is_plain: bool = False) -> None:
-        priorities: dict[str, LogPriority] = {
-            "WARN": "W",
-            "WARNING": "W",
-            "ERROR": "E",
-            "FATAL": "E",
-        }
+    def _write(self, severity: str, message: str, stream: OpenFile) -> None:
         call = self._call
-        call.system.logs.log(priorities.get(severity, "I"), LOG_TAG, message, pid=call.process.pid)
+        if self._to_log:
+            priority = _PRIORITIES.get(severity, "I")
+            call.system.logs.log(priority, LOG_TAG, message, pid=call.process.pid)
+            return
+        # As C++ streams do: output to a full device is lost without a word.
+        with contextlib.suppress(PhoneFileError):
+            stream.write(encoded(f"{severity}: {message}\n"))
 
 
 def number(value: float) -> str:

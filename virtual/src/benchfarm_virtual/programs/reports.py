@@ -243,31 +243,13 @@ def _labels(interpreter: Interpreter, work: NodeWork) -> list[tuple[str, str]]:
         label = (
             _xnnpack_type(plan.subgraph, operator)
             if work.unit == XNNPACK
-            else _gpu_type(operator, index)
+            else f"{operator.name.lower()} {index}"
         )
         found.append((label, f"Delegate/{label}:{index}"))
     return found
 
 
 _TYPE_TAGS: Final = {"FLOAT32": "F32", "FLOAT16": "F16", "INT8": "QS8", "UINT8": "QU8"}
-_XNNPACK_NAMES: Final = {
-    "FULLY_CONNECTED": "Fully Connected (NC, {0}) GEMM",
-    "MEAN": "Mean (ND) Reduce2",
-    "SOFTMAX": "Softmax (NC, {0})",
-    "RESHAPE": "Static Reshape (NC)",
-    "ADD": "Add (ND, {0})",
-    "MUL": "Multiply (ND, {0})",
-    "SUB": "Subtract (ND, {0})",
-    "AVERAGE_POOL_2D": "Average Pooling (NHWC, {0})",
-    "MAX_POOL_2D": "Max Pooling (NHWC, {0})",
-    "CONCATENATION": "Concatenate (ND, X32)",
-    "PAD": "Constant Pad (ND, X32)",
-    "LOGISTIC": "Sigmoid (NC, {0})",
-    "HARD_SWISH": "HardSwish (NC, {0})",
-    "TRANSPOSE": "Transpose (ND, X32)",
-    "RESIZE_BILINEAR": "Resize Bilinear (NHWC, {0})",
-    "BATCH_MATMUL": "Batch Matrix Multiply (NC, {0})",
-}
 
 
 def _xnnpack_type(subgraph: Subgraph, operator: Operator) -> str:
@@ -283,17 +265,7 @@ def _xnnpack_type(subgraph: Subgraph, operator: Operator) -> str:
         )
         tag = tag.replace("QS8", "QC8")
         return f"Fully Connected (NC, {tag}) GEMM" if point else f"Convolution (NHWC, {tag}) IGEMM"
-    pattern = _XNNPACK_NAMES.get(operator.name)
-    return (
-        pattern.format(tag) if pattern else f"{operator.name.replace('_', ' ').title()} (NC, {tag})"
-    )
-
-
-def _gpu_type(operator: Operator, index: int) -> str:
-    name = {"CONV_2D": "convolution_2d", "DEPTHWISE_CONV_2D": "depthwise_convolution"}.get(
-        operator.name, operator.name.lower()
-    )
-    return f"{name} {index}"
+    return f"{operator.name.replace('_', ' ').title()} (NC, {tag})"
 
 
 def _statistics(values: NDArray[np.int64]) -> bytes:
