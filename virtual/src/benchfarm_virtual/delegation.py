@@ -99,11 +99,6 @@ def gpu_objection(subgraph: Subgraph, operator: Operator, *, quantized: bool) ->
     return None
 
 
-def gpu_name(operator: Operator) -> str:
-    """Return how the GPU delegate calls an operator in its list of objections."""
-    return f"CUSTOM {operator.name}" if operator.custom else operator.name
-
-
 def accelerator_takes(
     subgraph: Subgraph, operator: Operator, device: AcceleratorSpec, *, hexagon: bool
 ) -> bool:

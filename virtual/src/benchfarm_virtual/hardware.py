@@ -83,6 +83,8 @@ class VirtualHardware:
         self._heat = Heat(profile.thermal)
         self._charge_uah = profile.battery_mah * 1000 * 0.9
         self._plugged = True
+        #: What the battery says of its health, 0: what its heat means.
+        self.battery_health = 0
         #: Joules since boot of each part of the phone.
         self._joules: dict[str, float] = {}
         self._gauge = (0.0, self._charge_uah, 0.0)

@@ -215,10 +215,8 @@ class Phone:
         handle(FaultKind.FOREIGN_LOAD, self._load, lambda fault: self._unload())
         handle(
             FaultKind.BATTERY_HEALTH,
-            lambda fault: setattr(
-                self.userland.state, "battery_health", int(fault.number("health"))
-            ),
-            lambda fault: setattr(self.userland.state, "battery_health", None),
+            lambda fault: setattr(self.hardware, "battery_health", int(fault.number("health"))),
+            lambda fault: setattr(self.hardware, "battery_health", 0),
         )
         handle(FaultKind.NOISY_LOG, self._chatter, lambda fault: self._hush())
         handle(

@@ -51,8 +51,6 @@ class PhoneState:
     fixed_performance: bool = False
     #: The kinds of doze (``deep``, ``light``) that ``dumpsys deviceidle disable`` has switched off.
     doze_off: set[str] = field(default_factory=set)
-    #: What the battery says of its health, None: what its heat means.
-    battery_health: int | None = None
 
     def wake(self) -> None:
         """Turn the screen on."""
@@ -62,13 +60,6 @@ class PhoneState:
         """Turn the screen off; the keyguard comes with it."""
         self.screen_on = False
         self.keyguard = True
-
-    def restart(self) -> None:
-        """What a reboot does to it."""
-        self.screen_on = True
-        self.keyguard = False
-        self.fixed_performance = False
-        self.doze_off.clear()
 
 
 #: Properties that a shell user may set; others are refused as SELinux does.
@@ -133,32 +124,28 @@ class ScaledTime:
     """Time that passes ``factor`` times as fast as on this computer."""
 
     def __init__(self, factor: float = 1.0) -> None:
-        self._factor = factor
+        #: How many phone seconds pass in one real second.
+        self.factor = factor
         self._boot_at_s = time.monotonic()
         self._wall_start_s = time.time()
         self._wall_from_s = self._boot_at_s
         self._jumped_s = 0.0
 
-    @property
-    def factor(self) -> float:
-        """How many phone seconds pass in one real second."""
-        return self._factor
-
     def uptime_s(self) -> float:
         """Phone seconds since boot (monotonic)."""
-        return (time.monotonic() - self._boot_at_s) * self._factor
+        return (time.monotonic() - self._boot_at_s) * self.factor
 
     def wall_s(self) -> float:
         """The phone's wall clock as a Unix time; it starts as this computer's."""
         return (
             self._wall_start_s
-            + (time.monotonic() - self._wall_from_s) * self._factor
+            + (time.monotonic() - self._wall_from_s) * self.factor
             + self._jumped_s
         )
 
     def sleep(self, phone_seconds: float, cancelled: threading.Event) -> bool:
         """Sleep for a span of phone time; return True when cancelled."""
-        return cancelled.wait(max(0.0, phone_seconds) / self._factor)
+        return cancelled.wait(max(0.0, phone_seconds) / self.factor)
 
     def jump(self, seconds: float) -> None:
         """Move the wall clock, not the uptime."""

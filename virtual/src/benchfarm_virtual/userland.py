@@ -138,7 +138,7 @@ class PhoneSystem:
         for process in self.processes.kill_all():
             process.done.wait(_LAST_WORDS_S)
         self.logs.clear()
-        self.state.restart()
+        self.state = PhoneState()
         self.tracing.restart()
         self.boot_id = str(uuid.uuid4())
         self.props.forget_volatile(self._boot_props)

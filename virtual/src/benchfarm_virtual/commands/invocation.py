@@ -223,9 +223,8 @@ def need_args(call: Invocation, options: Options, least: int) -> None:
 
 #: Returns the exit code; None is 0, or 1 when something has failed.
 CommandFunction = Callable[["Invocation"], int | None]
-_COMMANDS: dict[str, CommandFunction] = {}
-#: Commands that older phones don't have: since which API level they are there.
-_SINCE_SDK: dict[str, int] = {}
+#: By their names, and since which API level phones have them.
+_COMMANDS: dict[str, tuple[CommandFunction, int]] = {}
 
 
 def command(*names: str, since_sdk: int = 0) -> Callable[[CommandFunction], CommandFunction]:
@@ -235,9 +234,7 @@ def command(*names: str, since_sdk: int = 0) -> Callable[[CommandFunction], Comm
 
     def enter(function: CommandFunction) -> CommandFunction:
         for name in names:
-            _COMMANDS[name] = function
-            if since_sdk:
-                _SINCE_SDK[name] = since_sdk
+            _COMMANDS[name] = function, since_sdk
         return function
 
     return enter
@@ -253,10 +250,11 @@ def _load() -> None:
 def find_command(name: str, props: PhoneProps) -> CommandFunction | None:
     """Return the command of a name on a phone with these properties, or None."""
     _load()
-    return _COMMANDS.get(name) if _SINCE_SDK.get(name, 0) <= props.sdk else None
+    function, since_sdk = _COMMANDS.get(name, (None, 0))
+    return function if since_sdk <= props.sdk else None
 
 
 def command_names(props: PhoneProps) -> Sequence[str]:
     """Return the names of all commands of a phone with these properties."""
     _load()
-    return sorted(name for name in _COMMANDS if _SINCE_SDK.get(name, 0) <= props.sdk)
+    return sorted(name for name, (_, since_sdk) in _COMMANDS.items() if since_sdk <= props.sdk)

@@ -156,7 +156,7 @@ def dumpsys(call: Invocation) -> None:
 
 
 def _battery(call: Invocation) -> str:
-    battery, health = call.system.hardware.battery(), call.system.state.battery_health
+    battery, health = call.system.hardware.battery(), call.system.hardware.battery_health
     status = (5 if battery.level_percent >= 100 else 2) if battery.plugged else 3
     return (
         "Current Battery Service state:\n"

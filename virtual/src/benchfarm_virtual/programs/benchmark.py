@@ -5,7 +5,7 @@ program.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 from benchfarm_virtual.commands.invocation import Invocation
 from benchfarm_virtual.contract import PhoneFileError
@@ -23,10 +23,7 @@ from benchfarm_virtual.programs.process import (
     read_whole,
     time_factor_of,
 )
-from benchfarm_virtual.programs.run_loop import Limits, RunLoop, Stat
-
-if TYPE_CHECKING:
-    from benchfarm_virtual.programs.run_loop import Footprint
+from benchfarm_virtual.programs.run_loop import Footprint, Limits, RunLoop, Stat, footprint_of
 
 #: How fast a model file is read and checked, bytes a microsecond.
 _LOAD_BYTES_PER_US: Final = 900.0
@@ -114,7 +111,7 @@ class BenchmarkRun:
             init_us=init_us,
             warmup=warmup,
             runs=runs,
-            footprint=interpreter.footprint(warmup.count + runs.count),
+            footprint=footprint_of(interpreter, warmup.count + runs.count),
             input_bytes=interpreter.input_bytes,
             model_bytes=interpreter.graph.size_bytes,
         )

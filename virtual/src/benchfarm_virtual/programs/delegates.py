@@ -23,7 +23,6 @@ from benchfarm_virtual.delegation import (
     XNNPACK,
     SubgraphPlan,
     accelerator_takes,
-    gpu_name,
     gpu_objection,
     xnnpack_takes,
 )
@@ -468,7 +467,8 @@ def _gpu_nodes(interpreter: Interpreter, plan: SubgraphPlan) -> frozenset[int]:
         if node.operator is None:
             objections[node_id] = f"DELEGATE {node.name}: Operation is not supported."
         elif reason := gpu_objection(plan.subgraph, node.operator, quantized=quantized):
-            objections[node_id] = f"{gpu_name(node.operator)}: {reason}"
+            custom = "CUSTOM " if node.operator.custom else ""
+            objections[node_id] = f"{custom}{node.name}: {reason}"
     taken = frozenset(i for i in plan.execution if i not in objections)
     taken = _reduced(interpreter, plan, taken, "gpu")
     taken = plan.largest(taken, max(1, flags.integer("max_delegated_partitions")))

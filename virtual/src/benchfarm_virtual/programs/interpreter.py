@@ -31,7 +31,6 @@ from benchfarm_virtual.programs.process import (
     RuntimeSeverity,
     read_whole,
 )
-from benchfarm_virtual.programs.run_loop import Footprint, footprint_of
 
 if TYPE_CHECKING:
     from benchfarm_virtual.programs.benchmark import BenchmarkRun
@@ -333,7 +332,3 @@ class Interpreter:
             return threads.cpus, 1.0, 0.0, 0.0
         cpus = threads.cpus if units & {"", XNNPACK, FLEX} else threads.cpus[:1]
         return cpus, 0.35, 1.0 if GPU in units else 0.0, watts
-
-    def footprint(self, runs: int) -> Footprint:
-        """Return its memory."""
-        return footprint_of(self, runs)
