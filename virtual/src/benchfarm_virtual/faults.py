@@ -207,20 +207,21 @@ class FaultTable:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._waiting: list[_Waiting] = []
-        self._handlers: dict[FaultKind, FaultHandler] = {}
-        self._removers: dict[FaultKind, FaultHandler] = {}
+        #: What happens when one fires, and when one is removed.
+        self._handlers: dict[FaultKind, tuple[FaultHandler, FaultHandler]] = {}
         self._numbers = itertools.count(1)
 
     def handle(
-        self, kind: FaultKind, handler: FaultHandler, removed: FaultHandler | None = None
+        self,
+        kind: FaultKind,
+        handler: FaultHandler,
+        removed: FaultHandler = lambda fault: None,
     ) -> None:
         """Have ``handler`` called (not under the lock) when such a fault fires, ``removed`` when
         one is removed.
         """
         with self._lock:
-            self._handlers[kind] = handler
-            if removed is not None:
-                self._removers[kind] = removed
+            self._handlers[kind] = handler, removed
 
     def add(self, fault: Fault) -> Fault:
         """Put a fault into the table and return it with its number.
@@ -232,12 +233,12 @@ class FaultTable:
             fault = dataclasses.replace(
                 fault, fault_id=next(self._numbers), times=fault.times_left, moment=moment
             )
-            handler = self._handlers.get(fault.kind)
-            at_once = handler is not None and not fault.moment and fault.at_bytes is None
+            handlers = self._handlers.get(fault.kind)
+            at_once = handlers is not None and not fault.moment and fault.at_bytes is None
             if not at_once or FAULT_NOTES[fault.kind].lasting:
                 self._waiting.append(_Waiting(fault, fault.at_bytes))
-        if at_once and handler is not None:
-            handler(fault)
+        if at_once and handlers is not None:
+            handlers[0](fault)
         return fault
 
     def remove(self, fault_id: int) -> Fault | None:
@@ -247,9 +248,9 @@ class FaultTable:
             if found is None:
                 return None
             self._waiting.remove(found)
-            removed = self._removers.get(found.fault.kind)
-        if removed is not None:
-            removed(found.fault)
+            handlers = self._handlers.get(found.fault.kind)
+        if handlers is not None:
+            handlers[1](found.fault)
         return found.fault
 
     def clear(self) -> None:
@@ -331,7 +332,7 @@ class FaultTable:
         """
         if not self._waiting:
             return
-        for kind, handler in list(self._handlers.items()):
+        for kind, (handler, _) in list(self._handlers.items()):
             happening = self._take_at(kind, moment, size_bytes, subject)
             if happening is not None:
                 handler(happening)

@@ -156,7 +156,7 @@ class Graph:
         return sum(t.data_bytes for s in self.subgraphs for t in s.tensors)
 
 
-_CACHE_SIZE: Final = 64
+#: By their sha256, for as long as the process lives.
 _cache: dict[str, Graph] = {}
 
 
@@ -171,8 +171,6 @@ def read_graph(data: bytes) -> Graph:
         graph = _read(data, sha256)
     except _DAMAGE as error:
         raise MalformedModelError(str(error)) from None
-    if len(_cache) >= _CACHE_SIZE:
-        _cache.clear()
     return _cache.setdefault(sha256, graph)
 
 

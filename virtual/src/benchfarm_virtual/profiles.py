@@ -166,11 +166,6 @@ class VirtualProfile:
     gauge_scale: float = 1.0
 
     @property
-    def sdk(self) -> int:
-        """The Android API level."""
-        return int(self.props["ro.build.version.sdk"])
-
-    @property
     def abis(self) -> tuple[str, ...]:
         """The ABIs that it runs, best first."""
         return tuple(self.props["ro.product.cpu.abilist"].split(","))

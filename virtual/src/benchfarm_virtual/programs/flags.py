@@ -118,17 +118,14 @@ class Parameters:
         """Yield the lines of the parameter log after its first."""
         verbose = self.switch("verbose")
         first = [flag for name in _ECHO_FIRST for flag in self.flags if flag.name == name]
-        before_model = True
         for flag in self.flags:
-            if flag.name in _ECHO_FIRST:
-                if before_model:
-                    before_model = False
-                    for leading in first:
-                        yield from self._echo_one(
-                            leading, verbose=verbose and leading.name != "list_signatures"
-                        )
-                continue
-            yield from self._echo_one(flag, verbose=verbose)
+            if flag.name == _ECHO_FIRST[0]:
+                for leading in first:
+                    yield from self._echo_one(
+                        leading, verbose=verbose and leading.name != "list_signatures"
+                    )
+            elif flag.name not in _ECHO_FIRST:
+                yield from self._echo_one(flag, verbose=verbose)
 
     def _echo_one(self, flag: Flag, *, verbose: bool) -> Iterator[str]:
         if flag.name in _NNAPI_DETAILS and not self.switch("use_nnapi"):

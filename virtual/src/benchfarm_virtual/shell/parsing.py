@@ -16,7 +16,6 @@ from benchfarm_virtual.shell.syntax import (
     Command,
     For,
     Function,
-    Group,
     If,
     Loop,
     Part,
@@ -292,7 +291,7 @@ class _Parser:
         if word == "(":
             found = self.redirected(Subshell(self.enclosed("(", ")")))
         elif word == "{":
-            found = self.redirected(Group(self.enclosed("{", "}")))
+            found = self.redirected(self.enclosed("{", "}"))
         elif word == "if":
             found = self.redirected(self.branches())
         elif word in {"while", "until"}:

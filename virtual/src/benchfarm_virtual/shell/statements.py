@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +20,6 @@ from benchfarm_virtual.shell.syntax import (
     ExitError,
     For,
     Function,
-    Group,
     If,
     LeaveLoopError,
     Loop,
@@ -55,8 +55,8 @@ def execute(shell: Shell, statement: Statement) -> int:
             return int(status == 0) if negated else status
         case Redirected(body, redirects):
             return with_redirects(shell, redirects, lambda: execute(shell, body))
-        case Group(block):
-            return shell.block(block)
+        case Block():
+            return shell.block(statement)
         case If(branches, otherwise):
             for condition, block in branches:
                 if shell.block(condition) == 0:
@@ -64,9 +64,9 @@ def execute(shell: Shell, statement: Statement) -> int:
             shell.status = 0
             return shell.block(otherwise) if otherwise is not None else 0
         case For():
-            return _rounds(shell, statement.body, _for_each(shell, statement))
+            return _for(shell, statement)
         case Loop():
-            return _rounds(shell, statement.body, _while(shell, statement))
+            return _while(shell, statement)
         case Case(value, items):
             text = shell.expander.text(value)
             for patterns, block in items:
@@ -88,43 +88,47 @@ def execute(shell: Shell, statement: Statement) -> int:
             return 0
 
 
-def _for_each(shell: Shell, statement: For) -> Generator[None, None, None]:
-    """Yield before each round, its variable set."""
-    for value in shell.expander.arguments(statement.words):
-        shell.assign(statement.name, value)
-        yield
+def _for(shell: Shell, statement: For) -> int:
+    values = iter(shell.expander.arguments(statement.words))
+
+    def begins() -> bool:
+        value = next(values, None)
+        if value is not None:
+            shell.assign(statement.name, value)
+        return value is not None
+
+    return _rounds(shell, statement.body, begins)
 
 
-def _while(shell: Shell, statement: Loop) -> Generator[None, None, None]:
-    """Yield before each round; many keep one of the phone's cores busy."""
-    rounds, process = 0, shell.process
+def _while(shell: Shell, statement: Loop) -> int:
+    """Many rounds keep one of the phone's cores busy."""
+    process, rounds = shell.process, itertools.count()
     with contextlib.ExitStack() as busy:
-        while (shell.block(statement.condition) == 0) != statement.until:
-            yield
-            rounds += 1
-            if rounds == _SPINS:
+
+        def begins() -> bool:
+            done = next(rounds)
+            if done == _SPINS:
                 busy.enter_context(shell.system.hardware.spinning(process.pid, process))
-            if rounds >= _SPINS:
+            if done >= _SPINS:
                 # The phone's core is busy; this computer's needn't be.
                 process.killed.wait(_SPIN_PAUSE_S)
+            return (shell.block(statement.condition) == 0) != statement.until
+
+        return _rounds(shell, statement.body, begins)
 
 
-def _rounds(shell: Shell, body: Block, rounds: Generator[None, None, None]) -> int:
+def _rounds(shell: Shell, body: Block, begins: Callable[[], bool]) -> int:
     """Run a loop's rounds; a ``break`` in a condition is one, too."""
     status = 0
-    try:
-        while True:
-            try:
-                next(rounds)
-                status = shell.block(body)
-            except StopIteration:
+    while True:
+        try:
+            if not begins():
                 return status
-            except LeaveLoopError as exc:
-                if not exc.again:
-                    return 0
-                status = 0
-    finally:
-        rounds.close()
+            status = shell.block(body)
+        except LeaveLoopError as exc:
+            if not exc.again:
+                return 0
+            status = 0
 
 
 def run_simple(shell: Shell, command: Simple, *, replace: bool = False) -> int:

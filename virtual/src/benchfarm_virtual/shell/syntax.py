@@ -90,7 +90,7 @@ class AndOr:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Statements one after another; those marked run in the background."""
+    """Statements one after another, as in ``{ ...; }``; those marked run in the background."""
 
     statements: tuple[tuple[Statement, bool], ...]
 
@@ -138,13 +138,6 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """``{ ...; }``."""
-
-    body: Block
-
-
-@dataclass(frozen=True, slots=True)
 class Subshell:
     """``( ... )``."""
 
@@ -160,7 +153,7 @@ class Redirected:
 
 
 Statement = (
-    Simple | Pipeline | AndOr | If | Loop | For | Case | Function | Group | Subshell | Redirected
+    Simple | Pipeline | AndOr | If | Loop | For | Case | Function | Block | Subshell | Redirected
 )
 
 
