@@ -61,16 +61,6 @@ def test_threads_stay_within_the_affinity_mask():
     ).cpus == (7,)
 
 
-def test_noise_is_the_same_from_the_same_seed_and_differs_between_processes():
-    first, again, other = (
-        Noise(5).samples_us(1000, 400),
-        Noise(5).samples_us(1000, 400),
-        Noise(6).samples_us(1000, 400),
-    )
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, other)
-
-
 def test_noise_has_a_heavy_tail_and_a_hard_floor():
     values = Noise(3).samples_us(20_000, 20_000)
     median = float(np.median(values))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from benchfarm_virtual.errors import UsageError
 from benchfarm_virtual.profiles import load_profile, profile_names
 
 ASKED = (
@@ -35,8 +34,3 @@ def test_the_shelf_of_profiles_covers_the_kinds_of_phones_that_differ():
     assert any(p.hexagon for p in profiles)
     assert any(p.gpu and "cl" not in p.gpu.backends for p in profiles)
     assert {len(p.clusters) for p in profiles} == {1, 2, 3}
-
-
-def test_an_unknown_profile_is_refused_with_the_known_ones():
-    with pytest.raises(UsageError, match="pixel-3"):
-        load_profile("pixel-99")

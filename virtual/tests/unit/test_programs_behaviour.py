@@ -8,8 +8,6 @@ import re
 
 import pytest
 
-from benchfarm_virtual.samples import HEXAGON_LIBRARIES
-
 SHORT = ("--num_runs=20", "--min_secs=0", "--warmup_min_secs=0.05")
 
 
@@ -43,13 +41,6 @@ def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(bench_phon
     assert texts[0] != texts[2]
 
 
-def test_a_delegate_can_be_made_to_take_only_a_part(phone):
-    phone.fault("delegate-partial", "subject=gpu", "share=0.5")
-    run = phone.run("--graph=tiny_cnn_float.tflite", "--use_gpu=true", *SHORT)
-    assert "partially executed by the delegate w/ 1 delegate kernels." in run.stdout
-    assert "Replacing 2 out of 4 node(s) with delegate (TfLiteGpuDelegateV2)" in run.stderr
-
-
 def test_a_phone_whose_nnapi_compiler_fails_says_so(bench_phone, models):
     phone = bench_phone("pixel-8")
     phone.put("m.tflite", models.BY_NAME["tiny_cnn_float.tflite"]())
@@ -57,50 +48,6 @@ def test_a_phone_whose_nnapi_compiler_fails_says_so(bench_phone, models):
     assert "ERROR: NN API returned error ANEURALNETWORKS_OP_FAILED" in run.stderr
     assert "ERROR: Node number 4 (TfLiteNnapiDelegate) failed to prepare." in run.stderr
     assert run.exit_code == 1
-
-
-def test_hexagon_takes_quantized_models_only(phone):
-    phone.put_libraries(HEXAGON_LIBRARIES)
-    name = "mobilenet_v1_0.25_128_static_uint8io.tflite"
-    run = phone.run(f"--graph={name}", "--use_hexagon=true", *SHORT)
-    assert (
-        "TfLiteHexagonDelegate delegate: 6 nodes delegated out of 6 nodes with 1 partitions."
-        in run.stderr
-    )
-    assert (
-        "Explicitly applied Hexagon delegate, and the model graph will be completely executed"
-        in run.stdout
-    )
-    floats = phone.run("--graph=tiny_cnn_float.tflite", "--use_hexagon=true", *SHORT)
-    assert (
-        "Though Hexagon delegate is explicitly applied, the model graph will not be executed"
-        in floats.stdout
-    )
-
-
-def test_a_phone_without_opencl_falls_back_to_opengl(bench_phone, models):
-    phone = bench_phone("moto-e5-play")
-    phone.put("m.tflite", models.BY_NAME["tiny_cnn_float.tflite"]())
-    run = phone.run("--graph=m.tflite", "--use_gpu=true", *SHORT)
-    assert "ERROR: Falling back to OpenGL\nINFO: Initialized OpenGL-based API.\n" in run.stderr
-    strict = phone.run("--graph=m.tflite", "--use_gpu=true", "--gpu_backend=cl", *SHORT)
-    assert strict.exit_code == 1
-
-
-def test_heat_slows_a_run_down(bench_phone, models):
-    phone = bench_phone()
-    phone.put("m.tflite", models.BY_NAME["mobilenet_v1_0.25_128_static_float.tflite"]())
-    flags = (
-        "--graph=m.tflite",
-        "--num_threads=4",
-        "--num_runs=1",
-        "--min_secs=5",
-        "--warmup_min_secs=0",
-    )
-    cool = measured_us(phone.run(*flags))
-    phone.hardware.force(heat_c=95.0)
-    hot = measured_us(phone.run(*flags))
-    assert hot > 1.15 * cool
 
 
 # The app
@@ -140,15 +87,6 @@ def test_the_app_speaks_through_the_log_without_prefixes(phone):
 PERFORMANCE = {"program": "benchmark_model_performance_options"}
 
 
-def test_performance_options_run_the_model_once_and_end_with_a_summary(phone):
-    run = phone.run("--graph=tiny_cnn_float.tflite", "--perf_options_list=none", "--num_threads=2",
-                    *SHORT, **PERFORMANCE)  # fmt: skip
-    summary = run.stdout[run.stdout.index("==============Summary") :].splitlines()[1:]
-    assert len(summary) == 1
-    assert re.match(r"INFO: +none: count=", summary[0])
-    assert run.exit_code == 0
-
-
 def test_performance_options_know_no_list_and_list_their_own_flags(phone):
     run = phone.run("--graph=tiny_cnn_float.tflite", "--perf_options_list=cpu", **PERFORMANCE)
     assert "a virtual phone knows --perf_options_list=none only" in run.text.lower()
@@ -160,20 +98,6 @@ def test_performance_options_know_no_list_and_list_their_own_flags(phone):
 
 # LiteRT
 # ---------------------------------------------------------------------------------------------------------------
-
-
-def test_litert_program_prints_its_banner_on_stderr(phone):
-    run = phone.run("--graph=tiny_cnn_float.tflite", "--use_gpu=true", "--qualcomm_typo=1", *SHORT,
-                    program="benchmark_litert_model")  # fmt: skip
-    assert run.exit_code == 0
-    assert "Inference timings in us" not in run.text
-    assert "Unconsumed" not in run.text
-    assert (
-        "INFO: [benchmark_litert_model.h:89] \n========== BENCHMARK RESULTS ==========\n"
-        in run.stderr
-    )
-    assert re.search(r"Inference \(avg\): {6}\d+\.\d\d ms \(20 runs\)", run.stderr)
-    assert len(re.findall(r"^INFO: count=", run.stdout, re.M)) == 2
 
 
 def test_litert_program_takes_opengl_where_there_is_no_opencl(bench_phone, models):

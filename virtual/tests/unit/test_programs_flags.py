@@ -47,16 +47,6 @@ def test_bools_take_four_words_only(text, value):
     assert parse_value("bool", text) is value
 
 
-def test_the_first_of_two_counts_and_the_second_stays_unconsumed():
-    parsed = parse_flags(
-        ANDROID_FLAGS, ["--num_runs=3", "--num_runs=7", "word", "--graph", "x", "--num_threads=2"]
-    )
-    assert parsed.integer("num_runs") == 3
-    assert parsed.unconsumed == ["--num_runs=7", "word", "--graph", "x"]
-    # A flag of two components is taken once for both.
-    assert parsed.integer("num_threads") == 2
-
-
 def test_a_refused_value_names_flag_and_argument():
     with pytest.raises(
         FlagError, match=r"^Failed to parse flag 'num_runs' against argv '--num_runs=abc'$"

@@ -21,7 +21,6 @@ from typing import Final
 
 import pytest
 
-from orchestrator.scripts import call, text
 from tests.conftest import AdbServer, missing
 
 FOLDER: Final = Path(__file__).parents[1] / "shell_snippets"
@@ -45,70 +44,6 @@ KNOWN: Final[Mapping[str, str]] = {
     'echo a\necho "b': "of a script that can't be read no line runs, and mksh has other words for why",
     "print a; let 1; umask; type cd; unset a; v=1 eval 'echo $v'; trap 'echo bye' EXIT": "no builtins, and no forms of "
     "them, but those that scripts need",
-}
-#: Our scripts, each called in its ways, and which parts of what they print a phone and this
-#: computer have alike.
-SCRIPTS: Final[Mapping[str, tuple[str, str]]] = {
-    "forbid": (f"mkdir r1; echo 77 >r1/pid; {call('forbid', 'r1', 'r2')}\nls r2", r".+"),
-    "probe_writing": (f"mkdir d; {call('probe_writing', 'd', '.')}\necho $?", r".+"),
-    "probe_writing refused": (f"mkdir -m 500 d; {call('probe_writing', 'd', '.')}\necho $?", r".+"),
-    "processes": (f"{call('processes')}", r"^ *PID +PPID +PGID ARGS"),
-    "start and wait": (
-        (
-            f"{call('start', 'runs', 'runs/r', 'token', 'echo out; exit 3', text('run'), '')}\n"
-            f"{call('wait', '.', 0.2, 50)}\ncat out rc"
-        ),
-        r"^(?:done.*|out|3)$",
-    ),
-    "start twice": (
-        (
-            f"{call('start', 'runs', 'runs/r', 'one', 'sleep 1', text('run'), '')}\ncd ../..\n"
-            f"({call('start', 'runs', 'runs/r', 'two', 'true', text('run'), '')}\n); echo $?"
-        ),
-        r".+",
-    ),
-    "strays": (
-        f"mkdir -p runs/r1 runs/r2; echo 7 >runs/r1/pid; {call('strays', 'runs')}\necho after",
-        r".+",
-    ),
-    "strays of none": (f"mkdir runs; {call('strays', 'runs')}\necho never", r"^(?!.)"),
-    "try": (
-        "\n".join(
-            f"({call('try', '.', command)})"
-            for command in (
-                "cat try.txt",
-                "chmod 700 try.txt",
-                "df -k .",
-                "grep -H b try.txt",
-                "id -u",
-                "md5sum try.txt | grep dd8c6a395b5dd36c",
-                "ps -A -o PID,PPID,PGID,ARGS | grep PGID",
-                "renice -n 19 -p $$",
-                "setsid true",
-                "sha256sum try.txt | grep 911169ddaaf146af",
-                "sleep 0.05",
-                "stat -c %s try.txt | grep 4",
-                "tail -n 1 try.txt",
-                "taskset -p $$",
-                "wc -c try.txt",
-                "cat nope",
-            )
-        ),
-        r"^(?:works|missing)",
-    ),
-    "shorten": (
-        (
-            "x=0123456789abcde; y=; for i in 0 1 2 3 4 5 6 7; do y=$y$x$x; done\n"
-            "n=0; while [ $n -lt 700 ]; do n=$((n+1)); echo $n$y; done >out; echo few >err\n"
-            f"{call('shorten', 1, '.', 'out', 'err', 'nope')}\ncat out err; ls"
-        ),
-        r".+",
-    ),
-    "wait for nothing": (call("wait", "nope", 0.2, 1), r"^(?!.)"),
-    "wait for a run that is gone": (
-        f"mkdir r; echo 999999 >r/pid; {call('wait', 'r', 0.2, 1)}",
-        r"^[a-z]+$",
-    ),
 }
 MARK: Final = "=#=#="
 #: Runs each of its arguments in a session and a folder of its own, and prints what came of it.
@@ -271,11 +206,3 @@ def test_snippets_do_on_a_virtual_phone_what_they_do_in_mksh(name, real_shell, v
 def test_known_differences_are_still_ones(real_shell, virtual_shell):
     rows = compared(real_shell, virtual_shell, list(KNOWN))
     assert [KNOWN[snippet] for snippet, one, other in rows if one == other] == []
-
-
-@pytest.mark.parametrize("name", sorted(SCRIPTS))
-def test_scripts_do_on_a_virtual_phone_what_they_do_in_mksh(name, real_shell, virtual_shell):
-    snippet, kept = SCRIPTS[name]
-    [(_, expected, actual)] = compared(real_shell, virtual_shell, [snippet])
-    assert (expected.exit_code, expected.stderr) == (actual.exit_code, actual.stderr)
-    assert re.findall(kept, expected.stdout, re.M) == re.findall(kept, actual.stdout, re.M) != []

@@ -7,13 +7,9 @@ import errno
 import pytest
 
 from benchfarm_virtual.contract import PhoneFileError
-from benchfarm_virtual.faults import Fault, FaultKind
 from benchfarm_virtual.processes import as_user
 
 TMP = "/data/local/tmp"
-ODD_NAMES = ["with space", "new\nline", "quo'te", 'dou"ble', "-dash", "--", "*", "$(id)", "`id`", "üñí", "\\back", ";",
-             "a" * 255,
-             "\udcff\udcfe", " ", "%s", "#", "~", "..."]  # fmt: skip
 
 
 class _Fails:
@@ -31,18 +27,6 @@ class _Fails:
             f"expected {errno.errorcode[self.number]}, got {errno.errorcode[exc.errno]}"
         )
         return True
-
-
-@pytest.mark.parametrize("name", ODD_NAMES)
-def test_odd_name_is_an_ordinary_file_name(phone, name):
-    files = phone.userland.files
-    phone.put(f"{TMP}/{name}", b"content")
-    assert list(files.list(TMP)) == [name]
-    assert files.open_read(f"{TMP}/{name}").read() == b"content"
-    files.rename(f"{TMP}/{name}", f"{TMP}/plain")
-    files.rename(f"{TMP}/plain", f"{TMP}/{name}")
-    files.remove(f"{TMP}/{name}")
-    assert list(files.list(TMP)) == []
 
 
 def test_folder_that_may_no_longer_be_searched_is_closed_at_once(phone):
@@ -98,23 +82,6 @@ def test_full_phone_writes_what_fits_and_says_so(phone):
     assert phone.userland.files.stat(f"{TMP}/f").size_bytes == 1000
     phone.userland.files.remove(f"{TMP}/f")
     assert phone.userland.files.storage.free_bytes == 1000
-
-
-def test_space_fault_counts_bytes(phone):
-    phone.faults.add(Fault(kind=FaultKind.NO_SPACE, at_bytes=10))
-    writer = phone.userland.files.open_write(f"{TMP}/f")
-    writer.write(bytes(8))
-    with _Fails(errno.ENOSPC):
-        writer.write(bytes(8))
-    assert phone.userland.files.stat(f"{TMP}/f").size_bytes == 10
-
-
-def test_permission_fault_denies_its_subject_only(phone):
-    phone.put(f"{TMP}/a", b"x")
-    phone.put(f"{TMP}/b", b"x")
-    phone.faults.add(Fault(kind=FaultKind.PERMISSION_DENIED, subject=f"{TMP}/a"))
-    assert phone.run(f"cat {TMP}/a")[2] == f"cat: {TMP}/a: Permission denied\n"
-    assert phone.out(f"cat {TMP}/b") == "x"
 
 
 def test_nobody_changes_the_mode_of_the_root_folder(phone):

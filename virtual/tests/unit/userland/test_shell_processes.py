@@ -34,15 +34,6 @@ def test_no_host_process_is_started_for_anything(phone, monkeypatch):
     assert phone.run("ls / | tail -n 1; date +%m; $(echo sh -c id); setsid sh -c true &")[0] == 0
 
 
-def test_background_job_outlives_the_connection(phone):
-    call = phone.call(
-        f"(trap '' HUP; exec sh -c 'sleep 0.3; echo done >{TMP}/rc') >/dev/null 2>&1 &"
-    )
-    call.join()
-    call.hang_up()
-    until(lambda: "rc" in phone.userland.files.list(TMP))
-
-
 def test_hang_up_ends_a_simple_command(phone):
     call = phone.call("sleep 1000")
     until(lambda: phone.out("pidof sleep"))
@@ -93,21 +84,6 @@ def test_what_cant_be_executed_is_said(phone, name, content, mode, status, words
     assert found == status
     assert err.startswith(f"/system/bin/sh: ./{name}: ")
     assert words in err
-
-
-def test_reboot_ends_everything_and_gives_a_new_boot_id(phone):
-    probe = put_probe(phone)
-    before = phone.out("cat /proc/sys/kernel/random/boot_id")
-    calls = [phone.call(f"{probe}"), phone.call("sleep 1000"), phone.call("logcat")]
-    until(lambda: len(phone.userland.processes.live()) >= 3)
-    phone.run("setprop debug.x 1; log remembered")
-    phone.userland.restart()
-    for call in calls:
-        call.hang_up()
-        call.join()
-    assert phone.out("cat /proc/sys/kernel/random/boot_id") != before
-    assert phone.out("getprop debug.x") == "\n"
-    assert "remembered" not in phone.out("logcat -d")
 
 
 def test_hundred_phones_have_no_thread_of_their_own(make_phone):
