@@ -16,7 +16,6 @@ from tests.e2e.conftest import Lab
 from tests.samples.places import MODELS
 
 MODEL = MODELS / "texturenet_0.25_256_float.tflite"
-GOVERNOR = "cat /sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
 
 
 @pytest.fixture(scope="module")

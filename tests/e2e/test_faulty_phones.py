@@ -8,18 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchfarm_virtual.samples import benchmark_apk
 from tests.e2e.conftest import Lab
-
-
-def test_an_app_that_does_not_respond_is_told_with_android_s_reason(lab: Lab, model: Path) -> None:
-    lab.fault(lab.serials[0], "not-responding")
-    (run,) = lab.cli("bench -d xnnpack --tool apk -n 1 --json", model, "-s", lab.serials[0]).json[
-        "runs"
-    ]
-    assert (run["outcome"], run["reason_code"]) == ("failed", "app-not-responding")
-    assert "Input dispatching timed out" in run["reason"]
-    assert lab.shell(lab.serials[0], "pidof org.tensorflow.lite.benchmark") == ""
 
 
 def test_an_app_that_hangs_for_good_is_stopped_at_its_time_and_the_anr_told(
@@ -123,26 +112,6 @@ def test_an_app_s_run_keeps_its_figure_where_run_as_is_refused_and_the_cause_is_
     assert text in finding["evidence"]
     assert step in finding["evidence"]
     assert step in page.read_text("utf-8")
-
-
-def test_an_app_whose_files_are_refused_has_its_figure_and_the_report_says_why(
-    lab: Lab, model: Path, tmp_path: Path
-) -> None:
-    serial, apk, page = lab.serials[0], tmp_path / "release.apk", tmp_path / "report.html"
-    lab.shell(serial, "pm uninstall org.tensorflow.lite.benchmark")
-    apk.write_bytes(benchmark_apk(debuggable=False))
-    words = ("-d", "xnnpack", "-t", "1", "-s", serial, "--tool", "apk", "-n", "1")
-    try:
-        done = lab.cli("bench --json", model, *words, "--build", f"apk={apk}", "--out", page)
-        (run,) = done.json["runs"]
-        assert (run["outcome"], run["report"]["inference"]["mean_us"] > 0) == ("completed", True)
-        (finding,) = (
-            item for item in run["verdict"]["findings"] if item["code"] == "files-refused"
-        )
-        assert "debuggable" in finding["evidence"]
-        assert "files-refused" in page.read_text("utf-8")
-    finally:
-        lab.shell(serial, "pm uninstall org.tensorflow.lite.benchmark")
 
 
 LIMITS = ("-d", "xnnpack", "-t", "1", "-n", "2", "--min-secs", "0.1", "--max-secs", "0.5")

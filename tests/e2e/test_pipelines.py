@@ -10,7 +10,6 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 import yaml
 
 from tests.samples.places import BENCHFARM, MODELS, REPO
@@ -57,11 +56,6 @@ def test_a_slower_program_fails_the_gate_and_is_summarized(cli: Cli, tmp_path: P
     faulty = gate(cli, tmp_path, CANDIDATE="./missing", **known)
     assert faulty.returncode > 1
     assert cli("virtual list --json").json["phones"] == []
-
-
-@pytest.mark.parametrize("path", sorted(CI.rglob("*.yml")), ids=lambda path: path.name)
-def test_what_the_services_read_is_yaml(path: Path) -> None:
-    assert isinstance(yaml.safe_load(path.read_text("utf-8")), dict)
 
 
 def test_each_service_runs_the_gate_with_what_it_reads() -> None:

@@ -192,23 +192,6 @@ def test_a_plan_that_names_phones_measures_those_that_there_are_and_tells_of_the
     lab.cli("bench -s GONE", model, "-s", A).ended_with(3)
 
 
-def test_a_pool_of_which_a_phone_is_away_or_kept_out_is_measured_and_both_are_told(
-    lab: Lab, model: Path, tmp_path: Path, kept_out: str
-) -> None:
-    inventory = lab.cli.home / "devices.yaml"
-    pools = {A: "nightly", kept_out: "nightly", "AWAY": "nightly", "OTHER": "release"}
-    inventory.write_text(
-        "devices:\n" + "".join(f"  {serial}: {{pools: {pool}}}\n" for serial, pool in pools.items())
-    )
-    try:
-        done = lab.cli("run", write(tmp_path, model, "pools: nightly")).ended_with(1)
-    finally:
-        inventory.unlink()
-    told = [line for line in done.stdout.splitlines() if "not measured" in line]
-    assert (told[0], len(told)) == ("AWAY: not measured: is not attached", 2)
-    assert told[1].startswith(f"{kept_out}: not measured: {AILS}")
-
-
 def test_another_phone_of_the_same_kind_and_serial_number_is_kept_out_and_listed_so(
     lab: Lab, model: Path
 ) -> None:

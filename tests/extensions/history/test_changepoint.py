@@ -108,17 +108,6 @@ def test_missing_nights_move_no_change() -> None:
     assert change.nights_before + change.nights_after == 60
 
 
-def test_noise_is_measured_beside_steps_and_outliers() -> None:
-    generator = np.random.default_rng(SEED)
-    logs = generator.normal(0, 0.02, (300, 90))
-    logs[:, 40:] += 0.3
-    logs[:, 10] += 0.5
-
-    sigma = noise_of(logs, np.full(300, 90))
-
-    assert np.median(sigma) == pytest.approx(0.02, rel=0.1)
-
-
 @pytest.mark.parametrize(
     "values",
     [[], [5.0], [5.0] * 5, [math.nan] * 30, [0.0] * 30, [-1.0] * 30, [math.inf] * 30, [5.0] * 90],

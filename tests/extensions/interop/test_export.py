@@ -457,30 +457,6 @@ def test_a_bundle_that_was_cut_off_is_no_bundle(bundle, tmp_path, kept):
     assert "error" in benchfarm(tmp_path / "other", "import", cut, code=2)
 
 
-def test_csv_and_parquet_hold_the_same_cases(lab, tmp_path):
-    for rows, least in (("cases", 10), ("invocations", 40)):
-        benchfarm(
-            lab,
-            "export",
-            "--format",
-            "parquet",
-            "--rows",
-            rows,
-            "--out",
-            tmp_path / f"{rows}.parquet",
-        )
-        benchfarm(
-            lab, "export", "--format", "csv", "--rows", rows, "--out", tmp_path / f"{rows}.csv"
-        )
-        parquet = pd.read_parquet(tmp_path / f"{rows}.parquet")
-        csv = pd.read_csv(tmp_path / f"{rows}.csv")
-        assert len(parquet) == len(csv) >= least
-        assert list(parquet.columns) == list(csv.columns)
-        assert parquet["is_virtual"].tolist() == csv["is_virtual"].tolist()
-        column = "median_us" if rows == "cases" else "latency_us"
-        assert parquet[column].dropna().tolist() == pytest.approx(csv[column].dropna().tolist())
-
-
 def test_several_campaigns_give_a_row_for_each_case_and_campaign(tmp_path):
     first = small_lab()
     again = [replace(run, campaign_id="night-2", run_id=f"{run.run_id}-2") for run in first.runs]
@@ -511,19 +487,6 @@ def test_several_campaigns_give_a_row_for_each_case_and_campaign(tmp_path):
     document = json.loads(path.read_text("utf-8"))
     assert [row["campaign_id"] for row in document["campaigns"]] == ids
     assert len({(row["campaign_id"], row["case_key"]) for row in document["results"]}) == len(cases)
-
-
-def test_an_import_leaves_what_is_known_of_a_phone_as_it_is(tmp_path):
-    theirs = series(case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1), 9_000, campaign_id="theirs")
-    renamed = replace(REAL_PIXEL, model="Renamed")
-    later = lab_of(theirs, renamed, campaign_id="theirs", created_at=START.replace(year=2027))
-    benchfarm(stored(tmp_path / "theirs", later), "export", "--out", tmp_path / "b.zip")
-    ours = series(case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1), 9_000)
-    home = stored(tmp_path / "ours", lab_of(ours, REAL_PIXEL))
-    assert "5 runs taken in" in benchfarm(home, "import", tmp_path / "b.zip")
-    store = open_store(home / "store.sqlite")
-    assert store.devices()[REAL_PIXEL.serial].model == REAL_PIXEL.model
-    store.close()
 
 
 def test_a_run_of_another_campaign_is_not_exported_with_this_one(tmp_path):

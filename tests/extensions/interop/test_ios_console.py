@@ -20,7 +20,6 @@ from tests.samples.iphone_output import FULL, PARTIAL, console
 from tests.samples.places import MODELS
 
 MODEL = min(MODELS.glob("*float*.tflite"))
-OTHER = min(MODELS.glob("*int8*.tflite"))
 
 
 @pytest.fixture

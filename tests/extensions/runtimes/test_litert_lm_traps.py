@@ -201,21 +201,6 @@ def test_a_block_without_turns_is_no_result_whatever_the_exit_code() -> None:
         )
 
 
-def test_init_is_the_total_that_is_printed_and_one_of_a_process() -> None:
-    """Seven phases are announced, six printed, one of them is their sum; all repetitions repeat the
-    one engine's.
-    """
-    phases = {
-        "Init Conversation": 0.09, "Init Executor": 577.30, "Init LLM metadata": 0.15, "Init Model assets": 0.49,
-        "Init Tokenizer": 101.68, "Init Total": 580.10,
-    }  # fmt: skip
-    lines = "".join(f"    - {name}: {ms:.2f} ms\n" for name, ms in phases.items())
-    old = "  Init Phases (2):\n    - Init Executor: 577.30 ms\n    - Init Total: 580.10 ms\n"
-    assert old in THREE
-    report = parsed(CREATED + NODES + THREE.replace(old, f"  Init Phases (7):\n{lines}"))
-    assert report.init_us == pytest.approx(580_100)
-
-
 def test_a_program_that_the_linker_stops_lacks_a_library() -> None:
     said = (
         'CANNOT LINK EXECUTABLE "./litert_lm_advanced_main": library "libGemmaModelConstraintProvider.so" not found: '

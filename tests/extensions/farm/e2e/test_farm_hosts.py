@@ -183,7 +183,7 @@ def west_of_all(farm: FarmOfHosts) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("west_of_all")
-def test_a_submission_is_named_by_the_night_of_the_store_and_not_by_the_day(
+def test_what_a_timer_submits_has_the_stores_night_is_submitted_once_and_says_what_it_overlaps_with(
     farm: FarmOfHosts, plan_file: PlanFile, name: str
 ) -> None:
     host = farm.one
@@ -194,18 +194,6 @@ def test_a_submission_is_named_by_the_night_of_the_store_and_not_by_the_day(
     # There it is always the night of the day before.
     nights = {moment.date() - timedelta(days=1) for moment in (before, datetime.now(UTC))}
     assert first["submission"] in {f"{name}-{night:%Y%m%d}" for night in nights}
-    host("farm", "cancel", first["submission"])
-
-
-def test_what_a_timer_submits_is_submitted_once_and_says_what_it_overlaps_with(
-    farm: FarmOfHosts, plan_file: PlanFile, name: str
-) -> None:
-    host = farm.one
-    farm.until_announced(host)
-    host("farm", "pause", f"phone:{host.serial}")
-    plan = plan_file((host.serial,), invocations=1)
-    first = host("farm", "submit", plan, "--once", f"{name}-{{date}}")
-    assert re.fullmatch(rf"{name}-\d{{8}}", first["submission"])
     # Run again, by another computer too.
     again = farm.two("farm", "submit", plan, "--once", f"{name}-{{date}}")
     assert (again["is_known"], again["jobs"]) == (True, first["jobs"])

@@ -220,22 +220,15 @@ def test_a_job_that_the_queue_has_lost_is_put_into_it_again(queue: FarmQueue, jo
     assert queue.rows("SELECT * FROM procrastinate_jobs") == []
 
 
-def cancel_while_it_is_silent(queue: FarmQueue) -> None:
-    """Cancel a job whose host wasn't heard of for a while, and only slept."""
-    queue.rows("UPDATE farm_jobs SET host = 'asleep'")
-    assert set(queue.cancel("night").values()) == {"waits"}
-    queue.rows("UPDATE farm_jobs SET host = 'one'")
-
-
-@pytest.mark.parametrize("cancel", [lambda queue: queue.cancel("night"), cancel_while_it_is_silent])
-def test_a_cancelled_job_is_stopped_and_given_up(
-    queue: FarmQueue, job: int, cancel: Callable[[FarmQueue], None]
+def test_a_job_that_was_cancelled_while_its_host_was_silent_is_stopped_and_given_up(
+    queue: FarmQueue, job: int
 ) -> None:
     jobs, told = PlayedJobs(stop_when_cancelled), list[dict[str, object]]()
     with working(worker(queue, jobs.run, told, jobs=jobs)):
         until(lambda: queue.jobs()[0]["status"] == "runs")
-        cancel(queue)
-        until(lambda: bool(jobs.abandoned))
+        queue.rows("UPDATE farm_jobs SET host = 'asleep'")
+        assert set(queue.cancel("night").values()) == {"waits"}
+        queue.rows("UPDATE farm_jobs SET host = 'one'")
         until(lambda: told[-1]["text"] == f"job {job}: cancelled: stopped")
     assert jobs.abandoned == ["night_A"]
     assert queue.jobs()[0]["status"] == "cancelled"
