@@ -11,10 +11,6 @@ import pytest
 SHORT = ("--num_runs=20", "--min_secs=0", "--warmup_min_secs=0.05")
 
 
-def measured_us(run) -> float:
-    return float(re.search(r"Inference \(avg\): (\S+)", run.text)[1])
-
-
 @pytest.fixture
 def phone(bench_phone, models):
     made = bench_phone()

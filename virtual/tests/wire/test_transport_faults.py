@@ -51,21 +51,6 @@ def test_cut_connections_leave_no_thread_and_no_file_behind(link, tmp_path, wait
     )
 
 
-def test_one_bit_turned_over_goes_unnoticed_by_adb(link, tmp_path):
-    (tmp_path / "f").write_bytes(bytes(200_000))
-    link.phone.faults.add(parse_fault("bit-flip", ["moment=push", "bytes=100000"]))
-    assert link.adb("push", tmp_path / "f", f"{TMP}/f").returncode == 0
-    assert link.adb("exec-out", f"cat {TMP}/f").stdout == bytes(100_000) + b"\x01" + bytes(99_999)
-
-
-def test_clock_jump_moves_the_wall_clock_and_not_the_uptime(make_link):
-    link = make_link(time_factor=1.0)
-    wall_s, uptime_s = link.phone.time.wall_s(), link.phone.time.uptime_s()
-    link.phone.faults.add(parse_fault("clock-jump", ["seconds=-86400"]))
-    assert link.phone.time.wall_s() - wall_s < -80_000
-    assert 0 <= link.phone.time.uptime_s() - uptime_s < 80_000
-
-
 # The table
 
 
@@ -86,18 +71,6 @@ def test_lasting_fault_goes_on_until_it_is_removed():
     assert table.remove(fault.fault_id) is not None
     assert table.remove(fault.fault_id) is None
     assert table.advance(FaultKind.NO_SPACE, 4) == (4, None)
-
-
-def test_fault_of_the_whole_phone_happens_at_its_moment():
-    happened = []
-    table = FaultTable()
-    table.handle(FaultKind.OVERHEAT, happened.append)
-    table.add(parse_fault("overheat", ["moment=run", "heat_c=80"]))
-    table.reach("init")
-    assert happened == []
-    table.reach("run")
-    table.reach("run")
-    assert [fault.number("heat_c") for fault in happened] == [80.0]
 
 
 def test_every_kind_is_described():

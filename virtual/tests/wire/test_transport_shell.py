@@ -32,14 +32,6 @@ def test_a_slow_reader_of_one_stream_holds_no_other_up(link):
         stuck.communicate()
 
 
-def test_legacy_phone_has_a_terminal_for_a_shell_and_no_exit_codes(make_link):
-    link = make_link(legacy=True)
-    result = link.adb("shell", "echo out; echo err >&2; exit 7")
-    assert result.stdout == b"out\r\nerr\r\n"
-    assert result.returncode == 0
-    assert b"shell_v2" not in link.server.run("-s", link.phone.address, "features").stdout
-
-
 def test_features_are_those_that_are_served(link):
     features = link.adb("features").stdout.decode().split()
     assert {"shell_v2", "cmd"} <= set(features)

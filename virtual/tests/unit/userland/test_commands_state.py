@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from benchfarm_virtual.faults import Fault, FaultKind
 from benchfarm_virtual.trees.node import LinkNode
 
 
@@ -17,25 +16,6 @@ def test_setprop_is_refused_where_the_system_refuses(phone, key, allowed):
     assert (status == 0) is allowed
     assert bool(err) is not allowed
     assert (phone.out(f"getprop {key}") == "value\n") is allowed
-
-
-def test_screen_and_keyguard_follow_keys_and_faults(phone):
-    assert "mWakefulness=Awake" in phone.out("dumpsys power")
-    phone.faults.add(Fault(kind=FaultKind.SCREEN_LOCK))
-    assert "mWakefulness=Asleep" in phone.out("dumpsys power")
-    assert "mShowingLockscreen=true" in phone.out("dumpsys window policy")
-    phone.run("input keyevent KEYCODE_WAKEUP")
-    assert "mWakefulness=Awake" in phone.out("dumpsys power")
-    assert phone.run("input keyevent 82") == (1, "", "a virtual phone has no key 82\n")
-    phone.run("input keyevent KEYCODE_SLEEP")
-    assert "mWakefulness=Asleep" in phone.out("dumpsys power")
-
-
-def test_airplane_mode_is_told_and_switched(phone):
-    ask = "cmd connectivity airplane-mode"
-    assert phone.run(ask)[:2] == (0, "disabled\n")
-    assert phone.out(f"{ask} enable; {ask}") == "enabled\n"
-    assert phone.run(f"{ask} perhaps")[0] == 255
 
 
 @pytest.mark.parametrize(

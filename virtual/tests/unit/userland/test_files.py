@@ -73,17 +73,6 @@ def test_app_reads_what_was_pushed_but_writes_only_in_its_own_places(phone):
     assert files.stat("/sdcard/shared").mode & 0o777 == 0o660
 
 
-def test_full_phone_writes_what_fits_and_says_so(phone):
-    storage = phone.userland.files.storage
-    storage.take_most(storage.free_bytes - 1000)
-    writer = phone.userland.files.open_write(f"{TMP}/f")
-    with _Fails(errno.ENOSPC):
-        writer.write(bytes(4000))
-    assert phone.userland.files.stat(f"{TMP}/f").size_bytes == 1000
-    phone.userland.files.remove(f"{TMP}/f")
-    assert phone.userland.files.storage.free_bytes == 1000
-
-
 def test_nobody_changes_the_mode_of_the_root_folder(phone):
     with _Fails(errno.EROFS), as_user(0):
         phone.userland.files.set_mode("/", 0o700)

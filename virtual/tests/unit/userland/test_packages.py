@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from benchfarm_virtual.contract import ProgramDiedError
-from benchfarm_virtual.faults import Fault, FaultKind
 from virtual.tests.unit.userland.userland_phone import make_apk
 
 APP = "org.example.bench"
@@ -12,12 +11,6 @@ APP = "org.example.bench"
 def install(phone, apk: bytes) -> tuple[int, str]:
     status, out, _ = phone.run(f"cmd package install -r -S {len(apk)}", apk)
     return status, out
-
-
-def test_streamed_install_takes_exactly_the_bytes_announced(phone):
-    apk = make_apk()
-    status, out, _ = phone.run(f"cmd package install -r -S {len(apk)}; cat", apk + b"rest")
-    assert (status, out) == (0, "Success\nrest")
 
 
 def test_run_as_is_the_apps_user_in_the_apps_folder(phone):
@@ -30,21 +23,6 @@ def test_run_as_is_the_apps_user_in_the_apps_folder(phone):
         phone.run("run-as org.example.release ls")[2]
         == "run-as: package not debuggable: org.example.release\n"
     )
-
-
-def test_app_runs_on_top_as_its_own_user_and_is_stopped(phone):
-    install(phone, make_apk())
-    phone.shelf.activity_body = lambda call: int(call.process.killed.wait(600))
-    phone.run(f"am start -n {APP}/.MainActivity")
-    pid = phone.out(f"pidof {APP}").strip()
-    assert ["u0_a147", pid, APP] in [
-        line.split() for line in phone.out("ps -A -o USER,PID,NAME").splitlines()
-    ]
-    assert phone.run(f"kill {pid}")[2].endswith("Operation not permitted\n")
-    phone.run(f"am force-stop {APP}")
-    assert phone.run(f"pidof {APP}") == (1, "", "")
-    log = phone.out("logcat -d -b all")
-    assert f"Process {APP} (pid {pid}) has died" in log
 
 
 def wait_gone(phone) -> None:
@@ -64,15 +42,3 @@ def test_crash_of_an_app_is_in_the_crash_buffer(phone):
     assert "F libc    : Fatal signal 11 (SIGSEGV), code 1 (SEGV_MAPERR)" in crash
     assert f">>> {APP} <<<" in crash
     assert "has died" in phone.out("logcat -d -b system")
-
-
-def test_an_install_that_does_not_fit_its_stage_fails_and_leaves_nothing(phone):
-    phone.faults.add(Fault(kind=FaultKind.NO_SPACE, subject="/data/app/vmdl*", at_bytes=100))
-    status, out = install(phone, make_apk())
-    assert status == 1
-    assert "INSTALL_FAILED_INSUFFICIENT_STORAGE: No space left on device" in out
-    assert phone.run(f"pm path {APP}")[0] == 1
-    assert phone.out("su 0 ls /data/app") == ""
-    phone.faults.clear()
-    assert install(phone, make_apk()) == (0, "Success\n")
-    assert "vmdl" not in phone.out("su 0 ls /data/app")

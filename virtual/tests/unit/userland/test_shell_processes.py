@@ -17,11 +17,6 @@ TMP = "/data/local/tmp"
 until = partial(poll_until, what="it comes about", timeout_s=60)
 
 
-def put_probe(phone, name: str = "probe", mode: int = 0o755) -> str:
-    phone.put(f"{TMP}/{name}", ARM64_ELF, mode=mode)
-    return f"{TMP}/{name}"
-
-
 def test_no_host_process_is_started_for_anything(phone, monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("a process of the host's was started")
