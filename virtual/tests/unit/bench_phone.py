@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from benchfarm_virtual.commands.invocation import Invocation
 from benchfarm_virtual.contract import ProgramDiedError
-from benchfarm_virtual.faults import FaultTable, parse_fault
+from benchfarm_virtual.faults import FaultTable
 from benchfarm_virtual.hardware import VirtualHardware
 from benchfarm_virtual.launching import Launch
 from benchfarm_virtual.open_files import OpenFile, null_file
@@ -17,7 +17,6 @@ from benchfarm_virtual.phone import ProgramMoments
 from benchfarm_virtual.profiles import load_profile
 from benchfarm_virtual.samples import benchmark_apk, benchmark_elf, library_elf
 from benchfarm_virtual.shelf import inspect_apk
-from benchfarm_virtual.system import ScaledTime
 from benchfarm_virtual.userland import PhoneSystem
 
 FOLDER = "/data/local/tmp"
@@ -70,11 +69,9 @@ class HandTime:
 class BenchPhone:
     """One phone; its heat and clocks depend on what it does, not on how fast this computer is."""
 
-    def __init__(
-        self, profile: str = "pixel-3", *, seed: int = 1, time: ScaledTime | None = None
-    ) -> None:  # fmt: skip
+    def __init__(self, profile: str = "pixel-3", *, seed: int = 1) -> None:
         self.profile = load_profile(profile)
-        self.time = time or HandTime()
+        self.time = HandTime()
         self.hardware = VirtualHardware(self.profile, self.time, seed)
         self.faults = FaultTable()
         #: Of the programs that it runs.
@@ -100,26 +97,18 @@ class BenchPhone:
         """Return a file's content."""
         return self.files.open_read(f"{FOLDER}/{name}").read(-1)
 
-    def fault(self, kind: str, *settings: str) -> None:
-        """Ask for a fault."""
-        self.faults.add(parse_fault(kind, settings))
-
     def run(
-        self, *arguments: str, program: str = "benchmark_model", affinity: int | None = None, group: str = "shell",
-        extras: Mapping[str, str] | None = None, killed: threading.Event | None = None,
+        self, *arguments: str, program: str = "benchmark_model", group: str = "shell",
+        extras: Mapping[str, str] | None = None,
     ) -> Run:  # fmt: skip
         """Run a native program, or with ``extras`` the app's activity."""
         writes: list[tuple[str, bytes]] = []
         abi = self.profile.abis[0]
-        fake = self.system.shelf.native(
-            program, benchmark_elf(program, abi, version=self.version), [abi]
-        )
+        fake = self.system.shelf.native(program, benchmark_elf(program, abi), [abi])
         if extras is not None:
-            app = inspect_apk(benchmark_apk(version_name=self.version))
+            app = inspect_apk(benchmark_apk())
             fake = self.system.shelf.activity(app, extras)
         process = self.system.processes.spawn([program, *arguments], uid=2000, group=group)
-        process.affinity = affinity if affinity is not None else process.affinity
-        process.killed = killed or process.killed
         launch = Launch(
             system=self.system, process=process, argv=process.argv, env={"LD_LIBRARY_PATH": FOLDER}, cwd=FOLDER,
             fds={

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchfarm_virtual.commands.invocation import Invocation
-from benchfarm_virtual.contract import AppInfo, ProgramDiedError, ShellSession
+from benchfarm_virtual.contract import AppInfo, ProgramDiedError, ShellSession, StreamClosedError
 from benchfarm_virtual.faults import FaultTable
 from benchfarm_virtual.hardware import VirtualHardware
 from benchfarm_virtual.profiles import load_profile
@@ -61,42 +62,15 @@ class Collected:
 
     def __init__(self) -> None:
         self.data = bytearray()
-        self.arrived = threading.Condition()
         self.closed = False
 
     def write(self, data: bytes) -> None:
-        from benchfarm_virtual.contract import StreamClosedError
-
-        with self.arrived:
-            if self.closed:
-                raise StreamClosedError
-            self.data += data
-            self.arrived.notify_all()
-
-    def wait_for(self, text: bytes, timeout_s: float = 60.0) -> None:
-        with self.arrived:
-            assert self.arrived.wait_for(lambda: text in self.data, timeout_s), bytes(self.data)
+        if self.closed:
+            raise StreamClosedError
+        self.data += data
 
     def close(self) -> None:
         self.closed = True
-
-
-class Given:
-    """A client's stdin: some bytes, then the end (or nothing more until it is closed)."""
-
-    def __init__(self, data: bytes = b"", *, stays_open: bool = False) -> None:
-        self._data = data
-        self.end = threading.Event()
-        if not stays_open:
-            self.end.set()
-
-    def read(self, limit: int = -1) -> bytes:
-        if not self._data:
-            self.end.wait()
-            return b""
-        size = len(self._data) if limit < 0 else limit
-        piece, self._data = self._data[:size], self._data[size:]
-        return piece
 
 
 @dataclass(slots=True)
@@ -127,23 +101,21 @@ class TestPhone:
     def __init__(
         self,
         *,
-        time_factor: float = 1.0,
         props: Mapping[str, str] | None = None,
         rooted: bool = False,
     ) -> None:
         self.hardware = VirtualHardware(load_profile("pixel-3"), HandTime(), seed=1)
         self.shelf = Shelf()
         self.faults = FaultTable()
-        self.time = ScaledTime(time_factor)
+        self.time = ScaledTime(1.0)
         self.userland = PhoneSystem(
             props={**PROPS, **(props or {})}, time=self.time, hardware=self.hardware, shelf=self.shelf,
             faults=self.faults, rooted=rooted,
         )  # fmt: skip
 
-    def call(self, command: str, stdin: Given | bytes = b"") -> Call:
-        given = stdin if isinstance(stdin, Given) else Given(stdin)
+    def call(self, command: str) -> Call:
         out, err, status = Collected(), Collected(), []
-        session = ShellSession(stdin=given.read, stdout=out.write, stderr=err.write)
+        session = ShellSession(stdin=io.BytesIO().read, stdout=out.write, stderr=err.write)
         thread = threading.Thread(
             target=lambda: status.append(run_command(self.userland, command, session)), daemon=True
         )
@@ -155,7 +127,7 @@ class TestPhone:
         status = run_command(
             self.userland,
             command,
-            ShellSession(stdin=Given(stdin).read, stdout=out.write, stderr=err.write),
+            ShellSession(stdin=io.BytesIO(stdin).read, stdout=out.write, stderr=err.write),
         )
         return (
             status,
