@@ -16,7 +16,7 @@ import pytest
 
 from tests.conftest import poll_until
 from tests.e2e.conftest import Lab
-from tests.samples.command import Cli
+from tests.samples.command import Cli, heard
 from tests.samples.places import REPO
 
 
@@ -151,10 +151,7 @@ def test_ctrl_c_names_the_phones_that_could_not_be_put_back(lab: Lab, model: Pat
     serial = lab.serials[0]
     words = "ab threads:1 threads:4 -d xnnpack --runs 4 --min-secs 4"
     process = lab.cli.start(words, "-m", model, "-s", serial)
-    assert process.stderr is not None
-    for line in process.stderr:
-        if f" {serial}: 2/" in line:
-            break
+    heard(process, f" {serial}: 2/")
     for subject in ("settings", "svc"):
         lab.fault(serial, "shell-restricted", f"subject={subject}")
     process.send_signal(signal.SIGINT)
@@ -265,8 +262,7 @@ def test_a_stop_names_its_campaign_also_where_no_phone_is_at_work(
 ) -> None:
     words = "bench -d xnnpack --min-secs 0.1 -n 2 -t 1 --json -s"
     process = lab.cli.start(words, lab.serials[0], model)
-    assert process.stderr is not None
-    assert any(line_of in line for line in process.stderr)
+    heard(process, line_of)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=180)
     told = json.loads(stdout)
@@ -288,15 +284,11 @@ def test_further_signals_lose_nothing_of_what_a_stopped_campaign_has_to_tell(
 ) -> None:
     words = "bench -d xnnpack --min-secs 4 -n 4 -t 1 -s"
     process = lab.cli.start(words, lab.serials[0], model)
-    assert process.stderr is not None
     told = ""
     # The third one comes when the phone is restored.
     waits = f"stopping: waiting for {lab.serials[0]}"
     for awaited in (" 1/4 ", waits, " interrupted: "):
-        for line in process.stderr:
-            told += line
-            if awaited in line:
-                break
+        told += heard(process, awaited)
         process.send_signal(signal.SIGINT)
     _, rest = process.communicate(timeout=180)
     assert process.returncode == 130, told + rest
@@ -315,10 +307,7 @@ def test_one_phone_is_restored_however_the_command_is_stopped(
     process = lab.cli.start(
         "bench -d xnnpack --min-secs 600 --max-secs 900", model, "-s", lab.serials[0]
     )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "virtual benchmark_model" in line:
-            break
+    heard(process, "virtual benchmark_model")
     poll_until(lambda: stay_on(lab, lab.serials[0]) != original, "the phone is kept awake")
     if runs:
         poll_until(
@@ -422,10 +411,7 @@ def test_a_changed_model_is_not_resumed_under_the_old_ones_name(
     process = lab.cli.start(
         "bench -d xnnpack -n 2 --min-secs 8", own, "-s", lab.serials[0], "-s", lab.serials[1]
     )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if " 1/2 " in line:
-            break
+    heard(process, " 1/2 ")
     process.kill()
     process.communicate()
     lab.clear()

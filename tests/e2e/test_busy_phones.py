@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Lab
-from tests.samples.command import Cli
+from tests.samples.command import Cli, heard
 
 WORDS = ("-d", "xnnpack", "-t", 1, "-n", 1, "--min-secs", "0.1")
 
@@ -22,10 +22,7 @@ def using(lab: Lab, model: Path) -> tuple[subprocess.Popen[str], str]:
     """Have a process use the first phone until it is killed; return it with its campaign."""
     lab.fault(lab.serials[0], "program-hang")
     process = lab.cli.start("bench", model, "-s", lab.serials[0], *WORDS)
-    assert process.stderr is not None
-    return process, next(
-        found[1] for line in process.stderr if (found := re.search(r"campaign (\S+) '", line))
-    )
+    return process, re.findall(r"campaign (\S+) '", heard(process, "campaign "))[-1]
 
 
 def listed(lab: Lab) -> list[dict[str, Any]]:
@@ -73,10 +70,7 @@ def test_a_phone_in_use_is_waited_for_as_long_as_was_said(lab: Lab, model: Path)
     process, _ = using(lab, model)
     before = listed(lab)
     second = lab.cli.start("bench --wait 10m", model, "-s", serial, *WORDS)
-    assert second.stderr is not None
-    assert any(
-        f"waits until it is free: in use by process {process.pid}" in line for line in second.stderr
-    )
+    heard(second, f"waits until it is free: in use by process {process.pid}")
     assert len(listed(lab)) == len(before)
     lab.clear()
     process.kill()
@@ -96,9 +90,7 @@ def test_a_resume_that_names_none_prefers_what_has_runs_and_tells_of_the_others(
         if not stored:
             lab.fault(serial, "program-hang")
         process = lab.cli.start(*words)
-        assert process.stderr is not None
-        mark = " 1/3 " if stored else "campaign "
-        assert any(mark in line for line in process.stderr)
+        heard(process, " 1/3 " if stored else "campaign ")
         process.kill()
         process.communicate()
         lab.clear()

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.conftest import poll_until
 from tests.e2e.conftest import Lab
-from tests.samples.command import Cli
+from tests.samples.command import Cli, heard
 
 
 def runs_of(cli: Cli, campaign: str) -> list[dict[str, Any]]:
@@ -68,10 +68,7 @@ def test_a_campaign_killed_among_its_added_rounds_goes_on_to_the_same_end(
     # However late the kill comes, the campaign isn't over before.
     lab.fault(lab.serials[1], "program-hang")
     process = lab.cli.start("run", plan(tmp_path, model, lab.serials, text))
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "invocation 4 is added" in line:
-            break
+    heard(process, "invocation 4 is added")
     process.kill()
     process.communicate()
     lab.clear()
@@ -91,10 +88,7 @@ def test_a_phone_that_changed_is_set_aside_and_its_runs_since_are_doubted(
     # Minutes of the phone's, so that it isn't done before the process is killed.
     text = "settings: {min_secs: 12}\ninvocations: 8\nreference_check: true\nlimits: {wait: 1 s}\n"
     process = lab.cli.start("run", plan(tmp_path, model, lab.serials[:1], text))
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "native #2:" in line:
-            break
+    heard(process, "native #2:")
     process.kill()
     process.communicate()
     measured = sum(run["run_pass"] == "timing" for run in runs_of(lab.cli, ""))
@@ -135,10 +129,7 @@ def test_a_cut_sustained_measurement_is_begun_again_and_shown_beside_whole_ones(
     process = lab.cli.start(
         "bench --sustained 10s", model, "-s", *lab.serials[:1], "-s", lab.serials[1]
     )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "(sustained pass) #3" in line:
-            break
+    heard(process, "(sustained pass) #3")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=180)
     assert process.returncode == 130

@@ -12,7 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import pytest
 
 from orchestrator.store.opening import open_store
 from tests.e2e.conftest import Lab
-from tests.samples.command import Cli, Done
+from tests.samples.command import Cli, Done, heard
 from tests.samples.places import MODELS
 
 QUICK = ("--min-secs", "0.1")
@@ -128,11 +127,8 @@ def test_a_crash_is_named_in_the_verdict_and_the_exit_code_says_so(bench: Bench)
     assert "gave no result in #1: failed: segfault: " in "".join(case["verdict"]["reasons"])
     assert bench.cli("compare", warmup["campaign_id"]).ended_with(1).stdout.count("segfault") == 1
     process = bench.cli.start(*words, "-s", bench.serial)
-    assert process.stderr is not None
-    for line in process.stderr:
-        if " 2/" in line:
-            bench.cli(*crash).ok()
-            break
+    heard(process, " 2/")
+    bench.cli(*crash).ok()
     counted, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     (case,) = json.loads(counted)["cases"]
@@ -273,11 +269,8 @@ def test_a_killed_comparison_goes_on_without_repeating_or_losing_a_run(bench: Be
         f"ab --detect 2% --min-secs 2 --runs 10 -s {bench.serial}",
         *(bench.program("old"), bench.program("killed", 15), "-m", bench.model),
     )
-    assert process.stderr is not None
-    for line in process.stderr:
-        # Early: however late the kill comes, the comparison isn't over before.
-        if re.search(r" 4/\d+ ", line):
-            break
+    # Early: however late the kill comes, the comparison isn't over before.
+    heard(process, " 4/")
     process.kill()
     process.communicate()
     campaign = bench.cli("results list --json").ok().json[0]
@@ -301,8 +294,7 @@ def test_a_comparison_that_is_stopped_after_its_warm_up_says_that_it_was_begun(
 ) -> None:
     words = f"ab threads:1 threads:2 -d xnnpack --min-secs 100 --max-secs 150 -s {bench.serial}"
     process = bench.cli.start(words, "-m", bench.model)
-    assert process.stderr is not None
-    assert any(" 2/" in line for line in process.stderr)
+    heard(process, " 2/")
     process.send_signal(signal.SIGINT)
     _, rest = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, rest
@@ -316,10 +308,7 @@ def test_a_closed_comparison_says_how_many_runs_were_abandoned_and_when_it_was_c
     process = bench.cli.start(
         f"ab threads:1 threads:2 -d xnnpack --min-secs 2 -s {bench.serial}", "-m", bench.model
     )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if " 6/" in line:
-            break
+    heard(process, " 6/")
     process.kill()
     process.communicate()
     cut = bench.cli("results list --json").ok().json[0]
@@ -342,12 +331,11 @@ def test_a_bisection_that_was_stopped_goes_on_with_its_comparison(bench: Bench) 
         "bisect --detect 20%", half["v0"], half["v1"], "-m", bench.model, "-s", bench.serial, *FEW, "--min-secs", "20",
     )  # fmt: skip
     process = bench.cli.start(*words)
-    assert process.stderr is not None
     # Of half a second each: the next ones wait for the stop.
-    heard = list(takewhile(lambda line: " 1/" not in line, process.stderr))
+    said = heard(process, " 1/")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130, heard
+    assert process.returncode == 130, said
     before = bench.cli("results list --json --name bisect").ok().json
     assert before[0]["status"] == "interrupted"
     assert f"first bad: {half['v1']}" in bench.cli(*words, timeout_s=PATIENCE_S).ok().stdout

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import Lab
+from tests.samples.command import heard
 
 #: What a check could leave behind, as the phone itself tells it.
 LEFT = (
@@ -100,11 +101,10 @@ def test_what_ends_a_later_session_hides_none_that_was_measured(
     serial, own = lab.serials[0], tmp_path / f"own-{is_stopped}.tflite"
     shutil.copy(model, own)
     process = lab.cli.start("device check --sessions 3 --json", "-s", serial, "-m", own, "-n", 4)
-    assert process.stderr is not None
     # The phone has the model by now; the next session doesn't find it.
-    assert any(" 1/4 " in line for line in process.stderr)
+    heard(process, " 1/4 ")
     if is_stopped:
-        assert any(" 1/4 " in line for line in process.stderr)
+        heard(process, " 1/4 ")
         process.send_signal(signal.SIGINT)
     else:
         own.unlink()
@@ -125,9 +125,8 @@ def test_a_stop_between_sessions_is_told_as_an_error_and_leaves_no_campaign_open
     before = lab.cli("results list --json").ok().json
     words = "device check --sessions 3 -n 2 --json -s"
     process = lab.cli.start(words, lab.serials[0], "-m", model)
-    assert process.stderr is not None
     for _ in range(2):
-        assert any("'aa': 2 invocations" in line for line in process.stderr)
+        heard(process, "'aa': 2 invocations")
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == 130, stdout + stderr

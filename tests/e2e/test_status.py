@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import poll_until
 from tests.e2e.conftest import Lab
-from tests.samples.command import Cli
+from tests.samples.command import Cli, heard
 
 
 def test_status_tells_each_phones_work_while_it_runs_and_after_it_was_cut_off(
@@ -25,10 +25,7 @@ def test_status_tells_each_phones_work_while_it_runs_and_after_it_was_cut_off(
     lab.fault(lab.serials[1], "program-hang")
     plan = plan_file(lab.serials, invocations=200, min_secs=12.0, extra="reference_check: false\n")
     process = lab.cli.start("run", plan)
-    assert process.stderr is not None
-    for line in process.stderr:
-        if " 3/800 " in line:
-            break
+    heard(process, " 3/800 ")
     campaign = _stopped_when_told(lab, process)
     phones = {phone["serial"]: phone for phone in campaign["phones"]}
     assert set(phones) == set(lab.serials)
@@ -61,10 +58,7 @@ def test_what_was_cut_off_waits_for_a_resume_until_it_was_resumed(
 ) -> None:
     lab.fault(lab.serials[0], "program-hang")
     process = lab.cli.start("run", plan_file(lab.serials[:1], invocations=1))
-    assert process.stderr is not None
-    campaign = next(
-        found[1] for line in process.stderr if (found := re.search(r"campaign (\S+) '", line))
-    )
+    campaign = re.findall(r"campaign (\S+) '", heard(process, "campaign "))[-1]
     process.kill()
     process.communicate()
     told = next(part for part in lab.cli("status").ok().stdout.split("\n\n") if campaign in part)
@@ -81,11 +75,11 @@ def test_a_phone_that_hangs_in_mid_run_is_told_once_and_its_run_keeps_its_figure
     serial = lab.serials[0]
     lab.fault(serial, "hang", "moment=run")
     process = lab.cli.start("bench -d xnnpack -t 1 -n 2 --min-secs 0.2 -s", serial, model)
-    log = _until(process, f"{serial}: problem: doesn't answer: its run may go on without us")
+    log = heard(process, f"{serial}: problem: doesn't answer: its run may go on without us")
     assert "it is waited for up to " in log
     assert _phone_of(lab, serial)["standing"] == "away"
     lab.clear()
-    log += _until(process, f"{serial}: is back")
+    log += heard(process, f"{serial}: is back")
     _, rest = process.communicate(timeout=180)
     log += rest
     assert process.returncode == 0, log
@@ -104,22 +98,11 @@ def test_a_phone_that_is_unplugged_in_mid_run_is_told_and_shown_as_away(
     process = lab.cli.start("bench -d xnnpack -t 1 -n 2 --min-secs 0.2 -s", serial, model)
     poll_until(lambda: "#1" in _phone_of(lab, serial).get("doing", ""), "it is measured")
     lab.cli("virtual down", serial).ok()
-    log = _until(process, f"{serial}: problem: can't be reached: its run may go on without us")
+    log = heard(process, f"{serial}: problem: can't be reached: its run may go on without us")
     assert "it is waited for up to " in log
     phone = _phone_of(lab, serial)
     assert (phone["standing"], phone["eta_s"]) == ("away", None)
     assert phone["doing"].startswith("can't be reached")
-
-
-def _until(process: subprocess.Popen[str], words: str) -> str:
-    """Return what a process tells up to some words; fail when it ends without them."""
-    told = []
-    assert process.stderr is not None
-    for line in process.stderr:
-        told.append(line)
-        if words in line:
-            return "".join(told)
-    pytest.fail(f"{words!r} isn't in {''.join(told)}")
 
 
 def _phone_of(lab: Lab, serial: str) -> dict[str, Any]:

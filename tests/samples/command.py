@@ -112,6 +112,18 @@ class Cli:
         return kind([BENCHFARM, *command.split(), *others], env=whole, text=True, **how)
 
 
+def heard(process: Process, words: str) -> str:
+    """Return what a command tells of its progress, up to a line with some words; fail when it ends
+    without them."""
+    assert process.stderr is not None
+    told = ""
+    for line in process.stderr:
+        told += line
+        if words in line:
+            return told
+    raise AssertionError(f"{words!r} isn't in what it told: {told}")
+
+
 def communicated(
     process: Process, stdin: str, timeout_s: float, workers: Sequence[Process]
 ) -> tuple[str, str]:

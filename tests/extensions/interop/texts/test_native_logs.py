@@ -68,7 +68,7 @@ def test_each_performance_option_is_a_run_of_its_own(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SINGLE)
-def test_figures_are_those_of_the_result_line_and_the_second_statistics_line(name: str) -> None:
+def test_a_run_is_read_as_expected_with_the_figures_of_its_result_line_and_second_statistics_line(name: str) -> None:
     body, _ = body_and_exit(name)
     text = body.decode("utf-8", "replace")
     result = re.search(
@@ -77,6 +77,7 @@ def test_figures_are_those_of_the_result_line_and_the_second_statistics_line(nam
     )
     counts = re.findall(r"^INFO: count=(\d+)(.*)$", text, re.MULTILINE)
     report = run_report(name)
+    assert described(report) == EXPECTED[name]
     if name not in SHELL_ONLY:
         # A paste without its exit code never shows another number.
         (pasted,) = parse_text(body)

@@ -13,6 +13,7 @@ import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 from tests.e2e.conftest import Lab
+from tests.samples.command import heard
 
 PROPERTY = "debug.tflite.trace"
 
@@ -212,10 +213,7 @@ def test_a_bare_resume_takes_the_measurement_that_was_cut_off_and_not_the_trace_
     ):
         lab.fault(serial, "program-hang")
         process = lab.cli.start(*words)
-        assert process.stderr is not None
-        for _ in process.stderr:
-            if "campaign" in _ or "1/" in _:
-                break
+        heard(process, "campaign")
         process.send_signal(signal.SIGKILL)
         process.communicate()
         lab.clear()
