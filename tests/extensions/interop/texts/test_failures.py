@@ -38,17 +38,6 @@ def test_every_text_of_a_program_is_read_as_its_code(code: str, example: str, st
     assert [report.failure_code for report in parse_text(f"{start}{example}\n")] == [code]
 
 
-def test_root_cause_is_told_rather_than_what_followed_from_it() -> None:
-    text = (
-        "ERROR: NN API returned error ANEURALNETWORKS_OP_FAILED at line 4768 while completing NNAPI compilation.\n"
-        "ERROR: Node number 266 (TfLiteNnapiDelegate) failed to prepare.\n"
-        "ERROR: Failed to apply NNAPI delegate.\nERROR: Benchmarking failed.\n"
-    )
-    report = parse_run(stderr=text.encode(), exit_code=1)
-    assert report.failure_code == "nnapi-failed"
-    assert report.failure_reason.startswith("NN API returned error ANEURALNETWORKS_OP_FAILED")
-
-
 @pytest.mark.parametrize(
     ("exit_code", "code", "outcome"),
     [

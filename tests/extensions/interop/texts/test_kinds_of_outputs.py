@@ -58,14 +58,6 @@ def took(own: int, every: int | str, name: str, parts: int = 1) -> str:
 
 
 KINDS: dict[str, tuple[str, dict[str, object]]] = {
-    "an app's log, XNNPACK took a part": (
-        logcat(run(LOADED, XNNPACK, took(539, 601, "TfLiteXNNPackDelegate", 30), READY)),
-        {"outcome": "ok", "delegate_status": "partial", "delegated_nodes": 539, "total_nodes": 601, "partitions": 30},
-    ),
-    "figures with a power of ten": (
-        run(LOADED, XNNPACK, took(9, 9, "TfLiteXNNPackDelegate"), READY, mean="2.71985e+06", first="2732150"),
-        {"inference_avg_us": 2719850, "first_inference_us": 2732150, "delegate_status": "full"},
-    ),
     "the GPU took a part, XNNPACK some of the rest": (
         run(
             LOADED, "Use gpu: [1]", GPU, "Following operations are not supported by GPU delegate:",
@@ -76,13 +68,6 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
             "actual_delegate": "gpu+xnnpack", "delegate_status": "partial", "delegated_nodes": 54, "total_nodes": 559,
             "unsupported_ops": 2, "xnnpack_delegated_nodes": 456, "xnnpack_partitions": 13, "init_us": 2227672,
         },
-    ),
-    "the GPU took all, with its kernels": (
-        run(
-            LOADED, "Use gpu: [1]", GPU, "GPU delegate created.", took(250, 250, "TfLiteGpuDelegateV2"),
-            "Explicitly applied GPU delegate, and the model graph will be completely executed by the delegate.", READY,
-        ),
-        {"actual_delegate": "gpu", "delegate_status": "full", "delegated_nodes": 250, "requested_delegate": "gpu"},
     ),
     "the GPU's delegate can't hold a tensor": (
         failed(
@@ -146,10 +131,6 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
     "XNNPACK tells no total": (
         run(LOADED, XNNPACK, took(75, "", "TfLiteXNNPackDelegate").replace(" for subgraph 0", ""), READY),
         {"delegate_status": "unknown", "delegated_nodes": 75, "partitions": 1, "actual_delegate": "xnnpack"},
-    ),
-    "no delegate at all": (
-        run("Use xnnpack: [0]", LOADED, READY, mean="17138"),
-        {"delegate_status": "none", "actual_delegate": "cpu", "inference_avg_us": 17138},
     ),
     "the words of 2019": (
         ("STARTING!\nNum threads: [1]\nGraph: [/data/local/tmp/m.tflite]\nUse nnapi : [0]\nUse legacy nnapi : [0]\n"

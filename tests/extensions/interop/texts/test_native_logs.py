@@ -68,7 +68,9 @@ def test_each_performance_option_is_a_run_of_its_own(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SINGLE)
-def test_a_run_is_read_as_expected_with_the_figures_of_its_result_line_and_second_statistics_line(name: str) -> None:
+def test_a_run_is_read_as_expected_with_the_figures_of_its_result_line_and_second_statistics_line(
+    name: str,
+) -> None:
     body, _ = body_and_exit(name)
     text = body.decode("utf-8", "replace")
     result = re.search(

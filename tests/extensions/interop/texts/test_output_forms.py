@@ -144,21 +144,6 @@ def test_view_of_the_ios_app_is_read() -> None:
     assert report.warmup_mean_us == 9500.0
 
 
-def test_app_run_is_found_beside_the_answer_of_the_activity_manager() -> None:
-    header = "06-18 10:20:41.000  4669  4669 I tflite_BenchmarkModelActivity: "
-    log = header + "Running TensorFlow Lite benchmark with args: --use_gpu=true --graph=m.tflite\n"
-    log += prefixed(RUN.removeprefix("STARTING!\n"), PREFIXES["threadtime"])
-    log += "06-18 10:20:49.000   999  1000 I ActivityManager: Process org.tensorflow.lite.benchmark (pid 4669) has died\n"
-    report = parse_run(
-        stdout=b"Starting: Intent { cmp=org.tensorflow.lite.benchmark/.X }\nStatus: ok\nComplete\n",
-        logcat=log.encode(),
-        exit_code=None,
-        requested="gpu",
-    )
-    assert (report.outcome, report.inference_mean_us) == ("ok", 11293.0)
-    assert (report.delegate.truth, report.delegate.actual) == (DelegateTruth.FELL_BACK, "xnnpack")
-
-
 @pytest.mark.parametrize(
     ("line", "code", "outcome"),
     [

@@ -139,6 +139,11 @@ ROWS = (
 #: What stands before, a line by its number, what stands after.
 LONG: dict[str, tuple[str, Callable[[int], str], str]] = {
     "plain lines": ("", lambda n: f"another program says {n}\n", f"STARTING!\n{END}"),
+    "a phone's log": (
+        "",
+        lambda n: f"06-18 10:20:41.572  {n}  {n} I ActivityManager: Start proc {n} for service\n",
+        "".join(f"06-18 10:20:42.000  11  11 I tflite  : {line}\n" for line in END.splitlines()),
+    ),
     "delegated subgraphs": (
         "STARTING!\nGraph: [m]\n",
         lambda n: (
@@ -198,7 +203,8 @@ def test_four_times_the_text_takes_four_times_the_work(kind: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "kind", ["plain lines", "delegated subgraphs", "runs", "a sentence", "statistics"]
+    "kind",
+    ["plain lines", "a phone's log", "delegated subgraphs", "runs", "a sentence", "statistics"],
 )
 def test_memory_does_not_grow_with_the_text(kind: str, tmp_path: Path) -> None:
     before, line, after = LONG[kind]
