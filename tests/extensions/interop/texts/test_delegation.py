@@ -64,7 +64,9 @@ def judged(
 @pytest.mark.parametrize(
     ("requested", "middle", "echo", "truth", "actual"),
     [
+        ("gpu", XNNPACK, "WARN: Unconsumed cmdline flags: --use_gpu=true\n", "flag-ignored", "xnnpack"),
         ("gpu", "WARN: GPU acceleration is unsupported on this platform.\n" + XNNPACK, "", "fell-back", "xnnpack"),
+        ("cpu", "", "", "unknown", ""),
         ("gpu", "", "INFO: Use xnnpack: [0]\nINFO: Use gpu: [1]\n", "fell-back", "cpu"),
         ("external", XNNPACK + FLEX, "INFO: External delegate path: [x.so]\n", "fell-back", "xnnpack"),
         ("external", "ERROR: Invalid TFLiteSettings for the stable delegate.\n" + XNNPACK, "", "fell-back", "xnnpack"),
