@@ -4,6 +4,7 @@ phones kept open."""
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections import Counter
 from pathlib import Path
@@ -73,8 +74,11 @@ def test_a_campaign_killed_among_its_added_rounds_goes_on_to_the_same_end(
     process.communicate()
     lab.clear()
     before = {run["run_id"] for run in runs_of(lab.cli, "")}
-    result = lab.cli("run --resume --json").ok().json
+    done = lab.cli("run --resume --json").ok()
+    result = done.json
     assert (result["left"], result["status"]) == (0, "finished")
+    # What is stored isn't measured again.
+    assert len(re.findall(r"#\d+: ", done.stderr)) == 12 - len(before), done.stderr
     runs = runs_of(lab.cli, result["campaign_id"])
     assert {run["run_id"] for run in runs} >= before
     assert Counter((run["case"]["serial"], run["invocation"]) for run in runs) == {
