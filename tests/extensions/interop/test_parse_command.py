@@ -84,11 +84,15 @@ def test_a_command_that_has_told_all_ends_with_its_own_exit_code(stop: signal.Si
 
 
 @pytest.mark.parametrize(
-    "module",
-    # The last also while the first one is told.
-    ["typer", "orchestrator.extensions.interop.cli", "typer orchestrator.cli.result"],
+    ("stop", "module"),
+    [
+        (signal.SIGINT, "typer"),
+        (signal.SIGTERM, "orchestrator.extensions.interop.cli"),
+        # Also while the first one is told.
+        (signal.SIGINT, "typer orchestrator.cli.result"),
+        (signal.SIGHUP, "typer"),
+    ],
 )
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_command_that_is_stopped_says_so_at_any_moment(
     tmp_path: Path, stop: signal.Signals, module: str
 ) -> None:

@@ -10,7 +10,7 @@ from benchfarm_virtual.faults import parse_fault
 TMP = "/data/local/tmp"
 
 
-@pytest.mark.parametrize("size_bytes", [0, 1, 65_535, 65_536, 65_537, 3_000_000, 40_000_000])
+@pytest.mark.parametrize("size_bytes", [0, 65_535, 65_536, 65_537, 3_000_000])
 def test_file_of_any_size_arrives_as_it_went(link, tmp_path, size_bytes):
     there = tmp_path / "there"
     there.write_bytes(random.Random(size_bytes).randbytes(size_bytes))
