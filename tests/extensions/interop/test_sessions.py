@@ -206,14 +206,9 @@ def test_signs_of_heat_in_summaries_are_told(cli: Cli, tmp_path: Path) -> None:
             json.dumps(row("a") | {"runs": 10**400}),
             "runs: Input should be less than or equal to 10000000",
         ),
-        (json.dumps(row("a") | {"runs": True}), "runs: Input should be a valid integer, not True"),
         (
             json.dumps(row("a", median=float("nan"))),
             "latency_ms.median: Input should be a finite number",
-        ),
-        (
-            json.dumps(row("a") | {"latency_ms": [1]}),
-            "latency_ms: Input should be an object, not [1]",
         ),
         (
             json.dumps(row("a") | {"accelerator": "../cpu"}),
@@ -222,10 +217,6 @@ def test_signs_of_heat_in_summaries_are_told(cli: Cli, tmp_path: Path) -> None:
         (
             json.dumps(row("a") | {"file": "a\x1b[2J\nb"}),
             "must be a text in one line, not 'a\\x1b[2J\\nb'",
-        ),
-        (
-            json.dumps(row("a") | {"date": "yesterday"}),
-            "date: must be YYYY-MM-DD, not 'yesterday'",
         ),
         (
             json.dumps(row("a") | {"date": "yesterday", "platform": "beos", "runs": -1}),
@@ -241,7 +232,6 @@ def test_signs_of_heat_in_summaries_are_told(cli: Cli, tmp_path: Path) -> None:
             json.dumps(tokens_row("cpu", HOT, iterations=["x"])),
             "iterations.0: Input should be an object, not 'x'",
         ),
-        ("{" + "\x00" * 50, "Invalid JSON"),
         ("[]", "the line is wrong: Input should be an object"),
     ],
 )
