@@ -163,3 +163,10 @@ def test_times_of_failing_calls_are_no_figures(name: str) -> None:
     assert report.warmup is None
     assert report.warmup_mean_us is None
     assert report.first_inference_us is None
+
+
+def test_a_flag_that_one_process_left_unused_is_told_of_every_option_of_it() -> None:
+    with_flag = (NATIVE / "perf_unknown_flag.txt").read_bytes()
+    without = (NATIVE / "perf_cpu.txt").read_bytes()
+    flags = [report.unconsumed_flags for report in parse_text(with_flag + without)]
+    assert flags == [("--foo=1",)] * 6 + [()] * 6
