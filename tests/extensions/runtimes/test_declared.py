@@ -491,14 +491,3 @@ def test_a_text_of_two_programs_tells_of_both() -> None:
             ("decode", outcome),
         ]
         assert own.inference_mean_us == 11_000
-
-
-def test_a_failure_of_benchmark_model_is_told_beside_another_programs() -> None:
-    own = "INFO: STARTING!\nINFO: Graph: [/no.tflite]\nERROR: Could not open '/no.tflite'.\n"
-    other = LM_COMMAND.format(backend="cpu") + RESULTS.format(prefill="0.00", decode="0.00")
-    reports = parse_text(own + "ERROR: Benchmarking failed.\n" + other)
-    assert [each.failure_code for each in reports] == [
-        "model-not-found",
-        "no-inferences",
-        "no-inferences",
-    ]

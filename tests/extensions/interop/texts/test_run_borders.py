@@ -55,19 +55,6 @@ def test_command_above_a_phone_s_log_is_its_first_process_s() -> None:
         assert [report.delegate.requested for report in reports] == ["gpu", ""]
 
 
-def test_banner_of_a_compiled_model_fills_the_statistics() -> None:
-    (report,) = parse_text(LITERT)
-    found = report.inference
-    assert found is not None
-    assert (found.count, found.mean_us, found.min_us, found.max_us, found.std_us) == (
-        10,
-        10200,
-        9100,
-        12000,
-        350,
-    )
-
-
 def test_operators_that_the_gpu_counts_are_its_share() -> None:
     text = (
         "STARTING!\nGraph: [m.tflite]\nUse gpu: [1]\nLoaded model m.tflite\nCreated TensorFlow Lite delegate for GPU.\n"

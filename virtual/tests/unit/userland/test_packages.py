@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
+
 from benchfarm_virtual.contract import ProgramDiedError
 from virtual.tests.unit.userland.userland_phone import make_apk
 
@@ -22,6 +26,36 @@ def test_run_as_is_the_apps_user_in_the_apps_folder(phone):
     assert (
         phone.run("run-as org.example.release ls")[2]
         == "run-as: package not debuggable: org.example.release\n"
+    )
+
+
+AWKWARD = [
+    "--graph=/data/local/tmp/m.tflite --num_threads=4",
+    "it's",
+    'say "hi"',
+    "$(id) `id` $HOME",
+    "a;b|c&d",
+    "x\ny",
+    "üñí",
+    "-n",
+    "*",
+    "\\",
+]
+
+
+@pytest.mark.parametrize("text", AWKWARD)
+def test_string_extra_arrives_as_the_shell_quoted_it(phone, text):
+    install(phone, make_apk())
+    quoted = "'" + text.replace("'", "'\\''") + "'"
+    status, out, err = phone.run(f"am start -S -W -n {APP}/.MainActivity --es args {quoted}")
+    assert (status, err) == (0, "")
+    assert phone.shelf.started[-1] == {"args": text}
+    assert re.search(
+        rf"Stopping: {APP}\nStarting: Intent {{ cmp={APP}/.MainActivity \(has extras\) }}\nStatus: ok\n",
+        out,
+    )
+    assert re.search(
+        rf"Activity: {APP}/.MainActivity\nTotalTime: \d+\nWaitTime: \d+\nComplete\n", out
     )
 
 
