@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchfarm_virtual.faults import Fault, FaultKind
 from benchfarm_virtual.trees.node import LinkNode
 
 
@@ -16,6 +17,18 @@ def test_setprop_is_refused_where_the_system_refuses(phone, key, allowed):
     assert (status == 0) is allowed
     assert bool(err) is not allowed
     assert (phone.out(f"getprop {key}") == "value\n") is allowed
+
+
+def test_screen_and_keyguard_follow_keys_and_faults(phone):
+    assert "mWakefulness=Awake" in phone.out("dumpsys power")
+    phone.faults.add(Fault(kind=FaultKind.SCREEN_LOCK))
+    assert "mWakefulness=Asleep" in phone.out("dumpsys power")
+    assert "mShowingLockscreen=true" in phone.out("dumpsys window policy")
+    phone.run("input keyevent KEYCODE_WAKEUP; input keyevent 82")
+    assert "mWakefulness=Awake" in phone.out("dumpsys power")
+    assert "mShowingLockscreen=false" in phone.out("dumpsys window policy")
+    phone.run("input keyevent KEYCODE_SLEEP")
+    assert "mWakefulness=Asleep" in phone.out("dumpsys power")
 
 
 @pytest.mark.parametrize(

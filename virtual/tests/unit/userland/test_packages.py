@@ -59,6 +59,22 @@ def test_string_extra_arrives_as_the_shell_quoted_it(phone, text):
     )
 
 
+def test_app_runs_on_top_as_its_own_user_and_is_stopped(phone):
+    install(phone, make_apk())
+    phone.shelf.activity_body = lambda call: int(call.process.killed.wait(600))
+    phone.run(f"am start -n {APP}/.MainActivity")
+    pid = phone.out(f"pidof {APP}").strip()
+    assert ["u0_a147", pid, APP] in [
+        line.split() for line in phone.out("ps -A -o USER,PID,NAME").splitlines()
+    ]
+    assert phone.run(f"kill {pid}")[2].endswith("Operation not permitted\n")
+    phone.run(f"am force-stop {APP}")
+    assert phone.run(f"pidof {APP}") == (1, "", "")
+    log = phone.out("logcat -d -b all")
+    assert f"Force stopping {APP}" in log
+    assert f"Process {APP} (pid {pid}) has died" in log
+
+
 def wait_gone(phone) -> None:
     for process in phone.userland.processes.live():
         assert process.done.wait(60)
