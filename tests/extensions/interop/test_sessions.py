@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.reading.protos import decode_message
 from tests.samples.beside import OTHER_PROGRAMS
+from tests.samples.places import DATA
 from tests.samples.wire import field
 
 if TYPE_CHECKING:
@@ -25,69 +26,36 @@ HOT = ((185.509, 6.416), (202.869, 6.21), (185.019, 3.307), (93.141, 2.749), (92
 STEADY = ((583.937, 21.0), (585.428, 21.1), (591.097, 21.2), (597.082, 21.1), (591.071, 21.0))
 
 
+#: A line of the leaderboard for inferences, and one for tokens.
+INFERENCES, TOKENS = (
+    json.loads((DATA / "leaderboard" / f"{name}.json").read_text("utf-8"))
+    for name in ("inferences", "tokens")
+)
+
+
 def tokens_row(
     accelerator: str, series: tuple[tuple[float, float], ...], **other: object
 ) -> dict[str, Any]:
-    return {
+    iterations = [
+        {"prefill_tok_s": one, "decode_tok_s": two, "init_total_ms": 817.7} for one, two in series
+    ]
+    own = {
         "row_id": f"lab/qwen:q.litertlm@1/android/caiman-35/{accelerator}",
-        "model": "lab/qwen",
-        "file": "q.litertlm",
-        "model_size_mb": 497.66,
-        "platform": "android",
-        "device_id": "caiman-35",
-        "device": "Pixel 9 Pro",
-        "os": "Android 15 (API 35)",
         "accelerator": accelerator,
         "delegate": {"cpu": None, "gpu": "OpenCL"}[accelerator],
-        "conditions": {
-            "prefill_tokens": 1024,
-            "decode_tokens": 256,
-            "max_num_tokens": 1280,
-            "warmup_iterations": 1,
-        },
-        "metrics": {"prefill_tok_s": 1.0, "decode_tok_s": 1.0},
-        "iterations": [
-            {"prefill_tok_s": one, "decode_tok_s": two, "init_total_ms": 817.7}
-            for one, two in series
-        ],
-        "status": "measured",
-        "date": "2026-09-19",
-        **other,
+        "iterations": iterations,
     }
+    return TOKENS | own | other
 
 
-def row(
-    model: str, device: str = "caiman-35", accelerator: str = "cpu", **latency: float
-) -> dict[str, Any]:
-    times = {
-        "median": 100.0,
-        "avg": 100.5,
-        "p5": 99.0,
-        "p95": 103.0,
-        "stddev": 1.5,
-        "first_inference": 102.0,
-    }
-    return {
-        "row_id": f"{model}@2.2.0/android/{device}/{accelerator}",
+def row(model: str, accelerator: str = "cpu", **latency: float) -> dict[str, Any]:
+    return INFERENCES | {
+        "row_id": f"{model}@2.2.0/android/caiman-35/{accelerator}",
         "model": f"lab/{model}",
         "file": f"{model}.tflite",
-        "model_size_mb": 13.9759045,
-        "platform": "android",
-        "device_id": device,
-        "device": {"caiman-35": "Pixel 9 Pro", "pa3q-35": "Galaxy S25 Ultra"}[device],
         "accelerator": accelerator,
         "delegate": "LITERT_CL" if accelerator == "gpu" else "TfLiteXNNPackDelegate",
-        "nodes_delegated": 66,
-        "nodes_total": 66,
-        "partitions": 1,
-        "latency_ms": {**times, "init": 12.0, "warm_up_avg": 101.0, **latency},
-        "memory_mb": {"init_footprint": 20.5, "overall_footprint": 31.0},
-        "runs": 50,
-        "runtime": "litert",
-        "runtime_version": "2.2.0",
-        "runner": "ddp",
-        "status": "measured",
-        "date": "2026-09-18",
+        "latency_ms": INFERENCES["latency_ms"] | latency,
     }
 
 

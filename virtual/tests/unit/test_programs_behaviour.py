@@ -14,12 +14,7 @@ SHORT = ("--num_runs=20", "--min_secs=0", "--warmup_min_secs=0.05")
 @pytest.fixture
 def phone(bench_phone, models):
     made = bench_phone()
-    for name in (
-        "tiny_cnn_float.tflite",
-        "partial_xnnpack.tflite",
-        "mobilenet_v1_0.25_128_static_uint8io.tflite",
-    ):
-        made.put(name, models.BY_NAME[name]())
+    made.put("tiny_cnn_float.tflite", models.BY_NAME["tiny_cnn_float.tflite"]())
     return made
 
 

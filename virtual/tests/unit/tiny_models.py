@@ -246,7 +246,6 @@ BY_NAME: dict[str, Callable[[], bytes]] = {
     "multi_add.bin": adds,
     "custom_sinh.bin": lambda: adds("Sinh"),
     "multi_add_flex.bin": lambda: adds("FlexAddV2"),
-    "softplus_flex.bin": lambda: adds("FlexSoftplus"),
     "embedding_gather.tflite": gather,
     "while_loop.tflite": while_loop,
 }
