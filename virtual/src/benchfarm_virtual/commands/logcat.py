@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final, cast, get_args
+from typing import Final
 
 from benchfarm_virtual.commands.file_commands import local_time
 from benchfarm_virtual.commands.invocation import Invocation, Options, command, read_options
-from benchfarm_virtual.contract import LogPriority, encoded
+from benchfarm_virtual.contract import encoded
 from benchfarm_virtual.logs import BUFFERS, LogEntry
 from benchfarm_virtual.processes import listed
 
@@ -77,13 +77,6 @@ def formatted(entry: LogEntry) -> bytes:
 @command("log")
 def log(call: Invocation) -> None:
     """Write a line into the main buffer."""
-    options = read_options(call, "", "pt", stop_early=True)
-    letter = options.last("p", "i")[:1].upper()
-    if letter not in get_args(LogPriority):
-        call.fail(f"bad -p '{options.last('p')}'")
-    call.system.logs.log(
-        cast(LogPriority, letter),
-        options.last("t", "log"),
-        " ".join(options.args),
-        pid=call.process.pid,
-    )
+    options = read_options(call, "", "t", stop_early=True)
+    text, tag = " ".join(options.args), options.last("t", "log")
+    call.system.logs.log("I", tag, text, pid=call.process.pid)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from benchfarm_virtual.userland import PhoneSystem
 
 _TICKS_PER_S: Final = 100
-_LIBRARIES: Final = ("libneuralnetworks.so", "libGLESv2.so", "libvulkan.so", "liblog.so", "libc.so")
 
 
 def computed_trees(system: PhoneSystem) -> Mapping[str, Node]:
@@ -43,15 +42,7 @@ def computed_trees(system: PhoneSystem) -> Mapping[str, Node]:
             },
             0o755,
         ),
-        "system": tree(
-            {
-                **{f"bin/{name}": FileNode(mode=0o755) for name in commands},
-                **{f"lib/{name}": FileNode(mode=0o644) for name in _LIBRARIES},
-                **{f"lib64/{name}": FileNode(mode=0o644) for name in _LIBRARIES},
-            },
-            0o755,
-        ),
-        "vendor": tree({"lib64/libOpenCL.so": FileNode(mode=0o644), "bin": Folder()}, 0o755),
+        "system": tree({f"bin/{name}": FileNode(mode=0o755) for name in commands}, 0o755),
         "bin": LinkNode("/system/bin"),
         "sdcard": LinkNode("/storage/self/primary"),
     }

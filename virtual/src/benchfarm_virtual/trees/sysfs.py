@@ -13,12 +13,8 @@ from benchfarm_virtual.trees.node import FileNode, Folder, LinkNode, Node, text_
 
 def sysfs_tree(hardware: VirtualHardware) -> Folder:
     """Return /sys."""
-    cpu, everything = "devices/system/cpu", f"0-{hardware.profile.cpu_count - 1}"
-    nodes: dict[str, Node] = {
-        f"{cpu}/present": text_file(lambda: everything),
-        f"{cpu}/online": text_file(lambda: everything),
-        "class/devfreq": Folder(),
-    }
+    cpu = "devices/system/cpu"
+    nodes: dict[str, Node] = {"class/devfreq": Folder()}
 
     def put(folder: str, inside: Mapping[str, Node]) -> None:
         nodes.update({f"{folder}/{name}": node for name, node in inside.items()})
@@ -70,9 +66,6 @@ def _policy(hardware: VirtualHardware, number: int, known: Clocks) -> Mapping[st
         "cpuinfo_min_freq": text_file(lambda: min(known.available_khz)),
         "cpuinfo_max_freq": text_file(lambda: max(known.available_khz)),
         "scaling_governor": text_file(lambda: now().governor, govern),
-        "scaling_available_frequencies": text_file(
-            lambda: " ".join(map(str, known.available_khz)) + " "
-        ),
         "related_cpus": text_file(lambda: " ".join(map(str, known.cpus))),
         "stats/time_in_state": _times(now, 100),
     }
@@ -134,8 +127,6 @@ def _transitions(clocks: Clocks) -> bytes:
 
 def _battery(hardware: VirtualHardware) -> Mapping[str, Node]:
     return {
-        "capacity": text_file(lambda: hardware.battery().level_percent),
-        "temp": text_file(lambda: round(hardware.battery().heat_c * 10)),
         "type": text_file(lambda: "Battery"),
         "current_now": text_file(lambda: hardware.gauge()[0]),
         "voltage_now": text_file(lambda: hardware.gauge()[1]),

@@ -56,8 +56,6 @@ CPU = "/sys/devices/system/cpu"
 @pytest.mark.parametrize(
     ("path", "figure"),
     [
-        (f"{CPU}/present", lambda h: "0-7"),
-        (f"{CPU}/online", lambda h: "0-7"),
         (f"{CPU}/cpu5/cpufreq/cpuinfo_max_freq", lambda h: h.clusters()[1].max_khz),
         (f"{CPU}/cpu5/cpufreq/related_cpus", lambda h: "4 5 6 7"),
         (f"{CPU}/cpu0/cpufreq/scaling_cur_freq", lambda h: h.clusters()[0].current_khz),
@@ -70,8 +68,6 @@ CPU = "/sys/devices/system/cpu"
         ("/sys/class/thermal/thermal_zone0/temp", lambda h: round(h.zones()[0].heat_c * 1000)),
         ("/sys/class/kgsl/kgsl-3d0/gpuclk", lambda h: h.gpu().current_khz * 1000),
         ("/sys/class/kgsl/kgsl-3d0/devfreq/cur_freq", lambda h: h.gpu().current_khz * 1000),
-        ("/sys/class/power_supply/battery/capacity", lambda h: h.battery().level_percent),
-        ("/sys/class/power_supply/battery/temp", lambda h: round(h.battery().heat_c * 10)),
     ],
 )
 def test_sysfs_shows_the_hardware(phone, path, figure):
