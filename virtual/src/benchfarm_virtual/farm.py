@@ -61,7 +61,7 @@ class VirtualLab(AbstractContextManager["VirtualLab"]):
         """Switch a phone on and return it.
 
         Raises UsageError when there is such a serial number already or no such profile, DeviceError
-        when no port can be had.
+        when the port is taken.
         """
         with self._adding:
             if spec.serial in self.phones:
@@ -79,7 +79,7 @@ class VirtualLab(AbstractContextManager["VirtualLab"]):
             except OSError as fault:
                 phone.close()
                 raise DeviceError(
-                    f"the virtual phone can't listen: {fault.strerror}",
+                    f"the virtual phone can't listen on port {spec.port}: {fault.strerror}",
                     serial=spec.serial,
                 ) from None
             with self._lock:

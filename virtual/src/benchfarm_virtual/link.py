@@ -324,9 +324,9 @@ class PhoneServer:
         """How many adb servers have been let in."""
         return sum(connection.online for connection in tuple(self._connections))
 
-    def listen(self) -> None:
-        """Listen on a free port; raise OSError when none can be had."""
-        self._accept_from(_bound_socket(0))
+    def listen(self, port: int) -> None:
+        """Listen on a port (0: a free one); raise OSError when it can't be had."""
+        self._accept_from(_bound_socket(port))
 
     def close(self) -> None:
         """Stop listening and close every connection."""

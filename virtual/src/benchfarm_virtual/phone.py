@@ -113,8 +113,8 @@ class Phone:
         return self._server.online_count
 
     def start(self) -> None:
-        """Listen on a free port; raise OSError when none can be had."""
-        self._server.listen()
+        """Listen; raise OSError when the port that was asked for can't be had."""
+        self._server.listen(self.spec.port)
 
     def close(self) -> None:
         """Switch off: connections end, processes die, the port is free."""

@@ -31,6 +31,8 @@ class PhoneSpec:
     legacy: bool = False
     #: The USB path that it says it is plugged in at, such as ``1-2.3``; empty: none.
     usb: str = ""
+    #: TCP port on 127.0.0.1; 0: a free one.
+    port: int = 0
 
     def __post_init__(self) -> None:
         if not _SERIAL.fullmatch(self.serial):
@@ -39,6 +41,10 @@ class PhoneSpec:
             )
         if self.usb and not _USB.fullmatch(self.usb):
             raise UsageError(f"{self.serial}: {self.usb!r} is no USB path such as 1-2.3")
+        if not 0 <= self.port < 65536:
+            raise UsageError(
+                f"{self.serial}: port must be 0 (a free one) to 65535, not {self.port}"
+            )
 
     def resolve_profile(self) -> VirtualProfile:
         """Return the profile with this phone's differences in its properties; raise UsageError for
