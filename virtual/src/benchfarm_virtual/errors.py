@@ -12,8 +12,8 @@ class LabError(Exception):
     #: The error's name in an answer of the control channel.
     code: ClassVar[str] = "fault"
 
-    def __init__(self, message: str, *, serial: str = "", hint: str = "") -> None:
-        super().__init__(f"{serial}: {message}" if serial else message)
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
         self.hint = hint
 
 

@@ -79,8 +79,7 @@ class VirtualLab(AbstractContextManager["VirtualLab"]):
             except OSError as fault:
                 phone.close()
                 raise DeviceError(
-                    f"the virtual phone can't listen on port {spec.port}: {fault.strerror}",
-                    serial=spec.serial,
+                    f"{spec.serial}: the virtual phone can't listen on port {spec.port}: {fault.strerror}"
                 ) from None
             with self._lock:
                 self._phones[spec.serial] = phone

@@ -33,10 +33,6 @@ from benchfarm_virtual.profiles import (
 LOOP_OVERHEAD_US: Final = 1.2
 #: Bytes a second between the CPU and a delegate's memory.
 _TRANSFER_GBPS: Final = 3.0
-#: More threads than cores: XNNPACK's pool only loses some time, the builtin kernels' threads spin
-#: against each other.
-_POOL_OVERSUBSCRIBED: Final = 1.25
-_SPIN_OVERSUBSCRIBED: Final = 25.0
 #: Operators that only describe or rename data.
 _FREE: Final = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS", "SHAPE", "RANK"})
 
@@ -86,17 +82,9 @@ def op_work(subgraph: Subgraph, operator: Operator, scale: float = 1.0) -> OpWor
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Threads:
-    """Where a program's threads run: the cores, and whether there are more threads than cores."""
-
-    cpus: tuple[int, ...]
-    oversubscribed: bool
-
-
 def place_threads(
     profile: VirtualProfile, *, threads: int, affinity: int, group: str, stray_draw: float
-) -> Threads:
+) -> tuple[int, ...]:
     """Return the cores that the scheduler gives to ``threads`` busy threads.
 
     Biggest first within the affinity mask. ``stray_draw`` (0 to 1) decides whether one thread of an
@@ -111,7 +99,7 @@ def place_threads(
     little = profile.clusters[0].cpus
     if unpinned and group == "shell" and stray_draw < profile.scheduling.shell_stray and wanted > 1:
         chosen = [*chosen[:-1], little[0]] if little[0] not in chosen else chosen
-    return Threads(cpus=tuple(chosen), oversubscribed=wanted > len(allowed))
+    return tuple(chosen)
 
 
 def unpinned_factor(profile: VirtualProfile, *, affinity: int, group: str) -> float:
@@ -156,25 +144,24 @@ class Speed:
 
 def cpu_speed(
     profile: VirtualProfile,
-    threads: Threads,
+    cpus: Sequence[int],
     shares: dict[int, float],
     *,
     xnnpack: bool,
     fp16: bool = False,
     memory_share: float = 1.0,
 ) -> Speed:
-    """Return the CPU's speed for a number of threads, with each core's share of its highest clock."""
+    """Return the CPU's speed for threads on some cores, with each core's share of its highest clock."""
     spec = profile.cpu
     by_cpu: dict[int, ClusterSpec] = {
         cpu: cluster for cluster in profile.clusters for cpu in cluster.cpus
     }
-    count = len(threads.cpus)
+    count = len(cpus)
     gain = 1 + (count - 1) * spec.parallel_share
-    slow = _oversubscription(threads, xnnpack=xnnpack)
-    f32 = _combined([by_cpu[c].f32_gmacs * shares[c] for c in threads.cpus]) * gain / slow
-    int8 = _combined([by_cpu[c].int8_gmacs * shares[c] for c in threads.cpus]) * gain / slow
-    clock = sum(shares[c] for c in threads.cpus) / count
-    size = max(by_cpu[c].f32_gmacs for c in threads.cpus) / profile.clusters[-1].f32_gmacs
+    f32 = _combined([by_cpu[c].f32_gmacs * shares[c] for c in cpus]) * gain
+    int8 = _combined([by_cpu[c].int8_gmacs * shares[c] for c in cpus]) * gain
+    clock = sum(shares[c] for c in cpus) / count
+    size = max(by_cpu[c].f32_gmacs for c in cpus) / profile.clusters[-1].f32_gmacs
     if xnnpack and fp16:
         f32 *= spec.fp16_gain
     if not xnnpack:
@@ -183,17 +170,11 @@ def cpu_speed(
         f32_gmacs=f32,
         int8_gmacs=int8,
         memory_gbps=memory_share * _memory_gbps(spec, count) * min(1.0, 0.5 + 0.5 * clock),
-        op_overhead_us=spec.op_overhead_us * slow / max(0.05, clock * math.sqrt(size)),
+        op_overhead_us=spec.op_overhead_us / max(0.05, clock * math.sqrt(size)),
         conv_share=spec.conv_share,
         depthwise_share=spec.depthwise_share,
         byte_share=0.5 if fp16 else 1.0,
     )
-
-
-def _oversubscription(threads: Threads, *, xnnpack: bool) -> float:
-    if not threads.oversubscribed:
-        return 1.0
-    return _POOL_OVERSUBSCRIBED if xnnpack else _SPIN_OVERSUBSCRIBED
 
 
 def _combined(rates: Sequence[float]) -> float:

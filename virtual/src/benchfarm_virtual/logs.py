@@ -78,20 +78,16 @@ class PhoneLogs:
             )
             self._changed.notify_all()
 
-    def entries(self, buffers: Sequence[str]) -> list[LogEntry]:
-        """Return what is kept of some buffers, in order."""
-        with self._changed:
-            return self._entries(buffers, 0)
-
-    def _entries(self, buffers: Sequence[str], after: int) -> list[LogEntry]:
+    def entries(self, buffers: Sequence[str], after: int = 0) -> list[LogEntry]:
+        """Return what is kept of some buffers, in order, after a number."""
         found: list[LogEntry] = []
-        for name in buffers:
-            for entry in reversed(self._rings[name]):
-                if entry.number <= after:
-                    break
-                found.append(entry)
-        found.sort(key=lambda entry: entry.number)
-        return found
+        with self._changed:
+            for name in buffers:
+                for entry in reversed(self._rings[name]):
+                    if entry.number <= after:
+                        break
+                    found.append(entry)
+        return sorted(found, key=lambda entry: entry.number)
 
     def wait(
         self, buffers: Sequence[str], after: int, stopped: Callable[[], bool]
@@ -100,8 +96,8 @@ class PhoneLogs:
         ``wake``).
         """
         with self._changed:
-            self._changed.wait_for(lambda: stopped() or bool(self._entries(buffers, after)))
-            return self._entries(buffers, after)
+            self._changed.wait_for(lambda: stopped() or bool(self.entries(buffers, after)))
+            return self.entries(buffers, after)
 
     def wake(self) -> None:
         """Have those that wait look again whether they are to stop."""

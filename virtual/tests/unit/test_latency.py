@@ -35,30 +35,13 @@ def test_more_threads_and_higher_clocks_are_faster_on_every_phone(name, works):
     assert time_us(1, 0.5) > 1.5 * time_us(1, 1.0)
 
 
-def test_builtin_kernels_collapse_with_more_threads_than_cores(works):
-    profile = load_profile("pixel-3")
-    shares = dict.fromkeys(range(8), 1.0)
-    placed = latency.place_threads(profile, threads=4, affinity=0x30, group="shell", stray_draw=1.0)
-    enough = latency.place_threads(profile, threads=2, affinity=0x30, group="shell", stray_draw=1.0)
-    builtin = [
-        latency.cpu_speed(profile, p, shares, xnnpack=False).op_us(works[0])
-        for p in (placed, enough)
-    ]
-    pooled = [
-        latency.cpu_speed(profile, p, shares, xnnpack=True).op_us(works[0])
-        for p in (placed, enough)
-    ]
-    assert builtin[0] > 10 * builtin[1]
-    assert 1.0 < pooled[0] / pooled[1] < 2.0
-
-
 def test_threads_stay_within_the_affinity_mask():
     profile = load_profile("pixel-4")
     placed = latency.place_threads(profile, threads=4, affinity=0x0F, group="shell", stray_draw=0.0)
-    assert set(placed.cpus) <= {0, 1, 2, 3}
+    assert set(placed) <= {0, 1, 2, 3}
     assert latency.place_threads(
         profile, threads=1, affinity=0xFF, group="shell", stray_draw=1.0
-    ).cpus == (7,)
+    ) == (7,)
 
 
 def test_noise_has_a_heavy_tail_and_a_hard_floor():

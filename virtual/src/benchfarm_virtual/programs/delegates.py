@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -98,16 +98,10 @@ def _say_created(interpreter: Interpreter, text: str) -> None:
         interpreter.tell("INFO", text)
 
 
-def _operators(plan: SubgraphPlan) -> Iterator[tuple[int, Operator]]:
-    """Yield the nodes of a plan that still are operators of the model."""
-    for node_id in plan.execution:
-        operator = plan.nodes[node_id].operator
-        if operator is not None:
-            yield node_id, operator
-
-
 def _taken(plan: SubgraphPlan, takes: Callable[[Operator], bool]) -> frozenset[int]:
-    return frozenset(node_id for node_id, operator in _operators(plan) if takes(operator))
+    """Return the nodes that still are operators of the model, and that a delegate takes."""
+    operators = ((node_id, plan.nodes[node_id].operator) for node_id in plan.execution)
+    return frozenset(i for i, operator in operators if operator is not None and takes(operator))
 
 
 def _reduced(

@@ -23,7 +23,7 @@ from benchfarm_virtual.delegation import (
 )
 from benchfarm_virtual.faults import FaultKind
 from benchfarm_virtual.graph import Graph, Subgraph
-from benchfarm_virtual.latency import NodeWork, Speeds, Threads
+from benchfarm_virtual.latency import NodeWork, Speeds
 from benchfarm_virtual.profiles import AcceleratorSpec
 from benchfarm_virtual.programs.delegates import Delegate, apply_flex, apply_xnnpack, created
 from benchfarm_virtual.programs.process import (
@@ -228,7 +228,7 @@ class Interpreter:
         """Return how long one thread takes on this phone, now, for what takes ``reference_us`` on
         the reference.
         """
-        first = self.threads().cpus[0]
+        first = self.threads()[0]
         shares = self.run.hardware.core_shares()
         gmacs = next(c.f32_gmacs for c in self.run.profile.clusters if first in c.cpus)
         return reference_us * _REFERENCE_GMACS / max(0.1, gmacs * shares[first])
@@ -267,8 +267,8 @@ class Interpreter:
         """The names of the delegates in the plan, "" for the builtin kernels."""
         return {work.unit for work in self.works}
 
-    def threads(self) -> Threads:
-        """Return where the CPU's part runs."""
+    def threads(self) -> tuple[int, ...]:
+        """Return the cores where the CPU's part runs."""
         wanted = self.flags.integer("num_threads")
         return latency.place_threads(
             self.run.profile,
@@ -329,6 +329,6 @@ class Interpreter:
             else 0.0
         )
         if cpu_only:
-            return threads.cpus, 1.0, 0.0, 0.0
-        cpus = threads.cpus if units & {"", XNNPACK, FLEX} else threads.cpus[:1]
+            return threads, 1.0, 0.0, 0.0
+        cpus = threads if units & {"", XNNPACK, FLEX} else threads[:1]
         return cpus, 0.35, 1.0 if GPU in units else 0.0, watts

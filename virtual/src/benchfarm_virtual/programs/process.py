@@ -179,7 +179,7 @@ class Pace:
         """
         hardware = self._hardware
         work = hardware.begin_work(
-            () if self._gpu else self._threads.cpus,
+            () if self._gpu else self._threads,
             gpu_share=1.0 if self._gpu else 0.0,
             pid=self._call.process.pid,
             cpu_share=cpu_share,

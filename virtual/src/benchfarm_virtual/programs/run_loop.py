@@ -59,7 +59,7 @@ class OperatorSlices:
         if not self.is_recorded:
             return
         pid = self._call.process.pid
-        cpu = self._interpreter.threads().cpus[0]
+        cpu = self._interpreter.threads()[0]
         names, shares = self._shares()
         now_us = self._sink.now_ns() / 1000
         events: list[TraceEvent] = []

@@ -209,10 +209,6 @@ class Shell:
             if script:
                 self.run_text(script, keep=True)
 
-    def execute(self, statement: Statement) -> int:
-        """Run one statement and return its status."""
-        return execute(self, statement)
-
     # Subshells and what they end with
 
     def fork(self, fds: Mapping[int, OpenFile]) -> Shell:

@@ -282,7 +282,7 @@ def _call(shell: Shell, name: str, arguments: list[str]) -> int:
     """Run one of the shell's functions."""
     before, shell.positional = shell.positional, arguments[1:]
     try:
-        return shell.execute(shell.functions[name])
+        return execute(shell, shell.functions[name])
     finally:
         shell.positional = before
 
