@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -200,7 +199,8 @@ class ProcessTable:
     def __init__(self, time: ScaledTime, cpu_count: int) -> None:
         self._time = time
         self._lock = threading.Lock()
-        self._pids = itertools.count(4211)
+        #: The pid of the newest process, which are the processes since boot.
+        self.started = 4210
         self._processes: dict[int, Process] = {}
         self.all_cpus = (1 << cpu_count) - 1
         self._residents = {
@@ -222,7 +222,8 @@ class ProcessTable:
     ) -> Process:
         """Make a new process; it inherits affinity, niceness and ignored signals from ``parent``."""
         with self._lock:
-            pid = next(self._pids)
+            self.started += 1
+            pid = self.started
             process = Process(
                 pid=pid,
                 ppid=parent.pid if parent else ppid,

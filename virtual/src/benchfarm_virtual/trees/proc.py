@@ -166,7 +166,7 @@ def _stat(system: PhoneSystem) -> bytes:
     lines += [
         f"ctxt {ticks * 40 + loaded * 3}",
         f"btime {int(system.time.wall_s() - system.time.uptime_s())}",
-        "",
+        f"processes {system.processes.started}\n",
     ]
     return "\n".join(lines).encode()
 
