@@ -97,8 +97,7 @@ class Fault:
 
     def number(self, name: str) -> float:
         """Return a setting as a number, its default when it wasn't given."""
-        value = self.args.get(name, FAULT_NOTES[self.kind].args[name])
-        return float(value)
+        return float(self.text(name))
 
     def text(self, name: str) -> str:
         """Return a setting as text, its default when it wasn't given."""

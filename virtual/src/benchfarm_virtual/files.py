@@ -26,15 +26,11 @@ AccessHook = Callable[[str, str], int]
 SpaceHook = Callable[[str, int], int]
 
 #: Where bionic has other words than this computer's library.
-_WORDS: Final[Mapping[int, str]] = {
-    errno.ELOOP: "Too many symbolic links encountered",
-    errno.EXDEV: "Cross-device link",
-}
+_WORDS: Final[Mapping[int, str]] = {errno.EXDEV: "Cross-device link"}
 #: Group that every user of the phone is in, as far as shared storage goes, and the owner of what is
 #: there.
 SHARED_GID: Final = 1015
 MEDIA_UID: Final = 1023
-_MAX_LINKS: Final = 40
 _OPERATIONS: Final[Mapping[int, str]] = {1: "execute", 2: "write", 4: "read"}
 
 
@@ -207,7 +203,6 @@ class PhoneTree:
         names: list[str] = []
         node: Node = self.root
         nodes = [node]
-        links = 0
         while todo:
             name = todo.pop()
             if not isinstance(node, Folder):
@@ -225,9 +220,6 @@ class PhoneTree:
                     raise file_error(errno.ENOENT)
                 return _Place((*names, name), node, None)
             if isinstance(found, LinkNode) and (follow or todo or is_folder):
-                links += 1
-                if links > _MAX_LINKS:
-                    raise file_error(errno.ELOOP)
                 if found.target.startswith("/"):
                     names.clear()
                     del nodes[1:]

@@ -42,7 +42,8 @@ class PhoneLogs:
     def __init__(self, time: ScaledTime) -> None:
         self._time = time
         self._changed = threading.Condition()
-        self._last_number = 0
+        #: The number of the newest message of all buffers.
+        self.last_number = 0
         self._rings = {name: deque[LogEntry](maxlen=_RING_ENTRIES) for name in BUFFERS}
 
     def log(self, priority: LogPriority, tag: str, message: str, *, pid: int) -> None:
@@ -63,10 +64,10 @@ class PhoneLogs:
         """Append one message as Java code and the system do: only logd's own limit cuts it."""
         data = encoded(message) if isinstance(message, str) else message
         with self._changed:
-            self._last_number += 1
+            self.last_number += 1
             self._rings[buffer].append(
                 LogEntry(
-                    number=self._last_number,
+                    number=self.last_number,
                     wall_s=self._time.wall_s(),
                     buffer=buffer,
                     priority=priority,
@@ -103,10 +104,6 @@ class PhoneLogs:
         """Have those that wait look again whether they are to stop."""
         with self._changed:
             self._changed.notify_all()
-
-    def last_number(self) -> int:
-        """Return the number of the newest message of all buffers."""
-        return self._last_number
 
     def clear(self) -> None:
         """Forget everything, as a reboot does."""

@@ -25,7 +25,7 @@ def logcat(call: Invocation) -> None:
     start = options.last("t", options.last("T", "0"))
     since_s = 0.0 if start.isdigit() else _moment(call, start)
     entries = logs.entries(buffers)
-    last = max((entry.number for entry in entries), default=logs.last_number())
+    last = max((entry.number for entry in entries), default=logs.last_number)
     begun: set[str] = set()
 
     def write(batch: Sequence[LogEntry]) -> None:
