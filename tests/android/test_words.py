@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -10,21 +9,11 @@ from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.quiet import put_setting
 from orchestrator.devices.sockets import quote
-from orchestrator.ports import InvocationRequest
 from orchestrator.programs.apk import ACTIVITY, PACKAGE, start_command
-from orchestrator.records.case import (
-    Build,
-    BuildSha,
-    Case,
-    DelegateName,
-    ModelSha,
-    Pass,
-    RunId,
-    Serial,
-    ToolName,
-)
-from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.case import ToolName
 from tests.samples.real_phone import RealPhone
+from tests.samples.sample_lab import case
+from tests.samples.tools import request_of
 
 #: Those without white space are given to the app as values of flags, too.
 AWKWARD = (
@@ -59,23 +48,10 @@ def test_the_apps_arguments_arrive_as_one_string(device: AdbDevice, real_phone: 
     flags = tuple(
         (f"flag{number}", word) for number, word in enumerate(AWKWARD) if not re.search(r"\s", word)
     )
-    case = Case(
-        serial=Serial("x"), model_sha256=ModelSha("a" * 64), model_name="m", delegate=DelegateName.CPU, threads=1,
-        tool=ToolName.APK, build_sha256=BuildSha("b" * 64), flags=flags,
-    )  # fmt: skip
-    build = Build(
-        name="apk",
-        tool=ToolName.APK,
-        sha256=BuildSha("b" * 64),
-        abi="x86_64",
-        version="",
-        path=Path("/x"),
+    request = request_of(
+        case(tool=ToolName.APK, flags=flags),
+        model_path='/data/local/tmp/it\'s a "model" $x.tflite'.replace(" ", "_"),
     )
-    request = InvocationRequest(
-        case=case, run_id=RunId("run-1"), run_pass=Pass.TIMING, build=build, program_path="", timeout_s=60.0,
-        facts=DeviceFacts(serial=Serial("x"), kind=DeviceKind.ANDROID, is_virtual=False),
-        model_path="/data/local/tmp/it's a \"model\" $x.tflite".replace(" ", "_"),
-    )  # fmt: skip
     device.shell(start_command(request))
     *words, argument = real_phone.calls("am")[-1]
     assert words == ["start", "-S", "-W", "-n", ACTIVITY, "--es", "args"]
