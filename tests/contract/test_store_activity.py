@@ -6,41 +6,34 @@ import dataclasses
 from datetime import timedelta
 
 from orchestrator.records.campaign import CampaignStatus
-from orchestrator.records.case import CampaignId, RunId
+from orchestrator.records.case import CampaignId
 from orchestrator.records.history import RunCount, Yield
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.store.opening import Store
+from tests.samples.stores import START
 
 
 def test_activity_counts_late_runs_by_ending_and_knows_each_devices_newest(
     store: Store, samples
 ) -> None:
-    start = samples.campaign().created_at
-    for name, days in (("night-1", 0), ("night-2", 1), ("night-3", 2)):
-        created = start + timedelta(days=days)
-        samples.begin(store, samples.campaign(name, created_at=created, invocations=(), skipped=()))
-        for number, changes in enumerate(
-            ({}, {}, {"outcome": Outcome.FAILED, "reason_code": "oom"})
-        ):
-            campaign_id = CampaignId(name)
-            store.append_run(
-                samples.run(
-                    number, campaign_id=campaign_id, run_id=RunId(f"{name}-{number}"), **changes
-                )
-            )
-    store.set_status(CampaignId("night-1"), CampaignStatus.FINISHED, start + timedelta(hours=3))
-    store.set_status(CampaignId("night-2"), CampaignStatus.FINISHED, start + timedelta(hours=30))
-    found = store.activity(start + timedelta(days=1))
+    ended = ({}, {}, {"outcome": Outcome.FAILED, "reason_code": "oom"})
+    for days, name in enumerate(("night-1", "night-2", "night-3")):
+        samples.night(store, name, days)
+        for number, changes in enumerate(ended):
+            samples.keep(store, name, number, **changes)
+    store.set_status(CampaignId("night-1"), CampaignStatus.FINISHED, START + timedelta(hours=3))
+    store.set_status(CampaignId("night-2"), CampaignStatus.FINISHED, START + timedelta(hours=30))
+    found = store.activity(START + timedelta(days=1))
     assert dict(found.campaigns) == {CampaignStatus.FINISHED: 2, CampaignStatus.RUNNING: 1}
-    assert dict(found.finished_at) == {"nightly": start + timedelta(hours=30)}
+    assert dict(found.finished_at) == {"nightly": START + timedelta(hours=30)}
     assert sorted(found.runs, key=lambda item: item.count) == [
         RunCount(outcome=Outcome.FAILED, reason_code="oom", is_virtual=False, count=2),
         RunCount(outcome=Outcome.COMPLETED, reason_code="", is_virtual=False, count=4),
     ]
     (newest,) = found.newest
-    assert (newest.run_id, newest.attachments) == ("night-3-2", ())
-    assert store.activity(start + timedelta(days=9)).newest == ()
+    assert (newest.run_id, newest.attachments) == ("night-3-timing-2", ())
+    assert store.activity(START + timedelta(days=9)).newest == ()
     names = [CampaignId("night-1"), CampaignId("night-9")]
     (ended,) = store.runs(campaign_ids=names, reason_codes=["oom"])
     assert (ended.campaign_id, ended.reason_code) == ("night-1", "oom")
@@ -63,14 +56,9 @@ def test_what_the_runs_of_campaigns_gave_is_counted(store: Store, samples) -> No
         "night-5": (),
     }
     for name, runs in ends.items():
-        samples.begin(store, samples.campaign(name, invocations=(), skipped=()))
+        samples.night(store, name)
         for number, changes in enumerate(runs):
-            campaign_id = CampaignId(name)
-            store.append_run(
-                samples.run(
-                    number, campaign_id=campaign_id, run_id=RunId(f"{name}-{number}"), **changes
-                )
-            )
+            samples.keep(store, name, number, **changes)
     found = store.yields([CampaignId(name) for name in ends if name != "night-4"])
     assert found == {
         "night-1": Yield(made=2, without_result=1),
@@ -87,12 +75,9 @@ def test_what_campaigns_left_out_for_a_reason_is_told_of_those_asked_for(
     late = [
         dataclasses.replace(other, reason_code="out-of-time", threads=threads) for threads in (4, 1)
     ]
-    for name, skipped in (
-        ("night-1", (late[0], other, late[1])),
-        ("night-2", (other,)),
-        ("night-3", (late[1],)),
-    ):
-        samples.begin(store, samples.campaign(name, skipped=skipped))
+    samples.night(store, "night-1", skipped=(late[0], other, late[1]))
+    samples.night(store, "night-2", skipped=(other,))
+    samples.night(store, "night-3", skipped=(late[1],))
     names = [CampaignId(name) for name in ("night-1", "night-2", "night-9")]
     found = store.skips(names, "out-of-time")
     assert {name: list(skips) for name, skips in found.items()} == {"night-1": late}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from datetime import date, timedelta
 
+from orchestrator.analysis.findings import finding
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import BuildSha, CampaignId, Pass, RunId
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
 from orchestrator.records.run import Outcome
-from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
+from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.store.opening import Store
+from tests.samples.stores import START
 
 TRUSTED = QualityVerdict(quality=Quality.TRUSTED)
 
@@ -18,30 +20,21 @@ TRUSTED = QualityVerdict(quality=Quality.TRUSTED)
 def fill(store: Store, samples, nights: int = 3) -> None:
     """Two series over some nights, with runs that are no point of any."""
     for night in range(nights):
-        created = samples.campaign().created_at + timedelta(days=night)
-        campaign = samples.campaign(
-            f"night-{night}", created_at=created, invocations=(), skipped=()
-        )
-        samples.begin(store, campaign)
-        name = CampaignId(f"night-{night}")
-
-        def keep(
-            invocation: int, name: CampaignId = name, night: int = night, **changes: object
-        ) -> None:
-            values: dict[str, object] = {
-                "report": samples.report(1000.0 * (night + 1) + invocation),
-                **changes,
-            }
-            run_id = RunId(f"{night}{invocation:03d}")
-            store.append_run(samples.run(invocation, campaign_id=name, run_id=run_id, **values))
-
-        keep(0, verdict=TRUSTED)
-        keep(1)
-        keep(2, case=samples.case(threads=1), verdict=TRUSTED)
-        keep(3, verdict=QualityVerdict(quality=Quality.REJECTED))
-        keep(4, outcome=Outcome.FAILED)
-        keep(5, run_pass=Pass.MEMORY)
-        keep(6, report=None)
+        name = samples.night(store, f"night-{night}", night)
+        for number, changes in enumerate(
+            (
+                {"verdict": TRUSTED},
+                {},
+                {"case": samples.case(threads=1), "verdict": TRUSTED},
+                {"verdict": QualityVerdict(quality=Quality.REJECTED)},
+                {"outcome": Outcome.FAILED},
+                {"run_pass": Pass.MEMORY},
+                {"report": None},
+            )
+        ):
+            report = samples.report(1000.0 * (night + 1) + number)
+            run_id = RunId(f"{night}{number:03d}")
+            samples.keep(store, name, number, **{"run_id": run_id, "report": report, **changes})
 
 
 def points(found) -> list[tuple[str, str, float, int]]:
@@ -76,7 +69,7 @@ def test_points_are_the_figures_that_count_and_nothing_else(store: Store, sample
 def test_points_can_be_asked_for_by_time_and_series(store: Store, samples) -> None:
     fill(store, samples)
     one = samples.case(threads=1).series_key
-    since = samples.campaign().created_at + timedelta(days=1)
+    since = START + timedelta(days=1)
 
     assert points(store.points(since=since, series_keys=[one])) == [
         ("night-1", one, 2002.0, 1),
@@ -93,8 +86,8 @@ def test_points_can_be_asked_for_by_time_and_series(store: Store, samples) -> No
 def test_points_can_be_asked_for_by_device(store: Store, samples) -> None:
     samples.begin(store)
     phone, virtual = samples.case().serial, samples.virtual_phone.serial
-    store.append_run(samples.run(0))
-    store.append_run(samples.run(1, case=samples.case(serial=virtual), is_virtual=True))
+    samples.keep(store, "night-1", 0)
+    samples.keep(store, "night-1", 1, case=samples.case(serial=virtual), is_virtual=True)
 
     for serial in (phone, virtual):
         assert [item.serial for item in store.points(serials=[serial]).series] == [serial]
@@ -105,7 +98,6 @@ def test_points_can_be_asked_for_by_device(store: Store, samples) -> None:
 def test_contents_of_points_are_in_the_order_in_which_they_were_first_stored(
     store: Store, samples
 ) -> None:
-    name = CampaignId("turns")
     builds = [BuildSha(letter * 64) for letter in "dbac"]
     store.begin_campaign(
         samples.campaign("turns", invocations=(), skipped=()),
@@ -114,13 +106,7 @@ def test_contents_of_points_are_in_the_order_in_which_they_were_first_stored(
         builds=[dataclasses.replace(samples.build, sha256=sha256) for sha256 in builds],
     )
     for number, sha256 in enumerate([*builds, *builds[::-1]]):
-        case = samples.case(build_sha256=sha256)
-        run_id = RunId(f"turn-{number}")
-        store.append_run(
-            samples.run(
-                number, campaign_id=name, run_id=run_id, case=case, report=samples.report(1000.0)
-            )
-        )
+        samples.keep(store, "turns", number, case=samples.case(build_sha256=sha256))
     for found in (store.points(), store.points(series_keys=[samples.case().series_key])):
         measured = [item.build_sha256 for item in found.contents if item.build_sha256 in builds]
         assert measured == builds
@@ -130,22 +116,19 @@ def test_points_follow_every_change_of_a_campaign_that_ended(store: Store, sampl
     fill(store, samples, nights=2)
     last = CampaignId("night-1")
     for night in ("night-0", last):
-        store.set_status(CampaignId(night), CampaignStatus.FINISHED, samples.campaign().created_at)
+        store.set_status(CampaignId(night), CampaignStatus.FINISHED, START)
     before = points(store.points())
 
-    store.append_run(
-        samples.run(9, campaign_id=last, run_id=RunId("late"), report=samples.report(77.0))
-    )
+    late = samples.keep(store, last, 9, report=samples.report(77.0)).run_id
     four = samples.case().series_key
     assert points(store.points()) == sorted([*before, (last, four, 77.0, 0)])
 
-    store.set_status(last, CampaignStatus.FINISHED, samples.campaign().created_at)
+    store.set_status(last, CampaignStatus.FINISHED, START)
     assert points(store.points()) == sorted([*before, (last, four, 77.0, 0)])
     for quality, mark in ((Quality.TRUSTED, [1]), (Quality.REJECTED, [])):
-        late = store.run(RunId("late"))
         verdict = QualityVerdict(quality=quality)
         store.replace_reading(
-            dataclasses.replace(late, report=samples.report(78.0), verdict=verdict)
+            dataclasses.replace(store.run(late), report=samples.report(78.0), verdict=verdict)
         )
         assert points(store.points()) == sorted(
             [*before, *((last, four, 78.0, trusted) for trusted in mark)]
@@ -167,14 +150,7 @@ def test_readings_are_others_once_anything_else_is_read_from_a_run(store: Store,
         {"outcome": Outcome.FAILED, "reason_code": "crashed"},
         {"outcome": Outcome.FAILED, "reason_code": "oom"},
         {"verdict": QualityVerdict(quality=Quality.SUSPECT)},
-        {
-            "verdict": QualityVerdict(
-                quality=Quality.TRUSTED,
-                findings=(
-                    Finding(code="outputs-differ", severity=Severity.WARNING, message="they do"),
-                ),
-            )
-        },
+        {"verdict": QualityVerdict(quality=Quality.TRUSTED, findings=(finding("outputs-drift"),))},
     )
     store.replace_reading(as_read)
     seen = [store.readings(names)[names[0]]]
@@ -192,30 +168,17 @@ def test_marks_are_nights_without_figure_and_comparisons_of_series_that_did_not_
     fill(store, samples, nights=2)
     last = CampaignId("night-1")
 
-    def keep(number: int, *codes: str, **changes) -> None:
-        found = tuple(
-            Finding(code=code, severity=Severity.ERROR, message="", evidence="") for code in codes
-        )
-        verdict = QualityVerdict(
-            quality=Quality.SUSPECT if codes else Quality.TRUSTED, findings=found
-        )
-        made = samples.run(
-            number,
-            campaign_id=last,
-            run_id=RunId(f"p{number}"),
-            run_pass=Pass.PARITY,
-            verdict=verdict,
-        )
-        store.append_run(dataclasses.replace(made, **changes))
-
-    keep(20)
-    keep(21, "outputs-drift", "wrong-outputs")
-    keep(22, case=samples.case(threads=1))
+    codes = ("outputs-drift", "wrong-outputs")
+    differ = QualityVerdict(quality=Quality.SUSPECT, findings=tuple(map(finding, codes)))
+    for number, changes in enumerate(
+        ({}, {"verdict": differ}, {"case": samples.case(threads=1)}), start=20
+    ):
+        samples.keep(store, last, number, run_pass=Pass.PARITY, **{"verdict": TRUSTED, **changes})
 
     def told(**question) -> list[tuple[str, tuple[str, ...]]]:
         return sorted((mark.campaign_id, mark.findings) for mark in store.marks(**question))
 
-    assert told() == [(last, ()), (last, ("outputs-drift", "wrong-outputs"))]
+    assert told() == [(last, ()), (last, codes)]
     assert told(series_keys=[samples.case(threads=1).series_key]) == []
 
 
@@ -225,7 +188,7 @@ def test_a_series_goes_on_under_another_build(store: Store, samples) -> None:
     campaign = samples.campaign("later", invocations=(), skipped=())
     store.begin_campaign(campaign, devices=[samples.phone], models=[], builds=[newer])
     case = samples.case(build_sha256=newer.sha256)
-    store.append_run(samples.run(campaign_id=campaign.campaign_id, case=case))
+    samples.keep(store, "later", case=case)
 
     found = store.points(series_keys=[case.series_key])
 
@@ -249,19 +212,18 @@ def test_runs_are_found_by_the_beginning_of_their_id(store: Store, samples) -> N
 
 
 def test_what_a_device_was_is_kept_from_when_it_changed(store: Store, samples) -> None:
-    start = samples.campaign().created_at
     for night, driver in enumerate(["V@490", "V@490", "V@502", "V@490"]):
         facts = dataclasses.replace(samples.phone, gpu_driver=driver, boot_id=f"boot {night}")
-        created = start + timedelta(days=night)
+        created = START + timedelta(days=night)
         campaign = samples.campaign(f"n{night}", created_at=created, invocations=(), skipped=())
         store.begin_campaign(campaign, devices=[facts], models=[], builds=[])
 
     seen = store.sightings()[samples.phone.serial]
 
     assert [(item.at, item.facts["GPU driver"]) for item in seen] == [
-        (start, "V@490"),
-        (start + timedelta(days=2), "V@502"),
-        (start + timedelta(days=3), "V@490"),
+        (START, "V@490"),
+        (START + timedelta(days=2), "V@502"),
+        (START + timedelta(days=3), "V@490"),
     ]
 
 
@@ -272,7 +234,7 @@ def test_annotations_are_kept_until_they_are_deleted(store: Store, samples) -> N
             selection="delegate=gpu \x00",
             night=date(2026, 3, day),
             text="new driver 'é'\x00",
-            created_at=samples.campaign().created_at,
+            created_at=START,
         )
         for name, day in (("a1", 9), ("a2", 3))
     )
@@ -291,7 +253,7 @@ def test_a_change_has_one_confirmation_the_newest(store: Store, samples) -> None
         night=date(2026, 3, 9),
         status=ConfirmationStatus.CANNOT,
         detail="phone away",
-        at=samples.campaign().created_at,
+        at=START,
     )
     second = dataclasses.replace(first, status=ConfirmationStatus.CONFIRMED, ratio=1.05, detail="")
     store.confirm(first)
@@ -316,15 +278,10 @@ def test_the_runs_of_a_case_before_a_campaign_are_the_last_that_were_stored_befo
     assert found("night-2", 3) == ["1004", "1005", "1006"]
     assert found("night-0", 3) == []
     # It has measured something else only.
-    samples.begin(store, samples.campaign("late", invocations=(), skipped=()))
-    store.append_run(
-        samples.run(
-            0, campaign_id=CampaignId("late"), run_id=RunId("l"), case=samples.case(threads=1)
-        )
-    )
+    samples.keep(store, samples.night(store, "late"), case=samples.case(threads=1))
     assert found("late", 2) == ["2005", "2006"]
     # What it stored before is no history of its own, whatever others stored since.
-    store.append_run(samples.run(9, campaign_id=CampaignId("night-0"), run_id=RunId("again")))
+    samples.keep(store, "night-0", 9, run_id=RunId("again"))
     assert found("night-2", 3) == ["1004", "1005", "1006"]
     assert found("late", 1) == ["again"]
 
@@ -333,21 +290,11 @@ def test_the_last_runs_of_a_series_are_those_that_took_time_newest_first(
     store: Store, samples
 ) -> None:
     fill(store, samples)
-    samples.begin(store, samples.campaign("late", invocations=(), skipped=()))
-    late = CampaignId("late")
-    store.append_run(
-        samples.run(
-            0, campaign_id=late, run_id=RunId("l0"), outcome=Outcome.SKIPPED, duration_s=0.0
-        )
-    )
-    store.append_run(
-        samples.run(1, campaign_id=late, run_id=RunId("l1"), outcome=Outcome.UNFIT, duration_s=0.0)
-    )
-    store.append_run(
-        samples.run(
-            2, campaign_id=late, run_id=RunId("l2"), outcome=Outcome.TIMED_OUT, duration_s=99.0
-        )
-    )
+    late = samples.night(store, "late")
+    for number, (outcome, duration_s) in enumerate(
+        ((Outcome.SKIPPED, 0.0), (Outcome.UNFIT, 0.0), (Outcome.TIMED_OUT, 99.0))
+    ):
+        samples.keep(store, late, number, outcome=outcome, duration_s=duration_s)
     # A new build is another case of the same series.
     newer = samples.case(build_sha256=BuildSha("cc" * 32))
     build = dataclasses.replace(samples.build, sha256=newer.build_sha256)
@@ -357,9 +304,7 @@ def test_the_last_runs_of_a_series_are_those_that_took_time_newest_first(
         models=[],
         builds=[build],
     )
-    store.append_run(
-        samples.run(3, campaign_id=late, run_id=RunId("l3"), case=newer, duration_s=7.0)
-    )
+    samples.keep(store, late, 3, case=newer, duration_s=7.0)
     series_key, other = samples.case().series_key, samples.case(threads=1).series_key
     assert newer.series_key == series_key
     found = store.recent_runs([series_key, other, samples.case(threads=2).series_key], limit=4)
@@ -375,13 +320,9 @@ def test_the_last_runs_of_a_series_are_those_that_took_time_newest_first(
 
 
 def test_points_are_in_the_order_in_which_their_runs_were_stored(store: Store, samples) -> None:
-    campaign = samples.campaign("night-0", invocations=(), skipped=())
-    samples.begin(store, campaign)
+    name = samples.night(store, "night-0")
     latencies_us = [3000.0, 1000.0, 2000.0, 1500.0]
     for number, latency_us in enumerate(latencies_us):
-        report = samples.report(latency_us)
-        name, run_id = campaign.campaign_id, RunId(f"r{number}")
-        store.append_run(samples.run(number, campaign_id=name, run_id=run_id, report=report))
-
+        samples.keep(store, name, number, report=samples.report(latency_us))
     assert list(store.points().latency_us) == latencies_us
     assert list(store.points(series_keys=[samples.case().series_key]).latency_us) == latencies_us

@@ -8,7 +8,6 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,10 +15,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orchestrator.records.campaign import CampaignStatus
-from orchestrator.records.case import CampaignId, RunId, ToolName
+from orchestrator.records.case import CampaignId, ToolName
 from orchestrator.records.history import PRUNED_FILE, Pruned, is_pruned
 from orchestrator.records.run import Attachment
 from orchestrator.store.opening import Store, compact, copy_to, open_store
+from tests.samples.stores import START
 
 if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster
@@ -31,32 +31,22 @@ OWN = Attachment(name="bugreport", data=random.Random(1).randbytes(600_000))
 
 def fill(store: Store, samples) -> None:
     """An old night, a new one, and an old import; one large attachment is in both nights."""
-    start = samples.campaign().created_at
     for name, days in (("old", 0), ("new", 100), ("import", 0)):
-        campaign = samples.campaign(
-            name, created_at=start + timedelta(days=days), invocations=(), skipped=()
-        )
-        samples.begin(store, campaign)
+        samples.night(store, name, days)
         for number in range(3):
-            changes: dict[str, object] = {
-                "campaign_id": CampaignId(name),
-                "run_id": RunId(f"{name}-{number}"),
-            }
             attachments = (
                 *samples.run(number).attachments[:3],
                 SHARED,
                 *((OWN,) if name == "old" else ()),
             )
-            if name == "import":
-                changes["case"] = samples.case(tool=ToolName.TEXT)
-            store.append_run(samples.run(number, attachments=attachments, **changes))
-        store.set_status(
-            CampaignId(name), CampaignStatus.FINISHED, start + timedelta(days=days, hours=1)
-        )
+            tool = ToolName.TEXT if name == "import" else ToolName.NATIVE
+            samples.keep(store, name, number, attachments=attachments, case=samples.case(tool=tool))
+        ended = START + timedelta(days=days, hours=1)
+        store.set_status(CampaignId(name), CampaignStatus.FINISHED, ended)
 
 
-def before(samples):
-    return samples.campaign().created_at + timedelta(days=50)
+#: Between the old night and the new one.
+BEFORE = START + timedelta(days=50)
 
 
 def test_a_trial_says_what_would_become_free_also_of_what_campaigns_share(
@@ -64,13 +54,9 @@ def test_a_trial_says_what_would_become_free_also_of_what_campaigns_share(
 ) -> None:
     store = reopen()
     for name in ("one", "other"):
-        samples.begin(store, samples.campaign(name, invocations=(), skipped=()))
-        changes = {"campaign_id": CampaignId(name), "run_id": RunId(name)}
-        store.append_run(
-            samples.run(0, attachments=(*samples.run(0).attachments[:3], OWN), **changes)
-        )
-        store.set_status(CampaignId(name), CampaignStatus.FINISHED, samples.campaign().created_at)
-    everything = samples.campaign().created_at + timedelta(days=500)
+        samples.night(store, name, status=CampaignStatus.FINISHED)
+        samples.keep(store, name, attachments=(*samples.run(0).attachments[:3], OWN))
+    everything = START + timedelta(days=500)
     trial = store.prune_raw(everything, policy="all", is_trial=True)
     # The notes that take their place have some bytes.
     assert trial.freed_bytes > len(OWN.data) - 1000
@@ -83,8 +69,8 @@ def test_a_trial_never_takes_the_lock_that_runs_are_stored_with(
     fill(store, samples)
     with monkeypatch.context() as patch:
         patch.delattr("orchestrator.store.database.Database.writing")
-        trial = store.prune_raw(before(samples), policy="a test", is_trial=True)
-    assert store.prune_raw(before(samples), policy="a test") == trial
+        trial = store.prune_raw(BEFORE, policy="a test", is_trial=True)
+    assert store.prune_raw(BEFORE, policy="a test") == trial
 
 
 def test_old_raw_output_goes_and_everything_read_from_it_stays(
@@ -98,9 +84,9 @@ def test_old_raw_output_goes_and_everything_read_from_it_stays(
     kept = {
         run_id: attachments for run_id, attachments in whole.items() if not run_id.startswith("old")
     }
-    assert store.prune_raw(before(samples), policy="a trial", is_trial=True).runs == 3
+    assert store.prune_raw(BEFORE, policy="a trial", is_trial=True).runs == 3
     assert {run.run_id: store.attachments(run.run_id) for run in store.runs()} == whole
-    pruned = store.prune_raw(before(samples), policy="a test")
+    pruned = store.prune_raw(BEFORE, policy="a test")
     assert (pruned.campaigns, pruned.runs) == (2, 3)
     assert pruned.freed_bytes > 0
     store = reopen()
@@ -112,16 +98,14 @@ def test_old_raw_output_goes_and_everything_read_from_it_stays(
             assert attachments == (Attachment(name=PRUNED_FILE, data=b"deleted: a test\n"),)
         else:
             assert attachments == kept[run.run_id]
-    again = store.prune_raw(before(samples), policy="again")
+    again = store.prune_raw(BEFORE, policy="again")
     assert (again.campaigns, again.runs, again.freed_bytes) == (0, 0, 0)
 
 
 def test_a_campaign_that_runs_keeps_its_raw_output_until_it_must_have_been_killed(
     store: Store, samples
 ) -> None:
-    samples.begin(store, samples.campaign("night-1", invocations=(), skipped=()))
-    run = samples.run(attachments=(OWN,))
-    store.append_run(run)
+    run = samples.keep(store, samples.night(store, "night-1"), attachments=(OWN,))
     assert store.prune_raw(run.started_at + timedelta(hours=23), policy="p").runs == 0
     assert not is_pruned(store.attachments(run.run_id))
     assert store.prune_raw(run.started_at + timedelta(hours=25), policy="p").runs == 1
@@ -131,14 +115,14 @@ def test_what_a_campaign_got_after_it_was_pruned_is_pruned_in_its_turn(
     store: Store, samples
 ) -> None:
     fill(store, samples)
-    store.prune_raw(before(samples), policy="p")
+    store.prune_raw(BEFORE, policy="p")
     old = CampaignId("old")
     store.set_status(old, CampaignStatus.RUNNING, None)
-    store.append_run(samples.run(7, campaign_id=old, run_id=RunId("late"), attachments=(OWN,)))
-    store.set_status(old, CampaignStatus.FINISHED, before(samples))
-    again = store.prune_raw(before(samples), policy="p")
+    late = samples.keep(store, old, 7, attachments=(OWN,))
+    store.set_status(old, CampaignStatus.FINISHED, BEFORE)
+    again = store.prune_raw(BEFORE, policy="p")
     assert (again.campaigns, again.runs) == (1, 1)
-    assert is_pruned(store.attachments(RunId("late")))
+    assert is_pruned(store.attachments(late.run_id))
 
 
 def test_two_that_prune_at_once_do_not_stand_in_each_others_way(
@@ -147,14 +131,12 @@ def test_two_that_prune_at_once_do_not_stand_in_each_others_way(
     stores = [reopen() for _ in range(2)]
     fill(stores[0], samples)
     for number in range(12):
-        name = f"more-{number}"
-        samples.begin(stores[0], samples.campaign(name, invocations=(), skipped=()))
-        stores[0].set_status(CampaignId(name), CampaignStatus.FINISHED, before(samples))
+        samples.night(stores[0], f"more-{number}", status=CampaignStatus.FINISHED)
     together = threading.Barrier(2)
 
     def prune(store: Store) -> Pruned:
         together.wait(60)
-        return store.prune_raw(before(samples), policy="p")
+        return store.prune_raw(BEFORE, policy="p")
 
     with ThreadPoolExecutor() as pool:
         pruned = list(pool.map(prune, stores))
@@ -165,14 +147,12 @@ def test_the_note_of_a_deletion_never_takes_more_room_than_what_it_stands_for(
     reopen: Callable[[], Store], samples
 ) -> None:
     store = reopen()
-    samples.begin(store, samples.campaign("old", invocations=(), skipped=()))
-    for number in range(3):
-        run = samples.run(number, campaign_id=CampaignId("old"), run_id=RunId(f"old-{number}"))
-        store.append_run(replace(run, attachments=(Attachment(name="o", data=b"x"),)))
-    store.set_status(CampaignId("old"), CampaignStatus.FINISHED, before(samples))
+    name = samples.night(store, "old", status=CampaignStatus.FINISHED)
+    small = (Attachment(name="o", data=b"x"),)
+    runs = [samples.keep(store, name, number, attachments=small) for number in range(3)]
     policy = "by a rule that takes some words to tell"
-    assert store.prune_raw(before(samples), policy=policy).freed_bytes >= 0
-    assert store.attachments(RunId("old-1"))[0].data == b"x"
+    assert store.prune_raw(BEFORE, policy=policy).freed_bytes >= 0
+    assert store.attachments(runs[1].run_id) == small
 
 
 def test_a_compacted_file_is_smaller_and_whole(tmp_path: Path, samples) -> None:
@@ -180,7 +160,7 @@ def test_a_compacted_file_is_smaller_and_whole(tmp_path: Path, samples) -> None:
     store = open_store(path)
     fill(store, samples)
     known = list(store.runs())
-    store.prune_raw(before(samples), policy="p")
+    store.prune_raw(BEFORE, policy="p")
     # The last one that closes it brings the log into the file.
     store.close()
     size_bytes = path.stat().st_size
@@ -270,7 +250,7 @@ def test_a_dump_of_postgresql_brings_store_and_queue_back(postgresql: Cluster, s
     postgresql.run("pg_restore", "--exit-on-error", f"--dbname={restored}", str(dump))
     found = open_store(postgresql.url(restored))
     assert list(found.runs(with_attachments=True)) == known
-    found.append_run(samples.run(9, campaign_id=CampaignId("new"), run_id=RunId("after")))
+    samples.keep(found, "new", 9)
     found.close()
     with FarmQueue(postgresql.url(restored)) as queue:
         assert [job["status"] for job in queue.jobs("night")] == ["runs", "waits"]
