@@ -63,15 +63,6 @@ def refused(
     return caught.value
 
 
-def test_a_flag_without_effect_anywhere_in_the_plan_is_refused(book: FlagBook) -> None:
-    error = refused(book, "cpu,xnnpack", {"nnapi_accelerator_name": "x"})
-    assert len(error.faults) == 1
-    assert (
-        "--nnapi_accelerator_name does nothing without --use_nnapi=true (matrix.delegates or --delegate sets it)"
-        in str(error)
-    )
-
-
 def test_a_flag_for_one_pass_is_no_fault_in_a_plan_that_has_the_pass(book: FlagBook) -> None:
     flags = {"memory_footprint_check_interval_ms": "5"}
     assert len(checked(book, "cpu", flags, passes=(Pass.TIMING, Pass.MEMORY)).cases) == 1

@@ -52,12 +52,6 @@ def book(tmp_path: Path) -> FlagBook:
     return FlagBook(tmp_path / "flags")
 
 
-@pytest.fixture
-def learned(book: FlagBook) -> FlagBook:
-    assert book.learn(BUILD, HELP)
-    return book
-
-
 def test_a_folder_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     book = FlagBook(tmp_path / "file" / "flags")
@@ -90,25 +84,6 @@ def test_each_flag_of_a_delegate_is_documented(family: FlagFamily) -> None:
     used = {flag for name in DelegateName for flag in flags_of(name, family)}
     missing = used - known.keys()
     assert not missing, f"orchestrator/programs/flags.tsv lacks rows: {sorted(missing)}"
-
-
-def test_a_delegate_that_the_binary_lacks_is_told_apart_from_a_wrong_flag(
-    learned: FlagBook,
-) -> None:
-    (fault,) = faults(learned, delegate="gpu")
-    assert (fault.code, fault.flag) == ("delegate-flag", "use_gpu")
-
-
-def test_a_flag_has_effect_with_the_delegate_that_it_belongs_to(book: FlagBook) -> None:
-    assert faults(book, delegate="gpu", gpu_backend="cl") == []
-    (fault,) = faults(book, delegate="xnnpack", gpu_backend="cl")
-    assert (fault.code, fault.nearest) == ("ineffective-flag", "use_gpu")
-
-
-def test_a_flag_of_a_pass_has_effect_in_that_pass(book: FlagBook) -> None:
-    assert faults(book, run_pass=Pass.MEMORY, memory_footprint_check_interval_ms="5") == []
-    (fault,) = faults(book, run_pass=Pass.TIMING, memory_footprint_check_interval_ms="5")
-    assert fault.code == "ineffective-flag"
 
 
 def test_the_app_takes_no_white_space(book: FlagBook) -> None:

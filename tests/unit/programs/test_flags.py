@@ -61,17 +61,6 @@ def test_each_fault_is_found_and_named(words: list[str], code: str, nearest: str
     assert fault.flag in fault.message
 
 
-def test_all_faults_are_told_at_once() -> None:
-    schema = documented_flags(FlagFamily.BENCHMARK_MODEL)
-    faults = check_flags(["--grph=x", "--num_runs=x", "word", "--gpu_backend=cl"], schema)
-    assert [fault.code for fault in faults] == [
-        "unknown-flag",
-        "wrong-type",
-        "bad-form",
-        "ineffective-flag",
-    ]
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -84,19 +73,3 @@ def test_all_faults_are_told_at_once() -> None:
 )
 def test_flags_that_are_right_have_no_fault(words: list[str]) -> None:
     assert check_flags(words, documented_flags(FlagFamily.BENCHMARK_MODEL)) == ()
-
-
-def test_a_vendor_flag_of_litert_is_checked_because_the_program_never_does() -> None:
-    schema = documented_flags(FlagFamily.LITERT)
-    npu = ["--use_npu=true", "--dispatch_library_path=/x"]
-    assert check_flags(["--qualcomm_htp_performance_mode=burst", *npu], schema) == ()
-    (misspelt,) = check_flags(["--qualcomm_htp_perfomance_mode=burst", *npu], schema)
-    assert (misspelt.code, misspelt.nearest) == ("unknown-flag", "qualcomm_htp_performance_mode")
-    (value,) = check_flags(["--mediatek_performance_mode_type=turbo", *npu], schema)
-    assert value.code == "wrong-value"
-    (idle,) = check_flags(["--qualcomm_backend=htp", "--qualcomm_profiling=basic"], schema)
-    assert (idle.code, idle.flag) == ("ineffective-flag", "qualcomm_profiling")
-    (unreachable,) = check_flags(["--mediatek_nerun_pilot_version=version7", *npu], schema)
-    assert unreachable.code == "unknown-flag"
-    (fault,) = check_flags(["--gpu-precision=fp8", "--use_gpu=true"], schema)
-    assert fault.code == "wrong-value"
