@@ -13,10 +13,16 @@ from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import CampaignId, Pass, Serial
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.store.opening import Store
+from tests.samples.stores import START
 
 #: The first is the beginning of the second, and adb's name for the third isn't an id's as it is.
 PHONES = ("PIXEL-3", "PIXEL-3-2", "10.0.0.1:5555")
 NAMES = ("PIXEL-3", "PIXEL-3-2", "10.0.0.1~3a~5555")
+
+
+def ids_of(store: Store, word: str) -> list[str]:
+    """Return the ids of the campaigns that a word means."""
+    return [item.campaign_id for item in find_campaigns(store, word)]
 
 
 @pytest.fixture
@@ -34,9 +40,11 @@ def farm(store: Store, samples) -> Store:
         *((f"n10_{name}", "nightly", [serial]) for name, serial in zip(NAMES, PHONES, strict=True)),
     ]
     for hour, (campaign_id, name, serials) in enumerate(nights):
-        cases = [samples.case(serial=Serial(serial)) for serial in serials]
-        invocations = tuple(Invocation(case=case, run_pass=Pass.TIMING, number=0) for case in cases)
-        created = samples.campaign().created_at + timedelta(hours=hour)
+        invocations = tuple(
+            Invocation(case=samples.case(serial=Serial(serial)), run_pass=Pass.TIMING, number=0)
+            for serial in serials
+        )
+        created = START + timedelta(hours=hour)
         campaign = samples.campaign(
             campaign_id, name=name, created_at=created, invocations=invocations, skipped=()
         )
@@ -63,7 +71,7 @@ def farm(store: Store, samples) -> Store:
 def test_a_word_means_a_campaign_or_a_whole_submission(
     farm: Store, word: str, meant: Sequence[str]
 ) -> None:
-    assert [item.campaign_id for item in find_campaigns(farm, word)] == meant
+    assert ids_of(farm, word) == meant
 
 
 def test_a_word_that_fits_several_campaigns_that_are_no_submission_is_refused(farm: Store) -> None:
@@ -76,10 +84,10 @@ def test_a_word_that_fits_several_campaigns_that_are_no_submission_is_refused(fa
 def test_a_name_means_its_newest_campaign_unless_it_begins_an_id(store: Store, samples) -> None:
     for campaign_id, name in (("a1", "plan"), ("a2", "plan"), ("b1", "a2"), ("c1", "a")):
         samples.begin(store, samples.campaign(campaign_id, name=name))
-    assert [item.campaign_id for item in find_campaigns(store, "plan")] == ["a2"]
-    assert [item.campaign_id for item in find_campaigns(store, "a2")] == ["a2"]
+    assert ids_of(store, "plan") == ["a2"]
+    assert ids_of(store, "a2") == ["a2"]
     # Two ids begin so, which says nothing.
-    assert [item.campaign_id for item in find_campaigns(store, "a")] == ["c1"]
+    assert ids_of(store, "a") == ["c1"]
 
 
 def test_the_previous_campaign_is_one_that_has_a_case_in_common(store: Store, samples) -> None:
@@ -90,19 +98,12 @@ def test_the_previous_campaign_is_one_that_has_a_case_in_common(store: Store, sa
         "d": ("first", "bench"),
     }
     for hour, (campaign_id, (model_name, name)) in enumerate(models.items()):
-        invocations = (
-            Invocation(case=samples.case(model_name=model_name), run_pass=Pass.TIMING, number=0),
-        )
-        created = samples.campaign().created_at + timedelta(hours=hour)
-        samples.begin(
-            store,
-            samples.campaign(
-                campaign_id, name=name, created_at=created, invocations=invocations, skipped=()
-            ),
-        )
-    assert [item.campaign_id for item in find_campaigns(store, "previous")] == ["a"]
+        case = samples.case(model_name=model_name)
+        planned = (Invocation(case=case, run_pass=Pass.TIMING, number=0),)
+        samples.night(store, campaign_id, hour / 24, name=name, invocations=planned)
+    assert ids_of(store, "previous") == ["a"]
     store.remove_campaign(CampaignId("a"))
-    assert [item.campaign_id for item in find_campaigns(store, "previous")] == ["c"]
+    assert ids_of(store, "previous") == ["c"]
     store.hide_campaign(CampaignId("d"))
-    assert [item.campaign_id for item in find_campaigns(store, "newest")] == ["c"]
-    assert [item.campaign_id for item in find_campaigns(store, "d")] == ["d"]
+    assert ids_of(store, "newest") == ["c"]
+    assert ids_of(store, "d") == ["d"]

@@ -17,11 +17,9 @@ from orchestrator.app.attached import attached_devices, open_devices
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli.devices import restore
 from orchestrator.devices.adb_server import AdbServer, ServerAddress
-from orchestrator.devices.phone import AdbDevice
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import DeviceBusyError, DeviceUnusableError, NoDeviceError
-from orchestrator.files import sha256_of
-from orchestrator.ports import Change, HostFile
+from orchestrator.ports import Change
 from orchestrator.records.case import Serial
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.settings import Settings
@@ -241,29 +239,6 @@ def test_a_phone_under_whose_serial_number_another_one_was_measured_is_kept_out_
     [
         ("shell,v2", "protocol fault (couldn't read status): Success"),
         ("shell,v2", "couldn't read from device"),
-        ("sync:", "couldn't read from device"),
-        ("sync:", "protocol fault (couldn't read status)"),
-    ],
-)
-def test_words_of_a_lost_link_are_asked_again(
-    phones: list[Phone], overheard: Overheard, service: str, words: str
-) -> None:
-    device = AdbDevice(AdbServer(ServerAddress(port=overheard.port)), phones[0].address)
-    model = min(MODELS.glob("*float*.tflite"))
-    device.facts()
-    overheard.refusals[service] = words
-    device.state()
-    placed = device.place(
-        HostFile(source=model, kind="models", sha256=sha256_of(model), name="m.tflite")
-    )
-    assert not overheard.refusals, "it was asked"
-    assert placed.pushed_bytes == model.stat().st_size
-
-
-@pytest.mark.parametrize(
-    ("service", "words"),
-    [
-        ("shell,v2", "protocol fault (couldn't read status): Success"),
         ("sync:", "couldn't read from device"),
         ("sync:", "protocol fault (couldn't read status)"),
     ],

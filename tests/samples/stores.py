@@ -161,17 +161,19 @@ class Samples:
         )
         return begun
 
-    def night(self, store: Store, name: str, days: float = 0, **changes: object) -> CampaignId:
+    def night(
+        self, store: Store, campaign_id: str, days: float = 0, **changes: object
+    ) -> CampaignId:
         """Store a campaign for which nothing is planned, so many days after the first; return its
         id.
         """
         created = START + timedelta(days=days)
         values: dict[str, object] = {"created_at": created, "invocations": (), "skipped": ()}
-        return self.begin(store, self.campaign(name, **(values | changes))).campaign_id
+        return self.begin(store, self.campaign(campaign_id, **(values | changes))).campaign_id
 
-    def keep(self, store: Store, name: str, number: int = 0, **changes: Any) -> RunRecord:
+    def keep(self, store: Store, campaign_id: str, number: int = 0, **changes: Any) -> RunRecord:
         """Store a run of a campaign, and return it."""
-        kept = self.run(number, campaign_id=CampaignId(name), **changes)
+        kept = self.run(number, campaign_id=CampaignId(campaign_id), **changes)
         assert store.append_run(kept)
         return kept
 

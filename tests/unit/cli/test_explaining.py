@@ -30,9 +30,10 @@ def test_a_finding_with_all_its_columns() -> None:
     assert "what to do: Raise num_runs" in text
 
 
-@pytest.mark.parametrize("code", [*FAILURES, *INSTALL_STEPS])
-def test_every_failure_code(code: str) -> None:
-    assert f"{code}  (docs/reference/failures.md)\n" in explain(code).text
+def test_every_failure_code() -> None:
+    pages = {entry.term: entry.page for entry in entries()}
+    for code in (*FAILURES, *INSTALL_STEPS):
+        assert pages[code] == "reference/failures.md"
 
 
 #: Of the columns that say who won, and whether its outputs are right.
@@ -71,13 +72,12 @@ def test_a_word_that_is_none_names_the_closest() -> None:
 
 def test_without_a_word_all_are_listed() -> None:
     assert "delegate-fell-back" in explain("").text
-    assert len(list(entries())) > 100
+    assert "reference/plans" in explain("").text
 
 
 def test_a_page_that_a_message_names_is_shown_as_it_is_named() -> None:
     assert explain("docs/guides/compare.md").text == explain("guides/compare").text
     assert explain("plans").text.startswith("# Plans\n")
-    assert "reference/plans" in explain("").text
     with pytest.raises(UsageError, match="no term, code or page") as caught:
         explain("reference/plan")
     assert "reference/plans" in caught.value.hint
