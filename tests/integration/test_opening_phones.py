@@ -17,13 +17,14 @@ from orchestrator.app.attached import attached_devices, open_devices
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli.devices import restore
 from orchestrator.devices.adb_server import AdbServer, ServerAddress
+from orchestrator.devices.phone import AdbDevice
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import DeviceBusyError, DeviceUnusableError, NoDeviceError
-from orchestrator.ports import Change
+from orchestrator.files import sha256_of
+from orchestrator.ports import Change, HostFile
 from orchestrator.records.case import Serial
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.settings import Settings
-from tests.samples.command import Cli
 from tests.samples.overheard_adb import Overheard
 from tests.samples.places import MODELS
 
@@ -243,14 +244,16 @@ def test_a_phone_under_whose_serial_number_another_one_was_measured_is_kept_out_
         ("sync:", "protocol fault (couldn't read status)"),
     ],
 )
-def test_a_bench_whose_server_says_words_of_a_lost_link_measures_all_the_same(
-    phones: list[Phone], overheard: Overheard, tmp_path: Path, service: str, words: str
+def test_words_of_a_lost_link_are_asked_again(
+    phones: list[Phone], overheard: Overheard, service: str, words: str
 ) -> None:
+    device = AdbDevice(AdbServer(ServerAddress(port=overheard.port)), phones[0].address)
+    model = min(MODELS.glob("*float*.tflite"))
+    device.facts()
     overheard.refusals[service] = words
-    model, limits = min(MODELS.glob("*float*.tflite")), ("--min-secs", "0.1", "--max-secs", "0.5")
-    done = Cli(home=tmp_path / "home")(
-        "bench", model, "-d", "xnnpack", "-t", "1", "-n", "1", "-s", "S0", *limits, "--json",
-        BENCHFARM_ADB_SERVER=f"127.0.0.1:{overheard.port}",
-    )  # fmt: skip
+    device.state()
+    placed = device.place(
+        HostFile(source=model, kind="models", sha256=sha256_of(model), name="m.tflite")
+    )
     assert not overheard.refusals, "it was asked"
-    assert [run["outcome"] for run in done.ended_with(0).json["runs"]] == ["completed"]
+    assert placed.pushed_bytes == model.stat().st_size

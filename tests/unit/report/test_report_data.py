@@ -7,7 +7,7 @@ import pytest
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.passes import pass_tables
 from orchestrator.records.campaign import CampaignStatus, Pairing, Terms
-from orchestrator.records.case import CampaignId, DelegateName, Pass, ToolName
+from orchestrator.records.case import BuildSha, CampaignId, DelegateName, Pass, ToolName
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import DelegateTruth, Outcome
@@ -351,6 +351,14 @@ def test_headline_warns_of_figures_of_different_modes_side_by_side():
     )
     alike = data_of(*series(shell, 1_000), devices=(REAL_PIXEL,)).headline.warnings
     assert not any("modes" in text for text in alike)
+
+
+def test_configuration_stays_one_column_over_devices_with_their_own_builds():
+    data = data_of(
+        *series(case(PIXEL_3), 1_000),
+        *series(replace(case(PIXEL_4), build_sha256=BuildSha("e" * 64)), 1_000),
+    )
+    assert {row.configuration for row in data.results} == {"xnnpack, 4 threads, native"}
 
 
 def test_start_figures_come_from_the_invocations_that_count():
