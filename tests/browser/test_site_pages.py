@@ -1,8 +1,6 @@
 """The site's pages in a real browser, from the disk: Debian's chromium, driven from outside."""
 
 import re
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -165,47 +163,3 @@ def test_pages_fit_the_window_and_have_no_serious_fault_of_accessibility(
     check(OF_COLOURS if scheme == "dark" else ())
     follow(page, page.get_by_role("link", name="Campaigns"))
     check(OF_COLOURS if scheme == "dark" else ())
-
-
-class _InParts(BaseHTTPRequestHandler):
-    """A page with a link, and one whose end is sent when its beginning has asked for it."""
-
-    asked = threading.Event()
-
-    def do_GET(self):
-        if self.path == "/asked":
-            self.asked.set()
-        beginning, end = "<!doctype html><link rel=icon href=data:,>", ""
-        if self.path == "/":
-            beginning += "<a href=slow>slow</a>"
-        if self.path == "/slow":
-            # Answers after answers, so that the end comes long after the first byte.
-            beginning += (
-                "<script>(async () => { for (let one = 0; one < 400; one++) await fetch('/one');"
-                " await fetch('/asked'); })()</script>" + " " * 5_000
-            )
-            end = "<p id=end>end</p>"
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(beginning + end)))
-        self.end_headers()
-        self.wfile.write(beginning.encode())
-        self.wfile.flush()
-        if end and self.asked.wait(60):
-            self.wfile.write(end.encode())
-
-    def log_message(self, *_):
-        """Say nothing."""
-
-
-def test_a_link_is_followed_until_the_end_of_a_page_that_comes_in_parts(open_address):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _InParts)
-    threading.Thread(target=server.serve_forever).start()
-    try:
-        address = f"http://127.0.0.1:{server.server_port}/"
-        page = open_address(address)
-        follow(page, page.locator("a"))
-        assert page.locator("#end").count() == 1
-    finally:
-        server.shutdown()
-        server.server_close()
