@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from xml.etree import ElementTree
@@ -108,21 +109,6 @@ def test_of_many_cases_a_terminal_shows_those_that_changed_and_counts_others():
     assert len(to_data(replace(found, rows=(unknown,) * 33))["cases"]) == 33
 
 
-def test_text_has_every_verdict_reason_and_the_word_virtual() -> None:
-    text = to_text(comparison())
-    assert re.findall(r"^(SLOWER|FASTER|INCONCLUSIVE|INCOMPARABLE)\s", text, re.M) == [
-        "SLOWER",
-        "FASTER",
-        "INCONCLUSIVE",
-        "INCOMPARABLE",
-    ]
-    assert "+10.0 %" in text
-    assert "The setting num_runs differs: 50 and 9." in text
-    assert "only in the baseline: mobilenet" in text
-    assert text.count("[virtual]") == 4
-    assert "no measurement" in text
-
-
 def test_text_fits_a_usual_terminal_but_for_words_that_are_longer() -> None:
     assert max(len(line) for line in to_text(comparison()).splitlines()) <= 80
 
@@ -152,23 +138,6 @@ def test_figure_of_another_delegate_is_none_of_the_case() -> None:
     assert "30.0 ms" not in to_text(found)
     assert "30.0 ms" not in to_markdown(found)
     assert "no result: 30.0 ms" in render_comparison(found)
-
-
-def test_page_has_every_verdict_worst_first_with_a_bar_or_what_differs() -> None:
-    html = render_comparison(comparison())
-    assert re.findall(r'data-label="verdict"><span class="badge[^"]*">([A-Z]+)<', html) == [
-        "SLOWER",
-        "FASTER",
-        "INCONCLUSIVE",
-        "INCOMPARABLE",
-    ]
-    assert html.count('<svg class="dots"') == 4
-    assert "<li>The setting num_runs differs: 50 and 9.</li>" in html
-    assert "Only in the baseline: 1" in html
-    assert html.count('<span class="badge virtual">virtual</span>') >= 4
-    assert not re.search(r'(?:src|href)="(?!#|data:,)', html)
-    assert html.count('<svg class="strips"') == 4
-    assert re.search(r"baseline: \d+ runs, p50 [\d.]+, p90 [\d.]+, p99 [\d.]+ ms", html)
 
 
 def test_largest_change_of_a_verdict_is_first_and_the_bars_share_a_scale() -> None:
@@ -219,6 +188,7 @@ def test_names_bring_no_markup_and_drive_no_terminal(hostile: Comparison) -> Non
     html = render_comparison(hostile)
     assert html.count("<script") == 1
     assert all(letter.isprintable() or letter == "\n" for letter in to_text(hostile))
+    assert HOSTILE in json.loads(to_json(to_data(hostile)))["baseline"]
     for text in (html, to_markdown(hostile)):
         assert not re.search("<img|\u202e|\x1b", text)
 
@@ -260,24 +230,6 @@ def test_junit_fails_what_is_asked_for() -> None:
     assert failures(FailOn.SLOWER) == ["slower"]
     assert failures(FailOn.INCONCLUSIVE) == ["slower", "inconclusive", "incomparable"]
     assert failures(FailOn.NEVER) == []
-    root = ElementTree.fromstring(to_junit(comparison()))
-    assert all("[virtual]" in element.attrib["name"] for element in root.iter("testcase"))
-
-
-def test_data_becomes_json_with_microseconds_and_ratios(hostile: Comparison) -> None:
-    for item in (comparison(), hostile):
-        data = to_data(item)
-        assert '"ratio"' in to_json(data)
-        cases = data["cases"]
-        assert isinstance(cases, list)
-        assert cases[0]["baseline"]["median_us"] == pytest.approx(20_000, rel=0.02)
-        assert data["counts"] == {
-            "faster": 1,
-            "slower": 1,
-            "same": 0,
-            "inconclusive": 1,
-            "incomparable": 1,
-        }
 
 
 @pytest.mark.parametrize(("level", "told"), [(0.999, "99.9%"), (0.975, "97.5%"), (0.95, "95%")])

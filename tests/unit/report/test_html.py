@@ -12,6 +12,7 @@ from orchestrator.records.campaign import Origin, Terms
 from orchestrator.records.case import DelegateName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import render_html
+from tests.conftest import golden
 from tests.samples.sample_lab import (
     HOSTILE_NAMES,
     REAL_PIXEL,
@@ -162,16 +163,7 @@ def test_virtual_phones_have_a_banner_and_a_badge_in_every_row():
 
 
 def test_first_table_says_who_wins_on_which_phone_and_what_is_known_of_it():
-    assert [text for text, _ in pictures(small_page())] == [
-        "phone fastest ms vs CPU winner no figure",
-        "workstation xnnpack, 1 thread, litert or xnnpack, 4 threads, litert 18.2 --- tied",
-        "Google Pixel 3 virtual gpu, native 6.45 3.71 clear nnapi, native: fell back to CPU",
-        "Google Pixel 4 virtual gpu, native 9.00 --- clear nnapi, native: failed (crashed)",
-        "phone fastest ms winner no figure",
-        "workstation xnnpack, 1 thread, litert 0.940 only one",
-        "Google Pixel 4 virtual xnnpack, 4 threads, apk 4.71 clear",
-        "Google Pixel 3 virtual xnnpack, 4 threads, native 13.4 clear gpu, native: rejected (rebooted)",
-    ]
+    golden("pictures.txt", "\n".join(text for text, _ in pictures(small_page())))
     assert "In all rows: ± % 0.8; outputs not checked." in small_page()
     assert (
         "gpu (virtual) is fastest on 2 of 3 phones, xnnpack on 1; outputs not checked."

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from dataclasses import replace
@@ -24,7 +22,7 @@ from orchestrator.records.verdict import Quality
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.evidence import evidence_of
-from orchestrator.report.exports import to_csv, to_json, to_markdown
+from orchestrator.report.exports import to_json, to_markdown
 from orchestrator.report.render import page_tables, render_html
 from orchestrator.report.tables import render_text_table
 from orchestrator.report.winners import fastest_table
@@ -119,33 +117,17 @@ def test_median_that_no_mean_was_printed_of_is_not_ranked_among_means() -> None:
     assert {row.best for row in data.results} <= {BestMark.NONE, BestMark.ALONE}
 
 
-def test_figure_of_means_says_so_in_every_form() -> None:
+def test_only_a_figure_of_means_says_so() -> None:
+    """How each form says it is in tests/golden."""
     with_means = data_of(*printed(GPU, 5_000, has_median=False), *printed(CPU, 20_000))
     without = data_of(*printed(GPU, 5_000), *printed(CPU, 20_000))
-    for data, word in ((with_means, "mean"), (without, "median")):
-        (result,) = (
-            item for item in json.loads(to_json(data))["results"] if item["delegate"] == "gpu"
-        )
-        assert result["figure"] == word
-        assert {item["figure"] for item in result["invocations"]} == {word}
-        assert word in {line["figure"] for line in csv.DictReader(io.StringIO(to_csv(data)))}
-        assert word in {
-            line["figure"] for line in csv.DictReader(io.StringIO(to_csv(data, rows="invocations")))
-        }
-    assert "mean: the program printed no medians" in render_text_table(with_means, legend=True)
-    assert re.search(r" 5\.4\d .* mean$", render_text_table(with_means), re.MULTILINE), (
-        "the table no longer fits 80 columns: listed_table names what it shows"
-    )
-    assert "| 5.40 | mean |" in to_markdown(with_means).replace("5.41", "5.40")
-    assert " ms (mean)," in render_html(with_means, title="t")
-    assert '"figure"><bdi>mean</bdi>' in render_html(with_means, title="t")
     assert ", a mean over 5 of 5 invocations." in json.dumps([*evidence_of(with_means.results)])
     for name in ("results", "starts", "delegates"):
         assert "figure" in heads_of(with_means, name)
-    for text in (render_text_table(without), to_markdown(without), render_html(without, title="t")):
-        assert "(mean)" not in text
-        assert "| figure |" not in text
     assert "figure" not in heads_of(without, "results")
+    for text in (render_text_table(without), to_markdown(without), render_html(without, title="t")):
+        assert "mean)" not in text
+        assert "| figure |" not in text
 
 
 def heads_of(data: ReportData, name: str) -> list[str]:

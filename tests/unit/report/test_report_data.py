@@ -38,7 +38,6 @@ from tests.samples.sample_lab import (
     profile,
     run,
     series,
-    small_lab,
 )
 
 
@@ -113,13 +112,6 @@ def test_headline_never_sets_a_virtual_phone_against_a_real_device():
     assert "workstation" in real
     assert "virtual" not in real
     assert "(virtual)" in virtual
-
-
-def test_headline_says_what_not_to_trust():
-    warnings = " ".join(build_report_data(**small_lab().inputs()).headline.warnings)
-    assert "fell back to CPU" in warnings
-    assert "suspect (throttled)" in warnings
-    assert "rejected (rebooted)" in warnings
 
 
 @needs_extension("energy")
@@ -295,41 +287,6 @@ def test_a_figure_stays_in_the_table_unless_its_outputs_are_wrong(verdict, shown
     assert (exported(row)["not_a_result_us"] == 1_000) is kept_as_evidence
     (evidence,) = evidence_of(data.results)
     assert ('"del", "1.00 ms"], " (rejected)' in json.dumps(evidence)) is kept_as_evidence
-
-
-def test_text_table_tells_what_other_passes_came_to_and_what_was_left_out():
-    gpu, cpu = case(delegate=DelegateName.GPU), case()
-    left_out = replace(
-        run(
-            cpu,
-            0,
-            None,
-            run_pass=Pass.PARITY,
-            outcome=Outcome.SKIPPED,
-            reason_code="parity-no-reference",
-        ),
-        reason="nothing here computes the reference outputs",
-    )
-    runs = [
-        *series(gpu, 1_000),
-        *series(cpu, 2_000),
-        parity(gpu, ParityVerdict.WRONG, 0.8),
-        left_out,
-    ]
-    runs += [profile(cpu, CPU_ROWS), run(gpu, 0, 1_000.0, run_pass=Pass.MEMORY)]
-    text = " ".join(render_text_table(data_of(*runs)).split())
-    assert "gpu on Google Pixel 3 (virtual): outputs differ: largest" in text
-    assert "Don't use this configuration" in text
-    assert (
-        "parity left out for 1 case (parity-no-reference): nothing here computes the reference outputs"
-        in text
-    )
-    assert (
-        "memory of mobilenet_v1_1.0_224 on Google Pixel 3 (virtual), gpu, 4 threads, native: after init"
-        in text
-    )
-    assert "memory of mobilenet_v1_1.0_224 on Google Pixel 3 (virtual), xnnpack" not in text
-    assert "slowest layers of xnnpack on Google Pixel 3 (virtual): " in text
 
 
 def test_slowest_layers_name_their_model_where_there_are_several():
