@@ -423,3 +423,12 @@ def golden(name: str, made: str) -> None:
     if os.environ.get("WRITE_GOLDEN"):
         path.write_text(made, "utf-8")
     assert made == path.read_text("utf-8")
+
+
+def golden_texts(name: str, tell: Callable[[str], str]) -> None:
+    """Compare what is told of each text of a file of tests/golden with what stands below it."""
+    written = []
+    for part in (Path(__file__).parent / "golden" / name).read_text("utf-8").split("\n---\n"):
+        text = part.rstrip("\n").partition("\n#! ")[0]
+        written.append(f"{text}\n#! {tell(text)}")
+    golden(name, "\n---\n".join(written))

@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import re
 
 import pytest
 import yaml
@@ -116,104 +115,6 @@ invocations: many
         "p.yaml:6:10: devices.where: 'sdk >> 3' isn't a claim about a device",
         "p.yaml:7:14: invocations: 'many' isn't a whole number",
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("name: x\n", "p.yaml:1:1: models is missing"),
-        ("models: []\n", "models: must not be empty"),
-        ("models: a.tflite\nmodels: b.tflite\n", "p.yaml:2:1: models: is given twice"),
-        ("models: {path: a.tflite, nmae: x}\n", "nmae: unknown key; did you mean 'name'?"),
-        (
-            "models: a.tflite\ndelegates: cpu\n",
-            "p.yaml:2:1: delegates: isn't a key here; it belongs under matrix:",
-        ),
-        (
-            "models: a.tflite\nmatrix: {delegates: cpu, name: x}\n",
-            "p.yaml:2:26: matrix.name: isn't a key here; it belongs at the top",
-        ),
-        # The nearest of its own section first, then of another, with its place.
-        (
-            "models: a.tflite\nthread: 4\n",
-            "thread: unknown key; did you mean 'threads'? It belongs under matrix:",
-        ),
-        (
-            "models: a.tflite\nsettings: {num_run: 4}\n",
-            "settings.num_run: unknown key; did you mean 'num_runs'?",
-        ),
-        ("models: a.tflite\nquiet: {brightness: 3}\n", "unknown key; known are airplane, "),
-        ("models: .\n", "is a folder; for all models in it write ./*.tflite"),
-        ("models: nothing*.tflite\n", "no file matches"),
-        (
-            "models: {path: '*.tflite', name: x}\n",
-            "name and sha256 are for one model, but the path means 2 files",
-        ),
-        ("models: [a.tflite, sub/a.tflite]\n", "would both be called 'a'; rename one, or give it"),
-        (
-            "models: [{path: a.tflite, name: x}, {path: a.tflite, name: y}]\n",
-            "is named twice, as 'x' and 'y'",
-        ),
-        ("models: {path: a.tflite, sha256: xyz}\n", "'xyz' isn't a sha256"),
-        ("models: a.tflite\nmatrix: [gpu]\n", "matrix: must be keys and values"),
-        (
-            "models: a.tflite\nmatrix: {threads: [1, 0]}\n",
-            "matrix.threads[1]: '0' should be greater than or equal to 1",
-        ),
-        ("models: a.tflite\nmatrix: {threads: []}\n", "matrix.threads: must not be empty"),
-        ("models: a.tflite\nmatrix: {delegates: [gpu, gpu]}\n", "names 'gpu' twice"),
-        (
-            "models: a.tflite\nmatrix: {delegates: [[gpu]]}\n",
-            "matrix.delegates[0]: must be a single value, but is a list",
-        ),
-        (
-            "models: a.tflite\nmatrix: {delegates: {gpu: 1}}\n",
-            "matrix.delegates: must be a single value, but is keys and values",
-        ),
-        ("models: a.tflite\norder: [a]\n", "order: must be a single value, but is a list"),
-        (
-            "models: a.tflite\nmatrix: {flags: {num_threads: 2}}\n",
-            "num_threads can't be set here: matrix.threads or --threads sets it",
-        ),
-        (
-            "models: a.tflite\nmatrix: {flags: {--allow_fp16: true}}\n",
-            "isn't the name of a flag; write allow_fp16",
-        ),
-        (
-            "models: a.tflite\nmatrix: {flags: {x: [1]}}\n",
-            "flags.x: must be a single value, but is a list",
-        ),
-        ('models: a.tflite\nmatrix: {flags: {x: "a\\nb"}}\n', "must not hold line ends"),
-        (
-            "models: a.tflite\nsettings: {min_secs: 3 min, max_secs: 100 s}\n",
-            "min_secs (180 s) is more than max_secs",
-        ),
-        ("models: a.tflite\nsettings: {affinity: middle}\n", "isn't big, all or a mask"),
-        ("models: a.tflite\nsettings: {min_secs: .inf}\n", "isn't a time span"),
-        ("models: a.tflite\nlimits: {thermal_status_max: warm}\n", "'warm' isn't a whole number"),
-        (
-            "models: a.tflite\nlimits: {battery_min: 120 %}\n",
-            "'120 %' should be less than or equal to 100",
-        ),
-        (
-            "models: a.tflite\nlimits: {battery_min: 0.2}\n",
-            "limits.battery_min: 0.2 may be meant as a percentage or as a share; write 0.2% or 20%",
-        ),
-        (
-            "models: a.tflite\nprecision: 0.5\n",
-            "precision: 0.5 may be meant as a percentage or as a share",
-        ),
-        ("models: a.tflite\nlimits: {wait: 5 parsecs}\n", "unknown unit 'parsecs'"),
-        ("models: a.tflite\nbuilds: {native: ./none}\n", "builds.native: there is no file"),
-        ("models: a.tflite\nbuilds: {nativ: x}\n", "'nativ' isn't one of native, apk, litert, "),
-        ("models: a.tflite\ntimeout: 0\n", "timeout: '0' should be greater than 0"),
-        ("models: a.tflite\nseed: 1.5\n", "'1.5' isn't a whole number"),
-    ],
-)
-def test_each_mistake_has_its_message(folder, text, fault):
-    (only,) = faults_of(folder, text)
-    assert fault in only
-    assert re.match(r"p\.yaml:\d+:\d+: ", only)
 
 
 def test_models_are_found_from_the_plans_folder_sorted_and_once(folder, monkeypatch):
@@ -361,22 +262,6 @@ def test_a_plain_number_of_invocations_is_fixed_and_bounds_adapt(folder):
     assert (rule.invocations.first, rule.budget) == (4, 1800.0)
     assert rule.stopping == StoppingRule(first=4, half_width=0.05, most=40)
     assert read("invocations: {first: 50}\n").stopping is None
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("invocations: {first: 9, most: 8}", "first (9) is more than most (8)"),
-        ("invocations: 0", "0 isn't between 1 and 10000"),
-        ("invocations: 5\nprecision: 2 %", "their number is fixed (5)"),
-        ("sustained: 5 min", "add it to passes"),
-        ("passes: [reference]", "write 'reference_check: true'"),
-        ("quiet: {screen: dim}", "quiet.screen"),
-    ],
-)
-def test_keys_that_contradict_each_other_are_told(folder, text, said):
-    (fault,) = faults_of(folder, f"models: a.tflite\n{text}\n")
-    assert said in fault
 
 
 def test_options_mean_the_same_as_the_plans_keys(folder):

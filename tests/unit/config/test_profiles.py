@@ -6,7 +6,7 @@ import pytest
 
 from benchfarm_virtual.profiles import load_profile as load_virtual
 from benchfarm_virtual.profiles import profile_names
-from orchestrator.config.profiles import load_profile, load_profiles, match_profile
+from orchestrator.config.profiles import load_profiles, match_profile
 from orchestrator.errors import PlanError
 from orchestrator.installation import data_folder
 
@@ -55,41 +55,6 @@ def test_most_specific_profile_wins_and_no_profile_is_none(tmp_path):
     )
     assert match_profile(profiles, {"ro.product.device": "james"}) is None
     assert match_profile(profiles, {}) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("name: p\n" + MINIMAL, "match is missing"),
-        ("name: p\n" + MINIMAL + "match: {}\n", "match: must not be empty"),
-        (
-            "name: other\n" + MINIMAL + "match: {a: b}\n",
-            "name: 'other' must be the file's name, 'p'",
-        ),
-        ("name: P x\n" + MINIMAL + "match: {a: b}\n", "isn't a name of small letters"),
-        ("name: p\n" + MINIMAL.replace("cpu", "gpuu") + "match: {a: b}\n", "did you mean 'gpu'?"),
-        (
-            "name: p\n" + MINIMAL.replace("[4, 4]", "[0]") + "match: {a: b}\n",
-            "'0' should be greater than or equal to 1",
-        ),
-        (
-            "name: p\n" + MINIMAL + "match: {a: b}\nthermal_limits: {'(': 40}\n",
-            "isn't a regular expression",
-        ),
-        (
-            "name: p\n" + MINIMAL + "match: {a: b}\nthermal_limits: {cpu: 400 C}\n",
-            "should be less than 150",
-        ),
-        ("name: p\n" + MINIMAL + "match: {a: b}\ncores: 3\n", "cores: unknown key"),
-    ],
-)
-def test_each_mistake_has_its_message(tmp_path, text, fault):
-    path = tmp_path / "p.yaml"
-    path.write_text(text)
-    with pytest.raises(PlanError) as raised:
-        load_profile(path)
-    assert fault in str(raised.value)
-    assert all(line.startswith(f"{path}:") for line in raised.value.faults)
 
 
 def test_faults_of_all_files_are_told_at_once(tmp_path):

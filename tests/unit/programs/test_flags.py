@@ -4,6 +4,7 @@ import pytest
 
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.programs.flags import check_flags, documented_flags, parse_help
+from tests.conftest import golden_texts
 from tests.samples.places import NATIVE
 
 HELP = (NATIVE / "help_true.txt").read_text(encoding="utf-8")
@@ -32,33 +33,15 @@ def test_learned_schema_keeps_its_own_flags_and_gains_what_depends_on_what() -> 
     assert merged.flags["xnnpack_force_fp16"].needs == "use_xnnpack"
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "nearest"),
-    [
-        (["--num_run=5"], "unknown-flag", "num_runs"),
-        (["--use_gpu=true"], "unknown-flag", ""),
-        (["--num_threads=3x"], "wrong-type", ""),
-        (["--num_runs=1.9"], "wrong-type", ""),
-        (["--num_runs="], "wrong-type", ""),
-        (["--num_threads=1,2"], "wrong-type", ""),
-        (["--num_runs=99999999999"], "wrong-type", ""),
-        (["--min_secs=fast"], "wrong-type", ""),
-        (["--use_xnnpack=yes"], "wrong-type", ""),
-        (["--num_runs=3", "--num_runs=7"], "duplicate-flag", ""),
-        (["--use_xnnpack"], "bad-form", ""),
-        (["num_runs=3"], "bad-form", ""),
-        (["-num_runs=3"], "bad-form", ""),
-        (["--enable_op_profiling=true", "--op_profiling_output_mode=prot"], "wrong-value", "proto"),
-        (["--xnnpack_force_fp16=true"], "ineffective-flag", "use_xnnpack"),
-        (["--delegate_serialize_dir=/x"], "ineffective-flag", "delegate_serialize_token"),
-        (["--run_delay=1", "--run_frequency=5"], "ineffective-flag", ""),
-    ],
-)
-def test_each_fault_is_found_and_named(words: list[str], code: str, nearest: str) -> None:
+def test_each_fault_is_found_and_named() -> None:
     schema = parse_help(HELP).merged_with(documented_flags(FlagFamily.BENCHMARK_MODEL))
-    (fault,) = check_flags(words, schema)
-    assert (fault.code, fault.nearest) == (code, nearest)
-    assert fault.flag in fault.message
+
+    def fault_of(words: str) -> str:
+        (fault,) = check_flags(words.split(), schema)
+        assert fault.flag in fault.message
+        return f"{fault.code}: {fault.message}; nearest: {fault.nearest or 'none'}"
+
+    golden_texts("faults.flags.txt", fault_of)
 
 
 @pytest.mark.parametrize(
