@@ -19,7 +19,7 @@ from orchestrator.errors import DeviceCommandError, DeviceError, DeviceTimeoutEr
 from orchestrator.ports import Device, HostFile, PlacedFile, ShellResult
 from orchestrator.records.case import RunId
 from orchestrator.records.device import DeviceKind
-from tests.samples.phones import BODIES, PhoneBody, body_of
+from tests.samples.phones import BODIES, PhoneBody, body_of, host_file
 
 AWKWARD_NAMES = [
     "plain.tflite",
@@ -122,8 +122,8 @@ def test_output_comes_byte_for_byte(device: Device, tmp_path: Path) -> None:
     data = b"\r\n\x00\xff\xfe\n\r" * 50_000
     source = tmp_path / "bytes"
     source.write_bytes(data)
-    file = HostFile(source=source, kind="inputs", sha256=sha_of(data), name="bytes")
-    assert device.shell(f"cat {device.place(file).path}").stdout == data
+    placed = device.place(host_file(source, "bytes", "inputs"))
+    assert device.shell(f"cat {placed.path}").stdout == data
 
 
 def test_a_command_that_takes_too_long_raises_in_time(device: Device) -> None:
@@ -278,9 +278,7 @@ def test_a_file_of_any_name_is_placed_whole_and_can_be_read_back(
         data = name.encode() * 1000
         source = tmp_path / str(number)
         source.write_bytes(data)
-        placed = device.place(
-            HostFile(source=source, kind="models", sha256=sha_of(data), name=name)
-        )
+        placed = device.place(host_file(source, name))
         assert placed.sha256 == sha_of(data)
         assert device.read_file(placed.path) == data, name
 
@@ -291,9 +289,7 @@ def test_a_file_of_any_size_is_placed_whole(device: Device, tmp_path: Path, size
     data = random.Random(size).randbytes(size)
     source = tmp_path / "m.tflite"
     source.write_bytes(data)
-    placed = device.place(
-        HostFile(source=source, kind="models", sha256=sha_of(data), name="m.tflite")
-    )
+    placed = device.place(host_file(source))
     assert device.read_file(placed.path) == data
 
 
@@ -301,12 +297,7 @@ def test_a_placed_file_is_not_sent_again(device: Device, tmp_path: Path) -> None
     data = uuid.uuid4().bytes * 31_250  # nobody has placed it before
     source = tmp_path / "m.tflite"
     source.write_bytes(data)
-    first = device.place(
-        HostFile(source=source, kind="models", sha256=sha_of(data), name="m.tflite")
-    )
-    second = device.place(
-        HostFile(source=source, kind="models", sha256=sha_of(data), name="m.tflite")
-    )
+    first, second = (device.place(host_file(source)) for _ in range(2))
     assert second.pushed_bytes == 0
     assert second.path == first.path
     assert first.pushed_bytes == (len(data) if device.kind is DeviceKind.ANDROID else 0)
@@ -350,11 +341,7 @@ def test_an_executable_can_be_executed(device: Device, tmp_path: Path) -> None:
     source = tmp_path / "program"
     source.write_bytes(script)
     source.chmod(0o755)
-    placed = device.place(
-        HostFile(
-            source=source, kind="programs", sha256=sha_of(script), name="a program", executable=True
-        )
-    )
+    placed = device.place(host_file(source, "a program", "programs", is_program=True))
     assert device.shell(quote(placed.path)).stdout == b"I ran\n"
 
 

@@ -2,7 +2,6 @@
 cable."""
 
 import contextlib
-import hashlib
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -12,13 +11,12 @@ import pytest
 
 from orchestrator.devices.conditioning import LadderConditioner
 from orchestrator.errors import BenchfarmError, DeviceError, DeviceStorageError, DeviceTimeoutError
-from orchestrator.ports import HostFile
 from orchestrator.records.case import RunId
 from orchestrator.records.plan import FitLimits, Quiet, Screen
 from tests.conftest import poll_until
 from tests.samples.meanwhile import when
 from tests.samples.phone_settings import changed, settings_of
-from tests.samples.phones import BODIES, PhoneBody, body_of
+from tests.samples.phones import BODIES, PhoneBody, body_of, host_file
 from tests.samples.places import MODELS
 
 ANY = FitLimits(battery_min=0, battery_heat_max=200.0, thermal_status_max=6, wait=0.0)
@@ -69,14 +67,7 @@ def model() -> Path:
 
 
 def place(phone: PhoneBody, source: Path) -> int:
-    return phone.device.place(
-        HostFile(
-            source=source,
-            kind="models",
-            sha256=hashlib.sha256(source.read_bytes()).hexdigest(),
-            name=source.name,
-        )
-    ).pushed_bytes
+    return phone.device.place(host_file(source)).pushed_bytes
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 adb servers."""
 
 import contextlib
-import hashlib
 import uuid
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -31,10 +30,11 @@ from orchestrator.errors import (
 )
 from orchestrator.extensions.farm.host_phones import HostPhones, Shared
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
-from orchestrator.ports import HostFile
+from orchestrator.files import sha256_of
 from orchestrator.records.case import RunId, Serial
 from orchestrator.settings import Settings
 from tests.samples.meanwhile import runs, switch_on_at, when
+from tests.samples.phones import host_file
 
 if TYPE_CHECKING:
     from benchfarm_virtual.farm import VirtualLab
@@ -107,14 +107,8 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def sha_of(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def place(device: AdbDevice, source: Path) -> int:
-    return device.place(
-        HostFile(source=source, kind="models", sha256=sha_of(source), name="m.tflite")
-    ).pushed_bytes
+    return device.place(host_file(source)).pushed_bytes
 
 
 def fault(phone: "Phone", kind: str, *settings: str) -> int:
@@ -420,9 +414,7 @@ def test_a_second_campaign_pushes_nothing_and_a_damaged_file_is_pushed_again(
 ) -> None:
     assert place(device, model) == model.stat().st_size
     assert place(bench.open(phone), model) == 0
-    path = device.place(
-        HostFile(source=model, kind="models", sha256=sha_of(model), name="m.tflite")
-    ).path
+    path = device.place(host_file(model)).path
     device.shell(f"printf x >>{path}")
     assert place(device, model) == model.stat().st_size
     assert place(device, model) == 0
@@ -433,11 +425,7 @@ def test_a_file_flipped_on_its_way_is_noticed_and_sent_again(
 ) -> None:
     fault(phone, "bit-flip", "moment=push", "bytes=1000")
     assert place(device, model) == model.stat().st_size
-    assert device.read_file(
-        device.place(
-            HostFile(source=model, kind="models", sha256=sha_of(model), name="m.tflite")
-        ).path
-    ) == (model.read_bytes())
+    assert device.read_file(device.place(host_file(model)).path) == model.read_bytes()
 
 
 #: Prints all files in the folder of models, hidden ones too.
@@ -510,7 +498,7 @@ def apk(tmp_path: Path) -> Path:
 
 
 def install(device: AdbDevice, apk: Path) -> int:
-    return device.install(apk, sha256=sha_of(apk), package=BENCHMARK_PACKAGE)
+    return device.install(apk, sha256=sha256_of(apk), package=BENCHMARK_PACKAGE)
 
 
 def test_an_apk_is_installed_once_and_checked(
@@ -521,7 +509,7 @@ def test_an_apk_is_installed_once_and_checked(
     installed = device.package(BENCHMARK_PACKAGE)
     assert installed is not None
     assert (installed.sha256, installed.version_code, installed.version_name) == (
-        sha_of(apk),
+        sha256_of(apk),
         1,
         "1.0",
     )

@@ -20,12 +20,12 @@ from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import DeviceBusyError, DeviceUnusableError, NoDeviceError
-from orchestrator.files import sha256_of
-from orchestrator.ports import Change, HostFile
+from orchestrator.ports import Change
 from orchestrator.records.case import Serial
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.settings import Settings
 from tests.samples.overheard_adb import Overheard
+from tests.samples.phones import host_file
 from tests.samples.places import MODELS
 
 
@@ -252,8 +252,6 @@ def test_words_of_a_lost_link_are_asked_again(
     device.facts()
     overheard.refusals[service] = words
     device.state()
-    placed = device.place(
-        HostFile(source=model, kind="models", sha256=sha256_of(model), name="m.tflite")
-    )
+    placed = device.place(host_file(model))
     assert not overheard.refusals, "it was asked"
     assert placed.pushed_bytes == model.stat().st_size

@@ -21,7 +21,7 @@ from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.link import PushSlots
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import InterruptedByUserError
-from orchestrator.ports import HostFile
+from tests.samples.phones import host_file
 
 DEADLINE_S = 180.0
 
@@ -31,7 +31,6 @@ def test_a_fifth_file_waits_until_one_is_there_or_all_is_cancelled(
 ) -> None:
     server, source = AdbServer(ServerAddress(port=adb_server.port)), tmp_path / "model.tflite"
     source.write_bytes(bytes(range(256)) * 4000)
-    sha256 = hashlib.sha256(source.read_bytes()).hexdigest()
     phone = make_lab(adb_server).add("pixel-3", serial="A")
     server.connect_tcp(phone.address)
     cancelled = threading.Event()
@@ -39,9 +38,7 @@ def test_a_fifth_file_waits_until_one_is_there_or_all_is_cancelled(
     device.slots = PushSlots(cancelled)
 
     def place(kind: str) -> int:
-        return device.place(
-            HostFile(source=source, kind=kind, sha256=sha256, name="m")
-        ).pushed_bytes
+        return device.place(host_file(source, "m", kind)).pushed_bytes
 
     with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as others:
         for _ in range(3):

@@ -17,7 +17,8 @@ from benchfarm_virtual.phone import Phone
 from orchestrator.devices.adb_server import AdbServer, ServerAddress, configured_address
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import DeviceError
-from orchestrator.ports import ShellResult
+from orchestrator.files import sha256_of
+from orchestrator.ports import HostFile, ShellResult
 from tests.samples.real_phone import RealPhone
 
 #: ``--phone`` -> the bodies that tests of phones take. Real adbd meets both adb servers, as the
@@ -31,6 +32,15 @@ _SERVERS = {"adb36": "adb_server", "adb29": "old_adb_server"}
 #: On the user's own phone: gone after each test, what lies in benchfarm's folder stays.
 _CABLE_FOLDER = "/data/local/tmp/benchfarm-contract"
 _FILL = "cat /dev/zero >/data/local/tmp/fill; true"
+
+
+def host_file(
+    source: Path, name: str = "m.tflite", kind: str = "models", *, is_program: bool = False
+) -> HostFile:
+    """A file of this computer, as it is now, that is to lie on a device."""
+    return HostFile(
+        source=source, kind=kind, sha256=sha256_of(source), name=name, executable=is_program
+    )
 
 
 @dataclass

@@ -8,9 +8,9 @@ import pytest
 from orchestrator.devices.host import HostDevice
 from orchestrator.errors import DeviceCommandError, DeviceTimeoutError, UsageError
 from orchestrator.files import LEFT_OUT, OUTPUT_MOST_BYTES
-from orchestrator.ports import HostFile
 from orchestrator.records.case import RunId
 from tests.conftest import process_is_gone
+from tests.samples.phones import host_file
 
 
 @pytest.fixture
@@ -34,18 +34,12 @@ def test_a_computer_has_no_apps_and_no_logcat_and_says_what_to_use(
 def test_a_program_without_the_executable_bit_is_refused_with_the_remedy(
     device: HostDevice, tmp_path: Path
 ) -> None:
-    import hashlib
 
     program = tmp_path / "program"
     program.write_bytes(b"#!/bin/sh\n")
     program.chmod(0o644)
-    sha256 = hashlib.sha256(b"#!/bin/sh\n").hexdigest()
     with pytest.raises(DeviceCommandError) as caught:
-        device.place(
-            HostFile(
-                source=program, kind="programs", sha256=sha256, name="program", executable=True
-            )
-        )
+        device.place(host_file(program, "program", "programs", is_program=True))
     assert "chmod +x" in caught.value.hint
 
 

@@ -3,7 +3,6 @@ of them."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,6 @@ from orchestrator.devices.host import HostDevice
 from orchestrator.errors import DeviceCommandError
 from orchestrator.passes import pass_of
 from orchestrator.passes.cold import PASS, START_NOTE, run_start, with_start
-from orchestrator.ports import HostFile
 from orchestrator.programs import program
 from orchestrator.programs.native import NativeTool
 from orchestrator.programs.running import benchmark_flags
@@ -23,6 +21,7 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan, PlanTerms, fixed
 from orchestrator.records.run import StartStage, ToolReport, stage_of
 from tests.samples import sample_lab
+from tests.samples.phones import host_file
 from tests.samples.tools import raw_of, request_of
 
 CASE = sample_lab.case(tool=ToolName.NATIVE, delegate=DelegateName.XNNPACK, threads=1, num_runs=50)
@@ -110,10 +109,7 @@ def test_caches_are_removed_kept_and_taken_away_by_stage(
     source = tmp_path / "program"
     source.write_text(PROGRAM)
     source.chmod(0o755)
-    sha256 = hashlib.sha256(source.read_bytes()).hexdigest()
-    program = device.place(
-        HostFile(source=source, kind="programs", sha256=sha256, name="p", executable=True)
-    ).path
+    program = device.place(host_file(source, "p", "programs", is_program=True)).path
     caches = tmp_path / "the caches"
     caches.mkdir()
     (caches / "stale").write_text("left by a crash")
