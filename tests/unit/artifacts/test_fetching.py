@@ -48,17 +48,6 @@ def shop(server, tmp_path):
     return Shop(server, tmp_path)
 
 
-def test_first_one_seen_is_in_use_with_its_origin_and_date(shop):
-    shop.serve(binary("1"))
-    heard = []
-    first = shop.fetch(on_progress=heard.append)
-    assert first.is_new
-    file = first.release.program
-    assert file.url == shop.spec.source.url
-    assert first.release.tag == "latest 2026-11-20"
-    assert shop.resolved() == file.sha256
-    assert heard[-1].received_bytes == heard[-1].total_bytes == len(binary("1"))
-    assert shop.library.archive.path(file.sha256).name == "benchmark_model"
 
 
 @pytest.mark.parametrize(
@@ -114,6 +103,7 @@ def test_libraries_come_with_the_program_as_one_release(server, tmp_path):
     assert got.release.tag == "2.1.0"
     assert got.absent == ("libextra.so",)
     found = shop.library.resolve(ToolName.NATIVE, "arm64-v8a")
+    assert found.path.name == "benchmark_model"
     assert [item.name for item in found.companions] == ["libLiteRt.so"]
     assert shop.fetch().previous is None
     # Only a library changed: that is another release too, with the same program.
