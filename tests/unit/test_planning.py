@@ -1,7 +1,9 @@
 """From a plan and devices to cases, skips and an order."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +11,7 @@ from orchestrator.delegates import DELEGATES, delegates_of, needed_companions
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.planning.expansion import Expansion, HostFiles, Stock, expand, reference_case
 from orchestrator.planning.skips import tools_for
+from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import (
     Build,
     BuildSha,
@@ -82,13 +85,15 @@ def expanded(
     return expand(the_plan, [facts], MODELS, Stock(builds=builds, profiles=profiles))
 
 
+def queue_of(the_plan: Plan) -> Sequence[Invocation]:
+    return expanded(the_plan).invocations[PHONE.serial]
+
+
 def test_cold_starts_come_stage_by_stage_case_after_case_as_many_rounds_as_there_are_invocations() -> (
     None
 ):
     matrix = Matrix(delegates=(DelegateName.CPU, DelegateName.XNNPACK))
-    queue = expanded(plan(matrix=matrix, invocations=2, passes=(Pass.COLD,))).invocations[
-        PHONE.serial
-    ]
+    queue = queue_of(plan(matrix=matrix, invocations=2, passes=(Pass.COLD,)))
     assert [item.run_pass for item in queue] == [Pass.COLD] * len(queue)
     assert [item.number for item in queue] == [1, 4, 0, 1, 2, 3, 4, 5] * 2
 
@@ -112,7 +117,7 @@ def test_a_case_that_no_pass_of_the_plan_is_for_is_skipped_with_a_reason() -> No
 
 def test_interleaving_runs_each_case_once_before_any_case_again() -> None:
     matrix = Matrix(threads=(1, 2, 4))
-    queue = expanded(plan(matrix=matrix, invocations=4)).invocations[PHONE.serial]
+    queue = queue_of(plan(matrix=matrix, invocations=4))
     for number in range(4):
         one_round = queue[number * 6 : number * 6 + 6]
         assert {item.number for item in one_round} == {number}
@@ -120,7 +125,7 @@ def test_interleaving_runs_each_case_once_before_any_case_again() -> None:
 
 
 def test_sequential_order_finishes_a_case_before_the_next() -> None:
-    queue = expanded(plan(order=Order.SEQUENTIAL, invocations=2)).invocations[PHONE.serial]
+    queue = queue_of(plan(order=Order.SEQUENTIAL, invocations=2))
     assert [(item.case.model_name, item.number) for item in queue] == [
         ("a", 0),
         ("a", 1),
@@ -129,68 +134,42 @@ def test_sequential_order_finishes_a_case_before_the_next() -> None:
     ]
 
 
-def test_other_passes_run_once_after_the_timing_pass() -> None:
-    passes = (Pass.TIMING, Pass.MEMORY, Pass.PROFILE)
-    queue = expanded(plan(passes=passes, invocations=3)).invocations[PHONE.serial]
-    assert [item.run_pass for item in queue] == [Pass.TIMING] * 6 + [Pass.MEMORY] * 2 + [
-        Pass.PROFILE
-    ] * 2
-
-
-ONE = Matrix(threads=(1,))
-MISSING = Skip(reason_code="no-build", reason="get one with 'benchfarm build add'")
-
-
 @pytest.mark.parametrize(
-    ("facts", "matrix", "build", "code"),
+    ("facts", "changes", "code"),
     [
-        (
-            replace(PHONE, sdk=35),
-            replace(ONE, delegates=(DelegateName.NNAPI,)),
-            NATIVE,
-            "nnapi-deprecated",
-        ),
-        (
-            replace(PHONE, sdk=26),
-            replace(ONE, delegates=(DelegateName.NNAPI,)),
-            NATIVE,
-            "nnapi-missing",
-        ),
+        (replace(PHONE, sdk=35), {"delegates": (DelegateName.NNAPI,)}, "nnapi-deprecated"),
+        (replace(PHONE, sdk=26), {"delegates": (DelegateName.NNAPI,)}, "nnapi-missing"),
         (
             replace(PHONE, soc="Tensor G3", platform="zuma"),
-            replace(ONE, delegates=(DelegateName.HEXAGON,)),
-            NATIVE,
+            {"delegates": (DelegateName.HEXAGON,)},
             "delegate-not-on-soc",
         ),
-        (PHONE, replace(ONE, delegates=(DelegateName.COREML,)), NATIVE, "delegate-not-in-tool"),
-        (PHONE, replace(ONE, delegates=(DelegateName.NPU,)), NATIVE, "delegate-not-in-tool"),
-        (COMPUTER, replace(ONE, delegates=(DelegateName.NNAPI,)), NATIVE, "delegate-not-in-tool"),
-        (COMPUTER, replace(ONE, delegates=(DelegateName.GPU,)), NATIVE, "no-gpu"),
-        (
-            PHONE,
-            replace(ONE, delegates=(DelegateName.HEXAGON,)),
-            NATIVE,
-            "hexagon-libraries-missing",
-        ),
-        (
-            PHONE,
-            replace(ONE, delegates=(DelegateName.EXTERNAL,)),
-            NATIVE,
-            "external-delegate-unnamed",
-        ),
-        (PHONE, replace(ONE, modes=(ProcessMode.FOREGROUND,)), NATIVE, "mode-not-in-tool"),
-        (COMPUTER, replace(ONE, tools=(ToolName.APK,)), NATIVE, "tool-not-on-device"),
-        (PHONE, ONE, MISSING, "no-build"),
+        (PHONE, {"delegates": (DelegateName.COREML,)}, "delegate-not-in-tool"),
+        (PHONE, {"delegates": (DelegateName.NPU,)}, "delegate-not-in-tool"),
+        (COMPUTER, {"delegates": (DelegateName.NNAPI,)}, "delegate-not-in-tool"),
+        (COMPUTER, {"delegates": (DelegateName.GPU,)}, "no-gpu"),
+        (PHONE, {"delegates": (DelegateName.HEXAGON,)}, "hexagon-libraries-missing"),
+        (PHONE, {"delegates": (DelegateName.EXTERNAL,)}, "external-delegate-unnamed"),
+        (PHONE, {"modes": (ProcessMode.FOREGROUND,)}, "mode-not-in-tool"),
+        (COMPUTER, {"tools": (ToolName.APK,)}, "tool-not-on-device"),
     ],
 )
 def test_what_cannot_be_measured_is_skipped_with_its_reason(
-    facts: DeviceFacts, matrix: Matrix, build: Build | Skip, code: str
+    facts: DeviceFacts, changes: Mapping[str, Any], code: str
 ) -> None:
-    expansion = expanded(plan(matrix=matrix), facts, build)
+    expansion = expanded(plan(matrix=Matrix(threads=(1,), **changes)), facts)
     assert not expansion.cases
     assert {skip.reason_code for skip in expansion.skipped} == {code}
     assert all(skip.reason for skip in expansion.skipped)
-    assert build is not MISSING or {skip.reason for skip in expansion.skipped} == {MISSING.reason}
+
+
+def test_without_a_build_all_is_skipped_with_what_to_do() -> None:
+    missing = Skip(reason_code="no-build", reason="get one with 'benchfarm build add'")
+    expansion = expanded(plan(), build=missing)
+    assert not expansion.cases
+    assert {(skip.reason_code, skip.reason) for skip in expansion.skipped} == {
+        (missing.reason_code, missing.reason)
+    }
 
 
 @pytest.mark.parametrize("soc", ["SM8250", "SDM845", "sm8150", "Snapdragon 855"])
@@ -256,14 +235,15 @@ def test_the_estimate_of_an_adaptive_plan_ends_at_the_rules_most_or_the_budget()
     assert expanded(tight).estimate_s(tight) == pytest.approx((least, least + 7.0))
 
 
-def test_sustained_comes_last_and_takes_its_time_for_each_case() -> None:
+def test_other_passes_run_once_after_the_timing_pass_and_sustained_last_for_its_own_time() -> None:
     the_plan = plan(
-        invocations=1, passes=(Pass.SUSTAINED, Pass.TIMING, Pass.MEMORY), sustained=600.0
+        invocations=3,
+        sustained=600.0,
+        passes=(Pass.SUSTAINED, Pass.TIMING, Pass.MEMORY, Pass.PROFILE),
     )
-    queue = expanded(the_plan).invocations[PHONE.serial]
-    assert [item.run_pass for item in queue] == [Pass.TIMING] * 2 + [Pass.MEMORY] * 2 + [
-        Pass.SUSTAINED
-    ] * 2
+    assert [item.run_pass for item in queue_of(the_plan)] == (
+        [Pass.TIMING] * 6 + [Pass.MEMORY] * 2 + [Pass.PROFILE] * 2 + [Pass.SUSTAINED] * 2
+    )
     assert expanded(the_plan).estimate_s(the_plan)[0] > 1200.0
 
 
@@ -276,9 +256,7 @@ def test_sustained_comes_last_and_takes_its_time_for_each_case() -> None:
 )
 def test_what_is_compared_in_rounds_is_measured_a_b_b_a(run_pass: Pass, width: int) -> None:
     the_plan = plan(invocations=2, passes=(run_pass,), contention=("cpu=1", "memory=1"))
-    queue = [
-        item for item in expanded(the_plan).invocations[PHONE.serial] if item.run_pass is run_pass
-    ]
+    queue = [item for item in queue_of(the_plan) if item.run_pass is run_pass]
     half = len(queue) // 2
     assert len(queue) == 2 * 2 * width
     assert [item.number // width for item in queue] == [0] * half + [1] * half

@@ -48,8 +48,6 @@ def shop(server, tmp_path):
     return Shop(server, tmp_path)
 
 
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
