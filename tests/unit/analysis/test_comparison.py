@@ -38,6 +38,7 @@ from orchestrator.report.comparisons import to_text
 from tests.samples.sample_lab import BUILDS, PIXEL_3, PIXEL_4, REAL_PIXEL, case, run, series
 
 OLD, NEW = CampaignId("20260313-220500-aaaaaa"), CampaignId("20260314-220500-bbbbbb")
+OTHER_BUILD = replace(case(), build_sha256=BuildSha(content_key("other")))
 DEVICES: dict[str, DeviceFacts] = {facts.serial: facts for facts in (PIXEL_3, PIXEL_4, REAL_PIXEL)}
 
 
@@ -75,8 +76,7 @@ def test_the_same_case_of_two_nights_is_compared_and_a_slower_one_is_told() -> N
 
 
 def test_another_build_on_another_night_is_what_a_night_tests_and_is_told() -> None:
-    other = replace(case(), build_sha256=BuildSha(content_key("other")))
-    (row,) = compared(night(case()), night(other, campaign=NEW)).rows
+    (row,) = compared(night(case()), night(OTHER_BUILD, campaign=NEW)).rows
     assert row.verdict.outcome is not ComparisonOutcome.INCOMPARABLE
     assert any("programs differ" in reason for reason in row.verdict.reasons)
 
@@ -204,8 +204,7 @@ def test_grades_far_from_each_other_keep_nights_apart_and_only_stand_beside_pair
     before = graded(series(case(), 20_000, campaign_id=OLD), Grade.A)
     after = graded(series(case(), 20_000, campaign_id=NEW), Grade.C)
     assert [item.fact for item in compared(before, after).rows[0].differences] == [Fact.GRADE]
-    other = replace(case(), build_sha256=BuildSha(content_key("other")))
-    beside = graded(series(other, 20_000, campaign_id=OLD), Grade.C)
+    beside = graded(series(OTHER_BUILD, 20_000, campaign_id=OLD), Grade.C)
     (row,) = compared(before, beside, Rule(axis=Axis.BUILD)).rows
     assert row.differences == ()
     assert any("grades of control differ: A and C" in reason for reason in row.verdict.reasons)
@@ -260,37 +259,33 @@ def test_no_change_of_two_sessions_is_claimed_that_other_load_or_rounding_may_be
 
 
 def test_other_load_keeps_no_pairs_from_a_verdict_that_both_sides_met() -> None:
-    other = replace(case(), build_sha256=BuildSha(content_key("other")))
-    runs = series(other, 24_000, 8, campaign_id=OLD)
+    runs = series(OTHER_BUILD, 24_000, 8, campaign_id=OLD)
     (row,) = compared(night(case()), suspect(runs, "foreign-load"), Rule(axis=Axis.BUILD)).rows
     assert row.verdict.outcome is ComparisonOutcome.SLOWER
 
 
 def test_builds_in_turns_in_one_campaign_are_compared_in_pairs() -> None:
-    other = replace(case(), build_sha256=BuildSha(content_key("other")))
-    (row,) = compared(night(case()), night(other, 20_600), Rule(axis=Axis.BUILD)).rows
+    (row,) = compared(night(case()), night(OTHER_BUILD, 20_600), Rule(axis=Axis.BUILD)).rows
     assert row.verdict.method == "paired-t"
     assert row.verdict.ratio == pytest.approx(1.03, abs=1e-6)
     assert row.verdict.outcome is ComparisonOutcome.SLOWER
 
 
 def test_one_after_the_other_is_not_in_turns() -> None:
-    other = replace(case(), build_sha256=BuildSha(content_key("other")))
     later = [
         replace(
             item,
             runs=tuple(replace(r, started_at=r.started_at.replace(year=2027)) for r in item.runs),
         )
-        for item in night(other, 20_600)
+        for item in night(OTHER_BUILD, 20_600)
     ]
     (row,) = compared(night(case()), later, Rule(axis=Axis.BUILD)).rows
     assert row.verdict.method == "welch"
 
 
 def test_a_pair_of_which_one_run_was_rejected_loses_both() -> None:
-    other = replace(case(), build_sha256=BuildSha(content_key("other")))
-    spoilt = series(other, 20_600, 8, campaign_id=OLD)
-    spoilt[3] = run(other, 3, 90_000, quality=Quality.REJECTED, campaign_id=OLD)
+    spoilt = series(OTHER_BUILD, 20_600, 8, campaign_id=OLD)
+    spoilt[3] = run(OTHER_BUILD, 3, 90_000, quality=Quality.REJECTED, campaign_id=OLD)
     (row,) = compared(night(case()), measured(spoilt), Rule(axis=Axis.BUILD)).rows
     assert row.verdict.counts == (7, 7)
     assert row.verdict.ratio == pytest.approx(1.03, abs=1e-6)
@@ -298,14 +293,13 @@ def test_a_pair_of_which_one_run_was_rejected_loses_both() -> None:
 
 
 def test_a_side_that_stopped_earlier_lost_no_pair() -> None:
-    other = replace(case(), build_sha256=BuildSha(content_key("other")))
-    longer = series(other, 20_600, 9, campaign_id=OLD)
+    longer = series(OTHER_BUILD, 20_600, 9, campaign_id=OLD)
     (row,) = compared(night(case()), measured(longer), Rule(axis=Axis.BUILD)).rows
     assert row.verdict.counts == (8, 8)
     assert row.verdict.method == "paired-t"
     assert not any("can't be used" in reason for reason in row.verdict.reasons)
     assert "1 invocation has no partner: not run on the other side." in row.verdict.reasons
-    longer[3] = run(other, 3, 90_000, quality=Quality.REJECTED, campaign_id=OLD)
+    longer[3] = run(OTHER_BUILD, 3, 90_000, quality=Quality.REJECTED, campaign_id=OLD)
     (row,) = compared(night(case()), measured(longer), Rule(axis=Axis.BUILD)).rows
     assert "1 of 8 pairs left out: one of the two runs can't be used." in row.verdict.reasons
     assert "1 invocation has no partner: not run on the other side." in row.verdict.reasons
