@@ -169,6 +169,11 @@ def test_a_detached_run_reads_no_input(device: Device, run_id: RunId) -> None:
     assert device.run_detached("cat; echo end", run_id=run_id, timeout_s=30).stdout == b"end\n"
 
 
+def mark_of(run_id: RunId, kind: int) -> str:
+    """For how long a run sleeps, which tells its process from those of other tests."""
+    return f"{kind}{run_id[:4].translate(str.maketrans('abcdef', '012345'))}"
+
+
 #: After so long a phone's answer would be overdue.
 ANSWER_S = 15.0
 
@@ -176,7 +181,7 @@ ANSWER_S = 15.0
 def test_a_run_past_its_deadline_is_killed_and_what_it_printed_is_kept(
     body: Body, run_id: RunId
 ) -> None:
-    mark = f"7{run_id[:4].translate(str.maketrans('abcdef', '012345'))}"
+    mark = mark_of(run_id, 7)
     # On a busy computer a run may not come to its first word in so short a time.
     for timeout_s in (1.0, 5.0, 25.0):
         result = body.device.run_detached(
@@ -197,7 +202,7 @@ def test_a_run_past_its_deadline_is_killed_and_what_it_printed_is_kept(
 def test_a_cancelled_run_is_killed_with_all_its_processes(
     body: Body, run_id: RunId, wait_until: Callable[..., None]
 ) -> None:
-    mark = f"8{run_id[:4].translate(str.maketrans('abcdef', '012345'))}"
+    mark = mark_of(run_id, 8)
     cancelled = threading.Event()
     results: list[object] = []
     worker = threading.Thread(
@@ -221,7 +226,7 @@ def test_a_cancelled_run_is_killed_with_all_its_processes(
 
 
 def test_a_run_that_is_cancelled_before_it_begins_never_does(body: Body, run_id: RunId) -> None:
-    mark = f"6{run_id[:4].translate(str.maketrans('abcdef', '012345'))}"
+    mark = mark_of(run_id, 6)
     cancelled = threading.Event()
     cancelled.set()
     result = body.device.run_detached(
@@ -248,7 +253,7 @@ def test_a_run_id_that_could_leave_its_folder_is_refused(device: Device) -> None
 def test_strays_of_a_crashed_process_are_killed_and_their_folders_removed(
     body: Body, run_id: RunId, wait_until: Callable[..., None]
 ) -> None:
-    mark = f"9{run_id[:4].translate(str.maketrans('abcdef', '012345'))}"
+    mark = mark_of(run_id, 9)
 
     def run() -> None:
         with contextlib.suppress(DeviceError):

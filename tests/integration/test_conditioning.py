@@ -50,6 +50,10 @@ def device(phone: "Phone", adb_server: object) -> Iterator[AdbDevice]:
     server.disconnect(phone.address)
 
 
+def heat(phone: "Phone", heat_c: int) -> None:
+    phone.faults.add(parse_fault("overheat", [f"heat_c={heat_c}"]))
+
+
 class CountingServer(AdbServer):
     """Counts the requests to phones."""
 
@@ -126,7 +130,7 @@ def test_an_undo_that_fails_stays_in_the_journal_and_holds_up_no_other(
 def test_a_hot_phone_is_waited_for_and_unfit_when_it_stays_hot(
     device: AdbDevice, phone: "Phone", tmp_path: Path
 ) -> None:
-    phone.faults.add(parse_fault("overheat", ["heat_c=85"]))
+    heat(phone, 85)
     clock = ManualClock()
     fitness = LadderConditioner(tmp_path, clock=clock).prepare(device, FitLimits(wait=30.0))
     assert "thermal status" in fitness.reason or "battery at" in fitness.reason
@@ -141,10 +145,10 @@ def test_a_phone_that_cools_down_in_time_is_fit(
         """The phone is cool after the first wait."""
 
         def wait(self, seconds: float, cancelled: threading.Event | None = None) -> bool:
-            phone.faults.add(parse_fault("overheat", ["heat_c=25"]))
+            heat(phone, 25)
             return super().wait(seconds, cancelled)
 
-    phone.faults.add(parse_fault("overheat", ["heat_c=85"]))
+    heat(phone, 85)
     fitness = LadderConditioner(tmp_path, clock=CoolingClock()).prepare(
         device, FitLimits(wait=30.0)
     )
@@ -168,7 +172,7 @@ def test_a_battery_in_danger_is_waited_for_by_nobody(
     with pytest.raises(DeviceSetAsideError, match=said):
         conditioner.prepare(device, FitLimits(wait=3600.0))
     phone.faults.clear()
-    phone.faults.add(parse_fault("overheat", ["heat_c=25"]))
+    heat(phone, 25)
     assert conditioner.prepare(device, ANY).reason == ""
     conditioner.restore(device)
 
@@ -176,7 +180,7 @@ def test_a_battery_in_danger_is_waited_for_by_nobody(
 def test_waiting_for_a_hot_phone_can_be_cancelled(
     device: AdbDevice, phone: "Phone", tmp_path: Path
 ) -> None:
-    phone.faults.add(parse_fault("overheat", ["heat_c=85"]))
+    heat(phone, 85)
     cancelled = threading.Event()
     cancelled.set()
     fitness = LadderConditioner(tmp_path).prepare(

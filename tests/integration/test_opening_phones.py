@@ -138,9 +138,7 @@ def test_a_phone_whose_compositor_doesnt_answer_stays_the_system_that_it_was(
     """What was found of its outputs is of its GPU's driver: it would be forgotten with that."""
     with Workspace(here) as workspace:
         known = open_devices(workspace, DeviceSelection()).facts
-        workspace.store.begin_campaign(
-            samples.campaign(invocations=(), skipped=()), devices=known[:2], models=(), builds=()
-        )
+        samples.night(workspace.store, "first", devices=known[:2])
     assert all(facts.gpu_driver for facts in known)
     monkeypatch.setattr("orchestrator.devices.phone._GPU_TIMEOUT_S", 0.3)
     hang = parse_fault("hang", ("moment=tool", "subject=*/dumpsys", "seconds=1"))
@@ -197,12 +195,8 @@ def test_a_phone_under_whose_serial_number_another_one_was_measured_is_kept_out_
     """They were never attached at the same time: what the store knows of the one tells them apart."""
     with Workspace(here) as workspace:
         known = open_devices(workspace, DeviceSelection()).facts
-        workspace.store.begin_campaign(
-            samples.campaign(invocations=(), skipped=()),
-            devices=[replace(known[0], model="Pixel 9"), *known[1:]],
-            models=(),
-            builds=(),
-        )
+        others = [replace(known[0], model="Pixel 9"), *known[1:]]
+        samples.night(workspace.store, "first", devices=others)
     told = "S0: several phones have this serial number: the results in the store are of a Google Pixel 9"
     with Workspace(here) as workspace:
         with pytest.raises(DeviceUnusableError, match=told) as refused:
@@ -218,19 +212,9 @@ def test_a_phone_under_whose_serial_number_another_one_was_measured_is_kept_out_
                 facts.serial for facts in open_devices(workspace, DeviceSelection()).facts
             }
         # It is the one that is known from now on: another one is another reason.
-        workspace.store.begin_campaign(
-            samples.campaign("later", invocations=(), skipped=()),
-            devices=known,
-            models=(),
-            builds=(),
-        )
+        samples.night(workspace.store, "later", devices=known)
         open_devices(workspace, DeviceSelection())
-        workspace.store.begin_campaign(
-            samples.campaign("last", invocations=(), skipped=()),
-            devices=[replace(known[0], codename="other")],
-            models=(),
-            builds=(),
-        )
+        samples.night(workspace.store, "last", devices=[replace(known[0], codename="other")])
         with pytest.raises(DeviceUnusableError, match="not the same codename"):
             open_devices(workspace, DeviceSelection(serials=("S0",)))
 

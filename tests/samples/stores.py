@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -22,6 +22,7 @@ from orchestrator.records.case import (
     SkippedCase,
     ToolName,
 )
+from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import Attachment, RunRecord, ToolReport
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.store.opening import Store
@@ -150,26 +151,37 @@ class Samples:
         }
         return campaign_of((), **(values | changes))
 
-    def begin(self, store: Store, campaign: Campaign | None = None) -> Campaign:
+    def begin(
+        self,
+        store: Store,
+        campaign: Campaign | None = None,
+        devices: Sequence[DeviceFacts] | None = None,
+    ) -> Campaign:
         """Store a campaign with all that it may refer to, and return it."""
         begun = campaign or self.campaign()
         store.begin_campaign(
             begun,
-            devices=[self.phone, self.virtual_phone],
+            devices=devices or [self.phone, self.virtual_phone],
             models=[self.model],
             builds=[self.build],
         )
         return begun
 
     def night(
-        self, store: Store, campaign_id: str, days: float = 0, **changes: object
+        self,
+        store: Store,
+        campaign_id: str,
+        days: float = 0,
+        devices: Sequence[DeviceFacts] | None = None,
+        **changes: object,
     ) -> CampaignId:
         """Store a campaign for which nothing is planned, so many days after the first; return its
         id.
         """
         created = START + timedelta(days=days)
         values: dict[str, object] = {"created_at": created, "invocations": (), "skipped": ()}
-        return self.begin(store, self.campaign(campaign_id, **(values | changes))).campaign_id
+        campaign = self.campaign(campaign_id, **(values | changes))
+        return self.begin(store, campaign, devices).campaign_id
 
     def keep(self, store: Store, campaign_id: str, number: int = 0, **changes: Any) -> RunRecord:
         """Store a run of a campaign, and return it."""
