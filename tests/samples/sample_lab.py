@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.case import (
@@ -332,6 +333,13 @@ def run(
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
+#: What a run has whose delegate fell back.
+FELL_BACK: dict[str, Any] = {
+    "truth": DelegateTruth.FELL_BACK,
+    "outcome": Outcome.FAILED,
+    "quality": Quality.REJECTED,
+    "reason_code": "delegate-fell-back",
+}
 #: By how much the mean of skewed inferences lies above their median.
 SKEW = 1.08
 
@@ -407,10 +415,7 @@ def small_lab() -> Lab:
     runs += series(
         case(PIXEL_3, MOBILENET, d.NNAPI, 1),
         24_300,
-        truth=DelegateTruth.FELL_BACK,
-        outcome=Outcome.FAILED,
-        quality=q.REJECTED,
-        reason_code="delegate-fell-back",
+        **FELL_BACK,
         reason="nnapi: the delegate could not be made and the program went on without it",
         actual="xnnpack",
     )
@@ -726,10 +731,7 @@ def two_nights_lab() -> Lab:
     """
     d = DelegateName
     fallen = {
-        "truth": DelegateTruth.FELL_BACK,
-        "outcome": Outcome.FAILED,
-        "quality": Quality.REJECTED,
-        "reason_code": "delegate-fell-back",
+        **FELL_BACK,
         "reason": "gpu: the delegate could not be made and the program went on without it",
         "actual": "xnnpack",
     }

@@ -7,16 +7,9 @@ from orchestrator.analysis.samples import BUSY_CLOCK
 from orchestrator.records.case import Pass
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.verdict import Finding, Grade, Quality, Severity
-from tests.samples.sample_lab import case, run, series
+from tests.samples.sample_lab import FELL_BACK, case, run, series
 
 OWNER = case()
-FELL_BACK = {
-    "truth": DelegateTruth.FELL_BACK,
-    "outcome": Outcome.FAILED,
-    "quality": Quality.REJECTED,
-    "reason_code": "delegate-fell-back",
-    "reason": "gpu: went on without it",
-}
 
 
 def test_trusted_invocations_with_a_delegate_make_a_judged_figure():

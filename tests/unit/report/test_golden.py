@@ -26,6 +26,7 @@ from tests.conftest import golden
 from tests.samples.extensions import needs_extension
 from tests.samples.sample_lab import (
     CPU_ROWS,
+    FELL_BACK,
     PIXEL_3,
     PIXEL_4,
     case,
@@ -48,10 +49,7 @@ def campaign() -> ReportData:
         case(PIXEL_4, delegate=nnapi, threads=1),
         24_300,
         2,
-        truth=DelegateTruth.FELL_BACK,
-        outcome=Outcome.FAILED,
-        quality=Quality.REJECTED,
-        reason_code="delegate-fell-back",
+        **FELL_BACK,
         reason="nnapi: the delegate could not be made",
     )
     partial = case(PIXEL_4, delegate=gpu, threads=1)

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.analysis.sustained import ATTEMPT_NUMBERS
 from orchestrator.records.campaign import Terms
 from orchestrator.records.case import DelegateName, Pass, ToolName
-from orchestrator.records.run import DelegateTruth, Outcome
+from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Quality
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.charts import charts_of, percentiles, thread_steps
@@ -21,6 +21,7 @@ from orchestrator.report.render import render_html
 from orchestrator.report.tables import render_text_table
 from orchestrator.tables.results import memory_table
 from tests.samples.sample_lab import (
+    FELL_BACK,
     MOBILENET,
     MOBILENET_INT8,
     PIXEL_3,
@@ -36,12 +37,6 @@ from tests.samples.sample_lab import (
 )
 
 GPU = case(delegate=DelegateName.GPU)
-FELL_BACK = {
-    "truth": DelegateTruth.FELL_BACK,
-    "outcome": Outcome.FAILED,
-    "quality": Quality.REJECTED,
-    "reason_code": "delegate-fell-back",
-}
 
 
 def memory_run(number, mib, **more):

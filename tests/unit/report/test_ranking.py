@@ -17,7 +17,7 @@ from orchestrator.records.case import (
     ProcessMode,
     content_key,
 )
-from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
+from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Quality
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
@@ -28,7 +28,17 @@ from orchestrator.report.tables import render_text_table
 from orchestrator.report.winners import fastest_table
 from orchestrator.tables.html import page_data
 from orchestrator.tables.rows import BestMark, ResultRow
-from tests.samples.sample_lab import NATIVE, REAL_PIXEL, SKEW, case, lab_of, run, series, skewed
+from tests.samples.sample_lab import (
+    FELL_BACK,
+    NATIVE,
+    REAL_PIXEL,
+    SKEW,
+    case,
+    lab_of,
+    run,
+    series,
+    skewed,
+)
 
 GPU = case(REAL_PIXEL, delegate=DelegateName.GPU, threads=1)
 CPU = case(REAL_PIXEL)
@@ -137,12 +147,7 @@ def heads_of(data: ReportData, name: str) -> list[str]:
 @pytest.mark.parametrize(
     "unused",
     [
-        {
-            "truth": DelegateTruth.FELL_BACK,
-            "outcome": Outcome.FAILED,
-            "quality": Quality.REJECTED,
-            "reason_code": "delegate-fell-back",
-        },
+        FELL_BACK,
         {"quality": Quality.REJECTED},
         {"run_pass": Pass.MEMORY},
         {"run_pass": Pass.PROFILE},

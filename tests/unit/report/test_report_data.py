@@ -24,6 +24,7 @@ from tests.samples.extensions import needs_extension
 from tests.samples.sample_lab import (
     CAMPAIGN,
     CPU_ROWS,
+    FELL_BACK,
     HOST,
     MOBILENET,
     MOBILENET_INT8,
@@ -57,7 +58,7 @@ def by_configuration(data):
 @pytest.mark.parametrize(
     "unfit",
     [
-        {"truth": DelegateTruth.FELL_BACK, "outcome": Outcome.FAILED, "quality": Quality.REJECTED},
+        FELL_BACK,
         {"truth": DelegateTruth.NONE},
         {"truth": DelegateTruth.FLAG_IGNORED},
         {"truth": DelegateTruth.WRONG_BACKEND},
