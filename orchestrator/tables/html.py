@@ -13,9 +13,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import islice
 from typing import Any, Final
 
 import jinja2
@@ -81,11 +80,6 @@ def tag(name: str, content: str = "", look: str = "", **attributes: str) -> str:
     return f"<{name}{words}>{content}</{name}>"
 
 
-def joined(elements: Iterable[str]) -> Html:
-    """Return elements that follow each other."""
-    return Html("".join(elements))
-
-
 @lru_cache(maxsize=4_096)
 def badge(word: str, look: str = "") -> str:
     """Return a word as a badge."""
@@ -97,31 +91,18 @@ def whole(table: Table[R], look: str = "cards") -> Html:
 
     ``look`` is its class in the style sheet.
     """
-    return next(iter(parts(table, [len(table.listed)], look)))
-
-
-def parts(table: Table[R], sizes: Iterable[int], look: str) -> Iterator[Html]:
-    """Yield a table for each of some sizes with as many of the rows, all with the same columns.
-
-    For what each of thousands of cases has a small table of: that takes a fifth of the time.
-    """
     if not table.listed and table.nothing:
-        yield from (Html(tag("p", plain(table.nothing), "empty")) for _ in sizes)
-        return
+        return Html(tag("p", plain(table.nothing), "empty"))
     columns, same = table.laid_out()
     caption, heads = plain(table.caption), "".join(_head(column) for column, _ in columns)
-    begin = (
+    told = "; ".join(f"{head} {word}" for head, word in same.items() if word)
+    return Html(
         f'<div class="scroll" role="region" tabindex="0" aria-label="{caption}">'
         f'<table class="whole {look}" data-table="{plain(table.name)}">'
-        f'<caption class="unseen">{caption}</caption><thead><tr>{heads}</tr></thead><tbody>'
+        f'<caption class="unseen">{caption}</caption><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{''.join(_lines(table, columns, look))}</tbody></table></div>"
+        + (tag("p", plain(f"In all rows: {told}."), "legend") if told else "")
     )
-    told = "; ".join(f"{head} {word}" for head, word in same.items() if word)
-    end = "</tbody></table></div>" + (
-        tag("p", plain(f"In all rows: {told}."), "legend") if told else ""
-    )
-    lines = iter(_lines(table, columns, look))
-    for size in sizes:
-        yield Html(f"{begin}{''.join(islice(lines, size))}{end}")
 
 
 def _lines(
@@ -158,9 +139,6 @@ def _cells(
         return [f' class="picture"><div>{cell}</div>' for cell in cells]
     label = "" if is_small else f' data-label="{plain(column.head)}"'
     side = "n" if column.is_figure else ""
-    if is_small and column.tone is None and column.case is None:
-        begin = ' class="n">' if side else ">"
-        return [begin + plain(cell) for cell in cells]
     found = []
     for row, cell in zip(table.listed, cells, strict=True):
         tone = column.tone(row) if column.tone is not None else ""
@@ -395,9 +373,5 @@ def pack(value: object) -> str:
 
     Raises ValueError for figures that JSON has no word for (infinity, not a number).
     """
-    return pack_bytes(_to_text(value).encode(errors="replace"))
-
-
-def pack_bytes(data: bytes, level: int = _LEVEL) -> str:
-    """Return bytes as base64 of gzip."""
-    return base64.b64encode(gzip.compress(data, level, mtime=0)).decode("ascii")
+    data = _to_text(value).encode(errors="replace")
+    return base64.b64encode(gzip.compress(data, _LEVEL, mtime=0)).decode("ascii")

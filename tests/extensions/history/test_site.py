@@ -82,7 +82,7 @@ def test_a_night_has_the_interval_over_its_invocations_and_its_campaign(site):
 def test_a_series_page_tells_change_cause_events_and_every_night(site):
     html = site_pages.series_page(site, site.series[0])
     assert '<td data-label="what changed with it"><bdi>GPU driver 1 -&gt; 2' in html
-    assert html.count('<tr><th scope="row">2026') == NIGHTS
+    assert html.count('<tr><th scope="row"><bdi>2026') == NIGHTS
     assert '<span class="badge">build</span>' in html
     assert '<span class="badge">system</span> <bdi>GPU driver 1 -&gt; 2</bdi>' in html
     assert "suspect" in html
@@ -133,7 +133,7 @@ def test_outputs_that_turned_wrong_are_on_top_of_the_overview_and_no_night_of_th
     page = site_pages.series_page(site, first)
     assert "<dt>last night</dt><dd>outputs wrong</dd>" in page
     # One of the nights is a suspect one.
-    assert (page.count("<td>outputs wrong</td>"), page.count("<td>clean")) == (
+    assert (page.count("<td><bdi>outputs wrong"), page.count("<td><bdi>clean")) == (
         1,
         NIGHTS - 2,
     )
