@@ -105,8 +105,10 @@ def passes() -> tuple[PassSpec, ...]:
 
 
 def pass_tables() -> tuple[PassTable[Any], ...]:
-    """Return the tables that passes have of their own."""
-    return tuple(own.table for own in passes() if own.table is not None)
+    """Return the tables that passes have of their own, and that of the figures of the others."""
+    from orchestrator.tables.passes import FURTHER
+
+    return (*(own.table for own in passes() if own.table is not None), FURTHER)
 
 
 def goes_on(item: Invocation | RunRecord) -> bool:

@@ -50,6 +50,7 @@ from orchestrator.tables.labels import (
 )
 from orchestrator.tables.operators import diff_pairs, profiles_of
 from orchestrator.tables.passes import (
+    FURTHER,
     PassFigure,
     known_median,
     latency_reports,
@@ -301,11 +302,15 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
         peak_memory_mib=known_median(report.peak_memory_mib for report in memory),
         delegate=_evidence(result, runs),
         invocations=tuple(map(invocation, runs)),
-        figures=tuple(figure for own in ran for figure in _figures(own, of_pass[own.name])),
         of_passes={
-            own.table.name: tuple(own.table.lines(of_pass[own.name], campaigns))
-            for own in ran
-            if own.table is not None
+            FURTHER.name: tuple(
+                figure for own in ran for figure in _figures(own, of_pass[own.name])
+            ),
+            **{
+                own.table.name: tuple(own.table.lines(of_pass[own.name], campaigns))
+                for own in ran
+                if own.table is not None
+            },
         },
         profiles=profiles_of(of_pass[Pass.PROFILE]),
         findings=_findings(runs, result),

@@ -20,7 +20,6 @@ from orchestrator.tables.escapes import display_width, visible, wrap
 from orchestrator.tables.labels import PARITY_WORDS, ShortNames
 from orchestrator.tables.operators import slowest_table
 from orchestrator.tables.results import (
-    figures_table,
     listed_table,
     pass_table,
 )
@@ -73,9 +72,8 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
         lines += [("", ""), (_ELSEWHERE.format(cases=counted(len(timed), "case")), "head")]
     elif timed:
         lines += text.lines(listed_table(sorted(timed, key=_fastest_first), names), width)
-    every = data.results
-    of_passes = [pass_table(own, every) for own in pass_tables()]
-    for part in (*of_passes, figures_table(every)):
+    for own in pass_tables():
+        part = pass_table(own, data.results)
         if part.listed:
             lines += [("", ""), (part.caption, "title"), *text.lines(part, width)]
 

@@ -46,8 +46,11 @@ class PassTable(Generic[Item]):
     #: The caption of the cases' table.
     caption: Callable[[Sequence[Case]], str]
     columns: Sequence[Column[Item]]
-    #: A case's lines, from its runs of the pass; campaigns by their names.
-    lines: Callable[[Sequence[RunRecord], Mapping[str, Campaign]], Sequence[Item]]
+    #: A case's lines, from its runs of the pass; campaigns by their names. None where its lines
+    #: are figures that passes name (``PassSpec.figures``).
+    lines: Callable[[Sequence[RunRecord], Mapping[str, Campaign]], Sequence[Item]] = (
+        lambda runs, campaigns: ()
+    )
     #: What JSON has of a case's lines; None: a record a line.
     record: Callable[[Sequence[Item], Case], object] | None = None
     #: Whether a case has one line at most, which is in its row of CSV and frames, too.
@@ -198,11 +201,21 @@ STARTS: Final[Sequence[Column[StartRow]]] = (
         "quality", "quality", lambda start: start.quality, shown=quality_word, tone=quality_class
     ),
 )
-FIGURES: Final[Sequence[Column[PassFigure]]] = (
-    Column("pass", "pass", lambda item: item.run_pass, is_choice=True),
-    Column("figure", "figure", lambda item: item.head, is_choice=True),
-    Column("value", "median", lambda item: item.value, Kind.NUMBER, shown=lambda item: item.text),
-    Column("runs", "runs", lambda item: item.count, Kind.COUNT),
+#: The figures of all passes that name some.
+FURTHER: Final[PassTable[PassFigure]] = PassTable(
+    name="passes",
+    key="passes",
+    title="Further passes",
+    legend="Medians over the runs of each pass that has figures of its own.",
+    caption=lambda cases: "Medians of further passes",
+    columns=(
+        Column("pass", "pass", lambda item: item.run_pass, is_choice=True),
+        Column("figure", "figure", lambda item: item.head, is_choice=True),
+        Column(
+            "value", "median", lambda item: item.value, Kind.NUMBER, shown=lambda item: item.text
+        ),
+        Column("runs", "runs", lambda item: item.count, Kind.COUNT),
+    ),
 )
 SUSTAINED: Final[Sequence[Column[SustainedRow]]] = (
     Column("attempt", "attempt", lambda run: run.attempt, Kind.COUNT),

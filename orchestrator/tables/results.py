@@ -31,7 +31,7 @@ from orchestrator.tables.column import (
 )
 from orchestrator.tables.findings import FINDINGS
 from orchestrator.tables.labels import OUTPUT_CLASSES, ShortNames, figure_text
-from orchestrator.tables.passes import FIGURES, PassTable
+from orchestrator.tables.passes import PassTable
 from orchestrator.tables.rows import (
     BestMark,
     DeviceRow,
@@ -354,9 +354,6 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         forms=NESTED,
     ),
     Column("next_step", "next step", lambda row: row.next_step, forms=NESTED),
-    Column(
-        "passes", "passes", lambda row: _records(FIGURES, row.figures), Kind.RECORD, forms=NESTED
-    ),
 )
 
 
@@ -594,13 +591,6 @@ def _columns_of(table: PassTable[Any]) -> Iterator[Column[ResultRow]]:
             if column.forms & FLAT:
                 yield column.of(lambda row: next(iter(lines_of(row)), None), forms=DATA)
     yield Column(table.key, table.key, record, Kind.RECORD, forms=NESTED)
-
-
-def figures_table(rows: Sequence[ResultRow]) -> Table[Any]:
-    """Return the figures of passes that have some of their own."""
-    return parts_table(
-        "passes", "Medians of further passes", parts_of(rows, lambda row: row.figures), FIGURES
-    )
 
 
 def memory_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:

@@ -43,7 +43,6 @@ from orchestrator.tables.labels import (
     truth_words,
 )
 from orchestrator.tables.operators import Profile
-from orchestrator.tables.passes import PassFigure
 from orchestrator.units import counted, format_percent, tokens_per_s
 
 _MOST_OPERATORS: Final = 6
@@ -234,12 +233,10 @@ class ResultRow:
     #: Of the invocation that says most; None when no output was read.
     delegate: DelegateEvidence | None
     invocations: Sequence[InvocationRow]
-    #: What passes with tables of their own show of it, by the table's name.
+    #: What passes show of it beside its latency, by the name of their table.
     of_passes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     #: By campaign, where the plan has the pass ``profile``.
     profiles: tuple[Profile, ...] = ()
-    #: Of passes that have figures of their own.
-    figures: tuple[PassFigure, ...] = ()
     findings: tuple[FindingRow, ...]
     #: Passes with a suspect run.
     suspect: frozenset[Pass] = frozenset()
