@@ -26,10 +26,10 @@ def format_latency(latency_us: float | None) -> str:
         return "---"
     rounded_us = float(f"{latency_us:.3g}")
     if rounded_us < US_PER_MS:
-        return f"{_three_digits(latency_us)} us"
+        return f"{three_digits(latency_us)} us"
     if rounded_us < US_PER_S:
-        return f"{_three_digits(latency_us / US_PER_MS)} ms"
-    return f"{_three_digits(latency_us / US_PER_S)} s"
+        return f"{three_digits(latency_us / US_PER_MS)} ms"
+    return f"{three_digits(latency_us / US_PER_S)} s"
 
 
 def tokens_per_s(token_us: float | None) -> float | None:
@@ -47,7 +47,7 @@ def tokens_per_s(token_us: float | None) -> float | None:
 def format_figure(latency_us: float | None, *, is_per_token: bool) -> str:
     """Return a case's figure: a latency, or ``21.9 tokens/s`` for the time of one token."""
     speed = tokens_per_s(latency_us) if is_per_token else None
-    return format_latency(latency_us) if speed is None else f"{_three_digits(speed)} tokens/s"
+    return format_latency(latency_us) if speed is None else f"{three_digits(speed)} tokens/s"
 
 
 def format_bytes(size_bytes: float | None) -> str:
@@ -58,7 +58,7 @@ def format_bytes(size_bytes: float | None) -> str:
         return "---"
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if float(f"{size_bytes:.3g}") >= factor:
-            return f"{_three_digits(size_bytes / factor)} {unit}"
+            return f"{three_digits(size_bytes / factor)} {unit}"
     return f"{size_bytes:.0f} B"
 
 
@@ -117,7 +117,8 @@ def _rounded(value: float, digits: int) -> float:
     return round(value, digits) + 0.0
 
 
-def _three_digits(value: float) -> str:
+def three_digits(value: float) -> str:
+    """Return a figure with three digits: ``6.45``, ``124``."""
     if value == 0:
         return "0"
     digits = max(0, 2 - math.floor(math.log10(abs(float(f"{value:.3g}")))))

@@ -15,6 +15,7 @@ from typing import Final
 
 from orchestrator.tables.escapes import display_width
 from orchestrator.tables.html import Html, plain, tag
+from orchestrator.units import three_digits
 
 #: A range with a larger factor between its ends is drawn on a logarithmic axis.
 _LOG_FROM: Final = 10.0
@@ -131,11 +132,6 @@ def change_axis(changes: Sequence[float], threshold: float) -> Axis:
     return Axis(-reach, reach)
 
 
-def number(value: float) -> str:
-    """Return a figure with three digits: ``6.45``, ``124``."""
-    return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}" if value else "0"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dot:
     """A figure with its interval."""
@@ -180,7 +176,7 @@ def dots(
 def _labels_below(items: Iterable[Dot]) -> str:
     """Return the labels with their figures in the order of the dots: what a phone has room for."""
     names = [
-        tag("li", f"{plain(item.label)} {number(item.value)}", item.look)
+        tag("li", f"{plain(item.label)} {three_digits(item.value)}", item.look)
         for item in sorted(items, key=lambda item: item.value)
         if item.label
     ]

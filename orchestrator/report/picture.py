@@ -10,14 +10,14 @@ from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.records.case import grouped
 from orchestrator.records.parity import Outputs
 from orchestrator.report.charts import colour_of
-from orchestrator.report.drawing import Axis, Dot, axis_of, dots, grid_lines, number, ticks
+from orchestrator.report.drawing import Axis, Dot, axis_of, dots, grid_lines, ticks
 from orchestrator.report.winners import Contest, kind_title, model_answer
 from orchestrator.tables.column import Column, Kind
 from orchestrator.tables.html import Html
 from orchestrator.tables.labels import ShortNames, figure_text, figure_unit
 from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.tables.table import Table
-from orchestrator.units import US_PER_MS, tokens_per_s
+from orchestrator.units import US_PER_MS, three_digits, tokens_per_s
 
 #: A phone that is so many times slower than the next is beyond the axis' end.
 _BEYOND: Final = 4.0
@@ -203,7 +203,7 @@ def _dot(row: ResultRow, names: ShortNames, *, has_label: bool) -> Dot:
     name = names.of(row.configuration)
     told = [
         row.device.title,
-        f"{name}: {number(value)} {figure_unit(row.case)}{' (mean)' if row.has_mean else ''}",
+        f"{name}: {three_digits(value)} {figure_unit(row.case)}{' (mean)' if row.has_mean else ''}",
         row.spread_text,
         "" if row.result.is_judged else row.why_not_clean,
     ]
