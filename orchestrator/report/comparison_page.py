@@ -103,7 +103,7 @@ def _table(
         known["ratio"],
         Column("picture", "change of time", picture, Kind.PICTURE, box=head),
         known["interval"],
-        replace(known["detectable"], head="smallest visible"),
+        known["detectable"],
         replace(known["baseline"], shown=lambda row: _no_result(row.baseline)),
         replace(known["candidate"], shown=lambda row: _no_result(row.candidate)),
         known["counts"],
