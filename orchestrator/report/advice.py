@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 
 from orchestrator.analysis.effect import Ratio, speed_up
 from orchestrator.passes import passes
-from orchestrator.records.case import all_but, grouped
+from orchestrator.records.case import grouped
 from orchestrator.report.data import ReportData
-from orchestrator.report.winners import alike, figure_of
+from orchestrator.report.winners import alike, by_threads, figure_of
 from orchestrator.tables.escapes import visible
 from orchestrator.tables.rows import ResultRow
 from orchestrator.units import counted, format_percent
@@ -105,14 +105,6 @@ def advice_of(data: ReportData) -> AdviceReport:
 
 def _by_model(rows: Iterable[ResultRow]) -> Iterable[Sequence[ResultRow]]:
     return grouped(rows, lambda row: row.model.subject).values()
-
-
-def by_threads(rows: Iterable[ResultRow]) -> Iterator[Sequence[ResultRow]]:
-    """Yield cases that differ in their number of threads only, the fewest first."""
-    beside = all_but("threads")
-    for group in grouped(rows, lambda row: beside(row.case)).values():
-        if len({row.case.threads for row in group}) > 1:
-            yield sorted(group, key=lambda row: row.case.threads)
 
 
 def _center_us(row: ResultRow) -> float:

@@ -5,19 +5,17 @@ sustained runs.
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from orchestrator.analysis.case_result import OWN_FIGURE
 from orchestrator.analysis.outcome import figure_us
-from orchestrator.records.case import all_but, grouped
+from orchestrator.records.case import grouped
 from orchestrator.records.run import FigureKind, RunRecord
 from orchestrator.report.data import ReportData
 from orchestrator.report.drawing import COLOURS, Line, Part, Point, Spread, lines, strips, treemap
-from orchestrator.report.winners import Contest, alike, fixed_cores
+from orchestrator.report.winners import Contest, alike, by_threads
 from orchestrator.tables.html import Html
 from orchestrator.tables.labels import delegate_place, short_names
 from orchestrator.tables.operators import Profile
@@ -69,31 +67,25 @@ def _runs(contests: Iterable[Contest]) -> Iterator[tuple[str, Html]]:
 
 
 def _threads(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
-    steps = grouped(
-        thread_steps(rows), lambda step: (step.row.model.subject, step.row.device.serial)
+    of_place = grouped(
+        thread_steps(rows), lambda steps: (steps[0].row.model.subject, steps[0].row.device.serial)
     )
-    for members in steps.values():
-        names = short_names((step.row.configuration, step.row.case) for step in members)
+    for series in of_place.values():
+        members = [step.row for steps in series for step in steps]
+        names = short_names((row.configuration, row.case) for row in members)
         drawn = [
             Line(
-                points=[Point(x=step.row.case.threads, y=_ms(step.row)) for step in group],
-                label=_without_threads(names.of(group[-1].row.configuration)),
-                look=colour_of(group[0].row),
+                points=[Point(x=step.row.case.threads, y=_ms(step.row)) for step in steps],
+                label=_without_threads(names.of(steps[-1].row.configuration)),
+                look=colour_of(steps[0].row),
             )
-            for group in _series(members)
+            for steps in series
         ]
-        title = f"{members[0].row.model.label} on {members[0].row.device.title}"
+        title = f"{members[0].model.label} on {members[0].device.title}"
         told = f"{title}: median in ms by number of threads"
-        words = [(n, f"{n}") for n in sorted({step.row.case.threads for step in members})]
+        words = [(n, f"{n}") for n in sorted({row.case.threads for row in members})]
         shown = drawn[:_MOST_LINES]
         yield title, lines(shown, told, across="threads", words=words, is_log=True)
-
-
-def _series(steps: Iterable[ThreadStep]) -> Iterable[Sequence[ThreadStep]]:
-    def beside_threads(step: ThreadStep) -> object:
-        return _without_threads(step.row.configuration), step.row.case.delegate
-
-    return grouped(steps, beside_threads).values()
 
 
 def _without_threads(configuration: str) -> str:
@@ -182,9 +174,6 @@ def percentiles(figures_us: Iterable[float | None]) -> str:
     return f"{counted(len(known), 'run')}, {', '.join(parts)} ms"
 
 
-_BESIDE_THREADS: Final = all_but("threads", "affinity")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadStep:
     """One case among those that differ from it in nothing but the number of threads."""
@@ -196,28 +185,18 @@ class ThreadStep:
     efficiency: float
 
 
-def thread_steps(rows: Iterable[ResultRow]) -> Iterator[ThreadStep]:
-    """Yield the cases that have siblings with other numbers of threads; only figures of the
-    delegate itself count.
+def thread_steps(rows: Iterable[ResultRow]) -> Iterator[list[ThreadStep]]:
+    """Yield the cases that differ in nothing but their number of threads, the fewest first; only
+    figures of the delegate itself count.
     """
-    groups: dict[tuple[object, ...], dict[int, ResultRow]] = defaultdict(dict)
-    for row in rows:
-        if row.result.status in OWN_FIGURE and row.case.threads > 0:
-            groups[_BESIDE_THREADS(row.case), fixed_cores(row.case)].setdefault(
-                row.case.threads, row
-            )
-    for group in groups.values():
-        if len(group) < 2:
-            continue
-        members = [group[threads] for threads in sorted(group)]
+    for members in by_threads(row for row in rows if row.own is not None and row.case.threads > 0):
         figures = alike({row.key: row.result for row in members})
         fewest = members[0]
         if fewest.key not in figures:
             continue
+        steps = []
         for row in (row for row in members if row.key in figures):
             speed_up = figures[fewest.key].median_us / figures[row.key].median_us
-            yield ThreadStep(
-                row=row,
-                speed_up=speed_up,
-                efficiency=speed_up * fewest.case.threads / row.case.threads,
-            )
+            efficiency = speed_up * fewest.case.threads / row.case.threads
+            steps.append(ThreadStep(row=row, speed_up=speed_up, efficiency=efficiency))
+        yield steps

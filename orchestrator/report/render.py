@@ -185,7 +185,7 @@ def page_tables(data: ReportData) -> Mapping[str, Table[Any]]:
 
 def _threads(rows: Sequence[ResultRow]) -> Table[Any]:
     caption = "Thread scaling of each case that was measured with several numbers"
-    steps = [(step.row, step) for step in thread_steps(rows)]
+    steps = [(step.row, step) for steps in thread_steps(rows) for step in steps]
     return parts_table("threads", caption, steps, _STEPS, of_case=OWN_COLUMNS)
 
 

@@ -20,7 +20,7 @@ from orchestrator.analysis.effect import BestOfSet, Ratio, best_of, speed_up
 from orchestrator.analysis.summary import Summary
 from orchestrator.passes.parity import can_be_checked
 from orchestrator.programs import is_usual
-from orchestrator.records.case import Case, grouped
+from orchestrator.records.case import Case, all_but, grouped
 from orchestrator.records.parity import Outputs
 from orchestrator.tables.column import DATA, NESTED, Column, Kind
 from orchestrator.tables.labels import ShortNames, short_names
@@ -271,6 +271,19 @@ def fixed_cores(case: Case) -> str:
     threads.
     """
     return "" if case.affinity in ("big", "all") else case.affinity
+
+
+_BESIDE_THREADS: Final = all_but("threads", "affinity")
+
+
+def by_threads(rows: Iterable[ResultRow]) -> Iterator[list[ResultRow]]:
+    """Yield cases that differ in nothing but their number of threads, the fewest first."""
+    groups = grouped(rows, lambda row: (_BESIDE_THREADS(row.case), fixed_cores(row.case)))
+    for members in groups.values():
+        # One case a number: cores that follow from it may be named in two ways.
+        of_number = {row.case.threads: row for row in reversed(members)}
+        if len(of_number) > 1:
+            yield [of_number[threads] for threads in sorted(of_number)]
 
 
 def _place(row: ResultRow) -> Hashable:

@@ -28,7 +28,8 @@ from orchestrator.records.case import Case, Pass
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import Quality
-from orchestrator.report.advice import Sentence, by_threads, fastest_of, times_as_long
+from orchestrator.report.advice import Sentence, fastest_of, times_as_long
+from orchestrator.report.winners import by_threads
 from orchestrator.tables.column import PAGE, PEOPLE, Column, Form, Kind
 from orchestrator.tables.passes import PassTable, Round, half_words, quality_class, quality_word
 from orchestrator.tables.rows import ResultRow

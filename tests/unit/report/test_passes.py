@@ -129,7 +129,7 @@ def test_efficiency_is_the_gain_by_the_threads_that_it_took() -> None:
         *series(case(threads=2), 25_000),
         *series(case(threads=4), 16_000),
     ]
-    steps = list(thread_steps(build_report_data(**lab_of(runs).inputs()).results))
+    (steps,) = thread_steps(build_report_data(**lab_of(runs).inputs()).results)
     assert [step.row.case.threads for step in steps] == [1, 2, 4]
     assert [round(step.speed_up, 3) for step in steps] == [1.0, 1.6, 2.5]
     assert [round(step.efficiency, 3) for step in steps] == [1.0, 0.8, 0.625]
