@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.records.case import grouped
 from orchestrator.records.model import worded
 from orchestrator.tables.column import DATA, LINES, MS, PAGE, Column, Kind
 from orchestrator.tables.labels import ShortNames, configuration_order, figure_text
-from orchestrator.tables.results import figures_decimals, unusual
-from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow, SkipRow
+from orchestrator.tables.results import figures_decimals, look_of, unusual
+from orchestrator.tables.rows import DeviceRow, ResultRow, SkipRow
 from orchestrator.tables.table import Table
 
 
@@ -109,7 +108,7 @@ def matrix_table(
             **MS,
             digits=digits,
             shown=lambda line: line.words.get(label),
-            tone=lambda line: _tone(line.rows.get(label)),
+            tone=lambda line: look_of(row) if (row := line.rows.get(label)) is not None else "",
             case=lambda line: row.key if (row := line.rows.get(label)) is not None else "",
             bar=lambda line: line.share(label),
         )
@@ -142,11 +141,3 @@ def _word(row: ResultRow, digits: int) -> str:
         return ""
     unit = " tokens/s" if row.case.is_per_token else ""
     return f"{figure_text(row.case, row.median_us, digits)}{unit}{f' ({notes})' if notes else ''}"
-
-
-def _tone(row: ResultRow | None) -> str:
-    if row is None or row.is_unused_thread_count:
-        return ""
-    if row.own is None:
-        return "bad" if row.result.status is not CaseStatus.SKIPPED else ""
-    return "winner" if row.best is not BestMark.NONE else "" if row.result.is_judged else "doubt"

@@ -242,7 +242,7 @@ def test_in_the_table_of_all_configurations_what_has_no_figure_says_why():
     }
     assert "delegate-not-on-soc" in small_page()
     tones = {column["label"]: column["tones"] for column in page["columns"][1:]}
-    assert tones["gpu, native"]["words"] == ["", "winner"]
+    assert tones["gpu, native"]["words"] == ["", "unproven"]
     assert page["columns"][1]["cases"][0]
 
 
