@@ -14,7 +14,17 @@ from orchestrator.analysis.outcome import figure_us
 from orchestrator.records.case import grouped
 from orchestrator.records.run import FigureKind, RunRecord
 from orchestrator.report.data import ReportData
-from orchestrator.report.drawing import COLOURS, Line, Part, Point, Spread, lines, strips, treemap
+from orchestrator.report.drawing import (
+    COLOURS,
+    Across,
+    Line,
+    Part,
+    Point,
+    Spread,
+    lines,
+    strips,
+    treemap,
+)
 from orchestrator.report.winners import Contest, alike, by_threads
 from orchestrator.tables.html import Html
 from orchestrator.tables.labels import delegate_place, short_names
@@ -85,7 +95,7 @@ def _threads(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
         told = f"{title}: median in ms by number of threads"
         words = [(n, f"{n}") for n in sorted({row.case.threads for row in members})]
         shown = drawn[:_MOST_LINES]
-        yield title, lines(shown, told, across="threads", words=words, is_log=True)
+        yield title, lines(shown, told, Across(name="threads", words=words, is_log=True))
 
 
 def _without_threads(configuration: str) -> str:
@@ -134,7 +144,7 @@ def _sustained(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
         ]
         title = f"{members[0].model.label} on {members[0].device.title}"
         told = f"{title}: latency in ms over seconds"
-        yield title, lines(drawn[:_MOST_LINES], told, across="s")
+        yield title, lines(drawn[:_MOST_LINES], told, Across(name="s"))
 
 
 def _ms(row: ResultRow) -> float:

@@ -286,6 +286,19 @@ class Mark:
     look: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Across:
+    """The quantity that lines go over."""
+
+    name: str = ""
+    #: The places that are named below, where only those have points: each point is marked then;
+    #: round places else.
+    words: Sequence[tuple[float, str]] = ()
+    is_log: bool = False
+    #: A line is broken where it has no point for so long or longer.
+    break_at: float = math.inf
+
+
 #: Of lines, in pixels.
 _LINES_HEIGHT: Final = 170
 _LEAST_GAP: Final = 13.0
@@ -294,32 +307,25 @@ _LEAST_GAP: Final = 13.0
 def lines(
     items: Sequence[Line],
     told: str,
+    across: Across,
     *,
-    across: str,
-    words: Sequence[tuple[float, str]] = (),
     marks: Sequence[Mark] = (),
-    is_log: bool = False,
     vertical: Axis | None = None,
-    break_at: float = math.inf,
 ) -> Html:
-    """Return lines over a quantity, each named at its end.
-
-    ``words`` are the places that are named below, where only those have points: each point is
-    marked then; round places else. A line is broken where it has no point for ``break_at`` or more.
-    """
+    """Return lines over a quantity, each named at its end."""
     points = [point for item in items for point in item.points]
     xs, ys = [point.x for point in points], [point.y for point in points]
-    horizontal = Axis(min(xs), max(xs), is_log) if max(xs) > min(xs) else axis_of(xs)
+    horizontal = Axis(min(xs), max(xs), across.is_log) if max(xs) > min(xs) else axis_of(xs)
     upright = vertical or axis_of(ys, from_zero=max(ys) <= _LOG_FROM * min(ys))
 
     def y_of(value: float) -> str:
         return f"{100 - upright.at(value):.2f}%"
 
-    frame = [_text("100%", "100%", across, ' dx="8" dy="14"')]
+    frame = [_text("100%", "100%", across.name, ' dx="8" dy="14"')]
     for value in upright.ticks(4):
         frame.append(_line("0", "100%", y_of(value)))
         frame.append(_text("-6", y_of(value), f"{value:.4g}", ' dy="4" text-anchor="end"'))
-    for value, word in words or [(value, f"{value:.6g}") for value in horizontal.ticks(5)]:
+    for value, word in across.words or [(value, f"{value:.6g}") for value in horizontal.ticks(5)]:
         more = ' dy="14" text-anchor="middle"'
         frame.append(_text(f"{horizontal.at(value)}%", "100%", word, more))
     groups = [_group(frame, "frame")]
@@ -331,10 +337,10 @@ def lines(
     ends = _spread([100 - upright.at(item.points[-1].y) for item in items])
     for item, end in zip(items, ends, strict=True):
         shapes = []
-        for part in _unbroken(item.points, break_at):
+        for part in _unbroken(item.points, across.break_at):
             places = [f"{horizontal.at(p.x)},{100 - upright.at(p.y):.2f}" for p in part]
             shapes.append(_curve(" ".join(places)))
-        for point in item.points if words else ():
+        for point in item.points if across.words else ():
             at = horizontal.at(point.x)
             dot = [_circle(at, y_of(point.y), 3)]
             if point.low is not None and point.high is not None:

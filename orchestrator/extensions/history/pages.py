@@ -48,7 +48,7 @@ from orchestrator.records.case import CampaignId
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import Quality
-from orchestrator.report.drawing import Line, Mark, Point, axis_of, lines, sparkline
+from orchestrator.report.drawing import Across, Line, Mark, Point, axis_of, lines, sparkline
 from orchestrator.report.render import render_html
 from orchestrator.tables.column import MS, NOTHING, PAGE, Column, Kind, column_decimals
 from orchestrator.tables.html import Html, mark, pack, page_data, template
@@ -250,12 +250,10 @@ def _chart(row: SiteSeries, nights: Sequence[NightFigure]) -> Html:
     return lines(
         [Line(points=points, look="virtual" if row.is_virtual else "nights")],
         f"Latency in ms of {len(nights)} nights, {first} to {last}; the table below has all",
-        across="",
-        words=[(night.toordinal(), f"{night}") for night in named],
+        Across(words=[(night.toordinal(), f"{night}") for night in named], break_at=_GAP),
         marks=marks,
         # Never less than 4 % from end to end: noise isn't made large.
         vertical=axis_of([0.98 * min(ends), 1.02 * max(ends)]),
-        break_at=_GAP,
     )
 
 
