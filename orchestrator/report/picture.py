@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.records.case import grouped
-from orchestrator.records.parity import Outputs
 from orchestrator.report.charts import colour_of
 from orchestrator.report.drawing import Axis, Dot, axis_of, dots, grid_lines, ticks
 from orchestrator.report.winners import Contest, kind_title, model_answer
-from orchestrator.tables.column import Column, Kind
+from orchestrator.tables.column import Column, Kind, R
 from orchestrator.tables.html import Html
-from orchestrator.tables.labels import ShortNames, figure_text, figure_unit
+from orchestrator.tables.labels import ShortNames, figure_unit
+from orchestrator.tables.results import RESULTS, figures_decimals
 from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.tables.table import Table
 from orchestrator.units import US_PER_MS, three_digits, tokens_per_s
@@ -31,8 +31,9 @@ class ModelPicture:
 
     #: What won, in words.
     sentence: str
-    #: A row for each phone; of one phone, a row for each configuration.
-    table: Table[Contest]
+    #: A row for each phone (:class:`Contest`); of one phone, one for each configuration
+    #: (:class:`ResultRow`).
+    table: Table[Any]
     #: Where the lines behind the dots stand: a background in the style sheet's words.
     grid: str
 
@@ -48,112 +49,119 @@ def _picture(members: Sequence[Contest], names: ShortNames) -> ModelPicture:
     shown, axis = members[0].shown, _axis(members)
     unit = figure_unit(shown.case)
 
-    def picture(contest: Contest) -> Html:
-        found = [_dot(row, names, has_label=not is_one) for row in contest.rows if row.own]
-        told = f"{contest.shown.device.title}: {unit} of each configuration"
-        return dots(axis, found, told)
+    def row_of(item: ResultRow | Contest) -> ResultRow:
+        return item.shown if isinstance(item, Contest) else item
 
-    drawn = Column("picture", unit, picture, Kind.PICTURE, box=ticks(axis, unit))
-    table = Table(
-        name="fastest",
-        caption=f"{shown.model.label}: the configurations on each phone, and the fastest",
-        columns=_columns(drawn, names, unit, is_one=is_one),
-        rows=_configurations(members[0]) if is_one else sorted(members, key=_order),
-        is_virtual=lambda contest: contest.shown.is_virtual,
-        attributes=lambda contest: {
-            "data-model": contest.shown.model.label,
-            "data-device": kind_title(contest.shown),
-        },
-    )
+    def drawn(item: ResultRow | Contest) -> Html:
+        rows = item.rows if isinstance(item, Contest) else [item]
+        found = [_dot(row, names, has_label=not is_one) for row in rows if row.own]
+        return dots(axis, found, f"{row_of(item).device.title}: {unit} of each configuration")
+
+    picture: Column[Any] = Column("picture", unit, drawn, Kind.PICTURE, box=ticks(axis, unit))
+    figures = _figures([row for item in members for row in item.rows])
     return ModelPicture(
         sentence=f"{model_answer(members, names)}.",
-        table=table,
+        table=Table(
+            name="fastest",
+            caption=f"{shown.model.label}: the configurations on each phone, and the fastest",
+            columns=_of_configurations(picture, figures, names)
+            if is_one
+            else _of_phones(picture, figures, names),
+            rows=sorted(
+                members[0].rows if is_one else members, key=lambda item: _order(row_of(item))
+            ),
+            is_virtual=lambda item: row_of(item).is_virtual,
+            attributes=lambda item: {
+                "data-model": row_of(item).model.label,
+                "data-device": kind_title(row_of(item)),
+            },
+        ),
         grid=grid_lines(axis),
     )
 
 
-def _order(contest: Contest) -> tuple[bool, bool, float]:
+def _order(row: ResultRow) -> tuple[bool, bool, float]:
     """Put the fastest first and those without a figure last."""
-    shown = contest.shown
-    return shown.is_virtual, contest.best is None, shown.median_us or 0.0
+    return row.is_virtual, row.median_us is None, row.median_us or 0.0
 
 
-def _configurations(contest: Contest) -> list[Contest]:
-    """Return a row for each configuration of one phone, the fastest first."""
-    rows = sorted(contest.rows, key=lambda row: (row.median_us is None, row.median_us or 0.0))
-    return [Contest(rows=(row,), best=row if row.own is not None else None) for row in rows]
+def _figures(rows: Sequence[ResultRow]) -> list[Column[ResultRow]]:
+    """Return the columns of a case's figure."""
+    named = {column.name: column for column in RESULTS}
+    return [
+        replace(named["median_us"], head="ms", unit="", digits=figures_decimals(rows)),
+        replace(named["tokens_per_s"], head="tokens/s", unit=""),
+        replace(
+            named["precision"],
+            head="± %",
+            shown=None,
+            is_optional=True,
+            is_merged=True,
+            tone=lambda row: "doubt" if row.result.lacking else "",
+        ),
+        replace(named["speed_up"], is_optional=True, is_merged=True),
+        replace(
+            named["outputs"],
+            # The reference's own kernels and tokens aren't compared.
+            shown=lambda row: row.outputs_text if row.may_be_wrong else "",
+            is_optional=True,
+            is_merged=True,
+        ),
+    ]
 
 
-def _columns(
-    drawn: Column[Contest], names: ShortNames, unit: str, *, is_one: bool
+def _of_configurations(
+    picture: Column[ResultRow], figures: Sequence[Column[ResultRow]], names: ShortNames
+) -> list[Column[ResultRow]]:
+    """Return the columns of one phone's configurations."""
+    return [
+        Column(
+            "configuration",
+            "configuration",
+            lambda row: names.of(row.configuration),
+            case=lambda row: row.key,
+        ),
+        picture,
+        *figures,
+        _winner_column(lambda row: row.best.value if row.result.is_judged else row.why_not_clean),
+    ]
+
+
+def _of_phones(
+    picture: Column[Contest], figures: Sequence[Column[ResultRow]], names: ShortNames
 ) -> list[Column[Contest]]:
-    def precision(row: ResultRow) -> float | None:
-        return row.result.precision
-
-    def doubted(row: ResultRow) -> str:
-        return "doubt" if row.result.lacking else ""
-
-    def gain(row: ResultRow) -> float | None:
-        """Return the speed over the fastest on the CPU's; of the CPU itself where it has rows."""
-        is_other = is_one or not row.case.delegate.is_cpu
-        return row.speed_up.value if row.speed_up is not None and is_other else None
-
-    figures: list[Column[ResultRow]] = [
+    """Return the columns of the phones, with the figure of the fastest on each."""
+    return [
+        Column("phone", "phone", lambda contest: contest.shown.device.label),
+        picture,
         Column(
-            "median",
-            unit,
-            lambda row: row.median_us,
-            Kind.NUMBER,
-            shown=lambda row: figure_text(row.case, row.median_us, _digits(row)),
-        ),
-        Column(
-            "precision", "± %", precision, Kind.NUMBER, "", 100, 1,
-            is_optional=True, is_merged=True, tone=doubted,
-        ),
-        Column("speed_up", "vs CPU", gain, Kind.NUMBER, digits=2, is_optional=True),
-    ]  # fmt: skip
-    checks: list[Column[ResultRow]] = [
-        Column(
-            "outputs", "outputs", _outputs, is_optional=True, is_merged=True, tone=_outputs_tone
-        ),
-    ]
-    winner: Column[Contest] = Column(
-        "winner",
-        "winner",
-        lambda contest: _winner(contest, names),
-        is_merged=True,
-        tone=lambda contest: "" if _winner(contest, names) == BestMark.BEST else "doubt",
-    )
-    columns = [
-        drawn,
-        *(column.of(lambda contest: contest.best) for column in figures),
-        winner,
-        *(column.of(lambda contest: contest.best) for column in checks),
-    ]
-    if is_one:
-        configuration: Column[Contest] = Column(
-            "configuration",
-            "configuration",
-            lambda contest: names.of(contest.shown.configuration),
+            "fastest",
+            "fastest",
+            lambda contest: _take(contest, names) or "no clean figure",
             case=lambda contest: contest.shown.key,
-        )
-        return [configuration, *columns]
-    fastest: Column[Contest] = Column(
-        "fastest",
-        "fastest",
-        lambda contest: _take(contest, names) or "no clean figure",
-        case=lambda contest: contest.shown.key,
-        tone=lambda contest: colour_of(contest.best) if contest.best is not None else "bad",
+            tone=lambda contest: colour_of(contest.best) if contest.best is not None else "bad",
+        ),
+        *(column.of(lambda contest: contest.best) for column in figures),
+        _winner_column(lambda contest: _winner(contest, names)),
+        Column(
+            "without",
+            "no figure",
+            lambda contest: _without(contest, names),
+            is_optional=True,
+            tone=lambda _: "bad",
+        ),
+    ]
+
+
+def _winner_column(word: Callable[[R], str]) -> Column[R]:
+    """Return the column of how sure it is who wins."""
+    return Column(
+        "winner",
+        "winner",
+        word,
+        is_merged=True,
+        tone=lambda item: "" if word(item) == BestMark.BEST else "doubt",
     )
-    without: Column[Contest] = Column(
-        "without",
-        "no figure",
-        lambda contest: _without(contest, names),
-        is_optional=True,
-        tone=lambda _: "bad",
-    )
-    phone: Column[Contest] = Column("phone", "phone", lambda contest: contest.shown.device.label)
-    return [phone, drawn, fastest, *columns[1:], without]
 
 
 def _axis(members: Sequence[Contest]) -> Axis:
@@ -219,11 +227,6 @@ def _dot(row: ResultRow, names: ShortNames, *, has_label: bool) -> Dot:
     )
 
 
-def _digits(row: ResultRow) -> int:
-    value = (row.median_us or 0.0) / US_PER_MS
-    return 3 if value < 1 else 2 if value < 10 else 1
-
-
 def _take(contest: Contest, names: ShortNames) -> str:
     """Return the winner, or all that are tied in alphabetical order: which of them leads is noise."""
     if contest.best is None:
@@ -237,23 +240,10 @@ def _winner(contest: Contest, names: ShortNames) -> str:
     """Return whether the winner is one: ``clear``, ``tied``, ``only one``, or what may be faster."""
     if contest.best is None:
         return "; ".join(dict.fromkeys(row.why_not_clean for row in contest.rows))
-    if not contest.best.result.is_judged:
-        return contest.best.why_not_clean
     if contest.doubted:
         first = contest.doubted[0]
         return f"{names.of(first.configuration)} may be faster: {first.why_not_clean}"
     return contest.best.best.value
-
-
-def _outputs(row: ResultRow) -> str:
-    """Return what is known of a winner's outputs; empty for the reference's own kernels."""
-    return row.outputs_text if row.may_be_wrong else ""
-
-
-def _outputs_tone(row: ResultRow) -> str:
-    if row.outputs is Outputs.CHECKED or not _outputs(row):
-        return ""
-    return "bad" if row.outputs is Outputs.DIFFER else "doubt"
 
 
 def _without(contest: Contest, names: ShortNames) -> str:

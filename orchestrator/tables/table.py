@@ -69,9 +69,11 @@ class Table(Generic[R]):
                 columns.append((column, [column.value(row) for row in rows]))
                 continue
             cells = column.cells(rows)
-            if column.is_merged and len(rows) > 1 and cells.count(cells[0]) == len(cells):
+            if column.is_optional and NOTHINGS.issuperset(cells):
+                continue
+            if column.is_merged and len(rows) > 1 and len(set(cells)) == 1:
                 same[column.head] = cells[0]
-            elif not column.is_optional or any(cell not in NOTHINGS for cell in cells):
+            else:
                 columns.append((column, cells))
         return columns, same
 

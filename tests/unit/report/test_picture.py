@@ -54,11 +54,11 @@ def test_each_phone_has_a_row_the_fastest_first():
     runs = [run for n, phone in enumerate(equal) for run in contest(phone, 6_000 + 60 * n, 12_000)]
     runs += contest(other[0], 9_000, 3_000)
     picture = picture_of(runs, *equal, *other)
-    assert cells(picture, "phone", "fastest", "median", "speed_up", "winner") == [
-        ("Google Pixel 4", "xnnpack, 4 threads", "3.00", "---", "clear"),
-        ("Google Pixel 3 (pixel-0)", "gpu", "6.00", "2.00", "clear"),
-        ("Google Pixel 3 (pixel-1)", "gpu", "6.06", "1.98", "clear"),
-        ("Google Pixel 3 (pixel-2)", "gpu", "6.12", "1.96", "clear"),
+    assert cells(picture, "phone", "fastest", "median_us", "speed_up", "winner") == [
+        ("Google Pixel 4", "xnnpack, 4 threads", "3.00", "1.00x", "clear"),
+        ("Google Pixel 3 (pixel-0)", "gpu", "6.00", "2.00x", "clear"),
+        ("Google Pixel 3 (pixel-1)", "gpu", "6.06", "1.98x", "clear"),
+        ("Google Pixel 3 (pixel-2)", "gpu", "6.12", "1.96x", "clear"),
     ]
     assert picture.sentence == "gpu is fastest on 3 of 4 phones, xnnpack on 1; outputs not checked."
     mixed = [*equal[:2], replace(equal[2], is_virtual=True)]
@@ -155,10 +155,10 @@ def test_of_one_phone_each_configuration_has_a_row_the_fastest_first() -> None:
         case(REAL_PIXEL, threads=1), 40_000, quality=Quality.SUSPECT, findings=(THROTTLED,)
     )
     picture = picture_of(runs, REAL_PIXEL)
-    assert cells(picture, "configuration", "median", "winner") == [
+    assert cells(picture, "configuration", "median_us", "winner") == [
         ("gpu", "6.00", "clear"),
-        ("xnnpack, 4 threads", "12.0", ""),
-        ("xnnpack, 1 thread", "40.0", "suspect (throttled)"),
+        ("xnnpack, 4 threads", "12.00", ""),
+        ("xnnpack, 1 thread", "40.00", "suspect (throttled)"),
     ]
     column = {column.name: column for column in picture.table.columns}["picture"]
     drawn = [column.value(line) for line in picture.table.listed]
@@ -171,7 +171,7 @@ def test_what_is_the_same_in_all_rows_of_a_whole_table_is_said_once():
     pair = phones(2)
     runs = [run for phone in pair for run in contest(phone, 6_000, 12_000)]
     html = whole(picture_of(runs, *pair).table)
-    assert re.search(r"In all rows: ± % 0\.\d; winner clear; outputs not checked\.", html)
+    assert re.search(r"In all rows: ± % 0\.\d; vs CPU 2\.00x; outputs not checked; winner clear\.", html)
     assert ">winner<" not in html
 
 
