@@ -14,24 +14,23 @@ from orchestrator.analysis.sustained import ATTEMPT_NUMBERS
 from orchestrator.delegates import place_of
 from orchestrator.passes import goes_on
 from orchestrator.records.case import FIGURE_PASS
-from orchestrator.records.parity import ParityVerdict
+from orchestrator.records.parity import OUTPUT_FINDINGS
 from orchestrator.records.run import DelegateEvidence
 from orchestrator.report.charts import percentiles
-from orchestrator.tables.column import PAGE, Column
+from orchestrator.tables.column import NOTHINGS, PAGE, Column
 from orchestrator.tables.escapes import visible, visible_block
 from orchestrator.tables.evidence import LOG_CHARACTERS, LogExcerpt, moment_of, shorter
 from orchestrator.tables.findings import findings_table
 from orchestrator.tables.html import page_data
 from orchestrator.tables.labels import (
-    PARITY_CLASSES,
     PARITY_WORDS,
     SHORT_HASH,
     figure_text,
     figure_unit,
     moment_text,
 )
-from orchestrator.tables.results import INVOCATIONS, Invocation, figures_decimals
-from orchestrator.tables.rows import BestMark, FindingRow, InvocationRow, ResultRow
+from orchestrator.tables.results import INVOCATIONS, RESULTS, Invocation, figures_decimals
+from orchestrator.tables.rows import FindingRow, InvocationRow, ResultRow
 from orchestrator.tables.table import Table
 from orchestrator.units import counted, format_bytes
 
@@ -49,12 +48,12 @@ _MOST_LINES: Final = 5
 _MOST_OPERATORS: Final = 20
 #: Invocations of a sustained run that are listed, from its beginning and from its end.
 _SUSTAINED_SHOWN: Final = 10
-_BEST_BADGES: Final[Mapping[BestMark, tuple[str, str]]] = {
-    BestMark.BEST: ("\N{BLACK STAR} fastest", "best"),
-    BestMark.TIED: ("\N{ALMOST EQUAL TO} tied", "tied"),
-    BestMark.ALONE: ("only one", ""),
-    BestMark.UNTESTED: ("not tested", ""),
-}
+#: What is judged of a case: the columns whose words are badges above its figure.
+_JUDGED: Final = [
+    column
+    for column in RESULTS
+    if column.name in {"winner", "delegate_truth", "quality", "outputs", "grade"}
+]
 #: The columns of a run that its evidence has.
 _OF_RUNS: Final = (
     "invocation", "latency_us", "tokens_per_s", "not_a_result_us", "outcome", "reason_code",
@@ -126,7 +125,7 @@ def _badge(word: str, look: str = "") -> Piece:
 
 
 def _head(row: ResultRow, digits: int) -> Iterator[Block]:
-    result, virtual = row.result, _badge("virtual", "virtual")
+    virtual = _badge("virtual", "virtual")
     device: list[Piece] = [("bdi", visible(row.device.label), "name")]
     device += [" ", virtual] if row.device.is_virtual else []
     of = ("bdi", visible(row.configuration))
@@ -137,16 +136,12 @@ def _head(row: ResultRow, digits: int) -> Iterator[Block]:
     if row.origin:
         origin = f" {visible(row.origin).removeprefix('imported ')}."
         yield _p(_badge("imported", "v-warning"), origin)
-    quality = result.quality.value if result.quality is not None else "none"
-    truth, parity, grade = result.truth, result.parity, result.grade
-    badges = [_badge(row.delegate_text, f"t-{truth.value}")] if truth is not None else []
-    badges.append(_badge(row.quality_text, f"q-{quality}"))
-    if row.best in _BEST_BADGES:
-        badges.append(_badge(*_BEST_BADGES[row.best]))
-    if parity is not None:
-        badges.append(_badge(PARITY_WORDS[parity], PARITY_CLASSES[parity]))
-    if grade is not None:
-        badges.append(_badge(f"grade {grade.value}", "grade"))
+    badges = [
+        _badge(f"{column.head} {word}", column.tone(row) if column.tone is not None else "")
+        for column in _JUDGED
+        for word in column.cells([row])
+        if word not in NOTHINGS
+    ]
     yield _p(*badges, _badge(row.case.process_mode.value), look="badges")
     yield from _figure(row, digits)
 
@@ -183,8 +178,9 @@ def _objections(row: ResultRow, finding_at: int) -> Iterator[Block]:
     yield from (_p(visible(note)) for note in result.notes)
     if result.reason:
         yield _p(("code", visible(result.reason_code)), f" {visible(result.reason)}")
-    if result.parity is ParityVerdict.SAME and result.parity_reason:
-        yield _p(visible(f"Outputs as the reference's: {result.parity_reason}."))
+    if result.parity is not None and result.parity not in OUTPUT_FINDINGS.values():
+        words = f"{PARITY_WORDS[result.parity].capitalize()}: {result.parity_reason}"
+        yield _p(visible(f"{words.removesuffix(': ')}."))
     if row.next_step:
         yield _p(("b", "Next:"), f" {visible(row.next_step)}")
     if row.findings:

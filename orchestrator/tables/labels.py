@@ -61,20 +61,13 @@ _BY_STATUS: Final[Mapping[CaseStatus, str]] = {
     CaseStatus.UNTIMED: "Add the pass timing if you want to know its latency.",
 }
 
-#: What a comparison of outputs came to, as a badge says it, and the badge's colour.
+#: What a comparison of outputs came to.
 PARITY_WORDS: Final[Mapping[ParityVerdict, str]] = {
     ParityVerdict.SAME: "outputs agree",
     ParityVerdict.DRIFT: "outputs drift",
     ParityVerdict.WRONG: "outputs wrong",
     ParityVerdict.DEGENERATE: "outputs tell nothing",
     ParityVerdict.UNREADABLE: "outputs not compared",
-}
-PARITY_CLASSES: Final[Mapping[ParityVerdict, str]] = {
-    ParityVerdict.SAME: "p-same",
-    ParityVerdict.DRIFT: "p-drift",
-    ParityVerdict.WRONG: "p-wrong",
-    ParityVerdict.DEGENERATE: "p-unknown",
-    ParityVerdict.UNREADABLE: "p-unknown",
 }
 #: The colour of what is known of outputs.
 OUTPUT_CLASSES: Final[Mapping[Outputs, str]] = {

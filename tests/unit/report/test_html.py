@@ -224,7 +224,7 @@ def test_the_fastest_with_wrong_outputs_is_no_winner_and_says_why():
     assert "gpu, native 6.45" in text
     assert "4.10" not in drawing
     blocks = [block for case in evidence_of(rich_lab()) for block in case]
-    assert any('"outputs agree", "badge p-same"' in json.dumps(block) for block in blocks)
+    assert any('"outputs checked", "badge p-same"' in json.dumps(block) for block in blocks)
     words = folds(html)["results"]["columns"][
         [c["label"] for c in folds(html)["results"]["columns"]].index("outputs")
     ]
