@@ -194,50 +194,7 @@ def page_data(table: Table[R]) -> Mapping[str, object]:
 def _column(column: Column[R], rows: Sequence[R]) -> Mapping[str, object]:
     page: dict[str, object] = {"label": column.head, "name": column.name, "unit": column.unit}
     if column.is_figure:
-        figures = column.figures(rows)
-        digits = column.decimals(figures)
-        # More digits than are shown only make the page larger; round() takes ten times as long.
-        step = 10.0 ** (digits + 2)
-        form = column.form(digits)
-        values, texts = [], {}
-        for place, figure in enumerate(figures):
-            if figure is None or abs(figure) > _MOST_ROUNDED:
-                values.append(figure)
-                continue
-            count = math.floor(figure * step + 0.5)
-            values.append(count / step)
-            if count % 100 == 50:
-                # The script, which has these digits only, might round it the other way.
-                texts[place] = format(figure, form)
-        page |= {
-            "kind": "number",
-            "digits": digits,
-            "signed": int(column.is_signed),
-            "values": values,
-        }
-        if column.bar is not None:
-            page["bars"] = [share and round(share, 3) for share in map(column.bar, rows)]
-        if column.shown is not None:
-            for place, text in enumerate(map(column.shown, rows)):
-                if text is None:
-                    continue
-                if text in NOTHINGS:
-                    # Where people read no figure, the script has none to sort and to colour by.
-                    values[place] = None
-                value = values[place]
-                if text != texts.get(place, NOTHING if value is None else format(value, form)):
-                    texts[place] = visible(text)
-        if texts:
-            page["texts"] = texts
-        if column.kind is Kind.COUNT and len(rows) > 1:
-            seen = {(value, texts.get(place)) for place, value in enumerate(values)}
-            if len(seen) == 1:
-                page["same"] = 1
-        if column.tone is not None:
-            page["tones"] = _distinct([column.tone(row) for row in rows])
-        if column.case is not None:
-            page["cases"] = [column.case(row) for row in rows]
-        return page
+        return page | _figures(column, rows)
     if column.kind is Kind.PICTURE:
         return page | _distinct([column.value(row) for row in rows]) | {"kind": "picture"}
     words = all_visible(column.cells(rows))
@@ -250,6 +207,40 @@ def _column(column: Column[R], rows: Sequence[R]) -> Mapping[str, object]:
     is_same = len(rows) > 1 and len(distinct["words"]) == 1 and not column.opens
     is_choice = column.is_choice and 1 < len(distinct["words"]) <= _MOST_CHOICES
     return page | distinct | {"choice": int(is_choice)} | ({"same": 1} if is_same else {})
+
+
+def _figures(column: Column[R], rows: Sequence[R]) -> dict[str, object]:
+    """Return a column of figures: as people read them, and to sort and to colour by, with two
+    digits more than are shown.
+    """
+    figures, texts = column.figures(rows), all_visible(column.cells(rows))
+    step = 10.0 ** (column.decimals(figures) + 2)
+    page: dict[str, object] = {
+        "kind": "number",
+        "signed": int(column.is_signed),
+        "texts": texts,
+        "values": [
+            # Where people read no figure there is none.
+            None if text in NOTHINGS else _rounded(figure, step)
+            for figure, text in zip(figures, texts, strict=True)
+        ],
+    }
+    if column.bar is not None:
+        page["bars"] = [share and round(share, 3) for share in map(column.bar, rows)]
+    if column.kind is Kind.COUNT and len(rows) > 1 and len(set(texts)) == 1:
+        page["same"] = 1
+    if column.tone is not None:
+        page["tones"] = _distinct([column.tone(row) for row in rows])
+    if column.case is not None:
+        page["cases"] = [column.case(row) for row in rows]
+    return page
+
+
+def _rounded(figure: float | None, step: float) -> float | None:
+    """Return a figure in whole parts of a step; round() takes ten times as long."""
+    if figure is None or abs(figure) > _MOST_ROUNDED:
+        return figure
+    return math.floor(figure * step + 0.5) / step
 
 
 def _distinct(words: Sequence[str]) -> dict[str, list[object]]:

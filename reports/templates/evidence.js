@@ -33,7 +33,7 @@
     var parts = columns.map(function (column) { return column.values.slice(from, to); });
     var figures = parts[0], lows = parts[1], highs = parts[2], known = [];
     columns.forEach(function (column, of) {
-      parts[of].forEach(function (value, place) { if (value !== null) { known.push([value, report.figure(column, from + place)]); } });
+      parts[of].forEach(function (value, place) { if (value !== null) { known.push([value, column.texts[from + place]]); } });
     });
     known.sort(function (a, b) { return a[0] - b[0]; });
     var least = known[0], most = known[known.length - 1], low = least[0], high = most[0];

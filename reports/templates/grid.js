@@ -25,20 +25,9 @@
   Grid.prototype.key = function (row) { return this.page.keys.words[this.page.keys.places[row]]; };
   Grid.prototype.text = function (column, row) {
     if (column.kind === "picture") { return ""; }
-    if (column.kind === "number") { return report.figure(column, row); }
+    if (column.kind === "number") { return column.texts[row]; }
     var word = this.word(column, row);
     return column.kind === "badge" ? word.slice(word.indexOf("|") + 1) : word;
-  };
-
-  /* As Python writes it, which gives the text where it is other words, or these digits might be
-     rounded the other way. What rounds to nothing isn't negative. */
-  report.figure = function (column, row) {
-    var value = column.values[row], text = column.texts && column.texts[row];
-    if (text !== undefined) { return text; }
-    if (value === null) { return "---"; }
-    var digits = value.toFixed(column.digits);
-    if (Number(digits) === 0) { digits = digits.replace("-", ""); }
-    return (column.signed && digits[0] !== "-" ? "+" : "") + digits;
   };
 
   Grid.prototype.build = function () {
@@ -169,7 +158,7 @@
   function width(column) {
     var longest = Math.max(column.label.length, (column.unit || "").length) + 2;
     if (column.kind === "picture") { return 20; }
-    var words = column.kind === "number" ? Object.values(column.texts || {}) : column.words;
+    var words = column.kind === "number" ? column.texts : column.words;
     if (column.kind === "number") { longest = Math.max(longest, 9); }
     for (var i = 0; i < words.length; i += 1) { longest = Math.max(longest, words[i].length); }
     return Math.min(longest, 40) + 3;

@@ -171,7 +171,9 @@ def test_what_is_the_same_in_all_rows_of_a_whole_table_is_said_once():
     pair = phones(2)
     runs = [run for phone in pair for run in contest(phone, 6_000, 12_000)]
     html = whole(picture_of(runs, *pair).table)
-    assert re.search(r"In all rows: ± % 0\.\d; vs CPU 2\.00x; outputs not checked; winner clear\.", html)
+    assert re.search(
+        r"In all rows: ± % 0\.\d; vs CPU 2\.00x; outputs not checked; winner clear\.", html
+    )
     assert ">winner<" not in html
 
 
