@@ -150,12 +150,17 @@ class DeviceFacts:
 
     @property
     def title(self) -> str:
-        """The name people know the device by."""
+        """The name people know the device by, which says that a virtual phone is one."""
+        return f"{self.kind_title}{' (virtual)' if self.is_virtual else ''}"
+
+    @property
+    def kind_title(self) -> str:
+        """What equal devices are called, where a badge says that they are virtual."""
         name = self.model or self.codename or str(self.serial)
         maker = self.manufacturer.strip()
         if maker and not name.lower().startswith(maker.lower()):
             name = f"{maker.capitalize() if maker.islower() else maker} {name}"
-        return f"{name}{' (imported)' if self.is_imported else ''}{' (virtual)' if self.is_virtual else ''}"
+        return f"{name}{' (imported)' if self.is_imported else ''}"
 
     @property
     def system(self) -> str:

@@ -67,7 +67,6 @@ from orchestrator.tables.rows import (
     title_of,
 )
 
-_VIRTUAL_SUFFIX = " (virtual)"
 _MODEL_SUFFIX = ".tflite"
 
 
@@ -412,9 +411,7 @@ def _device_rows(
     serials = dict.fromkeys([*(case.serial for case in gathered.cases.values()), *skipped_on])
     facts = {str(serial): value for serial, value in devices.items()}
     titles = {
-        str(serial): facts[serial].title.removesuffix(_VIRTUAL_SUFFIX)
-        if serial in facts
-        else str(serial)
+        str(serial): facts[serial].kind_title if serial in facts else str(serial)
         for serial in serials
     }
     return {

@@ -322,7 +322,7 @@ def _speed_ups(group: Sequence[ResultRow]) -> Iterator[tuple[str, tuple[Ratio, s
 def kind_title(row: ResultRow) -> str:
     """Return what equal phones are called."""
     facts = row.device.facts
-    return row.device.label if facts is None else facts.title.removesuffix(" (virtual)")
+    return row.device.label if facts is None else facts.kind_title
 
 
 def answers_of(contests: Iterable[Contest]) -> tuple[str, ...]:

@@ -170,8 +170,7 @@ def read_farm(workspace: Workspace, queue: QueueView | None, submission: str = "
             submission=job["submission"] if job is not None else "",
         )
         if (facts := known.get(serial) or _facts_of(row)) is not None:
-            name = facts.title.removesuffix(" (virtual)")
-            phone = replace(phone, name=name, is_virtual=facts.is_virtual)
+            phone = replace(phone, name=facts.kind_title, is_virtual=facts.is_virtual)
         phone = _with_run(phone, newest[serial]) if serial in newest else phone
         phone = _with_work(phone, *working[serial], now) if serial in working else phone
         devices.append(phone)

@@ -47,7 +47,7 @@ class Series:
     @property
     def phone(self) -> str:
         """The device where a mark beside it says that it is virtual."""
-        return self.title.removesuffix(" (virtual)")
+        return self.facts.kind_title if self.facts is not None else str(self.case.serial)
 
     @property
     def model(self) -> str:
