@@ -24,7 +24,7 @@ from orchestrator.records.case import Case, all_but, grouped
 from orchestrator.records.parity import Outputs
 from orchestrator.tables.column import DATA, NESTED, Column, Kind
 from orchestrator.tables.labels import ShortNames, short_names
-from orchestrator.tables.results import RESULTS, look_of
+from orchestrator.tables.results import RESULTS, look_of, ratio_columns
 from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.tables.table import Table
 from orchestrator.units import counted, format_figure, format_percent
@@ -169,13 +169,7 @@ def _lead(contest: Contest) -> Ratio | None:
 
 #: How many times as fast as the second the winner is.
 LEAD: Final[Sequence[Column[Ratio]]] = (
-    Column("lead", "", lambda lead: lead.value, Kind.NUMBER, forms=DATA),
-    Column(
-        "lead_low", "", lambda lead: lead.interval and lead.interval.low, Kind.NUMBER, forms=DATA
-    ),
-    Column(
-        "lead_high", "", lambda lead: lead.interval and lead.interval.high, Kind.NUMBER, forms=DATA
-    ),
+    *ratio_columns("lead"),
     Column(
         "lead_is_between_sessions", "", lambda lead: lead.is_between_sessions, Kind.FLAG, forms=DATA
     ),

@@ -105,9 +105,16 @@ def _own(name: str, head: str, value: Callable[[Summary], Any], **other: Any) ->
     )
 
 
-def _ratio_of(name: str, value: Callable[[Ratio], Any], **other: Any) -> Column[ResultRow]:  # noqa: ANN401
-    return Column("", "", value, Kind.NUMBER, exact=4).of(
-        lambda row: row.speed_up, name=name, **{"forms": DATA, **other}
+def ratio_columns(name: str, exact: int | None = None) -> Sequence[Column[Ratio]]:
+    """Return what data have of a ratio: itself and the ends of its interval."""
+
+    def column(end: str, value: Callable[[Ratio], Any]) -> Column[Ratio]:
+        return Column(f"{name}{end}", "", value, Kind.NUMBER, exact=exact, forms=DATA)
+
+    return (
+        column("", lambda ratio: ratio.value),
+        column("_low", lambda ratio: ratio.interval and ratio.interval.low),
+        column("_high", lambda ratio: ratio.interval and ratio.interval.high),
     )
 
 
@@ -182,14 +189,10 @@ _PRECISION: Final[Column[ResultRow]] = Column(
     exact=6,
     shown=lambda row: row.spread_text if row.own is not None else NOTHING,
 )
-_SPEED_UP: Final = _ratio_of(
-    "speed_up",
-    lambda ratio: ratio.value,
-    head="vs CPU",
-    digits=2,
-    forms=EVERYWHERE,
-    shown=_ratio,
-)
+_SPEED_UPS: Final[Sequence[Column[ResultRow]]] = [
+    column.of(lambda row: row.speed_up) for column in ratio_columns("speed_up", exact=4)
+]
+_SPEED_UP: Final = replace(_SPEED_UPS[0], head="vs CPU", digits=2, forms=EVERYWHERE, shown=_ratio)
 #: A case's figure and what it is worth, behind the columns of its parts.
 OWN_COLUMNS: Final = (_MEDIAN, _FIGURE, _QUALITY)
 _NODES: Final = (
@@ -253,8 +256,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     _speed("tokens_per_s_low", "speed from", 1, "tokens/s, 95 %", forms=DATA),
     _speed("tokens_per_s_high", "speed to", 2, "tokens/s, 95 %", forms=DATA),
     _SPEED_UP,
-    _ratio_of("speed_up_low", lambda ratio: ratio.interval and ratio.interval.low),
-    _ratio_of("speed_up_high", lambda ratio: ratio.interval and ratio.interval.high),
+    *_SPEED_UPS[1:],
     Column(
         "winner",
         "winner",
