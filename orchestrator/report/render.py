@@ -27,12 +27,12 @@ from orchestrator.tables.results import (
     OWN_COLUMNS,
     delegates_table,
     figures_decimals,
-    memory_table,
     parts_of,
     parts_table,
     pass_table,
     plain_table,
     results_table,
+    starts_table,
 )
 from orchestrator.tables.rows import ResultRow
 from orchestrator.tables.table import Table
@@ -167,7 +167,7 @@ def page_tables(data: ReportData) -> Mapping[str, Table[Any]]:
     profiled = [row for row in rows if row.profiles]
     tables: Sequence[Table[Any]] = (
         results_table(rows),
-        memory_table(rows),
+        starts_table(rows),
         *(pass_table(table, rows) for table in pass_tables()),
         _threads(rows),
         delegates_table(rows),

@@ -21,6 +21,7 @@ from orchestrator.tables.labels import PARITY_WORDS, ShortNames
 from orchestrator.tables.operators import slowest_table
 from orchestrator.tables.results import (
     listed_table,
+    memory_table,
     pass_table,
 )
 from orchestrator.tables.rows import BestMark, ResultRow
@@ -72,8 +73,8 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
         lines += [("", ""), (_ELSEWHERE.format(cases=counted(len(timed), "case")), "head")]
     elif timed:
         lines += text.lines(listed_table(sorted(timed, key=_fastest_first), names), width)
-    for own in pass_tables():
-        part = pass_table(own, data.results)
+    of_passes = [pass_table(own, data.results) for own in pass_tables()]
+    for part in (*of_passes, memory_table(_with_memory(rows))):
         if part.listed:
             lines += [("", ""), (part.caption, "title"), *text.lines(part, width)]
 
@@ -89,7 +90,7 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
         kept = [(line, look) for item in sentences if item for line in wrap(visible(item), width)]
         lines.extend([("", ""), *kept] if kept else [])
 
-    told([*_memory(rows), *_passes(rows)])
+    told(_passes(rows))
     told(data.headline.answers)
     told([data.headline.state, *data.headline.warnings], "doubt")
     origins = ((row.name or row.campaign_id, origin_of(row)) for row in data.campaigns)
@@ -99,28 +100,19 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
     return [(line.rstrip(), look) for line, look in lines[start:]]
 
 
-def _virtual(row: ResultRow) -> str:
-    return ", virtual" if row.is_virtual else ""
-
-
-def _memory(rows: Sequence[ResultRow]) -> Iterator[str]:
-    """Yield the memory of the cases that a pass of its own measured, and of those that have nothing
-    else to show.
+def _with_memory(rows: Iterable[ResultRow]) -> list[ResultRow]:
+    """Return the cases whose memory a pass of its own measured, and those that have nothing else to
+    show.
     """
-    for row in rows:
-        parts = zip(
-            ("after init", "overall", "peak"),
-            (row.init_memory_mib, row.overall_memory_mib, row.peak_memory_mib),
-            strict=True,
+    return [
+        row
+        for row in rows
+        if row.has_memory
+        and (
+            row.own is None
+            or any(shown(item.run.run_pass).measures_memory for item in row.invocations)
         )
-        was_asked_for = any(
-            shown(invocation.run.run_pass).measures_memory for invocation in row.invocations
-        )
-        if row.has_memory and (was_asked_for or row.own is None):
-            known = ", ".join(
-                f"{name} {value:.1f} MiB" for name, value in parts if value is not None
-            )
-            yield f"memory of {row.who}: {known}{_virtual(row)}"
+    ]
 
 
 def _passes(rows: Sequence[ResultRow]) -> Iterator[str]:

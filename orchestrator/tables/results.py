@@ -596,6 +596,20 @@ def _columns_of(table: PassTable[Any]) -> Iterator[Column[ResultRow]]:
 
 
 def memory_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
+    """Return the memory of these cases alone."""
+    columns = [
+        replace(
+            column,
+            head=column.head.replace("memory", "").strip(),
+            forms=EVERYWHERE,
+            is_optional=True,
+        )
+        for column in _STARTED[3:]
+    ]
+    return case_table("memory", "Memory of each case", rows, (*WHO, *columns), groups=2)
+
+
+def starts_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
     """Return start and memory of each case that has any of them."""
     columns = [replace(column, forms=EVERYWHERE) for column in _STARTED]
     return case_table(

@@ -19,7 +19,7 @@ from orchestrator.report.charts import charts_of, percentiles, thread_steps
 from orchestrator.report.exports import to_json
 from orchestrator.report.render import render_html
 from orchestrator.report.tables import render_text_table
-from orchestrator.tables.results import memory_table
+from orchestrator.tables.results import starts_table
 from tests.samples.sample_lab import (
     FELL_BACK,
     MOBILENET,
@@ -77,17 +77,15 @@ def test_memory_of_unusable_invocations_is_not_shown_beside_a_good_latency(unusa
 def test_memory_is_shown_in_every_form_without_a_latency(latency) -> None:
     data = data_of(*latency, memory_run(0, 50.0))
     assert json.loads(to_json(data))["results"][0]["peak_memory_mib"] == 100.0
-    grid = memory_table(data.results)
+    grid = starts_table(data.results)
     assert column(grid, "overall_memory_mib") == [50.0]
     assert column(grid, "median_us") == [None]
-    assert "after init 25.0 MiB, overall 50.0 MiB, peak 100.0 MiB" in " ".join(
-        render_text_table(data).split()
-    )
+    assert "native 25.0 50.0 100.0" in " ".join(render_text_table(data).split())
 
 
 def test_start_of_a_figure_that_is_no_result_is_not_shown_beside_its_memory() -> None:
     data = data_of(*series(GPU, 6_450, **FELL_BACK), memory_run(0, 50.0))
-    grid = memory_table(data.results)
+    grid = starts_table(data.results)
     assert column(grid, "overall_memory_mib") == [50.0]
     assert column(grid, "init_us") == [None]
 
