@@ -169,6 +169,17 @@ class CaseResult:
         return self.summary if self.status in OWN_FIGURE else None
 
     @property
+    def median_us(self) -> float | None:
+        """The own figure's median in microseconds."""
+        return None if self.own_summary is None else self.own_summary.median_us
+
+    @property
+    def not_a_result_us(self) -> float | None:
+        """The median of a figure that is none of what was asked for: shown as evidence alone."""
+        is_other = self.summary is not None and self.own_summary is None
+        return self.summary.median_us if self.summary is not None and is_other else None
+
+    @property
     def precision(self) -> float | None:
         """Half the 95 % interval of the own figure as a share of it.
 

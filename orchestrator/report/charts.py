@@ -72,14 +72,12 @@ def _runs(contests: Iterable[Contest]) -> Iterator[tuple[str, Html]]:
             if used.get(row.key)
         ]
         if spreads:
-            title = f"{contest.shown.model.label} on {contest.shown.device.title}"
+            title = contest.shown.where
             yield title, strips(spreads, f"{title}: the runs", "ms")
 
 
 def _threads(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
-    of_place = grouped(
-        thread_steps(rows), lambda steps: (steps[0].row.model.subject, steps[0].row.device.serial)
-    )
+    of_place = grouped(thread_steps(rows), lambda steps: steps[0].row.place)
     for series in of_place.values():
         members = [step.row for steps in series for step in steps]
         names = short_names((row.configuration, row.case) for row in members)
@@ -91,7 +89,7 @@ def _threads(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
             )
             for steps in series
         ]
-        title = f"{members[0].model.label} on {members[0].device.title}"
+        title = members[0].where
         told = f"{title}: median in ms by number of threads"
         words = [(n, f"{n}") for n in sorted({row.case.threads for row in members})]
         shown = drawn[:_MOST_LINES]
@@ -128,7 +126,7 @@ def _map(row: ResultRow, profile: Profile) -> Html:
 def _sustained(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
     of_place = grouped(
         (row for row in rows if row.of_passes.get("sustained")),
-        lambda row: (row.model.subject, row.device.serial),
+        lambda row: row.place,
     )
     for members in of_place.values():
         names = short_names((row.configuration, row.case) for row in members)
@@ -142,7 +140,7 @@ def _sustained(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
             for row in members
             for run in row.of_passes["sustained"]
         ]
-        title = f"{members[0].model.label} on {members[0].device.title}"
+        title = members[0].where
         told = f"{title}: latency in ms over seconds"
         yield title, lines(drawn[:_MOST_LINES], told, Across(name="s"))
 

@@ -113,10 +113,10 @@ def _table(
 
 def _no_result(item: Measured) -> str | None:
     """Return a figure that is none of what was asked for, as that."""
-    summary = item.result.summary
-    if summary is None or item.result.own_summary is not None:
+    other_us = item.result.not_a_result_us
+    if other_us is None:
         return None
-    return f"no result: {format_figure(summary.median_us, is_per_token=item.case.is_per_token)}"
+    return f"no result: {format_figure(other_us, is_per_token=item.case.is_per_token)}"
 
 
 def _details(row: ComparedCase) -> CaseDetails:

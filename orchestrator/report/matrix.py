@@ -60,7 +60,7 @@ def lines_of(
     configurations = dict.fromkeys(row.configuration for row in rows)
     skips = grouped(skipped, lambda skip: (skip.skipped.model_name, skip.device.serial))
     lines = []
-    for own in grouped(rows, lambda row: (row.model.subject, row.device.serial)).values():
+    for own in grouped(rows, lambda row: row.place).values():
         cells = {names.of(row.configuration): row for row in own}
         # A column shows the same combination for another device.
         words = {

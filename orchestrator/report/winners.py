@@ -155,7 +155,7 @@ def _faster_on_cpu(contests: Sequence[Contest], names: ShortNames) -> Iterator[s
         if alike and figure_of(cpu).median_us < figure_of(alike[0]).median_us:
             over = speed_up(figure_of(cpu), figure_of(best)).value
             told.append(
-                f"{best.model.label} on {best.device.title}: vs CPU is over {names.of(best.baseline)},"
+                f"{best.where}: vs CPU is over {names.of(best.baseline)},"
                 f" measured alike; it is {over:.2f}x of {names.of(cpu.configuration)}, not measured alike"
             )
     if told:
@@ -284,7 +284,7 @@ def _place(row: ResultRow) -> Hashable:
     """Return what the configurations of one contest share; a fake binary's figure is none of a real
     device's.
     """
-    return row.model.subject, row.device.serial, row.is_virtual
+    return row.place, row.is_virtual
 
 
 def _like(row: ResultRow) -> Hashable:
@@ -379,8 +379,7 @@ def answer_text(contest: Contest, *, names_model: bool = True) -> str:
     """Return what won, by how much and how sure, as one sentence without its full stop."""
     row, second = contest.shown, contest.second
     shown = short_names((item.configuration, item.case) for item in contest.rows)
-    of_model = f"{row.model.label} on " if names_model else ""
-    who = f"{of_model}{row.device.title}: "
+    who = f"{row.where if names_model else row.device.title}: "
     if contest.is_alone:
         return f"{who}one clean figure, {row.configuration} with {_figure(row)}"
     if contest.tied:

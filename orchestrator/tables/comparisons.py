@@ -87,12 +87,7 @@ def runs_text(verdict: ComparisonVerdict) -> str:
 
 def figure_of(item: Measured) -> str:
     """Return a side's figure; none where it isn't one of what was asked for."""
-    own = item.result.own_summary
-    return (
-        NOTHING
-        if own is None
-        else format_figure(own.median_us, is_per_token=item.case.is_per_token)
-    )
+    return format_figure(item.result.median_us, is_per_token=item.case.is_per_token)
 
 
 def _change_words(row: ComparedCase) -> str:
@@ -106,11 +101,6 @@ def _of_result(name: str, kind: Kind = Kind.TEXT) -> Column[Measured]:
 
 def _of_case(name: str) -> Column[Measured]:
     return Column(name, name, lambda item: getattr(item.case, name))
-
-
-def _not_a_result(item: Measured) -> float | None:
-    is_other = item.result.own_summary is None and item.result.summary is not None
-    return item.result.summary.median_us if is_other and item.result.summary else None
 
 
 SIDE: Final[Sequence[Column[Measured]]] = (
@@ -138,13 +128,8 @@ SIDE: Final[Sequence[Column[Measured]]] = (
         "figure",
         lambda item: item.result.figure if item.result.summary is not None else None,
     ),
-    Column(
-        "median_us",
-        "median",
-        lambda item: item.result.own_summary and item.result.own_summary.median_us,
-        Kind.NUMBER,
-    ),
-    Column("not_a_result_us", "not a result", _not_a_result, Kind.NUMBER),
+    _of_result("median_us", Kind.NUMBER),
+    _of_result("not_a_result_us", Kind.NUMBER),
     Column("count", "runs", lambda item: len(item.result.used), Kind.COUNT),
     Column("run_ids", "runs", lambda item: item.result.used, Kind.RECORD, forms=NESTED),
 )

@@ -412,9 +412,7 @@ def _over_campaigns(rows: Sequence[ResultRow], titles: Mapping[str, str]) -> Ite
 
 def _over_delegates(rows: Sequence[ResultRow]) -> Iterable[DiffPair]:
     profiled = (row for row in rows if row.profiles)
-    for members in grouped(
-        profiled, lambda row: (row.model.subject, row.device.serial, row.case.tool)
-    ).values():
+    for members in grouped(profiled, lambda row: (row.place, row.case.tool)).values():
         on_cpu = [row for row in members if row.case.delegate.is_cpu]
         for row in members:
             if row.case.delegate.is_cpu or not on_cpu:

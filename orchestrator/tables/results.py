@@ -31,7 +31,7 @@ from orchestrator.tables.column import (
 )
 from orchestrator.tables.findings import FINDINGS
 from orchestrator.tables.labels import OUTPUT_CLASSES, ShortNames, figure_text
-from orchestrator.tables.passes import PassTable
+from orchestrator.tables.passes import PassTable, quality_class
 from orchestrator.tables.rows import (
     BestMark,
     DeviceRow,
@@ -80,10 +80,6 @@ def _truth_class(row: ResultRow) -> str:
 def _quality(row: ResultRow) -> str:
     is_fake = row.is_virtual and not row.device.is_virtual
     return f"{row.quality_text}{', virtual' if is_fake else ''}"
-
-
-def _quality_class(row: ResultRow) -> str:
-    return f"q-{row.result.quality.value if row.result.quality is not None else 'none'}"
 
 
 def _of_delegate(name: str) -> Callable[[ResultRow], int | None]:
@@ -167,7 +163,7 @@ _QUALITY: Final[Column[ResultRow]] = Column(
     "quality",
     lambda row: row.result.quality,
     shown=_quality,
-    tone=_quality_class,
+    tone=lambda row: quality_class(row.result),
     is_choice=True,
 )
 _DELEGATE: Final[Column[ResultRow]] = Column(
@@ -269,7 +265,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     Column(
         "delegate_actual",
         "ran on",
-        lambda row: row.place if row.delegate is not None else None,
+        lambda row: row.ran_on if row.delegate is not None else None,
         forms=DATA,
     ),
     *_NODES,
@@ -333,9 +329,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     _ms(
         "not_a_result_us",
         "not a result",
-        lambda row: (
-            row.result.summary.median_us if row.result.summary and row.own is None else None
-        ),
+        lambda row: row.result.not_a_result_us,
         forms=DATA,
     ),
     Column("reason_code", "why not", lambda row: row.result.reason_code, forms=DATA | PAGE),
@@ -427,11 +421,10 @@ def bar_of(rows: Sequence[ResultRow]) -> Column[ResultRow]:
     """Return the bar of a figure: its share of the slowest one of its model on its device."""
     slowest: dict[tuple[str, str], float] = {}
     for row in rows:
-        place = row.model.subject, row.device.serial
-        slowest[place] = max(slowest.get(place, 0.0), row.median_us or 0.0)
+        slowest[row.place] = max(slowest.get(row.place, 0.0), row.median_us or 0.0)
 
     def share(row: ResultRow) -> float:
-        most_us = slowest[row.model.subject, row.device.serial]
+        most_us = slowest[row.place]
         return (row.median_us or 0.0) / most_us if most_us else 0.0
 
     return Column("bar", "", share, Kind.BAR)

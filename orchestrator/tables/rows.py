@@ -255,9 +255,19 @@ class ResultRow:
         return self.case.case_key
 
     @property
+    def place(self) -> tuple[str, str]:
+        """Model and device: what a chart, a line of a matrix or a bar's scale is of."""
+        return self.model.subject, self.device.serial
+
+    @property
+    def where(self) -> str:
+        """Model and device in words."""
+        return f"{self.model.label} on {self.device.title}"
+
+    @property
     def who(self) -> str:
         """Model, device and configuration in one line."""
-        return f"{self.model.label} on {self.device.title}, {self.configuration}"
+        return f"{self.where}, {self.configuration}"
 
     @property
     def own(self) -> Summary | None:
@@ -270,8 +280,7 @@ class ResultRow:
     @property
     def median_us(self) -> float | None:
         """The own figure's median in microseconds."""
-        own = self.result.own_summary
-        return None if own is None else own.median_us
+        return self.result.median_us
 
     @property
     def has_mean(self) -> bool:
@@ -354,7 +363,7 @@ class ResultRow:
         )
 
     @property
-    def place(self) -> str:
+    def ran_on(self) -> str:
         """Where the operators ran, by what the program said: ``gpu``; empty when nothing was read."""
         return place_of(self.delegate) if self.delegate is not None else ""
 
