@@ -60,11 +60,7 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
     names = data.names
     lines: list[Line] = []
     if len(timed) > _MOST_LISTED:
-        fastest = replace(fastest_table(data.contests), notes=())
-        models = {item.shown.model.subject: item.shown.model.label for item in fastest.listed}
-        if len(models) == 1:
-            lines += [(label, "title") for label in models.values()]
-            fastest = replace(fastest, columns=fastest.columns[1:])
+        fastest = replace(fastest_table(data.contests), notes=(), groups=1)
         if width < _ROOM_FOR_ALL:
             fastest = replace(
                 fastest, columns=[item for item in fastest.columns if item.name != "speed_up"]

@@ -25,7 +25,7 @@ from orchestrator.installation import data_folder
 from orchestrator.tables.column import NOTHING, NOTHINGS, Column, Form, Kind, R
 from orchestrator.tables.devices import origin_of
 from orchestrator.tables.escapes import all_visible, visible
-from orchestrator.tables.labels import STATE_CLASSES, moment_text, page_name
+from orchestrator.tables.labels import STATE_CLASSES, page_name
 from orchestrator.tables.table import Table
 from orchestrator.units import format_bytes, format_change, format_latency
 
@@ -282,7 +282,6 @@ def _environment() -> jinja2.Environment:
     }
     made.filters |= {
         "size": format_bytes,
-        "moment": moment_text,
         "origin": origin_of,
         "latency": format_latency,
         "change": format_change,
