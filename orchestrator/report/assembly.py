@@ -17,14 +17,13 @@ from orchestrator.analysis.case_result import (
     judge_case,
 )
 from orchestrator.analysis.outcome import figure_us, truth_of
-from orchestrator.analysis.rounds import standings, standings_of
+from orchestrator.analysis.rounds import standings_of
 from orchestrator.passes import passes
 from orchestrator.passes.specification import PassSpec, Repetition
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import (
     FIGURE_PASS,
     Build,
-    CampaignId,
     Case,
     CaseKey,
     Model,
@@ -35,7 +34,7 @@ from orchestrator.records.case import (
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import DelegateEvidence, FigureKind, RunRecord
-from orchestrator.records.verdict import Quality, Severity
+from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.report.data import ReportData, headline_of
 from orchestrator.report.winners import ranked
 from orchestrator.tables.devices import origin_of
@@ -216,41 +215,26 @@ def _gather(
     for campaign in campaigns:
         if campaign.terms.stopping is not None:
             # Of several campaigns each is on its own.
-            stands = (
-                standings_of(campaign, found.runs.items(), found.others)
-                if len(campaigns) == 1
-                else standings(campaign, _of_campaign(campaign, found.runs)).items()
+            cases = (
+                (key, [run for run in runs if run.campaign_id == campaign.campaign_id])
+                for key, runs in found.runs.items()
             )
-            for key, item in stands:
+            for key, item in standings_of(campaign, cases, found.others):
                 found.stopped[key].append((item.reason.value, item.text))
     return found
 
 
 def _others(found: _Gathered, beside: Iterable[RunRecord]) -> dict[CaseKey, Autocorrelation]:
     """Return of each case what the other cases of its campaign show of its device."""
-    of_campaign: dict[CampaignId, dict[CaseKey, list[RunRecord]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    timed: dict[CaseKey, CampaignId] = {}
-    for key, runs in found.runs.items():
-        for run in runs:
-            if run.run_pass is FIGURE_PASS:
-                of_campaign[run.campaign_id][key].append(run)
-                timed[key] = run.campaign_id
-    for run in beside:
-        if run.run_pass is FIGURE_PASS and run.campaign_id in of_campaign:
-            of_campaign[run.campaign_id][run.case.case_key].append(run)
+    own = [run for runs in found.runs.values() for run in runs if run.run_pass is FIGURE_PASS]
+    timed = [*own, *(run for run in beside if run.run_pass is FIGURE_PASS)]
     others = {
-        name: autocorrelation_of_others(cases, found.campaigns.get(name))
-        for name, cases in of_campaign.items()
+        name: autocorrelation_of_others(
+            grouped(runs, lambda run: run.case.case_key), found.campaigns.get(name)
+        )
+        for name, runs in grouped(timed, lambda run: run.campaign_id).items()
     }
-    return {key: others[name][key] for key, name in timed.items()}
-
-
-def _of_campaign(
-    campaign: Campaign, runs: Mapping[CaseKey, Sequence[RunRecord]]
-) -> Iterator[RunRecord]:
-    return (run for own in runs.values() for run in own if run.campaign_id == campaign.campaign_id)
+    return {run.case.case_key: others[run.campaign_id][run.case.case_key] for run in own}
 
 
 def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
@@ -382,27 +366,33 @@ def _findings(runs: Sequence[RunRecord], result: CaseResult) -> tuple[FindingRow
     """Return each finding once, worst first, with the number of invocations that it was made in; 0
     for the case's.
     """
-    seen: dict[tuple[str, Severity], FindingRow] = {}
-    used = frozenset(result.used)
-    for run in runs:
-        is_of_figure = run.run_id in used
-        # Of one invocation each kind counts once.
-        for key, finding in {
-            (item.code, item.severity): item for item in reversed(run.verdict.findings)
-        }.items():
-            row = seen.get(key) or FindingRow(finding=finding, count=0, is_of_figure=False)
-            seen[key] = replace(
-                row, count=row.count + 1, is_of_figure=row.is_of_figure or is_of_figure
-            )
-    for finding in result.findings:
-        key = (finding.code, finding.severity)
-        seen.setdefault(key, FindingRow(finding=finding, count=0, is_of_figure=True))
-    return tuple(
-        sorted(
-            seen.values(),
-            key=lambda row: (SEVERITIES.index(row.finding.severity), -row.count, row.finding.code),
-        )
+    made = grouped(
+        ((kind, item, run) for run in runs for kind, item in _kinds(run.verdict.findings).items()),
+        lambda found: found[0],
     )
+    used = frozenset(result.used)
+    rows = [
+        FindingRow(
+            finding=found[0][1],
+            count=len(found),
+            is_of_figure=any(run.run_id in used for *_, run in found),
+        )
+        for found in made.values()
+    ]
+    rows += [
+        FindingRow(finding=item, count=0, is_of_figure=True)
+        for kind, item in _kinds(result.findings).items()
+        if kind not in made
+    ]
+    rows.sort(
+        key=lambda row: (SEVERITIES.index(row.finding.severity), -row.count, row.finding.code)
+    )
+    return tuple(rows)
+
+
+def _kinds(findings: Sequence[Finding]) -> dict[tuple[str, Severity], Finding]:
+    """Return the first finding of each kind: of one invocation each kind counts once."""
+    return {(item.code, item.severity): item for item in reversed(findings)}
 
 
 def _device_rows(
