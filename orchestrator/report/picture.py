@@ -21,7 +21,6 @@ from orchestrator.units import US_PER_MS, three_digits, tokens_per_s
 
 #: A phone that is so many times slower than the next is beyond the axis' end.
 _BEYOND: Final = 4.0
-_MOST_TIED: Final = 2
 _MOST_NAMED: Final = 3
 
 
@@ -137,12 +136,12 @@ def _of_phones(
         Column(
             "fastest",
             "fastest",
-            lambda contest: _take(contest, names) or "no clean figure",
+            lambda contest: contest.fastest(names),
             case=lambda contest: contest.shown.key,
             tone=lambda contest: colour_of(contest.best) if contest.best is not None else "bad",
         ),
         *(column.of(lambda contest: contest.best) for column in figures),
-        _winner_column(lambda contest: _winner(contest, names)),
+        _winner_column(lambda contest: contest.verdict(names)),
         Column(
             "without",
             "no figure",
@@ -225,25 +224,6 @@ def _dot(row: ResultRow, names: ShortNames, *, has_label: bool) -> Dot:
         look=f"{colour_of(row)} {mark}".rstrip(),
         key=row.key,
     )
-
-
-def _take(contest: Contest, names: ShortNames) -> str:
-    """Return the winner, or all that are tied in alphabetical order: which of them leads is noise."""
-    if contest.best is None:
-        return ""
-    takes = sorted(names.of(row.configuration) for row in (contest.best, *contest.tied))
-    more = f" or {len(takes) - _MOST_TIED} more" if len(takes) > _MOST_TIED else ""
-    return " or ".join(takes[:_MOST_TIED]) + more
-
-
-def _winner(contest: Contest, names: ShortNames) -> str:
-    """Return whether the winner is one: ``clear``, ``tied``, ``only one``, or what may be faster."""
-    if contest.best is None:
-        return "; ".join(dict.fromkeys(row.why_not_clean for row in contest.rows))
-    if contest.doubted:
-        first = contest.doubted[0]
-        return f"{names.of(first.configuration)} may be faster: {first.why_not_clean}"
-    return contest.best.best.value
 
 
 def _without(contest: Contest, names: ShortNames) -> str:

@@ -34,6 +34,8 @@ _NO_ENTRY: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, CaseStatus
 #: Winners that are told one by one; of more, it is counted how often what wins.
 _MOST_WINNERS: Final = 4
 _TIE: Final = "a tie"
+#: Of configurations that are tied so many are named.
+_MOST_TIED: Final = 2
 #: What two cases have in common, beside settings, where ``benchfarm ab`` can tell them apart.
 _ALIKE: Final = ("tool", "build_sha256", "mode")
 
@@ -78,6 +80,27 @@ class Contest:
             if limit_us and row.compared is None and row.median_us and row.median_us < limit_us
         ]
 
+    def fastest(self, names: ShortNames) -> str:
+        """Return the winner's configuration, or all that are tied in alphabetical order: which of
+        them leads is noise.
+        """
+        if self.best is None:
+            return "no clean figure"
+        takes = sorted(names.of(row.configuration) for row in (self.best, *self.tied))
+        more = f" or {len(takes) - _MOST_TIED} more" if len(takes) > _MOST_TIED else ""
+        return " or ".join(takes[:_MOST_TIED]) + more
+
+    def verdict(self, names: ShortNames) -> str:
+        """Return how sure it is who wins: ``clear``, ``tied``, ``only one``, what may be faster, or
+        why nothing is clean.
+        """
+        if self.best is None:
+            return "; ".join(dict.fromkeys(row.why_not_clean for row in self.rows))
+        if self.doubted:
+            first = self.doubted[0]
+            return f"{names.of(first.configuration)} may be faster: {first.why_not_clean}"
+        return self.best.best.value
+
 
 def _best(contest: Contest) -> ResultRow | None:
     return contest.best
@@ -87,11 +110,6 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
     """Return the fastest configuration of each model on each phone: what a pull request shows."""
     every = [row for item in contests for row in item.rows]
     names = short_names((row.configuration, row.case) for row in every)
-
-    def winner(item: Contest) -> str:
-        rivals = ", ".join(names.of(row.configuration) for row in item.tied)
-        return f"tied with {rivals}" if rivals else item.shown.best.value
-
     known = {column.name: column.of(_best) for column in RESULTS}
     columns: Sequence[Column[Contest]] = (
         Column("model", "model", lambda item: item.shown.model.label),
@@ -102,11 +120,18 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
             "configuration",
             "fastest",
             lambda item: item.best.configuration if item.best else None,
-            shown=lambda item: names.of(item.best.configuration) if item.best else "none clean",
+            shown=lambda item: item.fastest(names),
         ),
-        *(known[name] for name in ("median_us", "tokens_per_s", "precision", "speed_up")),
-        Column("winner", "winner", lambda item: item.shown.best, shown=winner),
-        known["outputs"],
+        *(
+            known[name]
+            for name in ("median_us", "tokens_per_s", "precision", "speed_up", "outputs")
+        ),
+        Column(
+            "winner",
+            "winner",
+            lambda item: item.shown.best,
+            shown=lambda item: item.verdict(names),
+        ),
         Column("tied", "", lambda item: [row.configuration for row in item.tied], forms=NESTED),
         Column("is_tested", "", lambda item: item.is_tested, Kind.FLAG, forms=DATA),
         Column("second", "", lambda item: item.second and item.second[0].configuration, forms=DATA),

@@ -31,7 +31,7 @@ from orchestrator.records.run import (
     Outcome,
     RunRecord,
 )
-from orchestrator.records.verdict import Finding, Severity
+from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.tables.column import NOTHING
 from orchestrator.tables.devices import origin_of
 from orchestrator.tables.evidence import LogExcerpt
@@ -447,6 +447,8 @@ class ResultRow:
         status = self.result.status
         if status is CaseStatus.FELL_BACK:
             return self.delegate_text
+        if status is CaseStatus.UNCONFIRMED and self.result.quality is Quality.TRUSTED:
+            return STATUS_WORDS[status]
         is_judged = status in {CaseStatus.MEASURED, CaseStatus.REJECTED}
         code = self.worst_code if is_judged else self.result.reason_code
         return f"{self.quality_word} ({code})" if code else self.quality_word

@@ -76,6 +76,7 @@ def test_faster_figure_that_isnt_to_be_trusted_is_never_best(unfit):
     rows = by_configuration(data)
     gpu = rows["gpu, 1 thread, native"]
     assert gpu.best is BestMark.NONE
+    assert gpu.why_not_clean != "clean"
     assert gpu.speed_up is None
     assert rows["xnnpack, 4 threads, native"].best is BestMark.BEST
 
