@@ -102,7 +102,7 @@ def measure(browser: Browser, folder: Path, count: int) -> None:
         marks.append((time.perf_counter(), time.process_time()))
         return f"{marks[-1][0] - marks[-2][0]:.2f} s ({marks[-1][1] - marks[-2][1]:.2f})"
 
-    data = build_report_data(**lab.inputs())
+    data = build_report_data(lab.inputs())
     gathered = told()
     html = render_html(data, title="Benchmark")
     rendered = told()
@@ -130,7 +130,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         folder = Path(name)
         begin = time.perf_counter()
-        render_html(build_report_data(**small_lab().inputs()), title="first")
+        render_html(build_report_data(small_lab().inputs()), title="first")
         print(
             f"first report on a computer, with the library put together: {time.perf_counter() - begin:.2f} s"
         )

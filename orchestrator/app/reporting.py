@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,6 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.errors import PlanError
 from orchestrator.files import write_file
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.run import RunRecord
 from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
@@ -25,28 +23,20 @@ def report_data(
 
     No run is held as it was read: tens of thousands would take a gigabyte.
     """
-    from orchestrator.report.assembly import build_report_data
+    from orchestrator.report.assembly import Stored, build_report_data
     from orchestrator.report.lean import lean_runs, newest_runs
 
     named = [item.campaign_id for item in campaigns]
-    shown: Iterable[RunRecord] = lean_runs(workspace.store.runs(campaign_ids=named))
-    beside: Sequence[RunRecord] = ()
-    note = ""
-    if len(set(named)) > 1:
-        campaigns, shown, beside, note = newest_runs(campaigns, list(shown))
-    data = build_report_data(
+    stored = Stored(
         campaigns=campaigns,
-        runs=shown,
-        beside=beside,
+        runs=lean_runs(workspace.store.runs(campaign_ids=named)),
         outputs=workspace.store.attachments_of if has_logs else None,
         devices=workspace.store.devices(),
         models=workspace.store.models(),
         builds=workspace.store.builds(),
         accuracy=_manifest_accuracies(workspace.settings),
     )
-    if note:
-        return replace(data, headline=replace(data.headline, scope=f"{data.headline.scope} {note}"))
-    return data
+    return build_report_data(newest_runs(stored) if len(set(named)) > 1 else stored)
 
 
 def _manifest_accuracies(settings: Settings) -> Mapping[str, float]:

@@ -35,7 +35,7 @@ from orchestrator.records.case import (
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import DelegateEvidence, FigureKind, RunRecord
 from orchestrator.records.verdict import Finding, Quality, Severity
-from orchestrator.report.data import ReportData, headline_of
+from orchestrator.report.data import ReportData
 from orchestrator.report.winners import ranked
 from orchestrator.tables.devices import origin_of
 from orchestrator.tables.escapes import without_folders
@@ -81,43 +81,45 @@ def collector_off() -> Iterator[None]:
             gc.enable()
 
 
-@collector_off()
-def build_report_data(
-    *,
-    campaigns: Sequence[Campaign],
-    runs: Iterable[RunRecord],
-    beside: Iterable[RunRecord] = (),
-    devices: Mapping[Serial, DeviceFacts],
-    models: Mapping[str, Model],
-    builds: Mapping[str, Build],
-    accuracy: Mapping[str, float] | None = None,
-    outputs: Outputs | None = None,
-) -> ReportData:
-    """Derive the figures of a report over some campaigns.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What is stored of some campaigns, as a report is made of it."""
 
-    Args:
-        campaigns: those reported on; with their invocations and skips, cases that weren't run are
-            shown too.
-        runs: their runs in the order in which they were stored, read once; without attachments.
-        beside: runs of these campaigns whose case a newer one of them has: they aren't shown, and
-            tell what their device was like.
-        devices: facts by serial; devices that no case or skip names are left out.
-        models: by sha256.
-        builds: by sha256; builds that no case names are left out.
-        accuracy: in percent by sha256 of the model, where somebody measured it.
-        outputs: what the runs left behind, asked for those runs whose logs are shown; none are
-            without it.
-    """
-    gathered = _gather(campaigns, runs, beside)
+    #: With their invocations and skips, cases that weren't run are shown too.
+    campaigns: Sequence[Campaign]
+    #: In the order in which they were stored, read once; without attachments.
+    runs: Iterable[RunRecord]
+    #: Runs of these campaigns whose case a newer one of them has: they aren't shown, and tell what
+    #: their device was like.
+    beside: Iterable[RunRecord] = ()
+    #: By serial; devices that no case or skip names are left out.
+    devices: Mapping[Serial, DeviceFacts]
+    #: By sha256.
+    models: Mapping[str, Model]
+    #: By sha256; those that no case names are left out.
+    builds: Mapping[str, Build]
+    #: In percent by sha256 of the model, where somebody measured it.
+    accuracy: Mapping[str, float] = field(default_factory=dict)
+    #: What the runs left behind, asked for those runs whose logs are shown; none are without it.
+    outputs: Outputs | None = None
+    #: As ``ReportData`` has it.
+    left_out: str = ""
+
+
+@collector_off()
+def build_report_data(stored: Stored) -> ReportData:
+    """Derive the figures of a report over some campaigns."""
+    campaigns, builds = stored.campaigns, stored.builds
+    gathered = _gather(stored)
     cases = gathered.cases
     skipped = tuple(dict.fromkeys(skip for campaign in campaigns for skip in campaign.skipped))
-    device_rows = _device_rows(gathered, [skip.serial for skip in skipped], devices)
+    device_rows = _device_rows(gathered, [skip.serial for skip in skipped], stored.devices)
     gathered.devices = device_rows
-    gathered.models = _model_rows(cases.values(), models, accuracy or {})
+    gathered.models = _model_rows(cases.values(), stored.models, stored.accuracy)
     gathered.labels = configuration_labels(cases.values(), builds)
     gathered.fake_builds = frozenset(sha256 for sha256, build in builds.items() if build.is_virtual)
-    if outputs is not None:
-        gathered.logs = shown_logs(gathered.runs.values(), outputs)
+    if stored.outputs is not None:
+        gathered.logs = shown_logs(gathered.runs.values(), stored.outputs)
     rows = [_result_row(case, gathered) for case in cases.values()]
     rows.sort(
         key=lambda row: (
@@ -141,12 +143,12 @@ def build_report_data(
         builds=tuple(builds[sha256] for sha256 in sorted(used_builds) if sha256 in builds),
         results=results,
         skipped=tuple(SkipRow(device=device_rows[skip.serial], skipped=skip) for skip in skipped),
-        headline=headline_of(campaigns, shown_devices, results, contests, names),
         names=names,
         contests=contests,
         diffs=diff_pairs(
             results, {campaign.campaign_id: title_of(campaign) for campaign in campaigns}
         ),
+        left_out=stored.left_out,
     )
 
 
@@ -179,9 +181,8 @@ class _Gathered:
     passes: Sequence[PassSpec] = field(default_factory=passes)
 
 
-def _gather(
-    campaigns: Sequence[Campaign], runs: Iterable[RunRecord], beside: Iterable[RunRecord]
-) -> _Gathered:
+def _gather(stored: Stored) -> _Gathered:
+    campaigns = stored.campaigns
     found = _Gathered(
         campaigns={str(campaign.campaign_id): campaign for campaign in campaigns},
         checks=OutputChecks(campaign.terms.output_checks for campaign in campaigns),
@@ -204,14 +205,14 @@ def _gather(
         is_warm_up = known is not None and known.is_warm_up(run.run_pass, run.invocation)
         return not is_warm_up and run.run_pass not in around
 
-    found.runs = grouped(filter(counts, runs), lambda run: run.case.case_key)
+    found.runs = grouped(filter(counts, stored.runs), lambda run: run.case.case_key)
     for key, own in found.runs.items():
         for run in own:
             found.checks.learn(run)
             found.cases.setdefault(key, run.case)
             if run.is_virtual:
                 found.virtual.add(run.case.serial)
-    found.others = _others(found, filter(counts, beside))
+    found.others = _others(found, filter(counts, stored.beside))
     for campaign in campaigns:
         if campaign.terms.stopping is not None:
             # Of several campaigns each is on its own.

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
@@ -25,7 +26,7 @@ from orchestrator.tables.rows import DeviceRow, ModelRow, ResultRow, SkipRow
 from orchestrator.units import counted, format_percent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ReportData:
     """Everything that a report shows."""
 
@@ -36,13 +37,19 @@ class ReportData:
     #: By model, device and configuration, in the order in which people read them.
     results: tuple[ResultRow, ...]
     skipped: tuple[SkipRow, ...]
-    headline: Headline
     #: Of the configurations, as all parts of the report have them.
     names: ShortNames
     #: By model and device, in the order of the results.
     contests: tuple[Contest, ...]
     #: Where profiles were taken: of one case over campaigns, and of a delegate against the CPU.
     diffs: tuple[DiffPair, ...] = ()
+    #: What is left out of it, as a sentence; empty for nothing.
+    left_out: str = ""
+
+    @cached_property
+    def headline(self) -> Headline:
+        """The report in a few sentences."""
+        return _headline(self)
 
     @property
     def has_virtual(self) -> bool:
@@ -114,38 +121,30 @@ class Headline:
         return tuple(problem.text for problem in self.problems)
 
 
-def headline_of(
-    campaigns: Sequence[Campaign],
-    devices: Sequence[DeviceRow],
-    results: Sequence[ResultRow],
-    contests: Sequence[Contest],
-    names: ShortNames,
-) -> Headline:
-    """Return the report in a few sentences."""
-    if not results:
+def _headline(data: ReportData) -> Headline:
+    if not data.results:
         return Headline(
             subject="nothing measured yet",
             scope="Nothing has been measured yet.",
             trust="There is no figure to trust or to doubt.",
         )
-    state = _state(campaigns)
+    state = _state(data.campaigns)
     # A thread count that a delegate doesn't use is no case of its own.
-    cases = [row for row in results if not row.is_unused_thread_count]
+    cases = [row for row in data.results if not row.is_unused_thread_count]
     return Headline(
-        subject=_subject(campaigns, devices, results),
-        scope=" ".join(filter(None, [_scope(campaigns, devices, cases), state])),
+        subject=_subject(data),
+        scope=" ".join(filter(None, [_scope(data, cases), state, data.left_out])),
         state=state,
-        answers=tuple(f"{answer}." for answer in answers_of(contests)),
+        answers=tuple(f"{answer}." for answer in answers_of(data.contests)),
         trust=_trust(cases),
-        problems=tuple(_problems(cases, names)),
+        problems=tuple(_problems(cases, data.names)),
     )
 
 
-def _subject(
-    campaigns: Sequence[Campaign], devices: Sequence[DeviceRow], results: Sequence[ResultRow]
-) -> str:
+def _subject(data: ReportData) -> str:
     """Return models, phones and days: a report's title."""
-    models = list({row.model.subject: row.model.label for row in results}.values())
+    devices = data.devices
+    models = list({row.model.subject: row.model.label for row in data.results}.values())
     named = " and ".join(models) if len(models) <= _MOST_TITLED else f"{len(models)} models"
     virtual = sum(device.is_virtual for device in devices)
     noun = "device" if any(device.serial == HOST_SERIAL for device in devices) else "phone"
@@ -155,7 +154,7 @@ def _subject(
         who = f"{len(devices)} virtual {noun}s"
     else:
         who = f"{len(devices)} {noun}s" + (f", {virtual} of them virtual" if virtual else "")
-    return f"{named} on {who}" + (f", {_days(campaigns)}" if campaigns else "")
+    return f"{named} on {who}" + (f", {_days(data.campaigns)}" if data.campaigns else "")
 
 
 def _days(campaigns: Sequence[Campaign]) -> str:
@@ -168,11 +167,10 @@ def _days(campaigns: Sequence[Campaign]) -> str:
     )
 
 
-def _scope(
-    campaigns: Sequence[Campaign], devices: Sequence[DeviceRow], cases: Sequence[ResultRow]
-) -> str:
+def _scope(data: ReportData, cases: Sequence[ResultRow]) -> str:
+    campaigns = data.campaigns
     models = counted(len({row.model.sha256 for row in cases}), "model")
-    names = [device.title for device in devices]
+    names = [device.title for device in data.devices]
     shown = ", ".join(names[:_MOST_NAMES]) + (
         f" and {len(names) - _MOST_NAMES} more" if names[_MOST_NAMES:] else ""
     )

@@ -7,7 +7,7 @@ together would make a figure of neither, with an interval that says nothing.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from sys import intern
 from types import MappingProxyType
@@ -15,10 +15,10 @@ from typing import Any, Final, TypeVar
 
 from orchestrator.analysis.samples import MEAN_CLOCK, mean_clock_share
 from orchestrator.passes import shown
-from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import FIGURE_PASS, CampaignId, CaseKey, Pass
 from orchestrator.records.device import DeviceState
 from orchestrator.records.run import Outcome, RunRecord, ToolReport
+from orchestrator.report.assembly import Stored
 from orchestrator.tables.rows import RUN_PLACE
 
 #: One for all: an empty mapping takes room too.
@@ -105,15 +105,14 @@ def _lean_state(state: DeviceState | None, known: _Known, key: Hashable) -> Devi
     )
 
 
-def newest_runs(
-    campaigns: Sequence[Campaign], runs: Sequence[RunRecord]
-) -> tuple[Sequence[Campaign], Sequence[RunRecord], Sequence[RunRecord], str]:
-    """Return the campaigns, the runs that count, the timing runs beside them in these campaigns, and
-    a sentence about what is left out; empty for nothing.
+def newest_runs(stored: Stored) -> Stored:
+    """Return what counts of several campaigns: the runs, the timing runs beside them in these
+    campaigns, and a sentence about what is left out.
 
     Of each case and pass the newest campaign counts in which it was run at all; unfit runs wait for
     another try. A campaign of which nothing counts loses its stopping rule.
     """
+    campaigns, runs = stored.campaigns, list(stored.runs)
     order = {item.campaign_id: item.created_at for item in campaigns}
     newest: dict[tuple[CaseKey, Pass], CampaignId] = {}
     repeated: set[CaseKey] = set()
@@ -137,8 +136,9 @@ def newest_runs(
             kept.append(run)
         elif run.run_pass is FIGURE_PASS and run.campaign_id in counting:
             beside.append(run)
+    stored = replace(stored, runs=kept, beside=beside)
     if not repeated:
-        return campaigns, kept, beside, ""
+        return stored
     ruled = [
         item
         if item.campaign_id in counting
@@ -146,8 +146,8 @@ def newest_runs(
         for item in campaigns
     ]
     cases = "1 case was" if len(repeated) == 1 else f"{len(repeated)} cases were"
-    note = (
+    left_out = (
         f"{cases} run in several of these campaigns: the newest one's figures are shown, and 'benchfarm compare' sets "
         "campaigns side by side."
     )
-    return ruled, kept, beside, note
+    return replace(stored, campaigns=ruled, left_out=left_out)

@@ -135,7 +135,7 @@ def reports(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reports")
     for name, lab in LABS.items():
         title = HOSTILE_NAMES[0] if name == "hostile" else "Nightly"
-        data = build_report_data(**lab().inputs())
+        data = build_report_data(lab().inputs())
         (folder / f"{name}.html").write_text(render_html(data, title=title), encoding="utf-8")
     return folder
 

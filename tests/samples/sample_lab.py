@@ -41,6 +41,7 @@ from orchestrator.records.run import (
     ToolReport,
 )
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
+from orchestrator.report.assembly import Stored
 from orchestrator.store.opening import Store, open_store
 
 START = datetime(2026, 3, 14, 22, 5, tzinfo=UTC)
@@ -135,16 +136,16 @@ class Lab:
         default_factory=lambda: {build.sha256: build for build in BUILDS.values()}
     )
 
-    def inputs(self) -> dict[str, object]:
-        """Return the keyword arguments of build_report_data."""
-        return {
-            "campaigns": self.campaigns,
-            "runs": self.runs,
-            "devices": self.devices,
-            "models": self.models,
-            "builds": self.builds,
-            "outputs": self.outputs,
-        }
+    def inputs(self) -> Stored:
+        """Return what build_report_data takes."""
+        return Stored(
+            campaigns=self.campaigns,
+            runs=self.runs,
+            devices=self.devices,
+            models=self.models,
+            builds=self.builds,
+            outputs=self.outputs,
+        )
 
     def store_in(self, store: Store) -> None:
         """Store it all."""

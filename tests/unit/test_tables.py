@@ -26,7 +26,7 @@ from orchestrator.units import US_PER_MS
 from tests.conftest import golden
 from tests.samples.sample_lab import REAL_PIXEL, case, lab_of, series, small_lab
 
-DATA = build_report_data(**small_lab().inputs())  # type: ignore[arg-type]
+DATA = build_report_data(small_lab().inputs())
 #: A table with a column of each kind, and names as somebody hostile would write them.
 ROWS = [
     ("a|b <b>", 6_450.0, 3, True, None),
@@ -198,7 +198,7 @@ def test_a_page_leaves_out_what_text_leaves_out_and_has_no_hidden_figures() -> N
     )
     for owners in ((prefill, decode), (prefill, owner)):
         runs = [record for each in owners for record in series(each, 5_000.0)]
-        data = build_report_data(**lab_of(runs, REAL_PIXEL).inputs())  # type: ignore[arg-type]
+        data = build_report_data(lab_of(runs, REAL_PIXEL).inputs())
         tables = page_tables(data)
         for table in tables.values():
             whole = {column.head for column, _ in table.laid_out()[0]}

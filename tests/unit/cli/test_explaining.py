@@ -40,7 +40,7 @@ def test_every_failure_code() -> None:
 MARKS = [word.value for word in (*BestMark, *Outputs) if word.value]
 
 
-DATA = build_report_data(**small_lab().inputs())  # type: ignore[arg-type]
+DATA = build_report_data(small_lab().inputs())
 LISTED = listed_table(DATA.results, DATA.names)
 
 

@@ -267,5 +267,5 @@ def test_invocations_count_from_one_wherever_they_are_read() -> None:
     runs = series(case(), 5_000, count=3)
     assert [describe_run(item).partition("#")[2][:1] for item in runs] == ["1", "2", "3"]
     assert [item["invocation"] for item in json.loads(to_json({"runs": runs}))["runs"]] == [1, 2, 3]
-    table = invocations_table(build_report_data(**lab_of(runs).inputs()).results)  # type: ignore[arg-type]
+    table = invocations_table(build_report_data(lab_of(runs).inputs()).results)  # type: ignore[arg-type]
     assert [table.record(pair)["invocation"] for pair in table.rows] == [1, 2, 3]

@@ -40,9 +40,9 @@ from tests.samples.sample_lab import (
     stored,
 )
 
-DATA = build_report_data(**small_lab().inputs())
-HOSTILE = build_report_data(**hostile_lab().inputs())
-EMPTY = build_report_data(**Lab().inputs())
+DATA = build_report_data(small_lab().inputs())
+HOSTILE = build_report_data(hostile_lab().inputs())
+EMPTY = build_report_data(Lab().inputs())
 TOO_WIDE = "the table no longer fits 80 columns: listed_table names what it shows"
 
 
@@ -226,7 +226,7 @@ def test_names_that_are_no_utf8_are_exported_as_parquet(tmp_path):
     phone = dataclasses.replace(PIXEL_3, serial=Serial(f"S{odd}"), model=odd)
     model = dataclasses.replace(MOBILENET, name=odd)
     data = build_report_data(
-        **lab_of(series(case(phone, model), 5_000), phone, models=(model,)).inputs()
+        lab_of(series(case(phone, model), 5_000), phone, models=(model,)).inputs()
     )
     write_parquet(tmp_path / "cases.parquet", [data])
     found = pd.read_parquet(tmp_path / "cases.parquet")

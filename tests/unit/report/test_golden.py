@@ -76,7 +76,7 @@ def campaign() -> ReportData:
         *series(case(PIXEL_4), 14_000, 2),
         *fell_back,
     ]
-    return build_report_data(**lab_of(runs, PIXEL_3, PIXEL_4).inputs())  # type: ignore[arg-type]
+    return build_report_data(lab_of(runs, PIXEL_3, PIXEL_4).inputs())
 
 
 def _main(page: str) -> str:

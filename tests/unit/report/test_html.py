@@ -57,7 +57,7 @@ class Page(HTMLParser):
 
 
 def page_of(lab, *, title="Nightly"):
-    return render_html(build_report_data(**lab.inputs()), title=title)
+    return render_html(build_report_data(lab.inputs()), title=title)
 
 
 def folds(html):
@@ -218,7 +218,7 @@ def test_only_clean_figures_are_drawn_as_the_best_and_others_are_hollow():
 
 
 def test_the_fastest_with_wrong_outputs_is_no_winner_and_says_why():
-    data = build_report_data(**rich_lab().inputs())
+    data = build_report_data(rich_lab().inputs())
     html = render_html(data, title="Nightly")
     ((text, drawing),) = [row for row in pictures(html) if "rejected (outputs wrong)" in row[0]]
     assert "gpu, native 6.45" in text

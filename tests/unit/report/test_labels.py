@@ -80,7 +80,7 @@ def test_no_two_cases_of_a_model_on_a_device_share_a_label():
 
 def test_rebuilt_library_has_a_column_of_its_own_in_the_matrix():
     before, after = (case(files=(("lib.so", digit * 64),)) for digit in "ab")
-    data = build_report_data(**lab_of([*series(before, 9_000), *series(after, 7_000)]).inputs())
+    data = build_report_data(lab_of([*series(before, 9_000), *series(after, 7_000)]).inputs())
     (table,) = matrix_tables(data)
     (line,) = table.listed
     shown = [row.median_us for row in line.rows.values()]

@@ -85,10 +85,9 @@ def lab() -> Lab:
 
 @pytest.mark.parametrize("name", ["small", "rich", "looked at"])
 def test_a_report_shows_the_same_of_lean_runs(name: str, lab: Lab) -> None:
-    inputs = {"small": small_lab, "rich": rich_lab, "looked at": lambda: lab}[name]().inputs()
-    runs = list(inputs.pop("runs"))
-    whole = build_report_data(**inputs, runs=runs)
-    lean = build_report_data(**inputs, runs=lean_runs(runs))
+    stored = {"small": small_lab, "rich": rich_lab, "looked at": lambda: lab}[name]().inputs()
+    whole = build_report_data(stored)
+    lean = build_report_data(replace(stored, runs=lean_runs(stored.runs)))
     assert to_json(lean) == to_json(whole)
     assert render_html(lean, title="t") == render_html(whole, title="t")
     assert ("clocks-low" in to_json(lean)) == (name == "looked at")
@@ -96,15 +95,8 @@ def test_a_report_shows_the_same_of_lean_runs(name: str, lab: Lab) -> None:
 
 @pytest.mark.slow
 def test_lean_runs_take_a_quarter_of_the_room(lab: Lab, tmp_path: Path) -> None:
-    inputs = lab.inputs()
     store = open_store(tmp_path / "store.sqlite")
-    (campaign,) = inputs["campaigns"]
-    store.begin_campaign(
-        campaign, devices=inputs["devices"].values(), models=inputs["models"].values(),
-        builds=inputs["builds"].values(),
-    )  # fmt: skip
-    for run in inputs["runs"]:
-        store.append_run(run)
+    lab.store_in(store)
 
     def held_bytes(of: Callable[[Iterable[RunRecord]], Iterable[RunRecord]]) -> int:
         tracemalloc.start()

@@ -31,7 +31,7 @@ SPEEDS = {
 
 
 def data_of(*runs: RunRecord) -> ReportData:
-    return build_report_data(**lab_of(runs, *PHONES).inputs())  # type: ignore[arg-type]
+    return build_report_data(lab_of(runs, *PHONES).inputs())
 
 
 def configuration(number: int, delegate: str, threads: int) -> Case:

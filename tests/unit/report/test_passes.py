@@ -48,7 +48,7 @@ def memory_run(number, mib, **more):
 
 
 def data_of(*runs):
-    return build_report_data(**lab_of(runs, PIXEL_3).inputs())
+    return build_report_data(lab_of(runs, PIXEL_3).inputs())
 
 
 def column(table, name):
@@ -127,7 +127,7 @@ def test_efficiency_is_the_gain_by_the_threads_that_it_took() -> None:
         *series(case(threads=2), 25_000),
         *series(case(threads=4), 16_000),
     ]
-    (steps,) = thread_steps(build_report_data(**lab_of(runs).inputs()).results)
+    (steps,) = thread_steps(build_report_data(lab_of(runs).inputs()).results)
     assert [step.row.case.threads for step in steps] == [1, 2, 4]
     assert [round(step.speed_up, 3) for step in steps] == [1.0, 1.6, 2.5]
     assert [round(step.efficiency, 3) for step in steps] == [1.0, 0.8, 0.625]
@@ -141,20 +141,19 @@ def test_threads_of_other_tools_delegates_and_devices_arent_one_series() -> None
         *series(case(delegate=DelegateName.CPU, threads=4), 20_000),
     ]
     assert (
-        list(thread_steps(build_report_data(**lab_of(runs, PIXEL_3, PIXEL_4).inputs()).results))
-        == []
+        list(thread_steps(build_report_data(lab_of(runs, PIXEL_3, PIXEL_4).inputs()).results)) == []
     )
 
 
 def test_delegate_row_names_the_operators_that_fell_off_it() -> None:
-    rows = build_report_data(**small_lab().inputs()).results
+    rows = build_report_data(small_lab().inputs()).results
     partial = [row for row in rows if row.delegate and row.delegate.delegated_nodes == 28]
     assert [row.left_to_cpu for row in partial] == ["TOPK_V2 (Operation is not supported.)"]
     assert [row.speed_up for row in rows if row.result.status.value == "fell-back"] == [None]
 
 
 def test_accuracy_is_known_by_content() -> None:
-    data = build_report_data(**small_lab().inputs(), accuracy=ACCURACY)
+    data = build_report_data(replace(small_lab().inputs(), accuracy=ACCURACY))
     assert [model.accuracy for model in data.models] == [71.8, 70.7]
 
 
@@ -175,7 +174,7 @@ def test_attempt_that_was_cut_is_no_part_of_the_one_begun_again() -> None:
         for number in numbers
     ]
     lab = lab_of([*series(owner, 6_000), *runs], terms=Terms(sustained=30.0))
-    data = build_report_data(**lab.inputs())
+    data = build_report_data(lab.inputs())
     cut, whole = data.results[0].of_passes["sustained"]
     assert [(row.attempt, row.is_whole, len(row.points)) for row in (cut, whole)] == [
         (1, False, 3),
@@ -193,7 +192,7 @@ def test_a_chart_of_threads_names_its_lines_at_their_ends_and_only_measured_coun
         *series(case(delegate=DelegateName.CPU, threads=1), 90_000),
         *series(case(delegate=DelegateName.CPU, threads=4), 30_000),
     ]
-    ((title, drawing),) = charts_of(build_report_data(**lab_of(runs).inputs()))["threads"]
+    ((title, drawing),) = charts_of(build_report_data(lab_of(runs).inputs()))["threads"]
     assert title == "mobilenet_v1_1.0_224 on Google Pixel 3 (virtual)"
     assert re.findall(r'y="100%"[^>]*>(\w+)<', drawing) == ["threads", "1", "4"]
     assert re.findall(r">([^<]+)</text></g>", drawing)[1:] == ["cpu", "xnnpack"]
@@ -201,7 +200,7 @@ def test_a_chart_of_threads_names_its_lines_at_their_ends_and_only_measured_coun
 
 def test_every_run_is_drawn_with_how_far_its_inferences_reach() -> None:
     runs = series(case(threads=4), 16_000, 8)
-    ((_, drawing),) = charts_of(build_report_data(**lab_of(runs).inputs()))["runs"]
+    ((_, drawing),) = charts_of(build_report_data(lab_of(runs).inputs()))["runs"]
     assert (drawing.count("<circle"), drawing.count("<line")) == (8, 8)
     words = re.findall(r">([^<]+)</text>", drawing)
     assert words[0] == "xnnpack: 8 runs, p50 16.01, p90 16.17, p99 16.17 ms"
@@ -211,7 +210,7 @@ def test_every_run_is_drawn_with_how_far_its_inferences_reach() -> None:
 def test_the_runs_of_a_figure_of_means_are_drawn_with_their_means() -> None:
     runs = series(case(threads=4), 16_000, 5)
     older = [skewed(runs[0], has_median=False), *map(skewed, runs[1:])]
-    data = build_report_data(**lab_of(older).inputs())
+    data = build_report_data(lab_of(older).inputs())
     ((_, drawing),) = charts_of(data)["runs"]
     (row,) = data.results
     assert row.has_mean
@@ -221,7 +220,7 @@ def test_the_runs_of_a_figure_of_means_are_drawn_with_their_means() -> None:
 
 def test_a_map_of_layers_is_as_large_as_their_shares() -> None:
     drawn = [
-        drawing for _, drawing in charts_of(build_report_data(**rich_lab().inputs()))["operators"]
+        drawing for _, drawing in charts_of(build_report_data(rich_lab().inputs()))["operators"]
     ]
     for drawing in drawn:
         sides = re.findall(r'<svg [^>]*width="([0-9.]+)%" height="([0-9.]+)%"', drawing)

@@ -30,7 +30,7 @@ def phones(count, **other):
 
 
 def picture_of(runs, *devices):
-    data = build_report_data(**lab_of(runs, *devices).inputs())
+    data = build_report_data(lab_of(runs, *devices).inputs())
     (picture,) = model_pictures(data.contests, data.names).values()
     return picture
 
@@ -201,7 +201,7 @@ def test_a_sparkline_breaks_where_nights_are_missing_and_marks_changes():
 
 
 def test_a_moment_has_the_hottest_zone_that_shows_a_temperature() -> None:
-    row = build_report_data(**lab_of(series(case(), 10_000)).inputs()).results[0]
+    row = build_report_data(lab_of(series(case(), 10_000)).inputs()).results[0]
     _, heat, _, limits, _, zone, battery, *_ = moment_of(row.invocations[0].run.state_before)
     assert (heat, zone, battery) == (33.5, "cpu-1-0", 82)
     assert limits == {0: 1_766_400, 4: 2_803_200}

@@ -48,7 +48,7 @@ OTHER_BUILD = replace(NATIVE, name="other", sha256=BuildSha(content_key("other b
 def data_of(*runs: RunRecord, builds: tuple[Build, ...] = (NATIVE, OTHER_BUILD)) -> ReportData:
     lab = lab_of(runs, REAL_PIXEL)
     lab.builds = {build.sha256: build for build in builds}
-    return build_report_data(**lab.inputs())  # type: ignore[arg-type]
+    return build_report_data(lab.inputs())
 
 
 def row_of(data: ReportData, owner: Case) -> ResultRow:

@@ -48,7 +48,7 @@ def exported(row):
 
 def data_of(*runs, **other):
     devices = other.pop("devices", (PIXEL_3, PIXEL_4, HOST))
-    return build_report_data(**lab_of(runs, *devices, **other).inputs())
+    return build_report_data(lab_of(runs, *devices, **other).inputs())
 
 
 def by_configuration(data):
@@ -101,7 +101,7 @@ def test_there_is_no_speed_up_when_the_fastest_cpu_figure_isnt_trusted():
 
 def test_numbers_of_a_virtual_phone_are_virtual_even_if_its_facts_are_lost():
     lab = lab_of(series(case(), 10_000))
-    data = build_report_data(**{**lab.inputs(), "devices": {}})
+    data = build_report_data(replace(lab.inputs(), devices={}))
     assert data.results[0].is_virtual
     assert data.devices[0].is_virtual
     assert data.devices[0].title.endswith("(virtual)")
@@ -343,7 +343,7 @@ def test_same_case_on_two_nights_is_one_result():
     ]
     runs = [*series(owner, 1_000), *series(owner, 1_050, campaign_id=CampaignId("second"))]
     lab = Lab(campaigns=nights, runs=runs, devices={PIXEL_3.serial: PIXEL_3})
-    data = build_report_data(**lab.inputs())
+    data = build_report_data(lab.inputs())
     assert len(data.results) == 1
     assert data.results[0].result.summary.count == 10
     assert {item.run.campaign_id for item in data.results[0].invocations} == {CAMPAIGN, "second"}
@@ -390,7 +390,7 @@ def test_output_is_asked_for_where_it_may_be_shown_and_for_all_cases_at_once():
         asked.append(set(run_ids))
         return lab.outputs(run_ids)
 
-    data = build_report_data(**{**lab.inputs(), "outputs": outputs})
+    data = build_report_data(replace(lab.inputs(), outputs=outputs))
 
     first = lab.runs[0].run_id
     assert asked == [{first, silent[0].run_id}, {silent[1].run_id}, {spoke.run_id}]
@@ -423,7 +423,7 @@ def test_failure_code_of_a_program_tells_the_step_that_its_reader_knows():
             )
         ]
     )
-    data = build_report_data(**lab.inputs())
+    data = build_report_data(lab.inputs())
     assert data.results[0].next_step.startswith("Choose the build for the phone's ABI")
 
 
@@ -437,7 +437,7 @@ def test_a_case_without_a_timing_pass_is_neither_missing_nor_doubtful():
 def test_a_case_whose_timing_was_planned_and_not_done_is_missing():
     lab = lab_of([run(case(), 0, run_pass=Pass.SUSTAINED)])
     planned = campaign_of([*lab.runs, run(case(), 0)])
-    data = build_report_data(**{**lab.inputs(), "campaigns": (planned,)})
+    data = build_report_data(replace(lab.inputs(), campaigns=(planned,)))
     assert data.results[0].result.status is CaseStatus.NOT_RUN
     assert "resume" in data.results[0].next_step
     assert "not run" in data.headline.warnings[0]
@@ -457,7 +457,7 @@ def test_the_pair_that_warms_a_phone_is_no_result():
     )
     lab = lab_of(runs)
     campaigns = (campaign_of(runs, terms=Terms(pairing=pairing)),)
-    data = build_report_data(**{**lab.inputs(), "campaigns": campaigns})
+    data = build_report_data(replace(lab.inputs(), campaigns=campaigns))
     for row in data.results:
         assert [invocation.number for invocation in row.invocations] == [2, 3, 4, 5]
         assert row.result.summary.count == 4
@@ -504,7 +504,7 @@ def test_the_plan_says_how_precise_a_figure_is_to_be():
     for goal, is_precise in goals.items():
         terms = Terms(stopping=StoppingRule(first=5, most=5, half_width=goal))
         planned = replace(campaign_of(runs, terms=terms))
-        data = build_report_data(**{**lab_of(runs, PIXEL_3).inputs(), "campaigns": (planned,)})
+        data = build_report_data(replace(lab_of(runs, PIXEL_3).inputs(), campaigns=(planned,)))
         assert [row.result.is_precise for row in data.results] == [is_precise]
 
 
