@@ -565,7 +565,9 @@ def _verdict(before: Measured, after: Measured, rule: Rule) -> ComparisonVerdict
                 [(before.used[number], after.used[number]) for number in numbers],
                 before.result.figure,
             )
-            verdict = compare_pairs(before_us, after_us, rule.claim, resolution_us=resolution_us)
+            # Pairs that ended by their looks share the error among these, whatever is compared.
+            claim = replace(rule.claim, most_pairs=before.most_pairs)
+            verdict = compare_pairs(before_us, after_us, claim, resolution_us=resolution_us)
             left_out = _left_out(before, after, len(before_us))
             return replace(verdict, reasons=(*verdict.reasons, *left_out))
     baseline, candidate = before.result.summary, after.result.summary

@@ -38,6 +38,9 @@ class Measured:
     system: str = ""
     #: Where the campaign was imported from, in words; empty for this lab's own.
     origin: str = ""
+    #: Of a campaign whose pairs ended as soon as their verdict was known: how many there are at the
+    #: most. None for any other.
+    most_pairs: int | None = None
 
     @property
     def outputs(self) -> Outputs:
@@ -82,8 +85,8 @@ def measured_cases(
     """Return the cases that were measured, one for each campaign and case, in the order in which
     they were stored.
 
-    ``campaigns`` say which system a device had, where they were imported from and what they knew of
-    outputs.
+    ``campaigns`` say which system a device had, where they were imported from, what they knew of
+    outputs and how many pairs they have at most.
     """
     timed: dict[tuple[CampaignId, CaseKey], list[RunRecord]] = {}
     compared: dict[tuple[CampaignId, CaseKey], list[RunRecord]] = {}
@@ -104,6 +107,7 @@ def measured_cases(
         for run in chain.from_iterable(compared[key] for key in compared_in[campaign_id]):
             checks.learn(run)
         origin = own[0].terms.origin if own else None
+        pairing = own[0].terms.pairing if own else None
         for key in keys:
             case = timed[key][0].case
             facts, build = devices.get(case.serial), builds.get(case.build_sha256)
@@ -119,6 +123,7 @@ def measured_cases(
                 is_virtual=any(run.is_virtual for run in timed[key]),
                 system=own[0].terms.fingerprints.get(case.serial, "") if own else "",
                 origin=origin.text if origin is not None else "",
+                most_pairs=pairing.most if pairing is not None else None,
             )
     return [found[key] for key in timed]
 

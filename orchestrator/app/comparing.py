@@ -8,7 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from orchestrator.analysis.comparison import ABSOLUTE, Axis, Comparison, Fact, Rule, compare_sides
+from orchestrator.analysis.comparison import (
+    ABSOLUTE,
+    Axis,
+    Comparison,
+    Fact,
+    Rule,
+    compare_sides,
+    title_of,
+)
 from orchestrator.analysis.measured import Measured
 from orchestrator.analysis.sessions import session_noises
 from orchestrator.app.pairing import pair_comparison
@@ -142,6 +150,13 @@ def _within_campaigns(
         serials = sorted({item.case.serial for item in side})
         if rule.axis is Axis.DEVICE and len(serials) > 1:
             raise UsageError(f"device {word!r} fits {', '.join(serials)}", hint="name one of them")
+    of_baseline = {(item.campaign_id, item.case.case_key) for item in sides[0]}
+    for item in sides[1]:
+        if (item.campaign_id, item.case.case_key) in of_baseline:
+            raise UsageError(
+                f"both sides have {title_of(item, Rule())}",
+                hint=f"name two that differ: --by {rule.axis} BASELINE CANDIDATE",
+            )
     names = (f"{rule.axis} {words[0]}", f"{rule.axis} {words[1]}")
     return compare_sides(sides[0], sides[1], rule, names=names)
 
@@ -168,7 +183,8 @@ def _newest_sides(
     for listed in workspace.store.campaigns():
         campaign = workspace.store.campaign(listed.campaign_id)
         assert campaign is not None, "it has just been listed"
-        if not any(fit(item.case) for item in campaign.invocations for fit in fits):
+        planned = [any(fit(item.case) for item in campaign.invocations) for fit in fits]
+        if not any(planned) or (all(newest) and not all(planned)):
             continue
         sides = _sides(load_measured(workspace, [campaign]), fits)
         has = [any(item.result.own_summary is not None for item in side) for side in sides]
@@ -179,8 +195,6 @@ def _newest_sides(
             for known, side, there in zip(newest, sides, has, strict=True)
         ]
         tried = [known or side for known, side in zip(tried, sides, strict=True)]
-        if all(newest):
-            break
     newest = [known or fallen_back for known, fallen_back in zip(newest, tried, strict=True)]
     for word, side in zip(words, newest, strict=True):
         if not side:

@@ -1,5 +1,5 @@
-"""``benchfarm compare --by device``: phones by the names that people know, also an iPhone beside an
-Android phone."""
+"""``benchfarm compare --by``: phones by the names that people know, also an iPhone beside an Android
+phone; where sides are looked for, and what their pairs are worth."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from orchestrator.cli.comparing import CompareOptions, Output, compare
 from orchestrator.cli.result import CommandResult
 from orchestrator.errors import UsageError
+from orchestrator.records.campaign import Campaign, Pairing, Terms
 from orchestrator.records.case import (
     Build,
     BuildSha,
@@ -28,6 +29,7 @@ from orchestrator.records.verdict import Grade, Quality, QualityVerdict
 from orchestrator.settings import Settings
 from tests.samples.sample_lab import (
     BUILDS,
+    CAMPAIGN,
     MOBILENET,
     PIXEL_3,
     REAL_PIXEL,
@@ -35,6 +37,7 @@ from tests.samples.sample_lab import (
     Lab,
     campaign_of,
     case,
+    run,
     series,
     stored,
 )
@@ -44,6 +47,7 @@ IPHONE = DeviceFacts(
     profile="iphone-xs",
 )  # fmt: skip
 APP = Build(name="an app", tool=ToolName.TEXT, sha256=BuildSha(content_key("ios app")), abi="arm64")
+OTHER = replace(BUILDS[ToolName.NATIVE], sha256=BuildSha(content_key("other")))
 ANDROID, IMPORTED = CampaignId("20260314-220500-nightly"), CampaignId("20260315-120000-iphone")
 
 
@@ -69,17 +73,22 @@ def settings(tmp_path: Path) -> Settings:
     )
     imported = graded(series(on_iphone, 3_200, 8, campaign_id=IMPORTED), Grade.E)
     later = START + timedelta(hours=14)
+    campaigns = (
+        campaign_of(android),
+        campaign_of(imported, campaign_id=IMPORTED, created_at=later),
+    )
+    return settings_of(tmp_path, [*android, *imported], *campaigns)
+
+
+def settings_of(folder: Path, runs: list[RunRecord], *campaigns: Campaign) -> Settings:
     lab = Lab(
-        campaigns=(
-            campaign_of(android),
-            campaign_of(imported, campaign_id=IMPORTED, created_at=later),
-        ),
-        runs=[*android, *imported],
+        campaigns=campaigns,
+        runs=runs,
         devices={facts.serial: facts for facts in (REAL_PIXEL, PIXEL_3, IPHONE)},
         models={MOBILENET.sha256: MOBILENET},
-        builds={build.sha256: build for build in (*BUILDS.values(), APP)},
+        builds={build.sha256: build for build in (*BUILDS.values(), APP, OTHER)},
     )
-    return Settings.from_environment({}, home=stored(tmp_path / "home", lab))
+    return Settings.from_environment({}, home=stored(folder / "home", lab))
 
 
 def compared(settings: Settings, *sides: str, allow: str = "") -> CommandResult:
@@ -147,16 +156,79 @@ def test_sides_are_looked_for_where_they_were_measured_not_only_planned(tmp_path
     whole = [*series(cpu, 9_000, 8), *series(gpu, 6_450, 8)]
     cut = CampaignId("20260315-120000-cut")
     planned = [run for item in (cpu, gpu) for run in series(item, 9_000, 8, campaign_id=cut)]
-    lab = Lab(
-        campaigns=(
-            campaign_of(whole),
-            campaign_of(planned, campaign_id=cut, created_at=START + timedelta(hours=14)),
-        ),
-        runs=[*whole, *(run for run in planned if run.case == cpu)],
-        devices={REAL_PIXEL.serial: REAL_PIXEL},
-        models={MOBILENET.sha256: MOBILENET},
-        builds=BUILDS,
+    settings = settings_of(
+        tmp_path,
+        [*whole, *(run for run in planned if run.case == cpu)],
+        campaign_of(whole),
+        campaign_of(planned, campaign_id=cut, created_at=START + timedelta(hours=14)),
     )
-    settings = Settings.from_environment({}, home=stored(tmp_path / "home", lab))
     (row,) = cases_of(compare(settings, CompareOptions(by="delegate"), Output(), ("cpu", "gpu")))
     assert {row[side]["campaign_id"] for side in ("baseline", "candidate")} == {str(ANDROID)}
+
+
+def test_a_campaign_with_both_sides_comes_before_newer_ones_with_one_each(tmp_path: Path) -> None:
+    cpu, gpu = (
+        case(REAL_PIXEL, MOBILENET, delegate, 1)
+        for delegate in (DelegateName.CPU, DelegateName.GPU)
+    )
+    both = [*series(cpu, 9_000, 8), *series(gpu, 6_450, 8)]
+    later = {
+        CampaignId(f"2026031{day}-120000-later"): series(
+            side, 9_000, 8, campaign_id=CampaignId(f"2026031{day}-120000-later")
+        )
+        for day, side in ((5, cpu), (6, gpu))
+    }
+    settings = settings_of(
+        tmp_path,
+        [*both, *(run for runs in later.values() for run in runs)],
+        campaign_of(both),
+        *(campaign_of(runs, campaign_id=name, name=name) for name, runs in later.items()),
+    )
+    (row,) = cases_of(compare(settings, CompareOptions(by="delegate"), Output(), ("cpu", "gpu")))
+    assert {row[side]["campaign_id"] for side in ("baseline", "candidate")} == {str(ANDROID)}
+
+
+def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path: Path) -> None:
+    old, new = (
+        case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1, build_sha256=build.sha256)
+        for build in (BUILDS[ToolName.NATIVE], OTHER)
+    )
+    # Enough for a change had 12 pairs been decided on before, not where there was a look after 8.
+    shifts = (0.0, 0.05, 0.1, 0.02, 0.09, 0.01, 0.08, 0.03, 0.06, 0.04, 0.07, 0.05, 0.02)
+    runs = [
+        made
+        for number, shift in enumerate(shifts)
+        for made in (run(old, number, 20_000), run(new, number, 20_000 * (1.01 + shift)))
+    ]
+    pairing = Pairing(
+        sides=((old.case_key, new.case_key),),
+        baseline="build old",
+        candidate="build new",
+        kind="build",
+        detect=0.03,
+        level=0.99,
+        threshold=0.02,
+        most=12,
+    )
+    settings = settings_of(tmp_path, runs, campaign_of(runs, terms=Terms(pairing=pairing)))
+    sides = (old.build_sha256[:12], new.build_sha256[:12])
+    (stored_row,) = cases_of(compare(settings, CompareOptions(), Output(), (CAMPAIGN,)))
+    assert stored_row["verdict"]["outcome"] == "inconclusive"
+    for named in ((), (CAMPAIGN,)):
+        by_build = CompareOptions(by="build", campaign=named)
+        (row,) = cases_of(compare(settings, by_build, Output(), sides))
+        shown = [{**each["verdict"], "reasons": ()} for each in (row, stored_row)]
+        assert shown[0] == shown[1]
+    turned = cases_of(compare(settings, by_build, Output(), sides[::-1]))[0]["verdict"]
+    assert turned["low"] == pytest.approx(1 / stored_row["verdict"]["high"])
+
+
+@pytest.mark.parametrize(
+    ("by", "sides"),
+    [("delegate", ("gpu", "gpu")), ("config", ("delegate=gpu", "threads=1"))],
+)
+def test_a_case_is_not_compared_with_itself(
+    settings: Settings, by: str, sides: tuple[str, str]
+) -> None:
+    with pytest.raises(UsageError, match=r"both sides have mobilenet.* on .*: gpu"):
+        compare(settings, CompareOptions(by=by), Output(), sides)
