@@ -128,7 +128,7 @@ def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Camp
     """Return the campaign that a word means; raises UsageError.
 
     A word is an id or the beginning of one, or ``newest`` (as the empty word), or the name of
-    campaigns, of which it means the newest.
+    campaigns, of which it means the newest that isn't hidden, else the newest.
     """
     prefix = "" if prefix == "newest" else prefix
     known = store.campaigns(
@@ -137,7 +137,9 @@ def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Camp
     matching = [item for item in known if item.campaign_id.startswith(prefix)]
     matching = [item for item in matching if item.campaign_id == prefix] or matching
     if prefix and len(matching) != 1:
-        named = next((item for item in store.campaigns() if item.name == prefix), None)
+        # A hidden one is meant where the name has no other.
+        visible = store.campaigns()
+        named = next((item for item in (*visible, *known) if item.name == prefix), None)
         if named is not None:
             matching = [item for item in known if item.campaign_id == named.campaign_id]
     if not matching and not prefix:

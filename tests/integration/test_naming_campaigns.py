@@ -90,6 +90,15 @@ def test_a_name_means_its_newest_campaign_unless_it_begins_an_id(store: Store, s
     assert ids_of(store, "a") == ["c1"]
 
 
+def test_a_name_means_a_hidden_campaign_where_it_has_no_other(store: Store, samples) -> None:
+    for campaign_id, name in (("a1", "plan"), ("a2", "plan"), ("b1", "alone")):
+        samples.begin(store, samples.campaign(campaign_id, name=name))
+    for hidden in ("a2", "b1"):
+        store.hide_campaign(CampaignId(hidden))
+    assert [item.campaign_id for item in find_campaigns(store, "plan")] == ["a1"]
+    assert [item.campaign_id for item in find_campaigns(store, "alone")] == ["b1"]
+
+
 def test_the_previous_campaign_is_one_that_has_a_case_in_common(store: Store, samples) -> None:
     models = {
         "a": ("first", "bench"),

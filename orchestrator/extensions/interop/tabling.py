@@ -5,9 +5,10 @@ each other, with figures that others published where they are asked for.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from orchestrator.app.options import Listed, Texts, opt
@@ -50,12 +51,14 @@ class PublishedFigure:
     #: What the file is called that `benchfarm model fetch` gets; empty where nothing is fetched.
     file_name: str = ""
 
-    def is_of(self, row: ResultRow) -> bool:
-        """Whether a case of this lab is the same model, phone, delegate and number of threads."""
+    def is_of(self, row: ResultRow, names: Iterable[str]) -> bool:
+        """Whether a case of this lab, whose model has some names, is the same model, phone, delegate
+        and number of threads.
+        """
         delegate, _, threads = self.configuration.partition(", ")
+        own = {name.lower().removesuffix(".tflite") for name in names}
         return (
-            row.case.model_name.lower().removesuffix(".tflite")
-            in {self.model.lower(), self.file_name}
+            not own.isdisjoint({self.model.lower(), self.file_name})
             and device_matches(self.device, row.device.names)
             and row.case.delegate == delegate
             and (not threads or row.case.threads == int(threads.split()[0]))
@@ -111,6 +114,7 @@ def _model(row: dict[str, str], phase: str) -> str:
 
 
 _PUBLISHED: Final = {"published": load_published, "language-models": load_language_models}
+_NO_FIGURE: Final = "There is no figure for these devices and models."
 #: Campaigns that are looked through for what was measured of each phone and model.
 _MOST_CAMPAIGNS: Final = 50
 
@@ -133,9 +137,9 @@ class TableRequest:
     ] = ()
     every: Annotated[bool, opt("--all", "Every configuration, not the fastest alone.")] = False
 
-    def has(self, model: str, device: Sequence[str]) -> bool:
-        """Whether a model and a device, by its names, are asked for."""
-        is_model = any(_model_matches(name, model) for name in self.models)
+    def has(self, model: Iterable[str], device: Sequence[str]) -> bool:
+        """Whether a model and a device, each by its names, are asked for."""
+        is_model = any(_model_matches(name, own) for own in model for name in self.models)
         is_device = any(device_matches(name, device) for name in self.devices)
         return (is_model or not self.models) and (is_device or not self.devices)
 
@@ -174,10 +178,8 @@ def show_table(settings: Settings, request: TableRequest) -> CommandResult:
             if "store" in request.sources
             else []
         )
-        _check_models(workspace, request, chosen, [figure.model for figure in figures])
         if not chosen and not figures:
-            hint = "'benchfarm bench MODEL' measures; '--source published' shows figures that others published"
-            raise UsageError("the store has no results yet", hint=hint)
+            raise _nothing_stored(workspace)
         return shown(
             *_tables(workspace, request, chosen, figures), width=room() if request.every else None
         )
@@ -209,7 +211,11 @@ def _mine_us(row: ResultRow) -> float:
     return (row.median_us or 0.0) if row.result.is_judged else 0.0
 
 
-def _beside(figures: Sequence[PublishedFigure], rows: Sequence[ResultRow]) -> Table[_Both]:
+def _beside(
+    figures: Sequence[PublishedFigure],
+    rows: Sequence[ResultRow],
+    names: Mapping[str, Collection[str]],
+) -> Table[_Both]:
     """Return the published figures of which this lab has a clean one, of several the fastest of a
     real phone; what was imported is somebody else's.
     """
@@ -217,7 +223,7 @@ def _beside(figures: Sequence[PublishedFigure], rows: Sequence[ResultRow]) -> Ta
     both = [
         (figure, min(own, key=lambda row: (row.is_virtual, _mine_us(row))))
         for figure in figures
-        if (own := [row for row in mine if figure.is_of(row)])
+        if (own := [row for row in mine if figure.is_of(row, names[row.model.subject])])
     ]
     return Table(
         name="beside",
@@ -244,22 +250,27 @@ def _tables(
     from orchestrator.tables.results import figures_decimals
 
     data = report_data(workspace, chosen, has_logs=False)
+    called = {
+        subject: {name for row in rows for name in (row.model.label, row.case.model_name)}
+        for subject, rows in grouped(data.results, lambda row: row.model.subject).items()
+    }
+    of_figures = [figure.model for figure in figures]
+    _check_models(workspace, request, [*chain.from_iterable(called.values()), *of_figures])
+
+    def is_wanted(row: ResultRow) -> bool:
+        return request.has(called[row.model.subject], row.device.names)
+
     if not request.every and not figures:
-        yield fastest_table(
-            [
-                item
-                for item in data.contests
-                if request.has(item.shown.case.model_name, item.shown.device.names)
-            ]
-        )
+        fastest = fastest_table([item for item in data.contests if is_wanted(item.shown)])
+        is_all = not (request.models or request.devices)
+        yield fastest if is_all else replace(fastest, nothing=_NO_FIGURE)
         return
     rows = [
         row
         for row in data.results
-        if row.result.status is not CaseStatus.UNTIMED
-        and request.has(row.case.model_name, row.device.names)
+        if row.result.status is not CaseStatus.UNTIMED and is_wanted(row)
     ]
-    published = [figure for figure in figures if request.has(figure.model, (figure.device,))]
+    published = [figure for figure in figures if request.has([figure.model], (figure.device,))]
     names = short_names((row.configuration, row.case) for row in rows)
     labels = [*labels_of(rows, names), *(figure.configuration for figure in published)]
     matrix = matrix_table(
@@ -278,11 +289,11 @@ def _tables(
         columns=(around[0], *matrix.columns, around[1]),
         # On a terminal, where columns may stand in several bands, a row is known by its phone.
         groups=int(room() is not None),
-        nothing="There is no figure for these devices and models.",
+        nothing=_NO_FIGURE,
         notes=notes_of(rows, names),
     )
     if figures and "store" in request.sources:
-        yield _beside(published, rows)
+        yield _beside(published, rows, called)
 
 
 def _published_lines(figures: Iterable[PublishedFigure]) -> list[Line]:
@@ -318,26 +329,31 @@ def _check_devices(workspace: Workspace, request: TableRequest, published: Itera
             raise UsageError(f"there is no device {wanted!r}", hint=hint)
 
 
-def _check_models(
-    workspace: Workspace,
-    request: TableRequest,
-    chosen: Sequence[Campaign],
-    published: Iterable[str],
-) -> None:
-    """Raise UsageError for a model that nothing is known of, where anything is."""
-    known = dict.fromkeys(
-        [
-            *(model.name for model in workspace.store.models().values()),
-            *(item.case.model_name for campaign in chosen for item in campaign.invocations),
-            *published,
-        ]
-    )
+def _check_models(workspace: Workspace, request: TableRequest, shown: Iterable[str]) -> None:
+    """Raise UsageError for a model that isn't shown by any name and that the store has none of."""
+    stored = (model.name for model in workspace.store.models().values())
+    known = dict.fromkeys([*stored, *shown])
     for wanted in request.models:
-        if known and not any(_model_matches(wanted, model) for model in known):
+        if not any(_model_matches(wanted, model) for model in known):
             hint = (
                 nearest(wanted, known) or "'benchfarm table' without it shows those that there are"
             )
             raise UsageError(f"there is no model {wanted!r}", hint=hint)
+
+
+def _nothing_stored(workspace: Workspace) -> UsageError:
+    """Return the error of a store without a campaign whose figures stand for themselves."""
+    pairs = (item for item in workspace.store.campaigns() if item.terms.pairing is not None)
+    if (newest := next(pairs, None)) is not None:
+        return UsageError(
+            "the store has only A/B comparisons",
+            hint=f"'benchfarm compare {newest.campaign_id}' shows the newest, "
+            f"'benchfarm table --campaign {newest.campaign_id}' the figures of its sides",
+        )
+    hint = (
+        "'benchfarm bench MODEL' measures; '--source published' shows figures that others published"
+    )
+    return UsageError("the store has no results yet", hint=hint)
 
 
 def _newest(workspace: Workspace) -> list[Campaign]:

@@ -236,6 +236,10 @@ def test_what_a_comparison_replayed_is_in_the_table_only_when_it_is_asked_for(tm
     home = stored(tmp_path / "home", lab)
     assert " 30.0" in table(home)
     assert " 20.0" in table(home, "--campaign", "replay")
+    alone = replace(lab_of(replay, REAL_PIXEL), campaigns=[later])
+    refused = Cli(home=stored(tmp_path / "alone", alone))("table").ended_with(2)
+    assert "the store has only A/B comparisons" in refused.stderr
+    assert "'benchfarm compare replay'" in refused.stderr
 
 
 def test_a_gain_over_another_campaigns_cpu_says_that_it_is_between_sessions(tmp_path):
@@ -272,6 +276,21 @@ def test_a_model_is_found_by_the_name_that_the_table_shows(tmp_path):
     own = [row for row in rows if row["model"] == rows[0]["model"]]
     assert len(own) < len(rows)
     assert json.loads(table(home, "-m", rows[0]["model"], "--json")) == own
+
+
+@pytest.mark.parametrize("name", ["old", "new.tflite", "n*"])
+def test_a_model_is_found_by_each_name_that_it_was_measured_by(tmp_path, name):
+    other = replace(REAL_PIXEL, serial="OTHER1")
+    runs = series(replace(GPU, model_name="old.tflite", serial=other.serial), 9_000)
+    runs += series(replace(GPU, model_name="new.tflite"), 7_000)
+    home = stored(tmp_path / "home", lab_of(runs, REAL_PIXEL, other))
+    every = json.loads(table(home, "--json"))
+    assert [row["model"] for row in every] == ["new", "new"]
+    assert json.loads(table(home, "-m", name, "--json")) == every
+    assert rows_of(home, "-m", name) == rows_of(home)
+    # The store knows it, and nothing of it was measured.
+    said = table(home, "-m", MOBILENET.name)
+    assert "There is no figure for these devices and models." in said
 
 
 @pytest.mark.parametrize("form", [(), ("--all",), ("--json",), ("--source", "store,published")])
