@@ -72,7 +72,7 @@ _FINDINGS: Final = (
         "delegate-unknown",
         WARNING,
         "nothing shows where the operators ran",
-        "Run with --verbose=true, or with a build that says what its delegates took.",
+        "Run with a build of the program that says what its delegates took.",
         also=(INFO, "where the delegate is named and only how many operators it ran isn't told"),
     ),
     FindingCode(

@@ -50,7 +50,7 @@ _BY_TRUTH: Final[Mapping[DelegateTruth, str]] = {
     DelegateTruth.FLAG_IGNORED: "This build doesn't know the delegate's flag: use a build that holds the delegate.",
     DelegateTruth.WRONG_BACKEND: "Name the accelerator or backend in the plan's flags, or ask for what ran.",
     DelegateTruth.FAILED: "The delegate can't run this model on this device: the log names operator or driver.",
-    DelegateTruth.UNKNOWN: "Nothing printed shows where the operators ran: run with --verbose=true or a newer build.",
+    DelegateTruth.UNKNOWN: "Nothing printed shows where the operators ran: use a build of the program that prints it.",
 }
 _BY_STATUS: Final[Mapping[CaseStatus, str]] = {
     CaseStatus.REJECTED: "Mend what the findings name, then measure this case again.",

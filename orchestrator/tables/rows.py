@@ -442,12 +442,12 @@ class ResultRow:
     @property
     def why_not_clean(self) -> str:
         """Why the figure isn't clean, or why there is none: ``suspect (few-runs)``, ``failed
-        (crashed)``, ``fell back to CPU``.
+        (crashed)``, ``fell back to CPU``, ``not confirmed``.
         """
         status = self.result.status
         if status is CaseStatus.FELL_BACK:
             return self.delegate_text
-        if status is CaseStatus.UNCONFIRMED and self.result.quality is Quality.TRUSTED:
+        if status is CaseStatus.UNCONFIRMED:
             return STATUS_WORDS[status]
         is_judged = status in {CaseStatus.MEASURED, CaseStatus.REJECTED}
         code = self.worst_code if is_judged else self.result.reason_code

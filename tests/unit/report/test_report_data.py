@@ -81,6 +81,15 @@ def test_faster_figure_that_isnt_to_be_trusted_is_never_best(unfit):
     assert rows["xnnpack, 4 threads, native"].best is BestMark.BEST
 
 
+def test_a_clean_figure_of_an_unknown_place_is_called_not_confirmed_and_never_clean():
+    data = data_of(*series(case(), 20_000, truth=DelegateTruth.UNKNOWN))
+    assert data.results[0].quality_word == "clean"
+    assert data.results[0].why_not_clean == "not confirmed"
+    (warning,) = [text for text in data.headline.warnings if "shows where" in text]
+    assert ": not confirmed. Nothing printed shows where the operators ran" in warning
+    assert "--verbose" not in warning
+
+
 def test_delegate_that_took_no_operator_is_not_called_one_that_fell_back():
     none = series(
         case(delegate=DelegateName.HEXAGON), 9_000, truth=DelegateTruth.NONE, outcome=Outcome.FAILED
