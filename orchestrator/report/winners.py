@@ -18,10 +18,12 @@ from orchestrator.analysis.case_result import CaseResult, CaseStatus, comparable
 from orchestrator.analysis.comparison import SETTINGS
 from orchestrator.analysis.effect import BestOfSet, Ratio, best_of, speed_up
 from orchestrator.analysis.summary import Summary
+from orchestrator.delegates import DELEGATES
 from orchestrator.passes.parity import can_be_checked
-from orchestrator.programs import is_usual
+from orchestrator.programs import is_usual, program
 from orchestrator.records.case import Case, all_but, grouped
 from orchestrator.records.parity import Outputs
+from orchestrator.records.run import DelegateTruth
 from orchestrator.tables.column import DATA, NESTED, Column, Kind
 from orchestrator.tables.labels import ShortNames, short_names
 from orchestrator.tables.results import RESULTS, look_of, ratio_columns
@@ -335,7 +337,11 @@ def _speed_ups(group: Sequence[ResultRow]) -> Iterator[tuple[str, tuple[Ratio, s
         return
     for key, summary in summaries.items():
         if rows[key].result.is_judged:
-            yield key, (speed_up(summaries[fastest], summary), rows[fastest].configuration)
+            # Itself is no second sample: what it is over itself has no interval.
+            gain = Ratio(value=1.0, interval=None)
+            if key != fastest:
+                gain = speed_up(summaries[fastest], summary)
+            yield key, (gain, rows[fastest].configuration)
 
 
 def kind_title(row: ResultRow) -> str:
@@ -448,10 +454,7 @@ def next_step(contest: Contest, path: str) -> str:
     model, where = shlex.quote(path), f"-s {shlex.quote(row.device.serial)}"
     if not is_usual(row.case.tool):
         where += f" --tool {row.case.tool}"
-    if row.case.is_per_token:
-        # A process gives two figures of a language model: neither pairs nor outputs are compared.
-        return f"to know them more closely: benchfarm bench {model} {where} --precision 1%"
-    if rival is not None and (sides := _sides(row.case, rival.case)):
+    if rival is not None and (sides := _sides(row, rival)):
         return f"to tell them apart: benchfarm ab {sides} -m {model} {where}"
     if row.outputs is Outputs.NOT_CHECKED and can_be_checked(row.case):
         delegate = row.case.delegate
@@ -459,19 +462,21 @@ def next_step(contest: Contest, path: str) -> str:
     return f"to try every delegate with other thread counts: benchfarm bench {model} {where} -d all -t 1,2,4"
 
 
-def _sides(ours: Case, theirs: Case) -> str:
+def _sides(one: ResultRow, other: ResultRow) -> str:
     """Return what two cases differ in as ``benchfarm ab`` names it, with the flags that they share;
     empty where there are no words for it. How long each runs is that command's own.
     """
+    ours, theirs = one.case, other.case
     alike = (*_ALIKE, *(name for name in SETTINGS if name != "affinity"))
     if any(getattr(ours, name) != getattr(theirs, name) for name in alike):
         return ""
-    named_files = any(value.startswith("@") for case in (ours, theirs) for _, value in case.flags)
+    given = [_given(case) for case in (ours, theirs)]
+    named_files = any(value.startswith("@") for pairs in given for _, value in pairs)
     if named_files or ours.mode is not None or fixed_cores(ours) or fixed_cores(theirs):
         return ""
-    flags = [[f"{name}={value}" for name, value in case.flags] for case in (ours, theirs)]
+    flags = [[f"{name}={value}" for name, value in pairs] for pairs in given]
     shared = "".join(f" --flag {shlex.quote(flag)}" for flag in flags[0])
-    if ours.flags != theirs.flags:
+    if flags[0] != flags[1]:
         is_more = (ours.delegate, ours.threads) != (theirs.delegate, theirs.threads)
         # A comma parts two flags, and what lies beside the program isn't known by a path.
         is_named = not (ours.files or theirs.files or "," in "".join(flags[0] + flags[1]))
@@ -480,11 +485,29 @@ def _sides(ours: Case, theirs: Case) -> str:
         sides = " ".join(shlex.quote(f"flags:{','.join(words)}") for words in flags)
         return f"{sides} -d {ours.delegate} -t {ours.threads}"
     if ours.delegate is not theirs.delegate:
-        threads = max(ours.threads, theirs.threads)
+        # Both sides get one number of threads: it must be what each was measured with, or unused.
+        counts = {row.case.threads for row in (one, other) if not _leaves_threads_unused(row)}
+        if len(counts) > 1:
+            return ""
+        threads = counts.pop() if counts else ours.threads
         return f"delegate:{ours.delegate} delegate:{theirs.delegate} -t {threads}{shared}"
     if ours.threads != theirs.threads:
         return f"threads:{ours.threads} threads:{theirs.threads} -d {ours.delegate}{shared}"
     return ""
+
+
+def _given(case: Case) -> list[tuple[str, str]]:
+    """Return a case's flags without those that its program gives by itself: which figure it is, how
+    many tokens.
+    """
+    options = program(case.tool).options(DELEGATES[case.delegate], ())
+    return [flag for flag in case.flags if not any(flag in own for own in options)]
+
+
+def _leaves_threads_unused(row: ResultRow) -> bool:
+    """Whether a figure would be the same with another number of threads."""
+    is_whole = row.result.truth is DelegateTruth.FULL
+    return is_whole and not DELEGATES[row.case.delegate].uses_threads
 
 
 def next_steps(found: Sequence[Contest], paths: Mapping[str, str]) -> list[str]:

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.records.case import Case, DelegateName, Pass, ProcessMode, Serial
-from orchestrator.records.run import THREADS_UNUSED, Outcome, RunRecord
+from orchestrator.records.case import Case, DelegateName, Pass, ProcessMode, Serial, ToolName
+from orchestrator.records.model import FIGURE, PHASES, TOKENS
+from orchestrator.records.run import THREADS_UNUSED, DelegateTruth, Outcome, RunRecord
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.tables import render_text_table
@@ -159,6 +160,37 @@ def test_the_next_step_names_what_tied_cases_differ_in_or_nothing(changes, sides
     assert winner.tied
     step = next_step(winner, "m.tflite")
     assert f"benchfarm ab {sides}" in step if sides else "benchfarm ab" not in step
+
+
+@pytest.mark.parametrize(
+    ("truth", "threads", "sides"),
+    [
+        (DelegateTruth.FULL, (1, 4), "delegate:gpu delegate:xnnpack -t 4 -m"),
+        (DelegateTruth.FULL, (4, 1), "delegate:gpu delegate:xnnpack -t 1 -m"),
+        (DelegateTruth.PARTIAL, (4, 4), "delegate:gpu delegate:xnnpack -t 4 -m"),
+        (DelegateTruth.PARTIAL, (1, 4), ""),
+    ],
+)
+def test_tied_delegates_are_compared_with_threads_that_they_were_measured_with_or_none(
+    truth: DelegateTruth, threads: tuple[int, int], sides: str
+) -> None:
+    gpu, cpu = (configuration(0, *side) for side in zip(("gpu", "xnnpack"), threads, strict=True))
+    (winner,) = winners(data_of(*series(gpu, 10_000, truth=truth), *series(cpu, 10_010)).contests)
+    assert winner.tied
+    step = next_step(winner, "m.tflite")
+    assert f"benchfarm ab {sides}" in step if sides else "benchfarm ab" not in step
+
+
+def test_tied_figures_of_a_language_model_are_told_apart_in_pairs() -> None:
+    flags = (*TOKENS.items(), ("num_iterations", "9"), (FIGURE, PHASES[1]))
+    two, four = (
+        case(PHONES[0], threads=threads, tool=ToolName.LITERT_LM, flags=flags) for threads in (2, 4)
+    )
+    (winner,) = winners(data_of(*series(two, 10_000), *series(four, 10_010)).contests)
+    assert next_step(winner, "m.litertlm") == (
+        "to tell them apart: benchfarm ab threads:2 threads:4 -d xnnpack --flag num_iterations=9"
+        " -m m.litertlm -s R58M00 --tool litert-lm"
+    )
 
 
 @pytest.mark.parametrize(
