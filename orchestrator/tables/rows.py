@@ -31,7 +31,7 @@ from orchestrator.records.run import (
     Outcome,
     RunRecord,
 )
-from orchestrator.records.verdict import Finding, Quality, Severity
+from orchestrator.records.verdict import Finding, Severity
 from orchestrator.tables.column import NOTHING
 from orchestrator.tables.devices import origin_of
 from orchestrator.tables.evidence import LogExcerpt

@@ -31,6 +31,7 @@ from orchestrator.errors import (
 from orchestrator.extensions.farm.host_phones import HostPhones, Shared
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.files import sha256_of
+from orchestrator.ports import HostFile
 from orchestrator.records.case import RunId, Serial
 from orchestrator.settings import Settings
 from tests.samples.meanwhile import runs, switch_on_at, when
