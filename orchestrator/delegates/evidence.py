@@ -48,7 +48,7 @@ _PROVIDER_CREATED: Final = re.compile(r"(\w{1,40}) delegate created\.")
 _REPLACING: Final = re.compile(
     r"Replacing\s{1,20}(?P<nodes>\d{1,9})(?:\s{1,20}out of\s{1,20}(?P<total>\d{1,9}))?\s{1,20}node\(s\) with delegate"
     r"(?: \((?P<name>[^)]{0,100})\))?(?: node, yielding (?P<partitions>\d{1,9}) partitions"
-    r"(?: for (?:subgraph (?P<subgraph>\d{1,9})(?: \((?P<signature>\w{1,100})\))?|the whole graph))?)?",
+    r"(?: for (?:subgraph (?P<subgraph>\d{1,9})(?: \((?P<signature>[^()]{1,100})\))?|the whole graph))?)?",
     re.ASCII,
 )
 _SIMPLE: Final = re.compile(
@@ -196,8 +196,8 @@ class DelegateClues:
     """What the lines of one run say about delegates, collected as they come."""
 
     created: list[str] = field(default_factory=list)
-    #: The shares in the order of their lines, each once.
-    shares: dict[DelegateShare, None] = field(default_factory=dict)
+    #: The shares in the order of their lines, each once, and the name of the subgraph.
+    shares: dict[DelegateShare, str] = field(default_factory=dict)
     #: Operators that the GPU delegate counts for itself and for the CPU; the first subgraph's.
     gpu_split: tuple[int, int] | None = None
     #: Whether a line of NNAPI's delegate was printed, which is made only when it is asked for.
@@ -283,7 +283,7 @@ class DelegateClues:
     def _read_delegate_line(self, text: str) -> bool:
         if (found := share_in(text)) is not None:
             if len(self.shares) < _MOST_SHARES:
-                self.shares.setdefault(found[0])
+                self.shares.setdefault(*found)
         elif match := _APPLIED.match(text):
             self.applied[family(match["name"])] = _EXTENTS[match["how"]]
             if match["kernels"]:
@@ -323,6 +323,8 @@ class DelegateRequest:
     ignored: tuple[str, ...] = ()
     #: Whether the output shows that XNNPACK was switched off, or is of a time before it.
     xnnpack_off: bool = False
+    #: Which of the model's signatures ran, "" where nothing says it.
+    signature: str = ""
 
 
 class Printed(Protocol):
@@ -340,6 +342,10 @@ class Printed(Protocol):
     #: neither missing parameters nor what ran say what was asked.
     is_litert: bool
     delegates: DelegateClues
+
+    @property
+    def signature(self) -> str:
+        """Which of the model's signatures ran, "" where nothing says it."""
 
 
 def read_request(log: Printed) -> DelegateRequest:
@@ -396,6 +402,7 @@ def read_request(log: Printed) -> DelegateRequest:
         gpu_backend=backend or flags.get("gpu_backend", ""),
         ignored=tuple(ignored),
         xnnpack_off=is_old or ("xnnpack" in switched_off and not is_verbose),
+        signature=log.signature,
     )
 
 

@@ -83,6 +83,8 @@ class RuntimeNodes:
     total_nodes: int
     #: Operators that no delegate took, in graph order.
     cpu_operators: tuple[str, ...]
+    #: Whether it is known which of the model's subgraphs ran.
+    is_certain: bool = True
 
 
 def extent_of(wanted: str, actual: str, own: int | None, every: int | None) -> DelegateTruth:
@@ -135,8 +137,14 @@ class Judge:
 
     def __post_init__(self) -> None:
         clues = self.clues
-        self.runtime = self.runtime if self.has_result else None
-        self.shares = list(self.runtime.shares if self.runtime else clues.shares)
+        if not self.has_result or not (
+            self.runtime is None
+            or self.runtime.is_certain
+            # The program says what became of the subgraph that it runs.
+            or {"full", "none"}.isdisjoint(clues.applied.values())
+        ):
+            self.runtime = None
+        self.shares = list(self.runtime.shares if self.runtime else self._logged_shares())
         if clues.gpu_split is not None and not any(
             family(share.delegate) in _GPU for share in self.shares
         ):
@@ -145,6 +153,21 @@ class Judge:
                 DelegateShare(delegate="GPU", delegated_nodes=on_gpu, total_nodes=on_gpu + on_cpu)
             )
         self.ended_badly = self.ended_badly or bool(clues.failed) or clues.refused_cpu
+
+    def _logged_shares(self) -> list[DelegateShare]:
+        """Return the shares of the subgraph that ran, where a line names it; else all."""
+        shares = self.clues.shares
+        ran = {share.subgraph for share, name in shares.items() if name == self.request.signature}
+        if not self.request.signature or not ran:
+            return list(shares)
+        own = [share for share in shares if share.subgraph in ran]
+        total = max((share.total_nodes or 0 for share in own), default=0) or None
+        took = {share.delegate for share in own}
+        return own + [
+            DelegateShare(delegate=name, delegated_nodes=0, total_nodes=total)
+            for name in dict.fromkeys(share.delegate for share in shares)
+            if name not in took
+        ]
 
     def evidence(self) -> DelegateEvidence:
         """Judge where the operators ran."""
@@ -197,7 +220,7 @@ class Judge:
         if self.runtime is not None:
             truth = self._coverage(name)
             if truth is DelegateTruth.UNKNOWN:
-                truth = DelegateTruth.NONE if name in self.clues.applied else self._absent(name)
+                truth = self._absent(name)
         else:
             truth = self._truth_in_log(name)
         if name == "xnnpack" and self.has_started and self._others:
@@ -315,21 +338,21 @@ class Judge:
         return [share for share in self.shares if family(share.delegate) in names]
 
     def main_share(self, name: str) -> DelegateShare | None:
-        """Return what a delegate took: of all subgraphs by the runtime info, of the first one by
-        the log.
+        """Return what a delegate took: of all that ran by the runtime info, of the first subgraph
+        by the log, unless that names the one that ran.
         """
         name = "xnnpack" if name == "cpu" else name
         own = self._own_shares(name)
-        if not own:
-            return None
         if self.runtime is not None:
+            if not own and name not in self.clues.applied:
+                return None
             return DelegateShare(
-                delegate=own[0].delegate,
+                delegate=own[0].delegate if own else name,
                 delegated_nodes=sum(share.delegated_nodes for share in own),
                 total_nodes=self.runtime.total_nodes,
                 partitions=sum(share.partitions or 0 for share in own),
             )
-        return min(own, key=lambda share: share.subgraph or 0)
+        return min(own, key=lambda share: share.subgraph or 0, default=None)
 
     def _coverage(self, name: str) -> DelegateTruth:
         share = self.main_share(name)

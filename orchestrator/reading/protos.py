@@ -39,7 +39,7 @@ LatencyMetrics: float avg_ms, float min_ms, float max_ms, float stddev_ms, float
 MemoryMetrics: int64 init_footprint_kb, int64 overall_footprint_kb, float peak_mem_mb
 MiscMetrics: float model_size_mb, int32 num_runs, int32 num_warmup_runs, float model_throughput_in_mb_per_sec
 ModelRuntimeDetails: string model_name, *RuntimeSubgraph subgraphs
-RuntimeSubgraph: int32 subgraph_id, 3 *Node nodes, 6 string name
+RuntimeSubgraph: int32 subgraph_id, 3 *Node nodes, *int32 execution_plan, 6 string name
 Node: int32 id, string name, string type, 8 DelegateNodeDetails delegate_node_details, int32 delegated_to_node_id
 DelegateNodeDetails: string delegate_name, *int32 tflite_node_ids_replaced
 BenchmarkProfilingData: string model_name, ModelProfilingData init_profile, ModelProfilingData runtime_profile
@@ -81,6 +81,8 @@ RailDescriptor: int32 index, bytes rail_name
 EnergyData: int32 index, int64 timestamp_ms, int64 energy
 """
 _PACKAGE: Final = "benchfarm.wire"
+#: Operators whose kernels run other subgraphs.
+_CALLERS: Final = frozenset({"WHILE", "IF", "STABLEHLO_CASE", "STABLEHLO_COMPOSITE"})
 _MESSAGE: Final = re.compile(r"^(\w+):((?:.|\n )*)", re.MULTILINE)
 _FIELD: Final = re.compile(r"(?:(\d+) )?(\*?)(\w+) (\w+)(?:,|\s*$)", re.MULTILINE)
 #: Fields of a BenchmarkResult's latency_metrics, and those of a summary that they are.
@@ -203,50 +205,65 @@ def decode_result(data: bytes) -> ToolReport:
     return replace(report, inference=LatencySummary(count=runs, **figures))
 
 
-def decode_runtime_info(data: bytes) -> RuntimeNodes:
-    """Decode ``tflite.profiling.ModelRuntimeDetails``: which nodes each delegate took, over all
-    subgraphs.
+def decode_runtime_info(data: bytes, signature: str = "") -> RuntimeNodes:
+    """Decode ``tflite.profiling.ModelRuntimeDetails``: which nodes each delegate took of what ran.
+
+    That is the subgraph with the name of the ``signature`` that ran, else the first one, and with
+    it all others where it leaves an operator to the runtime that may call them. Others are of other
+    signatures, or bodies of operators that a delegate took whole.
 
     Raises:
         OutputParseError: the bytes are no such message, or it names no node.
     """
-    details = decode_message("ModelRuntimeDetails", data)
-    shares: list[DelegateShare] = []
-    cpu_operators: list[str] = []
-    total = 0
-    for index, subgraph in enumerate(details.subgraphs):
-        delegates = {
-            node.id: node.delegate_node_details.delegate_name
-            for node in subgraph.nodes
-            if node.HasField("delegate_node_details")
-        }
-        own = [node for node in subgraph.nodes if node.id not in delegates]
-        total += len(own)
-        taken: dict[str, int] = {}
-        for node in own:
-            name = (
-                delegates.get(node.delegated_to_node_id)
-                if node.HasField("delegated_to_node_id")
-                else None
-            )
-            if name is None:
-                cpu_operators.append(node.name or node.type)
-            else:
-                taken[name] = taken.get(name, 0) + 1
-        number = subgraph.subgraph_id if subgraph.HasField("subgraph_id") else index
-        shares += [
-            DelegateShare(
-                delegate=name,
-                delegated_nodes=count,
-                total_nodes=len(own),
-                partitions=sum(1 for other in delegates.values() if other == name),
-                subgraph=number,
-            )
-            for name, count in taken.items()
-        ]
+    subgraphs = list(decode_message("ModelRuntimeDetails", data).subgraphs)
+    named = [subgraph for subgraph in subgraphs if signature and subgraph.name == signature]
+    ran = named or subgraphs[:1]
+    parts = [_nodes_of(subgraph) for subgraph in ran]
+    if not named and not _CALLERS.isdisjoint(name for part in parts for name in part.cpu_operators):
+        parts = [_nodes_of(subgraph) for subgraph in subgraphs]
+    total = sum(part.total_nodes for part in parts)
     if total == 0:
         raise OutputParseError(f"{len(data)} bytes of runtime info name no node of the model")
-    return RuntimeNodes(shares=tuple(shares), total_nodes=total, cpu_operators=tuple(cpu_operators))
+    return RuntimeNodes(
+        shares=tuple(share for part in parts for share in part.shares),
+        total_nodes=total,
+        cpu_operators=tuple(name for part in parts for name in part.cpu_operators),
+        is_certain=bool(named) or len(subgraphs) == 1,
+    )
+
+
+def _nodes_of(subgraph: Any) -> RuntimeNodes:  # noqa: ANN401
+    """Return where the nodes of a subgraph were put that are executed, or were replaced by one that
+    is: an inlined composite stays in the list.
+    """
+    plan = set(subgraph.execution_plan) or {node.id for node in subgraph.nodes}
+    delegates = {
+        node.id: node.delegate_node_details.delegate_name
+        for node in subgraph.nodes
+        if node.HasField("delegate_node_details") and node.id in plan
+    }
+    taken: dict[str, int] = {}
+    cpu_operators: list[str] = []
+    for node in subgraph.nodes:
+        if node.HasField("delegate_node_details"):
+            continue
+        if node.HasField("delegated_to_node_id") and node.delegated_to_node_id in delegates:
+            name = delegates[node.delegated_to_node_id]
+            taken[name] = taken.get(name, 0) + 1
+        elif node.id in plan:
+            cpu_operators.append(node.name or node.type)
+    total = sum(taken.values()) + len(cpu_operators)
+    shares = tuple(
+        DelegateShare(
+            delegate=name,
+            delegated_nodes=count,
+            total_nodes=total,
+            partitions=sum(1 for other in delegates.values() if other == name),
+            subgraph=subgraph.subgraph_id,
+        )
+        for name, count in taken.items()
+    )
+    return RuntimeNodes(shares=shares, total_nodes=total, cpu_operators=tuple(cpu_operators))
 
 
 def _profile(message: Any) -> OperatorProfile:  # noqa: ANN401

@@ -11,6 +11,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeVar
 
 from orchestrator.delegates.evidence import family, is_delegate_kernel, read_request
@@ -155,7 +156,8 @@ def build_report(
     result, runtime, written = _NO_RESULT, None, None
     if files is not None:
         result = _decoded(decode_result, files.result_pb, "result proto", doubts) or _NO_RESULT
-        runtime = _decoded(decode_runtime_info, files.runtime_info_pb, "runtime info", doubts)
+        of_signature = partial(decode_runtime_info, signature=log.signature)
+        runtime = _decoded(of_signature, files.runtime_info_pb, "runtime info", doubts)
         written = _decoded(decode_op_profile, files.op_profile_pb, "operator profile", doubts)
     run = _Run(log=log, exit_code=exit_code, timed_out=timed_out)
     run.warmup, run.inference = _warmup_and_inference(log)

@@ -46,6 +46,7 @@ _PEAK: Final = re.compile(
     rf"Overall peak memory footprint \(MB\) via periodic monitoring: ({NUMBER})$", re.ASCII
 )
 _SHORT_RESULT: Final = re.compile(rf"Inference \(avg\): ({NUMBER}) (us|microseconds|ms)$", re.ASCII)
+_SIGNATURE: Final = re.compile(r"Signature name: +(\S.*)$")
 _FULLY: Final = re.compile(r"Fully accelerated: +(True|False)$")
 _RPC: Final = re.compile(r"RPC \(execute\) time: (\d{1,18}) us", re.ASCII)
 _OPERATOR_REFUSED: Final = re.compile(
@@ -85,6 +86,7 @@ _FIGURE_STARTS: Final = (
     "Overall",
     "No inference runs",
     "Fully accelerated",
+    "Signature name",
     *BANNER_KEYS,
 )
 _SETUP_LETTERS: Final = frozenset("SULIRTFPO=irm")
@@ -129,6 +131,8 @@ class Transcript:
     is_peak_unavailable: bool = False
     banner: dict[str, float] = field(default_factory=dict)
     banner_runs: dict[str, int] = field(default_factory=dict)
+    #: The signature that ran, as the banner names it.
+    banner_signature: str = ""
     banner_failed: bool = False
     #: What litert-benchmark says of where all operators ran: "true" or "false".
     fully_accelerated: str = ""
@@ -162,6 +166,12 @@ class Transcript:
             and not self.banner
             and not self.has_start
         )
+
+    @property
+    def signature(self) -> str:
+        """Which of the model's signatures ran, "" where nothing says it."""
+        asked = self.echoed.get("Signature to run") or self.flags.get("signature_to_run_for", "")
+        return self.banner_signature or asked
 
     @property
     def is_of_litert_lm(self) -> bool:
@@ -332,6 +342,9 @@ class Transcript:
             if runs is not None:
                 self.banner_runs[key] = runs
             self._reach(STAGE_DONE if key == "inference_avg" else STAGE_READY)
+        elif match := _SIGNATURE.match(text):
+            self.banner_signature = match[1]
+            self._reach(STAGE_READY)
         elif text.startswith("Peak memory usage not available"):
             self.is_peak_unavailable = True
         elif match := _FULLY.match(text):

@@ -54,9 +54,16 @@ def replacing(delegate: str) -> str:
 
 
 def judged(
-    middle: str, requested: str, *, echo: str = "", exit_code: int = 0, ready: bool = True
+    middle: str,
+    requested: str,
+    *,
+    echo: str = "",
+    exit_code: int = 0,
+    ready: bool = True,
+    after: str = "",
 ) -> DelegateEvidence:
-    text = f"INFO: STARTING!\nINFO: Graph: [m.tflite]\n{echo}{LOADED}{middle}{READY + RESULT if ready else ''}"
+    end = READY + RESULT + after if ready else ""
+    text = f"INFO: STARTING!\nINFO: Graph: [m.tflite]\n{echo}{LOADED}{middle}{end}"
     report = parse_run(stdout=text.encode(), exit_code=exit_code, requested=requested)
     return report.delegate
 
@@ -160,6 +167,37 @@ def test_a_litert_delegate_whose_kernel_fails_has_failed() -> None:
         "ERROR: Benchmarking failed.\n"
     )
     assert judged(middle, "gpu", exit_code=1, ready=False).truth is DelegateTruth.FAILED
+
+
+def replaced(delegate: str, nodes: str, subgraph: str) -> str:
+    where = f"node, yielding 2 partitions for subgraph {subgraph}."
+    return f"VERBOSE: Replacing {nodes} node(s) with delegate ({delegate}) {where}\n"
+
+
+@pytest.mark.parametrize(
+    ("signature", "truth", "nodes"),
+    [
+        ("encode", "full", (100, 100)),
+        ("decode", "partial", (3, 90)),
+        ("", "full", (100, 100)),
+        ("embed", "none", (0, 20)),
+    ],
+)
+@pytest.mark.parametrize("is_echoed", [True, False])
+def test_what_a_delegate_took_is_of_the_signature_that_ran(
+    signature: str, truth: str, nodes: tuple[int, int], *, is_echoed: bool
+) -> None:
+    middle = (
+        replaced("LITERT_CL", "100 out of 100", "0 (encode)")
+        + replaced("LITERT_CL", "3 out of 90", "1 (decode)")
+        + replaced("TfLiteXNNPackDelegate", "70 out of 88", "1 (decode)")
+        + replaced("TfLiteXNNPackDelegate", "20 out of 20", "2 (embed)")
+    )
+    echo = f"INFO: Signature to run: [{signature if is_echoed else ''}]\n"
+    name = f"INFO: [benchmark_litert_model.h:88] Signature name:       {signature}\n"
+    banner = "" if is_echoed or not signature else name
+    evidence = judged(middle, "gpu", echo=echo, after=banner)
+    assert (evidence.truth.value, evidence.delegated_nodes, evidence.total_nodes) == (truth, *nodes)
 
 
 def nnapi_log(*devices: str) -> str:

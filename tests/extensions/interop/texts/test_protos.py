@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.texts.public import describe
-from orchestrator.reading.protos import decode_result, decode_runtime_info
+from orchestrator.reading.protos import decode_message, decode_result, decode_runtime_info
 from orchestrator.reading.report import RunFiles, parse_run
 from orchestrator.records.run import DelegateTruth
 from tests.samples.places import NATIVE
@@ -113,3 +113,85 @@ def test_runtime_info_without_the_delegate_that_was_asked_for_means_that_it_fell
         requested="gpu",
     )
     assert (report.delegate.truth, report.delegate.actual) == (DelegateTruth.FELL_BACK, "xnnpack")
+
+
+@pytest.mark.parametrize(
+    ("signature", "truth", "nodes"),
+    [("decode", DelegateTruth.NONE, (0, 5)), ("prefill", DelegateTruth.FULL, (6, 6))],
+)
+def test_runtime_info_is_read_of_the_signature_that_ran(
+    signature: str, truth: DelegateTruth, nodes: tuple[int, int]
+) -> None:
+    report = parse_run(
+        stdout=log(f"signature_of_two_{signature}.txt"),
+        exit_code=0,
+        files=RunFiles(runtime_info_pb=(FILES / "runtime_info_two_signatures.pb").read_bytes()),
+        requested="xnnpack",
+    )
+    delegate = report.delegate
+    assert (delegate.truth, (delegate.delegated_nodes, delegate.total_nodes)) == (truth, nodes)
+
+
+def runtime_info(**subgraphs: tuple[list[str], list[str]]) -> bytes:
+    """Return the info of subgraphs: the operators that the GPU took of each, and those that it left."""
+    details = decode_message("ModelRuntimeDetails", b"")
+    for number, (name, (taken, left)) in enumerate(subgraphs.items()):
+        subgraph = details.subgraphs.add(subgraph_id=number, name=name)
+        kernel = len(taken) + len(left)
+        for place, operator in enumerate(taken + left):
+            node = subgraph.nodes.add(id=place, name=operator)
+            if place < len(taken):
+                node.delegated_to_node_id = kernel
+            else:
+                subgraph.execution_plan.append(place)
+        if taken:
+            node = subgraph.nodes.add(id=kernel, name="TfLiteGpuDelegateV2")
+            node.delegate_node_details.delegate_name = "TfLiteGpuDelegateV2"
+            subgraph.execution_plan.append(kernel)
+    data: bytes = details.SerializeToString()
+    return data
+
+
+CONV = ["CONV_2D"] * 100
+BODY = ["MUL", "RSQRT"]
+
+
+def test_a_composite_that_the_delegate_took_whole_leaves_nothing_to_the_cpu() -> None:
+    data = runtime_info(main=(CONV, []), body_of_norm=([], BODY))
+    assert (decode_runtime_info(data).total_nodes, decode_runtime_info(data).cpu_operators) == (
+        100,
+        (),
+    )
+
+
+def test_a_loop_that_stays_with_the_runtime_runs_its_subgraphs() -> None:
+    nodes = decode_runtime_info(runtime_info(main=(CONV, ["WHILE"]), body=(["MUL"], ["RSQRT"])))
+    assert (nodes.total_nodes, nodes.cpu_operators) == (103, ("WHILE", "RSQRT"))
+
+
+def test_what_was_replaced_by_its_parts_is_no_node() -> None:
+    details = decode_message("ModelRuntimeDetails", runtime_info(main=(CONV, BODY)))
+    details.subgraphs[0].nodes.add(id=103, name="STABLEHLO_COMPOSITE")
+    nodes = decode_runtime_info(details.SerializeToString())
+    assert (nodes.total_nodes, nodes.cpu_operators) == (102, ("MUL", "RSQRT"))
+
+
+@pytest.mark.parametrize(
+    ("said", "truth"),
+    [
+        ("Explicitly applied GPU delegate, and the model graph will be completely executed by the delegate.", "full"),
+        ("Though GPU delegate is explicitly applied, the model graph will not be executed by the delegate.", "none"),
+    ],
+)  # fmt: skip
+def test_the_program_decides_where_no_subgraph_has_the_name_of_what_ran(
+    said: str, truth: str
+) -> None:
+    text = log("signature_of_two_decode.txt").decode()
+    begin, end = text.index("INFO: XNNPACK delegate created"), text.index("INFO: The input model")
+    report = parse_run(
+        stdout=f"{text[:begin]}INFO: {said}\n{text[end:]}".encode(),
+        exit_code=0,
+        files=RunFiles(runtime_info_pb=runtime_info(one=(CONV, BODY), other=([], BODY))),
+        requested="gpu",
+    )
+    assert report.delegate.truth.value == truth
