@@ -105,7 +105,7 @@ _API: Final = re.compile(
 )
 #: What LiteRT says since 2.4 of its accelerators; which operators they take, other lines tell.
 _ACCELERATOR: Final = re.compile(
-    r"Apply accelerator (?P<name>\w{1,60})|YNNPACK CPU accelerator (?:registered|could not be loaded)"
+    r"Apply accelerator (?P<name>[\w ]{1,60})|YNNPACK CPU accelerator (?:registered|could not be loaded)"
     r"|enable_ynnpack was requested, but "
 )
 _NPU_FILES: Final = frozenset(
@@ -386,6 +386,9 @@ def read_request(log: Printed) -> DelegateRequest:
         names, is_explicit = ["cpu"], False
     if not names and not is_litert:
         names = _tried(clues, accelerator)
+    if not names and "gpu" in clues.created:
+        # LiteRT applies its NPU's accelerator unasked, the GPU's not.
+        names = ["gpu"]
     if not names and (flags or echoed) and not is_litert and not log.is_elided:
         names = ["cpu"]
         is_explicit = "xnnpack" in switched_off and not is_verbose

@@ -21,6 +21,7 @@ from orchestrator.app.importing import (
     read_source,
     require_printable,
 )
+from orchestrator.delegates import DELEGATES
 from orchestrator.engine.reread import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.texts.output import parse_text
@@ -31,7 +32,6 @@ from orchestrator.programs.specification import Program
 from orchestrator.reading.lines import parse_number
 from orchestrator.records.campaign import Origin
 from orchestrator.records.case import (
-    BUILTIN,
     Build,
     Case,
     DelegateName,
@@ -46,6 +46,12 @@ from orchestrator.records.run import ToolReport
 from orchestrator.tables.escapes import one_line
 
 _NOTE: Final = "text of unknown origin: what measured it, on what and when, nobody has proven"
+#: What a text calls delegates, and which each is.
+_DELEGATES: Final = {
+    word: name for name, own in DELEGATES.items() for word in (name.value, *own.called.values())
+}
+#: The delegate of a run of which the text doesn't say what it was asked for, nor what ran.
+_UNKNOWN: Final = DelegateName("text.unknown")
 #: With one of these the figures are of something else than the model's inferences.
 _NO_TIMING: Final = (
     "Enable op profiling",
@@ -164,7 +170,7 @@ def _batch(
 
 
 def _case(report: ToolReport, serial: Serial, model: Model, build: Build) -> Case:
-    """Return a run's case by its text: the builtin kernels, and -1 thread, where it says nothing.
+    """Return a run's case by its text: an unknown delegate, and -1 thread, where it says nothing.
 
     Raises OutputParseError for a run that measured no latency, or whose settings can't be read.
     """
@@ -173,7 +179,6 @@ def _case(report: ToolReport, serial: Serial, model: Model, build: Build) -> Cas
     echoed = report.echoed
     if odd := next((name for name in _NO_TIMING if echoed.get(name) in {"1", "true"}), None):
         raise OutputParseError(f"it says '{odd}: [1]', so its times are no latency")
-    known = {name.value: name for name in DelegateName}
     flags = {
         name: value
         for name, value in echoed.items()
@@ -191,7 +196,7 @@ def _case(report: ToolReport, serial: Serial, model: Model, build: Build) -> Cas
         serial=serial,
         model_sha256=model.sha256,
         model_name=model.name,
-        delegate=known.get(report.delegate.requested or report.delegate.actual, BUILTIN),
+        delegate=_delegate(report),
         threads=_threads(report),
         tool=ToolName.TEXT,
         build_sha256=build.sha256,
@@ -199,6 +204,13 @@ def _case(report: ToolReport, serial: Serial, model: Model, build: Build) -> Cas
         affinity="all",
         **settings,
     )
+
+
+def _delegate(report: ToolReport) -> DelegateName:
+    """Return what a run was asked to use, else what ran; of several the one that isn't the CPU."""
+    words = (report.delegate.requested or report.delegate.actual).split("+")
+    named = [_DELEGATES[word] for word in words if word in _DELEGATES]
+    return min(named, key=lambda name: name.is_cpu, default=_UNKNOWN)
 
 
 def _seconds(text: str) -> float:

@@ -559,6 +559,41 @@ def test_a_text_of_unknown_origin_is_imported_as_parse_reads_it_and_called_so(tm
     assert "1 run read again, 0 changed" in cli("results", "reparse").ok().stdout
 
 
+REPLACED = "Replacing {} node(s) with delegate ({}) node, yielding 2 partitions for subgraph 0 ()."
+
+
+@pytest.mark.parametrize(
+    ("lines", "delegate"),
+    [
+        (["Apply accelerator LiteRT GPU"], "gpu"),
+        (["Apply accelerator GpuAccelerator"], "gpu"),
+        ([REPLACED.format("9 out of 9", "LITERT_METAL")], "gpu"),
+        (
+            [
+                REPLACED.format("9 out of 10", "LITERT_CL"),
+                REPLACED.format("1 out of 2", "TfLiteXNNPackDelegate"),
+            ],
+            "gpu",
+        ),
+        # LiteRT applies it whatever was asked for.
+        (["Apply accelerator NpuAccelerator"], "text.unknown"),
+        ([], "text.unknown"),
+    ],
+)
+def test_a_text_of_litert_is_of_the_cpu_only_where_it_says_so(tmp_path, lines, delegate):
+    banner = ["Model initialization: 3.10 ms", "Inference (avg):      2.39 ms (10 runs)"]
+    head = "09-28 06:21:39.336 19416 19416 I litert  : [compiled_model.cc:1003] "
+    log = tmp_path / "log.txt"
+    log.write_text("".join(f"{head}{line}\n" for line in lines + banner))
+    cli = Cli(home=tmp_path / "home")
+    campaign = cli("import", log, "-s", "Phone", "--json").ok().json["campaign_id"]
+    (run,) = cli("results", "runs", campaign, "--json").ok().json
+    assert run["case"]["delegate"] == delegate
+    is_unknown = delegate == "text.unknown"
+    findings = str(run["verdict"]["findings"])
+    assert ("nothing shows where the operators ran" in findings) == is_unknown
+
+
 def test_texts_of_one_name_are_of_different_phones(tmp_path):
     cli, serials = Cli(home=tmp_path / "home"), set()
     for folder, name in (("a", "default_float_025_128"), ("b", "default_float_10_224")):

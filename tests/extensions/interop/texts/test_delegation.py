@@ -87,6 +87,7 @@ def judged(
         ("gpu", "INFO: Initialized OpenGL-based API.\n" + GPU_ALL, "INFO: GPU backend: [gl]\n", "full", "gpu"),
         ("gpu", "INFO: Initialized OpenGL-based API.\n" + GPU_ALL, "INFO: GPU backend: [cl]\n", "wrong-backend", "gpu"),
         ("gpu", "INFO: Initialized OpenCL-based API.\n" + GPU_ALL, "", "full", "gpu"),
+        ("gpu", "DEBUG: [compiled_model.cc:1003] Apply accelerator LiteRT GPU\n", "", "unknown", ""),
         ("gpu", NO_ACCELERATOR + XNNPACK, "", "fell-back", "xnnpack"),
         ("gpu", NO_OPENCL + replacing("LITERT_OPENGL"), "INFO: GPU backend: [webgpu]\n", "wrong-backend", "gpu"),
         ("cpu", EXTERNAL_ALL, "INFO: Use xnnpack: [0]\n", "wrong-backend", "external"),
