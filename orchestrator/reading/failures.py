@@ -64,6 +64,7 @@ _INSIDE: Final = (
     "Neuron SDK",
     "dispatch runtime version",
     "DelegateKernelLiteRt",
+    "not accelerated",
     "bad_alloc",
     "ut of memory",
     "No space left",

@@ -394,6 +394,7 @@ class Transcript:
             self.is_loaded = True
             self.is_litert = self.is_litert or bool(line.source_file)
             self._reach(STAGE_LOADED)
+            return line.severity not in {"E", "F"}
         elif match := _SESSION.match(text):
             value = parse_number(match[1])
             self.session_us = None if value is None else to_us(value, "ms")

@@ -38,6 +38,20 @@ def test_every_text_of_a_program_is_read_as_its_code(code: str, example: str, st
     assert [report.failure_code for report in parse_text(f"{start}{example}\n")] == [code]
 
 
+def test_a_refusal_that_litert_prints_below_its_places_is_told() -> None:
+    text = (
+        "INFO: STARTING!\nINFO: [benchmark_litert_model.cc:305] Loading model from: m.tflite\n"
+        "ERROR: [benchmark_litert_model.cc:367] Failed to compile model.\n"
+        "└ ERROR: [compiled_model.cc:1091]\n└ Some ops are not accelerated. Add more.\n"
+        "ERROR: Benchmarking failed.\n"
+    )
+    report = parse_run(stderr=text.encode(), exit_code=1, requested="gpu")
+    assert report.failure_code == "full-delegation-refused"
+    text = text.replace("└ Some ops are not accelerated. Add more.\n", "")
+    report = parse_run(stderr=text.encode(), exit_code=1, requested="gpu")
+    assert report.failure_reason.startswith("Failed to compile model.")
+
+
 @pytest.mark.parametrize(
     ("exit_code", "code", "outcome"),
     [
