@@ -103,10 +103,18 @@ _CHOSEN_DEVICE: Final = re.compile(
 _API: Final = re.compile(
     r"Initialized (OpenCL|OpenGL|Metal|WebGPU)-based API(?: from serialized data)?\."
 )
-#: What LiteRT says since 2.4 of its accelerators; which operators they take, other lines tell.
+#: What LiteRT says since 2.4 of its accelerators, and why its compiler for the NPU did nothing;
+#: which operators they take, other lines tell.
 _ACCELERATOR: Final = re.compile(
     r"Apply accelerator (?P<name>[\w ]{1,60})|YNNPACK CPU accelerator (?:registered|could not be loaded)"
-    r"|enable_ynnpack was requested, but "
+    r"|enable_ynnpack was requested, but |Failed to load (?:compiler plugins|plugin at): "
+    r"|0 compiler plugins were applied|Plugin errs: "
+)
+#: What its compiler put into how many operators for the NPU, which stand in the model instead.
+_COMPILED: Final = re.compile(
+    r"Partitioned subgraph<(\d{1,9})>, selected (\d{1,9}) ops, from a total of (\d{1,9}) ops\."
+    r" resulted in (\d{1,9}) partitions\.",
+    re.ASCII,
 )
 _NPU_FILES: Final = frozenset(
     {
@@ -198,6 +206,9 @@ class DelegateClues:
     created: list[str] = field(default_factory=list)
     #: The shares in the order of their lines, each once, and the name of the subgraph.
     shares: dict[DelegateShare, str] = field(default_factory=dict)
+    #: Subgraph -> operators that were compiled for the NPU, of how many, and how many took their
+    #: place.
+    compiled: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     #: Operators that the GPU delegate counts for itself and for the CPU; the first subgraph's.
     gpu_split: tuple[int, int] | None = None
     #: Whether a line of NNAPI's delegate was printed, which is made only when it is asked for.
@@ -269,6 +280,10 @@ class DelegateClues:
                 )
             ):
                 _note(self.created, found)
+        elif match := _COMPILED.match(text):
+            subgraph, *operators = map(int, match.groups())
+            if len(self.compiled) < _MOST_SHARES:
+                self.compiled[subgraph] = (operators[0], operators[1], operators[2])
         elif text.startswith(_NPU_FAILED):
             _note(self.failed, "npu")
         elif text.startswith(_NNAPI_FAILED):

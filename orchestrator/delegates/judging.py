@@ -10,7 +10,7 @@ evidence is missing and the transcript is whole, the run fell back.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from orchestrator.delegates.evidence import DelegateClues, DelegateRequest, backend_of, family
@@ -31,8 +31,18 @@ _ORDER: Final = (
 )
 #: Words of the line that shows each truth best; it is named first among the evidence.
 _TELLING: Final[Mapping[DelegateTruth, tuple[str, ...]]] = {
-    DelegateTruth.FULL: ("completely executed", "Replacing", "nodes delegated out of"),
-    DelegateTruth.PARTIAL: ("partially executed", "Replacing", "nodes delegated out of"),
+    DelegateTruth.FULL: (
+        "completely executed",
+        "Partitioned",
+        "Replacing",
+        "nodes delegated out of",
+    ),
+    DelegateTruth.PARTIAL: (
+        "partially executed",
+        "Partitioned",
+        "Replacing",
+        "nodes delegated out of",
+    ),
     DelegateTruth.NONE: ("will not be executed",),
     DelegateTruth.FELL_BACK: (
         "unsupported on this platform",
@@ -40,9 +50,10 @@ _TELLING: Final[Mapping[DelegateTruth, tuple[str, ...]]] = {
         "Could not create",
         "not supported",
         "Invalid TFLiteSettings",
+        "could not be loaded",
+        "Plugin errs",
         "Failed to load",
         "Unable to load",
-        "could not be loaded",
         "compiler plugin",
     ),
     DelegateTruth.WRONG_BACKEND: (
@@ -338,6 +349,16 @@ class Judge:
         return [share for share in self.shares if family(share.delegate) in names]
 
     def main_share(self, name: str) -> DelegateShare | None:
+        """Return what a delegate took, in operators of the model as it was before LiteRT compiled
+        parts of it for the NPU.
+        """
+        share = self._share(name)
+        compiled = self.clues.compiled.get(share.subgraph or 0) if share and name == "npu" else None
+        if share is None or compiled is None or compiled[2] != share.delegated_nodes:
+            return share
+        return replace(share, delegated_nodes=compiled[0], total_nodes=compiled[1])
+
+    def _share(self, name: str) -> DelegateShare | None:
         """Return what a delegate took: of all that ran by the runtime info, of the first subgraph
         by the log, unless that names the one that ran.
         """

@@ -201,6 +201,47 @@ def test_what_a_delegate_took_is_of_the_signature_that_ran(
     assert (evidence.truth.value, evidence.delegated_nodes, evidence.total_nodes) == (truth, *nodes)
 
 
+ALL_ON_XNNPACK = replacing("TfLiteXNNPackDelegate")
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        "WARNING: [compiled_model.cc:742] Failed to load compiler plugins: No compiler plugin found",
+        "WARNING: [compiler_plugin.cc:311] Failed to load plugin at: /p/libX.so with error: dlopen",
+        "ERROR: [compiled_model.cc:1327] Plugin errs: Qualcomm: Failed to create backend",
+    ],
+)
+def test_why_nothing_was_compiled_for_the_npu_is_told_first(why: str) -> None:
+    """After LiteRT's source."""
+    none = "INFO: [compiled_model.cc:1323] 0 compiler plugins were applied successfully: \n"
+    tried = "DEBUG: [compiled_model.cc:1003] Apply accelerator NpuAccelerator\n"
+    evidence = judged(f"{tried}{none}{why}\n{XNNPACK}{ALL_ON_XNNPACK}", "npu")
+    assert evidence.truth is DelegateTruth.FELL_BACK
+    assert why.endswith(evidence.lines[0])
+
+
+@pytest.mark.parametrize(
+    ("selected", "left", "truth", "nodes"),
+    [
+        ("100 ops, from a total of 120 ops. resulted in 3", 20, "partial", (100, 120)),
+        ("120 ops, from a total of 120 ops. resulted in 3", 0, "full", (120, 120)),
+        # The delegate took others: of an older cache, for example.
+        ("100 ops, from a total of 120 ops. resulted in 4", 20, "partial", (3, 23)),
+    ],
+)
+def test_what_was_compiled_for_the_npu_counts_as_operators_of_the_model(
+    selected: str, left: int, truth: str, nodes: tuple[int, int]
+) -> None:
+    """After LiteRT's source."""
+    compiled = (
+        f"INFO: [compiler_plugin.cc:740] Partitioned subgraph<0>, selected {selected} partitions.\n"
+    )
+    taken = replaced("DispatchDelegate", f"3 out of {3 + left}", "0 (main)")
+    evidence = judged(compiled + taken, "npu")
+    assert (evidence.truth.value, evidence.delegated_nodes, evidence.total_nodes) == (truth, *nodes)
+
+
 def nnapi_log(*devices: str) -> str:
     head = "08-17 21:47:50.187 29423 29423 I "
     accelerators = "INFO: NNAPI accelerators available: [qti-dsp,nnapi-reference]\n"
