@@ -416,7 +416,9 @@ def read_request(log: Printed) -> DelegateRequest:
     return DelegateRequest(
         delegates=tuple(names),
         is_explicit=is_explicit and bool(names),
-        accelerator=accelerator or flags.get("nnapi_accelerator_name", ""),
+        accelerator=accelerator
+        or flags.get("nnapi_accelerator_name", "")
+        or flags.get("qualcomm_backend", ""),
         gpu_backend=backend or flags.get("gpu_backend", ""),
         ignored=tuple(ignored),
         xnnpack_off=is_old or ("xnnpack" in switched_off and not is_verbose),

@@ -387,6 +387,9 @@ class Judge:
             return (
                 set(devices) == {REFERENCE_DEVICE} or self.request.accelerator == REFERENCE_DEVICE
             )
+        if name == "npu":
+            # Qualcomm's library for the NPU drives the GPU, too.
+            return self.request.accelerator in _GPU
         if name == "gpu":
             # Without a wish for a backend, OpenGL is the GPU too: phones without OpenCL have no
             # other way to it.
@@ -403,7 +406,7 @@ class Judge:
                 return "+".join(self._others) or "xnnpack"
             if self.main_share(name) is None and name not in self.clues.applied and self._others:
                 return "+".join(self._others)
-            return REFERENCE_DEVICE if name == "nnapi" else name
+            return {"nnapi": REFERENCE_DEVICE, "npu": "gpu"}.get(name, name)
         has_xnnpack = self._has_xnnpack
         if name == "cpu":
             return "xnnpack" if has_xnnpack else "cpu" if truth is DelegateTruth.FULL else ""

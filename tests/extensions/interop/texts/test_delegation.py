@@ -155,6 +155,24 @@ def test_a_backend_that_only_the_plan_names_is_held_against_what_ran() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("backend", "truth", "actual"),
+    [("htp", "full", "npu"), ("dsp", "full", "npu"), ("gpu", "wrong-backend", "gpu")],
+)
+def test_qualcomms_library_may_run_another_unit_than_the_npu(
+    backend: str, truth: str, actual: str
+) -> None:
+    text = f"INFO: STARTING!\nINFO: [benchmark_litert_model.cc:305] Loading model from: m\n{replacing('DispatchDelegate')}"
+    report = parse_run(
+        stdout=(text + READY + RESULT).encode(),
+        exit_code=0,
+        requested="npu",
+        started=Started(flags={"qualcomm_backend": backend}),
+    )
+    delegate = report.delegate
+    assert (delegate.truth.value, delegate.actual, delegate.accelerator) == (truth, actual, backend)
+
+
 def test_an_iphones_gpu_beside_xnnpack_is_what_was_asked_for() -> None:
     echo = "Use gpu: [1]\nUse xnnpack: [1]\n"
     text = f"STARTING!\n{echo}{LOADED}{XNNPACK}{replacing('TfLiteMetalDelegate')}{XNNPACK_PART}{READY}{RESULT}"
