@@ -48,7 +48,8 @@ _ROUNDS: Final = 3
 #: The attachment that says in which stage a process started, and how much was cached.
 START_NOTE: Final = "start.txt"
 _NOTE: Final = re.compile(rb"stage=(?P<stage>[a-z-]+) cache_bytes=(?P<size>\d+|-)\n")
-_FROM_CACHE: Final = re.compile(rb"[^\n]*from serialized data[^\n]*")
+#: "Initializing ... from serialized data" is said before it is known whether there is any.
+_FROM_CACHE: Final = re.compile(rb"[^\n]*Initialized [^\n]*from serialized data[^\n]*")
 
 
 def _numbers(plan: Plan, case: Case, program: Program) -> tuple[int, ...]:
@@ -187,7 +188,14 @@ PASS = PassSpec(
     last_flags=_start_flags,
     # Also a user's own: only the stage says what is cached.
     withheld_flags=frozenset(
-        {"delegate_serialize_dir", "delegate_serialize_token", "xnnpack_weight_cache_file_path"}
+        {
+            "delegate_serialize_dir",
+            "delegate_serialize_token",
+            "xnnpack_weight_cache_file_path",
+            "compiler_cache_path",
+            "gpu_serialization_dir",
+            "gpu_model_cache_key",
+        }
     ),
     numbers=_numbers,
     lacking="has no process of its own for each case, whose start could be cold",

@@ -61,12 +61,11 @@ def litert_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, 
     """
     case = request.case
     prepared = Prepared(model_path=request.model_path, folder=folder)
-    flags = {
-        **own_flags(case, pass_of(request.run_pass), FlagFamily.LITERT, prepared),
-        **_npu_folders(request),
-    }
+    own = pass_of(request.run_pass)
+    flags = {**own_flags(case, own, FlagFamily.LITERT, prepared), **_npu_folders(request)}
     for name, value in users_flags(case, _ACCELERATOR_FLAGS).items():
-        flags[name] = placed_value(value, request)
+        if name not in own.withheld_flags:
+            flags[name] = placed_value(value, request)
     faults = check_flags(format_flags(list(flags.items())), documented_flags(FlagFamily.LITERT))
     if faults:
         raise UsageError("; ".join(fault.message for fault in faults), hint="see 'benchfarm flags'")

@@ -37,6 +37,19 @@ def test_only_an_npu_is_told_the_folders_of_its_libraries() -> None:
     assert "dispatch_library_path" not in flags(DelegateName.GPU)
 
 
+def test_a_cold_start_has_no_cache() -> None:
+    caches = (
+        ("compiler_cache_path", "/c"),
+        ("gpu_model_cache_key", "m"),
+        ("gpu_serialization_dir", "/c"),
+        ("xnnpack_weight_cache_file_path", "/c/x"),
+    )
+    timing = flags(DelegateName.GPU, *caches[1:]) | flags(DelegateName.NPU, *caches[:1])
+    assert timing.items() >= set(caches)
+    for delegate, own in ((DelegateName.GPU, caches[1:]), (DelegateName.NPU, caches[:1])):
+        assert "/c" not in str(flags(delegate, *own, run_pass=Pass.COLD))
+
+
 def test_the_profile_and_the_memory_are_passes_without_runtime_info() -> None:
     assert flags(DelegateName.GPU)["model_runtime_info_output_file"] == "/run/runtime_info.pb"
     assert flags(DelegateName.GPU, run_pass=Pass.PROFILE)["use_profiler"] == "true"
