@@ -148,13 +148,10 @@ class Judge:
 
     def __post_init__(self) -> None:
         clues = self.clues
-        if not self.has_result or not (
-            self.runtime is None
-            or self.runtime.is_certain
-            # The program says what became of the subgraph that it runs.
-            or {"full", "none"}.isdisjoint(clues.applied.values())
-        ):
-            self.runtime = None
+        # Where the info doesn't show what ran, the program's word on it decides.
+        is_told = not {"full", "none"}.isdisjoint(clues.applied.values())
+        is_known = self.runtime is not None and (self.runtime.is_certain or not is_told)
+        self.runtime = self.runtime if self.has_result and is_known else None
         self.shares = list(self.runtime.shares if self.runtime else self._logged_shares())
         if clues.gpu_split is not None and not any(
             family(share.delegate) in _GPU for share in self.shares
