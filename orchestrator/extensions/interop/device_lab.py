@@ -89,8 +89,8 @@ def _with_evidence(process: Process, logcat: bytes) -> Process:
     alike = [told for told in told_by if len(told.repetitions) == len(process.repetitions)]
     for told in (alike or told_by)[-1:]:
         process.shares, process.lines, process.gpu_api = told.shares, told.lines, told.gpu_api
-        process.is_on_cpu, process.is_on_npu = told.is_on_cpu, told.is_on_npu
-        process.samples_on_cpu, process.failures = told.samples_on_cpu, told.failures
+        process.is_on_cpu, process.samples_on_cpu = told.is_on_cpu, told.samples_on_cpu
+        process.failures = told.failures
         if len(told.repetitions) > len(process.repetitions):
             process.disagreements = (
                 f"the log has {len(told.repetitions)} repetitions, {METRICS} has {len(process.repetitions)}",

@@ -14,6 +14,7 @@ the sum of all phases and of their sum.
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.delegates import DELEGATES
-from orchestrator.delegates.evidence import share_in
+from orchestrator.delegates.evidence import family, share_in
 from orchestrator.delegates.judging import extent_of
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import OutputParseError
@@ -89,7 +90,6 @@ _ON_CPU: Final = "Created TensorFlow Lite XNNPACK delegate for CPU"
 GPU_API: Final = re.compile(
     r"Created (?:default )?(?P<api>OpenCL|WebGPU|Metal|Vulkan) (?:device|context)|Initializing (?P<name>\w+)-based API"
 )
-_ON_NPU: Final = "DispatchDelegate"
 _SAMPLES_ON_CPU: Final = "GPU sampler unavailable"
 #: No engine was made: which code that is depends on the backend.
 _NO_ENGINE: Final = ""
@@ -167,7 +167,6 @@ class Process:
     lines: list[str] = field(default_factory=list)
     gpu_api: str = ""
     is_on_cpu: bool = False
-    is_on_npu: bool = False
     samples_on_cpu: bool = False
     failures: dict[str, str] = field(default_factory=dict)
 
@@ -249,7 +248,6 @@ class LitertLmReader:
             if found not in current.shares and len(current.shares) < _MOST_SHARES:
                 current.shares.append(found)
                 current.lines.append(text)
-            current.is_on_npu |= _ON_NPU in found[0].delegate
             return True
         gpu = GPU_API.search(text)
         if _ON_CPU in text:
@@ -522,14 +520,40 @@ def _disagreements(process: Process, phase: str, measured: Sequence[_Turns]) -> 
     return tuple(told)
 
 
+def _family(share: DelegateShare) -> str:
+    """Return the delegate that a share is of; this program calls Metal its GPU."""
+    name = family(share.delegate)
+    return "gpu" if name == "metal" else name
+
+
+def _share(process: Process, phase: str, delegate: str) -> DelegateShare | None:
+    """Return what a delegate took of a phase's graph, the least where it has several; None where
+    nothing says it.
+
+    What another delegate took then is no part of its own, and models beside the language model have
+    graphs as ``decode_mask`` and ``prefill_embedder_128``. Without names any graph may be meant.
+    """
+    shares = [each for each in process.shares if _family(each[0]) == delegate]
+    own = [share for share, of in shares if re.fullmatch(rf"{phase}(?:_\d+)?", of)]
+    return min(
+        own or [share for share, of in shares if not of],
+        key=lambda share: share.delegated_nodes / (share.total_nodes or math.inf),
+        default=None,
+    )
+
+
 def _delegate(
     process: Process, phase: str, requested: str, *, has_result: bool
 ) -> DelegateEvidence:
     wanted = requested or _BACKENDS.get(process.backend, process.backend)
-    own = [share for share, of in process.shares if not of or of.startswith(phase)][-1:]
-    nodes, total = (own[0].delegated_nodes, own[0].total_nodes) if own else (None, None)
-    found = {"gpu": process.gpu_api, "npu": process.is_on_npu, "xnnpack": process.is_on_cpu}
-    actual = next((name for name, is_there in found.items() if is_there), "")
+    found = {_family(share) for share, _ in process.shares}
+    if process.gpu_api:
+        found.add("gpu")
+    if process.is_on_cpu:
+        found.add("xnnpack")
+    actual = next((name for name in ("gpu", "npu", "xnnpack") if name in found), "")
+    own = _share(process, phase, wanted or actual)
+    nodes, total = (own.delegated_nodes, own.total_nodes) if own is not None else (None, None)
     # A backend that can't be had is an error of this program; without the nodes it isn't known how
     # much it took.
     truth = extent_of(wanted, actual, nodes, total)
@@ -541,7 +565,7 @@ def _delegate(
         truth=truth,
         delegated_nodes=nodes,
         total_nodes=total,
-        partitions=own[0].partitions if own else None,
+        partitions=own.partitions if own is not None else None,
         backend=process.gpu_api.lower(),
         lines=tuple(dict.fromkeys(process.lines))[:20],
         shares=tuple(share for share, _ in process.shares),

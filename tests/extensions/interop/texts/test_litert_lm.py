@@ -93,6 +93,66 @@ def test_a_repetition_is_read_by_its_tokens_and_times() -> None:
     assert "  tokens_per_s: 50" in describe(decode)
 
 
+DISPATCH, OPENCL, XNNPACK = "DispatchDelegate", "LITERT_CL", "TfLiteXNNPackDelegate"
+
+
+def replaced(nodes: int, total: int, delegate: str, graph: str) -> str:
+    return (
+        f"VERBOSE: Replacing {nodes} out of {total} node(s) with delegate ({delegate}) node, yielding 2 partitions "
+        f"for subgraph {graph}.\n"
+    )
+
+
+#: Models beside the language model, which always run on the CPU.
+BESIDE = "".join(
+    replaced(nodes, total, XNNPACK, graph)
+    for nodes, total, graph in (
+        (3, 4, "0 (decode_embedder)"),
+        (3, 4, "1 (prefill_embedder_128)"),
+        (10, 12, "2 (decode_rope)"),
+        (52, 52, "4 (decode_cache_update)"),
+        (60, 112, "5 (prefill_cache_update_128)"),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted"),
+    [
+        (
+            replaced(1, 1, DISPATCH, "0 (decode)") + replaced(1, 1, DISPATCH, "1 (prefill_128)"),
+            [("npu", DelegateTruth.FULL, 1, 1)] * 2,
+        ),
+        (
+            replaced(2, 30, DISPATCH, "0 (decode)") + replaced(3, 31, DISPATCH, "1 (prefill_128)"),
+            [("npu", DelegateTruth.PARTIAL, 3, 31), ("npu", DelegateTruth.PARTIAL, 2, 30)],
+        ),
+        # What the GPU leaves is XNNPACK's, and no part of the GPU's.
+        (
+            replaced(9, 430, OPENCL, "0 (prefill_128)")
+            + replaced(430, 430, OPENCL, "1 (prefill_1024)")
+            + replaced(12, 420, OPENCL, "2 (decode)")
+            + replaced(408, 417, XNNPACK, "2 (decode)"),
+            [("gpu", DelegateTruth.PARTIAL, 9, 430), ("gpu", DelegateTruth.PARTIAL, 12, 420)],
+        ),
+        # Graphs without names.
+        (
+            replaced(796, 796, OPENCL, "0")
+            + replaced(782, 782, OPENCL, "1")
+            + replaced(1, 3, XNNPACK, "0"),
+            [("gpu", DelegateTruth.FULL, 796, 796)] * 2,
+        ),
+    ],
+)
+def test_a_delegates_share_is_its_own_of_the_language_models_graph(
+    lines: str, wanted: list[tuple[str, DelegateTruth, int, int]]
+) -> None:
+    reports = read(lines + CREATED + BESIDE + block((10, "1s"), (10, "1s")))
+    for report, told in zip(reports, wanted, strict=True):
+        own = report.delegate
+        assert (own.actual, own.truth, own.delegated_nodes, own.total_nodes) == told
+
+
 def test_the_first_of_several_repetitions_warms_up_and_the_median_of_all_is_none_of_them() -> None:
     aggregated = (
         f"{HEAD}Aggregated BenchmarkInfo (median of 3 iterations):\n"
