@@ -616,7 +616,9 @@ def _extra(log: Transcript) -> dict[str, float | str]:
         "graph": log.echoed.get("Graph")
         or log.flags.get("graph")
         or log.flags.get("model")
+        or log.loaded
         or None,
+        "signature": log.signature or None,
         "num_threads": float(threads) if _is_count(threads.removeprefix("-")) else None,
         "max_delegated_partitions": float(partitions) if _is_count(partitions) else None,
     }

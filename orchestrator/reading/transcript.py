@@ -41,6 +41,7 @@ UNCONSUMED: Final = "Unconsumed cmdline flags:"
 
 ECHO: Final = re.compile(r"([#A-Za-z][^\[\]]{0,120}?) ?: \[(.*)\]$")
 _SESSION: Final = re.compile(rf"Initialized session in ({NUMBER}) ?ms(?:\.|$)", re.ASCII)
+_LOADED: Final = re.compile(r"(?:Loaded model|Loading model from:) (\S.*)$")
 _MODEL_SIZE: Final = re.compile(rf"The input model file size \(MB\): ({NUMBER})$", re.ASCII)
 _PEAK: Final = re.compile(
     rf"Overall peak memory footprint \(MB\) via periodic monitoring: ({NUMBER})$", re.ASCII
@@ -116,6 +117,8 @@ class Transcript:
     stage: int = STAGE_NEW
     has_start: bool = False
     is_loaded: bool = False
+    #: The model's file as it was loaded, which LiteRT's program names nowhere else.
+    loaded: str = ""
     session_us: float | None = None
     model_size_mb: float | None = None
     phases: int = 0
@@ -392,6 +395,8 @@ class Transcript:
             self._reach(STAGE_ECHO)
         elif text.startswith("Loaded model ") or line.source_file == "benchmark_litert_model.cc":
             self.is_loaded = True
+            if (match := _LOADED.match(text)) and not line.cut_word:
+                self.loaded = match[1]
             self.is_litert = self.is_litert or bool(line.source_file)
             self._reach(STAGE_LOADED)
             return line.severity not in {"E", "F"}

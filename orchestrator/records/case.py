@@ -16,7 +16,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NewType, TypeAlias, TypeVar
 
-from orchestrator.records.model import FIGURE, PHASES, is_language_model, worded
+from orchestrator.records.model import FIGURE, PHASES, SIGNATURE, is_language_model, worded
 from orchestrator.units import counted
 
 Item = TypeVar("Item")
@@ -157,7 +157,7 @@ USUAL_DELEGATE: Final = DelegateName.XNNPACK
 #: What phones are measured with where nobody names a program.
 USUAL_TOOL: Final = ToolName.NATIVE
 #: Programs that measure language models: their figures are of one token.
-PER_TOKEN_TOOLS: Final = frozenset({ToolName.LITERT_LM, ToolName.DEVICE_LAB})
+PER_TOKEN_TOOLS: Final = frozenset({ToolName.LITERT_LM, ToolName.DEVICE_LAB, ToolName.TEXT})
 #: Programs that benchfarm reads the results of and never starts.
 IMPORTED_TOOLS: Final = frozenset({ToolName.DEVICE_LAB, ToolName.TEXT})
 #: Of them, those whose summaries are all that is known: they are looked through for signs of heat.
@@ -345,7 +345,8 @@ class Case:
         other.
         """
         has_figures = self.tool in PER_TOKEN_TOOLS or self.tool.is_declared
-        figure = dict(self.flags).get(FIGURE, "") if has_figures else ""
+        flags = dict(self.flags)
+        figure = flags.get(FIGURE if has_figures and FIGURE in flags else SIGNATURE, "")
         return f"{self.model_sha256} {figure}".rstrip()
 
     @cached_property

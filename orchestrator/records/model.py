@@ -122,6 +122,8 @@ TOKENS: Final[Mapping[str, str]] = {
 #: The flag by which the two cases of a process differ, and its values.
 FIGURE: Final = "figure"
 PHASES: Final = ("prefill", "decode")
+#: The flag that chooses one of a model's functions.
+SIGNATURE: Final = "signature_to_run_for"
 #: Further flags: how often a phone's process repeats, and whether compiled parts are kept.
 REPETITIONS: Final = "num_iterations"
 CACHE: Final = "cache"

@@ -42,6 +42,7 @@ from orchestrator.records.case import (
     content_key,
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.model import FIGURE, PHASES, SIGNATURE, is_model_file
 from orchestrator.records.run import ToolReport
 from orchestrator.tables.escapes import one_line
 
@@ -74,10 +75,16 @@ _NO_FLAGS: Final = frozenset(
         "Graph",
         "Num threads",
         "#threads used for CPU inference",
+        "Signature to run",
         *_SETTING_ECHOES,
         *_NO_TIMING,
     }
 )
+#: The only one of most models, which runs where none is chosen.
+_USUAL_SIGNATURES: Final = frozenset({"", "serving_default", "<placeholder signature>"})
+#: Tokens that a language model's figures depend on, beside the phase's own: flag of a case -> field
+#: of a report.
+_TOKEN_FIGURES: Final = {"prefill_tokens": "prompt_tokens", "max_num_tokens": "context_tokens"}
 #: Sizes are printed with six digits.
 _SIZE_TOLERANCE: Final = 1e-5
 
@@ -157,12 +164,22 @@ def _batch(
     """Return the runs of one text, and what they are of as far as it says."""
     build = foreign_build(PROGRAM, app)
     batch = ImportBatch(devices={facts.serial: facts}, builds={build.sha256: build})
-    for number, report in enumerate(read(data.decode("utf-8", "replace"))):
+    reports = read(data.decode("utf-8", "replace"))
+    is_of_several = len({name for name in map(_model_name, reports) if name}) > 1
+    places = [one_line(f"{path.name}, run {number + 1}") for number in range(len(reports))]
+    for number, (report, place) in enumerate(zip(reports, places, strict=True)):
+        # Both figures of a language model are of one process.
+        is_second = tuple(each.label for each in reports[number - 1 : number + 1]) == PHASES
+        unknown = f"unknown model of {places[number - is_second]}"
         try:
-            model = _model(report, models)
+            model = (
+                _given_model(report, models, is_of_several=is_of_several)
+                if models
+                else _named_model(report, unknown, data)
+            )
             case = _case(report, facts.serial, model, build)
         except OutputParseError as error:
-            batch.faults.append(one_line(f"{path.name}, run {number + 1}: {error}"))
+            batch.faults.append(f"{place}: {one_line(str(error))}")
             continue
         batch.models[model.sha256] = model
         batch.runs.append(ForeignRun(case=case, raw=raw_output(path, source_of(data, number))))
@@ -179,11 +196,7 @@ def _case(report: ToolReport, serial: Serial, model: Model, build: Build) -> Cas
     echoed = report.echoed
     if odd := next((name for name in _NO_TIMING if echoed.get(name) in {"1", "true"}), None):
         raise OutputParseError(f"it says '{odd}: [1]', so its times are no latency")
-    flags = {
-        name: value
-        for name, value in echoed.items()
-        if name not in _NO_FLAGS and not name.startswith("Use ")
-    }
+    flags = _flags(report)
     try:
         settings: dict[str, Any] = {
             field: (int if field.endswith("runs") else _seconds)(echoed[echo])
@@ -213,6 +226,31 @@ def _delegate(report: ToolReport) -> DelegateName:
     return min(named, key=lambda name: name.is_cpu, default=_UNKNOWN)
 
 
+def _flags(report: ToolReport) -> dict[str, str]:
+    """Return what parts a run from others of its model: parameters as they were echoed, the
+    signature, a language model's phase and tokens, and the option of a summary.
+    """
+    flags = {
+        name: value
+        for name, value in report.echoed.items()
+        if name not in _NO_FLAGS and not name.startswith("Use ")
+    }
+    signature = str(report.extra.get("signature", ""))
+    if signature not in _USUAL_SIGNATURES:
+        flags[SIGNATURE] = signature
+    if report.label in PHASES:
+        tokens = {**_TOKEN_FIGURES, f"{report.label}_tokens": "tokens"}
+        flags[FIGURE] = report.label
+        flags |= {
+            flag: f"{count:.0f}"
+            for flag, figure in tokens.items()
+            if isinstance(count := report.extra.get(figure), float)
+        }
+    elif report.label and not report.echoed and not _is_called_as_model(report):
+        flags["option"] = report.label
+    return flags
+
+
 def _seconds(text: str) -> float:
     value = parse_number(text)
     if value is None:
@@ -227,25 +265,47 @@ def _threads(report: ToolReport) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
 
 
-def _model(report: ToolReport, models: Sequence[Model]) -> Model:
-    """Return the one of the given models that has the printed size.
+def _is_called_as_model(report: ToolReport) -> bool:
+    """Whether a run's name is its model's, as in the tables of other runtimes' programs."""
+    return "program" in report.extra and report.extra.get("unit") != "token"
 
-    Where none is given, it is the model as the text calls it, whose content was never seen. Raises
-    OutputParseError where none or several can be meant.
+
+def _model_name(report: ToolReport) -> str:
+    """Return what a text calls a run's model, "" where it doesn't name it."""
+    graph = report.extra.get("graph") or (report.label if _is_called_as_model(report) else "")
+    path = Path(one_line(str(graph).rpartition("/")[2]))
+    return path.stem if is_model_file(path) else path.name
+
+
+def _given_model(report: ToolReport, models: Sequence[Model], *, is_of_several: bool) -> Model:
+    """Return the one of the given models that has the printed size, or the name where sizes don't
+    tell the models of a text apart.
+
+    Raises OutputParseError where none or several can be meant.
     """
-    size_mb = report.model_size_mb
+    size_mb, name = report.model_size_mb, _model_name(report)
     fitting = [
         model
         for model in models
         if size_mb is None or math.isclose(size_mb, model.size_bytes / 1e6, rel_tol=_SIZE_TOLERANCE)
     ]
+    if len(fitting) > 1 or (is_of_several and size_mb is None):
+        fitting = [model for model in fitting if model.name == name]
     if len(fitting) == 1:
         return fitting[0]
-    if models:
-        size = "" if size_mb is None else f" of {size_mb:g} MB"
-        raise OutputParseError(f"name the file of the one model{size} that was measured: --model")
-    graph = str(report.extra.get("graph", "")) or report.label
-    name = one_line(graph.rpartition("/")[2].removesuffix(".tflite")) or "unknown model"
-    size_bytes = round((size_mb or 0.0) * 1e6)
-    sha256 = ModelSha(content_key({"named": name, "bytes": size_bytes}))
-    return Model(name=name, sha256=sha256, size_bytes=size_bytes)
+    size = "" if size_mb is None else f" of {size_mb:g} MB"
+    raise OutputParseError(
+        f"name the file of the one model{size} that was measured{name and f', {name}'}: --model"
+    )
+
+
+def _named_model(report: ToolReport, unknown: str, text: bytes) -> Model:
+    """Return the model as a text calls it, whose content was never seen; one without name and size
+    is no other run's.
+    """
+    size_bytes = round((report.model_size_mb or 0.0) * 1e6)
+    name = _model_name(report) or ("unknown model" if size_bytes else unknown)
+    known_by: dict[str, object] = {"named": name, "bytes": size_bytes}
+    if name == unknown:
+        known_by["text"] = hashlib.sha256(text).hexdigest()
+    return Model(name=name, sha256=ModelSha(content_key(known_by)), size_bytes=size_bytes)

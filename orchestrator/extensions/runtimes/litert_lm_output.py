@@ -71,6 +71,8 @@ _ASKED: Final = re.compile(
 )
 #: The last word of such a name, and the flag of a case that it is.
 _FLAGS: Final = {"tokens": "max_num_tokens", **{phase: f"{phase}_tokens" for phase in PHASES}}
+#: The programs on a phone say first what they read.
+_BEGINS: Final = re.compile(r"(?P<name>Model path|Choose backend): (?P<value>\S.*)$")
 _INFO: Final = "BenchmarkInfo:"
 _AGGREGATED: Final = re.compile(r"Aggregated BenchmarkInfo \(median of \d+ iterations\):")
 _COMMAND_RESULTS: Final = "----- Results -----"
@@ -211,6 +213,13 @@ class LitertLmReader:
         if command := _COMMAND.match(text):
             self._close()
             self._current = Process(is_command=True, model=command["name"])
+        elif begin := _BEGINS.match(text):
+            if self._current.repetitions:
+                self._close()
+            if begin["name"] == "Model path":
+                self._current.model = begin["value"]
+            else:
+                self._current.backend = begin["value"].lower()
         elif text == _INFO:
             at_s = None
             if header is not None:
@@ -449,6 +458,8 @@ def _extra(process: Process, phase: str, measured: Sequence[_Turns]) -> dict[str
         "unit": "token",
         "graph": process.model or None,
         "tokens": float(measured[0].tokens if measured else asked or 0) or None,
+        # An answer takes longer after a long prompt.
+        "prompt_tokens": float(_prompt_tokens(process)) or None if phase == "decode" else None,
         "context_tokens": None if context is None else float(context),
         "repetitions_us": " ".join(f"{item.time_us / item.tokens:.6g}" for item in measured)
         or None,
@@ -462,6 +473,11 @@ def _extra(process: Process, phase: str, measured: Sequence[_Turns]) -> dict[str
         "sampled_on_cpu": "yes" if phase == "decode" and process.samples_on_cpu else None,
     }
     return {name: value for name, value in extra.items() if value is not None}
+
+
+def _prompt_tokens(process: Process) -> int:
+    measured, _ = _split(process, "prefill")
+    return measured[0].tokens if measured else process.asked.get("prefill_tokens", 0)
 
 
 def _first_token_us(repetitions: Sequence[Repetition]) -> float | None:

@@ -330,7 +330,12 @@ class RunSplitter:
         if "nference timings in us" in text or text.startswith("Inference (avg):"):
             return bool(transcript.timings) or transcript.short_result_us is not None
         if text.startswith(
-            ("Loaded model ", "The input model file size", "Initialized session in")
+            (
+                "Loaded model ",
+                "Loading model from: ",
+                "The input model file size",
+                "Initialized session in",
+            )
         ):
             return is_later
         if text.endswith((INIT_TITLE, RUN_TITLE)):

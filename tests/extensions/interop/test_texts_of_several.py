@@ -1,0 +1,127 @@
+"""Texts of several models, signatures and language models: no run counts for another's case."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.samples.command import Cli
+from tests.samples.places import DATA
+
+
+def litert(ms: int, *, model: str = "", signature: str = "", header: str = "INFO: ") -> str:
+    """What LiteRT's program leaves in a phone's log, which echoes no parameter of its own."""
+    loaded = f"[benchmark_litert_model.cc:305] Loading model from: {model}"
+    named = f"[benchmark_litert_model.h:85] Signature name:       {signature}"
+    lines = (
+        *([loaded] if model else []),
+        "[benchmark_litert_model.h:82] ",
+        "========== BENCHMARK RESULTS ==========",
+        *([named] if signature else []),
+        "[benchmark_litert_model.h:88] Model initialization: 23760.10 ms",
+        f"[benchmark_litert_model.h:95] Inference (avg):      {ms}.00 ms (10 runs)",
+    )
+    return "".join(f"{header}{line}\n" for line in lines)
+
+
+def litert_lm(decode_s: int, *, model: str = "", tokens: int = 256) -> str:
+    head = "I0000 00:00:1777020481.329016    6587 litert_lm_main.cc:133] "
+    return (
+        (f"{head}Model path: {model}\n{head}Choose backend: cpu\n" if model else "")
+        + "INFO: Created TensorFlow Lite XNNPACK delegate for CPU.\nBenchmarkInfo:\n"
+        + f"{'-' * 50}\n  Time to first token: 0.50 s\n{'-' * 50}\n"
+        + "    Prefill Turn 1: Processed 1000 tokens in 1s duration.\n"
+        + f"    Decode Turn 1: Processed {tokens} tokens in {decode_s}s duration.\n"
+    )
+
+
+LOGCAT = "09-28 06:21:39.336 19416 19416 I litert  : "
+TWO_MODELS = [("mobilenet_v2", "", 233.0), ("resnet50", "", 2339.0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (
+            litert(2339, model="/tmp/gemma.tflite", signature="prefill")
+            + litert(233, model="/tmp/gemma.tflite", signature="decode"),
+            [("gemma", "decode", 233.0), ("gemma", "prefill", 2339.0)],
+        ),
+        # The usual signature is no choice.
+        (
+            litert(2339, model="/tmp/resnet50.tflite", signature="serving_default")
+            + litert(233, model="mobilenet_v2.tflite"),
+            TWO_MODELS,
+        ),
+        (
+            litert(2339, model="/tmp/resnet50.tflite", header=LOGCAT)
+            + litert(233, model="/tmp/mobilenet_v2.tflite", header=LOGCAT),
+            TWO_MODELS,
+        ),
+        (
+            litert(2339) + litert(233),
+            [
+                ("unknown model of log.txt, run 1", "", 2339.0),
+                ("unknown model of log.txt, run 2", "", 233.0),
+            ],
+        ),
+        (
+            litert_lm(5, model="/tmp/gemma3-1b.litertlm")
+            + litert_lm(50, model="/tmp/qwen3-4b.litertlm"),
+            [
+                ("gemma3-1b", "decode", 5e3 / 256),
+                ("gemma3-1b", "prefill", 1.0),
+                ("qwen3-4b", "decode", 50e3 / 256),
+                ("qwen3-4b", "prefill", 1.0),
+            ],
+        ),
+        (
+            litert_lm(5) + litert_lm(50),
+            [
+                ("unknown model of log.txt, run 1", "decode", 5e3 / 256),
+                ("unknown model of log.txt, run 1", "prefill", 1.0),
+                ("unknown model of log.txt, run 3", "decode", 50e3 / 256),
+                ("unknown model of log.txt, run 3", "prefill", 1.0),
+            ],
+        ),
+    ],
+)
+def test_each_run_is_of_its_own_model_and_signature(
+    cli: Cli, tmp_path: Path, text: str, wanted: list[tuple[str, str, float]]
+) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text(text)
+    done = cli("import", path, "-s", "A Phone", "--json").ok().json
+    runs = cli("results", "runs", done["campaign_id"], "--json").ok().json
+    read = [
+        (
+            run["case"]["model_name"],
+            dict(run["case"]["flags"]).get("figure")
+            or dict(run["case"]["flags"]).get("signature_to_run_for", ""),
+            run["report"]["inference_mean_us"] / 1e3,
+        )
+        for run in runs
+    ]
+    assert sorted(read) == [(*names, pytest.approx(ms, rel=1e-9)) for *names, ms in wanted]
+    assert len({json.dumps(run["case"], sort_keys=True) for run in runs}) == len(wanted)
+
+
+def test_answers_of_other_lengths_are_other_cases_and_shown_as_speeds(
+    cli: Cli, tmp_path: Path
+) -> None:
+    path = tmp_path / "log.txt"
+    one = litert_lm(5, model="/tmp/gemma3-1b.litertlm")
+    path.write_text(one + one + litert_lm(5, model="/tmp/gemma3-1b.litertlm", tokens=64))
+    done = cli("import", path, "-s", "A Phone", "--json").ok().json
+    text = cli("report", done["campaign_id"], "--format", "text").ok().stdout
+    for told in ("decode 256 after 1000", "51.2", "decode 64 after 1000", "12.8"):
+        assert told in text
+
+
+def test_a_model_file_is_no_other_model_of_its_text(cli: Cli, tmp_path: Path) -> None:
+    model = next(DATA.rglob("*.tflite"))
+    path = tmp_path / "log.txt"
+    path.write_text(litert(23, model=f"/tmp/{model.name}") + litert(233, model="/tmp/b.tflite"))
+    done = cli("import", path, "-m", model, "-s", "A Phone", "--json").json
+    assert [run["case"]["model_name"] for run in done["runs"]] == [model.stem]
+    assert "run 2: name the file of the one model that was measured, b: --model" in str(done)
