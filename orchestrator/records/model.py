@@ -124,6 +124,8 @@ FIGURE: Final = "figure"
 PHASES: Final = ("prefill", "decode")
 #: The flag that chooses one of a model's functions.
 SIGNATURE: Final = "signature_to_run_for"
+#: The only one of most models, by a converter's or LiteRT's name, which runs where none is chosen.
+USUAL_SIGNATURES: Final = frozenset({"", "serving_default", "<placeholder signature>"})
 #: Further flags: how often a phone's process repeats, and whether compiled parts are kept.
 REPETITIONS: Final = "num_iterations"
 CACHE: Final = "cache"

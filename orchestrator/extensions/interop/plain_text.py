@@ -42,7 +42,7 @@ from orchestrator.records.case import (
     content_key,
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.model import FIGURE, PHASES, SIGNATURE, is_model_file
+from orchestrator.records.model import FIGURE, PHASES, SIGNATURE, USUAL_SIGNATURES, is_model_file
 from orchestrator.records.run import ToolReport
 from orchestrator.tables.escapes import one_line
 
@@ -80,8 +80,6 @@ _NO_FLAGS: Final = frozenset(
         *_NO_TIMING,
     }
 )
-#: The only one of most models, which runs where none is chosen.
-_USUAL_SIGNATURES: Final = frozenset({"", "serving_default", "<placeholder signature>"})
 #: Tokens that a language model's figures depend on, beside the phase's own: flag of a case -> field
 #: of a report.
 _TOKEN_FIGURES: Final = {"prefill_tokens": "prompt_tokens", "max_num_tokens": "context_tokens"}
@@ -236,7 +234,7 @@ def _flags(report: ToolReport) -> dict[str, str]:
         if name not in _NO_FLAGS and not name.startswith("Use ")
     }
     signature = str(report.extra.get("signature", ""))
-    if signature not in _USUAL_SIGNATURES:
+    if signature not in USUAL_SIGNATURES:
         flags[SIGNATURE] = signature
     if report.label in PHASES:
         tokens = {**_TOKEN_FIGURES, f"{report.label}_tokens": "tokens"}

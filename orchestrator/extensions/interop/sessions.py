@@ -53,7 +53,7 @@ from orchestrator.programs.foreign_app import described_build
 from orchestrator.records.campaign import Origin
 from orchestrator.records.case import BuildSha, Case, Model, ModelSha, Serial, content_key
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.model import FIGURE, PHASES, TOKENS
+from orchestrator.records.model import FIGURE, PHASES, SIGNATURE, TOKENS, USUAL_SIGNATURES
 from orchestrator.records.run import Attachment, RawOutput
 
 _JOB: Final = re.compile(r"(cpu|gpu|npu)-([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
@@ -67,6 +67,7 @@ _OF_FILE: Final = "a leaderboard's file has a JSON object with row_id in each li
 #: The flag of an imported case that says whether a process before had filled the caches; and what
 #: that one left.
 MODEL_CACHES: Final = "model_caches"
+_INPUTS: Final = "input_layer_value_range"
 _WARM_UP: Final = "warmup_results.pb"
 _SIZE_TOLERANCE: Final = 1e-3
 
@@ -302,7 +303,7 @@ def _add_job(
         )
     tokens = _tokens(decode_metrics(files[METRICS]), provenance, flags) if is_lm else {}
     named = config.labels.model or said.model or flags.get("model_path") or flags.get("graph")
-    file = (named or _logged_model(files)).rpartition("/")[2]
+    file = (named or _logged(files, rb"(?:Loading model from: |Graph: \[)")).rpartition("/")[2]
     if not file and len(batch.known) != 1:
         raise OutputParseError("nothing says which model it is of: name its file with --model")
     if is_lm and accelerator == "gpu" and not _names_gpu(files.get(LOGCAT, b"")):
@@ -338,8 +339,7 @@ def _add_job(
             version=said.runtime_version,
             platform=said.platform,
         ),
-        # An engine that finds its caches starts another way than one that writes them.
-        flags=tuple(sorted({**tokens, **({MODEL_CACHES: caches} if caches else {})}.items())),
+        flags=tuple(sorted(_parting(tokens, flags, files, caches=caches).items())),
         affinity="all",
     )
     raw = raw_output(
@@ -349,6 +349,23 @@ def _add_job(
         at=_moment(said.created),
     )
     batch.add(case, raw, is_language_model=is_lm)
+
+
+def _parting(
+    tokens: Mapping[str, str], arguments: Mapping[str, str], files: Mapping[str, bytes], caches: str
+) -> dict[str, str]:
+    """Return what parts a job from others of its model, device and accelerator; where no argument
+    names the signature, its program does.
+    """
+    signature = arguments.get(SIGNATURE) or _logged(files, rb"Signature name: +")
+    told = {
+        **tokens,
+        SIGNATURE: "" if signature in USUAL_SIGNATURES else signature,
+        _INPUTS: arguments.get(_INPUTS, ""),
+        # An engine that finds its caches starts another way than one that writes them.
+        MODEL_CACHES: caches,
+    }
+    return {name: value for name, value in told.items() if value}
 
 
 def _tokens(process: Process, provenance: str, flags: Mapping[str, str]) -> dict[str, str]:
@@ -447,11 +464,10 @@ def _line_of(text: str, key: str) -> str:
     return told if told.isprintable() else ""
 
 
-def _logged_model(files: Mapping[str, bytes]) -> str:
+def _logged(files: Mapping[str, bytes], words: bytes) -> str:
+    """Return the word that follows others in what a job logged, "" where they aren't there."""
     for name in (STDOUT, LOGCAT):
-        found = re.search(
-            rb"(?:Loading model from: |Graph: \[)([\w./+-]{1,300})", files.get(name, b"")
-        )
+        found = re.search(rb"%b([\w./+-]{1,300})" % words, files.get(name, b""))
         if found is not None:
             return found[1].decode()
     return ""

@@ -413,6 +413,33 @@ def test_a_session_with_a_process_that_fills_the_caches_is_of_the_measured_one(
     assert dict(named["m"]["case"]["flags"]) == {"model_caches": "on"}
 
 
+def test_jobs_of_two_signatures_are_two_cases(cli: Cli, tmp_path: Path) -> None:
+    """The arguments name the signature, else the program's banner does; the usual one is none."""
+    flags = ["--graph=/data/local/tmp/gemma.tflite", "--use_gpu=true"]
+    jobs = {
+        "prefill": (["--signature_to_run_for=prefill", "--input_layer_value_range=x,0,9"], ""),
+        "decode": ([], "I litert  : [benchmark_litert_model.h:85] Signature name:       decode"),
+        "usual": (["--signature_to_run_for=serving_default"], ""),
+    }
+    for name, (chosen, logged) in jobs.items():
+        job = tmp_path / name / "gpu-caiman-35"
+        job.mkdir(parents=True)
+        (job / "results.pb").write_bytes(result(36.0))
+        (job / "logcat.txt").write_text(f"09-19 10:00:05.000  5000  5000 {logged}\n")
+        action = {"androidNativeBinary": {"args": [*flags, *chosen]}}
+        config = {"jobConfigs": [{"displayName": job.name, "action": action}]}
+        (job.parent / "ddp_session.json").write_text(json.dumps({"sessionConfig": config}))
+    told = {
+        name: dict(cli("import", tmp_path / name, "--json").json["runs"][0]["case"]["flags"])
+        for name in jobs
+    }
+    assert told == {
+        "prefill": {"signature_to_run_for": "prefill", "input_layer_value_range": "x,0,9"},
+        "decode": {"signature_to_run_for": "decode"},
+        "usual": {},
+    }
+
+
 def test_own_results_leave_as_the_leaderboards_lines(
     lab: Lab, cli: Cli, tmp_path: Path, model: Path
 ) -> None:
