@@ -215,7 +215,11 @@ class Transcript:
         """
         if not text.startswith("STARTING!") or self.is_empty:
             return False
-        is_past_start = self.stage > STAGE_ECHO or bool(self.echoed or self.unconsumed)
+        is_past_start = (
+            self.stage > STAGE_ECHO
+            or self.failures.best is not None
+            or bool(self.echoed or self.unconsumed)
+        )
         return is_past_start or not self.has_start
 
     def read_command(self, command: str) -> None:

@@ -55,6 +55,20 @@ def test_command_above_a_phone_s_log_is_its_first_process_s() -> None:
         assert [report.delegate.requested for report in reports] == ["gpu", ""]
 
 
+@pytest.mark.parametrize(
+    "failing",
+    [
+        "ERROR: Please specify the name of your TF Lite input file with --graph\nERROR: Benchmarking failed.\n",
+        "FATAL: Incorrect size string specified: 1,x,128,3\n",
+    ],
+)
+def test_what_failed_twice_is_two_runs(failing: str) -> None:
+    one = f"INFO: STARTING!\n{failing}"
+    assert len(parse_text(one)) == 1
+    assert len({report.failure_code for report in parse_text(one * 3)}) == 1
+    assert len(parse_text(one * 3)) == 3
+
+
 def test_operators_that_the_gpu_counts_are_its_share() -> None:
     text = (
         "STARTING!\nGraph: [m.tflite]\nUse gpu: [1]\nLoaded model m.tflite\nCreated TensorFlow Lite delegate for GPU.\n"
