@@ -74,6 +74,8 @@ class Line:
     style: str = "console"
     tag: str = ""
     pid: int | None = None
+    #: The process or container that stood before it, "" where none did.
+    stream: str = ""
     #: Source file that a LiteRT line names, for example ``dispatch_delegate.cc``.
     source_file: str = ""
     #: The last word of a line that was cut off; it isn't part of ``text``: a figure in it may lack

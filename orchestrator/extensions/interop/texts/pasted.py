@@ -44,11 +44,18 @@ _COLOUR: Final = re.compile(
     r"(?:\x1b|\u241b|\^\[|\\x1b|\\033|\\e)?\[(?:\d{1,3};){0,4}\d{1,3}m(?!s\])", re.ASCII
 )
 _EMPHASIS: Final = re.compile(r"_?\*\*_?")
-#: What a build server puts before each line: the time, and where several jobs are shown the job's
-#: and the step's name.
-_SERVER_TIME: Final = r"(?:[^\t]{1,200}\t[^\t]{1,200}\t)?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,9}Z ?"
+_TIME: Final = r"(?:\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} [ \d]?\d )?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+_LEVEL: Final = "(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)"
+#: What build servers and services put before each line: the time, where several jobs are shown the
+#: job's and the step's name before it, and after it GitLab's stream, Python's logger or the
+#: journal's host and process; or Docker's container alone.
+_SERVER: Final = (
+    rf"(?:[^\t]{{1,200}}\t[^\t]{{1,200}}\t)?(?:\[{_TIME}\]|{_TIME})(?: \d\d[OE][+ ]| - [\w.]{{1,80}} - {_LEVEL} - "
+    r"| [\w.-]{1,80} (?P<unit>[^\s\[\]]{1,80}\[\d{1,9}\]): ?| ?)"
+    rf"|{_LEVEL}:[\w.]{{1,80}}:|(?P<container>[a-z\d][\w.-]{{0,80}}[-_]\d{{1,3}}) +\| ?"
+)
 _DECORATION: Final = re.compile(
-    rf"{_SERVER_TIME}"
+    rf"{_SERVER}"
     # Quoted, or a comment of a notebook.
     r"|\s{0,12}(?:>\s?)+|\s{0,12}#\s+"
     # An item of a list, a line number, an omission. What is indented further is a program's own
@@ -120,20 +127,23 @@ def parse_pasted(text: str, *, cut: bool = False) -> Line:
         text = _EMPHASIS.sub("", text)
     line = parse_decoded(text, cut=cut, header=any_header)
     for _ in range(_MOST_DECORATIONS):
-        if line.style != "console" or (rest := _without_decoration(text)) is None:
+        if line.style != "console" or (found := _without_decoration(text)) is None:
             break
-        line, text = parse_decoded(rest, cut=cut, header=any_header), rest
+        text, stream = found[0], found[1] or line.stream
+        line = parse_decoded(text, cut=cut, header=any_header)
+        line.stream = stream
     return line
 
 
-def _without_decoration(text: str) -> str | None:
+def _without_decoration(text: str) -> tuple[str, str] | None:
+    """Return a line without what somebody put before it, and the process that this names."""
     first = text.lstrip()[:1]
     if first in {"|", "\u2502"} and (cell := _CELL.fullmatch(text)):
-        return cell[1]
+        return cell[1], ""
     if first == "`" and (code := _CODE.fullmatch(text)):
-        return code[2]
+        return code[2], ""
     found = _DECORATION.match(text)
-    return text[found.end() :] if found else None
+    return (text[found.end() :], found["unit"] or found["container"] or "") if found else None
 
 
 class Rejoiner:
@@ -199,7 +209,7 @@ def _continues(held: list[Line], line: Line) -> bool:
     is_plain = (
         line.style == "console" and not line.severity and not line.source_file and line.text != ""
     )
-    if not is_plain or line.raw.startswith("\t"):
+    if not is_plain or line.raw.startswith("\t") or line.stream != held[0].stream:
         return False
     pieces = _pieces(held)
     if _starts(line):

@@ -173,10 +173,10 @@ class RunSplitter:
     runs: list[Transcript] = field(default_factory=list)
     rows: list[SummaryRow] = field(default_factory=list)
     system: SystemLog = field(default_factory=SystemLog)
-    _open: dict[int | None, Transcript] = field(default_factory=dict)
+    _open: dict[int | str | None, Transcript] = field(default_factory=dict)
     _nslog_texts: dict[str, int] = field(default_factory=dict)
     #: Process -> what performance options said of unknown flags, once, before the options' runs.
-    _of_all_options: dict[int | None, str] = field(default_factory=dict)
+    _of_all_options: dict[int | str | None, str] = field(default_factory=dict)
     _in_summary: bool = False
     _has_percentiles: bool = False
     #: The lines of a command that may go on in the next, and whether the last of them says so.
@@ -208,7 +208,7 @@ class RunSplitter:
             return
         if self._read_row(line):
             return
-        key = line.pid if line.style == "logcat" else None
+        key = line.pid if line.style == "logcat" else line.stream or None
         transcript = self._open.get(key)
         may_open = _may_open(line)
         if transcript is None or (may_open and self._begins_run(line, transcript)):
@@ -252,8 +252,8 @@ class RunSplitter:
         if command and (run := self._open.get(None)) is not None:
             run.read_command(" ".join(map(_without_mark, command)))
 
-    def _begin(self, key: int | None, before: Transcript | None = None) -> Transcript:
-        transcript = Transcript(pid=key)
+    def _begin(self, key: int | str | None, before: Transcript | None = None) -> Transcript:
+        transcript = Transcript(pid=key if isinstance(key, int) else None)
         if before is not None and before.is_empty and not before.has_command:
             # A heading belongs to the command that follows it.
             transcript.title = before.title
@@ -267,10 +267,10 @@ class RunSplitter:
         ):
             # A command at a prompt, and below it what the phone's log says of its process.
             transcript.take_command(above)
-        return self._add_run(transcript)
+        return self._add_run(transcript, key)
 
-    def _add_run(self, transcript: Transcript) -> Transcript:
-        self._open[transcript.pid] = transcript
+    def _add_run(self, transcript: Transcript, key: int | str | None) -> Transcript:
+        self._open[key] = transcript
         self.runs.append(transcript)
         return transcript
 
@@ -289,7 +289,7 @@ class RunSplitter:
     def _feed_system(self, line: Line) -> None:
         self.system.feed(line.text, tag=line.tag, pid=line.pid, severity=line.severity)
         if line.tag == "ExecutionPlan":
-            run = self._open.get(line.pid) or self._add_run(Transcript(pid=line.pid))
+            run = self._open.get(line.pid) or self._add_run(Transcript(pid=line.pid), line.pid)
             run.delegates.read_system_line(f"ExecutionPlan: {line.text}")
 
     def _read_row(self, line: Line) -> bool:
@@ -363,7 +363,7 @@ class RunSplitter:
             transcript.title = title
         elif is_command(text):
             transcript.has_command = True
-            if line.style == "console":
+            if line.style == "console" and not line.stream:
                 self._command, self._command_goes_on = [text], text.endswith(_CONTINUES)
             else:
                 transcript.read_command(text)

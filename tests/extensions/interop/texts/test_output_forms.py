@@ -36,6 +36,17 @@ PREFIXES = {
     "build server": "2024-06-18T10:20:41.5728901Z INFO: ",
     "build server, logcat": "2024-06-18T10:20:41.5728901Z 06-18 10:20:41.572  4669  4669 I tflite  : ",
     "build server, all jobs": "measure\tRun phones\t2024-06-18T10:20:41.5728901Z INFO: ",
+    "Jenkins": "[2024-06-18T10:20:41.572Z] INFO: ",
+    "time in brackets": "[10:20:41] INFO: ",
+    "bare time": "10:20:41 INFO: ",
+    "ts": "Jun  8 10:20:41 INFO: ",
+    "GitLab, output": "2024-06-18T10:20:41.572890Z 01O INFO: ",
+    "GitLab, error": "2024-06-18T10:20:41.572890Z 01E INFO: ",
+    "journal": "Jun 18 10:20:41 lab-1 bench.sh[4669]: INFO: ",
+    "logger": "2024-06-18 10:20:41,572 - lab.bench - INFO - INFO: ",
+    "root logger": "INFO:root:INFO: ",
+    "Docker Compose": "bench-1  | INFO: ",
+    "Docker Compose, logcat": "bench_1       | 06-18 10:20:41.572  4669  4669 I tflite  : ",
     "coloured": "\x1b[32mINFO\x1b[0m: ",
     "coloured logcat": "\x1b[38;5;40m06-18 10:20:41.572  4669  4669 I tflite  : ",
 }
@@ -61,6 +72,21 @@ def test_every_form_gives_the_same_report(form: str) -> None:
     assert plain.inference_mean_us == 11293.0
     assert plain.delegate.truth is DelegateTruth.PARTIAL
     assert figures(report) == figures(plain)
+
+
+@pytest.mark.parametrize(
+    "prefixes", [("bench-1  | ", "bench-12 | "), tuple(f"Jun 18 10:20:41 a b[{n}]: " for n in "12")]
+)
+def test_processes_of_one_log_are_told_apart(prefixes: tuple[str, str]) -> None:
+    runs = [RUN, RUN.replace("11293", "22586")]
+    commands = ["./benchmark_model --graph=a.tflite --use_gpu=true", "$ benchmark_model --graph=b"]
+    texts = [f"+ {command}\n{run}" for command, run in zip(commands, runs, strict=True)]
+    alone = [parse_text(text)[0] for text in texts]
+    pairs = zip(*(text.splitlines() for text in texts), strict=True)
+    both = "".join(
+        f"{prefix}{line}\n" for pair in pairs for prefix, line in zip(prefixes, pair, strict=True)
+    )
+    assert [figures(report) for report in parse_text(both)] == [figures(each) for each in alone]
 
 
 def test_a_long_tag_that_android_studio_shortens_is_known() -> None:
