@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any, Final
 
 from orchestrator.app.importing import (
@@ -79,6 +80,11 @@ _NO_FLAGS: Final = frozenset(
         *_SETTING_ECHOES,
         *_NO_TIMING,
     }
+)
+#: Flags of LiteRT's command that its program echoes, that other fields of a case hold, or that name
+#: files.
+_COMMAND_ONLY: Final = re.compile(
+    rf"graph|model|num_threads|verbose|use_[cgn]pu|{'|'.join(_SETTING_ECHOES.values())}|\w+_(?:path|file|dir)"
 )
 #: Tokens that a language model's figures depend on, beside the phase's own: flag of a case -> field
 #: of a report.
@@ -225,14 +231,18 @@ def _delegate(report: ToolReport) -> DelegateName:
 
 
 def _flags(report: ToolReport) -> dict[str, str]:
-    """Return what parts a run from others of its model: parameters as they were echoed, the
-    signature, a language model's phase and tokens, and the option of a summary.
+    """Return what parts a run from others of its model: parameters as they were echoed, those of
+    LiteRT's command, the signature, a language model's phase and tokens, and the option of a
+    summary.
     """
+    words = shlex.split(str(report.extra.get("command", "")))
+    command = dict(word.removeprefix("--").split("=", 1) for word in words)
     flags = {
         name: value
         for name, value in report.echoed.items()
         if name not in _NO_FLAGS and not name.startswith("Use ")
-    }
+    } | {name: value for name, value in command.items() if not _COMMAND_ONLY.fullmatch(name)}
+    flags.pop(SIGNATURE, None)
     signature = str(report.extra.get("signature", ""))
     if signature not in USUAL_SIGNATURES:
         flags[SIGNATURE] = signature
@@ -271,7 +281,8 @@ def _is_called_as_model(report: ToolReport) -> bool:
 def _model_name(report: ToolReport) -> str:
     """Return what a text calls a run's model, "" where it doesn't name it."""
     graph = report.extra.get("graph") or (report.label if _is_called_as_model(report) else "")
-    path = Path(one_line(str(graph).rpartition("/")[2]))
+    # Windows' paths have either separator.
+    path = Path(PureWindowsPath(one_line(str(graph))).name)
     return path.stem if is_model_file(path) else path.name
 
 

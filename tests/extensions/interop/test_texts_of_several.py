@@ -54,9 +54,17 @@ TWO_MODELS = [("mobilenet_v2", "", 233.0), ("resnet50", "", 2339.0)]
             TWO_MODELS,
         ),
         (
-            litert(2339, model="/tmp/resnet50.tflite", header=LOGCAT)
+            litert(2339, model=r"C:\models\resnet50.tflite", header=LOGCAT)
             + litert(233, model="/tmp/mobilenet_v2.tflite", header=LOGCAT),
             TWO_MODELS,
+        ),
+        # What the commands set and the program doesn't echo; a file of results is nothing.
+        (
+            "$ ./benchmark_litert_model --graph=m.tflite --use_gpu=true --gpu_backend=opencl\n"
+            + litert(23, model="m.tflite")
+            + "$ ./benchmark_litert_model --graph=m.tflite --gpu_precision=fp32 --result_file_path=a\n"
+            + litert(24, model="m.tflite"),
+            [("m", "fp32", 24.0), ("m", "opencl", 23.0)],
         ),
         (
             litert(2339) + litert(233),
@@ -96,8 +104,10 @@ def test_each_run_is_of_its_own_model_and_signature(
     read = [
         (
             run["case"]["model_name"],
-            dict(run["case"]["flags"]).get("figure")
-            or dict(run["case"]["flags"]).get("signature_to_run_for", ""),
+            next(
+                (value for name, value in run["case"]["flags"] if not name.endswith("_tokens")),
+                "",
+            ),
             run["report"]["inference_mean_us"] / 1e3,
         )
         for run in runs

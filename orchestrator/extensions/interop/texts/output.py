@@ -13,6 +13,7 @@ import dataclasses
 import json
 import mmap
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -46,6 +47,7 @@ from orchestrator.reading.lines import (
     without_foreign,
 )
 from orchestrator.reading.report import build_report
+from orchestrator.reading.transcript import Transcript
 from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
 
 #: Texts without any line of a benchmark program are looked through for other forms up to this size.
@@ -268,12 +270,20 @@ def _released(splitter: RunSplitter, held: int) -> list[ToolReport]:
     rows.
     """
     reports = [
-        build_report(run, system=splitter.system)
+        _with_command(build_report(run, system=splitter.system), run)
         for run in splitter.release(held)
         if not (run.is_empty or run.is_of_litert_lm)
     ]
     rows, splitter.rows = splitter.rows, []
     return _with_rows(reports, rows)
+
+
+def _with_command(report: ToolReport, run: Transcript) -> ToolReport:
+    """Return a run of LiteRT's program with its command's flags, of which it echoes none."""
+    if not run.is_litert or not run.flags:
+        return report
+    words = shlex.join(f"--{name}={value}" for name, value in run.flags.items())
+    return dataclasses.replace(report, extra={**report.extra, "command": words})
 
 
 def _other_formats(buffer: Buffer) -> list[ToolReport]:
