@@ -197,8 +197,8 @@ class _Phone:
                 f"{folder}/scaling_max_freq:{cluster.limit_khz}",
             ]
             lines += [
-                f"{folder}/stats/time_in_state:{khz} {ticks}"
-                for khz, ticks in cluster.ticks.items()
+                f"{folder}/stats/time_in_state:{khz} {int(100 * held_s)}"
+                for khz, held_s in cluster.held_s.items()
             ]
         return "\n".join(lines)
 
@@ -217,7 +217,10 @@ class _Phone:
             cooling=down,
             clock_khz={cluster.cpus[0]: cluster.current_khz for cluster in clusters},
             clock_limit_khz={cluster.cpus[0]: cluster.limit_khz for cluster in clusters},
-            time_in_state={cluster.cpus[0]: dict(cluster.ticks) for cluster in clusters},
+            time_in_state={
+                cluster.cpus[0]: {khz: int(100 * s) for khz, s in cluster.held_s.items()}
+                for cluster in clusters
+            },
         )
 
     def is_called_throttled(
