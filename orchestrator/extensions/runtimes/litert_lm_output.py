@@ -214,7 +214,7 @@ class LitertLmReader:
             self._close()
             self._current = Process(is_command=True, model=command["name"])
         elif begin := _BEGINS.match(text):
-            if self._current.repetitions:
+            if self._current.repetitions or self._current.failures:
                 self._close()
             if begin["name"] == "Model path":
                 self._current.model = begin["value"]

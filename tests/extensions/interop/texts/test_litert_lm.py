@@ -241,6 +241,18 @@ def test_a_failure_that_ends_with_0_is_a_failure(backend: str, said: str, code: 
         assert to_public(report)["next_step"]
 
 
+def test_a_phones_program_that_says_what_it_reads_begins_a_process() -> None:
+    failed = (
+        f"{HEAD}Model path: /data/a.litertlm\n{HEAD}Choose backend: gpu\n"
+        "E0000 00:00:1.5 21633 engine.cc:854] Failed to create engine: UNKNOWN: x\n"
+    )
+    reports = parse_text(failed + failed.replace("a.lit", "b.lit").replace("gpu", "npu"))
+    assert [(report.extra["graph"], report.failure_code) for report in reports] == [
+        *[("/data/a.litertlm", "gpu-init-failed")] * 2,
+        *[("/data/b.litertlm", "npu-init-failed")] * 2,
+    ]
+
+
 def test_an_answer_that_stopped_at_the_contexts_end_is_told() -> None:
     text = COMMAND.format(backend="cpu").replace("decode : 64", "decode : 600") + RESULTS.format(
         prefill="10.00", decode="10.00"
