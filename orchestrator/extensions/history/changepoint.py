@@ -27,6 +27,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.analysis.autocorrelation import PRIOR
+from orchestrator.analysis.trimmed_mean import error_factor, t_cdf
 from orchestrator.records.history import LEAST_CHANGE
 
 Floats = NDArray[np.float64]
@@ -36,6 +38,8 @@ Integers = NDArray[np.int64]
 WINDOW_NIGHTS: Final = 90
 #: A change that is older has been told, or is what is normal now.
 RECENT_NIGHTS: Final = 14
+#: As many figures of a new level may be needed to know it: a series of fewer nights has them later.
+KNOWN_FIGURES: Final = 5
 #: Two outliers in a row must not look like a segment.
 SEGMENT_NIGHTS: Final = 3
 #: Series of constant figures have no noise; the log of a latency is never known better than this.
@@ -105,6 +109,9 @@ class Change:
     series: int
     #: The first night of the new level.
     night: int
+    #: With how many nights it is recent at last: RECENT_NIGHTS after it began, and more for a series
+    #: that has its first figures of the new level later than night after night.
+    recent_until: int
     #: First and last night that the new level may have begun on, with 95 % confidence.
     earliest: int
     latest: int
@@ -128,6 +135,17 @@ class Change:
     #: The night on which the series was back at the level before; None while the new one lasts.
     ended: int | None = None
 
+    def later(self, nights: int) -> Change:
+        """Return it as one of a table that begins so many nights earlier."""
+        return replace(
+            self,
+            night=self.night + nights,
+            earliest=self.earliest + nights,
+            latest=self.latest + nights,
+            recent_until=self.recent_until + nights,
+            ended=None if self.ended is None else self.ended + nights,
+        )
+
     @property
     def is_sure(self) -> bool:
         """Whether it may be told at all: noise alone hardly ever shows it."""
@@ -148,14 +166,19 @@ def changes(
             it is empty.
     """
     logs, places, lengths = _packed(latency)
-    if logs.shape[1] < 2 * SEGMENT_NIGHTS:
+    # Series that can't be cut say nothing of the others.
+    rows = np.flatnonzero(lengths >= 2 * SEGMENT_NIGHTS)
+    if not rows.size:
         return []
+    logs, places, lengths = logs[rows], places[rows], lengths[rows]
+    phones = [phones[row] for row in rows.tolist()] if phones else ()
     newest = _NEWEST_SHARE * noise_of(*_newest(logs, lengths, RECENT_NIGHTS))
     calm = clipped(logs, lengths, np.maximum(noise_of(logs, lengths), newest))
     is_old = lengths >= 3 * RECENT_NIGHTS
     older = np.where(is_old, lengths - RECENT_NIGHTS, lengths)
-    common = None if is_old.any() else common_step(calm, lengths)
-    memory, longer = memory_of(calm if common is None else common.taken_out_of(calm), older)
+    common = common_step(_by_night(calm, places, np.where(is_old, 0, lengths), latency.shape[1]))
+    whole = calm if common is None else common.taken_out_of(calm, places)
+    memory, longer = memory_of(whole, older)
     noise = noise_of(calm, older)
     # A phone may have become noisier: the newest nights count too, nearly in full.
     noise = np.maximum(noise * _rise(logs, lengths, noise, phones), newest)
@@ -166,7 +189,7 @@ def changes(
     found: list[Change] = []
     for series, length in enumerate(lengths.tolist()):
         row = _Row(
-            series=series,
+            series=int(rows[series]),
             logs=logs[series, :length],
             z=z[series, :length],
             places=places[series, :length],
@@ -175,77 +198,98 @@ def changes(
         )
         cuts = walked_back(came_from[:, series], length)
         if common is not None:
-            cuts = common.added_to(cuts, series)
+            cuts = common.added_to(cuts, series, row.places)
         described = [row.described(cuts, at, length) for at in range(len(cuts))]
         if common is not None:
-            described = common.confirmed(described, row.places)
+            described = common.confirmed(described, series, row.places)
         found += row.held(row.with_ends(described), came_from[:, series])
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class CommonStep:
-    """A step that nearly all series of a young lab made on one night: a build, not chance."""
+    """A step that nearly all series of few nights made on one night: a build, not chance."""
 
-    cut: int
-    #: Of each series: the level after less that before.
+    night: int
+    #: 1 where it is slower, -1 where it is faster.
+    sign: float
+    #: Of each series: the level after less that before; 0 for one that shows too little of it.
     steps: Floats
     confidence: float
 
-    def taken_out_of(self, logs: Floats) -> Floats:
+    def taken_out_of(self, logs: Floats, places: Integers) -> Floats:
         """Return the series without it: a new build is no memory."""
-        found = logs.copy()
-        found[:, self.cut :] -= self.steps[:, None]
+        found: Floats = logs - np.where(places >= self.night, self.steps[:, None], 0.0)
         return found
 
     def has(self, series: int) -> bool:
         """Whether a series made it, and by as much as is told."""
-        step = float(self.steps[series])
-        return step * float(np.median(self.steps)) > 0 and abs(step) >= math.log1p(LEAST_CHANGE)
+        return self.sign * float(self.steps[series]) >= math.log1p(LEAST_CHANGE)
 
-    def added_to(self, cuts: list[int], series: int) -> list[int]:
+    def added_to(self, cuts: list[int], series: int, places: Integers) -> list[int]:
         """Return the cuts of a series with this one, unless one of its own is beside it."""
-        has_own = any(abs(cut - self.cut) < SEGMENT_NIGHTS for cut in cuts)
-        return cuts if has_own or not self.has(series) else sorted([*cuts, self.cut])
+        cut = int(np.searchsorted(places, self.night))
+        has_own = any(abs(own - cut) < SEGMENT_NIGHTS for own in cuts)
+        return cuts if has_own or not self.has(series) else sorted([*cuts, cut])
 
-    def confirmed(self, changes: Sequence[Change], places: Integers) -> list[Change]:
+    def confirmed(self, changes: list[Change], series: int, places: Integers) -> list[Change]:
         """Return the changes of a series; what all made is as sure as all of them are."""
-        beside = set(places[self.cut - SEGMENT_NIGHTS + 1 : self.cut + SEGMENT_NIGHTS].tolist())
+        if not self.has(series):
+            return changes
+        cut = int(np.searchsorted(places, self.night))
+        beside = set(places[max(0, cut - SEGMENT_NIGHTS + 1) : cut + SEGMENT_NIGHTS].tolist())
         return [
             replace(item, confidence=max(item.confidence, self.confidence), is_clear=True)
-            if item.night in beside and self.has(item.series)
+            if item.night in beside
             else item
             for item in changes
         ]
 
 
-def common_step(logs: Floats, lengths: Integers) -> CommonStep | None:
+def common_step(table: Floats) -> CommonStep | None:
     """Return the largest step that nearly all series made on one night; None where there is none.
 
-    Of series of one length, as those of a lab's first nights are.
+    ``table``: series x nights, NaN where a night has no figure. A series counts on the nights that
+    have enough of its figures on both sides.
     """
-    count, width = logs.shape
-    if count < _COMMON_SERIES or np.any(lengths != width) or width < 2 * SEGMENT_NIGHTS:
+    known = np.isfinite(table)
+    there = np.where(known, table, 0.0)
+    before, sums = np.cumsum(known, axis=1) - known, np.cumsum(there, axis=1) - there
+    after, rest = known.sum(axis=1)[:, None] - before, there.sum(axis=1)[:, None] - sums
+    counts = (before >= SEGMENT_NIGHTS) & (after >= SEGMENT_NIGHTS)
+    is_asked = counts.sum(axis=0) >= max(_COMMON_SERIES, known.any(axis=1).sum() / 2)
+    if not is_asked.any():
         return None
-    steps = {
-        cut: np.median(logs[:, cut:], axis=1) - np.median(logs[:, :cut], axis=1)
-        for cut in range(SEGMENT_NIGHTS, width - SEGMENT_NIGHTS + 1)
-    }
-    # The place that explains most: by means, whose step is largest at the right one.
-    explained = {
-        cut: abs(float(np.median(logs[:, cut:].mean(axis=1) - logs[:, :cut].mean(axis=1))))
-        * math.sqrt(cut * (width - cut))
-        for cut in steps
-    }
-    cut = max(explained, key=lambda place: explained[place])
-    size = float(np.median(steps[cut]))
-    is_shared = np.mean(np.sign(steps[cut]) == np.sign(size)) >= _COMMON_SHARE
+    # The night that explains most: by means, whose step is largest at the right one.
+    before, after = np.maximum(before, 1), np.maximum(after, 1)
+    gain = (rest / after - sums / before) / np.sqrt(1 / before + 1 / after)
+    gains = np.abs(_row_median(np.where(counts, gain, np.nan).T))
+    night = int(np.argmax(np.where(is_asked, gains, -1.0)))
+    at = np.flatnonzero(counts[:, night])
+    levels = _row_median(table[at, :night]), _row_median(table[at, night:])
+    own = levels[1] - levels[0]
+    size = float(np.median(own))
+    is_shared = np.mean(np.sign(own) == np.sign(size)) >= _COMMON_SHARE
     if not is_shared or abs(size) < math.log1p(LEAST_CHANGE):
         return None
     # The standard error of a median of normal noise is sqrt(pi / 2) times that of the mean.
-    spread = _MAD * float(np.median(np.abs(steps[cut] - size))) * math.sqrt(math.pi / 2 / count)
-    chance = width * math.erfc(abs(size) / max(spread, LEAST_SIGMA) / math.sqrt(2))
-    return CommonStep(cut=cut, steps=steps[cut], confidence=max(0.0, 1 - chance))
+    spread = _MAD * float(np.median(np.abs(own - size))) * math.sqrt(math.pi / 2 / at.size)
+    # All series rise on a warm night: how far nights are off as a whole counts, too, and that a few
+    # of them don't show how they remember.
+    is_after = np.arange(table.shape[1]) >= night
+    rest_of = table[at] - np.where(is_after, levels[1][:, None], levels[0][:, None])
+    off = _row_median(rest_of.T)
+    sides = [int(np.sum(np.isfinite(off) & side)) for side in (~is_after, is_after)]
+    degrees = max(1, sum(sides) - 2)
+    variance = float(np.nansum(off**2)) / degrees
+    shares = sum(error_factor(count, PRIOR) ** 2 / count for count in sides)
+    error = max(math.sqrt(variance * shares), spread, LEAST_SIGMA)
+    chance = table.shape[1] * 2 * t_cdf(-abs(size) / error, degrees)
+    if chance > 1 - _CONFIDENCE_LEAST:
+        return None
+    steps = np.zeros(len(table))
+    steps[at] = own
+    return CommonStep(night=night, sign=math.copysign(1, size), steps=steps, confidence=1 - chance)
 
 
 def _with_usual_noise(noise: Floats, lengths: Integers) -> Floats:
@@ -290,7 +334,8 @@ def is_alarm(change: Change, *, nights: int, threshold: float = LEAST_CHANGE) ->
 
 def is_news(change: Change, *, nights: int, threshold: float = LEAST_CHANGE) -> bool:
     """Whether a cut is to be told: the newest, recent, and large enough to matter."""
-    is_recent = nights - (change.night if change.ended is None else change.ended) <= RECENT_NIGHTS
+    ended = change.ended
+    is_recent = nights <= (change.recent_until if ended is None else ended + RECENT_NIGHTS)
     is_large = abs(change.ratio - 1) >= max(LEAST_CHANGE, threshold)
     return change.is_newest and is_recent and is_large and change.is_sure
 
@@ -487,6 +532,14 @@ def _packed(latency: Floats) -> tuple[Floats, Integers, Integers]:
     return np.log(values[:, :width]), order[:, :width], lengths
 
 
+def _by_night(logs: Floats, places: Integers, lengths: Integers, nights: int) -> Floats:
+    """Return packed series x nights again, NaN where there is no figure."""
+    found = np.full((len(logs), nights), np.nan)
+    rows, columns = np.nonzero(np.arange(logs.shape[1]) < lengths[:, None])
+    found[rows, places[rows, columns]] = logs[rows, columns]
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
     """One series without gaps: what its cuts are described by."""
@@ -521,10 +574,12 @@ class _Row:
         # A phone may have become noisier with the new level, more than the newest nights show.
         scatter = float(np.std(self.z[after], ddof=1)) * (1 + _FEW_NIGHTS / counts[1])
         gain = step * step / shares / self.grown / max(1.0, scatter) ** 2
+        known = min(KNOWN_FIGURES, len(self.places) - cut) - 1
         earliest, latest = _place(self.z / math.sqrt(self.grown), start, cut, end)
         return Change(
             series=self.series,
             night=int(self.places[cut]),
+            recent_until=int(self.places[cut + known]) + RECENT_NIGHTS - known,
             earliest=int(self.places[earliest]),
             latest=int(self.places[latest]),
             ratio=math.exp(log_ratio),

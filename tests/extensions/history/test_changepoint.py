@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -268,6 +269,79 @@ def test_a_young_lab_without_a_step_is_told_of_hardly_any(nights: int) -> None:
         values = np.array([series(generator, nights, 0.015) for _ in range(20)])
         alarms += int(np.sum(told(values, nights - 1)[1][:, -1] != 0))
     assert alarms <= 2
+
+
+def new_models(values: np.ndarray) -> None:
+    values[-2:, :-4] = math.nan
+
+
+def other_phone_away(values: np.ndarray) -> None:
+    values[8:16, 2] = math.nan
+
+
+def older_series(values: np.ndarray) -> None:
+    """The first four series alone have more than the newest 14 nights."""
+    values[4:, :-14] = math.nan
+
+
+@pytest.mark.parametrize(
+    ("nights", "lacking", "least"),
+    [(14, other_phone_away, 24), (14, new_models, 22), (45, older_series, 24)],
+)
+def test_a_step_of_all_series_is_found_where_some_lack_nights(
+    nights: int, lacking: Callable[[np.ndarray], None], least: int
+) -> None:
+    generator = np.random.default_rng(SEED)
+    values = np.array([series(generator, nights) for _ in range(24)])
+    values[:, -6:] *= 1.05
+    lacking(values)
+    alarms = [change for change in changes(values) if is_alarm(change, nights=nights)]
+    # As soon as one figure was missing: none.
+    assert len(alarms) >= least
+    assert all(change.ratio > 1 for change in alarms)
+
+
+def test_nights_that_are_off_as_a_whole_are_no_step_of_all_series() -> None:
+    generator = np.random.default_rng(SEED)
+    labs = 0
+    for _ in range(40):
+        values = np.array([series(generator, 14, 0.01) for _ in range(24)])
+        values *= remembering(generator, 0.5, 1, 14) / 10_000
+        labs += bool(np.any(told(values, 13)[1]))
+    # When such nights were taken for independent series': 11 of 40.
+    assert labs <= 2
+
+
+@pytest.mark.parametrize("every", [1, 2, 4, 7])
+def test_a_slowdown_of_a_series_that_isnt_measured_each_night_is_news_as_long(every: int) -> None:
+    generator = np.random.default_rng(SEED)
+    values = np.array([series(generator) for _ in range(16)])
+    values[:2, 42:] *= 1.1
+    values[:2, np.arange(90) % every != 0] = math.nan
+    news = np.flatnonzero(told(values, 44)[1][:2].all(axis=0))
+    first = next(night for night in range(42, 90) if night % every == 0)
+    # Never, once a week. From the third or fourth figure on, and for 14 nights, of which those up
+    # to the fifth figure count as five.
+    assert news[0] <= first + 3 * every
+    assert news[-1] == first + 4 * every + 9
+    assert news.size == news[-1] - news[0] + 1
+
+
+def test_a_slowdown_is_news_when_its_phone_is_back() -> None:
+    generator = np.random.default_rng(SEED)
+    values = np.array([series(generator) for _ in range(16)])
+    values[:2, 50:] *= 1.1
+    values[:2, 52:72] = math.nan
+    news = np.flatnonzero(told(values, 52)[1][:2].any(axis=0))
+    assert news.min() in {72, 73}
+
+
+def test_new_series_dont_make_the_others_forget() -> None:
+    values = remembering(np.random.default_rng(SEED), 0.6, 150, 90)
+    few = np.full((200, 90), math.nan)
+    few[:, -4:] = remembering(np.random.default_rng(SEED), 0.6, 200, 4)
+    # When the new ones' figures counted: 11 changes for 2.
+    assert changes(np.vstack([values, few])) == changes(values)
 
 
 def test_a_step_that_passed_went_away_within_three_nights_and_is_no_alarm() -> None:
