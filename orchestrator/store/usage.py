@@ -223,18 +223,26 @@ class Usage(Runs):
         return found
 
     def activity(self, since: datetime) -> Activity:
-        """Return what campaigns came to, and the runs of those that were begun since then."""
-        is_late = RUNS.c.campaign_no.in_(
-            select(CAMPAIGNS.c.campaign_no).where(CAMPAIGNS.c.created_at >= since)
-        )
+        """Return what campaigns came to, and the runs of those that were begun since then; without
+        hidden ones, but for what phones were like.
+        """
+        late = select(CAMPAIGNS.c.campaign_no).where(CAMPAIGNS.c.created_at >= since)
+        is_late, is_shown = RUNS.c.campaign_no.in_(late), ~CAMPAIGNS.c.is_hidden
         alike = RUNS.c.outcome, RUNS.c.reason_code, RUNS.c.is_virtual
-        endings = select(*alike, func.count()).where(is_late).group_by(*alike)
-        statuses = select(CAMPAIGNS.c.status, func.count()).group_by(CAMPAIGNS.c.status)
+        endings = (
+            select(*alike, func.count())
+            .where(RUNS.c.campaign_no.in_(late.where(is_shown)))
+            .group_by(*alike)
+        )
+        statuses = (
+            select(CAMPAIGNS.c.status, func.count()).where(is_shown).group_by(CAMPAIGNS.c.status)
+        )
         finished = (
             select(CAMPAIGNS.c.name, func.max(CAMPAIGNS.c.finished_at))
             .where(
                 CAMPAIGNS.c.status == CampaignStatus.FINISHED.value,
                 CAMPAIGNS.c.finished_at.is_not(None),
+                is_shown,
             )
             .group_by(CAMPAIGNS.c.name)
         )

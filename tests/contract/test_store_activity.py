@@ -34,6 +34,13 @@ def test_activity_counts_late_runs_by_ending_and_knows_each_devices_newest(
     (newest,) = found.newest
     assert (newest.run_id, newest.attachments) == ("night-3-timing-2", ())
     assert store.activity(START + timedelta(days=9)).newest == ()
+    for name in ("night-2", "night-3"):
+        store.hide_campaign(CampaignId(name))
+    hidden = store.activity(START + timedelta(days=1))
+    assert dict(hidden.campaigns) == {CampaignStatus.FINISHED: 1}
+    assert dict(hidden.finished_at) == {"nightly": START + timedelta(hours=3)}
+    # The phone was as it was.
+    assert (hidden.runs, hidden.newest) == ((), found.newest)
     names = [CampaignId("night-1"), CampaignId("night-9")]
     (ended,) = store.runs(campaign_ids=names, reason_codes=["oom"])
     assert (ended.campaign_id, ended.reason_code) == ("night-1", "oom")

@@ -70,16 +70,24 @@ class LivePages:
     def _farm_page(self, *, is_part: bool) -> str:
         """Return the farm's page.
 
-        Changes are looked for again when a campaign was begun or ended: that reads the whole
-        history, and every page that is open asks again and again.
+        Changes are looked for again when a campaign was begun, ended or hidden, or somebody expected
+        or confirmed a change: that reads the whole history, and every page that is open asks again
+        and again.
         """
-        farm = self._farm.read()
+        farm, store = self._farm.read(), self._workspace.store
         with suppress(BenchfarmError):
             if not farm.fault:
-                campaigns = self._workspace.store.campaign_count()
-                mark = (farm.night.night, campaigns, farm.night.left == 0)
+                mark = (
+                    farm.night.night,
+                    farm.night.left == 0,
+                    store.campaign_count(),
+                    store.hidden_campaigns(),
+                    list(store.annotations()),
+                    list(store.confirmations()),
+                )
                 if mark != self._changes[0]:
-                    self._changes = (mark, recent_changes(self.site()))
+                    # What is kept may be of before the mark.
+                    self._changes = (mark, recent_changes(self._kept.now(is_fresh=True).site))
         now = self._workspace.clock.now()
         return site_pages.farm_page(farm, self._changes[1], now, is_part=is_part)
 
