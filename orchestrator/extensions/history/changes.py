@@ -24,6 +24,7 @@ from orchestrator.extensions.history.regressions import (
     find_regressions,
     fits,
     night_meant,
+    places_of,
     read_nights,
     selected,
 )
@@ -138,7 +139,10 @@ def find_changes(
     is_blind = not found.series and not workspace.store.series()
     states = FAIL_ON[fail_on]
     is_slower = any(
-        change.ratio > 1 and change.status in states and not change.expected
+        change.ratio > 1
+        and change.status in states
+        and not change.expected
+        and change.ended is None
         for change in found.changes
     )
     # A comparison with the reference is its own proof.
@@ -156,9 +160,11 @@ def _limit(workspace: Workspace, question: Question, found: Regressions) -> str:
     if found.changes or not found.series or found.nights >= YOUNG_NIGHTS:
         return ""
     store = workspace.store
-    keys = selected(question.selections, read_series(store)) if question.selections else ()
-    table, _ = read_nights(store, since=question.since, series_keys=keys)
-    return what_would_be_found(table.latency_us, question.threshold)
+    table, _ = read_nights(store, since=question.since)
+    asked = None
+    if question.selections:
+        asked = places_of(selected(question.selections, read_series(store)), table)
+    return what_would_be_found(table.latency_us, question.threshold, asked)
 
 
 def expect(workspace: Workspace, selection: str, night: str, text: str) -> tuple[Annotation, int]:

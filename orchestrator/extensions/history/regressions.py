@@ -4,6 +4,7 @@ against annotations.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta, tzinfo
@@ -200,18 +201,21 @@ def find_regressions(
         if not wanted:
             return Regressions(since=question.since, nights=0, series=0, groups=())
     if table is None:
-        table, _ = read_nights(store, since=question.since, series_keys=wanted)
+        table, _ = read_nights(store, since=question.since)
     marks = store.marks(series_keys=wanted)
     # After all that was read of them: one may begin meanwhile.
     known = read_series(store, table.sketches)
-    phones = [sketch.serial for sketch in table.sketches]
-    cuts = changes(table.latency_us, phones=phones)
+    cuts = _all_changes(table, store)
     found = [change for change in cuts if _is_asked_for(change, table, question)]
     alike, other_figures = _of_one_kind(table, found, store)
     if other_figures:
         table = alike
-        cuts = changes(table.latency_us, phones=phones)
+        cuts = _all_changes(table, store)
         found = [change for change in cuts if _is_asked_for(change, table, question)]
+    # All series say what is noise and what is common: only the answer is selected.
+    chosen = places_of(wanted or table.series, table)
+    place_of = {place: number for number, place in enumerate(chosen)}
+    found = [change for change in found if change.series in place_of]
     annotations = store.annotations()
     causes = Causes(store, table, found, cuts)
     confirmations = {(item.series_key, item.night): item for item in store.confirmations()}
@@ -251,11 +255,40 @@ def find_regressions(
     return Regressions(
         since=question.since,
         nights=len(table.nights),
-        series=len(table.series),
-        groups=_grouped(members, found, [known[key].words for key in table.series]),
+        series=len(chosen),
+        groups=_grouped(
+            members,
+            [replace(change, series=place_of[change.series]) for change in found],
+            [known[table.series[place]].words for place in chosen],
+        ),
         outputs=_outputs(store, question, marks, known, annotations),
-        other_figures=other_figures,
+        other_figures=len(other_figures & place_of.keys()),
     )
+
+
+def _all_changes(table: NightTable, store: Store) -> list[Change]:
+    """Return every change of a table. What is news is found in the newest 90 nights alone: every
+    list has the same, whatever else it reads.
+    """
+    phones, nights = [sketch.serial for sketch in table.sketches], len(table.nights)
+    found = changes(table.latency_us, phones=phones)
+    window = nights_of(plain_campaigns(store), store.zone)[-WINDOW_NIGHTS:]
+    older = bisect_left(table.nights, window[0]) if window else 0
+    if not older:
+        return found
+    newest = changes(table.latency_us[:, older:], phones=phones)
+    news = {
+        change.series: change.later(older)
+        for change in newest
+        if is_news(change, nights=nights - older)
+    }
+    kept = [
+        change
+        for change in found
+        if not is_news(change, nights=nights)
+        and (change.series not in news or change.night < news[change.series].earliest)
+    ]
+    return sorted([*kept, *news.values()], key=lambda change: (change.series, change.night))
 
 
 def _expected(
@@ -353,9 +386,7 @@ def nights_of(campaigns: Sequence[Campaign], zone: tzinfo | None) -> list[date]:
     return sorted({night_of(campaign.created_at, zone) for campaign in campaigns})
 
 
-def read_nights(
-    store: Store, *, since: date | None, series_keys: Sequence[SeriesKey] = ()
-) -> tuple[NightTable, Points]:
+def read_nights(store: Store, *, since: date | None) -> tuple[NightTable, Points]:
     """Return the window's nights, with some before ``since``, and what was read for them (of all
     campaigns).
     """
@@ -367,9 +398,15 @@ def read_nights(
     late = [
         item.created_at for item in campaigns if kept and night_of(item.created_at, zone) >= kept[0]
     ]
-    points = store.points(since=min(late, default=None), series_keys=series_keys)
+    points = store.points(since=min(late, default=None))
     only = {campaign.campaign_id for campaign in campaigns}
     return night_table(points, last_nights=max(1, len(kept)), only=only, zone=zone), points
+
+
+def places_of(series_keys: Sequence[SeriesKey], table: NightTable) -> list[int]:
+    """Return where a table has some series."""
+    chosen = set(series_keys)
+    return [place for place, key in enumerate(table.series) if key in chosen]
 
 
 def check_selection(selection: str) -> None:
@@ -444,9 +481,9 @@ def _is_asked_for(change: Change, table: NightTable, question: Question) -> bool
 
 def _of_one_kind(
     table: NightTable, found: Sequence[Change], store: Store
-) -> tuple[NightTable, int]:
+) -> tuple[NightTable, set[int]]:
     """Return nights without those before a program printed medians instead of means, or back, and in
-    how many series: a median beside a mean is no change.
+    which series: a median beside a mean is no change.
 
     Such are series with figures of both kinds around a change: on the nights on which it may have
     begun, and the last one before.
@@ -468,7 +505,7 @@ def _of_one_kind(
         return kinds[serial, build]
 
     latency_us, contents_at = table.latency_us.copy(), table.contents_at.copy()
-    changed = set()
+    changed: set[int] = set()
     for change in found:
         there = np.flatnonzero(table.contents_at[change.series] >= 0)
         first = max(0, int(np.searchsorted(there, change.earliest)) - 1)
@@ -480,7 +517,7 @@ def _of_one_kind(
             other = [night for night, kind in known.items() if kind not in {None, newest}]
             latency_us[change.series, other] = np.nan
             contents_at[change.series, other] = -1
-    return replace(table, latency_us=latency_us, contents_at=contents_at), len(changed)
+    return replace(table, latency_us=latency_us, contents_at=contents_at), changed
 
 
 def _median_of(row: Floats, nights: int) -> float:

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from orchestrator.extensions.history.changepoint import Floats, changes, is_alarm
+from orchestrator.extensions.history.changepoint import Floats, Integers, changes, is_alarm
 from orchestrator.tables.column import Column, Kind
 from orchestrator.units import format_change
 
@@ -55,35 +55,46 @@ DETECTIONS: Final[Sequence[Column[Detection]]] = (
 )
 
 
-def detections(latency: Floats, threshold: float = 0.0) -> Iterator[Detection]:
+def detections(
+    latency: Floats, threshold: float = 0.0, asked: Sequence[int] | None = None
+) -> Iterator[Detection]:
     """Yield how steps of several sizes, the smallest first, are found in some series (series x
-    nights, NaN for none).
+    nights, NaN for none), or in some of those that are ``asked`` for, beside others.
 
     Each is put into one series at a time, as if it had begun on one of the newest nights.
     """
     known = np.isfinite(latency) & (latency > 0)
     long = np.flatnonzero(known.sum(axis=1) >= LEAST_NIGHTS)
-    chosen = long[:: max(1, -(-long.size // _MOST_SERIES))]
+    stepped = _spread(long if asked is None else np.intersect1d(long, asked))
+    chosen = np.union1d(stepped, _spread(long))
     values = latency[chosen]
     for step in STEPS:
         delays = [
-            _delay(values, known[chosen], series, step, threshold) for series in range(chosen.size)
+            _delay(values, known[chosen], series, step, threshold)
+            for series in np.searchsorted(chosen, stepped).tolist()
         ]
         seen = [delay for delay in delays if delay is not None]
         yield Detection(
             step=step,
             found=len(seen),
-            series=chosen.size,
+            series=stepped.size,
             delay=statistics.median(seen) if seen else None,
         )
 
 
-def what_would_be_found(latency: Floats, threshold: float) -> str:
-    """Return from which size on a slowdown would be told of most of some series (series x nights),
-    in a sentence; ``threshold`` is the share from which on changes are told.
+def _spread(series: Integers) -> Integers:
+    """Return some of many series, evenly spread."""
+    return series[:: max(1, -(-series.size // _MOST_SERIES))]
+
+
+def what_would_be_found(
+    latency: Floats, threshold: float, asked: Sequence[int] | None = None
+) -> str:
+    """Return from which size on a slowdown would be told of most of some series (series x nights, or
+    those ``asked`` for), in a sentence; ``threshold`` is the share from which on changes are told.
     """
     count = 0
-    for item in detections(latency, threshold):
+    for item in detections(latency, threshold, asked):
         count = item.series
         if 2 * item.found > count:
             size = format_change(item.step)

@@ -11,12 +11,14 @@ import pytest
 
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import UsageError
+from orchestrator.extensions.history.changes import find_changes
 from orchestrator.extensions.history.farm_now import FarmNow
-from orchestrator.extensions.history.live import recent_changes
+from orchestrator.extensions.history.live import LivePages, recent_changes
 from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.extensions.history.pages import farm_page
 from orchestrator.extensions.history.regressions import (
     Question,
+    Regressions,
     find_regressions,
     fits,
     night_meant,
@@ -164,8 +166,89 @@ def test_every_list_of_what_is_new_has_the_same_changes(tmp_path: Path) -> None:
         farm = FarmNow(workspace, None, can_be_steered=False)
         numbers = Numbers(workspace, farm, lambda: recent).page().content.decode()
         page = farm_page(farm.read(), recent, workspace.clock.now(), is_part=True)
+        fails = {
+            serial: find_changes(workspace, Question(selections=(f"serial={serial}",))).fails
+            for serial in ("P0", "P1")
+        }
+    assert fails == {"P0": False, "P1": True}
     assert "8 unexpected changes that began or went away in the last 14 nights" in page
     assert "went away" not in numbers
+
+
+def test_the_farms_page_forgets_changes_that_are_expected_or_whose_campaigns_are_hidden(
+    tmp_path: Path, slowed: Store
+) -> None:
+    store = copied(slowed)
+    with Workspace(
+        Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path), store=store
+    ) as workspace:
+        pages = LivePages(workspace, FarmNow(workspace, None, can_be_steered=False), since=None)
+
+        def has_changes() -> bool:
+            page = pages.page("farm/now")
+            assert page is not None
+            return b"4 unexpected changes" in page.content
+
+        assert has_changes()
+        night = night_of_place(CHANGE)
+        store.annotate(
+            Annotation(
+                annotation_id="a", selection="*", night=night, text="driver", created_at=START
+            )
+        )
+        assert not has_changes()
+        store.delete_annotation("a")
+        assert has_changes()
+        for campaign in store.campaigns()[: NIGHTS - CHANGE]:
+            store.hide_campaign(campaign.campaign_id)
+        assert not has_changes()
+
+
+def known(found: Regressions, serial: str = "P") -> list[tuple[str, date, float, float]]:
+    """Return what is told of the changes of some phones."""
+    return sorted(
+        (change.series.key, change.night, change.ratio, change.confidence)
+        for change in found.changes
+        if change.series.case.serial.startswith(serial) and change.is_news
+    )
+
+
+def test_a_selection_chooses_from_the_answer_of_the_whole_lab() -> None:
+    """A step of all series of a young lab is none of four series."""
+    store = weeks(nights=14, factor=lambda case, night: 1.05 if night >= 8 else 1.0)
+    whole = find_regressions(store, Question())
+    assert len(whole.changes) == 16
+    one = find_regressions(store, Question(selections=("serial=P0",)))
+    assert known(one) == known(whole, "P0")
+    assert (one.series, one.nights) == (4, 14)
+    assert one.groups[0].sentence.endswith("(4 of 4 series)")
+
+
+def test_the_nights_of_a_selected_phone_are_those_of_the_lab() -> None:
+    store = weeks(
+        factor=lambda case, night: 1.1 if case.serial == "P0" and night >= 15 else 1.0,
+        is_away=lambda serial, night: serial == "P0" and night >= 20,
+    )
+    for selections in ((), ("serial=P0",)):
+        assert find_regressions(store, Question(selections=selections)).changes == ()
+
+
+def test_what_is_news_is_the_same_however_many_nights_are_read() -> None:
+    store = weeks(nights=104, factor=lambda case, night: 1.03 if night >= 97 else 1.0)
+    news = known(find_regressions(store, Question()))
+    assert len(news) >= 12
+    nights = START.date() + timedelta(days=1)
+    assert known(find_regressions(store, Question(since=nights))) == news
+    rows = gather(store, since=None)[0].series
+    assert (
+        sorted(
+            (row.key, change.night, change.ratio, change.confidence)
+            for row in rows
+            for change in row.changes
+            if change.is_news
+        )
+        == news
+    )
 
 
 def test_a_build_that_slows_everything_is_named_with_the_series_that_moved() -> None:
