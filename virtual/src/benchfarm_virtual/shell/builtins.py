@@ -171,6 +171,17 @@ def _nothing(shell: Shell, args: Sequence[str]) -> int:
     return 0
 
 
+def _export(shell: Shell, args: Sequence[str]) -> int:
+    for arg in args:
+        name, has_value, value = arg.partition("=")
+        if not has_value or not name.isidentifier():
+            shell.complain("a virtual phone knows export NAME=VALUE only")
+            return 1
+        shell.assign(name, value)
+        shell.exported |= {name}
+    return 0
+
+
 def _false(shell: Shell, args: Sequence[str]) -> int:
     return 1
 
@@ -331,4 +342,5 @@ BUILTINS: Final[Mapping[str, Builtin]] = {
     "times": Builtin(_times, special=True),
     "command": Builtin(_command),
     "exec": Builtin(_nothing, special=True),
+    "export": Builtin(_export, special=True),
 }
