@@ -19,10 +19,12 @@ from orchestrator.settings import Settings
 from tests.e2e.conftest import Lab
 from tests.samples.command import heard
 
-#: What a check could leave behind, as the phone itself tells it.
+#: What a check could leave behind, as the phone itself tells it: settings, processes, files of two
+#: levels.
 LEFT = (
     "for n in global secure system; do settings list $n; done; "
-    "ps -A -o PPID,ARGS | grep -e '[s]leep' -e '[b]enchfarm'; ls -R /data/local/tmp/benchfarm | grep -v owner"
+    "ps -A -o PPID,ARGS | grep -e '[s]leep' -e '[b]enchfarm'; "
+    "cd /data/local/tmp/benchfarm && ls -A . * | grep -v owner"
 )
 
 
@@ -38,6 +40,7 @@ def test_a_sound_phone_is_left_as_it_was_and_its_report_names_no_serial_number(
     serial = lab.serials[0]
     results(lab)  # makes the folders that stay
     before = lab.shell(serial, LEFT)
+    assert {"wifi_on=1", "runs"} <= set(before.splitlines())
     found = results(lab, "--out", tmp_path / "check.json")
     assert "fails" not in found.values(), found
     for name in (
