@@ -23,11 +23,11 @@ from orchestrator.app.pairing import pair_comparison
 from orchestrator.app.stored import check_stored, find_campaigns, load_measured, named_campaigns
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import ArtifactError, UsageError
-from orchestrator.records.campaign import Campaign
+from orchestrator.records.campaign import Campaign, Pairing
 from orchestrator.records.case import Case
-from orchestrator.records.verdict import Claim
+from orchestrator.records.verdict import USUAL_CLAIM, Claim
 from orchestrator.settings import Settings
-from orchestrator.units import counted
+from orchestrator.units import counted, format_percent
 
 _SHORTEST_SHA: Final = 4
 #: What a configuration is chosen by, a fact that is then free; any other name is a flag's.
@@ -75,15 +75,27 @@ def compare(
     campaigns.
 
     ``campaigns`` are those that sides of another axis are looked for in; the newest that has them
-    when none is named. Raises UsageError for a side that isn't known.
+    when none is named. Raises UsageError for a side that isn't known, and for another claim than
+    that by which the pairs of an A/B comparison were ended.
     """
     if rule.axis is not Axis.CAMPAIGN:
         return _within_campaigns(workspace, sides, rule, campaigns)
     if len(sides) == 1:
         (campaign, *_) = find_campaigns(workspace.store, sides[0])
         if campaign.terms.pairing is not None:
+            _check_claim(campaign, campaign.terms.pairing, rule.claim)
             return pair_comparison(workspace, campaign, allowed=rule.allowed)
     return _between_campaigns(workspace, sides, rule)
+
+
+def _check_claim(campaign: Campaign, pairing: Pairing, claim: Claim) -> None:
+    own = pairing.claim
+    if claim not in (USUAL_CLAIM, replace(own, most_pairs=None)):
+        raise UsageError(
+            f"{campaign.campaign_id} is an A/B comparison, whose pairs were ended by its own threshold "
+            f"({format_percent(own.threshold)}) and level ({format_percent(own.level)})",
+            hint="leave out --threshold and --level; 'benchfarm ab' has --detect for a new comparison",
+        )
 
 
 def ways_out(comparison: Comparison, allowed: Collection[str]) -> Iterator[str]:

@@ -221,6 +221,10 @@ def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path:
         assert shown[0] == shown[1]
     turned = cases_of(compare(settings, by_build, Output(), sides[::-1]))[0]["verdict"]
     assert turned["low"] == pytest.approx(1 / stored_row["verdict"]["high"])
+    # Its pairs were ended by a claim of their own.
+    for other in (CompareOptions(threshold=0.05), CompareOptions(level=0.95)):
+        with pytest.raises(UsageError, match=r"own threshold \(2\.0 %\) and level \(99\.0 %\)"):
+            compare(settings, other, Output(), (CAMPAIGN,))
 
 
 @pytest.mark.parametrize(
