@@ -343,12 +343,22 @@ def _check_models(workspace: Workspace, request: TableRequest, shown: Iterable[s
 
 def _nothing_stored(workspace: Workspace) -> UsageError:
     """Return the error of a store without a campaign whose figures stand for themselves."""
-    pairs = (item for item in workspace.store.campaigns() if item.terms.pairing is not None)
-    if (newest := next(pairs, None)) is not None:
+    listed = workspace.store.campaigns()
+    pairs = [item for item in listed if item.terms.pairing is not None]
+    others = [item for item in listed if item.terms.pairing is None]
+    if pairs:
+        newest = pairs[0].campaign_id
         return UsageError(
-            "the store has only A/B comparisons",
-            hint=f"'benchfarm compare {newest.campaign_id}' shows the newest, "
-            f"'benchfarm table --campaign {newest.campaign_id}' the figures of its sides",
+            "the store has only A/B comparisons"
+            + (" and campaigns without the pass timing" if others else ""),
+            hint=f"'benchfarm compare {newest}' shows the newest, "
+            f"'benchfarm table --campaign {newest}' the figures of its sides",
+        )
+    if others:
+        return UsageError(
+            "the store has only campaigns without the pass timing, whose figures the table shows",
+            hint=f"'benchfarm report {others[0].campaign_id}' shows the newest; "
+            "'benchfarm bench MODEL' measures with that pass",
         )
     hint = (
         "'benchfarm bench MODEL' measures; '--source published' shows figures that others published"

@@ -242,6 +242,16 @@ def test_what_a_comparison_replayed_is_in_the_table_only_when_it_is_asked_for(tm
     assert "'benchfarm compare replay'" in refused.stderr
 
 
+def test_a_store_without_the_pass_timing_is_not_said_to_be_empty(tmp_path):
+    profiled = [run(GPU, run_pass=Pass.PROFILE, campaign_id="profile")]
+    lab = replace(
+        lab_of(profiled, REAL_PIXEL), campaigns=[campaign_of(profiled, campaign_id="profile")]
+    )
+    refused = Cli(home=stored(tmp_path / "home", lab))("table").ended_with(2)
+    assert "the store has only campaigns without the pass timing" in refused.stderr
+    assert "'benchfarm report profile'" in refused.stderr
+
+
 def test_a_gain_over_another_campaigns_cpu_says_that_it_is_between_sessions(tmp_path):
     cpu = series(replace(GPU, delegate=DelegateName.XNNPACK), 20_000)
     gpu = series(GPU, 7_000, campaign_id="newer")
