@@ -62,9 +62,13 @@ class WorkerRequest:
             min=0.1,
         ),
     ] = 2.0
-    until_empty: Annotated[bool, opt("--until-empty", "Exit when no job waits for this host.")] = (
-        False
-    )
+    until_empty: Annotated[
+        bool,
+        opt(
+            "--until-empty",
+            "Exit when no job is due on this host, even if a failed one waits for its next try.",
+        ),
+    ] = False
     idle_check_s: Annotated[
         float,
         opt("--idle-every", "Seconds between two checks of an idle phone. 0: no checks.", min=0),
