@@ -319,7 +319,7 @@ def checked(
             refusal = _message(detail)
             if location[-1:] == (_KEY,):
                 faults.add(location[:-1], _key_fault(model, location[:-1], refusal), at_key=True)
-            elif detail["type"] in _UNKNOWN:
+            elif detail["type"] in _UNKNOWN or _lacks_name(model, detail):
                 faults.add(location, _key_fault(model, location), at_key=True)
             else:
                 faults.add(location, refusal)
@@ -386,11 +386,7 @@ def _follows(source: Source, detail: ErrorDetails, others: Iterable[ErrorDetails
 def _key_fault(model: type, location: Location, refusal: str = "") -> str:
     """Return what is wrong with a key that isn't known where it stands, or was refused there."""
     word = str(location[-1])
-    owners: dict[str, list[Location]] = {}
-    schema = adapter_of(model).json_schema()
-    for place, names in _places(schema, schema):
-        for name in names:
-            owners.setdefault(name, []).append(place)
+    owners = _owners(model)
     if word in owners:
         return f"isn't a key here; it belongs {_home(owners[word])}"
     if refusal:
@@ -398,10 +394,31 @@ def _key_fault(model: type, location: Location, refusal: str = "") -> str:
     here = [part for part in location[:-1] if not isinstance(part, int)]
     own = sorted(name for name, places in owners.items() if any(_is_at(here, at) for at in places))
     near = closest(word, own) or closest(word, sorted(owners))
+    if not near and len(own) == 1 and any((*here, *own, _ANY_NAME) in at for at in owners.values()):
+        return f"unknown key; names belong under {own[0]}:"
     if not near:
         return f"unknown key; known are {', '.join(own or sorted(owners))}"
     home = f" It belongs {_home(owners[near])}" if own and near not in own else ""
     return f"unknown key; did you mean {near!r}?{home}"
+
+
+def _lacks_name(model: type, detail: ErrorDetails) -> bool:
+    """Whether a key stands where a name must, under which that key belongs."""
+    if detail["type"] not in _OF_MAPPINGS or not detail["loc"]:
+        return False
+    here = [part for part in detail["loc"][:-1] if not isinstance(part, int)]
+    places = _owners(model).get(str(detail["loc"][-1]), ())
+    return any(place[-1:] == (_ANY_NAME,) and _is_at(here, place[:-1]) for place in places)
+
+
+def _owners(model: type) -> Mapping[str, list[Location]]:
+    """Return the places of each key that a file may have."""
+    owners: dict[str, list[Location]] = {}
+    schema = adapter_of(model).json_schema()
+    for place, names in _places(schema, schema):
+        for name in names:
+            owners.setdefault(name, []).append(place)
+    return owners
 
 
 #: A key of a place, which may be any name there.
@@ -447,6 +464,7 @@ def _home(places: Sequence[Location]) -> str:
 
 
 _OF_WHOLE: Final = {"int_parsing", "int_type", "int_from_float"}
+_OF_MAPPINGS: Final = {"dict_type", "model_type", "dataclass_type"}
 _OF_SCALARS: Final = _OF_WHOLE | {"enum", "literal_error", "bool_type", "bool_parsing"}
 
 
@@ -464,7 +482,7 @@ def _message(detail: ErrorDetails) -> str:
             return str(context["error"])
         case "too_short":
             return "must not be empty"
-        case "dict_type" | "model_type" | "dataclass_type":
+        case kind if kind in _OF_MAPPINGS:
             return f"must be keys and values (key: value), but is {_shown(given)}"
         case kind if kind in _OF_WHOLE:
             return f"{_shown(given)} isn't a whole number"

@@ -5,17 +5,23 @@ again, also of a new text.
 """
 
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from orchestrator.config.builds import load_build
 from orchestrator.config.plan import load_plan
-from orchestrator.config.profiles import load_profile
+from orchestrator.config.profiles import load_inventory, load_profile
 from orchestrator.errors import PlanError
 from tests.conftest import golden_texts
 
-LOADERS = {"plan": load_plan, "build": load_build, "profile": load_profile}
+LOADERS: Mapping[str, Callable[[Path], object]] = {
+    "plan": load_plan,
+    "build": load_build,
+    "profile": load_profile,
+    "inventory": load_inventory,
+}
 
 
 @pytest.mark.parametrize("kind", LOADERS)
