@@ -16,7 +16,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NewType, TypeAlias, TypeVar
 
-from orchestrator.records.model import FIGURE, PHASES, SIGNATURE, is_language_model, worded
+from orchestrator.records.model import (
+    FIGURE,
+    PHASES,
+    SIGNATURE,
+    USUAL_SIGNATURES,
+    is_language_model,
+    worded,
+)
 from orchestrator.units import counted
 
 Item = TypeVar("Item")
@@ -346,7 +353,10 @@ class Case:
         """
         has_figures = self.tool in PER_TOKEN_TOOLS or self.tool.is_declared
         flags = dict(self.flags)
-        figure = flags.get(FIGURE if has_figures and FIGURE in flags else SIGNATURE, "")
+        signature = flags.get(SIGNATURE, "")
+        figure = "" if signature in USUAL_SIGNATURES else signature
+        if has_figures:
+            figure = flags.get(FIGURE, figure)
         return f"{self.model_sha256} {figure}".rstrip()
 
     @cached_property

@@ -140,7 +140,7 @@ def _head(row: ResultRow, digits: int) -> Iterator[Block]:
         _badge(f"{column.head} {word}", column.tone(row) if column.tone is not None else "")
         for column in _JUDGED
         for word in column.cells([row])
-        if word not in NOTHINGS
+        if word not in NOTHINGS and (column.name != "outputs" or row.has_checked_outputs)
     ]
     yield _p(*badges, _badge(row.case.process_mode.value), look="badges")
     yield from _figure(row, digits)

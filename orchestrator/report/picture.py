@@ -66,8 +66,11 @@ def _picture(members: Sequence[Contest], names: ShortNames) -> ModelPicture:
             columns=_of_configurations(picture, figures, names)
             if is_one
             else _of_phones(picture, figures, names),
-            rows=sorted(
-                members[0].rows if is_one else members, key=lambda item: _order(row_of(item))
+            rows=sorted(members[0].rows, key=_order)
+            if is_one
+            else sorted(
+                members,
+                key=lambda item: (item.shown.is_virtual, item.best is None, _order(item.shown)),
             ),
             is_virtual=lambda item: row_of(item).is_virtual,
             attributes=lambda item: {
@@ -102,7 +105,7 @@ def _figures(rows: Sequence[ResultRow]) -> list[Column[ResultRow]]:
         replace(
             named["outputs"],
             # The reference's own kernels and tokens aren't compared.
-            shown=lambda row: row.outputs_text if row.may_be_wrong else "",
+            shown=lambda row: row.outputs_text if row.has_checked_outputs else "",
             is_optional=True,
             is_merged=True,
         ),

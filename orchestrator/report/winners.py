@@ -294,17 +294,14 @@ def fixed_cores(case: Case) -> str:
     return "" if case.affinity in ("big", "all") else case.affinity
 
 
-_BESIDE_THREADS: Final = all_but("threads", "affinity")
+_BESIDE_THREADS: Final = all_but("threads")
 
 
 def by_threads(rows: Iterable[ResultRow]) -> Iterator[list[ResultRow]]:
     """Yield cases that differ in nothing but their number of threads, the fewest first."""
-    groups = grouped(rows, lambda row: (_BESIDE_THREADS(row.case), fixed_cores(row.case)))
-    for members in groups.values():
-        # One case a number: cores that follow from it may be named in two ways.
-        of_number = {row.case.threads: row for row in reversed(members)}
-        if len(of_number) > 1:
-            yield [of_number[threads] for threads in sorted(of_number)]
+    for members in grouped(rows, lambda row: _BESIDE_THREADS(row.case)).values():
+        if len(members) > 1:
+            yield sorted(members, key=lambda row: row.case.threads)
 
 
 def _place(row: ResultRow) -> Hashable:

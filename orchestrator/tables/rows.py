@@ -404,6 +404,13 @@ class ResultRow:
         return self.outputs is not Outputs.REFERENCE and not self.case.is_per_token
 
     @property
+    def has_checked_outputs(self) -> bool:
+        """Whether there is something to say of its outputs: that they differ, or whether those of
+        its figure were compared.
+        """
+        return self.may_be_wrong and (self.own is not None or self.outputs is Outputs.DIFFER)
+
+    @property
     def is_proven_best(self) -> bool:
         """Whether it wins, and its outputs are those of its model."""
         is_right = self.outputs is Outputs.CHECKED or not self.may_be_wrong

@@ -21,7 +21,7 @@ def test_an_app_that_hangs_for_good_is_stopped_at_its_time_and_the_anr_told(
         "-n",
         "1",
         "--timeout",
-        "3",
+        "10",
         "--max-secs",
         "0.5",
         "--min-secs",

@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from itertools import chain
 from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -20,6 +19,8 @@ from orchestrator.records.case import Build, ToolName
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
 
+#: How a kind of phones ends: real ones, and virtual ones.
+_KINDS: Final = (" real", " virtual")
 #: A file: its bare name, and its sha256.
 Content = tuple[str, str]
 
@@ -69,8 +70,11 @@ class Manifest:
             fitting = {
                 build.tool: build
                 for abi in reversed(facts.abis)
-                for build in chain.from_iterable(self.builds.values())
-                if build.is_virtual == facts.is_virtual and abi in build.abi.split(",")
+                for name, builds in self.builds.items()
+                for build in builds
+                if name.endswith(_KINDS)
+                and build.is_virtual == facts.is_virtual
+                and abi in build.abi.split(",")
             }
             found = tuple(fitting.values())
         if lacking := set(self.named) - {build.tool for build in found}:
@@ -104,7 +108,7 @@ class Manifest:
 
 def kind_of(facts: DeviceFacts) -> str:
     """Return what phones have in common that the same builds run on."""
-    return f"{','.join(facts.abis)} {'virtual' if facts.is_virtual else 'real'}"
+    return f"{','.join(facts.abis)}{_KINDS[facts.is_virtual]}"
 
 
 _Record = TypeVar("_Record", Manifest, DeviceFacts, PhoneLabels)

@@ -365,17 +365,20 @@ class FarmQueue(Database):
         return [serial for _, serial in added]
 
     def open_jobs(self, serials: Collection[str]) -> list[dict[str, Any]]:
-        """Return the jobs of some phones that wait or run: job_id, serial, priority, cancel_asked,
-        is_due.
-        """
+        """Return the jobs of some phones that wait or run: job_id, serial, priority, is_due."""
         return self.rows(
             f"""
-            SELECT f.job_id, f.serial, s.priority, f.cancel_asked, f.again_at <= now() AS is_due
+            SELECT f.job_id, f.serial, s.priority, f.again_at <= now() AS is_due
             FROM farm_jobs f JOIN farm_submissions s ON s.submission = f.submission
             WHERE f.{_OPEN} AND f.serial = ANY(%s) ORDER BY f.job_id
             """,
             list(serials),
         )
+
+    def cancelled(self, job_ids: Collection[int]) -> set[int]:
+        """Return those of some jobs that somebody cancelled, or asked to be."""
+        query = "SELECT job_id FROM farm_jobs WHERE cancel_asked AND job_id = ANY(%s)"
+        return {row["job_id"] for row in self.rows(query, list(job_ids))} if job_ids else set()
 
     def begin(self, job_id: int, host: str) -> Delivery | None:
         """Begin a job that is open, also one that somebody else began before.

@@ -205,7 +205,7 @@ def _pack(
     manifest = Manifest(
         plan=_without_paths(plan, models),
         builds={name: tuple(map(without_paths, builds)) for name, builds in chosen.items()},
-        named=tuple(sorted(plan.builds)),
+        named=tuple(sorted(plan.builds.keys() & {*tools_for(plan, DeviceKind.ANDROID)})),
         flex_builds={sha256: without_paths(build) for sha256, build in flex.items()},
         flag_files={value: item.files for value, item in named.items()},
         parity_inputs=inputs,

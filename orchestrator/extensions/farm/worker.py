@@ -367,16 +367,12 @@ class HostWorker:
         """Have the queue hold each open job of the phones offered, and stop what somebody
         cancelled.
         """
-        offered, running = self._offered(), dict(self._running)
-        rows = self._queue.open_jobs(offered)
-        wanted = {row["job_id"] for row in rows if not row["cancel_asked"]}
-        for serial, job in running.items():
-            # One that isn't open any more was cancelled while this host was silent.
-            if serial in offered and job.begun.job_id not in wanted:
-                job.called_off = True
-                job.cancelled.set()
+        running = {job.begun.job_id: job for job in list(self._running.values())}
+        for job_id in self._queue.cancelled(running.keys()):
+            running[job_id].called_off = True
+            running[job_id].cancelled.set()
         by_serial: dict[str, dict[int, int]] = {}
-        for row in rows:
+        for row in self._queue.open_jobs(self._offered()):
             if row["is_due"]:
                 by_serial.setdefault(row["serial"], {})[row["job_id"]] = row["priority"]
         self._has_due = bool(by_serial)

@@ -9,7 +9,6 @@ import pytest
 from benchfarm_virtual.samples import HEXAGON_LIBRARIES
 from orchestrator.analysis.outcome import ending_of
 from orchestrator.reading.report import parse_run
-from orchestrator.records.failures import next_step_of
 from orchestrator.records.run import DelegateTruth, Outcome
 from virtual.tests.unit import tiny_models
 from virtual.tests.unit.bench_phone import BenchPhone
@@ -18,23 +17,18 @@ QUANTISED = "mobilenet_v1_0.25_128_static_uint8io.tflite"
 
 
 @pytest.mark.parametrize(
-    ("left_out", "skel_version", "code"),
+    ("left_out", "code"),
     [
-        ("libhexagon_nn_skel_v66.so", "1.20.0.1", ""),
-        ("libhexagon_nn_skel_v65.so", "1.20.0.1", "hexagon-init-failed"),
-        ("libhexagon_interface.so", "1.20.0.1", "delegate-fell-back"),
-        ("", "1.17.0.0", "hexagon-version-skew"),
-        ("", "1.20.0.1", ""),
+        ("libhexagon_nn_skel_v66.so", ""),
+        ("libhexagon_nn_skel_v65.so", "delegate-fell-back"),
+        ("libhexagon_interface.so", "delegate-fell-back"),
+        ("", ""),
     ],
 )
-def test_hexagon_libraries_that_do_not_fit_are_named_by_a_code(
-    left_out: str, skel_version: str, code: str
-) -> None:
+def test_a_dsp_without_its_libraries_is_never_believed(left_out: str, code: str) -> None:
     phone = BenchPhone("pixel-3")  # its DSP wants the skel of v65
     phone.put(QUANTISED, tiny_models.BY_NAME[QUANTISED]())
-    for name in HEXAGON_LIBRARIES:
-        if name != left_out:
-            phone.put_libraries([name], version="1.20.0.1" if "interface" in name else skel_version)
+    phone.put_libraries([name for name in HEXAGON_LIBRARIES if name != left_out])
     run = phone.run(
         f"--graph={QUANTISED}", "--use_hexagon=true", "--use_xnnpack=false", "--num_runs=20", "--min_secs=0"
     )  # fmt: skip
@@ -51,7 +45,6 @@ def test_hexagon_libraries_that_do_not_fit_are_named_by_a_code(
         return
     assert report.delegate.truth is DelegateTruth.FELL_BACK
     assert (ending.outcome, ending.reason_code) == (Outcome.FAILED, code)
-    assert code == "delegate-fell-back" or next_step_of(code)
 
 
 @pytest.mark.parametrize(

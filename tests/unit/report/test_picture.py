@@ -66,6 +66,16 @@ def test_each_phone_has_a_row_the_fastest_first():
     assert told.startswith("gpu is fastest on 2 of 3 phones, gpu (virtual) on 1")
 
 
+def test_a_phone_without_a_clean_figure_never_stands_first():
+    clean, suspect = phones(1)[0], phones(1, model="Pixel 4")[0]
+    runs = [
+        *series(case(clean), 9_000),
+        *series(case(suspect), 5_000, quality=Quality.SUSPECT),
+    ]
+    picture = picture_of(runs, clean, suspect)
+    assert [phone for (phone,) in cells(picture, "phone")] == ["Google Pixel 3", "Google Pixel 4"]
+
+
 def test_a_tie_is_one_answer_whichever_of_the_two_leads():
     pair = phones(2)
     runs = [*contest(pair[0], 10_000, 10_010), *contest(pair[1], 10_010, 10_000)]

@@ -189,8 +189,8 @@ def stop_lab(state_dir: Path, *, timeout_s: float = _STOP_S) -> bool:
         pass  # it hangs, or is just ending; either way the lock tells
     if _wait_until_ended(state_dir, timeout_s / 2):
         return True
-    # The folder is locked: the lab that it tells of lives.
-    if info is not None:
+    # Its folder may be another computer's or a container's, too, where its number is another one.
+    if info is not None and _is_this_lab(info.pid, state_dir):
         _end_group(info.pid)
     # What is killed ends as soon as a busy computer comes to it.
     if not _wait_until_ended(state_dir, max(timeout_s, _STOP_S)):
@@ -256,6 +256,18 @@ def _wait_until_ended(state_dir: Path, timeout_s: float) -> bool:
             return False
         time.sleep(_LOOK_AGAIN_S)
     return True
+
+
+def _is_this_lab(pid: int, state_dir: Path) -> bool:
+    """Say whether the process with this number was started for the lab of this folder."""
+    listed = subprocess.run(
+        ["ps", "-ww", "-o", "args=", "-p", str(pid)],
+        capture_output=True,
+        text=True,
+        check=False,
+        errors="replace",
+    )
+    return f"benchfarm_virtual {state_dir} " in listed.stdout
 
 
 def _end_group(pid: int) -> None:

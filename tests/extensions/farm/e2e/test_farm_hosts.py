@@ -71,7 +71,8 @@ def test_everything_that_a_plan_names_reaches_the_hosts(
     }
     plan.write_text(
         f"models: ['{model}']\nmatrix: {{delegates: [external], threads: 1, flags: [{json.dumps(flags)}]}}\n"
-        f"builds: {{native: {json.dumps(str(program))}}}\npasses: [timing, parity]\nparity_inputs: {inputs}\n"
+        # Of a program that this plan doesn't use, none is needed.
+        f"builds: {{native: {json.dumps(str(program))}, litert-lm: nightly}}\npasses: [timing, parity]\nparity_inputs: {inputs}\n"
         "settings: {min_secs: 0.2, warmup_min_secs: 0.1}\ninvocations: 1\nreference_check: true\n"
     )
     farm.until_announced(*farm.hosts)
