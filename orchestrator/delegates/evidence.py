@@ -401,7 +401,8 @@ def read_request(log: Printed) -> DelegateRequest:
         names, is_explicit = ["cpu"], False
     if not names and not is_litert:
         names = _tried(clues, accelerator)
-    if not names and "gpu" in clues.created:
+    has_npu = any(family(share.delegate) == "npu" for share in clues.shares)
+    if not names and "gpu" in clues.created and not has_npu:
         # LiteRT applies its NPU's accelerator unasked, the GPU's not.
         names = ["gpu"]
     if not names and (flags or echoed) and not is_litert and not log.is_elided:

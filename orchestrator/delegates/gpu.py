@@ -35,7 +35,7 @@ DELEGATE = Delegate(
     cache_flags=serialized,
     reports_cache=True,
     # Of LiteRT's programs that don't hold it.
-    library=re.compile(r"libLiteRt(?:Gpu|ClGl|OpenCl|WebGpu)Accelerator\.so$"),
+    library=re.compile(r"libLiteRtClGlAccelerator\.so$"),
     called={
         "gpu": "gpu",
         "tflitegpudelegatev2": "gpu",

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from orchestrator.delegates.evidence import DelegateClues, DelegateRequest, backend_of, family
+from orchestrator.records.model import USUAL_SIGNATURES
 from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth
 
 _MOST_LINES: Final = 60
@@ -149,7 +150,7 @@ class Judge:
     def __post_init__(self) -> None:
         clues = self.clues
         # Where the info doesn't show what ran, the program's word on it decides.
-        is_told = not {"full", "none"}.isdisjoint(clues.applied.values())
+        is_told = not {"full", "partial", "none"}.isdisjoint(clues.applied.values())
         is_known = self.runtime is not None and (self.runtime.is_certain or not is_told)
         self.runtime = self.runtime if self.has_result and is_known else None
         self.shares = list(self.runtime.shares if self.runtime else self._logged_shares())
@@ -163,10 +164,14 @@ class Judge:
         self.ended_badly = self.ended_badly or bool(clues.failed) or clues.refused_cpu
 
     def _logged_shares(self) -> list[DelegateShare]:
-        """Return the shares of the subgraph that ran, where a line names it; else all."""
-        shares = self.clues.shares
-        ran = {share.subgraph for share, name in shares.items() if name == self.request.signature}
-        if not self.request.signature or not ran:
+        """Return the shares of the subgraph that ran, where a line names it. Where only others'
+        names are told, nothing says what was taken of it; where none is, all shares count.
+        """
+        shares, signature = self.clues.shares, self.request.signature
+        ran = {share.subgraph for share, name in shares.items() if name == signature}
+        # A model's only function is "main" by any signature.
+        others = set(shares.values()) - {"", "main"}
+        if not signature or not (ran or (others and signature not in USUAL_SIGNATURES)):
             return list(shares)
         own = [share for share in shares if share.subgraph in ran]
         total = max((share.total_nodes or 0 for share in own), default=0) or None
@@ -369,6 +374,7 @@ class Judge:
                 delegated_nodes=sum(share.delegated_nodes for share in own),
                 total_nodes=self.runtime.total_nodes,
                 partitions=sum(share.partitions or 0 for share in own),
+                subgraph=own[0].subgraph if own else None,
             )
         return min(own, key=lambda share: share.subgraph or 0, default=None)
 

@@ -49,7 +49,9 @@ _ROUNDS: Final = 3
 START_NOTE: Final = "start.txt"
 _NOTE: Final = re.compile(rb"stage=(?P<stage>[a-z-]+) cache_bytes=(?P<size>\d+|-)\n")
 #: "Initializing ... from serialized data" is said before it is known whether there is any.
-_FROM_CACHE: Final = re.compile(rb"[^\n]*Initialized [^\n]*from serialized data[^\n]*")
+_FROM_CACHE: Final = re.compile(
+    rb"^[^\n]{0,200}?Initialized [^\n]{0,200}?from serialized data[^\n]{0,200}", re.MULTILINE
+)
 
 
 def _numbers(plan: Plan, case: Case, program: Program) -> tuple[int, ...]:

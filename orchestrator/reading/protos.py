@@ -209,8 +209,8 @@ def decode_runtime_info(data: bytes, signature: str = "") -> RuntimeNodes:
     """Decode ``tflite.profiling.ModelRuntimeDetails``: which nodes each delegate took of what ran.
 
     That is the subgraph with the name of the ``signature`` that ran, else the first one, and with
-    it all others where it leaves an operator to the runtime that may call them. Others are of other
-    signatures, or bodies of operators that a delegate took whole.
+    the first all others where it leaves an operator to the runtime that may call them. Others are of
+    other signatures, or bodies of operators that a delegate took whole.
 
     Raises:
         OutputParseError: the bytes are no such message, or it names no node.
@@ -228,7 +228,7 @@ def decode_runtime_info(data: bytes, signature: str = "") -> RuntimeNodes:
         shares=tuple(share for part in parts for share in part.shares),
         total_nodes=total,
         cpu_operators=tuple(name for part in parts for name in part.cpu_operators),
-        is_certain=bool(named) or len(subgraphs) == 1,
+        is_certain=bool(named) or len(subgraphs) == 1 or not signature,
     )
 
 

@@ -41,7 +41,7 @@ UNCONSUMED: Final = "Unconsumed cmdline flags:"
 
 ECHO: Final = re.compile(r"([#A-Za-z][^\[\]]{0,120}?) ?: \[(.*)\]$")
 _SESSION: Final = re.compile(rf"Initialized session in ({NUMBER}) ?ms(?:\.|$)", re.ASCII)
-_LOADED: Final = re.compile(r"(?:Loaded model|Loading model from:) (\S.*)$")
+_LOADED: Final = re.compile(r"(?:Loaded model (?=\S*\.\w)|Loading model from: )(\S.*)$")
 _MODEL_SIZE: Final = re.compile(rf"The input model file size \(MB\): ({NUMBER})$", re.ASCII)
 _PEAK: Final = re.compile(
     rf"Overall peak memory footprint \(MB\) via periodic monitoring: ({NUMBER})$", re.ASCII

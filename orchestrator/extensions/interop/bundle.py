@@ -416,7 +416,7 @@ def take_in(
         if known_campaign is not None:
             _check_same(bundle, store, known_campaign, campaigns[campaign_id])
     # In a store's order of campaigns the newest is the last one.
-    for campaign in sorted(begun, key=lambda campaign: campaign.created_at):
+    for campaign in sorted(begun, key=lambda campaign: campaign.created_at.timestamp()):
         _begin(store, records, campaign, origin)
     facts = store.devices() if campaigns else {}
     new, pruned, known, others = 0, 0, 0, []

@@ -28,6 +28,7 @@ from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import OutputParseError
 from orchestrator.reading.lines import Buffer, Line
 from orchestrator.reading.protos import decode_message, optional_figure
+from orchestrator.records.case import DelegateName
 from orchestrator.records.model import PHASES
 from orchestrator.records.run import (
     DelegateEvidence,
@@ -43,6 +44,11 @@ _BACKENDS: Final[Mapping[str, str]] = {
     own.flags[FlagFamily.LITERT_LM]["backend"]: name.value
     for name, own in DELEGATES.items()
     if FlagFamily.LITERT_LM in own.flags
+} | {
+    # Kernels of LiteRT-LM's own for the same hardware.
+    "cpu_artisan": DelegateName.XNNPACK.value,
+    "gpu_artisan": DelegateName.GPU.value,
+    "google_tensor_artisan": DelegateName.NPU.value,
 }
 #: One of these is in any text of which a process is read: a search over the whole text costs next
 #: to nothing, reading each of its lines doesn't.
@@ -214,7 +220,7 @@ class LitertLmReader:
             self._close()
             self._current = Process(is_command=True, model=command["name"])
         elif begin := _BEGINS.match(text):
-            if self._current.repetitions or self._current.failures:
+            if not self._is_known and (self._current.repetitions or self._current.failures):
                 self._close()
             if begin["name"] == "Model path":
                 self._current.model = begin["value"]
@@ -567,7 +573,8 @@ def _delegate(
         found.add("gpu")
     if process.is_on_cpu:
         found.add("xnnpack")
-    actual = next((name for name in ("gpu", "npu", "xnnpack") if name in found), "")
+    # A sampler may run on the GPU beside the NPU.
+    actual = next((name for name in (wanted, "gpu", "npu", "xnnpack") if name in found), "")
     own = _share(process, phase, wanted or actual)
     nodes, total = (own.delegated_nodes, own.total_nodes) if own is not None else (None, None)
     # A backend that can't be had is an error of this program; without the nodes it isn't known how

@@ -447,6 +447,17 @@ def test_an_import_that_was_cut_off_leaves_nothing_to_resume_and_is_gone_on_with
     assert len(runs_of(other)) == len(runs_of(lab))
 
 
+def test_a_moment_without_a_zone_is_refused_with_its_place(bundle, tmp_path):
+    def naive(members):
+        records = members["records.jsonl"].decode()
+        moment = START.isoformat()
+        assert moment in records
+        return members | {"records.jsonl": records.replace(moment, moment[:19]).encode()}
+
+    said = benchfarm(tmp_path / "other", "import", changed(bundle, tmp_path, naive), code=5)
+    assert "fault in benchfarm" not in said
+
+
 @pytest.mark.parametrize("kept", [0.0, 0.999])
 def test_a_bundle_that_was_cut_off_is_no_bundle(bundle, tmp_path, kept):
     data = bundle.read_bytes()

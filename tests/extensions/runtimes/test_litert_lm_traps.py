@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.extensions.runtimes.litert_lm import LitertLmTool, _host_command, _phone_command
 from orchestrator.records.case import DelegateName, ToolName
 from orchestrator.records.device import DeviceKind
@@ -66,6 +67,31 @@ def test_text_and_metrics_of_a_good_process_agree() -> None:
     report = parsed(CREATED + NODES + THREE)
     assert (report.outcome, report.disagreements) == ("ok", ())
     assert report.inference_mean_us == pytest.approx(2040 / 32)
+
+
+def test_what_failed_on_one_stream_is_no_result_by_the_other_one() -> None:
+    case = sample_lab.case(tool=ToolName.LITERT_LM, flags=(*FLAGS.items(), ("figure", "decode")))
+    too_long = (
+        "Input token ids are too long. Exceeding the maximum number of tokens allowed: 600 >= 512\n"
+    )
+    raw = raw_of(
+        command=COMMAND,
+        exit_code=0,
+        stdout=too_long.encode(),
+        stderr=f"I0000 x litert_lm_lib.cc:133] Model path: /a.litertlm\n{CREATED}{THREE}".encode(),
+    )
+    report = LitertLmTool().parse(raw, case)
+    assert (report.outcome, report.failure_code) == ("failed", "context-too-small")
+
+
+@pytest.mark.parametrize(
+    ("backend", "actual"),
+    [("cpu_artisan", "xnnpack"), ("gpu_artisan", "gpu"), ("google_tensor_artisan", "npu")],
+)
+def test_kernels_of_its_own_are_of_the_hardware_that_they_run_on(backend: str, actual: str) -> None:
+    head = "I0000 00:00:1777020481.329016    6587 litert_lm_lib.cc:133] "
+    reports = parse_text(f"{head}Model path: /a.litertlm\n{head}Choose backend: {backend}\n{THREE}")
+    assert {report.delegate.requested for report in reports} == {actual}
 
 
 def test_metrics_stand_in_where_the_text_has_no_results() -> None:

@@ -5,7 +5,8 @@ import pytest
 from orchestrator.delegates import place_of
 from orchestrator.delegates.judging import extent_of
 from orchestrator.extensions.interop.texts.output import parse_text
-from orchestrator.reading.report import Started, parse_run
+from orchestrator.reading.protos import decode_message
+from orchestrator.reading.report import RunFiles, Started, parse_run
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 
 LOADED = "INFO: Loaded model m.tflite\n"
@@ -217,6 +218,55 @@ def test_what_a_delegate_took_is_of_the_signature_that_ran(
     banner = "" if is_echoed or not signature else name
     evidence = judged(middle, "gpu", echo=echo, after=banner)
     assert (evidence.truth.value, evidence.delegated_nodes, evidence.total_nodes) == (truth, *nodes)
+
+
+def test_nothing_is_known_of_a_signature_that_no_line_is_of() -> None:
+    """A delegate that takes nothing of a graph prints no line of it."""
+    taken = replaced("LITERT_CL", "100 out of 100", "0 (encode)")
+    banner = "INFO: [benchmark_litert_model.h:88] Signature name:       decode\n"
+    evidence = judged(taken, "gpu", after=banner)
+    assert evidence.truth is DelegateTruth.UNKNOWN
+
+
+def test_what_was_compiled_for_the_npu_is_of_the_signature_that_ran() -> None:
+    details = decode_message("ModelRuntimeDetails", b"")
+    text = "".join(
+        f"INFO: [compiler_plugin.cc:740] Partitioned subgraph<{number}>, selected {taken} ops, from a total of {total} ops."
+        " resulted in 1 partitions.\n" + replaced("DispatchDelegate", f"1 out of {1 + left}", f"{number} ({name})")
+        for number, name, taken, total, left in ((0, "encode", 100, 100, 0), (1, "decode", 60, 90, 30))
+    )  # fmt: skip
+    for number, (name, left) in enumerate((("encode", 0), ("decode", 30))):
+        graph = details.subgraphs.add(subgraph_id=number, name=name)
+        graph.nodes.add(id=0, name="DISPATCH_OP", delegated_to_node_id=99)
+        for node in range(1, left + 1):
+            graph.nodes.add(id=node, name="ADD")
+        graph.nodes.add(id=99, name="D").delegate_node_details.delegate_name = "DispatchDelegate"
+        graph.execution_plan.extend([*range(1, left + 1), 99])
+    text += (
+        "INFO: The input model file size (MB): 1.5\nINFO: Initialized session in 20.1ms.\n"
+        "INFO: [benchmark_litert_model.h:82] ========== BENCHMARK RESULTS ==========\n"
+        "INFO: [benchmark_litert_model.h:88] Signature name:       decode\n"
+        "INFO: [benchmark_litert_model.h:95] Inference (avg):      4.00 ms (50 runs)\n"
+    )
+    for files in (None, RunFiles(runtime_info_pb=details.SerializeToString())):
+        found = parse_run(stdout=text.encode(), exit_code=0, files=files, requested="npu").delegate
+        assert (found.truth.value, found.delegated_nodes, found.total_nodes) == ("partial", 60, 90)
+
+
+def test_an_npu_beside_which_the_gpu_could_be_used_is_the_npu() -> None:
+    """LiteRT applies each accelerator that it has."""
+    both = "".join(
+        f"DEBUG: [compiled_model.cc:1003] Apply accelerator {name}\n"
+        for name in ("NpuAccelerator", "LiteRT GPU")
+    )
+    (report,) = parse_text(
+        f"INFO: [benchmark_litert_model.cc:305] Loading model from: m.tflite\n{both}"
+        f"{replaced('DispatchDelegate', '5 out of 5', '0 (main)')}"
+        "INFO: [benchmark_litert_model.h:82] ========== BENCHMARK RESULTS ==========\n"
+        "INFO: [benchmark_litert_model.h:88] Signature name:       serving_default\n"
+        "INFO: [benchmark_litert_model.h:95] Inference (avg):      4.00 ms (50 runs)\n"
+    )
+    assert (report.delegate.actual, report.delegate.truth) == ("npu", DelegateTruth.FULL)
 
 
 ALL_ON_XNNPACK = replacing("TfLiteXNNPackDelegate")

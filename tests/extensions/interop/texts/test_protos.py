@@ -181,6 +181,8 @@ def test_what_was_replaced_by_its_parts_is_no_node() -> None:
     [
         ("Explicitly applied GPU delegate, and the model graph will be completely executed by the delegate.", "full"),
         ("Though GPU delegate is explicitly applied, the model graph will not be executed by the delegate.", "none"),
+        ("Explicitly applied GPU delegate, and the model graph will be partially executed by the delegate w/ 2 delegate kernels.",
+         "partial"),
     ],
 )  # fmt: skip
 def test_the_program_decides_where_no_subgraph_has_the_name_of_what_ran(
