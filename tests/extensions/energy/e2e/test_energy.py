@@ -13,6 +13,7 @@ import pytest
 
 from benchfarm_virtual.profiles import load_profile
 from benchfarm_virtual.programs.language_model import DECODING_SHARE
+from benchfarm_virtual.samples import benchmark_elf
 from tests.conftest import poll_until
 from tests.e2e.conftest import Lab
 from tests.extensions.runtimes.e2e.test_language_models import TINY
@@ -265,6 +266,15 @@ def test_memory_and_gpu_that_are_shared_slow_a_case_by_their_share(
     assert latencies[2] > 1.1 * alone
     # The middle ones: a load may begin on the case's own core, and be moved from there.
     assert beside == pytest.approx(latencies[2], rel=0.05)
+
+
+def test_a_load_that_is_not_on_the_gpu_fails_its_run(lab: Lab, model: Path, tmp_path: Path) -> None:
+    program = tmp_path / "benchmark_model"
+    program.write_bytes(benchmark_elf("benchmark_model_cpu_only"))
+    rest = f"invocations: 1\nbuilds: {{native: {json.dumps(str(program))}}}"
+    made = lab.cli("run", loads(lab, tmp_path, model, "gpu=1", rest), "--json").ended_with(1).json
+    ends = {run["reason_code"]: run["reason"] for run in made["runs"]}
+    assert ends == {"": "", "load-died": "the load gpu=1: nothing shows that it ran on the GPU"}
 
 
 def test_a_killed_host_leaves_no_load_and_no_recording(
