@@ -17,6 +17,7 @@ from orchestrator.report.data import ReportData
 from orchestrator.report.tables import render_text_table
 from orchestrator.report.winners import answer_text, answers_of, fastest_table, next_step, winners
 from orchestrator.tables.escapes import display_width
+from tests.samples.extensions import needs_extension
 from tests.samples.sample_lab import PIXEL_3, case, lab_of, run, series
 
 PHONES = [
@@ -181,6 +182,7 @@ def test_tied_delegates_are_compared_with_threads_that_they_were_measured_with_o
     assert f"benchfarm ab {sides}" in step if sides else "benchfarm ab" not in step
 
 
+@needs_extension("runtimes")
 def test_tied_figures_of_a_language_model_are_told_apart_in_pairs() -> None:
     flags = (*TOKENS.items(), ("num_iterations", "9"), (FIGURE, PHASES[1]))
     two, four = (
