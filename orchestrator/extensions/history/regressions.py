@@ -205,12 +205,13 @@ def find_regressions(
     marks = store.marks(series_keys=wanted)
     # After all that was read of them: one may begin meanwhile.
     known = read_series(store, table.sketches)
-    cuts = _all_changes(table, store)
+    newest = nights_of(plain_campaigns(store), store.zone)[-WINDOW_NIGHTS:]
+    cuts = _all_changes(table, newest)
     found = [change for change in cuts if _is_asked_for(change, table, question)]
     alike, other_figures = _of_one_kind(table, found, store)
     if other_figures:
         table = alike
-        cuts = _all_changes(table, store)
+        cuts = _all_changes(table, newest)
         found = [change for change in cuts if _is_asked_for(change, table, question)]
     # All series say what is noise and what is common: only the answer is selected.
     chosen = places_of(wanted or table.series, table)
@@ -266,13 +267,12 @@ def find_regressions(
     )
 
 
-def _all_changes(table: NightTable, store: Store) -> list[Change]:
-    """Return every change of a table. What is news is found in the newest 90 nights alone: every
-    list has the same, whatever else it reads.
+def _all_changes(table: NightTable, window: Sequence[date]) -> list[Change]:
+    """Return every change of a table. What is news is found in the store's newest nights alone
+    (``window``): every list has the same, whatever else it reads.
     """
     phones, nights = [sketch.serial for sketch in table.sketches], len(table.nights)
     found = changes(table.latency_us, phones=phones)
-    window = nights_of(plain_campaigns(store), store.zone)[-WINDOW_NIGHTS:]
     older = bisect_left(table.nights, window[0]) if window else 0
     if not older:
         return found

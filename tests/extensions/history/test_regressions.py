@@ -122,13 +122,18 @@ def test_a_driver_that_slows_all_gpu_cases_of_a_gpu_is_told_in_one_sentence(slow
         assert (cause.moved, cause.exposed) == (4, 8)
 
 
+def workspace_of(home: Path, store: Store) -> Workspace:
+    """A computer without phones, with a store."""
+    return Workspace(
+        Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=home), store=store
+    )
+
+
 def test_metrics_count_the_series_that_changed_and_read_them_anew_only_when_something_happened(
     tmp_path: Path, slowed: Store
 ) -> None:
     store = copied(slowed)
-    with Workspace(
-        Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path), store=store
-    ) as workspace:
+    with workspace_of(tmp_path, store) as workspace:
         farm = FarmNow(workspace, None, can_be_steered=False)
 
         def lines() -> list[str]:
@@ -160,9 +165,7 @@ def test_every_list_of_what_is_new_has_the_same_changes(tmp_path: Path) -> None:
     assert {item.series_key for item in recent} == {change.series.key for change in told}
     # What happened last is first, though it began long ago.
     assert ["went away" in item.state for item in recent] == [True] * 4 + [False] * 4
-    with Workspace(
-        Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path), store=store
-    ) as workspace:
+    with workspace_of(tmp_path, store) as workspace:
         farm = FarmNow(workspace, None, can_be_steered=False)
         numbers = Numbers(workspace, farm, lambda: recent).page().content.decode()
         page = farm_page(farm.read(), recent, workspace.clock.now(), is_part=True)
@@ -179,9 +182,7 @@ def test_the_farms_page_forgets_changes_that_are_expected_or_whose_campaigns_are
     tmp_path: Path, slowed: Store
 ) -> None:
     store = copied(slowed)
-    with Workspace(
-        Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path), store=store
-    ) as workspace:
+    with workspace_of(tmp_path, store) as workspace:
         pages = LivePages(workspace, FarmNow(workspace, None, can_be_steered=False), since=None)
 
         def has_changes() -> bool:
