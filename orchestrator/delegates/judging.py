@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from orchestrator.delegates.evidence import DelegateClues, DelegateRequest, backend_of, family
-from orchestrator.records.model import USUAL_SIGNATURES
+from orchestrator.records.model import chosen_signature
 from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth
 
 _MOST_LINES: Final = 60
@@ -171,7 +171,7 @@ class Judge:
         ran = {share.subgraph for share, name in shares.items() if name == signature}
         # A model's only function is "main" by any signature.
         others = set(shares.values()) - {"", "main"}
-        if not signature or not (ran or (others and signature not in USUAL_SIGNATURES)):
+        if not signature or not (ran or (others and chosen_signature(signature))):
             return list(shares)
         own = [share for share in shares if share.subgraph in ran]
         total = max((share.total_nodes or 0 for share in own), default=0) or None

@@ -20,7 +20,7 @@ from orchestrator.records.model import (
     FIGURE,
     PHASES,
     SIGNATURE,
-    USUAL_SIGNATURES,
+    chosen_signature,
     is_language_model,
     worded,
 )
@@ -353,8 +353,7 @@ class Case:
         """
         has_figures = self.tool in PER_TOKEN_TOOLS or self.tool.is_declared
         flags = dict(self.flags)
-        signature = flags.get(SIGNATURE, "")
-        figure = "" if signature in USUAL_SIGNATURES else signature
+        figure = chosen_signature(flags.get(SIGNATURE, ""))
         if has_figures:
             figure = flags.get(FIGURE, figure)
         return f"{self.model_sha256} {figure}".rstrip()

@@ -126,6 +126,13 @@ PHASES: Final = ("prefill", "decode")
 SIGNATURE: Final = "signature_to_run_for"
 #: The only one of most models, by a converter's or LiteRT's name, which runs where none is chosen.
 USUAL_SIGNATURES: Final = frozenset({"", "serving_default", "<placeholder signature>"})
+
+
+def chosen_signature(name: str) -> str:
+    """Return the signature that a run chose, empty where it is the usual one."""
+    return "" if name in USUAL_SIGNATURES else name
+
+
 #: Further flags: how often a phone's process repeats, and whether compiled parts are kept.
 REPETITIONS: Final = "num_iterations"
 CACHE: Final = "cache"

@@ -45,7 +45,7 @@ _COMPLAINT: Final = re.compile(rb"not found|denied|[Nn]o such|[Uu]sage|[Bb]ad |u
 #: What TFLite's programs say when they have made the GPU's delegate; one that hasn't goes on on the
 #: CPU.
 _ON_GPU: Final = re.compile(rb"Created TensorFlow Lite delegate for GPU")
-_NOT_ON_GPU: Final = b"not-on-gpu\n"
+_NOT_ON_GPU: Final = "not-on-gpu"
 #: The first line of the attachment, before what the phone wrote.
 _STATED: Final = "load "
 
@@ -79,7 +79,7 @@ def run_loaded(
     said = [line for line in printed.splitlines() if _COMPLAINT.search(line)]
     told += b"".join(b"said " + line + b"\n" for line in said[-1:])
     if load.gpu and not _ON_GPU.search(printed):
-        told += _NOT_ON_GPU
+        told += f"{_NOT_ON_GPU}\n".encode()
     kept = tuple(item for item in raw.attachments if item.name != _ERRORS_FILE)
     return replace(raw, attachments=kept).with_data(LOAD_FILE, told)
 
@@ -138,7 +138,7 @@ def _proof(told: list[str]) -> tuple[str, float]:
     """
     looks: dict[str, tuple[float, dict[str, int]]] = {}
     at, said = "", next((f" ({line[5:205]})" for line in told if line.startswith("said ")), "")
-    if _NOT_ON_GPU.decode().strip() in told:
+    if _NOT_ON_GPU in told:
         return "nothing shows that it ran on the GPU", 0.0
     for line in told:
         name, _, rest = line.partition(" ")

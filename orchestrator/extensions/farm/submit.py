@@ -181,7 +181,8 @@ def _pack(
         ) from error
     reference = None if plan.reference_check is False else reference_model().path
     # Another host, or a later version, has other files that declare programs.
-    declaring = (program(tool).declared_in for tool in tools_for(plan, DeviceKind.ANDROID))
+    tools = tools_for(plan, DeviceKind.ANDROID)
+    declaring = (program(tool).declared_in for tool in tools)
     found = workspace.builds.of(plan, phones)
     own_builds: dict[Serial, list[Build]] = {}
     by_kind: dict[str, list[Build]] = {}
@@ -205,7 +206,7 @@ def _pack(
     manifest = Manifest(
         plan=_without_paths(plan, models),
         builds={name: tuple(map(without_paths, builds)) for name, builds in chosen.items()},
-        named=tuple(sorted(plan.builds.keys() & {*tools_for(plan, DeviceKind.ANDROID)})),
+        named=tuple(sorted(plan.builds.keys() & {*tools})),
         flex_builds={sha256: without_paths(build) for sha256, build in flex.items()},
         flag_files={value: item.files for value, item in named.items()},
         parity_inputs=inputs,

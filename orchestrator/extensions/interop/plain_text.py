@@ -43,7 +43,7 @@ from orchestrator.records.case import (
     content_key,
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.model import FIGURE, PHASES, SIGNATURE, USUAL_SIGNATURES, is_model_file
+from orchestrator.records.model import FIGURE, PHASES, SIGNATURE, chosen_signature, is_model_file
 from orchestrator.records.run import ToolReport
 from orchestrator.tables.escapes import one_line
 
@@ -243,8 +243,7 @@ def _flags(report: ToolReport) -> dict[str, str]:
         if name not in _NO_FLAGS and not name.startswith("Use ")
     } | {name: value for name, value in command.items() if not _COMMAND_ONLY.fullmatch(name)}
     flags.pop(SIGNATURE, None)
-    signature = str(report.extra.get("signature", ""))
-    if signature not in USUAL_SIGNATURES:
+    if signature := chosen_signature(str(report.extra.get("signature", ""))):
         flags[SIGNATURE] = signature
     if report.label in PHASES:
         tokens = {**_TOKEN_FIGURES, f"{report.label}_tokens": "tokens"}

@@ -53,7 +53,7 @@ from orchestrator.programs.foreign_app import described_build
 from orchestrator.records.campaign import Origin
 from orchestrator.records.case import BuildSha, Case, Model, ModelSha, Serial, content_key
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.model import FIGURE, PHASES, SIGNATURE, TOKENS, USUAL_SIGNATURES
+from orchestrator.records.model import FIGURE, PHASES, SIGNATURE, TOKENS, chosen_signature
 from orchestrator.records.run import Attachment, RawOutput
 
 _JOB: Final = re.compile(r"(cpu|gpu|npu)-([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
@@ -360,7 +360,7 @@ def _parting(
     signature = arguments.get(SIGNATURE) or _logged(files, rb"Signature name: +")
     told = {
         **tokens,
-        SIGNATURE: "" if signature in USUAL_SIGNATURES else signature,
+        SIGNATURE: chosen_signature(signature),
         _INPUTS: arguments.get(_INPUTS, ""),
         # An engine that finds its caches starts another way than one that writes them.
         MODEL_CACHES: caches,
