@@ -63,13 +63,9 @@ class Recorder:
         self._begin = call("perfetto_begin", config, self._path, pid_path)
         self._end = call("perfetto_end", pid_path, token, 10 * _STOP_S)
         pid = shlex.quote(pid_path)
-        # Its number may be another process's by now.
-        find = f"p=$(cat {pid} 2>/dev/null); grep -q {token} /proc/${{p:-none}}/cmdline 2>/dev/null || p="
         # perfetto leaves the properties behind that name apps, and no property can be removed.
-        self._undo = (
-            f'{find}; [ -z "$p" ] || kill $p; {call("forget_apps", *apps) if apps else ""}'
-            f"rm -f {pid} {pid}.err {self._path}"
-        )
+        forget = call("forget_apps", *apps) if apps else ""
+        self._undo = f"(\n{self._end}) && {{\n{forget}rm -f {pid} {pid}.err {self._path}\n}}"
 
     def begin(self, *, sdk: int) -> None:
         """Record from now on a phone of an API level; raises DeviceError kinds."""

@@ -32,6 +32,8 @@ _GRACEFUL: Final = frozenset({2, 15})
 _VALUE: Final = re.compile(r"([a-z_]\w*)\s*:\s*(\"[^\"\n]*\"|-?[\w.]+)")
 _EMPTY: Final = re.compile(r"[a-z_]\w*\s*:?\s*\{\s*\}")
 _LONGEST_SLEEP_S: Final = 60.0
+#: What is left in the kernel's buffers is read before the file is written.
+_FLUSH_S: Final = 0.5
 #: From this API level on there is android.power; it reads no more rails, and no more often.
 _POWER_SDK: Final = 29
 _MOST_RAILS: Final = 32
@@ -125,6 +127,8 @@ def _record(system: PhoneSystem, process: Process, config: _Config, writer: Open
     while not process.killed.is_set() and (left_s := end_s - system.time.uptime_s()) > 0:
         looks.look()
         system.time.sleep(min(left_s, looks.pause_s), process.killed)
+    if not process.killed.is_set() or process.signal in _GRACEFUL:
+        system.time.sleep(_FLUSH_S, threading.Event())
     system.tracing.end(session)
     try:
         if process.killed.is_set() and process.signal not in _GRACEFUL:
