@@ -22,8 +22,8 @@ import tempfile
 import uuid
 from pathlib import Path
 
+from orchestrator.analysis.intervals import t_quantile
 from orchestrator.analysis.samples import parse_samples
-from orchestrator.analysis.trimmed_mean import t_quantile
 from orchestrator.devices.host import HostDevice
 from orchestrator.records.case import RunId
 from orchestrator.records.run import SAMPLES_FILE

@@ -566,7 +566,7 @@ def test_the_names_of_delegates_and_programs_stay_at_home() -> None:
 #: What else names a pass, and why. It only gets shorter.
 PASSES_ELSEWHERE = {
     "records/case.py": "the vocabulary: the enumeration itself, and which one a case's figure comes from",
-    "analysis/brackets.py": "what the reference workload says of the runs between two of its own",
+    "analysis/drift.py": "what the reference workload says of the runs between two of its own",
     "report/assembly.py": "profiles, which several tables, maps and comparisons are made of",
     "store/usage.py": "the query that finds comparisons of outputs, for history",
 }

@@ -14,10 +14,16 @@ import numpy as np
 from noise import PHONE_INVOCATION_STD, Floats, Noise
 from trials import RULE, stopped_at, us
 
-from orchestrator.analysis.autocorrelation import UNSEEN, Autocorrelation, autocorrelation_of
 from orchestrator.analysis.findings import RUNS_MIN
+from orchestrator.analysis.intervals import (
+    UNSEEN,
+    Autocorrelation,
+    autocorrelation_of,
+    degrees_of,
+    t_quantile,
+    trimmed_mean,
+)
 from orchestrator.analysis.summary import summarize
-from orchestrator.analysis.trimmed_mean import degrees_of, t_quantile, trimmed_mean
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "tflite_published.csv"
 FIXED_INVOCATIONS, FIXED_RUNS = 10, 50

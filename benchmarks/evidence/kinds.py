@@ -14,10 +14,9 @@ from noise import Floats
 from remembering import alternated, autoregression, staying
 from trials import AT_95, CHANGED, RULE, in_turns, stopped_at, us
 
-from orchestrator.analysis.autocorrelation import UNSEEN, Autocorrelation, autocorrelation_of
 from orchestrator.analysis.effect import best_of, compare_samples, mean_of
-from orchestrator.analysis.sessions import SessionNoise, session_noise
-from orchestrator.analysis.summary import summarize
+from orchestrator.analysis.intervals import UNSEEN, Autocorrelation, autocorrelation_of
+from orchestrator.analysis.summary import SessionNoise, session_noise, summarize
 
 Draw = Callable[[np.random.Generator, int], Floats]
 #: Nights of a trial, the night of a step, and from which night on is asked.

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.analysis.trimmed_mean import trimmed_means
+from orchestrator.analysis.intervals import trimmed_means
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

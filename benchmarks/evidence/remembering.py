@@ -14,15 +14,16 @@ from noise import PHONE_INVOCATION_STD, Floats
 from numpy.typing import NDArray
 from trials import AT_95, CHANGED, PAIRING, RULE, UNKNOWN_SESSIONS, in_turns, stopped_at, us
 
-from orchestrator.analysis.autocorrelation import (
+from orchestrator.analysis.effect import compare_pairs, compare_samples, threshold_for
+from orchestrator.analysis.intervals import (
     PRIOR,
     UNSEEN,
     Autocorrelation,
     autocorrelation_of,
+    t_quantile,
+    trimmed_mean,
 )
-from orchestrator.analysis.effect import compare_pairs, compare_samples, threshold_for
 from orchestrator.analysis.summary import summarize
-from orchestrator.analysis.trimmed_mean import t_quantile, trimmed_mean
 from orchestrator.records.verdict import ComparisonOutcome
 
 Bools = NDArray[np.bool_]

@@ -10,16 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 from noise import Floats, Noise, drift, gaussian
 
-from orchestrator.analysis.autocorrelation import UNSEEN, Autocorrelation
 from orchestrator.analysis.effect import (
     compare_pairs,
     compare_samples,
     threshold_for,
 )
+from orchestrator.analysis.intervals import UNSEEN, Autocorrelation, t_cdf, t_quantile
 from orchestrator.analysis.rounds import decide
-from orchestrator.analysis.sessions import SessionNoise
-from orchestrator.analysis.summary import summarize
-from orchestrator.analysis.trimmed_mean import t_cdf, t_quantile
+from orchestrator.analysis.summary import SessionNoise, summarize
 from orchestrator.records.campaign import Pairing
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import CLAIM_LEVEL, Claim, ComparisonOutcome

@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final, TypeVar
 
-from orchestrator.analysis.autocorrelation import (
+from orchestrator.analysis.findings import finding
+from orchestrator.analysis.intervals import (
     LOST,
     UNSEEN,
     Autocorrelation,
     autocorrelation_of,
+    trimmed_mean,
 )
-from orchestrator.analysis.findings import finding
 from orchestrator.analysis.outcome import (
     NOT_WHAT_WAS_ASKED,
     figure_us,
@@ -30,7 +31,6 @@ from orchestrator.analysis.outcome import (
 )
 from orchestrator.analysis.samples import BUSY_CLOCK, mean_clock_share
 from orchestrator.analysis.summary import Summary, logs_of, summarize
-from orchestrator.analysis.trimmed_mean import trimmed_mean
 from orchestrator.delegates import is_on_gpu, is_on_opengl
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import FIGURE_PASS, Case, RunId, grouped

@@ -25,10 +25,10 @@ from orchestrator.analysis.effect import (
     compare_samples,
     factor_of,
 )
+from orchestrator.analysis.intervals import margin
 from orchestrator.analysis.measured import Measured
 from orchestrator.analysis.outcome import pair_figures
-from orchestrator.analysis.sessions import SessionNoise
-from orchestrator.analysis.trimmed_mean import margin
+from orchestrator.analysis.summary import SessionNoise
 from orchestrator.records.case import SeriesKey, grouped
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import NOT_BEGUN, FigureKind

@@ -14,24 +14,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
-from orchestrator.analysis.autocorrelation import PRIOR, autocorrelation_of
-from orchestrator.analysis.sessions import SessionNoise
+from orchestrator.analysis.intervals import (
+    PRIOR,
+    TRIM_FROM_COUNT,
+    TrimmedMean,
+    autocorrelation_of,
+    margin,
+    t_quantile,
+    trimmed_mean,
+)
 from orchestrator.analysis.summary import (
     LEVEL,
     Interval,
     IntervalMethod,
+    SessionNoise,
     Summary,
     TwoStates,
     logs_of,
     moved_by,
     two_states,
-)
-from orchestrator.analysis.trimmed_mean import (
-    TRIM_FROM_COUNT,
-    TrimmedMean,
-    margin,
-    t_quantile,
-    trimmed_mean,
 )
 from orchestrator.records.verdict import (
     CLAIM_LEVEL,

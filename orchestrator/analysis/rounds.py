@@ -15,19 +15,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.analysis.autocorrelation import (
-    UNSEEN,
-    Autocorrelation,
-    autocorrelation_of,
-)
 from orchestrator.analysis.case_result import (
     OWN_FIGURE,
     autocorrelation_of_others,
     judge_case,
 )
+from orchestrator.analysis.intervals import (
+    UNSEEN,
+    Autocorrelation,
+    autocorrelation_of,
+    degrees_of,
+    error_factor,
+    margin,
+)
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.summary import LEVEL, Summary, logs_of, summarize
-from orchestrator.analysis.trimmed_mean import degrees_of, error_factor, margin
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Serial, grouped
 from orchestrator.records.plan import StoppingRule

@@ -18,7 +18,7 @@ from orchestrator.analysis.comparison import (
     title_of,
 )
 from orchestrator.analysis.measured import Measured
-from orchestrator.analysis.sessions import session_noises
+from orchestrator.analysis.summary import session_noises
 from orchestrator.app.pairing import pair_comparison
 from orchestrator.app.stored import check_stored, find_campaigns, load_measured, named_campaigns
 from orchestrator.app.workspace import Workspace

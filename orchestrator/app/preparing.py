@@ -14,7 +14,7 @@ from typing import Final
 
 from orchestrator import __version__
 from orchestrator.analysis.case_result import OutputChecks
-from orchestrator.analysis.sessions import autocorrelations
+from orchestrator.analysis.summary import autocorrelations
 from orchestrator.app.attached import OpenedDevices
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.flag_check import check_flags, learn_flags

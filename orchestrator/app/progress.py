@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any, Final
 
-from orchestrator.analysis.sustained import measured_us
+from orchestrator.analysis.drift import measured_us
 from orchestrator.engine.events import (
     CampaignEnded,
     CampaignStarted,

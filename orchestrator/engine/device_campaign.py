@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from orchestrator.analysis.drift import ATTEMPT_NUMBERS, Attempt, attempts
 from orchestrator.analysis.pairing import PairProgress
-from orchestrator.analysis.sustained import ATTEMPT_NUMBERS, Attempt, attempts
 from orchestrator.clock import Deadline
 from orchestrator.engine.case_runner import CaseFailures, CaseRunner
 from orchestrator.engine.events import (

@@ -7,11 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.analysis.brackets import checks
+from orchestrator.analysis.drift import checks, is_over
 from orchestrator.analysis.pairing import PairProgress
 from orchestrator.analysis.rounds import next_round
 from orchestrator.analysis.samples import MEAN_CLOCK, mean_clock_share
-from orchestrator.analysis.sustained import is_over
 from orchestrator.passes import goes_on, is_around_others, pass_of
 from orchestrator.ports import Tool, session_of
 from orchestrator.records.campaign import Campaign, Invocation

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.analysis.brackets import (
+from orchestrator.analysis.drift import (
     CHECK_INVOCATIONS,
     ReferenceVerdict,
     baseline_of,

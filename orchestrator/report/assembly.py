@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from orchestrator.analysis.autocorrelation import UNSEEN, Autocorrelation
 from orchestrator.analysis.case_result import (
     CaseResult,
     CaseStatus,
@@ -16,6 +15,7 @@ from orchestrator.analysis.case_result import (
     autocorrelation_of_others,
     judge_case,
 )
+from orchestrator.analysis.intervals import UNSEEN, Autocorrelation
 from orchestrator.analysis.outcome import figure_us, truth_of
 from orchestrator.analysis.rounds import standings_of
 from orchestrator.passes import passes

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseResult
+from orchestrator.analysis.drift import SustainedCurve, attempts, curve_of, points_of
 from orchestrator.analysis.effect import Mean
 from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED, truth_of, worst_quality
-from orchestrator.analysis.sustained import SustainedCurve, attempts, curve_of, points_of
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Case, grouped
 from orchestrator.records.run import Outcome, RunRecord, StartStage, ToolReport, stage_of

@@ -27,8 +27,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.analysis.autocorrelation import PRIOR
-from orchestrator.analysis.trimmed_mean import error_factor, t_cdf
+from orchestrator.analysis.intervals import PRIOR, error_factor, t_cdf
 from orchestrator.records.history import LEAST_CHANGE
 
 Floats = NDArray[np.float64]

@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.analysis.autocorrelation import LOST, Autocorrelation, totals
+from orchestrator.analysis.intervals import (
+    LOST,
+    Autocorrelation,
+    degrees_of,
+    error_factor,
+    margin,
+    totals,
+    trimmed_means,
+)
 from orchestrator.analysis.summary import LEVEL
-from orchestrator.analysis.trimmed_mean import degrees_of, error_factor, margin, trimmed_means
 from orchestrator.delegates import DELEGATES
 from orchestrator.extensions.history.changepoint import Floats, Integers
 from orchestrator.records.case import CampaignId, Case, SeriesKey

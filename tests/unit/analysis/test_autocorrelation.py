@@ -10,19 +10,19 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from orchestrator.analysis.autocorrelation import (
-    UNSEEN,
-    Autocorrelation,
-    autocorrelation_of,
-)
 from orchestrator.analysis.case_result import (
     autocorrelation_of_others,
     judge_case,
 )
 from orchestrator.analysis.effect import compare_samples as compare_summaries
+from orchestrator.analysis.intervals import (
+    UNSEEN,
+    Autocorrelation,
+    autocorrelation_of,
+    error_factor,
+)
 from orchestrator.analysis.rounds import decide
 from orchestrator.analysis.summary import IntervalMethod, summarize
-from orchestrator.analysis.trimmed_mean import error_factor
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 from tests.samples.sample_lab import START, case, run

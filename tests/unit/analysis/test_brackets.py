@@ -6,8 +6,17 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from orchestrator.analysis.brackets import baseline_of, checks, doubted, history_of, verdict_of
-from orchestrator.analysis.sustained import ATTEMPT_NUMBERS, attempts, curve_of, is_over
+from orchestrator.analysis.drift import (
+    ATTEMPT_NUMBERS,
+    attempts,
+    baseline_of,
+    checks,
+    curve_of,
+    doubted,
+    history_of,
+    is_over,
+    verdict_of,
+)
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import CampaignId, Pass, RunId
 from orchestrator.records.run import LatencySummary, Outcome, RunRecord

@@ -9,9 +9,9 @@ import pytest
 
 from orchestrator.analysis.case_result import CaseResult, comparable, judge_case
 from orchestrator.analysis.comparison import ComparedCase, Fact, Rule, compare_sides
+from orchestrator.analysis.drift import measured_us
 from orchestrator.analysis.measured import Measured, measured_cases
 from orchestrator.analysis.outcome import figure_us, pair_figures
-from orchestrator.analysis.sustained import measured_us
 from orchestrator.records.case import BuildSha, CampaignId, Case, content_key
 from orchestrator.records.run import FigureKind
 from orchestrator.records.verdict import ComparisonOutcome

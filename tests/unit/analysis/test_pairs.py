@@ -5,12 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.autocorrelation import UNSEEN
 from orchestrator.analysis.effect import compare_pairs, threshold_for
 from orchestrator.analysis.effect import compare_samples as compare_summaries
-from orchestrator.analysis.sessions import SessionNoise, session_noise
-from orchestrator.analysis.summary import summarize
-from orchestrator.analysis.trimmed_mean import error_factor
+from orchestrator.analysis.intervals import UNSEEN, error_factor
+from orchestrator.analysis.summary import SessionNoise, session_noise, summarize
 from orchestrator.records.verdict import Claim, ComparisonOutcome
 
 FASTER, SLOWER = ComparisonOutcome.FASTER, ComparisonOutcome.SLOWER

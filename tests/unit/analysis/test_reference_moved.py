@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from orchestrator.analysis.brackets import reference_moved
+from orchestrator.analysis.drift import reference_moved
 
 
 def figures(chance, count, level_us=2_000.0, noise=0.01):

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.analysis.rounds import StopReason, is_hopeless, next_round, standings
-from orchestrator.analysis.sessions import autocorrelations
+from orchestrator.analysis.summary import autocorrelations
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.case import CampaignId, Case, Pass
 from orchestrator.records.plan import StoppingRule

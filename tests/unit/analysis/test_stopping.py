@@ -5,9 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.autocorrelation import autocorrelation_of
+from orchestrator.analysis.intervals import (
+    autocorrelation_of,
+    degrees_of,
+    error_factor,
+    t_quantile,
+    trimmed_mean,
+)
 from orchestrator.analysis.rounds import decide
-from orchestrator.analysis.trimmed_mean import degrees_of, error_factor, t_quantile, trimmed_mean
 from orchestrator.records.plan import StoppingRule
 
 RULE = StoppingRule()

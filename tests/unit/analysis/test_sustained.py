@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from orchestrator.analysis.sustained import POINTS_MIN, sustained
+from orchestrator.analysis.drift import POINTS_MIN, sustained
 
 
 def curve(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.analysis.trimmed_mean import (
+from orchestrator.analysis.intervals import (
     t_cdf,
     t_quantile,
     trimmed_each_side,

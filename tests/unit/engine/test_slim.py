@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.analysis.brackets import checks
 from orchestrator.analysis.case_result import judge_case
+from orchestrator.analysis.drift import checks
 from orchestrator.analysis.samples import BUSY_CLOCK
 from orchestrator.engine.open_work import slim
 from orchestrator.records.case import Pass

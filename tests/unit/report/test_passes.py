@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from orchestrator.analysis.sustained import ATTEMPT_NUMBERS
+from orchestrator.analysis.drift import ATTEMPT_NUMBERS
 from orchestrator.records.campaign import Terms
 from orchestrator.records.case import DelegateName, Pass, ToolName
 from orchestrator.records.run import Outcome
