@@ -18,11 +18,11 @@ from pathlib import Path
 from orchestrator.documents import dump_document
 from orchestrator.records.case import Case
 from orchestrator.records.run import RunRecord
-from orchestrator.store import packing, runs
+from orchestrator.store import runs, schema
 from orchestrator.store.opening import open_store
-from orchestrator.store.packing import zstd
+from orchestrator.store.schema import zstd
 
-FOLDER = Path(packing.__file__).parent / "dictionaries"
+FOLDER = Path(schema.__file__).parent / "dictionaries"
 #: Runs of a program below which nothing is learned.
 LEAST = 30
 FEW = 100
@@ -30,11 +30,11 @@ FEW = 100
 
 def samples_of(run: RunRecord) -> list[bytes]:
     """Return what a store compresses of a run."""
-    output = b"".join(item.data for item in run.attachments if not packing.is_large(item))
+    output = b"".join(item.data for item in run.attachments if not schema.is_large(item))
     return [
         dump_document(run, without=runs.BESIDE).encode(),
         output,
-        *(item.data for item in run.attachments if not packing.is_large(item)),
+        *(item.data for item in run.attachments if not schema.is_large(item)),
     ]
 
 
@@ -73,23 +73,21 @@ def train(found: dict[str, list[RunRecord]], size: int) -> None:
         made = zstd.train_dict([item for item in learned if item], most).dict_content
         (FOLDER / name).write_bytes(made)
         proof = [run for place, run in enumerate(known) if place % 4 == 0]
-        packing._dictionaries.cache_clear()
+        schema._dictionaries.cache_clear()
         texts = [dump_document(run, without=runs.BESIDE).encode() for run in proof]
         cases: list[Case] = [run.case for run in proof]
         told[tool] = {
             "runs": len(known),
             "document_bytes": round(sum(map(len, texts)) / len(proof)),
-            "packed_bytes": round(
-                sum(len(packing.pack(text, tool)) for text in texts) / len(proof)
-            ),
+            "packed_bytes": round(sum(len(schema.pack(text, tool)) for text in texts) / len(proof)),
             "output_bytes": round(
                 sum(sum(len(item.data) for item in run.attachments) for run in proof) / len(proof)
             ),
             "packed_output_bytes": round(
-                sum(len(packing.pack_output(run.attachments, tool)) for run in proof) / len(proof)
+                sum(len(schema.pack_output(run.attachments, tool)) for run in proof) / len(proof)
             ),
             "packed_case_bytes": round(
-                sum(len(packing.pack(dump_document(case).encode(), tool)) for case in cases)
+                sum(len(schema.pack(dump_document(case).encode(), tool)) for case in cases)
                 / len(cases)
             ),
         }

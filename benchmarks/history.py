@@ -50,9 +50,8 @@ from orchestrator.records.case import (
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.store.opening import Store, open_store
-from orchestrator.store.packing import pack_output
 from orchestrator.store.runs import row_of
-from orchestrator.store.schema import CAMPAIGNS, CASES, RUNS
+from orchestrator.store.schema import CAMPAIGNS, CASES, RUNS, pack_output
 
 sys.path.insert(0, str(Path(__file__).parent))
 from private_postgresql import private_server

@@ -52,8 +52,8 @@ from orchestrator.records.run import (
 )
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.store.opening import open_store
-from orchestrator.store.packing import pack_output, unpack
 from orchestrator.store.runs import row_of
+from orchestrator.store.schema import pack_output, unpack
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store

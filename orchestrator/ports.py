@@ -18,8 +18,8 @@ from typing import Protocol, runtime_checkable
 from orchestrator.errors import UsageError
 from orchestrator.records.case import Build, Case, Model, Pass, RunId, Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.parity import ParityBasis, PlacedInput
 from orchestrator.records.run import RawOutput, ToolReport
+from orchestrator.records.verdict import ParityBasis, PlacedInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

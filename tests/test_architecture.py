@@ -34,7 +34,7 @@ PARAMETERS_MOST = 8
 #: What each part may import of the rest of benchfarm (itself always).
 FOUNDATION = {"errors", "units", "clock", "fields"}
 RECORDS = FOUNDATION | {"records"}
-PORTS = RECORDS | {"ports", "installation", "files", "locks", "scripts", "processes"}
+PORTS = RECORDS | {"ports", "installation", "files", "scripts", "processes"}
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"app", "errors", "records"},
     "errors": set(),
@@ -43,8 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "fields": {"errors", "units"},
     "clock": {"errors"},
     "files": {"errors"},
-    "locks": {"clock", "errors", "files"},
-    "processes": {"errors", "files"},
+    "processes": {"clock", "errors", "files"},
     "documents": {"errors"},
     "records": FOUNDATION | {"records"},
     "ports": RECORDS,
@@ -518,7 +517,7 @@ HOMES = {"delegates", "programs", "reading"}
 #: What else spells the name of a delegate or a program, and why. It only gets shorter.
 ELSEWHERE = {
     "records/case.py": "the vocabulary: the enumerations themselves, and what is meant where nobody names one",
-    "records/parity.py": "the kernels of this computer's reference run, one of which is called like a delegate",
+    "records/verdict.py": "the kernels of this computer's reference run, one of which is called like a delegate",
     "extensions/interop/device_lab.py": "a program's own module",
     "extensions/iphone/litert_ios.py": "a program's own module",
     "extensions/runtimes/litert_lm.py": "a program's own module",
@@ -529,7 +528,7 @@ ELSEWHERE = {
     "extensions/interop/leaderboard.py": "backends as the leaderboard's lines name them",
     "extensions/energy/figure.py": "what rails of a chip are called",
     "extensions/energy/measuring.py": "the part of the chip whose rail a delegate needs",
-    "artifacts/elf.py": "the machine of libraries for Qualcomm's DSP",
+    "artifacts/executables.py": "the machine of libraries for Qualcomm's DSP",
 }
 #: Names that mean nothing else; "cpu" and "gpu" are parts of a phone, "native" and "external" are
 #: words.

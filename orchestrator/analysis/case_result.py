@@ -34,7 +34,6 @@ from orchestrator.analysis.summary import Summary, logs_of, summarize
 from orchestrator.delegates import is_on_gpu, is_on_opengl
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import FIGURE_PASS, Case, RunId, grouped
-from orchestrator.records.parity import OUTPUT_FINDINGS, OutputCheck, ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import (
     ABANDONED,
@@ -44,7 +43,15 @@ from orchestrator.records.run import (
     Outcome,
     RunRecord,
 )
-from orchestrator.records.verdict import Finding, Grade, Quality, Severity
+from orchestrator.records.verdict import (
+    OUTPUT_FINDINGS,
+    Finding,
+    Grade,
+    OutputCheck,
+    ParityVerdict,
+    Quality,
+    Severity,
+)
 from orchestrator.units import format_percent
 
 Key = TypeVar("Key", bound=Hashable)

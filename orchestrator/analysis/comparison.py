@@ -30,7 +30,6 @@ from orchestrator.analysis.measured import Measured
 from orchestrator.analysis.outcome import pair_figures
 from orchestrator.analysis.summary import SessionNoise
 from orchestrator.records.case import SeriesKey, grouped
-from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import NOT_BEGUN, FigureKind
 from orchestrator.records.verdict import (
     USUAL_CLAIM,
@@ -38,6 +37,7 @@ from orchestrator.records.verdict import (
     ComparisonOutcome,
     ComparisonVerdict,
     Grade,
+    ParityVerdict,
     Quality,
 )
 from orchestrator.units import format_percent

@@ -18,9 +18,8 @@ from orchestrator.delegates import DELEGATES, place_of
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import FIGURE_PASS, Build, CampaignId, Case, CaseKey, grouped
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.parity import Outputs, outputs_of
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.verdict import Grade, Severity
+from orchestrator.records.verdict import Grade, Outputs, Severity, outputs_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.app.virtual_phones import fake_build
 from orchestrator.errors import ArtifactError
-from orchestrator.planning.skips import NO_BUILD, tools_for
+from orchestrator.planning.selection import NO_BUILD, tools_for
 from orchestrator.programs import program
 from orchestrator.records.case import IMPORTED_TOOLS, Build, Serial, Skip, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind

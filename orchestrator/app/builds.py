@@ -71,7 +71,7 @@ def add_build(workspace: Workspace, request: AddRequest) -> Build:
     Raises ArtifactError for any other file.
     """
     from orchestrator.artifacts.program import check_shows_benchmark
-    from orchestrator.config.builds import tool_named
+    from orchestrator.config.declarations import tool_named
 
     wanted = tool_named(request.tool) if request.tool else None
     if wanted is None or not wanted.is_declared:
@@ -131,7 +131,7 @@ def flags_of(
     DeviceError kinds for a device that was named.
     """
     from orchestrator.app.workspace import Workspace
-    from orchestrator.config.builds import known_tools
+    from orchestrator.config.declarations import known_tools
 
     with Workspace(settings) as workspace:
         declared = set(known_tools()) - {*ToolName, *plugins("programs")}
@@ -147,7 +147,7 @@ def flags_of(
 
 
 def _tool(name: str, declared: Iterable[str]) -> ToolName:
-    from orchestrator.config.builds import tool_named
+    from orchestrator.config.declarations import tool_named
     from orchestrator.programs import programs
 
     with_flags = [own.name for own in programs() if own.has_flags]

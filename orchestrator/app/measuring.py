@@ -35,9 +35,9 @@ from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.case import Build, CampaignId, Case, Model, Serial, ToolName
 from orchestrator.records.device import HOST_SERIAL
-from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan, PlanOptions
 from orchestrator.records.run import TOO_FAST, RunRecord
+from orchestrator.records.verdict import ParityVerdict
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import counted
 

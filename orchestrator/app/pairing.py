@@ -353,7 +353,7 @@ def _plan(shared: PlanOptions, side: Side, word: str) -> Plan:
     options at fault.
     """
     from orchestrator.config.plan import plan_from_options
-    from orchestrator.planning.skips import tools_for
+    from orchestrator.planning.selection import tools_for
 
     options = {"name": "ab", **shared, "invocations": 1}
     key = _PLAN_KEYS[side.kind]

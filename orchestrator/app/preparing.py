@@ -29,7 +29,7 @@ from orchestrator.planning.expansion import (
     reference_case,
     with_output_checks,
 )
-from orchestrator.planning.skips import NO_BUILD, is_not_there
+from orchestrator.planning.selection import NO_BUILD, is_not_there
 from orchestrator.planning.time_budget import cut_to_time, usable_s
 from orchestrator.ports import Device, session_of
 from orchestrator.records.build_spec import BuildSpec
@@ -55,9 +55,9 @@ from orchestrator.records.case import (
     ToolName,
 )
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.parity import OutputCheck
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import OUT_OF_TIME
+from orchestrator.records.verdict import OutputCheck
 from orchestrator.settings import this_computer
 from orchestrator.tables.escapes import one_line
 

@@ -45,7 +45,7 @@ def _manifest_accuracies(settings: Settings) -> Mapping[str, float]:
     A manifest with faults is no reason to have no report after a night; 'benchfarm model list'
     tells the faults.
     """
-    from orchestrator.config.model_manifest import MANIFEST_NAME, load_manifest
+    from orchestrator.config.declarations import MANIFEST_NAME, load_manifest
 
     try:
         entries = load_manifest(settings.data_folder / MANIFEST_NAME)

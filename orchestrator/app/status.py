@@ -34,10 +34,10 @@ from orchestrator.engine.events import (
 )
 from orchestrator.errors import StoreError
 from orchestrator.files import write_whole
-from orchestrator.locks import Locks
 from orchestrator.passes import pass_of
 from orchestrator.plugins import load, plugins
 from orchestrator.ports import Observer
+from orchestrator.processes import Locks
 from orchestrator.programs import usual_tool
 from orchestrator.records.campaign import (
     CUT_OFF,

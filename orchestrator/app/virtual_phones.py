@@ -233,7 +233,7 @@ def _alone(settings: Settings) -> AbstractContextManager[None]:
     """Keep other processes from plugging virtual phones in meanwhile: none knows the phones of the
     others.
     """
-    from orchestrator.locks import Locks
+    from orchestrator.processes import Locks
 
     busy = UsageError("another process starts virtual phones", hint="try again in a moment")
     return Locks(settings.lab_folder).held("attach", wait_s=_ATTACH_S, busy=busy)

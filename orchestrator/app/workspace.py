@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from orchestrator.app.build_choice import BuildChoice
     from orchestrator.artifacts.fetch import Downloader
     from orchestrator.artifacts.library import BuildLibrary
-    from orchestrator.config.profiles import KeptInventory, Labels
+    from orchestrator.config.declarations import KeptInventory, Labels
     from orchestrator.devices.adb_server import AdbServer, OwnServer
     from orchestrator.devices.conditioning import LadderConditioner
     from orchestrator.devices.discovery import KnownPhones
     from orchestrator.devices.lease import FileLease, QuarantineFolder
     from orchestrator.devices.link import PushSlots
     from orchestrator.devices.rescue import HubPower, LadderRescuer
-    from orchestrator.locks import Locks
     from orchestrator.passes.specification import Hold, RunProgram
     from orchestrator.ports import Device, Observer, ParityReference, Tool
+    from orchestrator.processes import Locks
     from orchestrator.programs.flags import FlagBook
     from orchestrator.records.build_spec import BuildSpec
     from orchestrator.store.opening import Store
@@ -187,7 +187,7 @@ class Workspace:
         """The declared profiles by name, the user's own (``profiles`` in the data folder) before
         the shipped.
         """
-        from orchestrator.config.profiles import load_profiles
+        from orchestrator.config.declarations import load_profiles
 
         folders = (self.settings.data_folder / "profiles", data_folder("device_profiles"))
         return {
@@ -200,7 +200,7 @@ class Workspace:
 
         Raises PlanError.
         """
-        from orchestrator.config.profiles import load_inventory
+        from orchestrator.config.declarations import load_inventory
 
         return (
             load_inventory(self.inventory_file)
@@ -217,7 +217,7 @@ class Workspace:
     def library(self) -> BuildLibrary:
         """The benchmark programs on this computer."""
         from orchestrator.artifacts.library import BuildLibrary
-        from orchestrator.config.builds import load_builds
+        from orchestrator.config.declarations import load_builds
 
         folders = (self.settings.data_folder / "builds", data_folder("apk_builds"))
         return BuildLibrary(
@@ -284,7 +284,7 @@ class Workspace:
 
         They are beside a store that is a file: another home may have the same store.
         """
-        from orchestrator.locks import Locks
+        from orchestrator.processes import Locks
         from orchestrator.store.opening import IN_MEMORY, locate
 
         place = None if self.settings.store == IN_MEMORY else locate(self.settings.store)
@@ -318,7 +318,7 @@ class Workspace:
 
     def profile_of(self, properties: Mapping[str, str]) -> DeviceProfile | None:
         """Return the profile that fits a device with these properties, None when none does."""
-        from orchestrator.config.profiles import match_profile
+        from orchestrator.config.declarations import match_profile
 
         return match_profile(tuple(self.profiles.values()), properties)
 

@@ -21,7 +21,7 @@ from typing import Final
 from orchestrator.documents import adapter_of, dump_document
 from orchestrator.errors import ArtifactError, HostStorageError
 from orchestrator.files import sha256_of, write_whole
-from orchestrator.locks import Locks
+from orchestrator.processes import Locks
 from orchestrator.records.case import Build, BuildSha, ToolName
 
 _LOCK_WAIT_S: Final = 120.0

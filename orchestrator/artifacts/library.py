@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from orchestrator.artifacts.archive import Archive, Release, ReleaseFile
-from orchestrator.artifacts.elf import HEXAGON, ProgramFacts, inspect_elf
+from orchestrator.artifacts.executables import HEXAGON, ProgramFacts, inspect_elf
 from orchestrator.artifacts.program import (
     abi_name,
     check_against,

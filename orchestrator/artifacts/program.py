@@ -9,8 +9,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from orchestrator.artifacts import apk, elf
-from orchestrator.artifacts.elf import HEXAGON, ProgramFacts, inspect_elf
+from orchestrator.artifacts.executables import (
+    ELF_MAGIC,
+    HEXAGON,
+    ZIP_MAGIC,
+    ProgramFacts,
+    full_activity,
+    inspect_apk,
+    inspect_elf,
+)
 from orchestrator.errors import ArtifactError
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.device import DeviceKind
@@ -40,13 +47,13 @@ def inspect_program(path: Path) -> ProgramFacts:
         raise ArtifactError(
             f"{str(path)!r} can't be read: {reason}", hint="check the path"
         ) from error
-    if head == elf.MAGIC:
+    if head == ELF_MAGIC:
         facts = inspect_elf(path)
         if not facts.is_program:
             raise ArtifactError(f"{str(path)!r} is a shared library, not a program")
         return facts
-    if head == apk.MAGIC:
-        return apk.inspect_apk(path)
+    if head == ZIP_MAGIC:
+        return inspect_apk(path)
     if head[:2] == b"#!":
         hint = "take the program that it starts; on this computer a declared program may be one: --build NAME=PATH"
         raise ArtifactError(
@@ -65,7 +72,7 @@ def is_shared_library(path: Path) -> bool:
     """
     try:
         with path.open("rb") as stream:
-            is_elf = stream.read(4) == elf.MAGIC
+            is_elf = stream.read(4) == ELF_MAGIC
     except (OSError, ValueError):
         return False  # inspect_program says why
     return is_elf and not inspect_elf(path).is_program
@@ -111,7 +118,7 @@ def check_against(
         wrong = f"its package is {facts.package!r}, not {expected.package!r}"
     elif (
         expected.activity
-        and apk.full_activity(expected.package, expected.activity) not in facts.activities
+        and full_activity(expected.package, expected.activity) not in facts.activities
     ):
         wrong = f"it has no activity {expected.activity!r}"
     elif expected.debuggable and not facts.debuggable:

@@ -18,8 +18,7 @@ from typing import Any, Final
 import yaml
 from pydantic import TypeAdapter
 
-from orchestrator.config.builds import known_tools, tool_of
-from orchestrator.config.model_manifest import MANIFEST_NAME, named_models
+from orchestrator.config.declarations import MANIFEST_NAME, known_tools, named_models, tool_of
 from orchestrator.config.yaml_file import (
     Faults,
     Location,

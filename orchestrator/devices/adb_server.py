@@ -33,8 +33,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.files import is_private, make_private, own_temporary
-from orchestrator.locks import Locks
-from orchestrator.processes import child_environment, end_running, running
+from orchestrator.processes import Locks, child_environment, end_running, running
 from orchestrator.records.failures import next_step_of
 
 DEFAULT_PORT: Final = 5037

@@ -33,8 +33,8 @@ from orchestrator.errors import (
     InterruptedByUserError,
 )
 from orchestrator.files import keep_file
-from orchestrator.locks import Locks
 from orchestrator.ports import ShellResult
+from orchestrator.processes import Locks
 from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts
 from orchestrator.scripts import Answer, call

@@ -43,8 +43,8 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.files import OUTPUT_MOST_BYTES
-from orchestrator.locks import turn
 from orchestrator.ports import ShellResult
+from orchestrator.processes import turn
 from orchestrator.records.case import Serial
 from orchestrator.scripts import Answer, ask, call, mark
 

@@ -37,7 +37,6 @@ from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import Build, Case, Model, Pass, RunId, ToolName, content_key
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.model import model_ending
-from orchestrator.records.parity import BASIS_FILE, ParityBasis, ParityInput, PlacedInput
 from orchestrator.records.plan import Screen
 from orchestrator.records.run import (
     SAMPLES_FILE,
@@ -46,7 +45,13 @@ from orchestrator.records.run import (
     RunRecord,
     ToolReport,
 )
-from orchestrator.records.verdict import QualityVerdict
+from orchestrator.records.verdict import (
+    BASIS_FILE,
+    ParityBasis,
+    ParityInput,
+    PlacedInput,
+    QualityVerdict,
+)
 
 if TYPE_CHECKING:
     from orchestrator.devices.conditioning import LadderConditioner

@@ -25,12 +25,12 @@ from typing import Final
 
 from orchestrator.errors import BenchfarmError, InterruptedByUserError, ModelError
 from orchestrator.files import make_private
-from orchestrator.locks import turn
 from orchestrator.models.inspect import inspect_model
-from orchestrator.processes import child_environment
+from orchestrator.processes import child_environment, turn
 from orchestrator.records.case import Model
 from orchestrator.records.model import ModelFacts, TensorFacts
-from orchestrator.records.parity import (
+from orchestrator.records.run import Attachment
+from orchestrator.records.verdict import (
     BASIS_FILE,
     CONTRAST_FILE,
     Kernels,
@@ -38,7 +38,6 @@ from orchestrator.records.parity import (
     ParityInput,
     reference_file,
 )
-from orchestrator.records.run import Attachment
 
 SEED: Final = 20
 #: Of the inputs that show whether the outputs depend on them.

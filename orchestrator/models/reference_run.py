@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from orchestrator.records.parity import Kernels
+from orchestrator.records.verdict import Kernels
 
 
 def compute(folder: Path) -> None:

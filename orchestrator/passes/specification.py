@@ -15,10 +15,9 @@ from orchestrator.ports import Change, Device, InvocationRequest, Tool
 from orchestrator.programs.specification import Program
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.parity import PlacedInput
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
-from orchestrator.records.verdict import Finding
+from orchestrator.records.verdict import Finding, PlacedInput
 
 if TYPE_CHECKING:
     from orchestrator.tables.passes import PassTable

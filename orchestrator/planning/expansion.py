@@ -15,7 +15,7 @@ from orchestrator.delegates import DELEGATES, needed_companions
 from orchestrator.passes import pass_of, passes
 from orchestrator.passes.parity import can_be_checked
 from orchestrator.passes.specification import PassSpec
-from orchestrator.planning.skips import (
+from orchestrator.planning.selection import (
     delegates_for,
     flags_skip,
     is_not_there,

@@ -1,15 +1,30 @@
-"""Which of the devices that are there a plan means, and for each of the others why not. Pure."""
+"""Which of the devices that are there a plan means, which program measures on each, and why one or a
+combination is left out there, by documented codes. Pure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
+from orchestrator.delegates import DELEGATES, ENABLING_FLAGS
 from orchestrator.errors import UsageError, nearest
 from orchestrator.predicates import Labels, NoLabels, parse_predicate, value_of
-from orchestrator.records.case import Serial
-from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.plan import DeviceSelection
+from orchestrator.programs import declared_for, program, programs, usual_tool
+from orchestrator.records.case import (
+    USUAL_DELEGATE,
+    Build,
+    DelegateName,
+    Model,
+    ProcessMode,
+    Serial,
+    Skip,
+    ToolName,
+)
+from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
+from orchestrator.records.model import is_foreign, is_language_model, model_ending
+from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,3 +189,245 @@ def group_of(selection: DeviceSelection, facts: DeviceFacts) -> str:
     """
     value = value_of(selection.one_of_each, facts) if selection.one_of_each else None
     return "" if value is None else str(value).lower()
+
+
+#: As many as the public reference figures were measured with.
+USUAL_THREADS: Final = 4
+
+
+def tools_for(plan: Plan, kind: DeviceKind) -> tuple[ToolName, ...]:
+    """Return the programs that a plan means for a kind of device.
+
+    Of several programs, those that don't exist for this kind are meant for other devices; where
+    none of them does, all are returned, to be skipped with a reason.
+    """
+    if not plan.matrix.tools:
+        beside = (
+            tuple(own.name for own in programs() if own.beside_on is kind)
+            if tries_npu(plan, kind)
+            else ()
+        )
+        are_bundles = {is_language_model(model.path) for model in plan.models}
+        of_bundles = (
+            tuple(own.name for own in programs() if own.is_for_bundles)
+            if True in are_bundles
+            else ()
+        )
+        others = frozenset(model.path.suffix for model in plan.models if is_foreign(model.path))
+        is_usual = any(model_ending(model.path) == ".tflite" for model in plan.models)
+        usual = (usual_tool(kind), *beside) if is_usual or not plan.models else ()
+        return (*usual, *of_bundles, *(declared_for(others) if others else ()))
+    fitting = tuple(tool for tool in plan.matrix.tools if kind in program(tool).kinds)
+    return fitting or plan.matrix.tools
+
+
+def tries_npu(plan: Plan, kind: DeviceKind) -> bool:
+    """Whether a phone's NPU is tried beside its usual program: by LiteRT's own, where that is at
+    hand.
+    """
+    return (
+        plan.matrix.choice is DelegateChoice.AUTO
+        and not plan.matrix.tools
+        and kind is DeviceKind.ANDROID
+    )
+
+
+def delegates_for(plan: Plan, kind: DeviceKind, tool: ToolName) -> tuple[DelegateName, ...]:
+    """Return the delegates that a plan means for a program on a kind of device."""
+    offered = program(tool).delegates(kind)
+    is_usual = plan.matrix.delegates == (USUAL_DELEGATE,) and USUAL_DELEGATE not in offered
+    if plan.matrix.choice is None and not (tool.is_declared and is_usual):
+        return plan.matrix.named
+    if plan.matrix.choice is DelegateChoice.ALL:
+        return tuple(
+            name for name, own in DELEGATES.items() if name in offered and not own.is_named_by_flag
+        )
+    if tool.is_declared:
+        # No file says that one of them is the best: what needs no accelerator is there on every
+        # device.
+        return tuple(name for name in DelegateName if name in offered)[:1]
+    usual = usual_tool(kind)
+    # The program beside the usual one is there for what that one lacks.
+    others = program(usual).delegates(kind) if _is_beside(plan, kind, tool) else frozenset()
+    return tuple(
+        name for name, own in DELEGATES.items() if kind in own.tried_on and name in offered - others
+    )
+
+
+def is_not_there(plan: Plan, kind: DeviceKind, tool: ToolName, reason_code: str) -> bool:
+    """Whether a skip only says that a device lacks what ``auto`` would have tried there."""
+    if plan.matrix.choice is not DelegateChoice.AUTO:
+        return False
+    return (
+        _is_beside(plan, kind, tool)
+        or reason_code == "no-gpu"
+        or reason_code.endswith("-libraries-missing")
+    )
+
+
+def _is_beside(plan: Plan, kind: DeviceKind, tool: ToolName) -> bool:
+    return tries_npu(plan, kind) and program(tool).beside_on is kind
+
+
+def threads_for(plan: Plan, facts: DeviceFacts) -> tuple[int, ...]:
+    """Return the thread counts that a plan means for a device."""
+    usual = min(USUAL_THREADS, core_count(facts) or USUAL_THREADS)
+    several = (1, usual) if plan.matrix.choice is DelegateChoice.AUTO and usual > 1 else (usual,)
+    return plan.matrix.threads or several
+
+
+def core_count(facts: DeviceFacts) -> int:
+    """Return how many cores a device has, 0 when that isn't known."""
+    return sum(len(cluster.cpus) for cluster in facts.clusters)
+
+
+#: What may run the operators that an accelerator leaves to the CPU.
+_CPU_LIBRARIES: Final = frozenset(
+    called for name, own in DELEGATES.items() if name.is_cpu for called in own.switches.values()
+)
+_OFF: Final = frozenset({"", "0", "false"})
+
+
+#: The code of a program that isn't on this computer.
+NO_BUILD: Final = "no-build"
+
+
+def skip_reason(
+    facts: DeviceFacts,
+    profile: DeviceProfile | None,
+    tool: ToolName,
+    delegate: DelegateName,
+    build: Build | Skip | None,
+) -> Skip | None:
+    """Return why a program's delegate can't or shouldn't be run on a device, None when it can."""
+    its = program(tool)
+    if facts.kind not in its.kinds:
+        if not its.kinds:
+            reason = f"benchfarm doesn't start '{tool}'; 'benchfarm import' reads its results"
+            return Skip(reason_code="tool-not-on-device", reason=reason)
+        return Skip(
+            reason_code="tool-not-on-device",
+            reason=f"the program '{tool}' doesn't run on {facts.kind.noun}",
+        )
+    if delegate not in its.delegates(facts.kind):
+        able = [
+            f"'--tool {other.name}'"
+            for other in programs()
+            if delegate in other.delegates(facts.kind)
+            and other.is_for_bundles is its.is_for_bundles
+        ]
+        which = f"; {' and '.join(able)} can" if able else ""
+        return Skip(
+            reason_code="delegate-not-in-tool",
+            reason=f"'{tool}' has no delegate '{delegate}'{which}",
+        )
+    if build is None or isinstance(build, Skip):
+        return build or Skip(reason_code=NO_BUILD, reason=f"no build of '{tool}' is known")
+    own = DELEGATES[delegate]
+    if build.is_virtual and not facts.is_virtual:
+        return Skip(
+            reason_code="virtual-build",
+            reason=f"{build.name} is a fake binary that only a virtual phone can run",
+        )
+    if facts.kind is DeviceKind.HOST and own.is_on_gpu and not facts.gpu:
+        return Skip(reason_code="no-gpu", reason="no GPU was found on this computer")
+    if facts.kind is DeviceKind.ANDROID:
+        skip = own.skip(facts) or _profile_skip(profile, delegate)
+        # An app carries its libraries in itself; those of TFLite are of no use to another runtime.
+        if skip is None and not (tool.is_app or tool.is_declared):
+            skip = own.library_skip(build, facts)
+        if skip is not None:
+            return skip
+    if facts.kind is DeviceKind.IOS and (skip := _profile_skip(profile, delegate)) is not None:
+        return skip
+    return None
+
+
+def threads_skip(facts: DeviceFacts, threads: int) -> Skip | None:
+    """Return why a program can't or shouldn't be run with so many threads, None when it can."""
+    cores = core_count(facts)
+    if cores and threads > cores:
+        return Skip(
+            reason_code="more-threads-than-cores",
+            reason=f"{threads} threads on {cores} cores measure the scheduler, not the model",
+        )
+    return None
+
+
+def model_skip(tool: ToolName, model: Model) -> Skip | None:
+    """Return why a program can't run a model at all, None when it can."""
+    endings = program(tool).endings
+    if endings or is_foreign(model.path):
+        if model.path is None or model.path.suffix in endings:
+            return None
+        runs = (
+            f"it runs {', '.join(sorted(endings))}" if endings else "a declared program may run it"
+        )
+        return Skip(
+            reason_code="model-not-in-tool",
+            reason=f"'{tool}' can't run a file that ends with {model.path.suffix}: {runs}",
+        )
+    if model.is_language_model == program(tool).is_for_bundles:
+        return None
+    what = "a language model's bundle" if model.is_language_model else "no language model's bundle"
+    return Skip(
+        reason_code="model-not-in-tool", reason=f"{model.name} is {what}: '{tool}' can't run it"
+    )
+
+
+def flags_skip(
+    tool: ToolName, delegate: DelegateName, flags: tuple[tuple[str, str], ...]
+) -> Skip | None:
+    """Return why a program or delegate can't be run with some flags, None when it can."""
+    enabling = {
+        name: ENABLING_FLAGS[name]
+        for name, value in flags
+        if name in ENABLING_FLAGS and value not in _OFF
+    }
+    own = DELEGATES[delegate]
+    if own.is_named_by_flag and not enabling.keys() & own.switches.keys():
+        return Skip(
+            reason_code="external-delegate-unnamed",
+            reason=f"the delegate '{delegate}' needs one of the flags {', '.join(sorted(own.switches))}",
+        )
+    if flags and not program(tool).has_flags:
+        names = ", ".join(name for name, _ in flags)
+        return Skip(
+            reason_code="flags-not-in-tool",
+            reason=f"'{tool}' has no flags of benchmark_model ({names})",
+        )
+    allowed: set[str] = {delegate} if delegate.is_cpu else {delegate, *_CPU_LIBRARIES}
+    foreign = [name for name, other in enabling.items() if other not in allowed]
+    if foreign:
+        return Skip(
+            reason_code="flag-of-another-delegate",
+            reason=f"{', '.join(foreign)} switches on another delegate, whose figure would stand under '{delegate}'",
+        )
+    return None
+
+
+def mode_skip(kind: DeviceKind, tool: ToolName, mode: ProcessMode | None) -> Skip | None:
+    """Return why a program can't be run as what a plan asks for, None when it can."""
+    is_app = tool.is_app
+    if mode is None or (is_app == (mode is ProcessMode.FOREGROUND) and kind is DeviceKind.ANDROID):
+        return None
+    if kind is DeviceKind.ANDROID:
+        wanted = "is an app and runs in the foreground" if is_app else "is started from the shell"
+        return Skip(reason_code="mode-not-in-tool", reason=f"'{tool}' {wanted}, not as '{mode}'")
+    if mode is ProcessMode.SHELL and kind is DeviceKind.HOST:
+        return None
+    return Skip(reason_code="mode-not-in-tool", reason=f"only Android runs programs as '{mode}'")
+
+
+def _profile_skip(profile: DeviceProfile | None, delegate: DelegateName) -> Skip | None:
+    if (
+        profile is not None
+        and profile.delegates
+        and delegate not in profile.delegates
+        and not DELEGATES[delegate].is_named_by_flag
+    ):
+        return Skip(
+            reason_code="delegate-not-on-profile",
+            reason=f"the profile {profile.name} doesn't list the delegate '{delegate}'",
+        )
+    return None

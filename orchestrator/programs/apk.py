@@ -30,8 +30,8 @@ from orchestrator.programs.running import (
 from orchestrator.programs.specification import Program
 from orchestrator.records.case import Case, RunId, ToolName
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.parity import OUTPUTS_FILE
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
+from orchestrator.records.verdict import OUTPUTS_FILE
 from orchestrator.scripts import ask
 
 PACKAGE: Final = "org.tensorflow.lite.benchmark"

@@ -17,9 +17,8 @@ from orchestrator.records.case import (
     RunKey,
     SkippedCase,
 )
-from orchestrator.records.parity import OutputCheck
 from orchestrator.records.plan import PlanTerms, StoppingRule
-from orchestrator.records.verdict import Claim
+from orchestrator.records.verdict import Claim, OutputCheck
 
 
 class CampaignStatus(enum.StrEnum):

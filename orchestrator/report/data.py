@@ -17,8 +17,8 @@ from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.case import IMPORTED_TOOLS, Build
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.failures import next_step_of
-from orchestrator.records.parity import OUTPUT_FINDINGS, Outputs, ParityVerdict
 from orchestrator.records.run import Outcome
+from orchestrator.records.verdict import OUTPUT_FINDINGS, Outputs, ParityVerdict
 from orchestrator.report.winners import Contest, answers_of
 from orchestrator.tables.labels import PARITY_WORDS, ShortNames
 from orchestrator.tables.operators import DiffPair

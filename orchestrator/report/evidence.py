@@ -14,8 +14,8 @@ from orchestrator.analysis.drift import ATTEMPT_NUMBERS
 from orchestrator.delegates import place_of
 from orchestrator.passes import goes_on
 from orchestrator.records.case import FIGURE_PASS
-from orchestrator.records.parity import OUTPUT_FINDINGS
 from orchestrator.records.run import DelegateEvidence
+from orchestrator.records.verdict import OUTPUT_FINDINGS
 from orchestrator.report.charts import percentiles
 from orchestrator.tables.column import NOTHINGS, PAGE, Column
 from orchestrator.tables.escapes import visible, visible_block

@@ -10,8 +10,8 @@ from typing import Final
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.passes import pass_tables, shown
 from orchestrator.records.case import FIGURE_PASS
-from orchestrator.records.parity import Outputs, ParityVerdict
 from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome
+from orchestrator.records.verdict import Outputs, ParityVerdict
 from orchestrator.report.data import ReportData
 from orchestrator.report.winners import fastest_table
 from orchestrator.tables import text

@@ -22,8 +22,8 @@ from orchestrator.delegates import DELEGATES
 from orchestrator.passes.parity import can_be_checked
 from orchestrator.programs import is_usual, program
 from orchestrator.records.case import Case, all_but, grouped
-from orchestrator.records.parity import Outputs
 from orchestrator.records.run import DelegateTruth
+from orchestrator.records.verdict import Outputs
 from orchestrator.tables.column import DATA, NESTED, Column, Kind
 from orchestrator.tables.labels import ShortNames, short_names
 from orchestrator.tables.results import RESULTS, look_of, ratio_columns

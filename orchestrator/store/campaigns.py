@@ -40,7 +40,6 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.history import DeviceSighting
 from orchestrator.records.run import ABANDONED, Outcome
 from orchestrator.store.database import Database, readable, warn
-from orchestrator.store.packing import pack, unpack
 from orchestrator.store.schema import (
     BUILDS,
     CAMPAIGNS,
@@ -50,6 +49,8 @@ from orchestrator.store.schema import (
     PLANNED,
     RUNS,
     SIGHTINGS,
+    pack,
+    unpack,
 )
 
 Value = TypeVar("Value")

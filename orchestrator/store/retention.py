@@ -17,7 +17,6 @@ from orchestrator.records.case import IMPORTED_TOOLS, CampaignId
 from orchestrator.records.history import PRUNED_FILE, Pruned, pruned_marker
 from orchestrator.store.campaigns import pages, read_cases
 from orchestrator.store.database import Database
-from orchestrator.store.packing import pack_output, unpack_output
 from orchestrator.store.runs import delete_large, delete_runs
 from orchestrator.store.schema import (
     ATTACHMENTS,
@@ -27,6 +26,8 @@ from orchestrator.store.schema import (
     CONFIRMATIONS,
     PLANNED,
     RUNS,
+    pack_output,
+    unpack_output,
 )
 
 #: A campaign that is said to run and has stored nothing for this long before the moment asked for

@@ -36,7 +36,12 @@ from orchestrator.store.campaigns import (
     read_cases,
 )
 from orchestrator.store.database import Database, readable
-from orchestrator.store.packing import (
+from orchestrator.store.schema import (
+    ATTACHMENTS,
+    BLOBS,
+    CAMPAIGNS,
+    CASES,
+    RUNS,
     is_large,
     pack,
     pack_output,
@@ -44,7 +49,6 @@ from orchestrator.store.packing import (
     unpack_large,
     unpack_output,
 )
-from orchestrator.store.schema import ATTACHMENTS, BLOBS, CAMPAIGNS, CASES, RUNS
 
 #: Runs that are read in one transaction: of each some hundred kilobytes are at hand.
 _RUN_PAGE: Final = 100

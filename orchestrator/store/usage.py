@@ -48,9 +48,8 @@ from orchestrator.records.history import (
     SeriesSketch,
     Yield,
 )
-from orchestrator.records.parity import OUTPUT_FINDINGS
 from orchestrator.records.run import Outcome, RecentRun
-from orchestrator.records.verdict import Quality
+from orchestrator.records.verdict import OUTPUT_FINDINGS, Quality
 from orchestrator.store.campaigns import filtered, is_abandoned, pages
 from orchestrator.store.runs import Runs
 from orchestrator.store.schema import ANNOTATIONS, CAMPAIGNS, CASES, CONFIRMATIONS, RUNS

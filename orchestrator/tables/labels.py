@@ -16,8 +16,8 @@ from orchestrator.analysis.findings import CODES
 from orchestrator.delegates import place_of
 from orchestrator.records.case import Build, Case, CaseKey, DelegateName, content_key, grouped
 from orchestrator.records.failures import next_step_of
-from orchestrator.records.parity import Outputs, ParityVerdict
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
+from orchestrator.records.verdict import Outputs, ParityVerdict
 from orchestrator.tables.column import NOTHING, column_decimals
 from orchestrator.units import US_PER_MS, tokens_per_s
 

@@ -22,7 +22,6 @@ from orchestrator.delegates import DELEGATES, place_of
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import FIGURE_PASS, Case, Pass, SkippedCase
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.parity import Outputs, ParityVerdict, outputs_of
 from orchestrator.records.run import (
     THREADS_UNUSED,
     DelegateEvidence,
@@ -31,7 +30,7 @@ from orchestrator.records.run import (
     Outcome,
     RunRecord,
 )
-from orchestrator.records.verdict import Finding, Severity
+from orchestrator.records.verdict import Finding, Outputs, ParityVerdict, Severity, outputs_of
 from orchestrator.tables.column import NOTHING
 from orchestrator.tables.devices import origin_of
 from orchestrator.tables.evidence import LogExcerpt

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.config.builds import load_builds
+from orchestrator.config.declarations import load_builds
 from orchestrator.installation import data_folder
 from tests.e2e.conftest import Lab
 from tests.e2e.test_host_native import build

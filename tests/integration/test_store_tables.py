@@ -16,7 +16,7 @@ from orchestrator.records.case import ToolName
 from orchestrator.records.run import Attachment, LatencySummary, Outcome
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.store.opening import open_store
-from orchestrator.store.packing import LARGE_BYTES, zstd
+from orchestrator.store.schema import LARGE_BYTES, zstd
 from tests.samples.places import REPO
 
 

@@ -28,7 +28,6 @@ from orchestrator.records.case import (
     content_key,
 )
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import (
     SAMPLES_FILE,
     Attachment,
@@ -40,7 +39,7 @@ from orchestrator.records.run import (
     RunRecord,
     ToolReport,
 )
-from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
+from orchestrator.records.verdict import Finding, ParityVerdict, Quality, QualityVerdict, Severity
 from orchestrator.report.assembly import Stored
 from orchestrator.store.opening import Store, open_store
 

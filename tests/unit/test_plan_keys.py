@@ -26,8 +26,7 @@ from orchestrator.errors import PlanError
 from orchestrator.fields import Seconds
 from orchestrator.passes import plan_keys
 from orchestrator.planning.expansion import Expansion, Stock, expand
-from orchestrator.planning.selection import choose
-from orchestrator.planning.skips import tools_for
+from orchestrator.planning.selection import choose, tools_for
 from orchestrator.planning.time_budget import costs_of
 from orchestrator.predicates import NoLabels
 from orchestrator.records.campaign import Terms

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.delegates import DELEGATES, delegates_of, needed_companions
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.planning.expansion import Expansion, HostFiles, Stock, expand, reference_case
-from orchestrator.planning.skips import tools_for
+from orchestrator.planning.selection import tools_for
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import (
     Build,

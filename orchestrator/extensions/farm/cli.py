@@ -81,7 +81,7 @@ def worker(settings: Settings, request: WorkerRequest) -> CommandResult:
 
     Example: benchfarm farm worker
     """
-    from orchestrator.config.profiles import KeptInventory
+    from orchestrator.config.declarations import KeptInventory
     from orchestrator.extensions.farm.contents import Contents
     from orchestrator.extensions.farm.host_phones import HostPhones, Shared
     from orchestrator.extensions.farm.job import Jobs

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from orchestrator.app.attached import Attached, attached_devices, open_phone, with_known_gpu
 from orchestrator.app.workspace import Workspace
 from orchestrator.clock import Deadline
-from orchestrator.config.profiles import KeptInventory
+from orchestrator.config.declarations import KeptInventory
 from orchestrator.devices.adb_server import is_tcp
 from orchestrator.devices.discovery import KnownPhones
 from orchestrator.errors import BenchfarmError

@@ -20,7 +20,7 @@ from orchestrator.extensions.farm.queue import FarmQueue, Submission
 from orchestrator.extensions.history.farm_now import job_answer
 from orchestrator.extensions.history.series import night_of
 from orchestrator.files import sha256_of
-from orchestrator.planning.skips import tools_for
+from orchestrator.planning.selection import tools_for
 from orchestrator.plugins import Settings, Workspace
 from orchestrator.programs import program
 from orchestrator.records.answers import JobAnswer

@@ -45,9 +45,8 @@ from orchestrator.records.answers import (
     NightFigure,
 )
 from orchestrator.records.case import CampaignId
-from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
-from orchestrator.records.verdict import Quality
+from orchestrator.records.verdict import ParityVerdict, Quality
 from orchestrator.report.drawing import Across, Line, Mark, Point, axis_of, lines, sparkline
 from orchestrator.report.render import render_html
 from orchestrator.tables.column import MS, NOTHING, PAGE, Column, Kind, column_decimals

@@ -43,8 +43,8 @@ from orchestrator.records.history import (
     Points,
     RunMark,
 )
-from orchestrator.records.parity import NO_EVIDENCE, OUTPUT_FINDINGS, ParityVerdict
 from orchestrator.records.run import FigureKind, Outcome
+from orchestrator.records.verdict import NO_EVIDENCE, OUTPUT_FINDINGS, ParityVerdict
 from orchestrator.units import format_slowdown
 
 if TYPE_CHECKING:

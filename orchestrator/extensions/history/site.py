@@ -56,7 +56,7 @@ from orchestrator.records.answers import (
 from orchestrator.records.campaign import Campaign, Progress
 from orchestrator.records.case import CampaignId, SeriesKey
 from orchestrator.records.history import DeviceSighting, Points
-from orchestrator.records.parity import ParityVerdict
+from orchestrator.records.verdict import ParityVerdict
 from orchestrator.tables.devices import origin_of
 from orchestrator.tables.labels import page_name
 

@@ -31,7 +31,7 @@ RANDOM_NOTE = "weights are random: right for latency, which doesn't depend on th
 
 def places(settings: Settings, out: Path | None) -> tuple[Path, Path]:
     """Return the folder for files and the manifest."""
-    from orchestrator.config.model_manifest import MANIFEST_NAME
+    from orchestrator.config.declarations import MANIFEST_NAME
 
     if out is not None:
         return out.absolute(), out.absolute() / MANIFEST_NAME
@@ -127,7 +127,7 @@ def build(settings: Settings, request: BuildRequest, *, on_done: Callable[[str],
 
     What was built before an interruption is there and in the manifest.
     """
-    from orchestrator.config.model_manifest import add_to_manifest, load_manifest
+    from orchestrator.config.declarations import add_to_manifest, load_manifest
     from orchestrator.extensions.models.building import FailedBuild, build_models
 
     orders = request.orders()
@@ -213,7 +213,7 @@ def fetch(settings: Settings, names: Sequence[str], *, out: Path | None) -> list
 def _fetched(
     row: Mapping[str, str], downloader: Downloader, folder: Path, manifest: Path
 ) -> ManifestEntry:
-    from orchestrator.config.model_manifest import add_to_manifest, load_manifest
+    from orchestrator.config.declarations import add_to_manifest, load_manifest
     from orchestrator.models.inspect import identify_model
 
     name, url = row["name"], row["url"]
@@ -262,7 +262,7 @@ class KnownModels:
 
 def known_models(settings: Settings, folder: Path | None) -> KnownModels:
     """Return the models of a folder's manifest, or of the data folder's; raises UsageError."""
-    from orchestrator.config.model_manifest import load_manifest
+    from orchestrator.config.declarations import load_manifest
     from orchestrator.extensions.models.building import NAMES
 
     if folder is not None and not folder.is_dir():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.model_manifest import load_manifest
+from orchestrator.config.declarations import load_manifest
 from orchestrator.errors import UsageError
 from orchestrator.extensions.models import files as model_files
 from orchestrator.extensions.models.building import (

@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from orchestrator.config.model_manifest import load_manifest
+from orchestrator.config.declarations import load_manifest
 from orchestrator.errors import ModelError
 from orchestrator.extensions.models.files import published_models, take_model
 from orchestrator.models.inspect import sample_models

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.case_result import CaseStatus, judge_case
-from orchestrator.analysis.parity import parity_findings, parity_of, with_parity
+from orchestrator.passes.parity import parity_findings, parity_of, with_parity
 from orchestrator.records.case import DelegateName, Pass
-from orchestrator.records.parity import (
+from orchestrator.records.run import Attachment, RawOutput, ToolReport
+from orchestrator.records.verdict import (
     BASIS_FILE,
     CONTRAST_FILE,
     OUTPUTS_FILE,
     Kernels,
     ParityVerdict,
+    Quality,
     reference_file,
 )
-from orchestrator.records.run import Attachment, RawOutput, ToolReport
-from orchestrator.records.verdict import Quality
 from tests.samples.places import DATA
 from tests.samples.sample_lab import case, run, series
 

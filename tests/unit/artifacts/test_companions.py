@@ -2,10 +2,10 @@
 
 import pytest
 
-from orchestrator.artifacts.elf import inspect_elf_bytes
+from orchestrator.artifacts.executables import inspect_elf_bytes
 from orchestrator.artifacts.library import BuildLibrary
 from orchestrator.artifacts.program import check_set, inspect_program
-from orchestrator.config.builds import load_builds
+from orchestrator.config.declarations import load_builds
 from orchestrator.errors import ArtifactError
 from orchestrator.files import sha256_of
 from orchestrator.installation import data_folder

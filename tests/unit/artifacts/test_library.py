@@ -8,7 +8,7 @@ import pytest
 
 from benchfarm_virtual.samples import write_benchmark_elf
 from orchestrator.artifacts.library import BuildLibrary
-from orchestrator.config.builds import load_builds
+from orchestrator.config.declarations import load_builds
 from orchestrator.errors import ArtifactError
 from orchestrator.installation import data_folder
 from orchestrator.records.case import Serial, ToolName

@@ -13,8 +13,8 @@ from orchestrator.cli.explaining import entries, explain
 from orchestrator.cli.terminal import command_lines
 from orchestrator.errors import UsageError
 from orchestrator.records.failures import FAILURES, INSTALL_STEPS
-from orchestrator.records.parity import Outputs
 from orchestrator.records.run import Outcome
+from orchestrator.records.verdict import Outputs
 from orchestrator.report.assembly import build_report_data
 from orchestrator.tables import text
 from orchestrator.tables.results import listed_table

@@ -18,7 +18,7 @@ from orchestrator.cli.live import STYLES, TerminalObserver, about, picture
 from orchestrator.cli.live import status as status_command
 from orchestrator.cli.result import to_json
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceNote
-from orchestrator.locks import Locks
+from orchestrator.processes import Locks
 from orchestrator.records.campaign import (
     CampaignStatus,
     LiveFigure,

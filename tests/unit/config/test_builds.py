@@ -1,6 +1,6 @@
 """Build files: those that ship, and mistakes in those that people write."""
 
-from orchestrator.config.builds import load_build, load_builds
+from orchestrator.config.declarations import load_build, load_builds
 from orchestrator.installation import data_folder
 from orchestrator.records.case import ToolName
 

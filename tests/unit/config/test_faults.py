@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.builds import load_build
+from orchestrator.config.declarations import load_build, load_inventory, load_profile
 from orchestrator.config.plan import load_plan
-from orchestrator.config.profiles import load_inventory, load_profile
 from orchestrator.errors import PlanError
 from tests.conftest import golden_texts
 

@@ -4,9 +4,8 @@ import re
 
 import pytest
 
-from orchestrator.config.builds import load_build
+from orchestrator.config.declarations import load_build, load_inventory, load_profile
 from orchestrator.config.plan import load_plan
-from orchestrator.config.profiles import load_inventory, load_profile
 from orchestrator.config.yaml_file import adapter_of
 from orchestrator.predicates import FIELDS
 from orchestrator.records.build_spec import BuildSpec

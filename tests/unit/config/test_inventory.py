@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.profiles import KeptInventory
+from orchestrator.config.declarations import KeptInventory
 from orchestrator.errors import PlanError
 
 

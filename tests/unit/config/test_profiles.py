@@ -6,7 +6,7 @@ import pytest
 
 from benchfarm_virtual.profiles import load_profile as load_virtual
 from benchfarm_virtual.profiles import profile_names
-from orchestrator.config.profiles import load_profiles, match_profile
+from orchestrator.config.declarations import load_profiles, match_profile
 from orchestrator.errors import PlanError
 from orchestrator.installation import data_folder
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import locks
+from orchestrator import processes
 from orchestrator.devices.lease import FileLease
 from orchestrator.errors import DeviceBusyError
 from orchestrator.processes import is_still, started_at
@@ -17,9 +17,9 @@ PHONE, OTHER = Serial("R58M12"), Serial("192.168.7.21:5555")
 HOLDER = """
 import sys
 from pathlib import Path
-from orchestrator import locks
+from orchestrator import processes
 from orchestrator.devices.lease import FileLease
-locks._OPEN_FILE_LOCKS = {locks}
+processes._OPEN_FILE_LOCKS = {locks}
 with FileLease(Path(sys.argv[1])).acquire(sys.argv[2]):
     print("held", flush=True)
     sys.stdin.read()
@@ -30,12 +30,12 @@ with FileLease(Path(sys.argv[1])).acquire(sys.argv[2]):
 def how_locks_are_seen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux can be asked who holds a lock; elsewhere (macOS) who asks has it for a moment."""
     if request.param == "taken":
-        monkeypatch.setattr(locks, "_OPEN_FILE_LOCKS", False)
+        monkeypatch.setattr(processes, "_OPEN_FILE_LOCKS", False)
 
 
 def hold_in_another_process(folder: Path, serial: Serial) -> subprocess.Popen[str]:
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER.format(locks=locks._OPEN_FILE_LOCKS), folder, serial],
+        [sys.executable, "-c", HOLDER.format(locks=processes._OPEN_FILE_LOCKS), folder, serial],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env={"PYTHONPATH": ":".join(sys.path)},
     )  # fmt: skip
@@ -139,7 +139,7 @@ def test_one_who_asks_slowly_is_waited_for_and_never_named_as_the_holder(tmp_pat
         os.link(asked.name, kept := tmp_path / "kept")
     kept.rename(asked.name)
     fcntl.flock(asked, fcntl.LOCK_SH)
-    ends = threading.Timer(3 * locks._SHORTEST_WAIT_S, asked.close)
+    ends = threading.Timer(3 * processes._SHORTEST_WAIT_S, asked.close)
     ends.start()
     with FileLease(tmp_path).acquire(PHONE):
         pass

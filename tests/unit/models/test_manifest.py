@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.app.preparing import identify
-from orchestrator.config.model_manifest import add_to_manifest, load_manifest, named_models
+from orchestrator.config.declarations import add_to_manifest, load_manifest, named_models
 from orchestrator.config.plan import load_plan
 from orchestrator.errors import ModelError, PlanError
 from orchestrator.models.inspect import identify_model, sample_models

@@ -11,9 +11,8 @@ import pytest
 from orchestrator.analysis.comparison import Comparison
 from orchestrator.cli.result import to_json as cli_json
 from orchestrator.records.case import DelegateName, Pass
-from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateTruth, Outcome
-from orchestrator.records.verdict import Quality
+from orchestrator.records.verdict import ParityVerdict, Quality
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.comparison_page import render_comparison
 from orchestrator.report.comparisons import to_data, to_junit, to_text

@@ -8,10 +8,9 @@ from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.passes import pass_tables
 from orchestrator.records.campaign import CampaignStatus, Pairing, Terms
 from orchestrator.records.case import BuildSha, CampaignId, DelegateName, Pass, ToolName
-from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import DelegateTruth, Outcome
-from orchestrator.records.verdict import Finding, Quality, Severity
+from orchestrator.records.verdict import Finding, ParityVerdict, Quality, Severity
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.evidence import evidence_of
 from orchestrator.report.exports import to_markdown

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import StoreCorruptError
 from orchestrator.records.run import Attachment
-from orchestrator.store import packing
-from orchestrator.store.packing import pack, pack_output, unpack, unpack_large, unpack_output
+from orchestrator.store import schema
+from orchestrator.store.schema import pack, pack_output, unpack, unpack_large, unpack_output
 
 LOG = (
     b"INFO: count=369 first=2721 curr=2798 min=2688 max=3260 avg=2713.36 std=47 p5=2691 median=2704 p95=2754\n"
@@ -59,7 +59,7 @@ def test_large_content_of_another_sum_is_noticed() -> None:
 
 
 def test_no_dictionary_is_ever_changed() -> None:
-    known = packing._dictionaries()
+    known = schema._dictionaries()
     sums = {name: hashlib.sha256(one.dict_content).hexdigest()[:16] for name, one in known.items()}
     assert sums == SUMS
     assert len({one.dict_id for one in known.values()}) == len(SUMS)

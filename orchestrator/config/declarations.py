@@ -1,0 +1,258 @@
+"""What is declared beside plans: builds of benchmark programs and models
+(docs/reference/models-and-builds.md), kinds of phone (docs/reference/profiles.md), and a lab's
+phones (``devices.yaml``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import yaml
+from pydantic import Field
+
+from orchestrator.config.yaml_file import Faults, Section, checked, load_each, read_named, read_yaml
+from orchestrator.errors import PlanError, UsageError, nearest
+from orchestrator.fields import OneOrMany, Text
+from orchestrator.files import keep_file
+from orchestrator.plugins import plugins, program_sources
+from orchestrator.records.build_spec import BuildSpec
+from orchestrator.records.case import Serial, ToolName
+from orchestrator.records.device import DeviceProfile
+from orchestrator.records.model import ManifestEntry
+
+
+def load_builds(folders: Sequence[Path]) -> tuple[BuildSpec, ...]:
+    """Read all build files (``*.yaml``) of some folders, by name; of two with one name the first
+    folder's is taken.
+
+    Raises:
+        PlanError: with one line for each fault of all files.
+    """
+    problems: list[str] = []
+    found = load_each(folders, load_build, problems)
+    if problems:
+        raise PlanError("the build files have faults:", faults=problems)
+    return tuple(spec for path in sorted(found, key=lambda path: path.stem) for spec in found[path])
+
+
+def load_build(path: Path) -> tuple[BuildSpec, ...]:
+    """Read one build file: a BuildSpec for each of its ABIs.
+
+    Raises PlanError with one line for each fault.
+    """
+    file = read_named(path, BuildSpec, context={"program": tool_of})
+    return tuple(replace(file, abi=abi) for abi in file.abis)
+
+
+def known_tools() -> list[str]:
+    """Return what a tool may be called."""
+    declared = (name for source in program_sources() for name in source.names())
+    return [*dict.fromkeys([*ToolName, *plugins("programs"), *declared])]
+
+
+def tool_of(word: object) -> object:
+    """Return the tool that a word means: one of benchfarm's own, a plugin's, a declared program by
+    name or by its file.
+
+    Raises ValueError for one that isn't known.
+    """
+    if not isinstance(word, str) or word in list(ToolName):
+        return word
+    if word in plugins("programs"):
+        return ToolName(word)
+    for source in program_sources():
+        if (tool := source.named(word)) is not None:
+            return tool
+    known = known_tools()
+    hint = nearest(word, known)
+    raise ValueError(f"{word!r} isn't one of {', '.join(known)}" + (f"; {hint}" if hint else ""))
+
+
+def tool_named(word: str) -> ToolName:
+    """Return the tool that a command names; raises UsageError for one that isn't known."""
+    try:
+        found = tool_of(word)
+        return found if isinstance(found, ToolName) else ToolName(word)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def load_profiles(folders: Sequence[Path]) -> tuple[DeviceProfile, ...]:
+    """Read all profiles (``*.yaml``) of some folders, sorted by name; of two with one name the
+    first folder's is taken.
+
+    Raises:
+        PlanError: with one line for each fault of all files.
+    """
+    problems: list[str] = []
+    found = load_each(folders, load_profile, problems)
+    if problems:
+        raise PlanError("the device profiles have faults:", faults=problems)
+    return tuple(sorted(found.values(), key=lambda profile: profile.name))
+
+
+def load_profile(path: Path) -> DeviceProfile:
+    """Read one profile file; raises PlanError with one line for each fault."""
+    return read_named(path, DeviceProfile)
+
+
+def match_profile(
+    profiles: Sequence[DeviceProfile], properties: Mapping[str, str]
+) -> DeviceProfile | None:
+    """Return the profile whose every property a device has; the one that asks for most when several
+    do.
+
+    Texts are compared without regard to case. None when no profile fits.
+    """
+    fitting = [
+        profile
+        for profile in profiles
+        if all(
+            properties.get(name, "").casefold() in {value.casefold() for value in values}
+            for name, values in profile.match.items()
+        )
+    ]
+    # Of those that ask for equally much, the one whose name comes first: the same on every
+    # computer.
+    return min(fitting, key=lambda profile: (-len(profile.match), profile.name), default=None)
+
+
+class Labels(Section):
+    """What a phone is for."""
+
+    pools: OneOrMany[tuple[Text, ...]] = ()
+    tags: OneOrMany[tuple[Text, ...]] = ()
+
+
+class InventorySection(Section):
+    """The whole file: ``devices: {SERIAL: {pools: [nightly], tags: [rooted]}}``."""
+
+    devices: Annotated[dict[str, Labels], Field(default_factory=dict)]
+
+
+def load_inventory(path: Path) -> Mapping[Serial, Labels]:
+    """Return the labels of phones by serial number; nothing when there is no file.
+
+    Raises PlanError with all faults.
+    """
+    if not path.exists():
+        return {}
+    section = checked(read_yaml(path), InventorySection)
+    return {Serial(serial): labels for serial, labels in section.devices.items()}
+
+
+class KeptInventory:
+    """The inventory of a process that goes on for long: each change counts, and as long as one has
+    faults, what it was.
+
+    May be used by several threads.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read it for the first time; raises PlanError with all faults."""
+        self._path = path
+        self._good = load_inventory(path)
+        #: What was wrong with the file when it was last read, empty for nothing.
+        self.fault = ""
+
+    def read(self) -> Mapping[Serial, Labels]:
+        """Return what the file says, or said before it had faults."""
+        try:
+            self._good, self.fault = load_inventory(self._path), ""
+        except PlanError as error:
+            self.fault = str(error)
+        return self._good
+
+
+MANIFEST_NAME = "models.yaml"
+
+
+class ManifestSection(Section):
+    """The whole file."""
+
+    models: tuple[ManifestEntry, ...] = ()
+
+
+def load_manifest(path: Path) -> Mapping[str, ManifestEntry]:
+    """Return the models that a manifest names, by sha256; nothing when there is no such file.
+
+    Raises:
+        PlanError: with one line for each fault.
+    """
+    if not path.exists():
+        return {}
+    file = read_yaml(path)
+    section = checked(file, ManifestSection)
+    faults = Faults(file)
+    folder = path.absolute().parent
+    found: dict[str, ManifestEntry] = {}
+    names: dict[str, str] = {}
+    for number, entry in enumerate(section.models):
+        if names.setdefault(entry.name, entry.sha256) != entry.sha256:
+            faults.add(
+                ("models", number, "name"), f"{entry.name!r} is already the name of another model"
+            )
+        path = folder / entry.path.expanduser()
+        found[entry.sha256] = dataclasses.replace(entry, path=path)
+    faults.raise_if_any()
+    return found
+
+
+def named_models(folders: Iterable[Path]) -> Mapping[str, ManifestEntry]:
+    """Return the models of several folders' manifests by name, the first folder's first.
+
+    Raises PlanError.
+    """
+    found: dict[str, ManifestEntry] = {}
+    for folder in folders:
+        for entry in load_manifest(folder / MANIFEST_NAME).values():
+            found.setdefault(entry.name, entry)
+    return found
+
+
+def add_to_manifest(path: Path, entries: Iterable[ManifestEntry]) -> None:
+    """Write entries into a manifest, in the place of those with the same name or content; the rest
+    stays.
+
+    What people wrote as comments is lost; an accuracy that they wrote stays unless the entry brings
+    one, as long as the content is the same.
+
+    Raises:
+        PlanError: the manifest that is there has faults.
+        HostStorageError: it can't be written.
+    """
+    there = dict(load_manifest(path))
+    for given in entries:
+        before = there.get(given.sha256)
+        known = before.accuracy if before is not None else None
+        entry = dataclasses.replace(given, accuracy=given.accuracy or known)
+        there = {
+            sha256: other
+            for sha256, other in there.items()
+            if other.name != entry.name and sha256 != entry.sha256
+        }
+        there[entry.sha256] = entry
+    folder = path.absolute().parent
+    rows = [_row(entry, folder) for entry in sorted(there.values(), key=lambda entry: entry.name)]
+    text = yaml.dump(
+        {"models": rows}, Dumper=yaml.SafeDumper, sort_keys=False, allow_unicode=True, width=120
+    )
+    keep_file(path, text, is_private=False)
+
+
+def _row(entry: ManifestEntry, folder: Path) -> dict[str, object]:
+    file = entry.path.relative_to(folder) if entry.path.is_relative_to(folder) else entry.path
+    accuracy = dataclasses.asdict(entry.accuracy) if entry.accuracy else None
+    row: dict[str, object] = {
+        "name": entry.name,
+        "file": str(file),
+        "sha256": entry.sha256,
+        "command": entry.command,
+        "url": entry.url,
+    }
+    row |= {"note": entry.note, "build": dict(entry.build), "accuracy": accuracy}
+    return {key: value for key, value in row.items() if value}
