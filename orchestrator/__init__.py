@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from orchestrator.app.lab import Lab, Progress, bench, compare, load, run
-    from orchestrator.app.results import Comparison, Results
+    from orchestrator.app.lab import Comparison, Lab, Progress, Results, bench, compare, load, run
     from orchestrator.errors import (
         ArtifactError,
         BenchfarmError,
@@ -54,7 +53,7 @@ __all__ = [
 
 _HOMES: Final = {
     **dict.fromkeys(("Lab", "Progress", "bench", "compare", "load", "run"), "orchestrator.app.lab"),
-    **dict.fromkeys(("Comparison", "Results"), "orchestrator.app.results"),
+    **dict.fromkeys(("Comparison", "Results"), "orchestrator.app.lab"),
     "Plan": "orchestrator.records.plan",
     "Case": "orchestrator.records.case",
 }

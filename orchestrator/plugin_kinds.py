@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orchestrator.app.exporting import ExportRequest
-    from orchestrator.app.importing import ImportRequest
+    from orchestrator.app.exchange import ExportRequest, ImportRequest
     from orchestrator.app.workspace import Workspace
-    from orchestrator.cli.result import CommandResult
+    from orchestrator.cli.output import CommandResult
     from orchestrator.ports import Device, Seen
     from orchestrator.programs.specification import Program
     from orchestrator.reading.lines import Buffer, Line

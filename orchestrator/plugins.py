@@ -36,13 +36,12 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from orchestrator.app.attached import open_devices
-    from orchestrator.app.exporting import ExportRequest
-    from orchestrator.app.importing import ImportRequest, store_import
+    from orchestrator.app.exchange import ExportRequest, ImportRequest, store_import
     from orchestrator.app.options import Texts, arg, opt
     from orchestrator.app.workspace import Workspace
     from orchestrator.cli.frame import command
+    from orchestrator.cli.output import CommandResult, shown
     from orchestrator.cli.reports import import_result
-    from orchestrator.cli.result import CommandResult, shown
     from orchestrator.delegates.specification import Delegate, FlagFamily
     from orchestrator.devices.host import HostDevice
     from orchestrator.engine.reread import ForeignRun, ImportBatch
@@ -145,8 +144,8 @@ _HOMES: Final = {
         "orchestrator.plugin_kinds",
     ),
     "open_devices": "orchestrator.app.attached",
-    "ExportRequest": "orchestrator.app.exporting",
-    **dict.fromkeys(("ImportRequest", "store_import"), "orchestrator.app.importing"),
+    "ExportRequest": "orchestrator.app.exchange",
+    **dict.fromkeys(("ImportRequest", "store_import"), "orchestrator.app.exchange"),
     **dict.fromkeys(("ForeignRun", "ImportBatch"), "orchestrator.engine.reread"),
     **dict.fromkeys(("Texts", "arg", "opt"), "orchestrator.app.options"),
     "Workspace": "orchestrator.app.workspace",
@@ -162,7 +161,7 @@ _HOMES: Final = {
     "import_result": "orchestrator.cli.reports",
     **dict.fromkeys(("Column", "Kind"), "orchestrator.tables.column"),
     "Table": "orchestrator.tables.table",
-    **dict.fromkeys(("CommandResult", "shown"), "orchestrator.cli.result"),
+    **dict.fromkeys(("CommandResult", "shown"), "orchestrator.cli.output"),
     "Pass": "orchestrator.records.case",
     **dict.fromkeys(
         ("Figure", "PassSpec", "Repetition", "as_printed", "no_findings", "plainly"),

@@ -266,7 +266,7 @@ PLACES: Sequence[Place] = (
     Place(
         change="export format",
         what="the exporter",
-        file="orchestrator/app/exporting.py",
+        file="orchestrator/app/exchange.py",
         after='PARQUET = Exporter(path=Path("benchfarm-results.parquet"), write=_parquet, takes_rows=True)\n',
         text=EXPORTER,
         is_change=True,
@@ -276,7 +276,7 @@ PLACES: Sequence[Place] = (
         what="its entry point",
         file="pyproject.toml",
         after='[project.entry-points."benchfarm.exporters"]\n',
-        text='omitted = "orchestrator.app.exporting:OMITTED"\n',
+        text='omitted = "orchestrator.app.exchange:OMITTED"\n',
     ),
     Place(
         change="export format",

@@ -90,7 +90,7 @@ BESIDES = {
 #: use cases.
 OF_EXTENSIONS = PORTS | {
     "plugins", "settings", "documents", "analysis", "delegates", "reading", "store", "tables", "report",
-    "passes", "programs.specification", "app.exporting", "app.importing", "app.options", "app.reporting", "app.stored",
+    "passes", "programs.specification", "app.exchange", "app.options", "app.reporting", "app.stored",
 }  # fmt: skip
 #: What an extension imports beyond that, and why. It only gets shorter.
 DEBTS = {
@@ -158,7 +158,7 @@ OWNERS = {
     "psycopg": {"store", "extensions/farm"},
     "psycopg_pool": {"extensions/farm"},
     "procrastinate": {"extensions/farm"},
-    "pandas": {"tables/frame.py", "report/exports.py", "app/results.py"},
+    "pandas": {"tables/frame.py", "report/exports.py", "app/lab.py"},
     "jinja2": {"tables/html.py", "report/render.py"},
     "typer": {"cli"},
     "click": {"cli"},
@@ -761,7 +761,7 @@ def test_what_reaches_a_terminal_goes_through_one_function() -> None:
         f"{path.relative_to(PACKAGE)}:{line}"
         for path in modules()
         # The library's line of progress in a notebook is written through the same function's rule.
-        if path.relative_to(PACKAGE).as_posix() not in {"cli/terminal.py", "app/lab.py"}
+        if path.relative_to(PACKAGE).as_posix() not in {"cli/output.py", "app/lab.py"}
         for line in writes_of(path)
     }
     assert not found

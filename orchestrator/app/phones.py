@@ -163,7 +163,7 @@ class DeviceList(list["ListedDevice"]):
 
     def to_html(self, notes: Sequence[str] = ()) -> str:
         """Return the table for a notebook, with notes under it."""
-        from orchestrator.app.results import notebook_html
+        from orchestrator.tables.html import notebook_html
 
         table = listed_table(self)
         reasons = [f"{item.address}: {item.reason}" for item in self if item.reason]

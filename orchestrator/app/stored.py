@@ -303,7 +303,7 @@ def issue_of(workspace: Workspace, run: RunRecord) -> str:
     """Return a run as a text for an issue tracker; nothing that names a person, a computer or a
     phone is in it.
     """
-    from orchestrator.report.issue import Reported, issue_text
+    from orchestrator.report.exports import Reported, issue_text
 
     store, case = workspace.store, run.case
     campaign = store.campaign(run.campaign_id)

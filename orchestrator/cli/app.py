@@ -15,7 +15,7 @@ from types import FrameType
 from typing import NoReturn, Protocol, runtime_checkable
 
 from orchestrator.cli.frame import ROOT, options
-from orchestrator.cli.terminal import (
+from orchestrator.cli.output import (
     OutputLostError,
     open_standard_streams,
     say,
@@ -129,11 +129,11 @@ def _fail(error: Mapping[str, object]) -> NoReturn:
     """Say what ended the command, to programs as JSON, and exit; a second signal cuts no word off."""
     stop_no_more()
     if options.json_output:
-        from orchestrator.cli.result import json_pieces
+        from orchestrator.cli.output import json_pieces
 
         say_json(json_pieces({"error": error}))
     if _is_json_wanted():
-        from orchestrator.cli.terminal import write_line
+        from orchestrator.cli.output import write_line
 
         trace = traceback.format_exc() if options.debug else None
         keys = {name: value for name, value in error.items() if name != "message"}

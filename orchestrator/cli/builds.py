@@ -12,7 +12,7 @@ from orchestrator.app.builds import AddRequest
 from orchestrator.app.options import Listed, Texts, arg, opt
 from orchestrator.cli.frame import command
 from orchestrator.cli.live import downloads_on_stderr
-from orchestrator.cli.result import CommandResult, shown
+from orchestrator.cli.output import CommandResult, shown
 from orchestrator.errors import ArtifactError
 from orchestrator.records.build_spec import OWNED_FLAGS, FlagSpec
 from orchestrator.records.case import USUAL_TOOL, Build

@@ -14,8 +14,7 @@ from orchestrator.cli.builds import RELEASE
 from orchestrator.cli.devices import EqualSides, equal_sides_of
 from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, command
 from orchestrator.cli.live import facts_of, reporting, workspace_telling
-from orchestrator.cli.result import CommandResult, format_of, shown, to_json
-from orchestrator.cli.terminal import columns
+from orchestrator.cli.output import CommandResult, columns, format_of, shown, to_json
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.records.plan import Plan, PlanOptions, fixed
@@ -180,7 +179,7 @@ def rendered(
 
 
 def _page(comparison: Comparison) -> str:
-    from orchestrator.report.comparison_page import render_comparison
+    from orchestrator.report.render import render_comparison
 
     return render_comparison(comparison)
 

@@ -18,7 +18,7 @@ from orchestrator import __version__
 from orchestrator.app.options import Listed, Texts, Wait, arg, opt
 from orchestrator.cli.frame import DryRun, command, refuse
 from orchestrator.cli.live import reporting, workspace_telling
-from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, shown, to_json
+from orchestrator.cli.output import CUT_EXIT_CODE, CommandResult, shown, to_json
 from orchestrator.errors import BenchfarmError, DeviceError, UsageError
 from orchestrator.files import write_file
 from orchestrator.records.answers import DoneAnswer

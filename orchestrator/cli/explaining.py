@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from orchestrator.app.options import arg
 from orchestrator.cli.frame import command
-from orchestrator.cli.result import CommandResult
+from orchestrator.cli.output import CommandResult
 from orchestrator.errors import UsageError, nearest
 from orchestrator.installation import data_folder
 from orchestrator.records.failures import FAILURES, INSTALL_STEPS

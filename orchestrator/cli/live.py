@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.app.options import opt
 from orchestrator.cli.frame import Json, command
-from orchestrator.cli.result import CommandResult, shown
-from orchestrator.cli.terminal import (
+from orchestrator.cli.output import (
     LOCK,
+    CommandResult,
     columns,
     lines_that_fit,
     say,
+    shown,
     stop_no_more,
     tell,
     write_line,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from orchestrator.app.options import Wait, arg, opt
 from orchestrator.cli.frame import HtmlOut, Legend, PlanKeys, command
-from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, Streamed
-from orchestrator.cli.terminal import columns, command_lines
+from orchestrator.cli.output import CUT_EXIT_CODE, CommandResult, Streamed, columns, command_lines
 from orchestrator.errors import BenchfarmError, HostStorageError, UsageError
 from orchestrator.files import check_writable
 from orchestrator.records.plan import Plan, PlanOptions

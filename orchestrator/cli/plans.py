@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from orchestrator.app.options import Texts, arg, opt
 from orchestrator.cli.frame import command
-from orchestrator.cli.result import CommandResult, shown, to_json
+from orchestrator.cli.output import CommandResult, shown, to_json
 from orchestrator.errors import AdbUnavailableError, UsageError
 from orchestrator.files import write_file
 from orchestrator.records.case import FIGURE_PASS, SkippedCase

@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from orchestrator.app.exporting import ExportRequest
-from orchestrator.app.importing import ImportRequest
+from orchestrator.app.exchange import ExportRequest, ImportRequest
 from orchestrator.app.options import Campaigns, Out, Texts, opt
 from orchestrator.cli.frame import Legend, command
-from orchestrator.cli.result import ENDINGS, CommandResult, format_of
-from orchestrator.cli.terminal import columns
+from orchestrator.cli.output import ENDINGS, CommandResult, columns, format_of
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
 from orchestrator.plugins import Exporter, Importer, every, plugins
@@ -21,7 +19,7 @@ from orchestrator.settings import Settings
 from orchestrator.units import counted
 
 if TYPE_CHECKING:
-    from orchestrator.app.importing import Imported
+    from orchestrator.app.exchange import Imported
     from orchestrator.report.data import ReportData
 
 REPORT_FORMATS = ("html", "text", "markdown", "csv", "json")
@@ -110,13 +108,13 @@ def export(settings: Settings, request: ExportRequest) -> CommandResult:
 
     Example: benchfarm export newest --format csv
     """
-    from orchestrator.app import exporting
+    from orchestrator.app import exchange
 
     endings = _endings(request.out.suffix.lower()) if request.out is not None else ENDINGS
     form = format_of(
         request.form, request.out, plugins("exporters"), default="bundle", endings=endings
     )
-    path, done = exporting.export(settings, replace(request, form=form))
+    path, done = exchange.export(settings, replace(request, form=form))
     data = {"format": form, "files": [str(path)], **done.data}
     return CommandResult(text=f"{path}: {done.text}" if done.text else str(path), data=data)
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.app.options import Campaigns, Out, Texts, arg, opt
 from orchestrator.cli.frame import DryRun, command
-from orchestrator.cli.result import CommandResult, Streamed, shown
-from orchestrator.cli.terminal import columns
+from orchestrator.cli.output import CommandResult, Streamed, columns, shown
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.fields import not_one_of
 from orchestrator.files import write_file

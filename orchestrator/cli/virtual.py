@@ -14,7 +14,7 @@ import typer
 from orchestrator.app.options import Texts, arg, opt
 from orchestrator.app.virtual_phones import LabRequest
 from orchestrator.cli.frame import command, refuse
-from orchestrator.cli.result import CommandResult, shown
+from orchestrator.cli.output import CommandResult, shown
 from orchestrator.errors import UsageError
 from orchestrator.settings import Settings
 from orchestrator.tables.column import Column, Kind

@@ -14,8 +14,11 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import jinja2
 from markupsafe import escape
@@ -365,3 +368,42 @@ def pack(value: object) -> str:
     """
     data = _to_text(value).encode(errors="replace")
     return base64.b64encode(gzip.compress(data, _LEVEL, mtime=0)).decode("ascii")
+
+
+#: Rows that a notebook shows; a frame has all.
+NOTEBOOK_ROWS: Final = 200
+
+
+def notebook_html(
+    table: Table[Any],
+    title: str,
+    notes: Sequence[str] = (),
+    *,
+    report: Path | None = None,
+) -> str:
+    """Return a table for a notebook: its first rows, winners bold, bars beside figures, and how many
+    more there are.
+
+    ``report`` is linked to.
+    """
+    shown = replace(table, rows=table.listed[:NOTEBOOK_ROWS])
+    columns = shown.of(Form.MARKDOWN)
+    cells = zip(*(_notebook_cells(column, shown.listed) for column in columns), strict=True)
+    looks = map(shown.look, shown.listed)
+    return template("notebook.html.j2").render(
+        title=title,
+        headers=[column.title for column in columns],
+        rows=[
+            (own, look in {"winner", "unproven"}) for own, look in zip(cells, looks, strict=True)
+        ],
+        notes=notes,
+        report=report and (report.as_uri() if report.is_absolute() else quote(report.as_posix())),
+        more=len(table.listed) - len(shown.listed),
+    )
+
+
+def _notebook_cells(column: Column[Any], rows: Sequence[Any]) -> Sequence[object]:
+    """Return a column's texts; of bars how long they are in percent."""
+    if column.kind is not Kind.BAR:
+        return column.cells(rows)
+    return [round(100 * (column.value(row) or 0.0)) for row in rows]

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from orchestrator.app.options import Texts, arg, opt
 from orchestrator.cli.frame import DryRun, Json, command
 from orchestrator.cli.live import observer_for_stderr
-from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, shown
-from orchestrator.cli.terminal import say, tell
+from orchestrator.cli.output import CUT_EXIT_CODE, CommandResult, say, shown, tell
 from orchestrator.errors import UsageError
 from orchestrator.plugins import Settings
 from orchestrator.records.answers import DoneAnswer, FarmAnswer

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from orchestrator.app.options import Out, Texts, arg, opt, percentage
 from orchestrator.cli.live import workspace_telling
-from orchestrator.cli.result import CommandResult, format_of, shown, to_json
-from orchestrator.cli.terminal import tell
+from orchestrator.cli.output import CommandResult, format_of, shown, tell, to_json
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
 from orchestrator.installation import require_packages

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from orchestrator import __version__
-from orchestrator.app.exporting import private_folders
+from orchestrator.app.exchange import private_folders
 from orchestrator.documents import dump_document, load_document, to_text
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
 from orchestrator.files import sha256_of, unwritable

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
-from orchestrator.cli.result import Streamed
+from orchestrator.cli.output import Streamed
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.plugins import CommandResult, Texts, arg, command
 from orchestrator.records.run import ToolReport

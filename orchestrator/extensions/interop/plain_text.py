@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path, PureWindowsPath
 from typing import Any, Final
 
-from orchestrator.app.importing import (
+from orchestrator.app.exchange import (
     Imported,
     import_each,
     raw_output,

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from orchestrator.app.importing import (
+from orchestrator.app.exchange import (
     Imported,
     ImportRequest,
     import_each,

@@ -12,8 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from orchestrator.app.options import Listed, Texts, opt
-from orchestrator.cli.result import shown
-from orchestrator.cli.terminal import room
+from orchestrator.cli.output import room, shown
 from orchestrator.errors import UsageError, nearest
 from orchestrator.installation import data_folder
 from orchestrator.plugins import CommandResult, Settings, command
@@ -27,7 +26,7 @@ from orchestrator.units import US_PER_MS, US_PER_S
 if TYPE_CHECKING:
     from orchestrator.plugins import Workspace
     from orchestrator.records.campaign import Campaign
-    from orchestrator.report.matrix import Line
+    from orchestrator.report.tables import MatrixLine
     from orchestrator.tables.rows import ResultRow
 
 #: Named wherever the figures are shown.
@@ -244,7 +243,7 @@ def _tables(
     """Yield the table, and where figures of others stand beside the store's those that both have."""
     from orchestrator.analysis.case_result import CaseStatus
     from orchestrator.app.reporting import report_data
-    from orchestrator.report.matrix import labels_of, lines_of, matrix_table
+    from orchestrator.report.tables import labels_of, lines_of, matrix_table
     from orchestrator.report.winners import fastest_table, notes_of
     from orchestrator.tables.labels import short_names
     from orchestrator.tables.results import figures_decimals
@@ -280,7 +279,7 @@ def _tables(
         list(dict.fromkeys(labels)),
         figures_decimals(rows),
     )
-    around: Sequence[Column[Line]] = (
+    around: Sequence[Column[MatrixLine]] = (
         Column("model", "model", lambda line: line.model),
         Column("source", "source", lambda line: line.source, is_optional=True),
     )
@@ -296,13 +295,13 @@ def _tables(
         yield _beside(published, rows, called)
 
 
-def _published_lines(figures: Iterable[PublishedFigure]) -> list[Line]:
-    from orchestrator.report.matrix import Line
+def _published_lines(figures: Iterable[PublishedFigure]) -> list[MatrixLine]:
+    from orchestrator.report.tables import MatrixLine
     from orchestrator.tables.rows import DeviceRow
 
     lines = grouped(figures, lambda figure: (figure.model, figure.device, figure.source))
     return [
-        Line(
+        MatrixLine(
             model=model,
             device=DeviceRow(serial="", label=device, is_virtual=False, facts=None),
             source=source,

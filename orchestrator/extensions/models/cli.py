@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from orchestrator.cli.terminal import tell
+from orchestrator.cli.output import tell
 from orchestrator.errors import UsageError
 from orchestrator.extensions.models.files import BuildRequest, Folder
 from orchestrator.plugins import (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.app.options import Paths, arg
-from orchestrator.cli.terminal import tell
+from orchestrator.cli.output import tell
 from orchestrator.errors import PlanError
 from orchestrator.plugins import Column, CommandResult, Kind, Settings, Table, command, shown
 from orchestrator.tables.column import DATA, NESTED

@@ -11,7 +11,7 @@ from orchestrator.app.options import arg, opt
 from orchestrator.cli import measuring as shown
 from orchestrator.cli.frame import PlanKeys, command
 from orchestrator.cli.live import facts_of, workspace_telling
-from orchestrator.cli.result import CommandResult
+from orchestrator.cli.output import CommandResult
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.files import check_writable, safe_name, write_file
 from orchestrator.records.case import BUILTIN, ToolName

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli.live import JsonObserver
-from orchestrator.cli.terminal import write_line
+from orchestrator.cli.output import write_line
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history import web

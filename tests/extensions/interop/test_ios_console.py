@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.app.importing import ImportRequest
+from orchestrator.app.exchange import ImportRequest
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli import reports, stored
-from orchestrator.cli.result import CommandResult
+from orchestrator.cli.output import CommandResult
 from orchestrator.engine.reread import Review
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.records.campaign import CampaignStatus

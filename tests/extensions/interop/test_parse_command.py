@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.result import to_json
+from orchestrator.cli.output import to_json
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.cli import parse_files
 
@@ -89,7 +89,7 @@ def test_a_command_that_has_told_all_ends_with_its_own_exit_code(stop: signal.Si
         (signal.SIGINT, "typer"),
         (signal.SIGTERM, "orchestrator.extensions.interop.cli"),
         # Also while the first one is told.
-        (signal.SIGINT, "typer orchestrator.cli.result"),
+        (signal.SIGINT, "typer orchestrator.cli.output"),
         (signal.SIGHUP, "typer"),
     ],
 )

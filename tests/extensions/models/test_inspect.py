@@ -17,7 +17,7 @@ from ai_edge_litert import schema_py_generated as schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.cli.result import to_json
+from orchestrator.cli.output import to_json
 from orchestrator.errors import ModelError
 from orchestrator.extensions.models import cli as models_command
 from orchestrator.models.inspect import identify_model, inspect_model, sample_models

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.comparing import CompareOptions, Output, compare
-from orchestrator.cli.result import CommandResult
+from orchestrator.cli.output import CommandResult
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign, Pairing, Terms
 from orchestrator.records.case import (

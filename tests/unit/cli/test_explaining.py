@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.app.progress import listed_runs
 from orchestrator.cli.explaining import entries, explain
-from orchestrator.cli.terminal import command_lines
+from orchestrator.cli.output import command_lines
 from orchestrator.errors import UsageError
 from orchestrator.records.failures import FAILURES, INSTALL_STEPS
 from orchestrator.records.run import Outcome

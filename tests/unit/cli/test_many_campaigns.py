@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.app.exporting import ExportRequest
+from orchestrator.app.exchange import ExportRequest
 from orchestrator.cli import reports, stored
-from orchestrator.cli.result import CommandResult, json_pieces
+from orchestrator.cli.output import CommandResult, json_pieces
 from orchestrator.plugins import Exporter, find, plugins
 from orchestrator.records.case import CampaignId, DelegateName
 from orchestrator.settings import Settings

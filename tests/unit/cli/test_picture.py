@@ -16,7 +16,7 @@ from orchestrator.app.status import PublishedStatus, running_here
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli.live import STYLES, TerminalObserver, about, picture
 from orchestrator.cli.live import status as status_command
-from orchestrator.cli.result import to_json
+from orchestrator.cli.output import to_json
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceNote
 from orchestrator.processes import Locks
 from orchestrator.records.campaign import (

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.result import Streamed, json_pieces, shown, to_json
-from orchestrator.cli.terminal import say, say_json
+from orchestrator.cli.output import Streamed, json_pieces, say, say_json, shown, to_json
 from orchestrator.tables.column import Column, Kind
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table

@@ -18,12 +18,12 @@ from orchestrator.analysis.comparison import (
     compare_sides,
 )
 from orchestrator.analysis.measured import Measured, measured_cases
-from orchestrator.cli.result import to_json
+from orchestrator.cli.output import to_json
 from orchestrator.records.case import CampaignId, DelegateName, Model
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Claim, ParityVerdict
-from orchestrator.report.comparison_page import MOST_SHOWN, render_comparison
 from orchestrator.report.comparisons import to_data, to_junit, to_markdown, to_text
+from orchestrator.report.render import MOST_SHOWN, render_comparison
 from tests.samples.sample_lab import (
     BUILDS,
     MOBILENET,

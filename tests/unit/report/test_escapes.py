@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.report.issue import without_private
+from orchestrator.report.exports import without_private
 from orchestrator.tables.escapes import (
     csv_text,
     display_width,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from orchestrator.app.exporting import ExportRequest, export
+from orchestrator.app.exchange import ExportRequest, export
 from orchestrator.installation import data_folder
 from orchestrator.plugins import Exporter, find, plugins
 from orchestrator.records.case import Serial

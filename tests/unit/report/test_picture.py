@@ -11,8 +11,8 @@ from orchestrator.records.case import DelegateName, Serial
 from orchestrator.records.run import Sample
 from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.report.assembly import build_report_data
+from orchestrator.report.charts import model_pictures
 from orchestrator.report.drawing import Axis, Dot, axis_of, dots, sparkline
-from orchestrator.report.picture import model_pictures
 from orchestrator.tables.evidence import moment_of
 from orchestrator.tables.html import whole
 from orchestrator.tables.labels import short_names

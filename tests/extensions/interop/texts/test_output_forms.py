@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.result import to_json
+from orchestrator.cli.output import to_json
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.texts.output import iterate_file, parse_text
 from orchestrator.extensions.interop.texts.public import describe, to_public
