@@ -25,7 +25,7 @@ from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.exports import table_of
 from orchestrator.report.render import render_html
-from orchestrator.tables.column import Form
+from orchestrator.tables.table import Form
 from tests.samples.sample_lab import large_lab, small_lab
 
 PAINTED = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now()))))"

@@ -69,8 +69,7 @@ if TYPE_CHECKING:
     from orchestrator.programs.specification import Program
     from orchestrator.records.case import Pass
     from orchestrator.settings import Settings
-    from orchestrator.tables.column import Column, Kind
-    from orchestrator.tables.table import Table
+    from orchestrator.tables.table import Column, Kind, Table
 
 __all__ = [
     "Change",
@@ -159,7 +158,7 @@ _HOMES: Final = {
     "run_and_collect": "orchestrator.programs.running",
     "command": "orchestrator.cli.frame",
     "import_result": "orchestrator.cli.reports",
-    **dict.fromkeys(("Column", "Kind"), "orchestrator.tables.column"),
+    **dict.fromkeys(("Column", "Kind"), "orchestrator.tables.table"),
     "Table": "orchestrator.tables.table",
     **dict.fromkeys(("CommandResult", "shown"), "orchestrator.cli.output"),
     "Pass": "orchestrator.records.case",

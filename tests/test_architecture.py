@@ -158,7 +158,7 @@ OWNERS = {
     "psycopg": {"store", "extensions/farm"},
     "psycopg_pool": {"extensions/farm"},
     "procrastinate": {"extensions/farm"},
-    "pandas": {"tables/frame.py", "report/exports.py", "app/lab.py"},
+    "pandas": {"tables/renderers.py", "report/exports.py", "app/lab.py"},
     "jinja2": {"tables/html.py", "report/render.py"},
     "typer": {"cli"},
     "click": {"cli"},

@@ -437,10 +437,10 @@ class Comparison(Sequence[ComparedCase]):
 
     def frame(self) -> pd.DataFrame:
         """Return one row a case, broken ones first; ``ratio`` is candidate time / baseline time."""
-        from orchestrator.tables import frame
         from orchestrator.tables.comparisons import compared_table
+        from orchestrator.tables.renderers import as_frame
 
-        return frame.render(compared_table(self.compared))
+        return as_frame(compared_table(self.compared))
 
     def to_json(self) -> dict[str, object]:
         """Return all of it as plain values and records: latencies in microseconds."""

@@ -41,10 +41,9 @@ from orchestrator.records.case import Serial
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.settings import Settings
-from orchestrator.tables.column import DATA, NESTED, Column, Form, Kind
 from orchestrator.tables.devices import FACTS
 from orchestrator.tables.escapes import one_line
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import DATA, NESTED, Column, Form, Kind, Table
 
 if TYPE_CHECKING:
     from orchestrator.records.answers import DoneAnswer

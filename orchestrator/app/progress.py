@@ -25,11 +25,10 @@ from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import FIGURE_PASS, Case
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.records.verdict import Severity
-from orchestrator.tables.column import Column
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.labels import short_names
 from orchestrator.tables.runs import runs_table
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import Column, Table
 from orchestrator.units import counted, format_bytes, format_duration, format_figure
 
 #: Events that are written for programs.

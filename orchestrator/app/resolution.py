@@ -20,8 +20,7 @@ from orchestrator.records.case import FIGURE_PASS, CampaignId, Serial, grouped
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.tables.column import Column, Kind
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import Column, Kind, Table
 from orchestrator.units import counted, format_change, format_latency, format_percent
 
 #: What its campaigns are called: by that they are found again.

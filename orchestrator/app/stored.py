@@ -25,9 +25,8 @@ from orchestrator.records.history import Pruned
 from orchestrator.records.model import is_model_file
 from orchestrator.records.run import Attachment, Outcome, RunRecord
 from orchestrator.settings import Settings, this_computer
-from orchestrator.tables.column import DATA, EVERYWHERE, Column, Kind
 from orchestrator.tables.escapes import one_line
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import DATA, EVERYWHERE, Column, Kind, Table
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ from orchestrator.errors import ArtifactError
 from orchestrator.records.build_spec import OWNED_FLAGS, FlagSpec
 from orchestrator.records.case import USUAL_TOOL, Build
 from orchestrator.settings import Settings
-from orchestrator.tables.column import DATA, Column, Kind
 from orchestrator.tables.escapes import one_line
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import DATA, Column, Kind, Table
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:

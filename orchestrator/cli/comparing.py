@@ -20,9 +20,8 @@ from orchestrator.files import check_writable, write_file
 from orchestrator.records.plan import Plan, PlanOptions, fixed
 from orchestrator.records.verdict import CLAIM_LEVEL, THRESHOLD, Claim
 from orchestrator.settings import Settings
-from orchestrator.tables.column import NESTED, Column, Kind
 from orchestrator.tables.escapes import one_line
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import NESTED, Column, Kind, Table
 
 if TYPE_CHECKING:
     from orchestrator.analysis.comparison import Comparison

@@ -27,9 +27,8 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
 from orchestrator.settings import Settings
 from orchestrator.tables import text
-from orchestrator.tables.column import EVERYWHERE, Column, Form, Kind, fields_of
 from orchestrator.tables.escapes import one_line
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import EVERYWHERE, Column, Form, Kind, Table, fields_of
 
 if TYPE_CHECKING:
     from orchestrator.app.doctor import Finding

@@ -505,7 +505,7 @@ def _settings(*, is_json: bool) -> Settings:
 def _show(result: CommandResult | DoneAnswer, form: str) -> NoReturn:
     """Print a result in a form, and exit with its code."""
     from orchestrator.cli.output import CommandResult, json_pieces
-    from orchestrator.tables import csv, html, markdown
+    from orchestrator.tables.renderers import as_markdown, csv_lines
 
     if not isinstance(result, CommandResult):
         result = CommandResult(text=result.text, data=result.data)
@@ -518,11 +518,15 @@ def _show(result: CommandResult | DoneAnswer, form: str) -> NoReturn:
         elif form == "csv" and result.tables:
             for number, table in enumerate(result.tables):
                 # A large campaign's rows are never held.
-                for line in itertools.chain(["\n"] * bool(number), csv.lines(table)):
+                for line in itertools.chain(["\n"] * bool(number), csv_lines(table)):
                     say(line, end="")
         elif form != "text" and result.tables:
             whole = [replace(table, rows=[*table.rows]) for table in result.tables]
-            pages = [html.page(whole)] if form == "html" else map(markdown.render, whole)
+            pages = map(as_markdown, whole)
+            if form == "html":
+                from orchestrator.tables.html import page
+
+                pages = iter([page(whole)])
             say("\n".join(pages).rstrip("\n"))
         else:
             for line in [result.text] if result.text else result.lines:

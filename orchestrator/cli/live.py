@@ -36,9 +36,8 @@ from orchestrator.records.campaign import ELSEWHERE, PhoneStatus, Standing, Stat
 from orchestrator.records.run import Outcome
 from orchestrator.settings import Settings
 from orchestrator.tables import text
-from orchestrator.tables.column import DATA, NESTED, Column, Kind, fields_of
 from orchestrator.tables.escapes import one_line, visible
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table, fields_of
 from orchestrator.units import (
     counted,
     format_bytes,

@@ -20,9 +20,8 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import OUT_OF_TIME
 from orchestrator.settings import Settings
-from orchestrator.tables.column import DATA, NESTED, Column, Kind, fields_of
 from orchestrator.tables.escapes import one_line
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table, fields_of
 from orchestrator.units import counted, format_duration
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from orchestrator.records.case import CampaignId
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.settings import Settings
 from orchestrator.tables import text
-from orchestrator.tables.column import fields_of
 from orchestrator.tables.escapes import one_line
+from orchestrator.tables.table import fields_of
 from orchestrator.units import counted, format_bytes
 
 if TYPE_CHECKING:

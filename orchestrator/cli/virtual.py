@@ -17,8 +17,7 @@ from orchestrator.cli.frame import command, refuse
 from orchestrator.cli.output import CommandResult, shown
 from orchestrator.errors import UsageError
 from orchestrator.settings import Settings
-from orchestrator.tables.column import Column, Kind
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import Column, Kind, Table
 from orchestrator.units import counted
 
 

@@ -39,7 +39,6 @@ from orchestrator.report.data import ReportData
 from orchestrator.report.winners import ranked
 from orchestrator.tables.devices import origin_of
 from orchestrator.tables.escapes import without_folders
-from orchestrator.tables.evidence import LogExcerpt, Outputs, shown_logs
 from orchestrator.tables.labels import (
     MODEL_HASH,
     configuration_labels,
@@ -65,6 +64,7 @@ from orchestrator.tables.rows import (
     SkipRow,
     title_of,
 )
+from orchestrator.tables.runs import LogExcerpt, Outputs, shown_logs
 
 _MODEL_SUFFIX = ".tflite"
 

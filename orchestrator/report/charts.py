@@ -34,13 +34,12 @@ from orchestrator.report.drawing import (
     treemap,
 )
 from orchestrator.report.winners import Contest, alike, by_threads, kind_title, model_answer
-from orchestrator.tables.column import Column, Kind, R
 from orchestrator.tables.html import Html
 from orchestrator.tables.labels import ShortNames, delegate_place, figure_unit, short_names
 from orchestrator.tables.operators import Profile
 from orchestrator.tables.results import RESULTS, figures_decimals
 from orchestrator.tables.rows import BestMark, ResultRow
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import Column, Kind, R, Table
 from orchestrator.units import (
     US_PER_MS,
     counted,

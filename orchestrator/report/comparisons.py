@@ -12,8 +12,6 @@ from xml.etree import ElementTree
 
 from orchestrator.analysis.comparison import DOUBTFUL, ComparedCase, Comparison, FailOn
 from orchestrator.records.verdict import ComparisonOutcome
-from orchestrator.tables import markdown
-from orchestrator.tables.column import plain
 from orchestrator.tables.comparisons import (
     WORST_FIRST,
     case_title,
@@ -25,6 +23,8 @@ from orchestrator.tables.comparisons import (
     worst_first,
 )
 from orchestrator.tables.escapes import markdown_text, visible
+from orchestrator.tables.renderers import as_markdown
+from orchestrator.tables.table import plain
 from orchestrator.units import counted, format_percent
 
 _FORBIDDEN_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -119,7 +119,7 @@ def to_markdown(comparison: Comparison) -> str:
     lines = [f"### {head[0]}", "", *(f"{line}  " for line in head[1:]), ""]
     rows = worst_first(comparison)
     if rows:
-        lines += [*markdown.render(compared_table(comparison)).splitlines(), ""]
+        lines += [*as_markdown(compared_table(comparison)).splitlines(), ""]
     shared = _shared(comparison)
     own = ((row, reason) for row in rows for reason in row.verdict.reasons if reason not in shared)
     notes = [f"{row.title}: {reason}" for row, reason in own]

@@ -17,9 +17,7 @@ from orchestrator.records.case import FIGURE_PASS
 from orchestrator.records.run import DelegateEvidence
 from orchestrator.records.verdict import OUTPUT_FINDINGS
 from orchestrator.report.charts import percentiles
-from orchestrator.tables.column import NOTHINGS, PAGE, Column
 from orchestrator.tables.escapes import visible, visible_block
-from orchestrator.tables.evidence import LOG_CHARACTERS, LogExcerpt, moment_of, shorter
 from orchestrator.tables.findings import findings_table
 from orchestrator.tables.html import page_data
 from orchestrator.tables.labels import (
@@ -31,7 +29,8 @@ from orchestrator.tables.labels import (
 )
 from orchestrator.tables.results import INVOCATIONS, RESULTS, Invocation, figures_decimals
 from orchestrator.tables.rows import FindingRow, InvocationRow, ResultRow
-from orchestrator.tables.table import Table
+from orchestrator.tables.runs import LOG_CHARACTERS, LogExcerpt, moment_of, shorter
+from orchestrator.tables.table import NOTHINGS, PAGE, Column, Table
 from orchestrator.units import counted, format_bytes
 
 #: A piece of a line: text, or an element's name, its text and its class. A block: its kind, and

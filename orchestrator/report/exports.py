@@ -22,14 +22,13 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import Attachment, RunRecord
 from orchestrator.report.data import ReportData
 from orchestrator.report.winners import fastest_table
-from orchestrator.tables import csv, markdown
-from orchestrator.tables.column import Form, Kind, fields_of, record_of
 from orchestrator.tables.devices import BUILDS, CAMPAIGNS, DEVICES, MODELS
 from orchestrator.tables.escapes import markdown_text, one_line, visible_block
-from orchestrator.tables.evidence import excerpt
 from orchestrator.tables.findings import skips_table
+from orchestrator.tables.renderers import as_frame, as_markdown, csv_lines, utf8
 from orchestrator.tables.results import exported_table, invocations_table, results_table
-from orchestrator.tables.table import Table
+from orchestrator.tables.runs import excerpt
+from orchestrator.tables.table import Form, Kind, Table, fields_of, record_of
 from orchestrator.units import counted, format_bytes, format_figure
 
 if TYPE_CHECKING:
@@ -54,9 +53,7 @@ def table_of(parts: Iterable[ReportData], rows: Rows = "cases") -> Table[Any]:
 
 def frame_of(data: ReportData, rows: Rows = "cases") -> pd.DataFrame:
     """Return the table as a frame; its attributes name its schema."""
-    from orchestrator.tables import frame
-
-    whole = frame.render(table_of([data], rows))
+    whole = as_frame(table_of([data], rows))
     whole.attrs.update(_attributes(rows))
     return whole
 
@@ -73,7 +70,7 @@ def csv_pieces(parts: Iterable[ReportData], rows: Rows = "cases") -> Iterator[st
     With a part for each campaign there is a line for each case and campaign; one part is held at a
     time.
     """
-    yield from csv.lines(table_of(parts, rows))
+    yield from csv_lines(table_of(parts, rows))
 
 
 def write_parquet(
@@ -92,8 +89,6 @@ def write_parquet(
     require_packages("Parquet", "pyarrow")
     import pyarrow as pa
     import pyarrow.parquet as pq
-
-    from orchestrator.tables.frame import utf8
 
     kinds = {Kind.NUMBER: pa.float64(), Kind.COUNT: pa.int64(), Kind.FLAG: pa.bool_()}
     table = table_of(parts, rows)
@@ -185,9 +180,9 @@ def to_markdown(data: ReportData) -> str:
         f"- {markdown_text(answer)}" for answer in (*data.headline.answers, data.headline.trust)
     ]
     if len(data.contests) > 1:
-        lines += ["", markdown.render(fastest_table(data.contests)).rstrip("\n")]
+        lines += ["", as_markdown(fastest_table(data.contests)).rstrip("\n")]
     if data.results:
-        lines += ["", markdown.render(results_table(data.results)).rstrip("\n")]
+        lines += ["", as_markdown(results_table(data.results)).rstrip("\n")]
     if data.headline.warnings:
         lines += [
             "",

@@ -26,7 +26,6 @@ from orchestrator.report.drawing import Dot, change_axis, dots, grid_lines, stri
 from orchestrator.report.evidence import TOGETHER, evidence_of
 from orchestrator.report.tables import MatrixLine, labels_of, lines_of, matrix_table
 from orchestrator.report.winners import kind_title
-from orchestrator.tables.column import NOTHING, Column, Form, Kind
 from orchestrator.tables.comparisons import case_title, compared_table, worst_first
 from orchestrator.tables.devices import BUILDS, CAMPAIGNS, DEVICES, MODELS
 from orchestrator.tables.escapes import visible
@@ -45,7 +44,7 @@ from orchestrator.tables.results import (
     starts_table,
 )
 from orchestrator.tables.rows import ResultRow
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import NOTHING, Column, Form, Kind, Table
 from orchestrator.units import format_figure, format_percent
 
 #: Models whose pictures stand on the page; of more they are folded into it, below what won.

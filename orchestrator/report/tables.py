@@ -18,7 +18,6 @@ from orchestrator.records.verdict import Outputs, ParityVerdict
 from orchestrator.report.data import ReportData
 from orchestrator.report.winners import fastest_table
 from orchestrator.tables import text
-from orchestrator.tables.column import DATA, LINES, MS, PAGE, Column, Kind
 from orchestrator.tables.devices import origin_of
 from orchestrator.tables.escapes import display_width, visible, wrap
 from orchestrator.tables.labels import PARITY_WORDS, ShortNames, configuration_order, figure_text
@@ -32,7 +31,7 @@ from orchestrator.tables.results import (
     unusual,
 )
 from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow, SkipRow
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import DATA, LINES, MS, PAGE, Column, Kind, Table
 from orchestrator.tables.text import WIDTH, Line
 from orchestrator.units import counted
 

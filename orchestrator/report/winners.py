@@ -24,11 +24,10 @@ from orchestrator.programs import is_usual, program
 from orchestrator.records.case import Case, all_but, grouped
 from orchestrator.records.run import DelegateTruth
 from orchestrator.records.verdict import Outputs
-from orchestrator.tables.column import DATA, NESTED, Column, Kind
 from orchestrator.tables.labels import ShortNames, short_names
 from orchestrator.tables.results import RESULTS, look_of, ratio_columns
 from orchestrator.tables.rows import BestMark, ResultRow
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table
 from orchestrator.units import counted, format_figure, format_percent
 
 #: Cases that say nothing about which configuration is fastest.

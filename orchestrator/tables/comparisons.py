@@ -9,8 +9,7 @@ from typing import Any, Final
 from orchestrator.analysis.comparison import ComparedCase, Comparison, Overall
 from orchestrator.analysis.measured import Measured
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
-from orchestrator.tables.column import DATA, EVERYWHERE, NESTED, NOTHING, PEOPLE, Column, Kind
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import DATA, EVERYWHERE, NESTED, NOTHING, PEOPLE, Column, Kind, Table
 from orchestrator.units import format_change, format_figure, format_percent
 
 #: In which order people want to see them.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Build
 from orchestrator.records.device import DeviceFacts
-from orchestrator.tables.column import DATA, EVERYWHERE, LINES, NESTED, NOTHING, PAGE, Column, Kind
 from orchestrator.tables.labels import moment_text
+from orchestrator.tables.table import DATA, EVERYWHERE, LINES, NESTED, NOTHING, PAGE, Column, Kind
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from orchestrator.records.verdict import Severity
-from orchestrator.tables.column import DATA, PAGE, PEOPLE, Column, Kind
 from orchestrator.tables.rows import SEVERITIES, FindingRow, ResultRow, SkipRow
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import DATA, PAGE, PEOPLE, Column, Kind, Table
 
 #: Cases that a finding names.
 _MOST_NAMED: Final = 8

@@ -25,11 +25,10 @@ from markupsafe import escape
 
 from orchestrator import __version__
 from orchestrator.installation import data_folder
-from orchestrator.tables.column import NOTHING, NOTHINGS, Column, Form, Kind, R
 from orchestrator.tables.devices import origin_of
 from orchestrator.tables.escapes import all_visible, visible
 from orchestrator.tables.labels import STATE_CLASSES, page_name
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import NOTHING, NOTHINGS, Column, Form, Kind, R, Table
 from orchestrator.units import format_bytes, format_change, format_latency
 
 #: A column with more different words than this has no list to choose from: searching finds them.
@@ -51,13 +50,8 @@ class Html(str):
         return self
 
 
-def render(table: Table[R]) -> str:
-    """Return a page with the table alone: one file that needs nothing else."""
-    return page([table])
-
-
 def page(tables: Sequence[Table[Any]]) -> str:
-    """Return a page of tables, called as the first of them."""
+    """Return a page of tables, called as the first of them: one file that needs nothing else."""
     folds = {table.name: pack(page_data(table)) for table in tables}
     return template("table.html.j2").render(title=tables[0].caption, tables=tables, folds=folds)
 

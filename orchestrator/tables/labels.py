@@ -18,7 +18,7 @@ from orchestrator.records.case import Build, Case, CaseKey, DelegateName, conten
 from orchestrator.records.failures import next_step_of
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 from orchestrator.records.verdict import Outputs, ParityVerdict
-from orchestrator.tables.column import NOTHING, column_decimals
+from orchestrator.tables.table import NOTHING, column_decimals
 from orchestrator.units import US_PER_MS, tokens_per_s
 
 #: Identities that are file names as they are; any other is named by its hash, so that no name is

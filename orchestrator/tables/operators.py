@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.records.case import grouped
 from orchestrator.records.run import FigureKind, OperatorTime, Outcome, RunRecord
-from orchestrator.tables.column import EVERYWHERE, MS, PAGE, Column, Form, Kind
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import EVERYWHERE, MS, PAGE, Column, Form, Kind, Table
 from orchestrator.units import counted, format_latency
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Case, grouped
 from orchestrator.records.run import Outcome, RunRecord, StartStage, ToolReport, stage_of
 from orchestrator.records.verdict import Quality
-from orchestrator.tables.column import MS, NOTHING, Column, Kind
+from orchestrator.tables.table import MS, NOTHING, Column, Kind
 
 Item = TypeVar("Item")
 #: Campaign and round: what was measured in one round is a pair.

@@ -15,20 +15,6 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceState
 from orchestrator.records.run import DelegateTruth
 from orchestrator.records.verdict import Quality, Severity
-from orchestrator.tables.column import (
-    DATA,
-    EVERYWHERE,
-    FLAT,
-    MS,
-    NESTED,
-    NOTHING,
-    PAGE,
-    Column,
-    Form,
-    Kind,
-    column_decimals,
-    record_of,
-)
 from orchestrator.tables.findings import FINDINGS
 from orchestrator.tables.labels import OUTPUT_CLASSES, ShortNames, figure_text
 from orchestrator.tables.passes import PassTable, quality_class
@@ -40,7 +26,21 @@ from orchestrator.tables.rows import (
     ResultRow,
 )
 from orchestrator.tables.runs import RUNS
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import (
+    DATA,
+    EVERYWHERE,
+    FLAT,
+    MS,
+    NESTED,
+    NOTHING,
+    PAGE,
+    Column,
+    Form,
+    Kind,
+    Table,
+    column_decimals,
+    record_of,
+)
 from orchestrator.units import US_PER_MS, format_bytes, tokens_per_s
 
 Item = TypeVar("Item")

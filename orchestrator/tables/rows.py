@@ -31,9 +31,7 @@ from orchestrator.records.run import (
     RunRecord,
 )
 from orchestrator.records.verdict import Finding, Outputs, ParityVerdict, Severity, outputs_of
-from orchestrator.tables.column import NOTHING
 from orchestrator.tables.devices import origin_of
-from orchestrator.tables.evidence import LogExcerpt
 from orchestrator.tables.labels import (
     PARITY_WORDS,
     STATUS_WORDS,
@@ -42,6 +40,8 @@ from orchestrator.tables.labels import (
     truth_words,
 )
 from orchestrator.tables.operators import Profile
+from orchestrator.tables.runs import LogExcerpt
+from orchestrator.tables.table import NOTHING
 from orchestrator.units import counted, format_percent, tokens_per_s
 
 _MOST_OPERATORS: Final = 6

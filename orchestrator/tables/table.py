@@ -1,13 +1,246 @@
-"""A table: its rows and its columns, and the forms that it is written in."""
+"""A table and its columns, each defined once: its name, its head, its value, and how people read it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Final, Generic
+import dataclasses
+import enum
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final, Generic, TypeVar
 
-from orchestrator.tables.column import NOTHINGS, PEOPLE, Column, Form, Kind, R, record_of
+from orchestrator.units import US_PER_MS
+
+R = TypeVar("R")
+S = TypeVar("S")
+#: Where there is no figure.
+NOTHING: Final = "---"
+#: Cells in which there is nothing to read.
+NOTHINGS: Final = frozenset({"", NOTHING})
+
+
+class Form(enum.StrEnum):
+    """What a table is written as."""
+
+    HTML = "html"
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    CSV = "csv"
+    JSON = "json"
+    FRAME = "frame"
+
+
+EVERYWHERE: Final = frozenset(Form)
+#: For programs: CSV, JSON and frames; of them without JSON; JSON alone.
+DATA: Final = frozenset({Form.CSV, Form.JSON, Form.FRAME})
+FLAT: Final = DATA - {Form.JSON}
+NESTED: Final = frozenset({Form.JSON})
+#: For people: HTML, text and Markdown; of them the page alone, which scrolls; the others alone.
+PEOPLE: Final = EVERYWHERE - DATA
+PAGE: Final = frozenset({Form.HTML})
+LINES: Final = PEOPLE - PAGE
+
+
+class Kind(enum.Enum):
+    """What a column holds: in a frame it has one type, whatever of it is known."""
+
+    TEXT = "string"
+    NUMBER = "Float64"
+    COUNT = "Int64"
+    FLAG = "boolean"
+    MOMENT = "datetime64[us, UTC]"
+    #: Mappings and lists; only in JSON.
+    RECORD = "object"
+    #: In text: a share from 0 to 1, as long as there is room beside the other columns.
+    BAR = "bar"
+    #: On a page: a drawing (report/drawing.py). Of tables that are whole there: HTML that a
+    #: template of ours made; links to cases, each its words and the case's key, without a key as
+    #: text.
+    PICTURE = "picture"
+    MARKUP = "markup"
+    CASES = "cases"
+
+
+#: A column of times, stored in microseconds.
+MS: Final[dict[str, Any]] = {"kind": Kind.NUMBER, "unit": "ms", "scale": 1 / US_PER_MS}
+
+
+@dataclass(frozen=True)
+class Column(Generic[R]):
+    """One column. It is in every form, unless ``forms`` says otherwise."""
+
+    #: For programs: ``median_us``. Exported names are documented in docs/reference/exports.md.
+    name: str
+    #: For people: ``median``.
+    head: str
+    value: Callable[[R], Any]
+    kind: Kind = Kind.TEXT
+    #: Of what is shown, and how many times as much as the value that is: 0.001 where microseconds
+    #: are shown as ms.
+    unit: str = ""
+    scale: float = 1.0
+    #: Decimals of what is shown (None: by the column's smallest figure), and of what is exported
+    #: (None: all).
+    digits: int | None = None
+    exact: int | None = None
+    forms: frozenset[Form] = EVERYWHERE
+    #: What people read in the place of the value; None for a row whose value is shown.
+    shown: Callable[[R], str | None] | None = None
+    #: The class that colours a word or a figure on a page.
+    tone: Callable[[R], str] | None = None
+    #: On a page: the case that the cell opens; empty for none.
+    case: Callable[[R], str] | None = None
+    #: Whether people don't see the column where no row has anything in it.
+    is_optional: bool = False
+    #: Whether a table that is whole on a page says it once below, where all rows have one word.
+    is_merged: bool = False
+    #: On a page: words can be chosen from a list; the cell opens what the row is about; a figure
+    #: has a sign.
+    is_choice: bool = False
+    opens: bool = False
+    is_signed: bool = False
+    #: On a page: a bar behind the figure, as a share from 0 to 1 of its cell; None for none.
+    bar: Callable[[R], float | None] | None = None
+    #: Of pictures: what stands above them, the axis.
+    box: Any = ""
+
+    @property
+    def title(self) -> str:
+        """The head with its unit."""
+        return f"{self.head} {self.unit}".strip()
+
+    @property
+    def is_figure(self) -> bool:
+        """Whether it is aligned to the right."""
+        return self.kind in {Kind.NUMBER, Kind.COUNT}
+
+    def of(self, part: Callable[[S], R | None], **changes: Any) -> Column[S]:  # noqa: ANN401
+        """Return the column for rows of which ``part`` gives what this one is of.
+
+        None there is no value.
+
+        ``changes`` are other fields of the new column.
+        """
+
+        def through(function: Callable[[R], Any] | None, nothing: object) -> Any:  # noqa: ANN401
+            if function is None:
+                return None
+            return lambda row: nothing if (item := part(row)) is None else function(item)
+
+        made = {
+            "value": through(self.value, None),
+            "shown": through(self.shown, None),
+            "tone": through(self.tone, ""),
+            "case": through(self.case, ""),
+            "bar": through(self.bar, None),
+        }
+        return replace(self, **(made | changes))  # type: ignore[return-value]
+
+    def data(self, row: R) -> Any:  # noqa: ANN401
+        """Return the value as programs get it."""
+        value = plain(self.value(row))
+        return round(value, self.exact) if self.exact is not None and value is not None else value
+
+    def figures(self, rows: Iterable[R]) -> list[float | None]:
+        """Return the figures as they are shown, not yet rounded."""
+        values = map(self.value, rows)
+        if self.scale >= 1:
+            return [None if value is None else float(value * self.scale) for value in values]
+        # Dividing by 1000 gives the nearest figure, multiplying by 0.001 its neighbour at times.
+        divisor = 1 / self.scale
+        return [None if value is None else float(value / divisor) for value in values]
+
+    def decimals(self, figures: Iterable[float | None]) -> int:
+        """Return how many decimals of these figures are shown."""
+        if self.kind is Kind.COUNT:
+            return 0
+        return (
+            column_decimals([f for f in figures if f is not None])
+            if self.digits is None
+            else self.digits
+        )
+
+    def form(self, decimals: int) -> str:
+        """Return the format of a figure of so many decimals; what rounds to nothing isn't negative."""
+        return f"{'+' if self.is_signed else ''}z.{decimals}f"
+
+    def cells(self, rows: Sequence[R]) -> list[str]:
+        """Return the column as people read it; nothing of it is escaped."""
+        if not self.is_figure:
+            return list(self._words(rows))
+        figures = self.figures(rows)
+        form = self.form(self.decimals(figures))
+        own = [NOTHING if figure is None else format(figure, form) for figure in figures]
+        shown = self.shown
+        if shown is None:
+            return own
+        pairs = zip(rows, own, strict=True)
+        return [word if (text := shown(row)) is None else text for row, word in pairs]
+
+    def _words(self, rows: Iterable[R]) -> Iterator[str]:
+        """Yield the cells; figures aren't rounded."""
+        value, shown = self.value, self.shown
+        for row in rows:
+            text = shown(row) if shown is not None else None
+            yield _words(value(row)) if text is None else text
+
+    def is_empty(self, rows: Iterable[R]) -> bool:
+        """Return whether people see nothing in any of its cells."""
+        return all(cell in NOTHINGS for cell in self._words(rows))
+
+
+def _words(value: object) -> str:
+    if isinstance(value, str):
+        return str(value)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return f"{value.astimezone():%Y-%m-%d %H:%M}"
+    return ", ".join(map(_words, value)) if isinstance(value, tuple | list) else str(value)
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401
+    """Return a value as JSON has it: enums as their words, moments in ISO 8601, records and
+    mappings as objects.
+    """
+    if value is None or type(value) in {str, int, float, bool}:
+        return value
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {item.name: plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def record_of(columns: Iterable[Column[R]], row: R, form: Form = Form.JSON) -> dict[str, Any]:
+    """Return a row as plain values by the columns' names."""
+    return {column.name: column.data(row) for column in columns if form in column.forms}
+
+
+def fields_of(record: object, *names: str) -> dict[str, Any]:
+    """Return some fields of a record as JSON has them."""
+    return {name: plain(getattr(record, name)) for name in names}
+
+
+def column_decimals(values: Sequence[float]) -> int:
+    """Return how many decimals a column of figures needs: all get the same, so that their points
+    stand in line.
+
+    The smallest figure shows three digits, or two when it is below 1; never fewer than one decimal,
+    at most four.
+    """
+    smallest = min((abs(value) for value in values if value), default=10.0)
+    digits = 100 if smallest >= 1 else 10
+    decimals = 1
+    while decimals < 4 and smallest * 10**decimals < digits:
+        decimals += 1
+    return decimals
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,12 +323,3 @@ class Table(Generic[R]):
 
 #: What a page shows as it is.
 _MADE: Final = frozenset({Kind.PICTURE, Kind.MARKUP, Kind.CASES})
-
-
-#: Form -> the module with its ``render``, which is loaded when it is used.
-RENDERERS: Final[Mapping[Form, str]] = {form: f"orchestrator.tables.{form.value}" for form in Form}
-
-
-def render(table: Table[R], form: Form) -> Any:  # noqa: ANN401 - text, but for a frame
-    """Return the table in a form: a text, or a pandas frame."""
-    return import_module(RENDERERS[form]).render(table)

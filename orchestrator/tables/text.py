@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from orchestrator.tables.column import NOTHING, Column, Form, Kind, R
 from orchestrator.tables.escapes import display_width, fit, one_line, visible, wrap
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import NOTHING, Column, Form, Kind, R, Table
 
 #: Columns of a terminal that a table within a width takes at least.
 WIDTH: Final = 80

@@ -51,7 +51,7 @@
     return make("p", "legend", told + ". A line is one run, from 5 to 95 % of its inferences, a dot its figure; from " + least[1] + " to " + most[1] + " ms.");
   }
 
-  /* As tables/evidence.py has a moment. */
+  /* As tables/runs.py has a moment. */
   function stateOf(item) {
     return {
       at: item[0], heat: item[1], clocks: item[2], limits: item[3], busy: item[4], zone: item[5],

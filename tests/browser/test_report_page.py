@@ -11,9 +11,9 @@ from orchestrator.extensions.history.web import page_of
 from orchestrator.records.case import DelegateName, ModelSha, Serial
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import render_html
-from orchestrator.tables.column import Column, Kind
-from orchestrator.tables.html import render, script_hash
-from orchestrator.tables.table import Table
+from orchestrator.tables.html import page as table_page
+from orchestrator.tables.html import script_hash
+from orchestrator.tables.table import Column, Kind, Table
 from orchestrator.units import US_PER_MS, format_duration
 from tests.browser.conftest import OF_COLOURS, PHONE, WIDE, serious_faults
 from tests.conftest import installed, poll_until
@@ -256,7 +256,7 @@ def test_the_page_s_script_writes_each_cell_as_the_other_forms_do(open_address, 
         Column("speed", "speed", lambda row: row, Kind.NUMBER, digits=1, shown=words.get),
     )
     table = Table(name="cells", caption="Cells", columns=columns, rows=rows)
-    (tmp_path / "cells.html").write_text(render(table), encoding="utf-8")
+    (tmp_path / "cells.html").write_text(table_page([table]), encoding="utf-8")
     host = grid(open_address((tmp_path / "cells.html").as_uri()), "cells")
     for item in columns[1:]:
         assert column(host, item.head) == item.cells(rows), item.name

@@ -32,8 +32,8 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
 from orchestrator.scripts import call
-from orchestrator.tables.column import MS, NESTED, PEOPLE, Column, Kind
 from orchestrator.tables.passes import PassTable, Round, half_words, known_median
+from orchestrator.tables.table import MS, NESTED, PEOPLE, Column, Kind
 
 #: Rounds where no fixed number is given.
 _ROUNDS: Final = 6

@@ -30,9 +30,9 @@ from orchestrator.records.run import RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import Quality
 from orchestrator.report.advice import Sentence, fastest_of, times_as_long
 from orchestrator.report.winners import by_threads
-from orchestrator.tables.column import PAGE, PEOPLE, Column, Form, Kind
 from orchestrator.tables.passes import PassTable, Round, half_words, quality_class, quality_word
 from orchestrator.tables.rows import ResultRow
+from orchestrator.tables.table import PAGE, PEOPLE, Column, Form, Kind
 from orchestrator.units import counted, format_percent
 
 #: Rounds where no fixed number is given.

@@ -37,8 +37,8 @@ from orchestrator.records.case import BuildSha
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
 from orchestrator.records.plan import PlanOptions
 from orchestrator.records.verdict import ComparisonOutcome
-from orchestrator.tables.column import LINES, Column
 from orchestrator.tables.labels import STATE_CLASSES
+from orchestrator.tables.table import LINES, Column
 from orchestrator.units import format_change
 
 #: Pairs of one confirmation, at most.

@@ -21,9 +21,8 @@ from orchestrator.files import write_file
 from orchestrator.installation import require_packages
 from orchestrator.plugins import Message, Settings, command
 from orchestrator.records.history import LEAST_CHANGE, Annotation
-from orchestrator.tables.column import Column, Form
 from orchestrator.tables.escapes import markdown_text, one_line
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import Column, Form, Table
 from orchestrator.units import counted
 
 if TYPE_CHECKING:
@@ -417,7 +416,7 @@ def _heading(found: Regressions) -> str:
 def _rendered(done: history.Changes, form: str) -> str:
     """Return the changes found as ``text``, ``markdown`` or ``json``."""
     from orchestrator.report.comparisons import wrapped
-    from orchestrator.tables import markdown
+    from orchestrator.tables.renderers import as_markdown
 
     found = done.found
     if form == "json":
@@ -433,7 +432,7 @@ def _rendered(done: history.Changes, form: str) -> str:
     for heading, table in _parts(found):
         lines += ["", *told(heading, "### ")]
         if is_markdown:
-            lines += ["", markdown.render(table).rstrip()]
+            lines += ["", as_markdown(table).rstrip()]
             continue
         for row in zip(*map(partial(_said, table.listed), table.of(Form.TEXT)), strict=True):
             lines += wrapped(f"  {one_line(', '.join(filter(None, row)))}", following=" " * 6)

@@ -32,9 +32,8 @@ from orchestrator.records.campaign import Campaign, Invocation, PhoneStatus, Pro
 from orchestrator.records.case import CampaignId
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.tables.column import LINES, PAGE, Column, Kind
 from orchestrator.tables.html import mark
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import LINES, PAGE, Column, Kind, Table
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store

@@ -49,10 +49,9 @@ from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import ParityVerdict, Quality
 from orchestrator.report.drawing import Across, Line, Mark, Point, axis_of, lines, sparkline
 from orchestrator.report.render import render_html
-from orchestrator.tables.column import MS, NOTHING, PAGE, Column, Kind, column_decimals
 from orchestrator.tables.html import Html, mark, pack, page_data, template
 from orchestrator.tables.labels import STATE_CLASSES, moment_text, short_names
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import MS, NOTHING, PAGE, Column, Kind, Table, column_decimals
 from orchestrator.units import US_PER_MS, format_change
 
 #: Rows of the overview for browsers without scripts.

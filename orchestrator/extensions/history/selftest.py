@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from orchestrator.extensions.history.changepoint import Floats, Integers, changes, is_alarm
-from orchestrator.tables.column import Column, Kind
+from orchestrator.tables.table import Column, Kind
 from orchestrator.units import format_change
 
 STEPS: Final = (1.03, 1.05, 1.10, 1.20)

@@ -19,8 +19,7 @@ from orchestrator.plugins import CommandResult, Settings, command
 from orchestrator.records.case import FIGURE_PASS, grouped
 from orchestrator.records.device import device_matches
 from orchestrator.records.model import FIGURE, PHASES, TOKENS, worded
-from orchestrator.tables.column import DATA, MS, Column, Kind
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import DATA, MS, Column, Kind, Table
 from orchestrator.units import US_PER_MS, US_PER_S
 
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ from orchestrator.plugins import (
     shown,
 )
 from orchestrator.records.model import ManifestEntry, ModelFacts, TensorFacts
-from orchestrator.tables.column import DATA, NESTED, Column, Kind, fields_of
 from orchestrator.tables.escapes import one_line
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table, fields_of
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:

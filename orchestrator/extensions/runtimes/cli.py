@@ -9,7 +9,7 @@ from orchestrator.app.options import Paths, arg
 from orchestrator.cli.output import tell
 from orchestrator.errors import PlanError
 from orchestrator.plugins import Column, CommandResult, Kind, Settings, Table, command, shown
-from orchestrator.tables.column import DATA, NESTED
+from orchestrator.tables.table import DATA, NESTED
 
 if TYPE_CHECKING:
     from orchestrator.extensions.runtimes.declaration import ProgramSection

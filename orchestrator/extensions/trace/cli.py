@@ -20,9 +20,8 @@ from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.records.run import PERFETTO_FILE, Outcome, RunRecord
 from orchestrator.settings import Settings
 from orchestrator.tables import text
-from orchestrator.tables.column import MS, Column, Kind
 from orchestrator.tables.escapes import one_line
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import MS, Column, Kind, Table
 from orchestrator.units import split
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from orchestrator.records.case import CampaignId, Serial
 from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.report.assembly import build_report_data
 from orchestrator.settings import Settings
-from orchestrator.tables import markdown
+from orchestrator.tables.renderers import as_markdown
 from orchestrator.tables.results import invocations_table
 from tests.samples.sample_lab import case, lab_of, run, series
 from tests.samples.stores import Samples
@@ -113,7 +113,7 @@ def test_serial_numbers_are_cut_only_where_a_line_must_fit(tmp_path: Path) -> No
         told = status_command(settings)
         published.close()
     (table,) = told.tables
-    for shown in (told.text, markdown.render(table)):
+    for shown in (told.text, as_markdown(table)):
         assert all(serial in shown.replace("\\", "") for serial in serials), shown
     phones = [replace(row(1), serial=serial) for serial in serials]
     assert not any(serials[0] in line for line, _ in picture(status(*phones), width=200))

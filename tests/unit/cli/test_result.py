@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.output import Streamed, json_pieces, say, say_json, shown, to_json
-from orchestrator.tables.column import Column, Kind
 from orchestrator.tables.escapes import one_line
-from orchestrator.tables.table import Table
+from orchestrator.tables.table import Column, Kind, Table
 
 
 class Colour(enum.StrEnum):

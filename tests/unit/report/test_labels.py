@@ -7,8 +7,8 @@ from orchestrator.records.failures import FAILURES
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import matrix_tables
-from orchestrator.tables.column import column_decimals
 from orchestrator.tables.labels import configuration_labels, truth_words, unique_labels
+from orchestrator.tables.table import column_decimals
 from tests.samples.sample_lab import PIXEL_3, PIXEL_4, case, lab_of, series
 
 

@@ -13,9 +13,9 @@ from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.charts import model_pictures
 from orchestrator.report.drawing import Axis, Dot, axis_of, dots, sparkline
-from orchestrator.tables.evidence import moment_of
 from orchestrator.tables.html import whole
 from orchestrator.tables.labels import short_names
+from orchestrator.tables.runs import moment_of
 from tests.samples.sample_lab import MOBILENET, REAL_PIXEL, case, lab_of, series
 
 GPU = DelegateName.GPU

@@ -10,7 +10,7 @@ from typing import Final
 
 from orchestrator.records.failures import next_step_of
 from orchestrator.records.run import ToolReport
-from orchestrator.tables.column import plain
+from orchestrator.tables.table import plain
 from orchestrator.units import tokens_per_s
 
 #: Fields that may have a row for each operator of a model; people get their number.
