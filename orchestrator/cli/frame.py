@@ -522,12 +522,13 @@ def _show(result: CommandResult | DoneAnswer, form: str) -> NoReturn:
                     say(line, end="")
         elif form != "text" and result.tables:
             whole = [replace(table, rows=[*table.rows]) for table in result.tables]
-            pages = map(as_markdown, whole)
             if form == "html":
                 from orchestrator.tables.html import page
 
-                pages = iter([page(whole)])
-            say("\n".join(pages).rstrip("\n"))
+                text = page(whole)
+            else:
+                text = "\n".join(map(as_markdown, whole))
+            say(text.rstrip("\n"))
         else:
             for line in [result.text] if result.text else result.lines:
                 say(line, looks=result.looks)

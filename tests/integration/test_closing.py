@@ -22,7 +22,7 @@ from orchestrator.engine.campaign import close_campaign
 from orchestrator.engine.events import Notice
 from orchestrator.engine.open_work import open_works
 from orchestrator.errors import BenchfarmError, UsageError
-from orchestrator.extensions.farm import control as farm_control
+from orchestrator.extensions.farm import submissions
 from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.case import CampaignId, Pass, RunId
@@ -231,7 +231,7 @@ def test_cancelling_closes_what_had_begun_and_waits_and_leaves_what_runs_to_its_
         host_lives(queue, "two", version="1")
         begin(queue, "A", host="two")
         with Workspace(shared) as workspace:
-            result = farm_control.cancel(workspace, queue, NIGHT, [])
+            result = submissions.cancel(workspace, queue, NIGHT, [])
     said = "night: 1 job cancelled, 1 being stopped; what was left of 1 that had begun is abandoned"
     assert result.text == said
     assert open_ones(shared) == {"night_A"}

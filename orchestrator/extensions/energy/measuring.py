@@ -21,24 +21,22 @@ from typing import Final
 from orchestrator.delegates import DELEGATES
 from orchestrator.errors import DeviceCommandError, HostStorageError, OutputParseError
 from orchestrator.extensions.energy.figure import (
-    LEAST_UPDATES,
-    BatterySample,
-    Inferences,
-    Marks,
-    NoEnergyError,
-    of_battery,
-    of_rails,
-)
-from orchestrator.extensions.energy.records import (
     BATTERY_FILE,
     ENERGY_FILE,
     LEAST_REST_S,
+    LEAST_UPDATES,
     LEAST_WORK_S,
     POWER_FILE,
+    BatterySample,
     EnergyFigure,
+    Inferences,
+    Marks,
     MeterBook,
+    NoEnergyError,
     PowerMeters,
     PowerSource,
+    of_battery,
+    of_rails,
 )
 from orchestrator.passes.recording import Recorder, has_perfetto
 from orchestrator.passes.specification import Hold, PortPower

@@ -9,7 +9,7 @@ from typing import Final
 
 from orchestrator.analysis.effect import Mean, mean_of, ratio_of
 from orchestrator.analysis.outcome import worst_quality
-from orchestrator.extensions.energy.records import (
+from orchestrator.extensions.energy.figure import (
     LEAST_REST_S,
     LEAST_WORK_S,
     MeterBook,

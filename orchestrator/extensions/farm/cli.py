@@ -81,9 +81,9 @@ def worker(settings: Settings, request: WorkerRequest) -> CommandResult:
     Example: benchfarm farm worker
     """
     from orchestrator.config.declarations import KeptInventory
-    from orchestrator.extensions.farm.contents import Contents
-    from orchestrator.extensions.farm.host_phones import HostPhones, Shared
     from orchestrator.extensions.farm.job import Jobs
+    from orchestrator.extensions.farm.manifest import Contents
+    from orchestrator.extensions.farm.phones import HostPhones, Shared
     from orchestrator.extensions.farm.queue import FarmQueue
     from orchestrator.extensions.farm.worker import HostWorker
     from orchestrator.plugins import Workspace
@@ -135,11 +135,11 @@ def submit(
 
     Example: benchfarm farm submit nightly.yaml
     """
-    from orchestrator.extensions.farm import submit as submitting
+    from orchestrator.extensions.farm import submissions
 
     if name and once:
         raise UsageError("--name and --once both name the submission", hint="give one of them")
-    done = submitting.submit(settings, plan, priority=priority, name=name or once, once=bool(once))
+    done = submissions.submit(settings, plan, priority=priority, name=name or once, once=bool(once))
     phones = ", ".join(job.serial for job in done.jobs)
     if done.is_known:
         lines = [f"{done.submission}: submitted before, {counted(len(done.jobs), 'job')}"]
@@ -180,7 +180,7 @@ def farm_status(
 
     Example: benchfarm farm status
     """
-    from orchestrator.extensions.farm import control
+    from orchestrator.extensions.farm import submissions
     from orchestrator.extensions.farm.queue import FarmQueue
     from orchestrator.extensions.history.farm_now import read_farm
     from orchestrator.plugins import Workspace
@@ -190,7 +190,7 @@ def farm_status(
         while True:
             farm = read_farm(workspace, queue, submission)
             if submission and not farm.jobs:
-                raise control.unknown_submission(submission)
+                raise submissions.unknown_submission(submission)
             left_out = queue.left_out(submission) if submission else {}
             result = _status(workspace, farm, left_out, is_one=bool(submission))
             is_open = any(job.status in {"waits", "runs"} for job in farm.jobs)
@@ -210,7 +210,7 @@ def _status(
     ``left_out``: the phones that it means and that have no job -> why.
     """
     from orchestrator.app import time_limits
-    from orchestrator.extensions.farm import control
+    from orchestrator.extensions.farm import submissions
     from orchestrator.extensions.history.farm_now import hosts_table, jobs_table, phones_table
 
     campaigns = {CampaignId(job.campaign_id): job.serial for job in farm.jobs if is_one}
@@ -228,7 +228,7 @@ def _status(
         "",
         jobs_table(farm.jobs, workspace.clock.now()),
         "",
-        control.paused_text(farm.pauses),
+        submissions.paused_text(farm.pauses),
         *(f"{serial}: {time_limits.told(items)}" for serial, items in no_time_for.items()),
         *_without_job(left_out),
     )
@@ -260,12 +260,12 @@ def cancel(
 
     Example: benchfarm farm cancel nightly
     """
-    from orchestrator.extensions.farm import control
+    from orchestrator.extensions.farm import submissions
     from orchestrator.extensions.farm.queue import FarmQueue
     from orchestrator.plugins import Workspace
 
     with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
-        return control.cancel(workspace, queue, submission, phones)
+        return submissions.cancel(workspace, queue, submission, phones)
 
 
 @command("farm pause")
@@ -283,11 +283,11 @@ def pause(
 
     Example: benchfarm farm pause --undo
     """
-    from orchestrator.extensions.farm import control
+    from orchestrator.extensions.farm import submissions
     from orchestrator.extensions.farm.queue import FarmQueue
 
     with FarmQueue(settings.store) as queue:
-        return (control.resume if undo else control.pause)(queue, scopes)
+        return (submissions.resume if undo else submissions.pause)(queue, scopes)
 
 
 @command("farm forget")
@@ -299,11 +299,11 @@ def forget(
 
     Example: benchfarm farm forget host:lab-2
     """
-    from orchestrator.extensions.farm import control
+    from orchestrator.extensions.farm import submissions
     from orchestrator.extensions.farm.queue import FarmQueue
 
     with FarmQueue(settings.store) as queue:
-        return control.forget(queue, scopes)
+        return submissions.forget(queue, scopes)
 
 
 @command("farm clean")
@@ -319,7 +319,7 @@ def clean(
     Example: benchfarm farm clean --dry-run
     """
     from orchestrator.app import time_limits
-    from orchestrator.extensions.farm.contents import Contents
+    from orchestrator.extensions.farm.manifest import Contents
     from orchestrator.extensions.farm.queue import FarmQueue
 
     older_than_s = time_limits.age_of("--older-than", older_than)

@@ -31,14 +31,14 @@ from orchestrator.errors import (
     ProgramInUseError,
     StoreError,
 )
-from orchestrator.extensions.farm.contents import Contents
-from orchestrator.extensions.farm.host_phones import Say, Shared
 from orchestrator.extensions.farm.manifest import (
     Content,
+    Contents,
     Manifest,
     read_facts,
     read_manifest,
 )
+from orchestrator.extensions.farm.phones import Say, Shared
 from orchestrator.extensions.farm.queue import Delivery, Ended
 from orchestrator.models.inspect import identify_model
 from orchestrator.planning.expansion import HostFiles

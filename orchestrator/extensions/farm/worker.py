@@ -30,8 +30,8 @@ from orchestrator.extensions.farm.schema import POOL, HostLocks, as_store_error,
 from orchestrator.tables.escapes import one_line
 
 if TYPE_CHECKING:
-    from orchestrator.extensions.farm.host_phones import HostPhones, Say
     from orchestrator.extensions.farm.job import Jobs
+    from orchestrator.extensions.farm.phones import HostPhones, Say
 
 #: Times that a job is tried again because it failed on its phone, before it is abandoned.
 TRIES_MAX: Final = 10

@@ -344,8 +344,8 @@ def serve(settings: Settings, listening: Listening, since: Since = "") -> Comman
     require_packages("benchfarm serve", "fastapi", "uvicorn", "prometheus_client")
     from orchestrator.extensions.history import api, web
     from orchestrator.extensions.history.farm_now import FarmNow
-    from orchestrator.extensions.history.live import LivePages, recent_changes
     from orchestrator.extensions.history.metrics import Numbers
+    from orchestrator.extensions.history.web import LivePages, recent_changes
 
     access = access_of(settings, listening)
     with ExitStack() as stack:

@@ -10,15 +10,16 @@ import pytest
 from orchestrator.analysis.effect import mean_of, ratio_of
 from orchestrator.extensions.energy.figure import (
     BatterySample,
+    EnergyGrade,
     Inferences,
     Marks,
     NoEnergyError,
+    PowerSource,
     gauge_of,
     of_battery,
     of_rails,
     part_of,
 )
-from orchestrator.extensions.energy.records import EnergyGrade, PowerSource
 
 #: A program of 34 s whose last 33 s are 3300 inferences of 10 ms, between rests of 30 s.
 MARKS = Marks(rest_s=100.0, work_s=130.0, end_s=164.0, over_s=194.0)

@@ -13,7 +13,6 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history.changes import find_changes
 from orchestrator.extensions.history.farm_now import FarmNow
-from orchestrator.extensions.history.live import LivePages, recent_changes
 from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.extensions.history.pages import farm_page
 from orchestrator.extensions.history.regressions import (
@@ -24,6 +23,7 @@ from orchestrator.extensions.history.regressions import (
     night_meant,
 )
 from orchestrator.extensions.history.site import gather
+from orchestrator.extensions.history.web import LivePages, recent_changes
 from orchestrator.records.case import Case, DelegateName, Pass
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus, Points
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity

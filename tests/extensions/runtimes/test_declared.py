@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orchestrator.errors import OutputParseError, PlanError, ProgramInUseError, UsageError
+from orchestrator.extensions.interop.cli import to_public
 from orchestrator.extensions.interop.texts.output import iterate_file, parse_text
-from orchestrator.extensions.interop.texts.public import to_public
 from orchestrator.extensions.runtimes.declaration import (
     SHIPPED,
     Pattern,

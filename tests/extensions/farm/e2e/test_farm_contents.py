@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from orchestrator.errors import HostStorageError, StoreError, UsageError
-from orchestrator.extensions.farm.contents import Contents
+from orchestrator.extensions.farm.manifest import Contents
 from orchestrator.extensions.farm.queue import FarmQueue
 from tests.samples.submissions import at_once, begin, host_lives, submit
 

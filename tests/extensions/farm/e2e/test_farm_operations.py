@@ -22,15 +22,15 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.cli import devices
 from orchestrator.errors import NoDeviceError, PlanError, UsageError
 from orchestrator.extensions.farm import cli as farm
-from orchestrator.extensions.farm import control as farm_control
 from orchestrator.extensions.farm import doctor as farm_doctor
+from orchestrator.extensions.farm import submissions
 from orchestrator.extensions.farm.manifest import dump
 from orchestrator.extensions.farm.phones import check_names, choose_phones, welcome
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.extensions.history.api import release_from_quarantine
 from orchestrator.extensions.history.farm_now import FarmNow
-from orchestrator.extensions.history.live import LivePages
 from orchestrator.extensions.history.metrics import Numbers
+from orchestrator.extensions.history.web import LivePages
 from orchestrator.ports import Change
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import CampaignId, RunId, Serial, campaign_id_of
@@ -152,15 +152,15 @@ def test_a_host_that_is_gone_for_good_is_forgotten_with_all_that_was_its_own(
     busy_farm(queue)
     queue.pause("host:one")
     with pytest.raises(UsageError, match="host:one isn't known, or it is there now"):
-        farm_control.forget(queue, ["host:one"])
+        submissions.forget(queue, ["host:one"])
     assert len(queue.phones()) == 4
     queue.rows("UPDATE farm_hosts SET seen_at = now() - interval '1 minute'")
     host_lives(queue, "two", version=__version__)
     queue.announce("two", {"B": Announced(facts="{}")})
     for wrong in ("host:three", "one"):
         with pytest.raises(UsageError, match=f"{wrong} isn't known"):
-            farm_control.forget(queue, [wrong])
-    result = farm_control.forget(queue, ["host:one"])
+            submissions.forget(queue, [wrong])
+    result = submissions.forget(queue, ["host:one"])
     assert (result.text, result.data) == ("host:one: forgotten", {"forgotten": ["host:one"]})
     assert [row["name"] for row in queue.hosts()] == ["two"]
     assert queue.pauses() == ["phone:C"]
@@ -206,13 +206,13 @@ def test_what_is_paused_is_a_part_of_the_farm_and_is_told(
 ) -> None:
     busy_farm(queue)
     with pytest.raises(UsageError, match="host:two, phone:Z"):
-        farm_control.pause(queue, ["phone:A", "phone:Z", "host:two"])
+        submissions.pause(queue, ["phone:A", "phone:Z", "host:two"])
     assert queue.pauses() == ["phone:C"]
-    told = farm_control.pause(queue, ["host:one", "farm"]).text
+    told = submissions.pause(queue, ["host:one", "farm"]).text
     assert told == "paused: farm, host:one, phone:C"
     assert told in farm.farm_status(settings).text
-    assert farm_control.resume(queue, ["host:one", "farm"]).text == "paused: phone:C"
-    assert farm_control.resume(queue, ["phone:C"]).text == "paused: nothing"
+    assert submissions.resume(queue, ["host:one", "farm"]).text == "paused: phone:C"
+    assert submissions.resume(queue, ["phone:C"]).text == "paused: nothing"
 
 
 def failed(queue: FarmQueue, submission: str, *serials: str, plan: str = "p") -> None:
@@ -606,8 +606,8 @@ def test_a_phone_that_is_gone_for_good_is_forgotten_and_one_that_is_there_is_not
     queue.pause("phone:B")
     for scope in ("phone:A", "phone:Z"):
         with pytest.raises(UsageError, match=f"{scope} isn't known, or it is there now"):
-            farm_control.forget(queue, [scope])
-    result = farm_control.forget(queue, ["phone:B", "phone:C"])
+            submissions.forget(queue, [scope])
+    result = submissions.forget(queue, ["phone:B", "phone:C"])
     assert result.text == "phone:B: forgotten\nphone:C: forgotten"
     assert (queue.away(), queue.pauses()) == ([], [])
 
@@ -616,7 +616,7 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
     queue: FarmQueue, settings: Settings, tmp_path: Path
 ) -> None:
     """The host keeps it; whoever looks at the farm's page may be anywhere."""
-    from orchestrator.extensions.farm.host_phones import HostPhones, Shared
+    from orchestrator.extensions.farm.phones import HostPhones, Shared
 
     host_lives(queue, "one", version="0.0.1")
     queue.announce(

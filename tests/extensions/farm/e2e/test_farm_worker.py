@@ -20,11 +20,11 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.errors import PlanError, StoreError, UsageError
 from orchestrator.extensions.farm.cli import WorkerRequest
 from orchestrator.extensions.farm.cli import worker as work
-from orchestrator.extensions.farm.contents import Contents
-from orchestrator.extensions.farm.control import cancel
-from orchestrator.extensions.farm.host_phones import Shared
 from orchestrator.extensions.farm.job import Jobs
+from orchestrator.extensions.farm.manifest import Contents
+from orchestrator.extensions.farm.phones import Shared
 from orchestrator.extensions.farm.queue import DEATHS_MAX, Announced, Delivery, Ended, FarmQueue
+from orchestrator.extensions.farm.submissions import cancel
 from orchestrator.extensions.farm.worker import TRIES_MAX, HostWorker
 from orchestrator.ports import Change
 from orchestrator.records.campaign import CampaignStatus

@@ -4,8 +4,8 @@ all was well."""
 import pytest
 
 from orchestrator.analysis.findings import repetition_findings
+from orchestrator.extensions.interop.cli import describe, to_public
 from orchestrator.extensions.interop.texts.output import parse_text
-from orchestrator.extensions.interop.texts.public import describe, to_public
 from orchestrator.extensions.runtimes.litert_lm_output import duration_us
 from orchestrator.records.run import DelegateTruth, ToolReport
 from tests.samples.beside import OTHER_PROGRAMS

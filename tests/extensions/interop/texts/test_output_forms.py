@@ -7,8 +7,8 @@ import pytest
 
 from orchestrator.cli.output import to_json
 from orchestrator.errors import OutputParseError
+from orchestrator.extensions.interop.cli import describe, to_public
 from orchestrator.extensions.interop.texts.output import iterate_file, parse_text
-from orchestrator.extensions.interop.texts.public import describe, to_public
 from orchestrator.reading.report import parse_run
 from orchestrator.records.run import DelegateTruth, ToolReport
 from tests.samples.outputs import RUN

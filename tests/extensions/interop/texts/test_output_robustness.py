@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import OutputParseError
+from orchestrator.extensions.interop.cli import describe, to_public
 from orchestrator.extensions.interop.texts.output import parse_text
-from orchestrator.extensions.interop.texts.public import describe, to_public
 from orchestrator.reading.report import RunFiles, parse_run
 from tests.samples.places import NATIVE
 

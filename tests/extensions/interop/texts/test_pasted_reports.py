@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from orchestrator.errors import OutputParseError
+from orchestrator.extensions.interop.cli import describe
 from orchestrator.extensions.interop.texts.output import parse_text
-from orchestrator.extensions.interop.texts.public import describe
 from tests.samples.careful_reader import found_in
 
 HEADER = "07-14 13:16:26.182 23002 23002 I tflite  : "

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.errors import OutputParseError
-from orchestrator.extensions.interop.texts.public import describe
+from orchestrator.extensions.interop.cli import describe
 from orchestrator.reading.protos import decode_message, decode_result, decode_runtime_info
 from orchestrator.reading.report import RunFiles, parse_run
 from orchestrator.records.run import DelegateTruth

@@ -1,16 +1,22 @@
-"""What ``benchfarm import`` takes: bundles, sessions and leaderboards of a device lab, and texts
-that a benchmark program printed.
+"""What ``benchfarm export`` and ``import`` take beside the core's forms: bundles, the lines of LiteRT's
+leaderboard, sessions of a device lab, and texts that a benchmark program printed.
 """
 
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import UsageError
+from orchestrator.extensions.interop.leaderboard import leaderboard_lines
+from orchestrator.files import write_file
 from orchestrator.plugins import (
     CommandResult,
+    Exported,
+    Exporter,
+    ExportRequest,
     Importer,
     ImportRequest,
     Settings,
@@ -18,12 +24,46 @@ from orchestrator.plugins import (
     import_result,
 )
 from orchestrator.records.campaign import Campaign
+from orchestrator.records.case import RunId
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RunRecord
 from orchestrator.units import counted
 
 if TYPE_CHECKING:
     from orchestrator.extensions.interop.bundle import TakenIn
+
+
+def _write_bundle(
+    workspace: Workspace, campaigns: Sequence[Campaign], request: ExportRequest, out: Path
+) -> Exported:
+    from orchestrator.extensions.interop.bundle import write_bundle
+
+    ids = [campaign.campaign_id for campaign in campaigns]
+    done = write_bundle(workspace, ids, [RunId(run_id) for run_id in request.runs], out)
+    virtual = f", {done.virtual_runs} of them virtual" if done.virtual_runs else ""
+    text = f"{counted(done.runs, 'run')} of {counted(done.campaigns, 'campaign')}{virtual}"
+    if done.pruned_runs:
+        text += (
+            f"; {done.pruned_runs} without raw output, which was deleted: suspect where imported"
+        )
+    return Exported(text=text, data={"contents": done})
+
+
+def _write_leaderboard(
+    workspace: Workspace, campaigns: Sequence[Campaign], request: ExportRequest, out: Path
+) -> None:
+    store = workspace.store
+    runs = (store.runs(campaign_ids=[campaign.campaign_id]) for campaign in campaigns)
+    write_file(
+        out,
+        leaderboard_lines(
+            runs, devices=store.devices(), models=store.models(), builds=store.builds()
+        ),
+    )
+
+
+BUNDLE_OUT = Exporter(path=Path("benchfarm-bundle.zip"), write=_write_bundle, takes_runs=True)
+LEADERBOARD = Exporter(path=Path("benchfarm-measurements.jsonl"), write=_write_leaderboard)
 
 
 def _import_bundle(settings: Settings, request: ImportRequest) -> CommandResult:
@@ -83,7 +123,7 @@ def _is_session(path: Path) -> bool:
     return is_session(path)
 
 
-BUNDLE = Importer(title="a bundle", takes=zipfile.is_zipfile, take_in=_import_bundle)
+BUNDLE_IN = Importer(title="a bundle", takes=zipfile.is_zipfile, take_in=_import_bundle)
 SESSION = Importer(
     title="a session's folder or leaderboard lines", takes=_is_session, take_in=_import_sessions
 )
