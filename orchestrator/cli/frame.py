@@ -86,54 +86,6 @@ def _abouts() -> Mapping[str, str]:
     return {word: about for words in sections().values() for word, about in words.items()}
 
 
-#: Options that have another name now, by their old name: the first that a command has is meant.
-_OLD_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "--device": ("--serial",),
-    "--phone": ("--serial",),
-    "--invocations": ("--runs",),
-    "--num-runs": ("--inferences",),
-    "--take": ("--force",),
-    "--hidden": ("--all",),
-    "--host": ("--with-host",),
-    "--devices": ("--serial",),
-    "--keep-raw": ("--older-than",),
-    "--most-pairs": ("--runs",),
-    "--outcome": ("--status",),
-    "--version": ("--release",),
-    "--seconds": ("--budget",),
-    "--fresh": ("--since",),
-}
-#: Commands that have another name now, by their first words. No help names them.
-_OLD_WORDS: Final = {
-    "lab": "virtual",
-    "virtual add": "virtual up",
-    "virtual remove": "virtual down",
-    "device disconnect": "device connect --undo",
-    "device audit": "device restore --dry-run",
-    "device aa": "device check --sessions 4",
-    "farm doctor --no-host": "doctor --farm",
-    "farm doctor": "doctor",
-    "farm resume": "farm pause --undo",
-    "build make": "build fetch",
-    "model samples --out": "model fetch samples --out",
-    "model samples": "model list",
-    "docs": "explain",
-}
-
-
-#: Old commands that are none without a name: today's would mean all.
-_OF_NAMES: Final = frozenset({"virtual remove"})
-
-
-def _in_todays_words(words: list[str]) -> list[str]:
-    """Return the words of a command line with its command by the name that it has now."""
-    for old, new in _OLD_WORDS.items():
-        before = old.split()
-        if words[: len(before)] == before and not (words == before and old in _OF_NAMES):
-            words = [*new.split(), *words[len(before) :]]
-    return words
-
-
 class Root(typer.core.TyperGroup):
     """The root command. It loads the modules of a word when the word is used; help needs none of
     them.
@@ -153,7 +105,9 @@ class Root(typer.core.TyperGroup):
 
         Raises UsageError naming the words that are like an unknown one.
         """
-        args = _in_todays_words(args)
+        if args[:1] == ["lab"]:
+            # What the word was before a lab was the user's; no help has it.
+            args = ["virtual", *args[1:]]
         # A completion must not print into the user's line.
         if args and args[0] not in _abouts() and not ctx.resilient_parsing:
             hint = nearest(args[0], _abouts()) or "'benchfarm -h' lists all"
@@ -190,18 +144,6 @@ class Root(typer.core.TyperGroup):
 
 class Command(typer.core.TyperCommand):
     """A command; its help lists options in groups where there are many."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - the parser's types have no public names
-        """Read the words of a command line, with options by their old names too."""
-        known = {name for item in self.params for name in item.opts}
-        words = []
-        for word in args:
-            name, equals, value = word.partition("=")
-            if name in _OLD_OPTIONS and name not in known:
-                name = next((new for new in _OLD_OPTIONS[name] if new in known), name)
-            words.append(f"{name}{equals}{value}")
-        found: list[str] = super().parse_args(ctx, words)
-        return found
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
         """Write arguments, then one block a group of options; few options stay in one block."""
