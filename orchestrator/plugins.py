@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from orchestrator.cli.frame import command
     from orchestrator.cli.output import CommandResult, shown
     from orchestrator.cli.reports import import_result
-    from orchestrator.delegates.specification import Delegate, FlagFamily
+    from orchestrator.delegates import Delegate, FlagFamily
     from orchestrator.devices.host import HostDevice
     from orchestrator.engine.reread import ForeignRun, ImportBatch
     from orchestrator.passes.specification import (
@@ -149,7 +149,7 @@ _HOMES: Final = {
     **dict.fromkeys(("Texts", "arg", "opt"), "orchestrator.app.options"),
     "Workspace": "orchestrator.app.workspace",
     "Settings": "orchestrator.settings",
-    **dict.fromkeys(("Delegate", "FlagFamily"), "orchestrator.delegates.specification"),
+    **dict.fromkeys(("Delegate", "FlagFamily"), "orchestrator.delegates"),
     "HostDevice": "orchestrator.devices.host",
     "Program": "orchestrator.programs.specification",
     **dict.fromkeys(

@@ -62,7 +62,7 @@ class Place:
 
 DELEGATE = '''"""WebGPU."""
 
-from orchestrator.delegates.specification import Delegate, FlagFamily
+from orchestrator.delegates import Delegate, FlagFamily
 from orchestrator.records.case import DelegateName
 
 DELEGATE = Delegate(

@@ -90,7 +90,7 @@ BESIDES = {
 #: use cases.
 OF_EXTENSIONS = PORTS | {
     "plugins", "settings", "documents", "analysis", "delegates", "reading", "store", "tables", "report",
-    "passes", "programs.specification", "app.exchange", "app.options", "app.reporting", "app.stored",
+    "passes", "programs.specification", "app.exchange", "app.options", "app.stored",
 }  # fmt: skip
 #: What an extension imports beyond that, and why. It only gets shorter.
 DEBTS = {
@@ -228,7 +228,7 @@ UNUSED_BY_HELP = (
 UNUSED_BY_EVERY_HELP = (
     "orchestrator.analysis",
     "orchestrator.app.measuring",
-    "orchestrator.app.reporting",
+    "orchestrator.app.stored",
     "orchestrator.app.workspace",
     "orchestrator.config",
     "orchestrator.delegates",

@@ -1,17 +1,20 @@
 """Results in files, by plugins that know the formats (``benchfarm.exporters``,
 ``benchfarm.importers``): campaigns exported, and runs that benchfarm didn't start, stored and judged
-as its own.
+as its own. Of folders of this computer, which show the user's name and work, nothing leaves it.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, cast
 
 from orchestrator.app.options import Campaigns, Paths, Texts, arg, opt
 from orchestrator.errors import UsageError
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from orchestrator.engine.reread import ImportBatch, ImportResult
     from orchestrator.report.data import ReportData
     from orchestrator.report.exports import Rows
+    from orchestrator.store.opening import Store
 
 
 ROWS = ("cases", "invocations")
@@ -143,8 +147,7 @@ def _parts(
 
     A case that was measured on two nights is two results.
     """
-    from orchestrator.app.reporting import report_data
-    from orchestrator.store.redaction import redaction_of
+    from orchestrator.app.stored import report_data
 
     parts = (
         report_data(workspace, [campaign], has_logs=False)
@@ -248,7 +251,7 @@ def store_import(
     campaigns' own reports.
     """
     from orchestrator.app.preparing import new_campaign
-    from orchestrator.app.reporting import report_data, write_report
+    from orchestrator.app.stored import report_data, write_report
     from orchestrator.engine.reread import import_runs
 
     campaign = new_campaign(workspace, request.name)
@@ -338,3 +341,69 @@ def read_source(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
+
+
+#: What stands for a folder that was named without a file in it.
+_A_FOLDER: Final = "(a folder)"
+
+
+class Redaction:
+    """Knows folders of this computer; a file in one of them is called by what follows the folder."""
+
+    def __init__(self, folders: Iterable[Path | str | None]) -> None:
+        """Know these folders, and those of the user and of this Python; relative ones and the
+        system's are passed over.
+
+        None and empty texts are passed over too.
+        """
+        own = {
+            str(folder).rstrip("/")
+            for folder in (*folders, Path.home(), Path.cwd(), sys.prefix)
+            if folder
+        }
+        names = {name for name in own if name.startswith("/") and not name.startswith("/usr")}
+        # In JSON, letters beyond ASCII may be written as escapes.
+        spelled = {word for name in names for word in (name, json.dumps(name)[1:-1])}
+        words = "|".join(re.escape(word) for word in sorted(spelled, key=len, reverse=True))
+        # Not the end of a longer path, as /tmp is of /data/local/tmp, and not the beginning of a
+        # longer name.
+        self._pattern = (
+            re.compile(rf"(?<![\w./-])(?:{words})(?:(/+)|(?![\w.-]))") if words else None
+        )
+
+    def hide(self, text: str) -> str:
+        """Return a text without these folders."""
+        if self._pattern is None:
+            return text
+        return self._pattern.sub(lambda found: "" if found[1] else _A_FOLDER, text)
+
+    def hide_bytes(self, data: bytes) -> bytes:
+        """Return a program's output without these folders; what isn't text stays as it is."""
+        if b"\0" in data:
+            return data
+        # Bytes that are no UTF-8 come back as they were.
+        return self.hide(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+    def hide_all(self, value: object) -> object:
+        """Return a JSON value whose texts are without these folders; keys stay."""
+        if isinstance(value, str):
+            return self.hide(value)
+        if isinstance(value, list):
+            return [self.hide_all(item) for item in value]
+        if isinstance(value, dict):
+            return {key: self.hide_all(item) for key, item in value.items()}
+        return value
+
+
+def redaction_of(store: Store, campaigns: Sequence[Campaign], further: Iterable[Path]) -> Redaction:
+    """Return the folders of the models, programs and plans of a store, and ``further`` ones."""
+    files = [model.path for model in store.models().values()]
+    for build in store.builds().values():
+        files += [build.path, *(companion.path for companion in build.companions)]
+    files += [Path(path) for campaign in campaigns for path in campaign.terms.files.values()]
+    named = [
+        folder
+        for item in campaigns
+        for folder in (item.terms.plan_folder, item.terms.parity_inputs)
+    ]
+    return Redaction((*named, *further, *(path.parent for path in files if path is not None)))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from orchestrator.analysis.comparison import ComparedCase
 from orchestrator.analysis.comparison import Comparison as Compared
-from orchestrator.app.reporting import report_title, write_html
+from orchestrator.app.stored import report_title, write_html
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import BenchfarmError
 from orchestrator.records.campaign import Campaign
@@ -264,8 +264,7 @@ class Lab:
         Raises UsageError for a campaign that isn't stored, StoreMissingError for a store that isn't
         there.
         """
-        from orchestrator.app.reporting import report_data
-        from orchestrator.app.stored import named_campaigns
+        from orchestrator.app.stored import named_campaigns, report_data
 
         with self._workspace(makes_store=False) as workspace:
             chosen = named_campaigns(workspace.store, each(campaign))

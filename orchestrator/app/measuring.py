@@ -15,8 +15,8 @@ from orchestrator.app import time_limits
 from orchestrator.app.attached import OpenedDevices, open_devices
 from orchestrator.app.phones import unchecked_hint
 from orchestrator.app.preparing import Prepared, identify, inputs_of, prepare, start
-from orchestrator.app.reporting import report_data
 from orchestrator.app.status import PublishedStatus
+from orchestrator.app.stored import report_data
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving, Notice

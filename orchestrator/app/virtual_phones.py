@@ -92,7 +92,7 @@ def fake_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = False
 
     The libraries that the real program needs beside it for a DSP or an NPU come with it.
     """
-    from orchestrator.delegates.specification import FlagFamily
+    from orchestrator.delegates import FlagFamily
     from orchestrator.programs import program
 
     package, libraries = "", dict[str, bytes]()
@@ -324,8 +324,7 @@ def stop(settings: Settings) -> tuple[bool, bool]:
 
 def quickstart_options(serials: Sequence[str]) -> PlanOptions:
     """Return what the quickstart measures: a sample model, on virtual phones and on this computer."""
-    from orchestrator.delegates import DELEGATES
-    from orchestrator.delegates.specification import EVERYWHERE
+    from orchestrator.delegates import DELEGATES, EVERYWHERE
     from orchestrator.models.inspect import sample_models
 
     # A fixed number of invocations, so that it ends soon; a bench of one's own gives each case what

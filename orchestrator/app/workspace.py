@@ -321,7 +321,7 @@ class Workspace:
     @cached_property
     def hub_power(self) -> HubPower:
         """Switches the ports of USB hubs."""
-        from orchestrator.devices.journal import UndoJournal
+        from orchestrator.devices.quiet import UndoJournal
         from orchestrator.devices.rescue import HubPower
 
         journal = UndoJournal(self.settings.state_folder / "journals")

@@ -559,7 +559,7 @@ def _tell_measured(workspace: Workspace, campaign: Campaign) -> None:
 
         say(to_text(pair_comparison(workspace, campaign), max(columns(), 80)), err=True)
         return
-    from orchestrator.app.reporting import report_data
+    from orchestrator.app.stored import report_data
     from orchestrator.report.tables import text_lines
 
     lines = text_lines(report_data(workspace, [campaign]), columns())

@@ -138,7 +138,7 @@ def told(
 ) -> CommandResult:
     """Write a campaign's report, and return its result; raises what ended a device's part."""
     from orchestrator.app.measuring import read_again, stopped
-    from orchestrator.app.reporting import write_report
+    from orchestrator.app.stored import write_report
     from orchestrator.cli.live import facts_of, reporting
     from orchestrator.report.tables import text_lines
     from orchestrator.report.winners import fastest_table, next_steps, winners

@@ -40,7 +40,7 @@ def report(
 
     Example: benchfarm report newest --out report.html
     """
-    from orchestrator.app.reporting import write_report
+    from orchestrator.app.stored import write_report
     from orchestrator.report import exports, tables
 
     # HTML always goes to a file: the data folder's reports when none is named.
@@ -77,8 +77,7 @@ def _data(
     settings: Settings, campaigns: Texts, *, has_logs: bool = False
 ) -> tuple[list[Any], ReportData]:
     """Return the named campaigns, or the newest one, and what a report shows of them."""
-    from orchestrator.app.reporting import report_data
-    from orchestrator.app.stored import named_campaigns
+    from orchestrator.app.stored import named_campaigns, report_data
     from orchestrator.app.workspace import Workspace
 
     with Workspace(settings, makes_store=False) as workspace:

@@ -1,6 +1,6 @@
 """Apple's Core ML, on an iPhone's Neural Engine."""
 
-from orchestrator.delegates.specification import Delegate
+from orchestrator.delegates import Delegate
 from orchestrator.records.case import DelegateName
 from orchestrator.records.device import DeviceKind
 

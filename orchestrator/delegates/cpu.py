@@ -1,6 +1,6 @@
 """The builtin kernels, without any delegate."""
 
-from orchestrator.delegates.specification import EVERYWHERE, Delegate, FlagFamily
+from orchestrator.delegates import EVERYWHERE, Delegate, FlagFamily
 from orchestrator.records.case import DelegateName
 
 DELEGATE = Delegate(

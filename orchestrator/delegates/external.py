@@ -1,7 +1,7 @@
 """A delegate in a library of its own, which a plan's flags name."""
 
+from orchestrator.delegates import Delegate, FlagFamily
 from orchestrator.delegates.npu import LIBRARY, needs_library
-from orchestrator.delegates.specification import Delegate, FlagFamily
 from orchestrator.records.case import DelegateName
 from orchestrator.records.device import DeviceKind
 

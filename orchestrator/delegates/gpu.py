@@ -4,7 +4,7 @@ interface.
 
 import re
 
-from orchestrator.delegates.specification import EVERYWHERE, Delegate, FlagFamily, serialized
+from orchestrator.delegates import EVERYWHERE, Delegate, FlagFamily, serialized
 from orchestrator.records.case import DelegateName
 
 _ON = {"use_gpu": "true", "use_xnnpack": "false"}

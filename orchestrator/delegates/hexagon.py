@@ -2,7 +2,7 @@
 
 import re
 
-from orchestrator.delegates.specification import Delegate, FlagFamily
+from orchestrator.delegates import Delegate, FlagFamily
 from orchestrator.records.case import Build, DelegateName, Skip
 from orchestrator.records.device import DeviceFacts
 

@@ -1,6 +1,6 @@
 """Android's Neural Networks API, which hands a model to the phone's drivers."""
 
-from orchestrator.delegates.specification import Delegate, FlagFamily, serialized
+from orchestrator.delegates import Delegate, FlagFamily, serialized
 from orchestrator.records.case import DelegateName, Skip
 from orchestrator.records.device import DeviceFacts
 

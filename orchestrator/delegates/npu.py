@@ -2,7 +2,7 @@
 
 import re
 
-from orchestrator.delegates.specification import ON_PHONES, Delegate, FlagFamily
+from orchestrator.delegates import ON_PHONES, Delegate, FlagFamily
 from orchestrator.records.case import Build, DelegateName, Skip
 from orchestrator.records.device import DeviceFacts, DeviceKind
 

@@ -1,6 +1,6 @@
 """XNNPACK, which the runtime applies by itself unless it is told not to."""
 
-from orchestrator.delegates.specification import EVERYWHERE, Delegate, FlagFamily
+from orchestrator.delegates import EVERYWHERE, Delegate, FlagFamily
 from orchestrator.records.case import DelegateName
 
 DELEGATE = Delegate(

@@ -16,24 +16,26 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Clock, Deadline, SystemClock
-from orchestrator.devices.journal import UndoJournal, format_changes, parse_changes
 from orchestrator.devices.lease import FREE_MIN_BYTES, LEASE_S, Claims, Standing, check_free
 from orchestrator.devices.phone import AdbDevice
+from orchestrator.devices.probes import danger, unfit, wait_until_fit
 from orchestrator.devices.quiet import (
     SCREEN_OFF,
     SCREEN_ON,
     SCREEN_STATE,
     SNAPSHOT_COMMANDS,
     QuietStep,
+    UndoJournal,
     differences,
+    format_changes,
     is_network_serial,
+    parse_changes,
     parse_snapshot,
     screen_step,
     steps_for,
 )
 from orchestrator.devices.rescue import HubPower, port_of
 from orchestrator.devices.sockets import quote, reason_of, refusal_of
-from orchestrator.devices.state import danger, unfit, wait_until_fit
 from orchestrator.errors import (
     DeviceBusyError,
     DeviceChangedError,

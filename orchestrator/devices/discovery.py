@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from orchestrator.devices.adb_server import ALLOW_KEY, TAP_ALLOW, AdbServer, is_tcp
-from orchestrator.devices.facts import parse_serial
 from orchestrator.devices.link import PhoneLink
+from orchestrator.devices.probes import parse_serial
 from orchestrator.errors import DeviceError, HostStorageError, LinkLostError, UsageError
 from orchestrator.files import keep_file
 from orchestrator.ports import Seen

@@ -16,9 +16,13 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from orchestrator.clock import Deadline
-from orchestrator.devices.facts import HOST_COMMANDS, host_facts
+from orchestrator.devices.probes import (
+    HOST_COMMANDS,
+    HOST_STATE_COMMANDS,
+    host_facts,
+    host_state_from,
+)
 from orchestrator.devices.runs import folder_name
-from orchestrator.devices.state import HOST_STATE_COMMANDS, host_state_from
 from orchestrator.errors import (
     DeviceCommandError,
     DeviceTimeoutError,

@@ -26,7 +26,7 @@ from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
 
 from orchestrator.clock import Clock
-from orchestrator.devices.state import parse_free_bytes
+from orchestrator.devices.probes import parse_free_bytes
 from orchestrator.errors import (
     BenchfarmError,
     DeviceBusyError,

@@ -20,8 +20,8 @@ from typing import Final, TypeVar
 
 from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.devices.adb_server import AdbServer
-from orchestrator.devices.facts import parse_serial
 from orchestrator.devices.lease import HeldNote
+from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.sockets import (
     Connection,
     quote,

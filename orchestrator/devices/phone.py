@@ -13,8 +13,14 @@ from typing import Final
 from orchestrator.clock import Clock, Deadline
 from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.discovery import NOT_BOOTED
-from orchestrator.devices.facts import FACTS_COMMANDS, GPU_COMMANDS, facts_from
 from orchestrator.devices.link import PhoneLink
+from orchestrator.devices.probes import (
+    FACTS_COMMANDS,
+    GPU_COMMANDS,
+    STATE_COMMANDS,
+    facts_from,
+    state_from,
+)
 from orchestrator.devices.runs import DetachedRuns
 from orchestrator.devices.sockets import (
     EXIT,
@@ -26,7 +32,6 @@ from orchestrator.devices.sockets import (
     reason_of,
     service_failure,
 )
-from orchestrator.devices.state import STATE_COMMANDS, state_from
 from orchestrator.devices.transfer import (
     InstalledApps,
     PlacedFiles,

@@ -18,8 +18,8 @@ from typing import Final
 
 from orchestrator.clock import Deadline
 from orchestrator.devices.discovery import parse_devices
-from orchestrator.devices.journal import UndoJournal
 from orchestrator.devices.phone import AdbDevice
+from orchestrator.devices.quiet import UndoJournal
 from orchestrator.errors import DeviceError
 from orchestrator.ports import Change, Device
 from orchestrator.processes import child_environment

@@ -15,8 +15,8 @@ from typing import Final
 
 from orchestrator.clock import Deadline
 from orchestrator.devices.link import PhoneLink, checksum_of, no_checksum, push_timeout_s
+from orchestrator.devices.probes import parse_free_bytes
 from orchestrator.devices.sockets import CANCEL_LOOK_S, quote, service_failure, without_stack
-from orchestrator.devices.state import parse_free_bytes
 from orchestrator.errors import (
     DeviceError,
     DeviceStorageError,

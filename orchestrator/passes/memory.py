@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.delegates.specification import FlagFamily
+from orchestrator.delegates import FlagFamily
 from orchestrator.passes.specification import PassSpec
 from orchestrator.records.case import Pass
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.analysis.findings import finding
-from orchestrator.delegates import DELEGATES
-from orchestrator.delegates.specification import FlagFamily
+from orchestrator.delegates import DELEGATES, FlagFamily
 from orchestrator.passes.specification import (
     INFO_FILES,
     INFO_FLAGS,

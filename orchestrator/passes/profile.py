@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from orchestrator.delegates.specification import FlagFamily
+from orchestrator.delegates import FlagFamily
 from orchestrator.errors import ModelError
 from orchestrator.models.inspect import inspect_model
 from orchestrator.passes.specification import (

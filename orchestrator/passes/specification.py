@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, assert_never
 
-from orchestrator.delegates.specification import FlagFamily
+from orchestrator.delegates import FlagFamily
 from orchestrator.ports import Change, Device, InvocationRequest, Tool
 from orchestrator.programs.specification import Program
 from orchestrator.records.case import Case, Pass

@@ -18,8 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from orchestrator.delegates import flags_of
-from orchestrator.delegates.specification import FlagFamily
+from orchestrator.delegates import FlagFamily, flags_of
 from orchestrator.files import write_whole
 from orchestrator.passes import pass_of
 from orchestrator.programs import program

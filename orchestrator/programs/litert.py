@@ -22,8 +22,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeGuard
 
-from orchestrator.delegates import DELEGATES, flags_of
-from orchestrator.delegates.specification import FlagFamily
+from orchestrator.delegates import DELEGATES, FlagFamily, flags_of
 from orchestrator.errors import UsageError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.running import run_and_collect

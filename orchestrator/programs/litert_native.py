@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from orchestrator.delegates import DELEGATES
-from orchestrator.delegates.specification import FlagFamily
+from orchestrator.delegates import DELEGATES, FlagFamily
 from orchestrator.errors import UsageError
 from orchestrator.passes import pass_of
 from orchestrator.passes.specification import Prepared

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.delegates import delegates_of
-from orchestrator.delegates.specification import Delegate, FlagFamily
+from orchestrator.delegates import Delegate, FlagFamily, delegates_of
 from orchestrator.ports import Tool
 from orchestrator.records.build_spec import FlagSchema
 from orchestrator.records.case import Build, DelegateName, ToolName

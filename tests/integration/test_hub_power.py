@@ -19,8 +19,8 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.cli.devices import restore
 from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.conditioning import LadderConditioner
-from orchestrator.devices.journal import UndoJournal
 from orchestrator.devices.phone import AdbDevice
+from orchestrator.devices.quiet import UndoJournal
 from orchestrator.devices.rescue import HubPower
 from orchestrator.errors import DeviceCommandError
 from orchestrator.ports import Change

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator.app.comparing import compare, rule_for
-from orchestrator.app.reporting import report_data
-from orchestrator.app.stored import named_campaigns
+from orchestrator.app.stored import named_campaigns, report_data
 from orchestrator.app.workspace import Workspace
 from orchestrator.records.case import CampaignId, CaseKey, DelegateName
 from orchestrator.records.run import RunRecord

@@ -19,8 +19,8 @@ from orchestrator.cli.frame import PlanKeys
 from orchestrator.clock import Deadline
 from orchestrator.config.plan import keys_table, plan_json_schema
 from orchestrator.config.yaml_file import checked, parse_yaml
+from orchestrator.devices.probes import unfit, wait_until_fit
 from orchestrator.devices.quiet import steps_for
-from orchestrator.devices.state import unfit, wait_until_fit
 from orchestrator.documents import dump_document, load_document
 from orchestrator.errors import PlanError
 from orchestrator.fields import Seconds

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.delegates import DELEGATES, delegates_of, needed_companions
-from orchestrator.delegates.specification import FlagFamily
+from orchestrator.delegates import DELEGATES, FlagFamily, delegates_of, needed_companions
 from orchestrator.planning.expansion import Expansion, HostFiles, Stock, expand, reference_case
 from orchestrator.planning.selection import tools_for
 from orchestrator.records.campaign import Invocation

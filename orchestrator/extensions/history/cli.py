@@ -123,13 +123,13 @@ def selftest(settings: Settings) -> CommandResult:
     Nothing is measured or stored. The newest nights of up to 20 series are made slower, one series
     at a time.
     """
-    from orchestrator.extensions.history.regressions import read_nights
-    from orchestrator.extensions.history.selftest import (
+    from orchestrator.extensions.history.changes import (
         DETECTIONS,
         NIGHTS,
         TOO_SHORT,
         detections,
     )
+    from orchestrator.extensions.history.regressions import read_nights
     from orchestrator.plugins import Workspace
 
     with Workspace(settings, makes_store=False) as workspace:

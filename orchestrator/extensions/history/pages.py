@@ -13,7 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.reporting import report_data
+from orchestrator.app.stored import report_data
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history.changepoint import SEGMENT_NIGHTS
 from orchestrator.extensions.history.changes import CHANGES

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from orchestrator import __version__
-from orchestrator.app.exchange import private_folders
+from orchestrator.app.exchange import Redaction, private_folders, redaction_of
 from orchestrator.documents import dump_document, load_document, to_text
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
 from orchestrator.files import sha256_of, unwritable
@@ -34,7 +34,6 @@ from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.history import is_pruned
 from orchestrator.records.run import Attachment, RunRecord
 from orchestrator.store.campaigns import without_paths
-from orchestrator.store.redaction import Redaction, redaction_of
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store

@@ -19,7 +19,7 @@ from orchestrator.extensions.runtimes.litert_lm_output import (
     decode_metrics,
     report_of,
 )
-from orchestrator.programs.foreign_app import ImportedTool
+from orchestrator.programs.running import ImportedTool
 from orchestrator.programs.specification import Program
 from orchestrator.reading.lines import own_lines
 from orchestrator.reading.report import RunFiles, parse_run

@@ -241,7 +241,7 @@ def _tables(
 ) -> Iterator[Table[Any]]:
     """Yield the table, and where figures of others stand beside the store's those that both have."""
     from orchestrator.analysis.case_result import CaseStatus
-    from orchestrator.app.reporting import report_data
+    from orchestrator.app.stored import report_data
     from orchestrator.report.tables import labels_of, lines_of, matrix_table
     from orchestrator.report.winners import fastest_table, notes_of
     from orchestrator.tables.labels import short_names

@@ -22,7 +22,7 @@ from typing import Final, NoReturn
 
 from orchestrator.clock import Deadline, SystemClock
 from orchestrator.devices.host import AloneDevice, check_content
-from orchestrator.devices.journal import UndoJournal
+from orchestrator.devices.quiet import UndoJournal
 from orchestrator.errors import (
     DeviceCommandError,
     DeviceError,

@@ -16,12 +16,11 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-from orchestrator.delegates.specification import FlagFamily
+from orchestrator.delegates import FlagFamily
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.ports import InvocationRequest
-from orchestrator.programs.foreign_app import foreign_build
 from orchestrator.programs.litert_native import LitertNativeTool, litert_flags
-from orchestrator.programs.running import format_flags
+from orchestrator.programs.running import foreign_build, format_flags
 from orchestrator.programs.specification import Program
 from orchestrator.records.case import Build, BuildSha, Case, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind

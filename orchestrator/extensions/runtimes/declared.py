@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Final
 
-from orchestrator.delegates.specification import Delegate
+from orchestrator.delegates import Delegate
 from orchestrator.errors import ArtifactError, OutputParseError
 from orchestrator.extensions.runtimes.declaration import ProgramSection, declared, file_of
 from orchestrator.extensions.runtimes.litert_lm import on_path

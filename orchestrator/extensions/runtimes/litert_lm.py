@@ -22,8 +22,7 @@ from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Final
 
-from orchestrator.delegates import flags_of
-from orchestrator.delegates.specification import Delegate, FlagFamily
+from orchestrator.delegates import Delegate, FlagFamily, flags_of
 from orchestrator.errors import ArtifactError, OutputParseError
 from orchestrator.extensions.runtimes.litert_lm_output import (
     LitertLmReader,

@@ -21,10 +21,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.delegates import DELEGATES
+from orchestrator.delegates import DELEGATES, FlagFamily
 from orchestrator.delegates.evidence import family, share_in
 from orchestrator.delegates.judging import extent_of
-from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import OutputParseError
 from orchestrator.reading.lines import Buffer, Line
 from orchestrator.reading.protos import decode_message, optional_figure

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.extensions.history.selftest import STEPS, detections
+from orchestrator.extensions.history.changes import STEPS, detections
 from orchestrator.store.opening import open_store
 from tests.samples.command import Cli
 from tests.samples.history_lab import Weeks

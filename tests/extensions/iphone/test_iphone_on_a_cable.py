@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.devices.journal import UndoJournal
+from orchestrator.devices.quiet import UndoJournal
 from orchestrator.errors import UsageError
 from orchestrator.extensions.iphone.device import IPhoneDevice
 from orchestrator.extensions.iphone.usbmux import Usbmux

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from orchestrator.clock import Deadline
-from orchestrator.devices.state import unfit, wait_until_fit
+from orchestrator.devices.probes import unfit, wait_until_fit
 from orchestrator.ports import Fitness
 from orchestrator.records.device import DeviceState
 from orchestrator.records.plan import FitLimits

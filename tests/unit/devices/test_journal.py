@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.devices.journal import UndoJournal
+from orchestrator.devices.quiet import UndoJournal
 from orchestrator.errors import HostStorageError
 from orchestrator.ports import Change
 from orchestrator.records.case import Serial

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.devices import discovery, facts, runs, state
+from orchestrator.devices import discovery, probes, runs
 from tests.samples.places import DATA
 
 FOLDER = DATA / "probes"
-MODULES = {"discovery": discovery, "facts": facts, "state": state, "runs": runs}
+MODULES = {"discovery": discovery, "probes": probes, "runs": runs}
 
 
 def agrees(found: object, expected: object) -> bool:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from orchestrator.devices import facts, state
+from orchestrator.devices import probes
 from orchestrator.devices.discovery import parse_devices
 from tests.samples.beside import WILD, needs_wild
 
@@ -35,7 +35,7 @@ def on(*kinds: str) -> pytest.MarkDecorator:
 
 @on("getprop")
 def test_properties_say_what_the_phone_is(name: str, expected: dict[str, object]) -> None:
-    properties = facts.parse_properties(text_of(name))
+    properties = probes.parse_properties(text_of(name))
     keys = {
         "abi": "ro.product.cpu.abi",
         "android": "ro.build.version.release",
@@ -55,7 +55,7 @@ def test_properties_say_what_the_phone_is(name: str, expected: dict[str, object]
 
 @on("battery")
 def test_battery_is_read_from_its_own_section(name: str, expected: dict[str, object]) -> None:
-    assert state.parse_battery(text_of(name)) == {
+    assert probes.parse_battery(text_of(name)) == {
         "battery_percent": round(
             100 * float(str(expected["level"])) / float(str(expected["scale"]))
         ),
@@ -69,7 +69,7 @@ def test_battery_is_read_from_its_own_section(name: str, expected: dict[str, obj
 def test_thermalservice_is_read_from_the_hal_not_the_cache(
     name: str, expected: dict[str, object]
 ) -> None:
-    thermal = state.parse_thermalservice(text_of(name))
+    thermal = probes.parse_thermalservice(text_of(name))
     assert thermal["battery_heat_c"] == pytest.approx(expected["hal_battery"])
     assert expected["hal_skin"].items() <= thermal["heat_c"].items()
     assert thermal["thermal_status"] == max(
@@ -82,10 +82,6 @@ def test_no_probe_fails_on_the_output_of_another(name: str) -> None:
     text = text_of(name) if name else ""
     for parse in (
         parse_devices,
-        *(
-            parse
-            for name, parse in {**vars(facts), **vars(state)}.items()
-            if name.startswith("parse_")
-        ),
+        *(parse for name, parse in vars(probes).items() if name.startswith("parse_")),
     ):
         parse(text)

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from orchestrator.devices.discovery import STATE_NOTES, explain_state, judge_twins
-from orchestrator.devices.facts import facts_from
-from orchestrator.devices.state import STATE_COMMANDS, state_from
+from orchestrator.devices.probes import STATE_COMMANDS, facts_from, state_from
 from orchestrator.ports import Seen
 from orchestrator.sysfs import parse_cpu_list, parse_thermal_zones
 

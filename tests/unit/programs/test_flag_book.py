@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.delegates import DELEGATES, flags_of
-from orchestrator.delegates.specification import FlagFamily
+from orchestrator.delegates import DELEGATES, FlagFamily, flags_of
 from orchestrator.passes import pass_of
 from orchestrator.programs.flags import (
     FlagBook,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.delegates.specification import FlagFamily
+from orchestrator.delegates import FlagFamily
 from orchestrator.programs.flags import check_flags, documented_flags, parse_help
 from tests.conftest import golden_texts
 from tests.samples.places import NATIVE

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.store.redaction import Redaction
+from orchestrator.app.exchange import Redaction
 
 OWN = Redaction(["/tmp", "/home/anna/models", "/home/anna", "/data/größe", None, "", "relative"])
 
