@@ -15,12 +15,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Deadline
-from orchestrator.devices.sockets import Connection
+from orchestrator.devices.sockets import DEFAULT_PORT, Connection, ServerAddress
 from orchestrator.errors import (
     AdbUnavailableError,
     DeviceError,
@@ -35,39 +34,6 @@ from orchestrator.errors import (
 from orchestrator.files import is_private, make_private, own_temporary
 from orchestrator.processes import Locks, child_environment, end_running, running
 from orchestrator.records.failures import next_step_of
-
-DEFAULT_PORT: Final = 5037
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerAddress:
-    """Host and port of an adb server, or the path of its socket file."""
-
-    host: str = "127.0.0.1"
-    port: int = DEFAULT_PORT
-    #: A socket in the file system (``localfilesystem:``); host and port don't count then.
-    path: str = ""
-    #: Where it was named, for people.
-    named_by: str = field(default="", compare=False)
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the server is on this computer."""
-        return bool(self.path) or self.host in {"127.0.0.1", "localhost", "::1"}
-
-    @property
-    def spec(self) -> str:
-        """What adb's ``-L`` and ``ADB_SERVER_SOCKET`` take; "tcp:127.0.0.1:N" is refused by 29 and
-        36.
-        """
-        if self.path:
-            return f"localfilesystem:{self.path}"
-        return f"tcp:{'localhost' if self.host == '127.0.0.1' else self.host}:{self.port}"
-
-    def __str__(self) -> str:
-        if self.path:
-            return self.spec
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_address(text: str, *, source: str = "the adb server's address") -> ServerAddress:

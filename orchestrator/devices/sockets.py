@@ -13,8 +13,9 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from orchestrator.clock import Deadline
 from orchestrator.errors import (
@@ -32,11 +33,40 @@ from orchestrator.ports import ShellResult
 from orchestrator.records.failures import Source, next_step_of, texts_of
 from orchestrator.scripts import Answer
 
-if TYPE_CHECKING:
-    from orchestrator.devices.adb_server import ServerAddress
-
+DEFAULT_PORT: Final = 5037
 #: Code -> the error that has it.
 _KINDS: Final = {kind().code: kind for kind in kinds_below(DeviceError)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerAddress:
+    """Host and port of an adb server, or the path of its socket file."""
+
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    #: A socket in the file system (``localfilesystem:``); host and port don't count then.
+    path: str = ""
+    #: Where it was named, for people.
+    named_by: str = field(default="", compare=False)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the server is on this computer."""
+        return bool(self.path) or self.host in {"127.0.0.1", "localhost", "::1"}
+
+    @property
+    def spec(self) -> str:
+        """What adb's ``-L`` and ``ADB_SERVER_SOCKET`` take; "tcp:127.0.0.1:N" is refused by 29 and
+        36.
+        """
+        if self.path:
+            return f"localfilesystem:{self.path}"
+        return f"tcp:{'localhost' if self.host == '127.0.0.1' else self.host}:{self.port}"
+
+    def __str__(self) -> str:
+        if self.path:
+            return self.spec
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def _failure_in(message: str, source: Source, *, serial: str, what: str) -> DeviceError | None:

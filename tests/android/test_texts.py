@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from benchfarm_virtual.samples import benchmark_apk, benchmark_elf
-from orchestrator.devices.adb_server import AdbServer, ServerAddress
+from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.phone import AdbDevice
+from orchestrator.devices.sockets import ServerAddress
 from orchestrator.errors import (
     FolderRefusedError,
     InstallError,

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.devices.adb_server import AdbServer, ServerAddress
+from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.quiet import put_setting
-from orchestrator.devices.sockets import quote
+from orchestrator.devices.sockets import ServerAddress, quote
 from orchestrator.programs.apk import ACTIVITY, PACKAGE, start_command
 from orchestrator.records.case import ToolName
 from tests.samples.real_phone import RealPhone

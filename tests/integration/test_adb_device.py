@@ -15,9 +15,10 @@ from benchfarm_virtual.faults import parse_fault
 from benchfarm_virtual.samples import BENCHMARK_PACKAGE, benchmark_apk
 from orchestrator.app.workspace import Workspace
 from orchestrator.clock import Deadline, SystemClock
-from orchestrator.devices.adb_server import AdbServer, ServerAddress
+from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.discovery import STATE_NOTES, KnownPhones, list_devices
 from orchestrator.devices.phone import WORK_FOLDER, AdbDevice
+from orchestrator.devices.sockets import ServerAddress
 from orchestrator.errors import (
     BenchfarmError,
     DeviceChangedError,

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchfarm_virtual.faults import parse_fault
-from orchestrator.devices.adb_server import AdbServer, ServerAddress
+from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.conditioning import LadderConditioner
 from orchestrator.devices.host import HostDevice
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.probes import unfit
 from orchestrator.devices.quiet import UndoJournal
-from orchestrator.devices.sockets import Connection
+from orchestrator.devices.sockets import Connection, ServerAddress
 from orchestrator.errors import (
     DeviceCommandError,
     DeviceSetAsideError,

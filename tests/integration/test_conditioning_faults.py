@@ -17,10 +17,11 @@ import pytest
 
 from benchfarm_virtual.faults import parse_fault
 from orchestrator.clock import SystemClock
-from orchestrator.devices.adb_server import AdbServer, ServerAddress
+from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.conditioning import LadderConditioner
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.quiet import steps_for
+from orchestrator.devices.sockets import ServerAddress
 from orchestrator.errors import (
     BenchfarmError,
     DeviceBusyError,

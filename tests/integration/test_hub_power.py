@@ -17,11 +17,12 @@ from orchestrator.app import attached
 from orchestrator.app.attached import attached_devices, open_devices
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli.devices import restore
-from orchestrator.devices.adb_server import AdbServer, ServerAddress
+from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.conditioning import LadderConditioner
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.quiet import UndoJournal
 from orchestrator.devices.rescue import HubPower
+from orchestrator.devices.sockets import ServerAddress
 from orchestrator.errors import DeviceCommandError
 from orchestrator.ports import Change
 from orchestrator.records.case import Serial

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from benchfarm_virtual.farm import VirtualLab
-from orchestrator.devices.adb_server import AdbServer, ServerAddress
+from orchestrator.devices.adb_server import AdbServer
+from orchestrator.devices.sockets import ServerAddress
 from tests.samples.command import Cli
 
 

@@ -16,8 +16,9 @@ from benchfarm_virtual.phone import Phone
 from orchestrator.app.attached import attached_devices, open_devices
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli.devices import restore
-from orchestrator.devices.adb_server import AdbServer, ServerAddress
+from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.phone import AdbDevice
+from orchestrator.devices.sockets import ServerAddress
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import DeviceBusyError, DeviceUnusableError, NoDeviceError
 from orchestrator.ports import Change

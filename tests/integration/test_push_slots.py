@@ -17,9 +17,10 @@ from benchfarm_virtual.farm import VirtualLab
 from benchfarm_virtual.faults import parse_fault
 from benchfarm_virtual.phone import Phone
 from benchfarm_virtual.samples import BENCHMARK_PACKAGE, benchmark_apk
-from orchestrator.devices.adb_server import AdbServer, ServerAddress
+from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.link import PushSlots
 from orchestrator.devices.phone import AdbDevice
+from orchestrator.devices.sockets import ServerAddress
 from orchestrator.errors import InterruptedByUserError
 from tests.samples.phones import host_file
 

@@ -12,10 +12,11 @@ import pytest
 
 from benchfarm_virtual.farm import VirtualLab
 from benchfarm_virtual.faults import parse_fault
-from orchestrator.devices.adb_server import AdbServer, ServerAddress
+from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.lease import QuarantineFolder
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.rescue import HubPower, LadderRescuer, usb_port
+from orchestrator.devices.sockets import ServerAddress
 from orchestrator.records.case import Serial
 from tests.samples.meanwhile import switch_on_at, when
 

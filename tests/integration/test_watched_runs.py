@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orchestrator.analysis.samples import parse_samples
-from orchestrator.devices.adb_server import AdbServer, ServerAddress
+from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.phone import AdbDevice
+from orchestrator.devices.sockets import ServerAddress
 from orchestrator.records.case import RunId
 from orchestrator.records.run import SAMPLES_FILE
 from orchestrator.records.verdict import Grade

@@ -14,8 +14,9 @@ import pytest
 
 from benchfarm_virtual.faults import parse_fault
 from benchfarm_virtual.phone import Phone
-from orchestrator.devices.adb_server import AdbServer, ServerAddress, configured_address
+from orchestrator.devices.adb_server import AdbServer, configured_address
 from orchestrator.devices.phone import AdbDevice
+from orchestrator.devices.sockets import ServerAddress
 from orchestrator.errors import DeviceError
 from orchestrator.files import sha256_of
 from orchestrator.ports import HostFile, ShellResult

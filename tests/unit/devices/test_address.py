@@ -1,6 +1,7 @@
 import pytest
 
-from orchestrator.devices.adb_server import ServerAddress, configured_address, parse_address
+from orchestrator.devices.adb_server import configured_address, parse_address
+from orchestrator.devices.sockets import ServerAddress
 from orchestrator.errors import UsageError
 
 

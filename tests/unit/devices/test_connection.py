@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.clock import Deadline
-from orchestrator.devices.adb_server import ServerAddress
-from orchestrator.devices.sockets import Connection
+from orchestrator.devices.sockets import Connection, ServerAddress
 from orchestrator.errors import AdbUnavailableError
 
 

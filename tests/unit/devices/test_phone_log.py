@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.clock import Deadline
-from orchestrator.devices.adb_server import ServerAddress
 from orchestrator.devices.phone import _lines
-from orchestrator.devices.sockets import EXIT, STDERR, STDOUT, Connection
+from orchestrator.devices.sockets import EXIT, STDERR, STDOUT, Connection, ServerAddress
 from orchestrator.errors import DeviceError, LogOverrunError
 
 LINE = (STDOUT, b"11-28 10:00:00.100  77  77 I tflite: first\n")

@@ -22,10 +22,10 @@ from orchestrator.devices.adb_server import (
     ANSWER_TIMEOUT_S,
     AdbServer,
     OwnServer,
-    ServerAddress,
     bundled_adb,
     find_adb,
 )
+from orchestrator.devices.sockets import ServerAddress
 from orchestrator.errors import (
     AdbUnavailableError,
     DeviceTimeoutError,
