@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from orchestrator.app.workspace import Workspace
     from orchestrator.cli.output import CommandResult
     from orchestrator.ports import Device, Seen
-    from orchestrator.programs.specification import Program
+    from orchestrator.programs import Program
     from orchestrator.reading.lines import Buffer, Line
     from orchestrator.records.campaign import Campaign
     from orchestrator.records.case import ToolName

@@ -65,8 +65,8 @@ if TYPE_CHECKING:
         Receiver,
     )
     from orchestrator.ports import Change, CheckResult, Device, PhoneCheck, Seen
+    from orchestrator.programs import Program
     from orchestrator.programs.running import run_and_collect
-    from orchestrator.programs.specification import Program
     from orchestrator.records.case import Pass
     from orchestrator.settings import Settings
     from orchestrator.tables.table import Column, Kind, Table
@@ -151,7 +151,7 @@ _HOMES: Final = {
     "Settings": "orchestrator.settings",
     **dict.fromkeys(("Delegate", "FlagFamily"), "orchestrator.delegates"),
     "HostDevice": "orchestrator.devices.host",
-    "Program": "orchestrator.programs.specification",
+    "Program": "orchestrator.programs",
     **dict.fromkeys(
         ("Change", "CheckResult", "Device", "PhoneCheck", "Seen"), "orchestrator.ports"
     ),

@@ -49,13 +49,12 @@ ALLOWED: dict[str, set[str]] = {
     "ports": RECORDS,
     "delegates": RECORDS | {"plugins"},
     "passes": PORTS | {"plugins", "analysis", "delegates", "models", "programs", "tables"},
-    "planning": RECORDS | {"delegates", "passes", "predicates", "programs"},
-    "predicates": RECORDS,
+    "planning": RECORDS | {"delegates", "passes", "programs"},
     "analysis": RECORDS | {"delegates", "sysfs"},
     "installation": {"errors"},
     "settings": {"errors", "installation", "store"},
     "scripts": {"errors", "ports"},
-    "config": PORTS | {"documents", "passes", "plugins", "predicates"},
+    "config": PORTS | {"documents", "passes", "plugins"},
     "devices": PORTS | {"documents", "sysfs"},
     "artifacts": PORTS | {"documents", "programs"},
     "reading": RECORDS | {"delegates"},
@@ -90,7 +89,7 @@ BESIDES = {
 #: use cases.
 OF_EXTENSIONS = PORTS | {
     "plugins", "settings", "documents", "analysis", "delegates", "reading", "store", "tables", "report",
-    "passes", "programs.specification", "app.exchange", "app.options", "app.stored",
+    "passes", "app.exchange", "app.options", "app.stored",
 }  # fmt: skip
 #: What an extension imports beyond that, and why. It only gets shorter.
 DEBTS = {
@@ -108,7 +107,6 @@ DEBTS = {
         "devices": "a host watches its phones",
         "models": "a submission carries models by content",
         "planning": "a submission says which phones its plan fits",
-        "predicates": "a submission chooses phones as a plan does",
         "programs": "a job carries the files that declare its programs",
     },
     "models": {

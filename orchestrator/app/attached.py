@@ -24,9 +24,8 @@ from orchestrator.errors import (
     nearest,
 )
 from orchestrator.planning.selection import Choice, check_names, choose, missed
-from orchestrator.predicates import Labels
 from orchestrator.records.case import Serial
-from orchestrator.records.device import HOST_SERIAL, DeviceFacts, told_apart
+from orchestrator.records.device import HOST_SERIAL, DeviceFacts, Labels, told_apart
 from orchestrator.records.plan import DeviceSelection
 
 if TYPE_CHECKING:

@@ -153,9 +153,9 @@ class DeviceList(list["ListedDevice"]):
     """Attached phones, which show themselves as a table."""
 
     def __str__(self) -> str:
-        from orchestrator.tables import text
+        from orchestrator.tables.renderers import as_text
 
-        return text.render(listed_table(self))
+        return as_text(listed_table(self))
 
     def _repr_html_(self) -> str:
         return self.to_html()

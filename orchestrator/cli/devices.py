@@ -26,8 +26,8 @@ from orchestrator.records.case import USUAL_DELEGATE
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
 from orchestrator.settings import Settings
-from orchestrator.tables import text
 from orchestrator.tables.escapes import one_line
+from orchestrator.tables.renderers import as_text
 from orchestrator.tables.table import EVERYWHERE, Column, Form, Kind, Table, fields_of
 
 if TYPE_CHECKING:
@@ -350,7 +350,7 @@ def check(
             results[-1]["resolutions"] = known
             texts.append(_text(facts, checks, path))
             texts += [
-                f"{one_line(item.text)}\n{text.render(resolution.resolution_table(item))}"
+                f"{one_line(item.text)}\n{as_text(resolution.resolution_table(item))}"
                 for item in known
             ] or [
                 f"what it can resolve isn't known: benchfarm device check --sessions 4 -s {facts.serial}"
@@ -409,9 +409,7 @@ def _text(facts: DeviceFacts, checks: Sequence[PhoneCheck], path: Path) -> str:
         if name in seen
     ]
     if rows:
-        lines.append(
-            text.render(Table(name="checks", caption="Checks", columns=_CHECKS, rows=rows))
-        )
+        lines.append(as_text(Table(name="checks", caption="Checks", columns=_CHECKS, rows=rows)))
     lines.append(f"to attach to a bug report: {path}")
     return "\n".join(lines)
 

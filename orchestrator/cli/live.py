@@ -35,8 +35,8 @@ from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.campaign import ELSEWHERE, PhoneStatus, Standing, Status
 from orchestrator.records.run import Outcome
 from orchestrator.settings import Settings
-from orchestrator.tables import text
 from orchestrator.tables.escapes import one_line, visible
+from orchestrator.tables.renderers import Line, laid_out
 from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table, fields_of
 from orchestrator.units import (
     counted,
@@ -268,7 +268,7 @@ def about(seconds: float | None) -> str:
 
 def picture(
     status: Status, *, title: str = "", width: int | None = None, height: int | None = None
-) -> list[text.Line]:
+) -> list[Line]:
     """Return a campaign's lines: its own with a title (default: its name), a head, a line for each
     phone.
 
@@ -288,10 +288,10 @@ def picture(
     if shown:
         rows = [(status, phone) for phone in shown]
         serial_max = None if width is None else _SERIAL_MAX
-        found = text.lines(_phones(rows, serial_max=serial_max))
+        found = laid_out(_phones(rows, serial_max=serial_max))
         if width is not None and (over := max(len(line) for line, _ in found) - width) > 0:
             doing_max = max(_DOING_MIN, max(len(_doing(phone)) for phone in shown) - over)
-            found = text.lines(_phones(rows, serial_max=serial_max, doing_max=doing_max))
+            found = laid_out(_phones(rows, serial_max=serial_max, doing_max=doing_max))
         lines += [(_cut(line, width), look) for line, look in found]
     if hidden:
         lines.append((_cut(f"... and {len(hidden)} more: {_counted(hidden)}", width), "head"))

@@ -294,7 +294,7 @@ def shown(
     it is a list.
     """
     # Not where this module is loaded: a command's help shows no table.
-    from orchestrator.tables import text
+    from orchestrator.tables.renderers import laid_out
     from orchestrator.tables.table import Table
 
     tables = [part for part in parts if isinstance(part, Table)]
@@ -302,7 +302,7 @@ def shown(
     lines = [
         line
         for part in parts
-        for line in (text.lines(part, width) if isinstance(part, Table) else [(part, "")])
+        for line in (laid_out(part, width) if isinstance(part, Table) else [(part, "")])
     ]
     return CommandResult(
         text="\n".join(line for line, _ in lines),

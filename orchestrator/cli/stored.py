@@ -26,8 +26,8 @@ from orchestrator.records.campaign import (
 from orchestrator.records.case import CampaignId
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.settings import Settings
-from orchestrator.tables import text
 from orchestrator.tables.escapes import one_line
+from orchestrator.tables.renderers import as_text
 from orchestrator.tables.table import fields_of
 from orchestrator.units import counted, format_bytes
 
@@ -149,12 +149,12 @@ def runs(
             count += 1
             shown.append(run)
             if not most and len(shown) == _AT_ONCE:
-                yield from text.render(listed_runs(shown), columns()).split("\n")
+                yield from as_text(listed_runs(shown), columns()).split("\n")
                 shown.clear()
         if most and count > most:
             yield f"{count - most} earlier runs: --limit 0 lists all"
         if shown:
-            yield from text.render(listed_runs(shown), columns()).split("\n")
+            yield from as_text(listed_runs(shown), columns()).split("\n")
         if not count:
             is_whole = which == RunFilter(limit=limit)
             what = "has no runs yet" if is_whole else "has no run that fits"

@@ -38,8 +38,8 @@ from orchestrator.passes import (
     plan_pass_names,
 )
 from orchestrator.plugins import plugins
-from orchestrator.predicates import FIELDS, parse_predicate
 from orchestrator.records.case import USUAL_TOOL, DelegateName, Pass
+from orchestrator.records.device import FIELDS, parse_predicate
 from orchestrator.records.model import ManifestEntry
 from orchestrator.records.plan import (
     DelegateChoice,

@@ -25,7 +25,7 @@ from orchestrator.passes.specification import (
     rounds,
 )
 from orchestrator.ports import Device, InvocationRequest, Tool
-from orchestrator.programs.specification import Program
+from orchestrator.programs import Program
 from orchestrator.records.case import IMPORTED_TOOLS, Case, Pass
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import Plan, PlanTerms

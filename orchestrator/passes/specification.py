@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, assert_never
 
 from orchestrator.delegates import FlagFamily
 from orchestrator.ports import Change, Device, InvocationRequest, Tool
-from orchestrator.programs.specification import Program
+from orchestrator.programs import Program
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan, PlanTerms

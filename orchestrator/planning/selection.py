@@ -10,7 +10,6 @@ from typing import Final
 
 from orchestrator.delegates import DELEGATES, ENABLING_FLAGS
 from orchestrator.errors import UsageError, nearest
-from orchestrator.predicates import Labels, NoLabels, parse_predicate, value_of
 from orchestrator.programs import declared_for, program, programs, usual_tool
 from orchestrator.records.case import (
     USUAL_DELEGATE,
@@ -22,7 +21,15 @@ from orchestrator.records.case import (
     Skip,
     ToolName,
 )
-from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
+from orchestrator.records.device import (
+    DeviceFacts,
+    DeviceKind,
+    DeviceProfile,
+    Labels,
+    NoLabels,
+    parse_predicate,
+    value_of,
+)
 from orchestrator.records.model import is_foreign, is_language_model, model_ending
 from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan
 

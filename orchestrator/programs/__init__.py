@@ -1,19 +1,99 @@
-"""The benchmark programs: a module for each, named as a plan names it, and what they share in the
-folders beside.
+"""The benchmark programs: what benchfarm knows of one, in one record that its module fills; a module for
+each, named as a plan names it, and what they share in the folders beside.
 """
 
 from __future__ import annotations
 
 import functools
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 
+from orchestrator.delegates import Delegate, FlagFamily, delegates_of
 from orchestrator.errors import PluginError, UsageError
 from orchestrator.plugins import find, plugins, program_sources
-from orchestrator.programs.specification import Program
-from orchestrator.records.case import DECLARED, ToolName
-from orchestrator.records.device import DeviceKind
+from orchestrator.ports import Tool
+from orchestrator.records.build_spec import FlagSchema
+from orchestrator.records.case import DECLARED, Build, DelegateName, ToolName
+from orchestrator.records.device import DeviceFacts, DeviceKind
+
+#: Flags beside the case's own, for one way in which a program tries a delegate.
+Option = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """Everything that depends on which program it is."""
+
+    name: ToolName
+    #: Makes what runs it and reads its output.
+    tool: Callable[[], Tool]
+    #: What it runs on; none for one that benchfarm neither starts nor prepares.
+    kinds: frozenset[DeviceKind] = frozenset()
+    #: The kind of device that is measured with it where a plan names no program.
+    usual_on: DeviceKind | None = None
+    #: The kind of device on which it is tried beside the usual program, for the delegates that that
+    #: one lacks.
+    beside_on: DeviceKind | None = None
+    #: What measures a model that is too fast for the digits that this one prints; None: nothing.
+    finer: ToolName | None = None
+    #: Whose flags it has.
+    family: FlagFamily = FlagFamily.BENCHMARK_MODEL
+    #: Whether a plan may set flags of it.
+    has_flags: bool = True
+    #: The ways in which it tries a delegate by itself, or the figures that it gives; beside a
+    #: plan's flags.
+    options: Callable[[Delegate, Option], tuple[Option, ...]] = lambda delegate, given: ((),)
+    #: Its flags, where they are no family's.
+    own_schema: FlagSchema | None = None
+    #: What is wrong with a case's flags (the flag, and a sentence), for a program whose flags are
+    #: in no table.
+    flag_faults: Callable[[Mapping[str, str]], list[tuple[str, str]]] | None = None
+    #: The delegates that it has; None: those of its family.
+    own_delegates: frozenset[DelegateName] | None = None
+    #: How the files of models end that it runs; none: .tflite, or bundles.
+    endings: frozenset[str] = frozenset()
+    #: Whether it runs language models' bundles, and nothing else.
+    is_for_bundles: bool = False
+    #: The file's usual name; empty for an app.
+    file_name: str = ""
+    #: Patterns of the libraries that it needs beside it, from the folder that it lies in.
+    beside: tuple[str, ...] = ()
+    #: The file that declares it; None for a program of a module.
+    declared_in: Path | None = None
+    #: Whether files of that name are another program's, so that a file name doesn't say which it
+    #: is.
+    shares_file_name: bool = False
+    #: Finds the build where a package of this computer brings the program, or a plan names it;
+    #: raises ArtifactError.
+    installed: Callable[[str], Build] | None = None
+    #: Finds the app that a device is measured with, on it or as the file that a plan names; raises
+    #: ArtifactError.
+    on_device: Callable[[DeviceFacts, str], Build] | None = None
+    #: What an app is called where its file isn't known.
+    title: str = ""
+
+    def delegates(self, kind: DeviceKind) -> frozenset[DelegateName]:
+        """Return the delegates that it has on a kind of device; none where it doesn't run."""
+        if kind not in self.kinds:
+            return frozenset()
+        return delegates_of(self.family, kind) if self.own_delegates is None else self.own_delegates
+
+    @property
+    def is_benchmark_model(self) -> bool:
+        """Whether it is benchmark_model, as an executable or an app.
+
+        It takes every flag of a case, keeps caches where it is told to, reads inputs from files and
+        writes outputs to one, and comes with and without TensorFlow's operators (Flex).
+        """
+        return (
+            self.family is FlagFamily.BENCHMARK_MODEL
+            and bool(self.kinds)
+            and self.own_delegates is None
+        )
+
 
 #: The programs of the core.
 _OWN = frozenset(item.name.replace("_", "-") for item in pkgutil.iter_modules(__path__))

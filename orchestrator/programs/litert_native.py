@@ -17,6 +17,7 @@ from orchestrator.errors import UsageError
 from orchestrator.passes import pass_of
 from orchestrator.passes.specification import Prepared
 from orchestrator.ports import InvocationRequest
+from orchestrator.programs import Program
 from orchestrator.programs.flags import check_flags, documented_flags
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running import (
@@ -27,7 +28,6 @@ from orchestrator.programs.running import (
     placed_value,
     users_flags,
 )
-from orchestrator.programs.specification import Program
 from orchestrator.records.case import ToolName
 from orchestrator.records.device import DeviceKind
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 
 from orchestrator.ports import InvocationRequest
+from orchestrator.programs import Program
 from orchestrator.programs.running import CollectingTool, benchmark_flags, environment, format_flags
-from orchestrator.programs.specification import Program
 from orchestrator.records.case import ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind
 

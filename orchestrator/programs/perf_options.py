@@ -6,8 +6,8 @@ first that fails. Each case has a process of its own, with benchmark_model's fla
 
 from __future__ import annotations
 
+from orchestrator.programs import Program
 from orchestrator.programs.native import NativeTool
-from orchestrator.programs.specification import Program
 from orchestrator.records.case import ToolName
 from orchestrator.records.device import DeviceKind
 

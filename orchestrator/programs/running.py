@@ -39,7 +39,7 @@ from orchestrator.passes.specification import (
     Prepared,
 )
 from orchestrator.ports import Device, InvocationRequest
-from orchestrator.programs.specification import Program
+from orchestrator.programs import Program
 from orchestrator.reading.report import RunFiles, Started, parse_run
 from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.case import (

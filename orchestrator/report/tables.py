@@ -17,11 +17,11 @@ from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome
 from orchestrator.records.verdict import Outputs, ParityVerdict
 from orchestrator.report.data import ReportData
 from orchestrator.report.winners import fastest_table
-from orchestrator.tables import text
 from orchestrator.tables.devices import origin_of
 from orchestrator.tables.escapes import display_width, visible, wrap
 from orchestrator.tables.labels import PARITY_WORDS, ShortNames, configuration_order, figure_text
 from orchestrator.tables.operators import slowest_table
+from orchestrator.tables.renderers import WIDTH, Line, laid_out
 from orchestrator.tables.results import (
     figures_decimals,
     listed_table,
@@ -32,7 +32,6 @@ from orchestrator.tables.results import (
 )
 from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow, SkipRow
 from orchestrator.tables.table import DATA, LINES, MS, PAGE, Column, Kind, Table
-from orchestrator.tables.text import WIDTH, Line
 from orchestrator.units import counted
 
 
@@ -202,14 +201,14 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
             fastest = replace(
                 fastest, columns=[item for item in fastest.columns if item.name != "speed_up"]
             )
-        lines += text.lines(fastest, width)
+        lines += laid_out(fastest, width)
         lines += [("", ""), (_ELSEWHERE.format(cases=counted(len(timed), "case")), "head")]
     elif timed:
-        lines += text.lines(listed_table(sorted(timed, key=_fastest_first), names), width)
+        lines += laid_out(listed_table(sorted(timed, key=_fastest_first), names), width)
     of_passes = [pass_table(own, data.results) for own in pass_tables()]
     for part in (*of_passes, memory_table(_with_memory(rows))):
         if part.listed:
-            lines += [("", ""), (part.caption, "title"), *text.lines(part, width)]
+            lines += [("", ""), (part.caption, "title"), *laid_out(part, width)]
 
     has_models = len({row.model.subject for row in rows}) > 1
     for row in rows:
@@ -217,7 +216,7 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
             of_model = f"{row.model.label}, " if has_models else ""
             of = f"{of_model}{names.of(row.configuration)} on {row.device.title}"
             slowest = slowest_table(row.profiles[-1], of)
-            lines += [("", ""), (slowest.caption, "title"), *text.lines(slowest, width)]
+            lines += [("", ""), (slowest.caption, "title"), *laid_out(slowest, width)]
 
     def told(sentences: Iterable[str], look: str = "") -> None:
         kept = [(line, look) for item in sentences if item for line in wrap(visible(item), width)]

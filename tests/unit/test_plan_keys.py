@@ -28,10 +28,9 @@ from orchestrator.passes import plan_keys
 from orchestrator.planning.expansion import Expansion, Stock, expand
 from orchestrator.planning.selection import choose, tools_for
 from orchestrator.planning.time_budget import costs_of
-from orchestrator.predicates import NoLabels
 from orchestrator.records.campaign import Terms
 from orchestrator.records.case import Model, ModelSha, Serial
-from orchestrator.records.device import DeviceState
+from orchestrator.records.device import DeviceState, NoLabels
 from orchestrator.records.plan import MEASURING, Key, Plan, PlanTerms, keys_of
 from tests.samples.extensions import needs_extension
 from tests.samples.places import REPO

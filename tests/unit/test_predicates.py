@@ -5,9 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import UsageError
-from orchestrator.predicates import FIELDS, NoLabels, parse_predicate
 from orchestrator.records.case import Serial
-from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind
+from orchestrator.records.device import (
+    FIELDS,
+    CpuCluster,
+    DeviceFacts,
+    DeviceKind,
+    NoLabels,
+    parse_predicate,
+)
 from tests.conftest import golden_texts
 
 PIXEL = DeviceFacts(

@@ -6,9 +6,8 @@ import pytest
 
 from orchestrator.errors import UsageError
 from orchestrator.planning.selection import check_names, choose, missed
-from orchestrator.predicates import NoLabels
 from orchestrator.records.case import Serial
-from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind
+from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, NoLabels
 from orchestrator.records.plan import DeviceSelection
 
 

@@ -18,8 +18,8 @@ from orchestrator.records.case import ToolName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.exports import table_of
 from orchestrator.report.render import page_tables
-from orchestrator.tables import html, text
-from orchestrator.tables.renderers import as_frame, as_markdown, csv_lines
+from orchestrator.tables import html
+from orchestrator.tables.renderers import as_frame, as_markdown, as_text, csv_lines
 from orchestrator.tables.results import RESULTS, exported_table, results_table
 from orchestrator.tables.table import EVERYWHERE, Column, Form, Kind, Table
 from orchestrator.units import US_PER_MS
@@ -69,7 +69,7 @@ def render(table: Table[Any], form: Form) -> Any:
         case Form.HTML:
             return html.page([table])
         case Form.TEXT:
-            return text.render(table)
+            return as_text(table)
         case Form.MARKDOWN:
             return as_markdown(table)
         case Form.CSV:
@@ -162,7 +162,7 @@ def test_what_is_too_wide_for_a_terminal_follows_below_beside_what_tells_rows_ap
     note = Column[Any]("note", "", lambda row: "suspect" if row == ("one", "warm") else "")
     rows = [("one", "cold"), ("one", "warm"), ("two", "cold")]
     parts = [
-        text.render(Table(name="wide", caption="", columns=columns, rows=rows), 60)
+        as_text(Table(name="wide", caption="", columns=columns, rows=rows), 60)
         for columns in ((name, *wide), (name, stage, *wide), (name, widest, note))
     ]
     golden("wide.txt", "\n\n".join(parts))

@@ -23,9 +23,8 @@ from orchestrator.passes.specification import (
     rounds,
 )
 from orchestrator.ports import Device, InvocationRequest, Tool
-from orchestrator.programs import program
+from orchestrator.programs import Program, program
 from orchestrator.programs.running import benchmark_flags, environment, format_flags
-from orchestrator.programs.specification import Program
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import LOAD_DIED, LOAD_FILE, NO_LOAD, Case, Pass, load_of
 from orchestrator.records.device import DeviceKind

@@ -22,8 +22,8 @@ from orchestrator.passes.specification import (
     RunProgram,
     rounds,
 )
+from orchestrator.plugins import Program
 from orchestrator.ports import Tool
-from orchestrator.programs.specification import Program
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport

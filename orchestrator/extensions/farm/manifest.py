@@ -24,9 +24,8 @@ from orchestrator.errors import ArtifactError, HostStorageError, PlanError, Stor
 from orchestrator.extensions.farm.schema import Database
 from orchestrator.files import draft_of, make_private, sha256_of
 from orchestrator.passes import pass_names
-from orchestrator.predicates import parse_predicate
 from orchestrator.records.case import Build, ToolName
-from orchestrator.records.device import DeviceFacts
+from orchestrator.records.device import DeviceFacts, parse_predicate
 from orchestrator.records.plan import Plan
 
 #: How a kind of phones ends: real ones, and virtual ones.

@@ -19,8 +19,8 @@ from orchestrator.extensions.runtimes.litert_lm_output import (
     decode_metrics,
     report_of,
 )
+from orchestrator.programs import Program
 from orchestrator.programs.running import ImportedTool
-from orchestrator.programs.specification import Program
 from orchestrator.reading.lines import own_lines
 from orchestrator.reading.report import RunFiles, parse_run
 from orchestrator.records.case import Case, ToolName

@@ -28,8 +28,8 @@ from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.models.inspect import identify_model
 from orchestrator.plugins import ImportRequest, Workspace
+from orchestrator.programs import Program
 from orchestrator.programs.running import ImportedTool, foreign_build, source_of
-from orchestrator.programs.specification import Program
 from orchestrator.reading.lines import parse_number
 from orchestrator.records.campaign import Origin
 from orchestrator.records.case import (

@@ -19,9 +19,9 @@ from orchestrator.extensions.runtimes.litert_lm import on_path
 from orchestrator.extensions.runtimes.output import DeclaredReader, reports_of
 from orchestrator.files import sha256_of
 from orchestrator.ports import Device, InvocationRequest
+from orchestrator.programs import Option, Program
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running import run_and_collect
-from orchestrator.programs.specification import Option, Program
 from orchestrator.reading.failures import end_failure
 from orchestrator.reading.lines import own_lines
 from orchestrator.records.build_spec import FlagSchema, FlagSpec

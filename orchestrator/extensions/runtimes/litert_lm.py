@@ -32,9 +32,9 @@ from orchestrator.extensions.runtimes.litert_lm_output import (
 )
 from orchestrator.passes import pass_of
 from orchestrator.ports import Device, InvocationRequest, Turn
+from orchestrator.programs import Option, Program
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running import format_flags, library_folders, pass_flags, run_and_collect
-from orchestrator.programs.specification import Option, Program
 from orchestrator.reading.failures import end_failure
 from orchestrator.reading.lines import own_lines
 from orchestrator.records.build_spec import FlagSchema, FlagSpec

@@ -19,8 +19,8 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.records.run import PERFETTO_FILE, Outcome, RunRecord
 from orchestrator.settings import Settings
-from orchestrator.tables import text
 from orchestrator.tables.escapes import one_line
+from orchestrator.tables.renderers import as_text
 from orchestrator.tables.table import MS, Column, Kind, Table
 from orchestrator.units import split
 
@@ -213,7 +213,7 @@ def _lines(run: TracedRun) -> Iterator[str]:
     yield from map(one_line, _notes(run.summary))
     if operators := run.summary.operators:
         slowest = operators[:_ROWS]
-        yield text.render(
+        yield as_text(
             Table(name="operators", caption="Operators", columns=_OPERATORS, rows=slowest)
         )
         if more := len(operators) - len(slowest):

@@ -16,7 +16,7 @@ from orchestrator.records.failures import FAILURES, INSTALL_STEPS
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Outputs
 from orchestrator.report.assembly import build_report_data
-from orchestrator.tables import text
+from orchestrator.tables.renderers import as_text
 from orchestrator.tables.results import listed_table
 from orchestrator.tables.rows import BestMark
 from orchestrator.tables.runs import runs_table
@@ -88,7 +88,7 @@ def test_a_run_that_fell_back_has_a_reason_and_no_figure() -> None:
     assert fell
     assert all(run.report is not None and run.report.latency_us() for run in fell)
     for table in (listed_runs(fell), runs_table(fell)):
-        told = text.render(table, 300)
+        told = as_text(table, 300)
         assert "delegate-fell-back" in told
         assert " ms" not in told.split("\n", 1)[1]
         for run in fell:
@@ -98,7 +98,7 @@ def test_a_run_that_fell_back_has_a_reason_and_no_figure() -> None:
 def test_each_run_of_a_virtual_phone_says_so() -> None:
     runs = [run for run in small_lab().runs if run.is_virtual and run.outcome is Outcome.COMPLETED]
     assert runs
-    lines = text.render(listed_runs(runs), 300).split("\n")[1:]
+    lines = as_text(listed_runs(runs), 300).split("\n")[1:]
     assert all("(virtual)" in line for line in lines[: len(runs)])
 
 

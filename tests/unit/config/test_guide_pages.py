@@ -7,9 +7,8 @@ import pytest
 from orchestrator.config.declarations import load_build, load_inventory, load_profile
 from orchestrator.config.plan import load_plan
 from orchestrator.config.yaml_file import adapter_of
-from orchestrator.predicates import FIELDS
 from orchestrator.records.build_spec import BuildSpec
-from orchestrator.records.device import DeviceProfile
+from orchestrator.records.device import FIELDS, DeviceProfile
 from orchestrator.records.plan import Plan, keys_of
 from tests.samples.extensions import needs_extension
 from tests.samples.places import REPO
