@@ -18,8 +18,8 @@ from typing import Protocol, runtime_checkable
 from orchestrator.errors import UsageError
 from orchestrator.records.case import Build, Case, Model, Pass, RunId, Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.run import RawOutput, ToolReport
-from orchestrator.records.verdict import ParityBasis, PlacedInput
+from orchestrator.records.run import Attachment, RawOutput, ToolReport
+from orchestrator.records.verdict import ParityInput, PlacedInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,6 +391,16 @@ class TurnTool(Tool, Protocol):
 
     def turns(self, raw: RawOutput, case: Case) -> Sequence[Turn]:
         """Return what a process did, in order, up to its end; nothing where it didn't tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParityBasis:
+    """What the outputs of one model for one set of inputs are compared with."""
+
+    inputs: tuple[ParityInput, ...]
+    #: Reference outputs, tensor descriptions and outputs for other inputs, as they are kept with
+    #: each run.
+    attachments: tuple[Attachment, ...]
 
 
 class ParityReference(Protocol):

@@ -76,7 +76,7 @@ def command_lines(advice: str) -> list[str]:
     return [f"{about}:", *lines]
 
 
-#: How a terminal shows a line by its look (tables.text.Line); any other look changes nothing.
+#: How a terminal shows a line by its look (tables.renderers.Line); any other look changes nothing.
 _STYLES: Final[Mapping[str, str]] = {
     "title": "1",
     "head": "2",

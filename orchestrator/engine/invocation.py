@@ -28,6 +28,7 @@ from orchestrator.ports import (
     HostFile,
     InvocationRequest,
     Observer,
+    ParityBasis,
     ParityReference,
     SessionTool,
     Tool,
@@ -47,7 +48,6 @@ from orchestrator.records.run import (
 )
 from orchestrator.records.verdict import (
     BASIS_FILE,
-    ParityBasis,
     ParityInput,
     PlacedInput,
     QualityVerdict,

@@ -26,6 +26,7 @@ from typing import Final
 from orchestrator.errors import BenchfarmError, InterruptedByUserError, ModelError
 from orchestrator.files import make_private
 from orchestrator.models.inspect import inspect_model
+from orchestrator.ports import ParityBasis
 from orchestrator.processes import child_environment, turn
 from orchestrator.records.case import Model
 from orchestrator.records.model import ModelFacts, TensorFacts
@@ -34,7 +35,6 @@ from orchestrator.records.verdict import (
     BASIS_FILE,
     CONTRAST_FILE,
     Kernels,
-    ParityBasis,
     ParityInput,
     reference_file,
 )

@@ -9,12 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from orchestrator.records.case import RunId
-
-if TYPE_CHECKING:
-    from orchestrator.records.run import Attachment
 
 
 class Severity(enum.StrEnum):
@@ -273,16 +270,6 @@ class PlacedInput:
     name: str
     shape: tuple[int, ...]
     path: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParityBasis:
-    """What the outputs of one model for one set of inputs are compared with."""
-
-    inputs: tuple[ParityInput, ...]
-    #: Reference outputs, tensor descriptions and outputs for other inputs, as they are kept with
-    #: each run.
-    attachments: tuple[Attachment, ...]
 
 
 #: What a comparison's finding says of the outputs; a comparison without any of them and the next

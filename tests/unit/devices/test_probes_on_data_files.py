@@ -41,9 +41,8 @@ def test_probe_reads_what_the_phone_printed(path: Path) -> None:
 def test_every_probe_has_a_file() -> None:
     named = {json.loads(path.read_text("utf-8"))["probe"] for path in FOLDER.glob("*.json")}
     parsers = {
-        f"{module}.{name}"
-        for module in ("facts", "state")
-        for name, made in vars(MODULES[module]).items()
-        if name.startswith("parse_") and made.__module__.endswith(module)
+        f"probes.{name}"
+        for name, made in vars(probes).items()
+        if name.startswith("parse_") and made.__module__ == probes.__name__
     }
     assert parsers <= named, parsers - named
