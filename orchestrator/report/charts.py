@@ -84,7 +84,9 @@ def _runs(contests: Iterable[Contest]) -> Iterator[tuple[str, Html]]:
             if row.own is not None and not row.case.is_per_token
         }
         spreads = [
-            spread_of(used[row.key], row.result.figure, names.of(row.configuration), colour_of(row))
+            spread_of(
+                used[row.key], row.result.figure, names.of(row.configuration), _colour_of(row)
+            )
             for row in contest.rows
             if used.get(row.key)
         ]
@@ -102,7 +104,7 @@ def _threads(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
             Line(
                 points=[Point(x=step.row.case.threads, y=_ms(step.row)) for step in steps],
                 label=_without_threads(names.of(steps[-1].row.configuration)),
-                look=colour_of(steps[0].row),
+                look=_colour_of(steps[0].row),
             )
             for steps in series
         ]
@@ -152,7 +154,7 @@ def _sustained(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
                 points=[Point(x=at_s, y=us / US_PER_MS) for at_s, us in run.points],
                 label=names.of(row.configuration)
                 + (f", {run.attempt}." if run.attempt > 1 else ""),
-                look=colour_of(row),
+                look=_colour_of(row),
             )
             for row in members
             for run in row.of_passes["sustained"]
@@ -166,7 +168,7 @@ def _ms(row: ResultRow) -> float:
     return (row.median_us or 0.0) / US_PER_MS
 
 
-def colour_of(row: ResultRow) -> str:
+def _colour_of(row: ResultRow) -> str:
     """Return the colour of a case's delegate."""
     return f"d{delegate_place(row.case) % COLOURS}"
 
@@ -349,7 +351,7 @@ def _of_phones(
             "fastest",
             lambda contest: contest.fastest(names),
             case=lambda contest: contest.shown.key,
-            tone=lambda contest: colour_of(contest.best) if contest.best is not None else "bad",
+            tone=lambda contest: _colour_of(contest.best) if contest.best is not None else "bad",
         ),
         *(column.of(lambda contest: contest.best) for column in figures),
         _winner_column(lambda contest: contest.verdict(names)),
@@ -432,7 +434,7 @@ def _dot(row: ResultRow, names: ShortNames, *, has_label: bool) -> Dot:
         high=high,
         label="\N{MIDDLE DOT}".join(short) if has_label else "",
         told=", ".join(filter(None, told)),
-        look=f"{colour_of(row)} {mark}".rstrip(),
+        look=f"{_colour_of(row)} {mark}".rstrip(),
         key=row.key,
     )
 

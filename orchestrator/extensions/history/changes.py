@@ -161,14 +161,14 @@ def find_changes(
 
 def _limit(workspace: Workspace, question: Question, found: Regressions) -> str:
     """Return what would have been found where nothing was, in a lab that is young; else nothing."""
-    if found.changes or not found.series or found.nights >= YOUNG_NIGHTS:
+    if found.changes or not found.series or found.nights >= _YOUNG_NIGHTS:
         return ""
     store = workspace.store
     table, _ = read_nights(store, since=question.since)
     asked = None
     if question.selections:
         asked = places_of(selected(question.selections, read_series(store)), table)
-    return what_would_be_found(table.latency_us, question.threshold, asked)
+    return _what_would_be_found(table.latency_us, question.threshold, asked)
 
 
 def expect(workspace: Workspace, selection: str, night: str, text: str) -> tuple[Annotation, int]:
@@ -334,7 +334,7 @@ LEAST_NIGHTS: Final = 10
 TOO_SHORT: Final = f"no series has {LEAST_NIGHTS} nights yet: a step can't be told from noise"
 _HOW: Final = "'benchfarm history selftest' tries sizes"
 #: With fewer nights than a new level is held against, their number alone hides changes.
-YOUNG_NIGHTS: Final = 45
+_YOUNG_NIGHTS: Final = 45
 #: Series into which steps are put, spread over all that there are.
 _MOST_SERIES: Final = 20
 
@@ -397,7 +397,7 @@ def _spread(series: Integers) -> Integers:
     return series[:: max(1, -(-series.size // _MOST_SERIES))]
 
 
-def what_would_be_found(
+def _what_would_be_found(
     latency: Floats, threshold: float, asked: Sequence[int] | None = None
 ) -> str:
     """Return from which size on a slowdown would be told of most of some series (series x nights, or
