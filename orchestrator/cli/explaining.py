@@ -14,12 +14,21 @@ from orchestrator.errors import UsageError, nearest
 from orchestrator.installation import data_folder
 from orchestrator.records.failures import FAILURES, INSTALL_STEPS
 
-PAGES: Final = ("concepts.md", "reference/findings.md", "reference/failures.md")
+FAILURES_PAGE: Final = "reference/failures.md"
+PAGES: Final = (
+    "concepts.md",
+    "reference/findings.md",
+    FAILURES_PAGE,
+    "reference/plans.md",
+    "reference/exports.md",
+)
+#: A first cell of terms alone, each of which may be a link.
+_TERMS: Final = re.compile(r"(?:\[?`[^`]+`(?:\]\([^)]*\))?(?:, )?)+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One row of a page's table."""
+    """One term of a page's table."""
 
     term: str
     #: Column of the table -> text; without the column of the term.
@@ -28,7 +37,7 @@ class Entry:
 
 
 def entries() -> Iterator[Entry]:
-    """Yield the rows of every table whose first column holds one term, by page, each with what its
+    """Yield the terms of every table whose first column holds them, by page, each with what its
     record says to do; and what the package manager's own codes ask for.
     """
     from orchestrator.analysis.findings import CODES
@@ -38,18 +47,17 @@ def entries() -> Iterator[Entry]:
     for page in PAGES:
         heads: list[str] = []
         for line in (data_folder("docs") / page).read_text("utf-8").splitlines():
-            cells = [plain(cell.strip()) for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+            first, *others = re.split(r"(?<!\\)\|", line)[1:-1] or [""]
+            cells = [plain(cell.strip()) for cell in others]
             if not (cells and heads):
                 heads = cells
-            elif re.match(r"\| *`[^`]+` *\|", line):
-                columns = {
-                    head: cell for head, cell in zip(heads[1:], cells[1:], strict=True) if cell
-                }
-                if step := steps.get(cells[0]):
-                    columns["what to do"] = step
-                yield Entry(term=cells[0], columns=columns, page=page)
+            elif _TERMS.fullmatch(first.strip()):
+                columns = {head: cell for head, cell in zip(heads, cells, strict=True) if cell}
+                for term in re.findall("`([^`]+)`", first):
+                    to_do = {"what to do": steps[term]} if term in steps else {}
+                    yield Entry(term=term, columns=columns | to_do, page=page)
     for code, step in INSTALL_STEPS.items():
-        yield Entry(term=code, columns={"what to do": step}, page=PAGES[-1])
+        yield Entry(term=code, columns={"what to do": step}, page=FAILURES_PAGE)
 
 
 def plain(text: str) -> str:
@@ -83,10 +91,12 @@ def explain(
         ]
         text = "\n".join([*terms, "", "pages:", *(f"  {name}" for name in pages)])
         return CommandResult(text=text, data={"terms": known, "pages": [*pages]})
+    # A key of plans goes by its last word, too: ``num_runs``.
     found = [
         item
         for item in known
-        if item.term.casefold().replace("_", "-") in {wanted, wanted.replace("-", " ")}
+        if (term := item.term.casefold().replace("_", "-")) in {wanted, wanted.replace("-", " ")}
+        or term.rpartition(".")[2] == wanted
     ]
     name = wanted.removeprefix("docs/").removesuffix(".md")
     fitting = next((page for page in pages if f"/{page.casefold()}".endswith(f"/{name}")), None)

@@ -12,12 +12,15 @@ from orchestrator.app.progress import listed_runs
 from orchestrator.cli.explaining import entries, explain
 from orchestrator.cli.output import command_lines
 from orchestrator.errors import UsageError
+from orchestrator.passes import pass_names
+from orchestrator.plugins import plugins
 from orchestrator.records.failures import FAILURES, INSTALL_STEPS
+from orchestrator.records.plan import Plan, keys_of
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Outputs
 from orchestrator.report.assembly import build_report_data
 from orchestrator.tables.renderers import as_text
-from orchestrator.tables.results import listed_table
+from orchestrator.tables.results import RESULTS, listed_table
 from orchestrator.tables.rows import BestMark
 from orchestrator.tables.runs import runs_table
 from tests.samples.places import REPO
@@ -31,9 +34,9 @@ def test_a_finding_with_all_its_columns() -> None:
 
 
 def test_every_failure_code() -> None:
-    pages = {entry.term: entry.page for entry in entries()}
+    known = {(entry.term, entry.page) for entry in entries()}
     for code in (*FAILURES, *INSTALL_STEPS):
-        assert pages[code] == "reference/failures.md"
+        assert (code, "reference/failures.md") in known
 
 
 #: Of the columns that say who won, and whether its outputs are right.
@@ -54,6 +57,20 @@ LISTED = listed_table(DATA.results, DATA.names)
 )
 def test_words_of_tables_are_explained(word: str) -> None:
     assert len(explain(word).text.splitlines()) > 1
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        *((name, "what it measures: ") for name in pass_names()),
+        *((".".join(key.at), "value: ") for key in keys_of(Plan)),
+        ("num_runs", "default: 50"),
+        *((column.name, "") for column in RESULTS),
+        *((name, "what it is: ") for name in plugins("exporters")),
+    ],
+)
+def test_passes_keys_columns_and_formats_are_explained(word: str, told: str) -> None:
+    assert told in explain(word).text
 
 
 def test_the_first_table_that_a_reader_sees_has_the_heads_that_it_has_today() -> None:
