@@ -233,7 +233,7 @@ class Judge:
         if self.runtime is not None:
             truth = self._coverage(name)
             if truth is DelegateTruth.UNKNOWN:
-                truth = self._absent(name)
+                truth = DelegateTruth.WRONG_BACKEND if self._others else self._absent(name)
         else:
             truth = self._truth_in_log(name)
         if name == "xnnpack" and self.has_started and self._others:

@@ -253,6 +253,19 @@ def test_what_was_compiled_for_the_npu_is_of_the_signature_that_ran() -> None:
         assert (found.truth.value, found.delegated_nodes, found.total_nodes) == ("partial", 60, 90)
 
 
+def test_what_another_delegate_ran_did_not_fall_back_to_the_cpu() -> None:
+    """The info about the nodes says the same as the log alone."""
+    details = decode_message("ModelRuntimeDetails", b"")
+    graph = details.subgraphs.add(subgraph_id=0, name="main")
+    graph.nodes.add(id=0, name="CONV_2D", delegated_to_node_id=1)
+    graph.nodes.add(id=1, name="D").delegate_node_details.delegate_name = "LITERT_CL"
+    graph.execution_plan.append(1)
+    text = LOADED + replaced("LITERT_CL", "1 out of 1", "0 (main)") + READY + RESULT
+    for files in (None, RunFiles(runtime_info_pb=details.SerializeToString())):
+        found = parse_run(stdout=text.encode(), exit_code=0, files=files, requested="npu").delegate
+        assert (found.truth.value, found.actual) == ("wrong-backend", "gpu")
+
+
 def test_an_npu_beside_which_the_gpu_could_be_used_is_the_npu() -> None:
     """LiteRT applies each accelerator that it has."""
     both = "".join(
