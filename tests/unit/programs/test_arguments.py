@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.delegates import DELEGATES
+from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import UsageError
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs.apk import start_command
@@ -48,14 +50,17 @@ def flags_of(case: Case, run_pass: Pass = Pass.TIMING) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "delegate",
-    [item for item in DelegateName if item not in {DelegateName.NPU, DelegateName.COREML}],
+    [name for name in DelegateName if FlagFamily.BENCHMARK_MODEL in DELEGATES[name].flags],
 )
 def test_xnnpack_is_never_left_to_the_programs_own_choice(delegate: DelegateName) -> None:
     flags = flags_of(replace(CASE, delegate=delegate))
     assert flags["use_xnnpack"] == ("true" if delegate is DelegateName.XNNPACK else "false")
 
 
-@pytest.mark.parametrize("delegate", [DelegateName.NPU, DelegateName.COREML])
+@pytest.mark.parametrize(
+    "delegate",
+    [name for name in DelegateName if FlagFamily.BENCHMARK_MODEL not in DELEGATES[name].flags],
+)
 def test_a_delegate_that_the_program_lacks_is_refused(delegate: DelegateName) -> None:
     with pytest.raises(UsageError, match=delegate.value):
         flags_of(replace(CASE, delegate=delegate))
