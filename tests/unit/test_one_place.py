@@ -195,6 +195,7 @@ def test_each_finding_that_is_made_has_a_code_with_its_meaning() -> None:
 
 def test_each_exporter_is_a_format_and_each_format_is_documented() -> None:
     known = {entry.value for entry in plugins("exporters").values()}
+    assert len(known) == len(plugins("exporters")), "two formats lead to one exporter"
     told = (REPO / "docs" / "reference" / "exports.md").read_text("utf-8")
     for path in (PACKAGE / "app").glob("*.py"):
         module = import_module(f"orchestrator.app.{path.stem}")
