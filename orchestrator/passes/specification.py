@@ -214,7 +214,7 @@ class PassSpec:
     #: can't do it, see ``lacking``.
     numbers: Callable[[Plan, Case, Program], Sequence[int]] = lambda plan, case, program: (0,)
     #: Why a program has no invocation in it, after the program's name.
-    lacking: str = ""
+    lacking: str = "has no flags for it"
     #: How many invocations of a case belong to a turn: A B, B A ... so that drift hits all alike.
     #: None: case by case.
     turn: Callable[[PlanTerms], int] | None = None
@@ -268,6 +268,12 @@ class PassSpec:
                 f"the pass {self.name.value!r} runs a program as it is: give it flags, last_flags, "
                 "as_run or a runner"
             )
+
+    def suits(self, program: Program) -> bool:
+        """Whether a program has the flags that the pass is made of: without them its runs would be
+        ordinary ones under the pass's name.
+        """
+        return not self.flags or self.flags is INFO_FLAGS or program.family in self.flags
 
     @property
     def is_in_plans(self) -> bool:

@@ -135,6 +135,7 @@ def least_duration_s(invocation: Invocation, terms: PlanTerms) -> float:
 def _further(plan: Plan, own: PassSpec, cases: Sequence[Case]) -> Iterator[Invocation]:
     """Yield the invocations of a pass beside timing, case by case or in turns."""
     fit = [case for case in cases if own.takes_declared or not case.tool.is_declared]
+    fit = [case for case in fit if own.suits(program(case.tool))]
     numbers = {case.case_key: own.numbers(plan, case, program(case.tool)) for case in fit}
     most = max(map(len, numbers.values()), default=0)
     width = most if own.turn is None else own.turn(plan)

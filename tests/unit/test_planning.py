@@ -97,6 +97,22 @@ def test_cold_starts_come_stage_by_stage_case_after_case_as_many_rounds_as_there
     assert [item.number for item in queue] == [1, 4, 0, 1, 2, 3, 4, 5] * 2
 
 
+@pytest.mark.parametrize("run_pass", [Pass.MEMORY, Pass.PROFILE])
+def test_a_pass_whose_flags_a_program_lacks_is_no_ordinary_run_under_its_name(
+    run_pass: Pass,
+) -> None:
+    matrix = Matrix(tools=(ToolName.LITERT,))
+    alone, both = (
+        expanded(plan(matrix=matrix, passes=passes), COMPUTER, LITERT)
+        for passes in ((run_pass,), (Pass.TIMING, run_pass))
+    )
+    assert {skip.reason for skip in alone.skipped} == {
+        f"pass {run_pass.value}: 'litert' has no flags for it"
+    }
+    assert alone.cases == ()
+    assert {item.run_pass for item in both.invocations[COMPUTER.serial]} == {Pass.TIMING}
+
+
 @needs_extension("runtimes")
 def test_a_case_that_no_pass_of_the_plan_is_for_is_skipped_with_a_reason() -> None:
     matrix = Matrix(tools=(ToolName.LITERT_LM,), threads=(1,))
