@@ -28,8 +28,6 @@ from orchestrator.errors import (
 #: Name of PostgreSQL's advisory lock that a writer holds; any constant that others are unlikely to
 #: use ("bfar").
 _WRITER_LOCK: Final = 0x62666172
-#: Option of a writer's connection: for how many seconds it waits for the write lock.
-_LOCK_S: Final = "benchfarm_lock_s"
 #: Connections to PostgreSQL that a process keeps, and those that it opens for a moment: a farm has
 #: many hosts, each with many threads that read. No thread that has one asks for a second.
 _KEPT: Final = 2
@@ -74,6 +72,7 @@ class Database:
         """Hold a connection inside a transaction that only reads."""
         self._check_open()
         with store_errors(self.name, path=self.path), self._reader.begin() as connection:
+            self._begin(connection)
             yield connection
 
     @contextmanager
@@ -88,14 +87,26 @@ class Database:
         try:
             if deadline.expired:
                 raise locked(self.name)
-            with (
-                store_errors(self.name, path=self.path),
-                self._engine.connect() as connection,
-                connection.execution_options(**{_LOCK_S: deadline.remaining_s}).begin(),
-            ):
+            with store_errors(self.name, path=self.path), self._engine.begin() as connection:
+                self._begin(connection, lock_s=deadline.remaining_s)
                 yield connection
         finally:
             self._turn.release()
+
+    def _begin(self, connection: Connection, lock_s: float | None = None) -> None:
+        """Begin a transaction; a writer's takes the write lock, for which it waits so long."""
+        if self.path is not None:
+            driver = cast("sqlite3.Connection", connection.connection.dbapi_connection)
+            wait_s = self._busy_timeout_s if lock_s is None else lock_s
+            driver.execute(f"PRAGMA busy_timeout = {_ms(wait_s)}")
+            driver.execute("BEGIN" if lock_s is None else "BEGIN IMMEDIATE")
+        elif lock_s is not None:
+            # In this order, and in one question: what comes after the lock waits in full again.
+            connection.exec_driver_sql(
+                f"SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock({_WRITER_LOCK}),"
+                f" set_config('lock_timeout', '{_ms(self._busy_timeout_s)}', true)",
+                (str(_ms(lock_s)),),
+            )
 
     def close(self) -> None:
         """Close all connections; any further use is refused."""
@@ -108,7 +119,7 @@ class Database:
             raise StoreError("the store is closed")
 
 
-def sqlite_engine(path: Path, *, busy_timeout_s: float, is_durable: bool = True) -> Engine:
+def sqlite_engine(path: Path, *, is_durable: bool = True) -> Engine:
     """Return the engine of an SQLite file; nothing is opened yet."""
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
@@ -118,24 +129,12 @@ def sqlite_engine(path: Path, *, busy_timeout_s: float, is_durable: bool = True)
 
     @event.listens_for(engine, "connect")
     def _prepare(connection: sqlite3.Connection, _record: object) -> None:
-        # The driver's own implicit BEGIN comes too late, and never for a read: transactions are
-        # begun below.
+        # The driver's own implicit BEGIN comes too late, and never for a read.
         connection.isolation_level = None
         connection.execute("PRAGMA foreign_keys = ON")
         # A commit returns when it is on the disk. NORMAL would lose the newest runs when the power
         # fails.
         connection.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'OFF'}")
-
-    @event.listens_for(engine, "begin")
-    def _begin(connection: Connection) -> None:
-        lock_s = connection.get_execution_options().get(_LOCK_S)
-        if lock_s is not None:
-            connection.exec_driver_sql(f"PRAGMA busy_timeout = {_ms(lock_s)}")
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-            return
-        driver = cast("sqlite3.Connection", connection.connection.dbapi_connection)
-        driver.execute(f"PRAGMA busy_timeout = {_ms(busy_timeout_s)}")
-        driver.execute("BEGIN")
 
     return engine
 
@@ -173,17 +172,6 @@ def postgresql_engine(url: URL, *, busy_timeout_s: float) -> Engine:
                 url.set(query={}).render_as_string(hide_password=True), str(encoding)
             )
         return connection
-
-    @event.listens_for(engine, "begin")
-    def _begin(connection: Connection) -> None:
-        lock_s = connection.get_execution_options().get(_LOCK_S)
-        if lock_s is not None:
-            # In this order, and in one question: what comes after the lock waits in full again.
-            connection.exec_driver_sql(
-                f"SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock({_WRITER_LOCK}),"
-                f" set_config('lock_timeout', '{_ms(busy_timeout_s)}', true)",
-                (str(_ms(lock_s)),),
-            )
 
     return engine
 

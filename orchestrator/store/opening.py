@@ -71,7 +71,7 @@ class MemoryStore(Store):
         self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         path = folder / "store.sqlite"
         prepare_file(path, busy_timeout_s=30.0)
-        engine = sqlite_engine(path, busy_timeout_s=30.0, is_durable=False)
+        engine = sqlite_engine(path, is_durable=False)
         super().__init__(engine, name=name, path=path, busy_timeout_s=30.0)
         _prepare(self)
 
@@ -163,7 +163,7 @@ def _open_file(path: Path, makes_new: bool, busy_timeout_s: float) -> Store:
         kind = StoreReadOnlyError if isinstance(error, PermissionError) else StoreError
         raise kind(f"{path.parent}: the store's folder can't be made: {error.strerror}") from error
     prepare_file(path, busy_timeout_s=busy_timeout_s)
-    engine = sqlite_engine(path, busy_timeout_s=busy_timeout_s)
+    engine = sqlite_engine(path)
     return _prepared(Store(engine, name=str(path), path=path, busy_timeout_s=busy_timeout_s))
 
 
