@@ -65,11 +65,20 @@ def _dictionaries() -> dict[str, zstd.ZstdDict]:
     return {item.name: zstd.ZstdDict(item.read_bytes()) for item in files}
 
 
-def pack(content: bytes, program: str = "") -> bytes:
-    """Return some bytes compressed, by the dictionary of a program where one is named."""
+@functools.cache
+def _compressor(program: str) -> zstd.ZstdCompressor:
+    """Return what packs by the dictionary of a program, or by none where none is named.
+
+    Making one takes as long as packing a document; threads take turns at it.
+    """
     of_program = {name.split(".")[0]: known for name, known in _dictionaries().items()}
     known = of_program.get(program, of_program[_DEFAULT]) if program else None
-    return zstd.compress(content, options=_OPTIONS, zstd_dict=known and known.as_digested_dict)
+    return zstd.ZstdCompressor(options=_OPTIONS, zstd_dict=known and known.as_digested_dict)
+
+
+def pack(content: bytes, program: str = "") -> bytes:
+    """Return some bytes compressed, by the dictionary of a program where one is named."""
+    return _compressor(program).compress(content, mode=zstd.ZstdCompressor.FLUSH_FRAME)
 
 
 def unpack(data: bytes, *, where: str) -> bytes:
