@@ -23,6 +23,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.exc import IntegrityError
 
 from orchestrator.documents import dump_document, load_document
 from orchestrator.errors import StoreCorruptError, StoreError
@@ -56,30 +57,15 @@ _RUN_PAGE: Final = 100
 _IDS_MOST: Final = 4
 #: What of a run lies beside its document.
 BESIDE: Final = frozenset({"run_id", "campaign_id", "case", "attachments"})
-_SAME: Final = RUNS.alias()
-#: All that decides whether a run may be stored, in one round trip; no row where there is no
-#: campaign.
-_STANDING: Final = (
-    select(
-        CAMPAIGNS.c.campaign_no,
-        CASES.c.case_no,
-        CASES.c.is_virtual,
-        _SAME.c.run_no,
-        _SAME.c.outcome,
-        exists().where(RUNS.c.run_id == bindparam("run_id")).label("is_known"),
-    )
-    .select_from(
-        CAMPAIGNS.outerjoin(CASES, CASES.c.case_key == bindparam("case_key")).outerjoin(
-            _SAME,
-            (_SAME.c.case_no == CASES.c.case_no)
-            & (_SAME.c.run_pass == bindparam("run_pass"))
-            & (_SAME.c.campaign_no == CAMPAIGNS.c.campaign_no)
-            & (_SAME.c.invocation == bindparam("invocation")),
-        )
-    )
+#: The tables themselves refuse a run of no campaign or case, a second one, and a wrong mark.
+_INSERT: Final = insert(RUNS).values(
+    campaign_no=select(CAMPAIGNS.c.campaign_no)
     .where(CAMPAIGNS.c.campaign_id == bindparam("campaign_id"))
+    .scalar_subquery(),
+    case_no=select(CASES.c.case_no)
+    .where(CASES.c.case_key == bindparam("case_key"))
+    .scalar_subquery(),
 )
-_INSERT: Final = insert(RUNS)
 _ROWS: Final = (
     select(RUNS, CAMPAIGNS.c.campaign_id, CASES.c.serial)
     .join_from(RUNS, CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no)
@@ -98,34 +84,17 @@ class Runs(Database):
         One that was unfit is replaced. The run and its raw output are one transaction, on the disk
         when this returns.
         """
-        where = f"run {run.run_id}"
         values = {**row_of(run), "output": pack_output(run.attachments, run.case.tool)}
+        values |= {"campaign_id": run.campaign_id, "case_key": run.case.case_key}
         large = {item.sha256: item.data for item in run.attachments if is_large(item)}
         # Every run that is compared with a reference has the same one: it is packed once, outside
         # of a writer's turn.
         packed = {sha256: pack(large[sha256], run.case.tool) for sha256 in self._lacking(large)}
-        asked = {name: values[name] for name in ("run_id", "run_pass", "invocation")}
-        asked |= {"campaign_id": run.campaign_id, "case_key": run.case.case_key}
-        with self.writing() as connection:
-            standing = connection.execute(_STANDING, asked).one_or_none()
-            if standing is None:
-                raise StoreError(f"campaign {run.campaign_id}: the store holds no such campaign")
-            if standing.run_no is not None and standing.outcome != Outcome.UNFIT.value:
-                return False
-            if standing.is_known:
-                raise StoreError(f"{where}: the store holds another run of this id")
-            if standing.case_no is None:
-                # One that no plan named, such as one that a program found.
-                keep_cases(connection, [run.case], where)
-                standing = connection.execute(_STANDING, asked).one()
-            _check_virtual(run, where, standing.is_virtual)
-            if standing.run_no is not None:
-                # One that was unfit has no raw output.
-                delete_runs(connection, [standing.run_no])
-            numbers = {"campaign_no": standing.campaign_no, "case_no": standing.case_no}
-            key = connection.execute(_INSERT, {**values, **numbers}).inserted_primary_key
-            assert key is not None, "a single INSERT always has one"
+
+        def keep(connection: Connection) -> None:
+            key = connection.execute(_INSERT, values).inserted_primary_key
             if large:
+                assert key is not None, "a single INSERT always has one"
                 new = [
                     # One that was there may have been removed meanwhile.
                     {"sha256": it, "data": packed.get(it) or pack(large[it], run.case.tool)}
@@ -136,6 +105,18 @@ class Runs(Database):
                 connection.execute(
                     insert(ATTACHMENTS), [{"run_no": key[0], "sha256": sha256} for sha256 in large]
                 )
+
+        try:
+            with self.writing() as connection:
+                keep(connection)
+        except StoreError as error:
+            if not isinstance(error.__cause__, IntegrityError):
+                raise
+            # PostgreSQL takes nothing more in a transaction in which something was refused.
+            with self.writing() as connection:
+                if not _makes_room(connection, run):
+                    return False
+                keep(connection)
         return True
 
     def _lacking(self, sha256s: Collection[str]) -> list[str]:
@@ -379,13 +360,40 @@ def _run_of(row: RowMapping, text: str, case: Case) -> RunRecord:
     return RunRecord(**ids, **values, case=case, attachments=())
 
 
-def _check_virtual(run: RunRecord, where: str, is_virtual: bool) -> None:
-    """Raise StoreError for a run that hides that its phone is virtual."""
+def _makes_room(connection: Connection, run: RunRecord) -> bool:
+    """Keep the case of a run that the tables refused, and take away one in its place that was
+    unfit; return False for a run that is stored already.
+
+    Raises StoreError for a run that may not be stored.
+    """
+    where = f"run {run.run_id}"
+    of_campaign = CAMPAIGNS.c.campaign_id == run.campaign_id
+    of_case = CASES.c.case_key == run.case.case_key
+    if connection.scalar(select(CAMPAIGNS.c.campaign_no).where(of_campaign)) is None:
+        raise StoreError(f"campaign {run.campaign_id}: the store holds no such campaign")
+    in_its_place = _ROWS.with_only_columns(RUNS.c.run_no, RUNS.c.outcome).where(
+        of_campaign,
+        of_case,
+        RUNS.c.run_pass == run.run_pass.value,
+        RUNS.c.invocation == run.invocation,
+    )
+    there = connection.execute(in_its_place).one_or_none()
+    if there is not None and there.outcome != Outcome.UNFIT.value:
+        return False
+    if connection.scalar(select(RUNS.c.run_no).where(RUNS.c.run_id == run.run_id)) is not None:
+        raise StoreError(f"{where}: the store holds another run of this id")
+    # One that no plan named, such as one that a program found.
+    keep_cases(connection, [run.case], where)
+    is_virtual = bool(connection.scalar(select(CASES.c.is_virtual).where(of_case)))
     if run.is_virtual != is_virtual:
         raise StoreError(
             f"{where}: marked as measured on a {device_kind(run.is_virtual)}, but device {run.case.serial} is a "
             f"{device_kind(is_virtual)}; the mark must be the one of the device's facts"
         )
+    if there is not None:
+        # It has no raw output.
+        delete_runs(connection, [there.run_no])
+    return True
 
 
 def _without_blob(connection: Connection, sha256s: Collection[str]) -> list[str]:
