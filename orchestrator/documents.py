@@ -20,13 +20,15 @@ import json
 import math
 import re
 from collections.abc import Hashable
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import SchemaValidator
+from pydantic_core import PydanticSerializationError, SchemaSerializer, SchemaValidator
+from pydantic_core.core_schema import plain_serializer_function_ser_schema
 
 from orchestrator.errors import StoreCorruptError, StoreError
 
@@ -37,17 +39,21 @@ Record = TypeVar("Record")
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _LARGEST_INTEGER: Final = 2**63 - 1
 _LARGEST_FLOAT: Final = 2.0**63
-#: Kind of value -> the bounds that pydantic checks.
+#: Kind of value -> the bounds that pydantic checks, and how it is written.
 _BOUNDS: Final[dict[str, dict[str, Any]]] = {
     "int": {"ge": -_LARGEST_INTEGER, "le": _LARGEST_INTEGER},
     "float": {"ge": -_LARGEST_FLOAT, "le": _LARGEST_FLOAT},
     "str": {"max_length": 1 << 24},
-    "datetime": {"ge": datetime(1970, 1, 1, tzinfo=UTC), "le": datetime(2200, 1, 2, tzinfo=UTC)},
+    "datetime": {
+        "ge": datetime(1970, 1, 1, tzinfo=UTC),
+        "le": datetime(2200, 1, 2, tzinfo=UTC),
+        "serialization": plain_serializer_function_ser_schema(datetime.isoformat, when_used="json"),
+    },
     "date": {"ge": date(1970, 1, 1), "le": date(2200, 1, 2)},
 }
-#: What integers beyond the bounds look like in a document, and floats; other texts may, too.
-_LONG_INTEGER: Final = re.compile(r"[:,\[ -][0-9]{19}")
-_LARGE_FLOATS: Final = ("e+", "NaN", "Infinity")
+#: What numbers beyond the bounds look like once each digit is a zero; other texts may, too.
+_BEYOND: Final = ("0" * 19, "e+", "NaN", "Infinity")
+_TO_ZEROS: Final = str.maketrans("123456789", "0" * 9)
 #: Of a value that is refused, in a message.
 _SHOWN_CHARS: Final = 80
 
@@ -70,7 +76,8 @@ to_text = json.JSONEncoder(
 def _adapter(kind: Hashable) -> TypeAdapter[Any]:
     # Making one takes a thousand times as long as using it.
     adapter = TypeAdapter(cast("type[Any]", kind))
-    adapter.validator = SchemaValidator(_bounded(adapter.core_schema))
+    schema = _bounded(adapter.core_schema)
+    adapter.validator, adapter.serializer = SchemaValidator(schema), SchemaSerializer(schema)
     return adapter
 
 
@@ -80,8 +87,8 @@ def _lenient(kind: Hashable) -> TypeAdapter[Any]:
 
 
 def _bounded(schema: Any, *, is_standard: bool = False) -> Any:  # noqa: ANN401 - pydantic's description of a type
-    """Return what pydantic checks a type by, with bounds for every value; our own rules for
-    people's texts aside.
+    """Return what pydantic checks and writes a type by, with bounds for every value; our own rules
+    for people's texts aside.
 
     ``is_standard``: the reading of a type of Python's own, such as a path, which stays.
     """
@@ -99,6 +106,8 @@ def _bounded(schema: Any, *, is_standard: bool = False) -> Any:  # noqa: ANN401 
         else _bounded(item, is_standard=is_standard)
         for name, item in schema.items()
     }
+    if kind in {"dataclass", "model"}:
+        inner["config"] = {**schema.get("config", {}), "ser_json_inf_nan": "constants"}
     return {**inner, **_BOUNDS.get(kind, {})} if isinstance(kind, str) else inner
 
 
@@ -124,12 +133,15 @@ def dump_document(record: object, *, without: frozenset[str] = frozenset()) -> s
     """Return a record (an instance of a frozen dataclass) as a JSON document in ASCII, without some
     of its fields.
     """
-    value = adapter_of(type(record)).dump_python(
-        record, warnings=False, exclude=set(without) or None
-    )
-    text = to_text(value)
-    may_be_beyond = any(word in text for word in _LARGE_FLOATS) or _LONG_INTEGER.search(text)
-    return to_text(_within(value)) if may_be_beyond else text
+    adapter, left_out = adapter_of(type(record)), set(without) or None
+    with suppress(PydanticSerializationError):  # of a lone surrogate
+        text = adapter.dump_json(
+            record, warnings=False, exclude=left_out, ensure_ascii=True
+        ).decode("ascii")
+        zeros = text.translate(_TO_ZEROS)
+        if not any(word in zeros for word in _BEYOND):
+            return text
+    return to_text(_within(adapter.dump_python(record, warnings=False, exclude=left_out)))
 
 
 def load_document(kind: type[Record], document: str, *, where: str) -> Record:
