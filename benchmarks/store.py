@@ -62,6 +62,19 @@ START = datetime(2026, 3, 1, tzinfo=UTC)
 PHONE = DeviceFacts(serial=Serial("VIRTUAL-1"), kind=DeviceKind.ANDROID, is_virtual=True)
 MODEL = Model(name="mobilenet.tflite", sha256=ModelSha("aa" * 32), size_bytes=1)
 BUILD = Build(name="native", tool=ToolName.NATIVE, sha256=BuildSha("bb" * 32), abi="arm64-v8a")
+#: As in a campaign, whose plan holds each case once.
+CASES = [
+    Case(
+        serial=PHONE.serial,
+        model_sha256=MODEL.sha256,
+        model_name=MODEL.name,
+        delegate=DelegateName.XNNPACK,
+        threads=threads,
+        tool=ToolName.NATIVE,
+        build_sha256=BUILD.sha256,
+    )
+    for threads in range(1, 9)
+]
 CAMPAIGN = Campaign(
     campaign_id=CampaignId("benchmark"),
     name="benchmark",
@@ -93,15 +106,7 @@ def made_run(number: int) -> RunRecord:
     return RunRecord(
         run_id=RunId(f"run-{number}"),
         campaign_id=CAMPAIGN.campaign_id,
-        case=Case(
-            serial=PHONE.serial,
-            model_sha256=MODEL.sha256,
-            model_name=MODEL.name,
-            delegate=DelegateName.XNNPACK,
-            threads=1 + number % 8,
-            tool=ToolName.NATIVE,
-            build_sha256=BUILD.sha256,
-        ),
+        case=CASES[number % len(CASES)],
         run_pass=Pass.TIMING,
         invocation=number,
         outcome=Outcome.COMPLETED,
