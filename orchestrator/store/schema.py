@@ -45,9 +45,9 @@ else:
 
 #: Output beyond this is kept beside its run, once for each content.
 LARGE_BYTES: Final = 64 * 1024
-#: Level 9 makes documents 2 % smaller and takes four times as long.
+#: Level 7 makes a run 11 % smaller and takes four times as long, a quarter of the time of keeping it.
 _OPTIONS: Final[dict[int, int]] = {
-    zstd.CompressionParameter.compression_level: 7,
+    zstd.CompressionParameter.compression_level: 3,
     zstd.CompressionParameter.checksum_flag: 1,
 }
 #: What claims to be more can only be damaged.
