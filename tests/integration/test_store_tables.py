@@ -15,9 +15,9 @@ import pytest
 from orchestrator.records.case import ToolName
 from orchestrator.records.run import Attachment, LatencySummary, Outcome
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
-from orchestrator.store import packing
+from orchestrator.store import runs
 from orchestrator.store.opening import open_store
-from orchestrator.store.schema import LARGE_BYTES, zstd
+from orchestrator.store.schema import LARGE_BYTES, pack, zstd
 from tests.samples.places import REPO
 
 
@@ -133,19 +133,11 @@ def test_equal_large_output_is_stored_once_and_packed_once(
 ) -> None:
     packed_bytes = list[int]()
 
-    class Noting:
-        FLUSH_FRAME = zstd.ZstdCompressor.FLUSH_FRAME
+    def noted(data: bytes, program: str = "") -> bytes:
+        packed_bytes.append(len(data))
+        return pack(data, program)
 
-        def __init__(self, kind=zstd.ZstdCompressor, **options: object) -> None:
-            self._compressor = kind(**options)
-
-        def compress(self, data: bytes, mode: int) -> bytes:
-            packed_bytes.append(len(data))
-            return self._compressor.compress(data, mode)
-
-    monkeypatch.setattr(zstd, "ZstdCompressor", Noting)
-    # Each is made once in a process.
-    packing._compressor.cache_clear()
+    monkeypatch.setattr(runs, "pack", noted)
     store = open_store(path)
     for number in range(2, 6):
         store.append_run(samples.run(number, attachments=samples.run(0).attachments))
@@ -155,7 +147,6 @@ def test_equal_large_output_is_stored_once_and_packed_once(
     (large,) = (item.data for item in samples.run(0).attachments if len(item.data) > LARGE_BYTES)
     (length,) = connection.execute("SELECT length(data) FROM blobs").fetchone()
     assert length < len(large) / 5
-    packing._compressor.cache_clear()
     assert 0 < max(packed_bytes) < LARGE_BYTES
 
 
