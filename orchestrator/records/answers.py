@@ -202,6 +202,7 @@ class NightFigure:
     low_us: float | None
     high_us: float | None
     invocations: int
+    #: Whether it is of clean runs, and its outputs weren't known to be wrong or to drift.
     is_clean: bool
     #: Ids of the campaigns that measured it.
     campaigns: tuple[str, ...]

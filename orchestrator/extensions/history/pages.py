@@ -302,7 +302,7 @@ def _quality(row: SiteSeries, night: NightFigure) -> str:
     nothing.
     """
     faulty = row.outputs_on(night.night)
-    if faulty is not None and (faulty.after is ParityVerdict.WRONG or night.is_clean):
+    if faulty is not None:
         return f"outputs {faulty.after.value}"
     quality = Quality.TRUSTED if night.is_clean else Quality.SUSPECT
     if night.low_us is None or night.high_us is None:

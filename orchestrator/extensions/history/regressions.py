@@ -166,6 +166,8 @@ class Regressions:
     groups: tuple[ChangeGroup, ...]
     #: Worse ones first.
     outputs: tuple[OutputsChange, ...] = ()
+    #: Where outputs that were wrong or drifted when these nights began had become so.
+    faulty_before: tuple[OutputsChange, ...] = ()
     #: Series whose program began to print medians, or ended it: nights before aren't compared.
     other_figures: int = 0
 
@@ -253,6 +255,7 @@ def find_regressions(
                 after=after,
             )
         )
+    outputs, faulty_before = _outputs(store, question, marks, known, annotations)
     return Regressions(
         since=question.since,
         nights=len(table.nights),
@@ -262,7 +265,8 @@ def find_regressions(
             [replace(change, series=place_of[change.series]) for change in found],
             [known[table.series[place]].words for place in chosen],
         ),
-        outputs=_outputs(store, question, marks, known, annotations),
+        outputs=outputs,
+        faulty_before=faulty_before,
         other_figures=len(other_figures & place_of.keys()),
     )
 
@@ -304,27 +308,22 @@ def _expected(
     return next(notes, "")
 
 
-#: Series, night, what its outputs were worth before and are since, and the last night that was
-#: compared before.
-_Turn = tuple[SeriesKey, date, ParityVerdict | None, ParityVerdict, date | None]
-
-
 def _outputs(
     store: Store,
     question: Question,
     marks: Sequence[RunMark],
     series: Mapping[SeriesKey, Series],
     annotations: Sequence[Annotation],
-) -> tuple[OutputsChange, ...]:
+) -> tuple[tuple[OutputsChange, ...], tuple[OutputsChange, ...]]:
     """Return the changes of outputs that a question asks for: since a night, or each series' newest
-    if it is news.
+    if it is news; and the last ones before that, of outputs that were wrong or drifted then.
 
     Of several comparisons of a night the worst counts.
     """
     campaigns = plain_campaigns(store)
     nights = nights_of(campaigns, store.zone)
     if not nights:
-        return ()
+        return (), ()
     first, shown = (
         question.since or nights[-RECENT_NIGHTS:][0],
         {item.campaign_id for item in campaigns},
@@ -340,32 +339,31 @@ def _outputs(
             of_series[night] = max(
                 verdict, of_series.get(night, verdict), key=lambda item: item.badness
             )
-    turns: list[_Turn] = []
+    found: list[OutputsChange] = []
+    faulty_before: list[OutputsChange] = []
     for key, of_series in verdicts.items():
-        own: list[_Turn] = []
+        own: list[OutputsChange] = []
         last: date | None = None
         before: ParityVerdict | None = None
         for night, after in sorted(of_series.items()):
             if after is not (before or ParityVerdict.SAME):
-                own.append((key, night, before, after, last))
+                own.append(
+                    OutputsChange(
+                        series=series[key],
+                        night=night,
+                        expected=_expected(series[key], annotations, last or night, night),
+                        before=before,
+                        after=after,
+                        last_before=last,
+                    )
+                )
             last, before = night, after
-        turns += [
-            turn for turn in (own if question.since is not None else own[-1:]) if turn[1] >= first
-        ]
-    found = [
-        OutputsChange(
-            series=series[key],
-            night=night,
-            expected=_expected(series[key], annotations, last or night, night),
-            before=before,
-            after=after,
-            last_before=last,
-        )
-        for key, night, before, after, last in turns
-    ]
-    return tuple(
-        sorted(found, key=lambda item: (not item.is_worse, item.night, item.series.case.model_name))
-    )
+        asked = own if question.since is not None else own[-1:]
+        found += [item for item in asked if item.night >= first]
+        older = [item for item in own if item.night < first][-1:]
+        faulty_before += [item for item in older if item.after is not ParityVerdict.SAME]
+    found.sort(key=lambda item: (not item.is_worse, item.night, item.series.case.model_name))
+    return tuple(found), tuple(faulty_before)
 
 
 def _outputs_of(mark: RunMark) -> ParityVerdict | None:

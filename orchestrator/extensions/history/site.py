@@ -91,7 +91,8 @@ class SiteSeries(Series):
     latency_us: NDArray[np.float64]
     last_place: int
     is_trusted: bool
-    #: Where the outputs became worth something else, oldest first.
+    #: Where the outputs became worth something else, oldest first; before these nights, too, where
+    #: they began with outputs that were wrong or drifted.
     outputs: tuple[OutputsChange, ...] = ()
 
     @property
@@ -190,7 +191,8 @@ class Site:
                 low_us=_finite(details.low_us[place, night]),
                 high_us=_finite(details.high_us[place, night]),
                 invocations=int(details.invocations[place, night]),
-                is_clean=bool(details.is_trusted[place, night]),
+                is_clean=bool(details.is_trusted[place, night])
+                and series.outputs_on(self.nights[night]) is None,
                 campaigns=tuple(campaigns[night]),
             )
             for night in np.flatnonzero(np.isfinite(self.table.latency_us[place])).tolist()
@@ -318,7 +320,7 @@ def _series(
     for change in sorted(found.changes, key=lambda item: item.night):
         changes[change.series.key].append(change)
     outputs: dict[SeriesKey, list[OutputsChange]] = defaultdict(list)
-    for turn in sorted(found.outputs, key=lambda item: item.night):
+    for turn in sorted([*found.faulty_before, *found.outputs], key=lambda item: item.night):
         outputs[turn.series.key].append(turn)
     for place, key in enumerate(table.series):
         series, row = known[key], table.latency_us[place]

@@ -13,13 +13,22 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history import pages as site_pages
 from orchestrator.extensions.history.pages import MANIFEST
+from orchestrator.extensions.history.regressions import Question, find_regressions
 from orchestrator.extensions.history.site import gather
 from orchestrator.records.case import Pass
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.settings import Settings
 from orchestrator.store.opening import MemoryStore, open_store
 from orchestrator.tables.labels import page_name
-from tests.samples.history_lab import DRIVER, NIGHTS, Weeks, copied, fill, phone
+from tests.samples.history_lab import (
+    DRIVER,
+    NIGHTS,
+    Weeks,
+    copied,
+    fill,
+    night_of_place,
+    phone,
+)
 
 HOSTILE = "../../<img src=x onerror=alert(1)>\u202e\n"
 
@@ -139,6 +148,41 @@ def test_outputs_that_turned_wrong_are_on_top_of_the_overview_and_no_night_of_th
     )
     (row,) = [item for item in site.series if item.key == drifting.case.series_key]
     assert "<dt>last night</dt><dd>outputs drift</dd>" in site_pages.series_page(site, row)
+
+
+@pytest.mark.slow
+def test_outputs_that_turned_wrong_before_the_nights_shown_are_wrong_on_each_of_them(story):
+    store = copied(story)
+    first_runs = {}
+    for run in store.runs():
+        if run.case.serial == "pixel-6-a" and run.case.delegate == "xnnpack":
+            first_runs.setdefault((run.case.model_name, run.campaign_id), run)
+    for number, ((model, _), run) in enumerate(first_runs.items()):
+        # One is wrong on each of its nights, the other was and is drifting since.
+        is_wrong = model == "resnet.tflite" or number < 20
+        store.append_run(outputs_of(run, number + 10, "wrong" if is_wrong else "drift"))
+
+    site = gather(store, since=night_of_place(DRIVER))[0]
+
+    by_model = {
+        row.case.model_name: row
+        for row in site.series
+        if row.case.serial == "pixel-6-a" and row.case.delegate == "xnnpack"
+    }
+    wrong, drifting = by_model["resnet.tflite"], by_model["mobilenet.tflite"]
+    assert site.series[0] is wrong
+    assert [item.after for item in site.faulty_outputs] == ["wrong", "drift"]
+    for row, verdict in ((wrong, "wrong"), (drifting, "drift")):
+        nights = site.nights_of(row)
+        assert len(nights) == NIGHTS - DRIVER
+        assert not any(night.is_clean for night in nights)
+        page = site_pages.series_page(site, row)
+        assert page.count(f"<td><bdi>outputs {verdict}") == len(nights)
+        assert f"-&gt; {verdict}</bdi>" in page
+    html = site_pages.overview_page(site)
+    assert f"<b>outputs wrong</b> since {night_of_place(0)}" in html
+    # What began earlier is no change of these nights.
+    assert find_regressions(store, Question(since=night_of_place(DRIVER))).outputs == ()
 
 
 def test_outputs_that_are_wrong_are_the_news_where_no_series_changed():
