@@ -112,8 +112,10 @@ class Confirmation:
     """The A/B rerun of one change."""
 
     series_key: SeriesKey
-    #: The night of the change.
+    #: The night of the change, as it was estimated then.
     night: date
+    #: Its direction; None where it wasn't kept.
+    is_slower: bool | None = None
     status: ConfirmationStatus
     detail: str
     #: New time / old time, as the rerun measured it.

@@ -208,6 +208,7 @@ def confirm_changes(workspace: Workspace, changes: Sequence[FoundChange]) -> Non
             Confirmation(
                 series_key=change.series.key,
                 night=change.night,
+                is_slower=change.ratio > 1,
                 status=status,
                 detail=detail,
                 ratio=ratio,

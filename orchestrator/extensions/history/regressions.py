@@ -38,6 +38,7 @@ from orchestrator.records.case import BuildSha, DelegateName, Serial, SeriesKey,
 from orchestrator.records.history import (
     LEAST_CHANGE,
     Annotation,
+    Confirmation,
     ConfirmationStatus,
     Contents,
     Points,
@@ -221,14 +222,14 @@ def find_regressions(
     found = [change for change in found if change.series in place_of]
     annotations = store.annotations()
     causes = Causes(store, table, found, cuts)
-    confirmations = {(item.series_key, item.night): item for item in store.confirmations()}
+    confirmations = _confirmations(store.confirmations(), table, cuts)
     members = []
     for change in found:
         series = known[table.series[change.series]]
         night, earliest, latest = (
             table.nights[place] for place in (change.night, change.earliest, change.latest)
         )
-        confirmation = confirmations.get((series.key, night))
+        confirmation = confirmations.get((change.series, change.night))
         row = table.latency_us[change.series]
         before, after = sides_of(change, table)
         members.append(
@@ -306,6 +307,30 @@ def _expected(
         if earliest - day <= item.night <= latest + day and fits(item.selection, series.key, words)
     )
     return next(notes, "")
+
+
+def _confirmations(
+    stored: Sequence[Confirmation], table: NightTable, cuts: Sequence[Change]
+) -> dict[tuple[int, int], Confirmation]:
+    """Return the newest confirmation of each change, by the places of its series and night.
+
+    The night of a change is an estimate, which moves: a confirmation belongs to the nearest change
+    of its direction that may have begun on its night.
+    """
+    changes_of, nights = grouped(cuts, lambda change: table.series[change.series]), table.nights
+    found = {}
+    for item in sorted(stored, key=lambda item: item.at):
+        fitting = [
+            change
+            for change in changes_of.get(item.series_key, ())
+            if nights[change.earliest] <= item.night <= nights[change.latest]
+            and item.is_slower in {None, change.ratio > 1}
+        ]
+        if fitting:
+            distances = [abs(nights[change.night] - item.night) for change in fitting]
+            nearest = fitting[distances.index(min(distances))]
+            found[nearest.series, nearest.night] = item
+    return found
 
 
 def _outputs(

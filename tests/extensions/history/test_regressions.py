@@ -3,10 +3,12 @@ expected."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from orchestrator.app.workspace import Workspace
@@ -332,6 +334,66 @@ def test_a_selection_narrows_what_is_looked_at_and_a_confirmation_is_shown(slowe
         ConfirmationStatus.REFUTED,
         ConfirmationStatus.UNCONFIRMED,
     }
+
+
+def test_a_confirmation_stays_when_the_estimate_of_its_changes_night_moves() -> None:
+    generator = np.random.default_rng(7)
+    noise = {
+        (facts.serial, place, night): float(np.exp(generator.normal(0, 0.02)))
+        for facts in PHONES
+        for place in range(4)
+        for night in range(NIGHTS)
+    }
+
+    def factor(case: Case, night: int) -> float:
+        place = 2 * (case.model_name == "resnet.tflite") + (case.delegate == "gpu")
+        return noise[case.serial, place, night] * (1.06 if night >= CHANGE else 1.0)
+
+    store = weeks(factor=factor)
+    changes = {change.series.key: change for change in find_regressions(store, Question()).changes}
+    change = max(changes.values(), key=lambda change: change.latest - change.earliest)
+    assert change.latest > change.earliest
+
+    def status_with(night: date, **told: Any) -> ConfirmationStatus:
+        marked = copied(store)
+        kept = Confirmation(
+            series_key=change.series.key, night=night, detail="", at=START,
+            status=ConfirmationStatus.REFUTED,
+        )  # fmt: skip
+        marked.confirm(replace(kept, **told))
+        found = find_regressions(marked, Question()).changes
+        assert {item.series.key: item.night for item in found} == {
+            key: item.night for key, item in changes.items()
+        }
+        (status,) = {item.status for item in found if item.series.key == change.series.key}
+        others = {item.status for item in found if item.series.key != change.series.key}
+        assert others == {ConfirmationStatus.UNCONFIRMED}
+        return status
+
+    day = timedelta(days=1)
+    for night in (change.earliest, change.night, change.latest):
+        assert status_with(night) is ConfirmationStatus.REFUTED
+        assert status_with(night, is_slower=True) is ConfirmationStatus.REFUTED
+        assert status_with(night, is_slower=False) is ConfirmationStatus.UNCONFIRMED
+    for night in (change.earliest - day, change.latest + day):
+        assert status_with(night) is ConfirmationStatus.UNCONFIRMED
+
+
+def test_the_newest_confirmation_of_a_change_counts(slowed: Store) -> None:
+    store = copied(slowed)
+    change = find_regressions(store, Question()).changes[0]
+    for days, status in enumerate((ConfirmationStatus.CANNOT, ConfirmationStatus.CONFIRMED)):
+        store.confirm(
+            Confirmation(
+                series_key=change.series.key,
+                night=change.latest if days else change.earliest,
+                status=status,
+                detail="",
+                at=START + timedelta(days=days),
+            )
+        )
+    found = find_regressions(store, Question()).changes
+    assert [item.status for item in found if item.series.key == change.series.key] == ["confirmed"]
 
 
 @pytest.mark.parametrize(
