@@ -71,7 +71,7 @@ class Causes:
             return
         builds = {str(sha256): build.name for sha256, build in store.builds().items()}
         # A lab that builds its program every night has a difference in each series every night.
-        nights = {change.night + days for change in found for days in (-1, 0, 1)}
+        nights = {night for item in found for night in range(item.earliest - 1, item.latest + 2)}
         series_of: dict[Serial, list[int]] = defaultdict(list)
         for series, sketch in enumerate(table.sketches):
             series_of[sketch.serial].append(series)
@@ -93,13 +93,22 @@ class Causes:
         self._own[series].append((night, difference, is_content))
 
     def of(self, change: Change) -> tuple[Cause, ...]:
-        """Return what changed beside a change: contents of the very night, systems of any night on
-        which it may have begun. First is what moved most of the series that saw it.
+        """Return what changed on the nights on which a change may have begun: systems, and of each
+        content what is nearest to its night, as a lab may build every night. First is what moved
+        most of the series that saw it.
         """
+        near = [
+            (difference, is_content, abs(night - change.night))
+            for night, difference, is_content in self._own[change.series]
+            if _is_near(change, night)
+        ]
+        nearest: dict[str, int] = {}
+        for (name, _, _), _, distance in near:
+            nearest[name] = min(distance, nearest.get(name, distance))
         beside = dict.fromkeys(
             difference
-            for night, difference, is_content in self._own[change.series]
-            if (night == change.night if is_content else _is_near(change, night))
+            for difference, is_content, distance in near
+            if not is_content or distance == nearest[difference[0]]
         )
         causes = [self._cause(difference, change.ratio > 1) for difference in beside]
         return tuple(sorted(causes, key=lambda cause: -cause.moved / cause.exposed))
@@ -122,11 +131,19 @@ def _is_near(change: Change, night: int) -> bool:
 
 
 def sides_of(change: Change, table: NightTable) -> tuple[Contents, Contents]:
-    """Return what a series measured on the last night before a change, and on its first night."""
+    """Return what a series measured on the last night before a change may have begun, and on the
+    last on which it may; where both are alike, of one more night on each side.
+    """
     row = table.contents_at[change.series]
-    before = row[: change.night][row[: change.night] >= 0][-1]
-    after = row[change.night :][row[change.night :] >= 0][0]
-    return table.contents[int(before)], table.contents[int(after)]
+    there = np.flatnonzero(row >= 0)
+    sides: list[Contents] = []
+    for more in (0, 1):
+        before = max(0, int(np.searchsorted(there, change.earliest - more)) - 1)
+        after = int(np.searchsorted(there, change.latest + more, side="right")) - 1
+        sides = [table.contents[int(row[there[place]])] for place in (before, after)]
+        if sides[0] != sides[1]:
+            break
+    return sides[0], sides[1]
 
 
 def content_steps(table: NightTable, series: int) -> Iterator[tuple[int, Contents, Contents]]:

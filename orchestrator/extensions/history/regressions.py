@@ -108,7 +108,7 @@ class FoundChange(SeriesChange):
     causes: tuple[Cause, ...] = ()
     status: ConfirmationStatus = ConfirmationStatus.UNCONFIRMED
     status_detail: str = ""
-    #: What the series measured on the last night before, and on the first one after.
+    #: What the series measured before it may have begun, and on the last night that it may have.
     before: Contents
     after: Contents
 

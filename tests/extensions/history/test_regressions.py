@@ -26,7 +26,7 @@ from orchestrator.extensions.history.regressions import (
 )
 from orchestrator.extensions.history.site import gather
 from orchestrator.extensions.history.web import LivePages, recent_changes
-from orchestrator.records.case import Case, DelegateName, Pass
+from orchestrator.records.case import BuildSha, Case, DelegateName, Pass, content_key
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus, Points
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.settings import Settings
@@ -394,6 +394,34 @@ def test_the_newest_confirmation_of_a_change_counts(slowed: Store) -> None:
         )
     found = find_regressions(store, Question()).changes
     assert [item.status for item in found if item.series.key == change.series.key] == ["confirmed"]
+
+
+def test_a_build_one_night_off_the_estimate_is_named_and_is_the_side_of_a_rerun() -> None:
+    """The first night of a slow build happened to be as fast as those before."""
+    store = weeks(**newer_from(CHANGE), factor=lambda case, night: 1.08 if night > CHANGE else 1.0)
+    changes = find_regressions(store, Question()).changes
+    assert {change.night for change in changes} == {night_of_place(CHANGE + 1)}
+    for change in changes:
+        assert [(cause.name, cause.moved, cause.exposed) for cause in change.causes] == [
+            ("build", 16, 16)
+        ]
+        assert (change.before.build_sha256, change.after.build_sha256) == (OLD, NEW)
+
+
+def test_of_a_build_a_night_the_one_of_the_changes_night_is_named() -> None:
+    builds = [BuildSha(content_key(f"build {night}")) for night in range(NIGHTS)]
+    store = weeks(build=builds.__getitem__, factor=gpu_on_640)
+    for change in find_regressions(store, Question()).changes:
+        place = (change.night - night_of_place(0)).days
+        (build,) = [cause for cause in change.causes if cause.name == "build"]
+        assert build.after == f"native@{builds[place][:12]}"
+        # Old and new of a rerun have every build between them that may be why.
+        last = (
+            (change.earliest - night_of_place(0)).days - 1,
+            (change.latest - night_of_place(0)).days,
+        )
+        sides = change.before.build_sha256, change.after.build_sha256
+        assert sides == tuple(builds[place] for place in last)
 
 
 @pytest.mark.parametrize(
