@@ -159,6 +159,8 @@ class Site:
     #: Worst first.
     series: tuple[SiteSeries, ...]
     groups: tuple[ChangeGroup, ...]
+    #: What 'history changes' reports, also where it began before these nights.
+    news: tuple[FoundChange, ...]
     #: Those that nobody expected and those that are wrong first.
     faulty_outputs: tuple[OutputsChange, ...]
     #: Newest first.
@@ -175,6 +177,10 @@ class Site:
     def by_id(self) -> Mapping[str, CampaignAnswer]:
         """The campaigns by their ids."""
         return {item.campaign_id: item for item in self.campaigns}
+
+    @cached_property
+    def _shown(self) -> Collection[SeriesKey]:
+        return frozenset(self.table.series)
 
     def nights_of(self, series: SiteSeries) -> list[NightFigure]:
         """Return the nights of a series that have a figure, oldest first."""
@@ -213,14 +219,14 @@ class Site:
         )
 
     def change_answer(self, change: FoundChange) -> ChangeAnswer:
-        """Return a change as the API has it."""
+        """Return a change as the API has it; a series without a figure in these nights has no page."""
         series = change.series
         return answer_of(
             ChangeAnswer,
             change,
             series_key=series.key,
             label=series.label,
-            page=f"series/{series.page}",
+            page=f"series/{series.page}" if series.key in self._shown else "",
             is_recent=change.is_news,
             is_virtual=series.is_virtual,
         )
@@ -264,6 +270,10 @@ def gather(store: Store, *, since: date | None) -> tuple[Site, Mapping[CampaignI
     table = night_table(points, only=only, zone=store.zone)
     details = night_details(points, table)
     found = find_regressions(store, Question(since=first), table=whole)
+    recent = found
+    # What is news may have begun on any of the newest ninety nights.
+    if nights and first > nights[-WINDOW_NIGHTS:][0]:
+        recent = find_regressions(store, Question(), table=whole)
     series = sorted(
         _series(store, table, details.is_trusted, found),
         key=lambda row: (-row.badness, row.key),
@@ -275,6 +285,7 @@ def gather(store: Store, *, since: date | None) -> tuple[Site, Mapping[CampaignI
         details=details,
         series=tuple(series),
         groups=found.groups,
+        news=tuple(change for change in recent.changes if change.is_news),
         # The unexpected and the wrong ones first.
         faulty_outputs=tuple(
             sorted(

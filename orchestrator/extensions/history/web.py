@@ -462,11 +462,6 @@ def recent_changes(site: Site) -> list[ChangeAnswer]:
     refuted; what happened last first, and of a night the largest.
     """
     passed = {"expected", "refuted"}
-    found = [
-        change
-        for row in site.series
-        for change in row.changes
-        if change.is_news and change.state not in passed
-    ]
+    found = [change for change in site.news if change.state not in passed]
     found.sort(key=lambda item: (item.ended or item.night, abs(math.log(item.ratio))), reverse=True)
     return [site.change_answer(change) for change in found]

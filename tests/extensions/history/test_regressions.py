@@ -3,6 +3,7 @@ expected."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -178,6 +179,33 @@ def test_every_list_of_what_is_new_has_the_same_changes(tmp_path: Path) -> None:
     assert fails == {"P0": False, "P1": True}
     assert "8 unexpected changes that began or went away in the last 14 nights" in page
     assert "went away" not in numbers
+
+
+def test_what_is_new_is_the_same_however_few_nights_the_pages_show(tmp_path: Path) -> None:
+    """One phone became slower and was away on the nights that are shown."""
+    store = weeks(
+        factor=lambda case, night: 1.3 if case.serial in ("P0", "P1") and night >= CHANGE else 1.0,
+        is_away=lambda serial, night: serial == "P1" and night >= NIGHTS - 2,
+    )
+    told = find_regressions(store, Question()).changes
+    assert {change.series.case.serial for change in told} == {"P0", "P1"}
+    site, _ = gather(store, since=night_of_place(NIGHTS - 2))
+    assert all(row.changes == () for row in site.series)
+    recent = recent_changes(site)
+    assert {item.series_key for item in recent} == {change.series.key for change in told}
+    assert {item.label.split("(")[1][:2] for item in recent if not item.page} == {"P1"}
+    with workspace_of(tmp_path, store) as workspace:
+        farm = FarmNow(workspace, None, can_be_steered=False)
+        live = LivePages(workspace, farm, since=night_of_place(NIGHTS - 2))
+        page = live.page("farm/now")
+        numbers = Numbers(workspace, farm, lambda: recent_changes(live.site())).page()
+        assert page is not None
+        assert b"8 unexpected changes" in page.content
+        links = re.findall(r'href="(series/.*?)"', page.content.decode())
+        assert len(links) == 4
+        assert all(live.page(link) is not None for link in links)
+    slower = 'benchfarm_changed_series{direction="slower",state="not confirmed yet"} 8.0'
+    assert slower in numbers.content.decode()
 
 
 def test_the_farms_page_forgets_changes_that_are_expected_or_whose_campaigns_are_hidden(
