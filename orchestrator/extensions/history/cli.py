@@ -149,10 +149,10 @@ def selftest(settings: Settings) -> CommandResult:
 @command("history expect", has_table=True)
 def annotate(
     settings: Settings,
-    selection: Annotated[str, arg(_SELECTION, metavar="SERIES")] = "",
+    selection: Annotated[str | None, arg(_SELECTION, metavar="SERIES")] = None,
     night: Annotated[str, arg("First day of the new level, 2026-03-09.", metavar="DATE")] = "",
     text: Annotated[str, arg("Why the change is expected.", metavar="TEXT")] = "",
-    remove: Annotated[str, opt("--remove", "Remove the expected change of this id.")] = "",
+    remove: Annotated[str | None, opt("--remove", "Remove the expected change of this id.")] = None,
 ) -> CommandResult:
     """Record an expected change (default: list them).
 
@@ -165,9 +165,10 @@ def annotate(
     from orchestrator.extensions.history import changes as history
     from orchestrator.plugins import Workspace
 
-    if not selection:
-        return _forgotten(settings, remove) if remove else _expected(settings)
-    if not (night and text) or remove:
+    # An empty word is a variable that a script doesn't have: not nothing.
+    if selection is None:
+        return _expected(settings) if remove is None else _forgotten(settings, remove)
+    if not (selection and night and text) or remove is not None:
         raise UsageError("an expected change is SERIES DATE TEXT", hint="give all three, in quotes")
     # In a store of another name nobody would find it.
     with Workspace(settings, makes_store=settings.is_default_store) as workspace:
