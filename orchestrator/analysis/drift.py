@@ -129,11 +129,12 @@ class Attempt:
 
     @property
     def elapsed_s(self) -> float:
-        """From the first start to the last end."""
-        if not self.runs:
+        """From the first start to the last end; what wasn't begun takes no time."""
+        begun = [run for run in self.runs if run.reason_code not in NOT_BEGUN]
+        if not begun:
             return 0.0
-        end = max(run.started_at + timedelta(seconds=run.duration_s) for run in self.runs)
-        return (end - self.runs[0].started_at).total_seconds()
+        end = max(run.started_at + timedelta(seconds=run.duration_s) for run in begun)
+        return (end - begun[0].started_at).total_seconds()
 
     @property
     def has_failed(self) -> bool:
@@ -142,11 +143,15 @@ class Attempt:
         failed = len(last) == _FAILURES_MAX and all(measured_us(run) is None for run in last)
         return failed or (bool(last) and last[-1].outcome is Outcome.TIMED_OUT)
 
+    def is_whole(self, sustained_s: float) -> bool:
+        """Whether it lasted as long as it was to, and measured until its end."""
+        return self.elapsed_s >= sustained_s and not self.has_failed
+
     def is_over(self, sustained_s: float) -> bool:
-        """Whether nothing further belongs to it."""
+        """Whether nothing further belongs to it: it is whole, failed, or the rest was left out."""
         was_left_out = bool(self.runs) and self.runs[-1].reason_code in NOT_BEGUN
         return bool(self.runs) and (
-            was_left_out or self.elapsed_s >= sustained_s or self.has_failed
+            was_left_out or self.has_failed or self.is_whole(sustained_s)
         )
 
 

@@ -167,7 +167,7 @@ def sustained_rows(
     return tuple(
         SustainedRow(
             attempt=attempt.number + 1,
-            is_whole=attempt.is_over(planned_s[campaign_id]) and not attempt.has_failed,
+            is_whole=attempt.is_whole(planned_s[campaign_id]),
             points=points_of(attempt),
             curve=curve,
         )

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.analysis.drift import ATTEMPT_NUMBERS
 from orchestrator.records.campaign import Terms
 from orchestrator.records.case import DelegateName, Pass, ToolName
-from orchestrator.records.run import Outcome
+from orchestrator.records.run import NOT_BEGUN, Outcome
 from orchestrator.records.verdict import Quality
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.charts import charts_of, percentiles, thread_steps
@@ -183,6 +183,21 @@ def test_attempt_that_was_cut_is_no_part_of_the_one_begun_again() -> None:
     assert (cut.curve.burst_us, whole.curve.burst_us) == (9_000.0, 6_000.0)
     ((_, drawing),) = charts_of(data)["sustained"]
     assert re.findall(r">([^<]+)</text></g>", drawing)[1:] == ["xnnpack", "xnnpack, 2."]
+
+
+@pytest.mark.parametrize("reason", sorted(NOT_BEGUN))
+def test_an_attempt_whose_rest_was_never_begun_is_cut(reason: str) -> None:
+    owner = case(threads=4)
+    begun = [run(owner, number, 6_000.0, run_pass=Pass.SUSTAINED) for number in range(3)]
+    rest = replace(
+        run(owner, 3, outcome=Outcome.SKIPPED, reason_code=reason, run_pass=Pass.SUSTAINED),
+        report=None,
+        started_at=START + timedelta(hours=1),
+    )
+    lab = lab_of([*series(owner, 6_000), *begun, rest], terms=Terms(sustained=600.0))
+    data = build_report_data(lab.inputs())
+    (row,) = data.results[0].of_passes["sustained"]
+    assert (row.attempt, row.is_whole, len(row.points)) == (1, False, 3)
 
 
 def test_a_chart_of_threads_names_its_lines_at_their_ends_and_only_measured_counts() -> None:
