@@ -222,8 +222,7 @@ def _on_device(workspace: Workspace, tool: ToolName, named: str, serial: str) ->
     from orchestrator.app.attached import open_devices
     from orchestrator.engine.flag_check import ask_for_flags
 
-    is_host = serial == "host"
-    selection = DeviceSelection(serials=() if is_host else (serial,), host=is_host)
+    selection = DeviceSelection(serials=(serial,))
     plan = Plan(
         name="flags", models=(), matrix=Matrix(tools=(tool,)), builds={tool: named} if named else {}
     )

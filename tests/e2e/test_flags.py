@@ -67,6 +67,13 @@ def test_what_a_program_says_of_its_flags_is_kept_and_shown(lab: Lab) -> None:
     assert "--use_xnnpack=" in kept.read_text("utf-8")
 
 
+def test_this_computer_is_asked_alone_while_phones_are_attached(lab: Lab) -> None:
+    asked = lab.cli("flags -s host")
+    assert asked.exit_code == 4
+    assert asked.stderr.startswith("benchfarm: ")
+    assert "x86_64" in asked.stderr, asked.stderr
+
+
 def test_each_program_has_its_own_flags(cli: Cli) -> None:
     flags = cli("flags --tool litert-lm --json").ok().json["flags"]
     assert {item["name"] for item in flags} >= {"prefill_tokens", "decode_tokens", "cache"}
