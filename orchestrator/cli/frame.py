@@ -331,8 +331,13 @@ def _default(hint: Any, default: Any) -> Any:  # noqa: ANN401 - any annotation a
 
 
 def _value(hint: Any, value: Any) -> Any:  # noqa: ANN401 - any annotation and value
-    """Return a parameter's value as the command takes it."""
+    """Return a parameter's value as the command takes it; raises UsageError."""
     option = _option(hint)
+    if option is not None and "--out" in option.names and value == Path("-"):
+        raise UsageError(
+            "--out takes a name, and - isn't one",
+            hint="name a file; what can be printed is printed without --out",
+        )
     if option is not None and option.read is not None:
         return option.read(value)
     if _of_tuple(hint) is None:
