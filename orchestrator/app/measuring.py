@@ -101,10 +101,10 @@ class MeasuredCampaign:
 
     @property
     def runs_text(self) -> str:
-        """How many runs there are, for people: ``8 runs (1 without a result), 4 left out``."""
-        made, left_out = self.result.stored - self.result.not_run, self.result.not_run
-        lost = f" ({self.without_result} without a result)" if self.without_result else ""
-        return f"{counted(made, 'run')}{lost}{f', {left_out} left out' if left_out else ''}"
+        """How many runs are stored, for people: ``12 runs (1 without a result, 4 left out)``."""
+        some = {"without a result": self.without_result, "left out": self.result.not_run}
+        each = ", ".join(f"{count} {words}" for words, count in some.items() if count)
+        return counted(self.result.stored, "run") + (f" ({each})" if each else "")
 
     @cached_property
     def cut(self) -> Sequence[Mapping[str, object]]:

@@ -86,7 +86,7 @@ def describe(event: object) -> str:
             of_side = f"[{side}] " if side else ""
             text = f"{run.case.serial}: {position}/{total} {of_side}{describe_run(run)}"
         case DeviceFinished(serial=serial, left=left, reason=reason) if left:
-            text = f"{serial}: abandoned with {left} invocations left: {reason or 'stopped'}"
+            text = f"{serial}: abandoned with {counted(left, 'invocation')} left: {reason or 'stopped'}"
         case CampaignEnded(
             campaign=campaign,
             status=status,
@@ -94,7 +94,7 @@ def describe(event: object) -> str:
             not_run=not_run,
             left=left,
         ):
-            some = f" ({not_run} of them not run)" if not_run else ""
+            some = f" ({not_run} of them left out)" if not_run else ""
             text = f"campaign {campaign.campaign_id} {status}: {stored} stored{some}, {left} left"
         case _:
             text = ""

@@ -82,7 +82,7 @@ def _folders(settings: Settings) -> list[Path]:
 
 
 def phones_of(settings: Settings) -> list[LabPhone]:
-    """Return the virtual phones; raises UsageError where no lab is up."""
+    """Return the virtual phones; raises UsageError where none is up."""
     return [phone for lab in labs(settings) for phone in lab.phones]
 
 
@@ -259,7 +259,7 @@ def is_up(settings: Settings) -> bool:
 
 
 def listed(settings: Settings) -> list[dict[str, Any]]:
-    """Return what each phone is now, with its faults; raises UsageError where no lab is up."""
+    """Return what each phone is now, with its faults; raises UsageError where none is up."""
     return [
         phone
         for lab in labs(settings)
@@ -288,7 +288,7 @@ def attach(settings: Settings, request: LabRequest) -> Sequence[LabPhone]:
     server = adb_server(settings)
     labs(settings)
     if not server.answers():
-        raise UsageError("no lab is up", hint="start one with 'benchfarm virtual up'")
+        raise UsageError("no virtual phone is up", hint="start one with 'benchfarm virtual up'")
     with _alone(settings):
         taken = {phone.serial for phone in phones_of(settings)}
         for spec in request.specs(taken):

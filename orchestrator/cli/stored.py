@@ -333,7 +333,7 @@ def close(
     closed = resuming.close(settings, campaigns)
     lines = [
         f"{item.campaign_id} ({item.name}): closed"
-        + (f"; {counted(count, 'invocation')} left were abandoned" if count else "")
+        + (f", {counted(count, 'invocation')} abandoned" if count else "")
         for item, count in closed
     ]
     data = [{"campaign_id": item.campaign_id, "abandoned": count} for item, count in closed]

@@ -48,7 +48,7 @@ def _phones(rows: Sequence[Mapping[str, Any]]) -> Table[Mapping[str, Any]]:
         caption="Virtual phones",
         columns=_PHONES,
         rows=rows,
-        nothing="no lab is up",
+        nothing="no virtual phone is up",
     )
 
 
@@ -85,7 +85,7 @@ def down(
             data={"serials": serials},
         )
     stopped, server_stopped = virtual_phones.stop(settings)
-    text = "the lab is down" if stopped or server_stopped else "no lab was up"
+    text = "all virtual phones are stopped" if stopped or server_stopped else "no virtual phone was up"
     return CommandResult(text=text, data={"stopped": stopped, "adb_server_stopped": server_stopped})
 
 

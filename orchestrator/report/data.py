@@ -175,9 +175,9 @@ def _scope(data: ReportData, cases: Sequence[ResultRow]) -> str:
         f" and {len(names) - _MOST_NAMES} more" if names[_MOST_NAMES:] else ""
     )
     every = [item.run for row in cases for item in row.invocations]
-    begun = sum(run.is_begun for run in every)
+    stored = sum(run.outcome is not Outcome.UNFIT for run in every)
     left_out = sum(run.outcome is Outcome.SKIPPED for run in every)
-    runs = counted(begun, "invocation") + (f", {left_out} left out" if left_out else "")
+    runs = counted(stored, "invocation") + (f", {left_out} of them left out" if left_out else "")
     text = f"{counted(len(cases), 'case')} ({runs}) of {models} on {counted(len(names), 'device')}: {shown}"
     if not campaigns:
         return f"{text}."
@@ -209,7 +209,7 @@ def _trust(cases: Sequence[ResultRow]) -> str:
         text = f"{clean} of {timed} results are clean{_precision(cases) if clean else ''}."
     begun = [item for row in cases for item in row.invocations if item.run.is_begun]
     if lost := sum(bool(item.why_lost) for item in begun):
-        text += f" {lost} of {counted(len(begun), 'invocation')} gave no result."
+        text += f" {lost} of {counted(len(begun), 'invocation')} that ran gave no result."
     if virtual == len(cases):
         text += " All figures come from virtual phones: they are no measurements."
     elif virtual:

@@ -57,7 +57,7 @@ def test_a_lab_whose_server_has_gone_meanwhile_takes_no_phone(tmp_path: Path) ->
     virtual_phones.start(settings, request, exit_with_parent=True)
     try:
         virtual_phones.adb_server(settings).stop()
-        with pytest.raises(UsageError, match="no lab is up") as raised:
+        with pytest.raises(UsageError, match="no virtual phone is up") as raised:
             virtual_phones.attach(settings, request)
         assert "benchfarm virtual up" in raised.value.hint
     finally:

@@ -86,7 +86,7 @@ def test_a_campaign_that_was_cut_off_is_closed(lab: Lab, model: Path, tmp_path: 
     campaign = cut_off(lab, model)
     said = ask(lab.cli, "another boot", tmp_path, f"$B results close {campaign}")
     assert f"{campaign} (" in said
-    assert "closed; 2 invocations left were abandoned" in said
+    assert "closed, 2 invocations abandoned" in said
     assert "left changed" not in lab.cli("doctor").said
 
 

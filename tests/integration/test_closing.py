@@ -72,7 +72,7 @@ def test_a_closed_campaign_is_over_and_says_what_was_abandoned(
     with pytest.raises(UsageError, match="nightly is a name"):
         stored.close(settings, ["nightly"])
     result = stored.close(settings, ["cut", "newest"])
-    assert result.text == "cut (nightly): closed; 7 invocations left were abandoned"
+    assert result.text == "cut (nightly): closed, 7 invocations abandoned"
     assert result.data == [{"campaign_id": "cut", "abandoned": 7}]
     listed = stored.campaigns(settings, status="closed")
     assert re.search(r"^cut +nightly .* closed +1/8$", listed.text, re.MULTILINE)

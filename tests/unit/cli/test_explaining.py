@@ -53,6 +53,7 @@ LISTED = listed_table(DATA.results, DATA.names)
         *("C", "truth", "not-precise", "precision"),
         *(column.head for column in LISTED.columns if column.head),
         *MARKS,
+        *("whole", "cut", "text.unknown"),
     ],
 )
 def test_words_of_tables_are_explained(word: str) -> None:

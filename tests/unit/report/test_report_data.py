@@ -257,7 +257,7 @@ def test_a_case_whose_threads_are_unused_is_none_of_those_that_were_given_up():
 def test_a_report_says_how_far_a_campaign_is_and_counts_what_ran(status, said):
     runs = [*series(case(), 1_000), *(left_out(case(), n, "abandoned") for n in range(5, 8))]
     data = data_of(*runs, status=CampaignStatus(status))
-    assert data.headline.scope.startswith("1 case (5 invocations, 3 left out) of 1 model")
+    assert data.headline.scope.startswith("1 case (8 invocations, 3 of them left out) of 1 model")
     text = render_text_table(data)
     assert said in text
     assert "1 campaign" in text or not said
@@ -542,6 +542,6 @@ def test_invocations_without_a_result_are_counted_in_all_cases_and_those_not_beg
         run(half, 5, None, **unfit),  # type: ignore[arg-type]
     ]
     data = data_of(*runs)
-    assert "4 of 8 invocations gave no result." in data.headline.trust
+    assert "4 of 8 invocations that ran gave no result." in data.headline.trust
     notes = " ".join(fastest_table(data.contests).notes)
     assert "4 invocations gave no result (segfault): see the report." in notes
