@@ -109,13 +109,23 @@ class Rule:
     """How sides are compared."""
 
     axis: Axis = Axis.CAMPAIGN
-    claim: Claim = USUAL_CLAIM
+    #: When a change is claimed, each as a share; None where nobody said.
+    threshold: float | None = None
+    level: float | None = None
     #: Differences that the user lets pass; they are noted beside the figure.
     allowed: frozenset[Fact] = frozenset()
     #: For the axis CONFIG: what its selectors name.
     varied: frozenset[Fact] = field(default_factory=frozenset)
     #: What sessions of the series differ by; the default for one that isn't there.
     sessions: Mapping[SeriesKey, SessionNoise] = field(default_factory=dict)
+
+    @property
+    def claim(self) -> Claim:
+        """When a change is claimed: as was said, else as usual."""
+        return Claim(
+            threshold=USUAL_CLAIM.threshold if self.threshold is None else self.threshold,
+            level=USUAL_CLAIM.level if self.level is None else self.level,
+        )
 
     @property
     def free(self) -> frozenset[Fact]:
@@ -565,8 +575,8 @@ def _verdict(before: Measured, after: Measured, rule: Rule) -> ComparisonVerdict
                 [(before.used[number], after.used[number]) for number in numbers],
                 before.result.figure,
             )
-            # Pairs that ended by their looks share the error among these, whatever is compared.
-            claim = replace(rule.claim, most_pairs=before.most_pairs)
+            # Pairs that ended by their looks are judged by what these asked, whatever is compared.
+            claim = before.claim or rule.claim
             verdict = compare_pairs(before_us, after_us, claim, resolution_us=resolution_us)
             left_out = _left_out(before, after, len(before_us))
             return replace(verdict, reasons=(*verdict.reasons, *left_out))

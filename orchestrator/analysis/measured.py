@@ -19,7 +19,7 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import FIGURE_PASS, Build, CampaignId, Case, CaseKey, grouped
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.verdict import Grade, Outputs, Severity, outputs_of
+from orchestrator.records.verdict import Claim, Grade, Outputs, Severity, outputs_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +37,9 @@ class Measured:
     system: str = ""
     #: Where the campaign was imported from, in words; empty for this lab's own.
     origin: str = ""
-    #: Of a campaign whose pairs ended as soon as their verdict was known: how many there are at the
-    #: most. None for any other.
-    most_pairs: int | None = None
+    #: Of a campaign whose pairs ended as soon as their verdict was known: when a change was claimed.
+    #: None for any other.
+    claim: Claim | None = None
 
     @property
     def outputs(self) -> Outputs:
@@ -122,7 +122,7 @@ def measured_cases(
                 is_virtual=any(run.is_virtual for run in timed[key]),
                 system=own[0].terms.fingerprints.get(case.serial, "") if own else "",
                 origin=origin.text if origin is not None else "",
-                most_pairs=pairing.most if pairing is not None else None,
+                claim=pairing.claim if pairing is not None else None,
             )
     return [found[key] for key in timed]
 

@@ -23,9 +23,9 @@ from orchestrator.app.pairing import pair_comparison
 from orchestrator.app.stored import check_stored, find_campaigns, load_measured, named_campaigns
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import ArtifactError, UsageError
-from orchestrator.records.campaign import Campaign, Pairing
-from orchestrator.records.case import Case
-from orchestrator.records.verdict import USUAL_CLAIM, Claim
+from orchestrator.records.campaign import Campaign
+from orchestrator.records.case import CampaignId, Case
+from orchestrator.records.verdict import Claim
 from orchestrator.settings import Settings
 from orchestrator.units import counted, format_percent
 
@@ -39,13 +39,22 @@ _CONFIG_KEYS: Final[Mapping[str, Callable[[Case], str]]] = {
 }
 
 
-def rule_for(by: str, sides: Sequence[str], claim: Claim, *, allowed: Collection[str] = ()) -> Rule:
+def rule_for(
+    by: str,
+    sides: Sequence[str],
+    *,
+    threshold: float | None = None,
+    level: float | None = None,
+    allowed: Collection[str] = (),
+) -> Rule:
     """Return the rule of a comparison.
 
     Args:
         by: What the sides differ in.
         sides: As :func:`compare` takes them; those of a configuration say which facts are free.
-        claim: When a change is claimed.
+        threshold: Smaller differences are none, as a share; None for the usual, and for what an A/B
+            comparison was ended by.
+        level: Of the intervals, as a share; None as above.
         allowed: Facts that may differ all the same.
 
     Raises:
@@ -62,7 +71,8 @@ def rule_for(by: str, sides: Sequence[str], claim: Claim, *, allowed: Collection
     parts = [part for side in sides for part in config_parts(side)] if axis is Axis.CONFIG else []
     return Rule(
         axis=axis,
-        claim=claim,
+        threshold=threshold,
+        level=level,
         allowed=frozenset(Fact(name) for name in allowed),
         varied=frozenset(Fact(key) if key in _CONFIG_KEYS else Fact.FLAGS for key, _ in parts),
     )
@@ -83,16 +93,20 @@ def compare(
     if len(sides) == 1:
         (campaign, *_) = find_campaigns(workspace.store, sides[0])
         if campaign.terms.pairing is not None:
-            _check_claim(campaign, campaign.terms.pairing, rule.claim)
+            _check_claim(campaign.campaign_id, campaign.terms.pairing.claim, rule)
             return pair_comparison(workspace, campaign, allowed=rule.allowed)
     return _between_campaigns(workspace, sides, rule)
 
 
-def _check_claim(campaign: Campaign, pairing: Pairing, claim: Claim) -> None:
-    own = pairing.claim
-    if claim not in (USUAL_CLAIM, replace(own, most_pairs=None)):
+def _check_claim(campaign_id: CampaignId, own: Claim, rule: Rule) -> None:
+    """Raise UsageError where another threshold or level was asked for than an A/B comparison's."""
+    asked = ((rule.threshold, own.threshold), (rule.level, own.level))
+    if any(
+        share is not None and format_percent(share) != format_percent(known)
+        for share, known in asked
+    ):
         raise UsageError(
-            f"{campaign.campaign_id} is an A/B comparison, whose pairs were ended by its own threshold "
+            f"{campaign_id} is an A/B comparison, whose pairs were ended by its own threshold "
             f"({format_percent(own.threshold)}) and level ({format_percent(own.level)})",
             hint="leave out --threshold and --level; 'benchfarm ab' has --detect for a new comparison",
         )
@@ -162,6 +176,13 @@ def _within_campaigns(
         serials = sorted({item.case.serial for item in side})
         if rule.axis is Axis.DEVICE and len(serials) > 1:
             raise UsageError(f"device {word!r} fits {', '.join(serials)}", hint="name one of them")
+    claims, others = ({item.campaign_id: item.claim for item in side} for side in sides)
+    for campaign_id, claim in claims.items():
+        if claim is not None and campaign_id in others:
+            _check_claim(campaign_id, claim, rule)
+    first, *further = {*claims.values(), *others.values()}
+    if first is not None and not further:
+        rule = replace(rule, threshold=first.threshold, level=first.level)
     of_baseline = {(item.campaign_id, item.case.case_key) for item in sides[0]}
     for item in sides[1]:
         if (item.campaign_id, item.case.case_key) in of_baseline:

@@ -19,7 +19,6 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.errors import BenchfarmError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.plan import Plan
-from orchestrator.records.verdict import CLAIM_LEVEL, THRESHOLD, Claim
 from orchestrator.report.data import ReportData
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
@@ -228,8 +227,8 @@ class Lab:
         *,
         by: str | None = None,
         campaigns: OneOrMore[str] = (),
-        threshold: float = THRESHOLD,
-        level: float = CLAIM_LEVEL,
+        threshold: float | None = None,
+        level: float | None = None,
         allow: OneOrMore[str] = (),
     ) -> Comparison:
         """Compare what is stored, case by case.
@@ -243,8 +242,9 @@ class Lab:
                 campaigns.
             campaigns: With ``by``: where to look; the newest campaign that has both sides when left
                 out.
-            threshold: Smaller differences are none, as a share.
-            level: Of the intervals, as a share.
+            threshold: Smaller differences are none, as a share (0.02; of an A/B comparison its
+                own).
+            level: Of the intervals, as a share (0.99).
             allow: Facts that may differ, for example ``system``.
 
         Raises UsageError for a side, axis or fact that isn't known.
@@ -252,8 +252,9 @@ class Lab:
         from orchestrator.app import comparing
 
         sides = [side if isinstance(side, str) else side.campaign_id for side in (a, b)]
-        claim = Claim(threshold=threshold, level=level)
-        rule = comparing.rule_for(by or "campaign", sides, claim, allowed=each(allow))
+        rule = comparing.rule_for(
+            by or "campaign", sides, threshold=threshold, level=level, allowed=each(allow)
+        )
         with self._workspace(makes_store=False) as workspace:
             return Comparison(comparing.compare(workspace, sides, rule, campaigns=each(campaigns)))
 

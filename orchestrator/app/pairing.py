@@ -228,7 +228,8 @@ def pair_comparison(
     pairing = pairing_of(campaign)
     rule = Rule(
         axis=Axis(pairing.kind) if pairing.kind in list(Axis) else Axis.CONFIG,
-        claim=pairing.claim,
+        threshold=pairing.threshold,
+        level=pairing.level,
         varied=frozenset({Fact(pairing.kind)}),
         allowed=allowed,
     )

@@ -18,7 +18,6 @@ from orchestrator.cli.output import CommandResult, columns, format_of, shown, to
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.records.plan import Plan, PlanOptions, fixed
-from orchestrator.records.verdict import CLAIM_LEVEL, THRESHOLD, Claim
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import NESTED, Column, Kind, Table
@@ -91,12 +90,19 @@ class CompareOptions:
         Texts, opt("--campaign", "With --by: campaigns to use. Repeat for several.")
     ] = ()
     threshold: Annotated[
-        float, percentage("--threshold", "Ignore differences below this.", most=0.5)
-    ] = THRESHOLD
+        float | None,
+        percentage(
+            "--threshold",
+            "Ignore differences below this (default: 2%; of an A/B comparison its own).",
+            most=0.5,
+        ),
+    ] = None
     level: Annotated[
-        float,
-        percentage("--level", "Confidence level of the intervals.", least=0.5, most=0.9999),
-    ] = CLAIM_LEVEL
+        float | None,
+        percentage(
+            "--level", "Confidence level of the intervals (default: 99%).", least=0.5, most=0.9999
+        ),
+    ] = None
     allow: Annotated[
         Listed, opt("--allow", "Allow a fact to differ: system, grade, settings ... (a,b).")
     ] = ()
@@ -125,7 +131,8 @@ def compare(
     rule = rule_for(
         options.by,
         sides,
-        Claim(threshold=options.threshold, level=options.level),
+        threshold=options.threshold,
+        level=options.level,
         allowed=options.allow,
     )
     if rule.axis is Axis.CAMPAIGN and options.campaign:

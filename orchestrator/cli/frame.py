@@ -325,7 +325,7 @@ def _option(hint: Any) -> Option | None:  # noqa: ANN401 - any annotation
 
 def _default(hint: Any, default: Any) -> Any:  # noqa: ANN401 - any annotation and value
     option = _option(hint)
-    if option is not None and option.read is not None:
+    if option is not None and option.read is not None and default is not None:
         return option.typed(default)
     return None if _of_tuple(hint) is not None and default == () else default
 
@@ -338,7 +338,7 @@ def _value(hint: Any, value: Any) -> Any:  # noqa: ANN401 - any annotation and v
             "--out takes a name, and - isn't one",
             hint="name a file; what can be printed is printed without --out",
         )
-    if option is not None and option.read is not None:
+    if option is not None and option.read is not None and value is not None:
         return option.read(value)
     if _of_tuple(hint) is None:
         return value

@@ -16,7 +16,6 @@ from orchestrator.app.stored import named_campaigns, report_data
 from orchestrator.app.workspace import Workspace
 from orchestrator.records.case import CampaignId, CaseKey, DelegateName
 from orchestrator.records.run import RunRecord
-from orchestrator.records.verdict import Claim
 from orchestrator.settings import Settings
 from tests.samples.sample_lab import START, campaign_of, case, lab_of, run
 
@@ -88,7 +87,7 @@ def test_a_comparison_shows_the_intervals_of_the_report(
     workspace: Workspace, by: str, sides: tuple[str, str], named: tuple[str, ...]
 ) -> None:
     known = intervals(workspace, "first")
-    found = compare(workspace, sides, rule_for(by, sides, Claim()), campaigns=named)
+    found = compare(workspace, sides, rule_for(by, sides), campaigns=named)
     assert found.rows
     for row in found.rows:
         for side in (row.baseline, row.candidate):

@@ -207,7 +207,7 @@ def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path:
         kind="build",
         detect=0.03,
         level=0.99,
-        threshold=0.02,
+        threshold=0.015,
         most=12,
     )
     settings = settings_of(tmp_path, runs, campaign_of(runs, terms=Terms(pairing=pairing)))
@@ -222,9 +222,14 @@ def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path:
     turned = cases_of(compare(settings, by_build, Output(), sides[::-1]))[0]["verdict"]
     assert turned["low"] == pytest.approx(1 / stored_row["verdict"]["high"])
     # Its pairs were ended by a claim of their own.
-    for other in (CompareOptions(threshold=0.05), CompareOptions(level=0.95)):
-        with pytest.raises(UsageError, match=r"own threshold \(2\.0 %\) and level \(99\.0 %\)"):
-            compare(settings, other, Output(), (CAMPAIGN,))
+    assert stored_row["verdict"]["threshold"] == 0.015
+    for other in ({"threshold": 0.05}, {"threshold": 0.02}, {"level": 0.95}):
+        for by, of in (("campaign", (CAMPAIGN,)), ("build", sides)):
+            with pytest.raises(
+                UsageError, match=r"own threshold \(1\.5 %\) and level \(99\.0 %\)"
+            ):
+                compare(settings, CompareOptions(by=by, **other), Output(), of)
+    compare(settings, CompareOptions(threshold=0.015, level=0.99), Output(), (CAMPAIGN,))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from orchestrator.analysis.measured import Measured, measured_cases
 from orchestrator.cli.output import to_json
 from orchestrator.records.case import CampaignId, DelegateName, Model
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.verdict import Claim, ParityVerdict
+from orchestrator.records.verdict import ParityVerdict
 from orchestrator.report.comparisons import to_data, to_junit, to_markdown, to_text
 from orchestrator.report.render import MOST_SHOWN, render_comparison
 from tests.samples.sample_lab import (
@@ -233,7 +233,7 @@ def test_junit_fails_what_is_asked_for() -> None:
 
 @pytest.mark.parametrize(("level", "told"), [(0.999, "99.9%"), (0.975, "97.5%"), (0.95, "95%")])
 def test_level_of_an_interval_is_told_as_it_was_asked_for(level: float, told: str) -> None:
-    found = compare_sides(night(20_000, OLD), night(22_000, NEW), Rule(claim=Claim(level=level)))
+    found = compare_sides(night(20_000, OLD), night(22_000, NEW), Rule(level=level))
     assert f"its {told} interval" in " ".join(to_text(found).split())
     assert f"at {told})" in to_junit(found)
     assert told.replace("%", " %") in render_comparison(found)
