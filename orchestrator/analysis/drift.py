@@ -150,9 +150,7 @@ class Attempt:
     def is_over(self, sustained_s: float) -> bool:
         """Whether nothing further belongs to it: it is whole, failed, or the rest was left out."""
         was_left_out = bool(self.runs) and self.runs[-1].reason_code in NOT_BEGUN
-        return bool(self.runs) and (
-            was_left_out or self.has_failed or self.is_whole(sustained_s)
-        )
+        return bool(self.runs) and (was_left_out or self.has_failed or self.is_whole(sustained_s))
 
 
 def attempts(runs: Sequence[RunRecord]) -> tuple[Attempt, ...]:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 
 from orchestrator.analysis.comparison import ComparedCase
 from orchestrator.analysis.comparison import Comparison as Compared
 from orchestrator.app.stored import report_title, write_html
 from orchestrator.app.workspace import Workspace
-from orchestrator.errors import BenchfarmError
+from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.plan import Plan
 from orchestrator.report.data import ReportData
@@ -320,6 +320,9 @@ _USUAL |= _TIMES | {"invocations_used": "runs", "quality": "quality", "outputs":
 _USUAL |= {"campaign_id": "campaign"}
 
 
+_Frame = Literal["usual", "all", "runs"]
+
+
 class Results(Sequence[ResultRow]):
     """The cases of one campaign, or of several, each with its figure and what that is worth.
 
@@ -357,17 +360,20 @@ class Results(Sequence[ResultRow]):
         """The campaigns' names."""
         return report_title(self.campaigns)
 
-    def frame(self, what: Literal["usual", "all", "runs"] = "usual") -> pd.DataFrame:
+    def frame(self, what: _Frame = "usual") -> pd.DataFrame:
         """Return one row a case with its twelve usual columns or with all, or one row a run.
 
         The usual columns are model, device, serial, delegate, threads, ms, ci_low, ci_high (the
         95 % interval in ms), runs, quality, outputs and campaign. The names of all others are those
         of exports, with their units (docs/reference/exports.md). What isn't known is ``<NA>``;
         moments are UTC timestamps. With ``all`` each row says whether it is virtual and
-        where it was imported from.
+        where it was imported from. Raises UsageError for any other word.
         """
         from orchestrator.report.exports import frame_of
 
+        if what not in get_args(_Frame):
+            known = ", ".join(get_args(_Frame))
+            raise UsageError(f"there is no frame {what!r}", hint=f"choose one of {known}")
         whole = frame_of(self.data, "invocations" if what == "runs" else "cases")
         if what != "usual":
             return whole

@@ -85,7 +85,9 @@ def down(
             data={"serials": serials},
         )
     stopped, server_stopped = virtual_phones.stop(settings)
-    text = "all virtual phones are stopped" if stopped or server_stopped else "no virtual phone was up"
+    text = (
+        "all virtual phones are stopped" if stopped or server_stopped else "no virtual phone was up"
+    )
     return CommandResult(text=text, data={"stopped": stopped, "adb_server_stopped": server_stopped})
 
 

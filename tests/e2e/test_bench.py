@@ -375,7 +375,9 @@ def test_a_process_without_a_result_is_told_beside_the_figure_of_the_others(
     assert re.search(told, text)
     assert re.search(r" \d+ runs \(1 without a result\); report: ", text)
     markdown = lab.cli("report newest -f markdown").ok().stdout.replace("\\", "")
-    assert re.search(r"All 2 results are clean.* 1 of \d+ invocations that ran gave no result", markdown)
+    assert re.search(
+        r"All 2 results are clean.* 1 of \d+ invocations that ran gave no result", markdown
+    )
     assert re.search(rf"Problems:\n\n- {told}", markdown)
     code = said.removeprefix("failed: ")
     assert f"1 invocation gave no result ({code})" in lab.cli("table").ok().stdout

@@ -225,9 +225,7 @@ def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path:
     assert stored_row["verdict"]["threshold"] == 0.015
     for other in ({"threshold": 0.05}, {"threshold": 0.02}, {"level": 0.95}):
         for by, of in (("campaign", (CAMPAIGN,)), ("build", sides)):
-            with pytest.raises(
-                UsageError, match=r"own threshold \(1\.5 %\) and level \(99\.0 %\)"
-            ):
+            with pytest.raises(UsageError, match=r"own threshold \(1\.5 %\) and level \(99\.0 %\)"):
                 compare(settings, CompareOptions(by=by, **other), Output(), of)
     compare(settings, CompareOptions(threshold=0.015, level=0.99), Output(), (CAMPAIGN,))
 

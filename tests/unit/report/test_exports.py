@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 
 from orchestrator.app.exchange import ExportRequest, export
+from orchestrator.app.lab import Results
+from orchestrator.errors import UsageError
 from orchestrator.installation import data_folder
 from orchestrator.plugins import Exporter, find, plugins
 from orchestrator.records.case import Serial
@@ -48,6 +50,14 @@ TOO_WIDE = "the table no longer fits 80 columns: listed_table names what it show
 
 def csv_rows(data, **options):
     return list(csv.DictReader(io.StringIO(to_csv(data, **options))))
+
+
+@pytest.mark.parametrize("word", ["nonsuch", "invocations", ""])
+def test_a_frame_that_there_is_none_of_is_refused_by_name(word):
+    with pytest.raises(UsageError) as caught:
+        Results(DATA, []).frame(word)
+    assert str(caught.value) == f"there is no frame {word!r}"
+    assert caught.value.hint == "choose one of usual, all, runs"
 
 
 def test_fallback_figure_never_stands_under_the_requested_delegates_latency():
