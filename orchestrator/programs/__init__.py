@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -15,8 +15,8 @@ from orchestrator.delegates import Delegate, FlagFamily, delegates_of
 from orchestrator.errors import PluginError, UsageError
 from orchestrator.plugins import find, plugins, program_sources
 from orchestrator.ports import Tool
-from orchestrator.records.build_spec import FlagSchema
-from orchestrator.records.case import DECLARED, Build, DelegateName, ToolName
+from orchestrator.records.build_spec import FlagFault, FlagSchema
+from orchestrator.records.case import DECLARED, Build, Case, DelegateName, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind
 
 #: Flags beside the case's own, for one way in which a program tries a delegate.
@@ -48,9 +48,8 @@ class Program:
     options: Callable[[Delegate, Option], tuple[Option, ...]] = lambda delegate, given: ((),)
     #: Its flags, where they are no family's.
     own_schema: FlagSchema | None = None
-    #: What is wrong with a case's flags (the flag, and a sentence), for a program whose flags are
-    #: in no table.
-    flag_faults: Callable[[Mapping[str, str]], list[tuple[str, str]]] | None = None
+    #: What is wrong with a case's flags, for a program whose flags are in no table.
+    flag_faults: Callable[[Case], Iterable[FlagFault]] | None = None
     #: The delegates that it has; None: those of its family.
     own_delegates: frozenset[DelegateName] | None = None
     #: How the files of models end that it runs; none: .tflite, or bundles.

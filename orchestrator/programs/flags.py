@@ -247,10 +247,7 @@ class FlagBook:
         program.
         """
         if (find := program(build.tool).flag_faults) is not None:
-            found = find(dict(case.flags))
-            return tuple(
-                FlagFault(code="wrong-value", flag=flag, message=told) for flag, told in found
-            )
+            return tuple(find(case))
         schema = self.schema(build)
         if not program(build.tool).is_benchmark_model:
             # Only the user's own, and not for what they need beside them: the program may set that

@@ -139,8 +139,6 @@ CACHE: Final = "cache"
 #: ``no``: nothing is kept; ``cold``: kept, and none there before; ``disk``: a process before has
 #: filled it.
 CACHES: Final = ("cold", "disk", "memory", "no")
-_COUNTS: Final = frozenset({*TOKENS, REPETITIONS})
-_MOST: Final = 1_000_000
 #: How the files of language models' bundles end.
 BUNDLES: Final = (".litertlm", ".task")
 
@@ -195,21 +193,3 @@ def worded(flags: Mapping[str, str]) -> str:
     known = {FIGURE, *TOKENS}
     further = "".join(f", {name}={value}" for name, value in flags.items() if name not in known)
     return f"{what}, context {flags.get('max_num_tokens', '?')}{further}, per token"
-
-
-def flag_faults(flags: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return what is wrong with a case's flags for a language model: the flag, and a sentence."""
-    known = sorted({*_COUNTS, CACHE})
-    faults = []
-    for name, value in flags.items():
-        if name in _COUNTS and not (
-            value.isascii() and value.isdigit() and 0 < int(value) <= _MOST
-        ):
-            faults.append(
-                (name, f"--{name} must be a whole number from 1 to {_MOST}, not {value!r}")
-            )
-        elif name == CACHE and value not in CACHES:
-            faults.append((name, f"--{name} must be one of {', '.join(CACHES)}, not {value!r}"))
-        elif name not in (*known, FIGURE):
-            faults.append((name, f"LiteRT-LM has no flag --{name} here; it has {', '.join(known)}"))
-    return faults

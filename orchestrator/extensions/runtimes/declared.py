@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import platform
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Final
@@ -24,7 +24,7 @@ from orchestrator.programs.native import command_line
 from orchestrator.programs.running import run_and_collect
 from orchestrator.reading.failures import end_failure
 from orchestrator.reading.lines import own_lines
-from orchestrator.records.build_spec import FlagSchema, FlagSpec
+from orchestrator.records.build_spec import FlagFault, FlagSchema, FlagSpec
 from orchestrator.records.case import DECLARED, Build, BuildSha, Case, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import FIGURE
@@ -191,25 +191,26 @@ def _options(section: ProgramSection, delegate: Delegate, given: Option) -> tupl
     return tuple(found)
 
 
-def _flag_faults(section: ProgramSection, flags: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return what is wrong with a case's flags: the flag, and a sentence."""
-    faults = []
+def _flag_faults(section: ProgramSection, case: Case) -> Iterator[FlagFault]:
+    """Yield what is wrong with a case's flags."""
+    wrong = functools.partial(FlagFault, code="wrong-value")
+    flags = dict(case.flags)
     for name, value in flags.items():
         if name == FIGURE:
             if value not in section.figures:
-                faults.append((name, f"{section.name} has no figure {value!r}"))
+                yield wrong(flag=name, message=f"{section.name} has no figure {value!r}")
         elif name not in section.parameters:
             known = ", ".join(section.parameters) or "none"
-            faults.append(
-                (name, f"{section.name} is declared without a parameter {name!r}; it has {known}")
+            yield wrong(
+                flag=name,
+                message=f"{section.name} is declared without a parameter {name!r}; it has {known}",
             )
         elif fault := section.parameters[name].fault(value):
-            faults.append((name, f"{name} {fault}"))
-    return faults + [
-        (name, f"{section.name} needs a value of {name!r}: --flag {name}=...")
-        for name, own in section.parameters.items()
-        if own.default is None and name not in flags
-    ]
+            yield wrong(flag=name, message=f"{name} {fault}")
+    for name, own in section.parameters.items():
+        if own.default is None and name not in flags:
+            told = f"{section.name} needs a value of {name!r}: --flag {name}=..."
+            yield wrong(flag=name, message=told)
 
 
 def installed_build(section: ProgramSection, named: str) -> Build:

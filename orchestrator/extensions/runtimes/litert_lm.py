@@ -18,7 +18,7 @@ import shlex
 import shutil
 import sys
 import threading
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Final
 
@@ -33,13 +33,14 @@ from orchestrator.extensions.runtimes.litert_lm_output import (
 from orchestrator.passes import pass_of
 from orchestrator.ports import Device, InvocationRequest, Turn
 from orchestrator.programs import Option, Program
+from orchestrator.programs.flags import check_flags
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running import format_flags, library_folders, pass_flags, run_and_collect
 from orchestrator.reading.failures import end_failure
 from orchestrator.reading.lines import own_lines
-from orchestrator.records.build_spec import FlagSchema, FlagSpec
+from orchestrator.records.build_spec import FlagFault, FlagSchema, FlagSpec
 from orchestrator.records.case import Build, BuildSha, Case, ToolName
-from orchestrator.records.device import DeviceKind
+from orchestrator.records.device import HOST_SERIAL, DeviceKind
 from orchestrator.records.model import (
     CACHE,
     CACHES,
@@ -48,7 +49,6 @@ from orchestrator.records.model import (
     REPETITIONS,
     TOKENS,
     asked_tokens,
-    flag_faults,
     phase_of,
 )
 from orchestrator.records.run import DelegateEvidence, RawOutput, ToolReport
@@ -312,6 +312,7 @@ def _phone_command(request: InvocationRequest, folder: str, left_out: Set[str]) 
         "--async=false",
         "--min_log_severity=0",
         f"--num_cpu_threads={case.threads}",
+        *format_flags([(name, flags[name]) for name in _ENGINE if name in flags]),
     ]
     places = {"no": "--disable_cache=true", "memory": "--cache_dir=:memory"}
     arguments.append(places.get(cache, f"--cache_dir={folder}"))
@@ -387,28 +388,86 @@ def _figures(delegate: Delegate, given: Option) -> tuple[Option, ...]:
     return tuple((*usual, (FIGURE, phase)) for phase in PHASES)
 
 
-_MEANINGS: Final = {
-    "prefill_tokens": "tokens of the prompt",
-    "decode_tokens": "tokens of the answer",
-    "max_num_tokens": "the context: prompt and answer together",
+#: The flags of a plan for a language model: name, type, what it is without being set, the values
+#: that it may have, and what it does.
+_OWN_FLAGS: Final = (
+    ("prefill_tokens", "int32", TOKENS["prefill_tokens"], (), "tokens of the prompt"),
+    ("decode_tokens", "int32", TOKENS["decode_tokens"], (), "tokens of the answer"),
+    (
+        "max_num_tokens",
+        "int32",
+        TOKENS["max_num_tokens"],
+        (),
+        "the context: prompt and answer together",
+    ),
+    (
+        REPETITIONS,
+        "int32",
+        _USUAL_REPETITIONS,
+        (),
+        "repetitions of a phone's process; the first warms up",
+    ),
+    (CACHE, "string", "no", CACHES, "whether compiled parts are kept"),
+)
+#: Those of the phone's program alone, which it is given as they are.
+_ENGINE_FLAGS: Final = (
+    ("force_f32", "bool", "false", (), "activations of 32 bits"),
+    ("conv_type", "string", "auto", ("auto", "float", "int8"), "how convolutions compute"),
+    ("sampler_backend", "string", "", ("cpu", "gpu"), "what chooses tokens; else the backend"),
+    ("prefill_batch_sizes", "string", "", (), "most tokens of the prompt at once: 128 or 128,512"),
+    ("prefill_chunk_size", "int32", "-1", (), "pieces that the CPU reads a prompt in; -1: whole"),
+    ("enable_ynnpack", "bool", "false", (), "operators to YNNPACK before XNNPACK"),
+    ("convert_weights_on_gpu", "bool", "true", (), "weights converted by the GPU"),
+    ("use_hw_masking_for_npu", "bool", "true", (), "masks by the NPU"),
+    ("use_hw_cache_update_for_npu", "bool", "true", (), "its cache updated by the NPU"),
+    ("use_hw_ple_for_npu", "bool", "true", (), "embeddings of each layer by the NPU"),
+)
+#: The backend without which a flag does nothing.
+_OF_BACKEND: Final = {
+    "prefill_chunk_size": "cpu",
+    "enable_ynnpack": "cpu",
+    "convert_weights_on_gpu": "gpu",
+    **{name: "npu" for name, *_ in _ENGINE_FLAGS if name.endswith("_npu")},
 }
-#: The flags of a plan for a language model.
+_ENGINE: Final = tuple(name for name, *_ in _ENGINE_FLAGS)
 _FLAGS: Final = FlagSchema(
     flags={
         name: FlagSpec(name=name, kind=kind, default=default, choices=choices, meaning=meaning)
-        for name, kind, default, choices, meaning in (
-            *((name, "int32", default, (), _MEANINGS[name]) for name, default in TOKENS.items()),
-            (
-                REPETITIONS,
-                "int32",
-                _USUAL_REPETITIONS,
-                (),
-                "repetitions of a phone's process; the first warms up",
-            ),
-            (CACHE, "string", "no", CACHES, "whether compiled parts are kept"),
-        )
+        for name, kind, default, choices, meaning in (*_OWN_FLAGS, *_ENGINE_FLAGS)
     }
 )
+#: What a number of tokens or repetitions may be; and the values of flags whose type says too little.
+_COUNT: Final = (
+    re.compile(r"0*[1-9]\d{0,5}|1000000", re.ASCII),
+    "a whole number from 1 to 1000000",
+)
+_VALUES: Final = dict.fromkeys((*TOKENS, REPETITIONS), _COUNT) | {
+    "prefill_chunk_size": (re.compile(r"-1|[1-9]\d{0,5}", re.ASCII), "-1, or a number of tokens"),
+    "prefill_batch_sizes": (
+        re.compile(r"[1-9]\d{0,5}(,[1-9]\d{0,5})*", re.ASCII),
+        "numbers of tokens with commas between",
+    ),
+}
+
+
+def flag_faults(case: Case) -> Iterator[FlagFault]:
+    """Yield what is wrong with a case's flags."""
+    flags = {name: value for name, value in case.flags if name != FIGURE}
+    typed = {fault.flag: fault for fault in check_flags(format_flags([*flags.items()]), _FLAGS)}
+    for fault in typed.values():
+        known = f"LiteRT-LM has no flag --{fault.flag} here; it has {', '.join(_FLAGS.flags)}"
+        yield dataclasses.replace(fault, message=known) if fault.code == "unknown-flag" else fault
+    for name, value in flags.items():
+        pattern, expected = _VALUES.get(name, (None, ""))
+        if pattern is not None and name not in typed and not pattern.fullmatch(value):
+            message = f"--{name} must be {expected}, not {value!r}"
+            yield FlagFault(code="wrong-value", flag=name, message=message)
+        if name in _ENGINE and case.serial == HOST_SERIAL:
+            message = f"--{name} is a flag of the phone's program; on this computer it can't be set"
+            yield FlagFault(code="wrong-value", flag=name, message=message)
+        if (backend := _OF_BACKEND.get(name, "")) and backend != _backend(case):
+            message = f"--{name} does nothing without the {backend.upper()} as backend"
+            yield FlagFault(code="ineffective-flag", flag=name, message=message)
 
 
 PROGRAM = Program(

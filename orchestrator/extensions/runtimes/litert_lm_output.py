@@ -106,6 +106,7 @@ _FAILURES: Final = tuple(
     (re.compile(pattern), code)
     for pattern, code in (
         (r"CANNOT LINK EXECUTABLE.*", "missing-library"),
+        (r"(?<=^ERROR: )(Unknown command line flag|Illegal value) '.*", "bad-flag"),
         (r"Input token ids are too long\..*", "context-too-small"),
         (r"backend constraint mismatch.*|No adapters found", _NO_ENGINE),
         (r"Could not find .* locally in .*", "model-not-found"),

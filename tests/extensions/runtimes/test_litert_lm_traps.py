@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.extensions.interop.texts.output import parse_text
-from orchestrator.extensions.runtimes.litert_lm import LitertLmTool, _host_command, _phone_command
-from orchestrator.records.case import DelegateName, ToolName
+from orchestrator.extensions.runtimes.litert_lm import (
+    LitertLmTool,
+    _host_command,
+    _phone_command,
+    flag_faults,
+)
+from orchestrator.records.case import DelegateName, Serial, ToolName
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.model import flag_faults
 from orchestrator.records.run import ToolReport
 from tests.extensions.interop.texts.test_litert_lm import CREATED, HEAD, NODES, RULE, block
 from tests.samples import sample_lab
@@ -282,11 +288,64 @@ def test_memory_is_the_processs_last_high_water_mark() -> None:
     assert (report.peak_memory_mib, report.extra["dmabuf_memory_mib"]) == (812.5, 96.25)
 
 
+def faults(
+    delegate: DelegateName = DelegateName.XNNPACK, serial: str = "S", **flags: str
+) -> list[tuple[str, str]]:
+    case = sample_lab.case(
+        tool=ToolName.LITERT_LM,
+        delegate=delegate,
+        flags=((*(FLAGS | flags).items(), ("figure", "decode"))),
+    )
+    return [(item.flag, item.code) for item in flag_faults(replace(case, serial=Serial(serial)))]
+
+
 def test_flags_that_change_what_is_measured_are_refused() -> None:
-    assert flag_faults(FLAGS | {"cache": "cold"}) == []
-    for name, value in {
-        "cache": "warm",
-        "multi_turns": "true",
-        "decode_tokens": "0",
+    assert faults(cache="cold") == []
+    for name, values in {
+        "cache": ("warm",),
+        "multi_turns": ("true",),
+        "decode_tokens": ("0", "1.5", "1000001"),
+        "conv_type": ("int4",),
+        "force_f32": ("yes",),
+        "prefill_chunk_size": ("0", "-2"),
+        "prefill_batch_sizes": ("128,", "128;512", "0"),
     }.items():
-        assert [fault for fault, _ in flag_faults(FLAGS | {name: value})] == [name]
+        for value in values:
+            assert {flag for flag, _ in faults(**{name: value})} == {name}
+
+
+ENGINE = {
+    "force_f32": "true",
+    "conv_type": "int8",
+    "sampler_backend": "cpu",
+    "prefill_batch_sizes": "128,512",
+    "enable_ynnpack": "true",
+    "prefill_chunk_size": "128",
+}
+GPU = {"convert_weights_on_gpu": "false"}
+NPU = {
+    "use_hw_masking_for_npu": "false",
+    "use_hw_cache_update_for_npu": "false",
+    "use_hw_ple_for_npu": "false",
+}
+
+
+def test_the_engines_flags_go_to_the_filling_process_and_to_the_measured_one_of_a_phone() -> None:
+    assert faults(**ENGINE) == []
+    filling, _, measured = command(DeviceKind.ANDROID, cache="disk", **ENGINE, **GPU).partition(
+        " > /dev/null 2>&1; "
+    )
+    for name, value in {**ENGINE, **GPU}.items():
+        assert f"--{name}={value}" in filling.split()
+        assert f"--{name}={value}" in measured.split()
+    assert not [name for name in (*ENGINE, *GPU, *NPU) if name in command(DeviceKind.ANDROID)]
+
+
+def test_a_flag_of_another_backend_does_nothing_and_one_of_this_computer_is_refused() -> None:
+    delegates = DelegateName.GPU, DelegateName.NPU
+    for flags, own in ((GPU, delegates[0]), (NPU, delegates[1])):
+        for name, value in flags.items():
+            assert faults(own, **{name: value}) == []
+            assert faults(**{name: value}) == [(name, "ineffective-flag")]
+    for name, value in ENGINE.items():
+        assert faults(serial="host", **{name: value}) == [(name, "wrong-value")]

@@ -254,6 +254,32 @@ def test_a_phones_program_writes_its_metrics_and_older_builds_go_without(
             assert (kept.exit_code == 0) is newer
 
 
+def test_an_engines_flag_is_part_of_the_case_and_of_its_label_and_is_passed_on(
+    lab: Lab, tmp_path: Path
+) -> None:
+    words = ("-s", lab.serials[0], "-d", "xnnpack", "-t", "1", "-n", "2", *SMALL)
+    usual = lab.cli("bench", TINY, *words, "--json").ok().json["runs"]
+    done = lab.cli(
+        "bench", TINY, *words, "--flag", "conv_type=float", "--flag", "prefill_batch_sizes=64,128"
+    ).ok()
+    assert "conv_type=float" in done.stdout
+    runs = lab.cli("results runs newest --json").ok().json
+    for run in runs:
+        assert {"--conv_type=float", "--prefill_batch_sizes=64,128"} <= {*run["command"].split()}
+    assert not {str(run["case"]) for run in usual} & {str(run["case"]) for run in runs}
+    # A build of 2025 hasn't the flag, and says so.
+    program = tmp_path / "litert_lm_advanced_main"
+    program.write_bytes(benchmark_elf("litert_lm_advanced_main", version="2025"))
+    older = ("--build", f"litert-lm={program}", "--json")
+    refused = lab.cli("bench", TINY, *words, "--flag", "conv_type=float", *older).json["runs"]
+    failed = {run["reason"] for run in refused if run["reason_code"] == "bad-flag"}
+    assert failed == {"Unknown command line flag 'conv_type'"}
+    assert {run["outcome"] for run in refused} <= {"failed", "skipped"}
+    idle = lab.cli("bench", TINY, *words, "--flag", "convert_weights_on_gpu=false")
+    assert (idle.exit_code, idle.stdout) == (2, "")
+    assert "--convert_weights_on_gpu does nothing without the GPU as backend" in idle.stderr
+
+
 def cache_plan(path: Path, device: str) -> Path:
     """A plan of the tiny bundle with cold and with warm caches."""
     tokens = "prefill_tokens: 32, decode_tokens: 16, max_num_tokens: 128"

@@ -44,9 +44,30 @@ _FLAGS: Final = {
     "litert_dispatch_lib_dir": "",
     "metric_proto_file_path": "",
     "cache_dir": "",
+    "force_f32": "false",
+    "conv_type": "auto",
+    "sampler_backend": "",
+    "prefill_batch_sizes": "",
+    "prefill_chunk_size": "-1",
+    "enable_ynnpack": "false",
+    "convert_weights_on_gpu": "true",
+    "use_hw_masking_for_npu": "true",
+    "use_hw_cache_update_for_npu": "true",
+    "use_hw_ple_for_npu": "true",
 }
 #: What builds of 2025 haven't; a fake binary's version says which year it plays.
-_OF_2026: Final = frozenset({"metric_proto_file_path", "boost_performance"})
+_OF_2026: Final = frozenset(
+    {
+        "metric_proto_file_path",
+        "boost_performance",
+        "conv_type",
+        "enable_ynnpack",
+        *(name for name in _FLAGS if name.endswith("_npu")),
+    }
+)
+_TRUE, _FALSE = frozenset({"true", "1"}), frozenset({"false", "0"})
+#: How much longer floats take than integers.
+_FLOAT: Final = 2.0
 _USUAL_THREADS: Final = 4
 #: Weights of four bits: two parameters, and two multiply-adds a token, in each byte.
 _MACS_A_BYTE: Final = 2.0
@@ -83,9 +104,16 @@ def run_language_model(call: Invocation, version: str) -> int:
                 f"ERROR: Unknown command line flag '{argument.lstrip('-').partition('=')[0]}'",
             )
             return 1
-        flags[found[1]] = "true" if found[2] is None else found[2]
+        value = "true" if found[2] is None else found[2]
+        if _FLAGS[found[1]] in {"true", "false"} and value not in _TRUE | _FALSE:
+            _say(call, f"ERROR: Illegal value '{value}' specified for flag '{found[1]}'")
+            return 1
+        flags[found[1]] = value
     if flags["backend"] not in {"cpu", "gpu", "npu"}:
         return _failed(call, f"INVALID_ARGUMENT: Unsupported backend: {flags['backend']}", 3)
+    for size in flags["prefill_batch_sizes"].split(",") if flags["prefill_batch_sizes"] else ():
+        if not re.fullmatch(r"\s*[-+]?\d+\s*", size, re.ASCII):
+            return _failed(call, f"INVALID_ARGUMENT: Invalid prefill batch size: {size}", 3)
     try:
         model = read_whole(call, flags["model_path"])
     except PhoneFileError:
@@ -206,7 +234,9 @@ class _Engine:
 
     def _costs_us(self, speed: Speed) -> tuple[float, float]:
         moved_us = self._model_bytes / speed.memory_gbps / 1e3
-        return moved_us, self._model_bytes * _MACS_A_BYTE / speed.int8_gmacs / 1e3
+        is_float = self._flags["force_f32"] in _TRUE or self._flags["conv_type"] == "float"
+        macs = self._model_bytes * _MACS_A_BYTE * (_FLOAT if is_float else 1.0)
+        return moved_us, macs / speed.int8_gmacs / 1e3
 
     def _say_info(self, init_us: float, prefill: _Turn, decode: _Turn) -> None:
         lines = [
