@@ -51,10 +51,16 @@ def _vendor(facts: DeviceFacts) -> str:
 
 
 def needs_library(name: str, facts: DeviceFacts) -> bool:
-    """Whether a phone's chip needs one of the vendors' libraries."""
+    """Whether a phone's chip needs one of the vendors' libraries, or may need it.
+
+    A phone that doesn't name its chip (no ``ro.soc.model`` before Android 12) gets those of all.
+    """
     match = LIBRARY.match(name)
     if match is None:
         return False
+    is_told = facts.kind is not DeviceKind.ANDROID or facts.properties.get("ro.soc.model")
+    if not _vendor(facts) and not is_told:
+        return True
     # Google's compiler plugin is spelled google_tensor, its dispatch library GoogleTensor.
     whose = match["vendor"] or _RUNTIMES[match["runtime"]]
     if whose.replace("_", "").lower() != _vendor(facts).lower():

@@ -344,6 +344,27 @@ def test_a_delegate_gets_the_libraries_of_its_own_and_of_the_phone_s_chip(
     assert files(DelegateName.EXTERNAL) == ["libLiteRt.so", *wanted]
 
 
+@pytest.mark.parametrize(
+    ("soc", "properties", "wanted"),
+    [
+        # Android 11 and older name no chip; some say who made it.
+        ("", {}, ["libQnnHtp.so", "libneuronusdk.so"]),
+        ("Qualcomm Technologies, Inc SM8150", {}, ["libQnnHtp.so"]),
+        ("Spreadtrum T616", {"ro.soc.model": "T616"}, []),
+    ],
+)
+def test_a_phone_that_does_not_name_its_chip_gets_the_libraries_of_every_vendor(
+    soc: str, properties: dict[str, str], wanted: list[str]
+) -> None:
+    names = ["libQnnHtp.so", "libneuronusdk.so"]
+    companions = tuple(Companion(name=name, sha256="a" * 64) for name in names)
+    phone = replace(PHONE, soc=soc, properties=properties)
+    build = replace(NATIVE, companions=companions)
+    found = needed_companions(build, phone, DelegateName.EXTERNAL)
+    assert [item.name for item in found] == wanted
+    assert needed_companions(build, phone, DelegateName.XNNPACK) == ()
+
+
 def test_an_npu_without_a_dispatch_library_is_skipped_with_the_chip_named() -> None:
     build = replace(NATIVE, tool=ToolName.LITERT_NATIVE)
     matrix = Matrix(delegates=(DelegateName.NPU,), tools=(ToolName.LITERT_NATIVE,))
