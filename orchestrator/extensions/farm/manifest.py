@@ -12,7 +12,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -167,12 +167,17 @@ def read_facts(document: str) -> DeviceFacts:
     return _read(DeviceFacts, document)
 
 
-def read_labels(document: str) -> PhoneLabels:
-    """Return a phone's pools and tags, none for an empty document.
+def read_labels(documents: Iterable[str]) -> PhoneLabels:
+    """Return the pools and tags that any of a phone's hosts gives it, by the documents of all;
+    an empty one says nothing.
 
     Raises PlanError naming what is wrong.
     """
-    return _read(PhoneLabels, document) if document else PhoneLabels()
+    said = [_read(PhoneLabels, document) for document in documents if document]
+    return PhoneLabels(
+        pools=tuple(dict.fromkeys(pool for item in said for pool in item.pools)),
+        tags=tuple(dict.fromkeys(tag for item in said for tag in item.tags)),
+    )
 
 
 def _read(kind: type[_Record], document: str, **options: Any) -> _Record:  # noqa: ANN401

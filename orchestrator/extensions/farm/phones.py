@@ -56,7 +56,7 @@ def choose_phones(
     """Return the announced phones that a plan means, each once; why not the others; and of these
     those that it means all the same.
 
-    A phone's pools and tags are those that its host announces. Raises NoDeviceError when none is
+    A phone's pools and tags are those that any of its hosts announces. Raises NoDeviceError when none is
     meant.
     """
     known, left_out = usable(queue.phones(), wanted.serials)
@@ -142,7 +142,9 @@ def welcome(queue: FarmQueue, phones: Mapping[str, Announced], doubts: set[Doubt
     ``doubts`` are kept from call to call.
     """
     known = [serial for serial, item in phones.items() if item.facts and can_have_jobs(serial)]
-    lines = _clashes(queue, known, doubts)
+    seen = queue.sightings(known)
+    lines = _clashes(queue, seen, doubts)
+    labels = {row["serial"]: row["labels"] for row in seen}
     free = {
         serial: phones[serial]
         for serial in sorted({*known} - queue.clashes().keys())
@@ -150,7 +152,7 @@ def welcome(queue: FarmQueue, phones: Mapping[str, Announced], doubts: set[Doubt
     }
     for name, document in queue.to_join(free) if free else ():
         try:
-            added = queue.join(name, _meant(document, free))
+            added = queue.join(name, _meant(document, free, labels))
         except BenchfarmError as error:
             # One submission that can't be read here mustn't hide the others.
             lines.append(f"{name}: no phone can be added: {error}")
@@ -159,8 +161,11 @@ def welcome(queue: FarmQueue, phones: Mapping[str, Announced], doubts: set[Doubt
     return lines
 
 
-def _meant(document: str, phones: Mapping[str, Announced]) -> dict[str, str]:
-    """Return the facts of the phones that a submission means; raises PlanError.
+def _meant(
+    document: str, phones: Mapping[str, Announced], labels: Mapping[str, Sequence[str]]
+) -> dict[str, str]:
+    """Return the facts of the phones that a submission means, by what all hosts say of their pools
+    and tags; raises PlanError.
 
     One that wants a number of phones, or one of each kind, chose them when it was made.
     """
@@ -168,7 +173,8 @@ def _meant(document: str, phones: Mapping[str, Announced]) -> dict[str, str]:
     if wanted.any is not None or wanted.one_of_each:
         return {}
     rows = {
-        serial: {"facts": phone.facts, "labels": phone.labels} for serial, phone in phones.items()
+        serial: {"facts": phone.facts, "labels": labels.get(serial, ())}
+        for serial, phone in phones.items()
     }
     return {serial: phones[serial].facts for serial in _fitting(wanted, rows)}
 
@@ -184,14 +190,14 @@ def _fitting(wanted: DeviceSelection, rows: Mapping[str, _Row]) -> list[str]:
     ]
 
 
-def _clashes(queue: FarmQueue, serials: Collection[str], doubts: set[Doubt]) -> list[str]:
-    """Remember serial numbers of which hosts have seen two phones.
+def _clashes(queue: FarmQueue, seen: Sequence[_Row], doubts: set[Doubt]) -> list[str]:
+    """Remember serial numbers of which hosts have seen two phones, as the sightings tell.
 
     One that was just restarted looks like two, until both hosts have asked it again.
     """
     lines, before = [], set(doubts)
     doubts.clear()
-    for one, other in combinations(queue.sightings(serials), 2):
+    for one, other in combinations(seen, 2):
         if one["serial"] != other["serial"]:
             continue
         first, second = read_facts(one["facts"]), read_facts(other["facts"])

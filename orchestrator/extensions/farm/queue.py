@@ -33,10 +33,13 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _LONGEST_SERIAL: Final = 112
 #: How the reason begins for which a phone can't be used that its host keeps in quarantine.
 IN_QUARANTINE: Final = "in quarantine: "
+#: What the hosts that announce a phone (p) say of its pools and tags, a document each.
+_LABELS: Final = """ARRAY(SELECT o.labels FROM farm_phones o
+    WHERE o.serial = p.serial AND o.gone_at IS NULL) AS labels"""
 #: The phones that are announced, with their hosts, their job, what pauses them and whether several
 #: have the number.
 _PHONES: Final = f"""
-SELECT p.serial, p.host, p.facts, p.labels, p.unusable, s.silent_s, x.state,
+SELECT p.serial, p.host, p.facts, {_LABELS}, p.unusable, s.silent_s, x.state,
     CASE x.state WHEN 'clash' THEN c.reason WHEN 'unusable' THEN p.unusable
         WHEN 'quarantined' THEN substr(p.unusable, {len(IN_QUARANTINE) + 1})
         WHEN 'silent' THEN 'its host ' || h.name || ' is silent'
@@ -207,23 +210,25 @@ class FarmQueue(Database):
     def phones(self) -> list[dict[str, Any]]:
         """Return the phones announced, one row for each host that has it.
 
-        Of each: serial, host, facts (a document), labels (JSON: its pools and tags), unusable
-        (why), state (``clash``, ``silent``, ``measuring``, ``quarantined``, ``unusable``,
-        ``paused``, ``free``), reason (of the state), and of the host: silent_s.
+        Of each: serial, host, facts (a document), labels (of all its hosts, a document each),
+        unusable (why), state (``clash``, ``silent``, ``measuring``, ``quarantined``,
+        ``unusable``, ``paused``, ``free``), reason (of the state), and of the host: silent_s.
         """
         return self.rows(_PHONES)
 
     def away(self) -> list[dict[str, Any]]:
         """Return the phones that a host announced within the last days and none does now.
 
-        Of each serial, host (the last one), seen_at (until when it was announced), and facts and
-        labels of then.
+        Of each serial, host (the last one), seen_at (until when it was announced), facts of then
+        and labels of all those hosts.
         """
         return self.rows(
             """
-            SELECT DISTINCT ON (serial) serial, host, facts, labels, gone_at AS seen_at
-            FROM farm_phones p WHERE facts <> '' AND gone_at > now() - make_interval(days => %s)
-            AND NOT EXISTS
+            WITH gone AS
+            (SELECT * FROM farm_phones WHERE gone_at > now() - make_interval(days => %s))
+            SELECT DISTINCT ON (serial) serial, host, facts, gone_at AS seen_at,
+            ARRAY(SELECT o.labels FROM gone o WHERE o.serial = p.serial) AS labels
+            FROM gone p WHERE facts <> '' AND NOT EXISTS
             (SELECT 1 FROM farm_phones o WHERE o.serial = p.serial AND o.gone_at IS NULL)
             ORDER BY serial, gone_at DESC
             """,
@@ -268,14 +273,14 @@ class FarmQueue(Database):
     # Serial numbers that several phones have
 
     def sightings(self, serials: Collection[str]) -> list[dict[str, Any]]:
-        """Return who has seen some serial numbers, and what: serial, host, facts, is_live
-        (announced now).
+        """Return who has seen some serial numbers, and what: serial, host, facts, labels (of all
+        its hosts, a document each), is_live (announced now).
         """
         return self.rows(
-            """
-            SELECT serial, host, facts, gone_at IS NULL
+            f"""
+            SELECT serial, host, facts, {_LABELS}, gone_at IS NULL
             AND seen_at > now() - make_interval(secs => %s) AS is_live
-            FROM farm_phones JOIN farm_hosts ON name = host
+            FROM farm_phones p JOIN farm_hosts ON name = host
             WHERE facts <> '' AND serial = ANY(%s) ORDER BY serial, host
             """,
             HOST_SILENT_S,

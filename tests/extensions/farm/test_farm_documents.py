@@ -187,7 +187,7 @@ def test_files_that_are_not_as_they_should_be_are_refused(changes: dict[str, Any
 
 
 def test_labels_may_be_missing_and_must_be_text() -> None:
-    assert read_labels("").pools == ()
-    assert read_labels('{"pools": ["nightly"], "tags": [], "later": 1}').pools == ("nightly",)
+    assert read_labels([""]).pools == ()
+    assert read_labels(['{"pools": ["nightly"], "tags": [], "later": 1}']).pools == ("nightly",)
     with pytest.raises(PlanError, match="PhoneLabels from the queue"):
-        read_labels('{"pools": [1]}')
+        read_labels(['{"pools": [1]}'])

@@ -102,6 +102,16 @@ def test_a_phone_that_a_submission_means_gets_its_job_when_it_comes(
     assert {row["priority"] for row in queue.jobs()} == {3}
 
 
+def test_a_phone_that_comes_is_what_all_its_hosts_say_of_it(queue: FarmQueue) -> None:
+    submit(queue, pools=("nightly",), tags=("rooted",))
+    submit(queue, "whole", where=("tag != broken",))
+    comes(queue, told(phone("B"), labels=NIGHTLY))
+    comes(queue, told(phone("C"), labels='{"tags": ["broken"]}'), "two")
+    comes(queue, told(phone("B"), labels='{"tags": ["rooted"]}') | told(phone("C")), "three")
+    assert serials(queue) == ["A", "B"]
+    assert serials(queue, "whole") == ["A", "B"]
+
+
 def test_it_is_added_once_by_hosts_that_all_see_it_and_told_of_once(
     queue: FarmQueue, postgresql: Any, connect_again: Callable[[], FarmQueue]
 ) -> None:

@@ -559,6 +559,31 @@ def test_a_plan_that_means_a_phone_which_is_away_says_so(
     assert (away, lacking.keys()) == (missed, missed)
 
 
+def test_a_phone_at_two_hosts_has_the_pools_and_tags_of_both_whichever_was_heard_last(
+    queue: FarmQueue,
+) -> None:
+    both = DeviceSelection(pools=("nightly",), tags=("rooted",))
+    said = {"one": '{"pools": ["nightly"]}', "two": '{"pools": ["other"], "tags": ["rooted"]}'}
+    for host, labels in said.items():
+        host_lives(queue, host)
+        queue.announce(host, {"A": Announced(facts=dump(virtual_facts("A")), labels=labels)})
+    for host in ("one", "two", "one"):
+        host_lives(queue, host)
+        chosen, left_out, _ = choose_phones(queue, both)
+        assert ([facts.serial for facts in chosen], left_out) == (["A"], {})
+    # It is unplugged, which one of them notices first.
+    host_lives(queue, "three")
+    queue.announce("three", {"B": Announced(facts=dump(virtual_facts("B")), labels=said["one"])})
+    for host in said:
+        queue.announce(host, {})
+    with pytest.raises(NoDeviceError, match="A: away since"):
+        choose_phones(queue, both)
+    # What a host said of it that has it no more doesn't count while another has it.
+    queue.announce("two", {"A": Announced(facts=dump(virtual_facts("A")), labels=said["two"])})
+    with pytest.raises(NoDeviceError, match="A: it isn't in the pool nightly"):
+        choose_phones(queue, both)
+
+
 def test_a_name_that_neither_this_computer_nor_a_host_knows_is_refused(
     queue: FarmQueue, settings: Settings
 ) -> None:
