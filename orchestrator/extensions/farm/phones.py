@@ -17,12 +17,13 @@ from orchestrator.app.attached import (
     open_phone,
     with_known_gpu,
 )
+from orchestrator.app.phones import restore_phones
 from orchestrator.app.workspace import Workspace
 from orchestrator.clock import Deadline
 from orchestrator.config.declarations import KeptInventory
 from orchestrator.devices.adb_server import is_tcp
 from orchestrator.devices.discovery import KnownPhones
-from orchestrator.errors import BenchfarmError, NoDeviceError
+from orchestrator.errors import BenchfarmError, DeviceBusyError, HostStorageError, NoDeviceError
 from orchestrator.extensions.farm.manifest import (
     PhoneLabels,
     dump,
@@ -262,12 +263,14 @@ class HostPhones:
         self._known: Mapping[str, Announced] = {}
         #: Phones that hung when they were last seen.
         self._hung: dict[str, Attached] = {}
+        #: Phones that were to be restored since they came, or since the last check of idle phones.
+        self._restored: set[str] = set()
         #: What is wrong with this host, empty for nothing.
         self.fault = ""
 
     def check(self, busy: Collection[str]) -> Mapping[str, Announced]:
         """Return the phones by serial number; facts are probed when a phone comes, and when it
-        comes back.
+        comes back. What processes that are gone left changed is restored before.
 
         Of ``busy`` ones, and of those that others measure, nothing is probed: it would be measured
         with what they do. When it can't be done ``fault`` says why, and no phone is usable. A fault
@@ -325,6 +328,9 @@ class HostPhones:
 
         found: dict[str, Announced] = {}
         attached = attached_devices(workspace)
+        here = {item.seen.serial for item in attached if item.seen.usable}
+        self._restored &= set() if is_due else here
+        self._restore(workspace, here.intersection(workspace.left_changed()) - used)
         for item in attached:
             # One that never said who it is goes by its server's name for it, which over USB is its
             # serial number.
@@ -339,6 +345,23 @@ class HostPhones:
         # Also while its server lists it no more: it mustn't look as if somebody had unplugged it.
         hung = self._hung.keys() & self._known.keys()
         return found | {serial: replace(self._known[serial], unusable=_HANGS) for serial in hung}
+
+    def _restore(self, workspace: Workspace, changed: Collection[str]) -> None:
+        """Restore phones that a process that is gone left changed: their jobs may be cancelled
+        since, so that nobody else would. One that another computer uses is left alone.
+        """
+        due = sorted({*changed} - self._restored)
+        self._restored.update(due)
+        try:
+            for item in restore_phones(workspace, due):
+                if item.error is None:
+                    told = f"{item.name} was left changed by a process that is gone; it is restored"
+                    self._say(one_line("; ".join([told, *item.notes])), serial=item.name)
+                elif not isinstance(item.error, DeviceBusyError):
+                    told = f"{item.name} was left changed, and can't be restored: {item.error}"
+                    self._say(one_line(told), level="error", serial=item.name)
+        except HostStorageError as error:
+            self._say(one_line(str(error)), level="error")
 
     def _hanging(self, attached: Sequence[Attached], used: Collection[str]) -> dict[str, Attached]:
         """Return the phones that hang now: those that did before, and those that nobody uses.

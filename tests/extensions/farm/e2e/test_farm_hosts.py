@@ -14,6 +14,7 @@ import pytest
 
 from benchfarm_virtual.samples import benchmark_elf
 from orchestrator.app.workspace import Workspace
+from orchestrator.records.case import Serial
 from orchestrator.settings import Settings
 from tests.samples.farm_hosts import (
     FarmOfHosts,
@@ -299,6 +300,34 @@ def test_a_job_whose_campaign_somebody_else_runs_is_done_when_that_is_over(
         assert (job["status"], job["tries"]) == ("waits", 0)
     farm.until_ended(name)
     farm.expect_no_loss(name, 4, before)
+
+
+def test_a_phone_whose_job_was_cancelled_while_its_host_was_dead_is_restored_once_nobody_uses_it(
+    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
+) -> None:
+    host = farm.one
+    farm.until_announced(host)
+    host("farm", "submit", plan_file((host.serial,), invocations=30), "--name", name)
+    (job,) = farm.jobs(name)
+    farm.until_stored(job["campaign_id"], 1)
+    host.kill()
+    # Its host is silent: nobody is to begin it again.
+    farm.until_status(name, "waits")
+    assert host("farm", "cancel", name)["running"] == 0
+    assert changes(host) != before[host.serial]
+    settings = Settings.from_environment({}, home=host.cli.home, store=host.url)
+
+    def told() -> list[str]:
+        return [row["unusable"] for row in farm.queue.phones() if row["host"] == host.name]
+
+    with Workspace(settings) as other, other.lease.acquire(Serial(host.serial)):
+        host.work()
+        farm.until(lambda: any("in use by" in text for text in told()))
+        assert changes(host) != before[host.serial]
+    farm.until(lambda: told() == [""])
+    assert changes(host) == before[host.serial]
+    assert f"{host.serial} was left changed by a process that is gone; it is restored" in host.log()
+    assert farm.jobs(name)[0]["status"] == "cancelled"
 
 
 def meaning(path: Path, devices: str) -> Path:
