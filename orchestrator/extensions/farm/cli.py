@@ -194,9 +194,9 @@ def farm_status(
             left_out = queue.left_out(submission) if submission else {}
             result = _status(workspace, farm, left_out, is_one=bool(submission))
             is_open = any(job.status in {"waits", "runs"} for job in farm.jobs)
-            if as_json or not watch or not is_open:
+            if not (watch and is_open):
                 return result
-            if result.text != before:
+            if not as_json and result.text != before:
                 say(f"{result.text}\n", end="" if is_terminal else "\n", clears=is_terminal)
                 before = result.text
             time.sleep(_WATCH_S)

@@ -17,6 +17,7 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.records.case import Serial
 from orchestrator.settings import Settings
 from tests.samples.farm_hosts import (
+    PATIENCE_S,
     FarmOfHosts,
     Host,
     changes,
@@ -284,6 +285,18 @@ def test_a_phone_that_only_has_the_same_serial_number_is_not_measured(
         in job["note"]
     )
     assert stored(farm.one.url, job["campaign_id"]) == {}
+
+
+def test_a_submission_that_is_watched_as_json_is_told_once_when_its_jobs_are_over(
+    farm: FarmOfHosts, waiting: Host, name: str
+) -> None:
+    words = ("farm status", name, "--watch", "--json")
+    watched = waiting.cli.start(*words, **waiting.environ())
+    assert waiting("farm", "status", name)["jobs"][0]["status"] == "waits"
+    waiting("farm", "pause", "--undo", f"phone:{waiting.serial}")
+    stdout, _ = watched.communicate(timeout=PATIENCE_S)
+    assert [job["status"] for job in json.loads(stdout)["jobs"]] == ["done"]
+    assert watched.returncode == 0
 
 
 def test_a_job_whose_campaign_somebody_else_runs_is_done_when_that_is_over(
