@@ -142,7 +142,8 @@ def submit(
     done = submissions.submit(settings, plan, priority=priority, name=name or once, once=bool(once))
     phones = ", ".join(job.serial for job in done.jobs)
     if done.is_known:
-        lines = [f"{done.submission}: submitted before, {counted(len(done.jobs), 'job')}"]
+        what = counted(len(done.jobs), "job") if done.jobs else "its results are stored"
+        lines = [f"{done.submission}: submitted before, {what}"]
     else:
         files = f"{counted(done.files, 'file')}, {done.uploaded} of them new to the farm"
         lines = [

@@ -61,13 +61,14 @@ def submit(
     or nothing.
 
     ``{date}`` in the name is the night's that it is now, as 20261129: from noon to noon of the
-    store's zone. ``once``: a submission of the name that is there already is returned.
+    store's zone. ``once``: a submission of the name that is there already is returned, also one of
+    which only results are left.
 
     Raises:
         PlanError: the plan is wrong, or asks for what only one host can do.
         NoDeviceError: no announced phone fits.
         ArtifactError: a build that the plan names isn't here.
-        UsageError: a submission of this name was there already.
+        UsageError: a submission of this name was there already, or results of one are stored.
     """
     plan = load_plan(path, home=settings.data_folder)
     if plan.devices.host:
@@ -83,16 +84,17 @@ def submit(
         submission = submission.replace("{date}", f"{night:%Y%m%d}")
         if once and (known := _known(queue, submission)):
             return known
-        check_names(workspace, queue, plan.devices)
-        chosen, left_out, missed = choose_phones(queue, plan.devices)
-        manifest, paths, missing = _pack(workspace, plan, chosen, models)
-        serials = [facts.serial for facts in chosen]
-        names = [campaign_id_of(submission, serial) for serial in serials]
-        if any(workspace.store.campaign(name) is not None for name in names):
+        if _is_measured(workspace, submission):
+            if once:
+                return Submitted(submission=submission, jobs=(), is_known=True)
             raise UsageError(
                 f"{submission}: a submission of this name was measured before",
                 hint="give another --name",
             )
+        check_names(workspace, queue, plan.devices)
+        chosen, left_out, missed = choose_phones(queue, plan.devices)
+        manifest, paths, missing = _pack(workspace, plan, chosen, models)
+        serials = [facts.serial for facts in chosen]
         contents = Contents(queue, settings.cache_folder)
         uploaded = sum(contents.keep(file, sha256) for sha256, file in paths.items())
         overlaps = _overlaps(queue, serials)
@@ -134,6 +136,12 @@ def _known(queue: FarmQueue, submission: str) -> Submitted | None:
         is_whole=not left_out,
         is_known=True,
     )
+
+
+def _is_measured(workspace: Workspace, submission: str) -> bool:
+    """Whether results of a submission are stored: its jobs may have been deleted since."""
+    names = (campaign_id_of(submission, serial) for serial in workspace.store.devices())
+    return any(workspace.store.campaign(name) is not None for name in names)
 
 
 def _jobs(queue: FarmQueue, submission: str) -> list[JobAnswer]:

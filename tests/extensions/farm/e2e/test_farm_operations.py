@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -199,6 +199,24 @@ def test_the_status_of_a_submission_tells_what_each_phone_had_no_time_for(
     assert "A: no time for all: 1 case left out" in result.text
     assert "C: no time for all: 2 invocations not begun" in result.text
     assert result.exit_code == 6
+
+
+def test_what_is_submitted_once_stays_so_when_its_jobs_are_deleted_and_its_phones_are_away(
+    queue: FarmQueue, settings: Settings, samples, plan_file: Callable[..., Path]
+) -> None:
+    serial = samples.phone.serial
+    begun = samples.campaign(campaign_id_of("night", serial))
+    with Workspace(settings) as opened:
+        samples.begin(opened.store, begun)
+    submit(queue, serial)
+    queue.end(begin(queue, serial, host="one"), "done", "")
+    assert farm.clean(settings, "0 s").data["farm"].jobs == 1  # type: ignore[index]
+    done = farm.submit(settings, plan_file((serial,)), once="night")
+    assert done.exit_code == 0
+    assert done.text == "night: submitted before, its results are stored"
+    with pytest.raises(UsageError, match="night: a submission of this name was measured before"):
+        farm.submit(settings, plan_file((serial,)), name="night")
+    assert queue.jobs() == []
 
 
 def test_what_is_paused_is_a_part_of_the_farm_and_is_told(
