@@ -31,7 +31,13 @@ from orchestrator.extensions.farm.manifest import (
     read_labels,
     read_manifest,
 )
-from orchestrator.extensions.farm.queue import IN_QUARANTINE, Announced, FarmQueue, can_have_jobs
+from orchestrator.extensions.farm.queue import (
+    IN_QUARANTINE,
+    NO_JOBS,
+    Announced,
+    FarmQueue,
+    can_have_jobs,
+)
 from orchestrator.extensions.history.farm_now import away_since
 from orchestrator.planning.selection import choose, misfit
 from orchestrator.ports import Observer
@@ -57,13 +63,13 @@ def choose_phones(
     """Return the announced phones that a plan means, each once; why not the others; and of these
     those that it means all the same.
 
-    A phone's pools and tags are those that any of its hosts announces. Raises NoDeviceError when none is
-    meant.
+    A phone's pools and tags are those that any of its hosts announces. Raises NoDeviceError when
+    none is meant.
     """
     known, left_out = usable(queue.phones(), wanted.serials)
     away: dict[str, str] = {}
     if wanted.any is None and not wanted.one_of_each:
-        absent = {row["serial"]: row for row in queue.away()}
+        absent = {row["serial"]: row for row in queue.away() if can_have_jobs(row["serial"])}
         away = {serial: f"away {away_since(absent[serial])}" for serial in _fitting(wanted, absent)}
     left_out |= away
     if named := wanted.serials:
@@ -123,7 +129,9 @@ def usable(rows: Iterable[_Row], named: Collection[str]) -> tuple[dict[str, _Row
     out = {}
     for serial, row in best.items():
         may_wait = serial in named and row["facts"]
-        if row["state"] == "clash":
+        if not can_have_jobs(serial):
+            out[serial] = NO_JOBS
+        elif row["state"] == "clash":
             out[serial] = row["reason"]
         elif serial not in named and row["silent_s"] > GONE_S:
             out[serial] = f"{row['host']} wasn't heard for {format_duration(row['silent_s'])}"
@@ -405,7 +413,9 @@ class HostPhones:
         """
         serial = Serial(attached.seen.serial or attached.seen.address)
         unusable = "" if attached.seen.usable else attached.seen.reason
-        if not unusable and (kept_out := workspace.quarantine.reason(serial)):
+        if not can_have_jobs(serial):
+            unusable = NO_JOBS
+        elif not unusable and (kept_out := workspace.quarantine.reason(serial)):
             unusable = f"{IN_QUARANTINE}{kept_out}"
         facts = known.facts if known is not None else ""
         if not unusable and (known is None or known.unusable):

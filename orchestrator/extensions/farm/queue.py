@@ -31,6 +31,11 @@ _AWAY_DAYS: Final = 7
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 #: Procrastinate's own names are 128 characters at most.
 _LONGEST_SERIAL: Final = 112
+#: Why a phone can't have jobs whose serial number no job can be given.
+NO_JOBS: Final = (
+    f"no job can be given to its serial number: it is '{HOST_SERIAL}', longer than"
+    f" {_LONGEST_SERIAL} characters, or unprintable"
+)
 #: How the reason begins for which a phone can't be used that its host keeps in quarantine.
 IN_QUARANTINE: Final = "in quarantine: "
 #: What the hosts that announce a phone (p) say of its pools and tags, a document each.

@@ -500,6 +500,20 @@ def test_phones_that_a_plan_names_and_of_which_nothing_is_known_keep_no_other_fr
     assert ([facts.serial for facts in chosen], left_out, lacking) == (["C"], ails, ails)
 
 
+@pytest.mark.parametrize("serial", ["host", "A" * 113, "A\x07"])
+def test_a_phone_whose_serial_number_no_job_can_have_keeps_no_other_from_being_measured(
+    queue: FarmQueue, serial: str
+) -> None:
+    host_lives(queue, "one")
+    phones = {name: Announced(facts=dump(virtual_facts(name))) for name in (serial, "B")}
+    queue.announce("one", phones)
+    chosen, left_out, missed = choose_phones(queue, DeviceSelection())
+    assert ([facts.serial for facts in chosen], left_out.keys(), missed) == (["B"], {serial}, {})
+    queue.announce("one", {"B": phones["B"]})
+    _, left_out, missed = choose_phones(queue, DeviceSelection())
+    assert (left_out, missed) == ({}, {})
+
+
 def virtual_facts(serial: str, **changes: object) -> DeviceFacts:
     return DeviceFacts(serial=Serial(serial), kind=DeviceKind.ANDROID, is_virtual=True, **changes)  # type: ignore[arg-type]
 
