@@ -516,36 +516,42 @@ class FarmQueue(Database):
         """Return what is paused."""
         return [row["scope"] for row in self.rows("SELECT scope FROM farm_pauses ORDER BY scope")]
 
-    def forget(self, scope: str) -> bool:
-        """Take a host (``host:NAME``) that is gone, or a phone (``phone:SERIAL``) that is away, out
-        of the farm with its pause; or forget a clash.
+    def forget(self, scopes: Collection[str]) -> list[str]:
+        """Take hosts (``host:NAME``) that are gone, and phones (``phone:SERIAL``) that are away, out
+        of the farm with their pauses, or forget clashes: all or none.
 
-        False for one that isn't there, a host that was heard lately, and a phone that a host
+        Return those that aren't there, hosts that were heard lately, and phones that a host
         announces.
         """
-        kind, _, name = scope.partition(":")
-        if kind == "host":
-            gone = self.rows(
-                """
-                DELETE FROM farm_hosts WHERE name = %s
-                AND NOT (is_working AND seen_at > now() - make_interval(secs => %s))
-                RETURNING name
-                """,
-                name,
-                HOST_SILENT_S,
-            )
-        else:
-            gone = self.rows("DELETE FROM farm_clashes WHERE serial = %s RETURNING serial", name)
-            gone += self.rows(
-                """
-                DELETE FROM farm_phones WHERE serial = %s AND gone_at IS NOT NULL
-                RETURNING serial
-                """,
-                name,
-            )
-        if gone:
-            self.resume(scope)
-        return bool(gone)
+        with self.connection() as connection:
+            # Phones first: those that were a host's alone go with it.
+            unknown = [
+                scope
+                for scope in sorted({*scopes}, reverse=True)
+                if not _forget(connection, *scope.partition(":")[::2])
+            ]
+            connection.execute("DELETE FROM farm_pauses WHERE scope = ANY(%s)", (list(scopes),))
+            if unknown:
+                connection.rollback()
+        return unknown
+
+
+def _forget(connection: psycopg.Connection[Any], kind: str, name: str) -> bool:
+    """Delete a host, or a phone with its clash; return whether anything was there to be deleted."""
+    if kind == "host":
+        gone = connection.execute(
+            """
+            DELETE FROM farm_hosts WHERE name = %s
+            AND NOT (is_working AND seen_at > now() - make_interval(secs => %s))
+            """,
+            (name, HOST_SILENT_S),
+        ).rowcount
+    else:
+        gone = connection.execute("DELETE FROM farm_clashes WHERE serial = %s", (name,)).rowcount
+        gone += connection.execute(
+            "DELETE FROM farm_phones WHERE serial = %s AND gone_at IS NOT NULL", (name,)
+        ).rowcount
+    return bool(gone)
 
 
 def can_have_jobs(serial: str) -> bool:

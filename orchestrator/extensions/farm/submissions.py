@@ -291,7 +291,7 @@ def pause(queue: FarmQueue, scopes: Sequence[str]) -> DoneAnswer:
     """Pause hosts or phones (``host:NAME``, ``phone:SERIAL``) or the whole farm."""
     known = {"farm"}
     known |= {f"host:{row['name']}" for row in queue.hosts()}
-    known |= {f"phone:{row['serial']}" for row in queue.phones()}
+    known |= {f"phone:{row['serial']}" for row in [*queue.phones(), *queue.away()]}
     if unknown := set(scopes) - known:
         names = ", ".join(sorted(unknown))
         raise UsageError(f"the farm has no {names}", hint=f"{_SCOPES}; {_LISTED}")
@@ -301,10 +301,12 @@ def pause(queue: FarmQueue, scopes: Sequence[str]) -> DoneAnswer:
 
 
 def resume(queue: FarmQueue, scopes: Sequence[str]) -> DoneAnswer:
-    """End pauses; raises UsageError for one that isn't there."""
-    for scope in scopes or ["farm"]:
-        if not queue.resume(scope):
-            raise UsageError(f"{scope} isn't paused", hint=_LISTED)
+    """End pauses, all or none; raises UsageError for those that aren't there."""
+    wanted = scopes or ["farm"]
+    if unknown := set(wanted) - set(queue.pauses()):
+        raise UsageError(f"not paused: {', '.join(sorted(unknown))}", hint=_LISTED)
+    for scope in wanted:
+        queue.resume(scope)
     return _paused(queue)
 
 
@@ -320,18 +322,17 @@ def paused_text(pauses: Sequence[str]) -> str:
 
 def forget(queue: FarmQueue, scopes: Sequence[str]) -> DoneAnswer:
     """Take hosts and phones out of the farm that are gone for good (``host:NAME``,
-    ``phone:SERIAL``).
+    ``phone:SERIAL``), all or none.
 
     Of a serial number that several phones have, forget that: one of them is gone.
 
     Raises UsageError for a host that lives, and a phone that a host announces.
     """
-    for scope in scopes:
-        if not queue.forget(scope):
-            raise UsageError(
-                f"{scope} isn't known, or it is there now",
-                hint=f"end its worker or unplug it first; {_SCOPES}; {_LISTED}",
-            )
+    if unknown := queue.forget(scopes):
+        raise UsageError(
+            f"not known, or there now: {', '.join(unknown)}",
+            hint=f"end its worker or unplug it first; {_SCOPES}; {_LISTED}",
+        )
     text = "\n".join(one_line(f"{scope}: forgotten") for scope in scopes)
     return DoneAnswer(text=text, data={"forgotten": list(scopes)})
 

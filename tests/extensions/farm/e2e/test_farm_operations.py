@@ -151,14 +151,14 @@ def test_a_host_that_is_gone_for_good_is_forgotten_with_all_that_was_its_own(
 
     busy_farm(queue)
     queue.pause("host:one")
-    with pytest.raises(UsageError, match="host:one isn't known, or it is there now"):
+    with pytest.raises(UsageError, match="not known, or there now: host:one"):
         submissions.forget(queue, ["host:one"])
     assert len(queue.phones()) == 4
     queue.rows("UPDATE farm_hosts SET seen_at = now() - interval '1 minute'")
     host_lives(queue, "two", version=__version__)
     queue.announce("two", {"B": Announced(facts="{}")})
     for wrong in ("host:three", "one"):
-        with pytest.raises(UsageError, match=f"{wrong} isn't known"):
+        with pytest.raises(UsageError, match=f"there now: {wrong}"):
             submissions.forget(queue, [wrong])
     result = submissions.forget(queue, ["host:one"])
     assert (result.text, result.data) == ("host:one: forgotten", {"forgotten": ["host:one"]})
@@ -229,6 +229,9 @@ def test_what_is_paused_is_a_part_of_the_farm_and_is_told(
     told = submissions.pause(queue, ["host:one", "farm"]).text
     assert told == "paused: farm, host:one, phone:C"
     assert told in farm.farm_status(settings).text
+    with pytest.raises(UsageError, match="not paused: phone:A"):
+        submissions.resume(queue, ["host:one", "phone:A"])
+    assert queue.pauses() == ["farm", "host:one", "phone:C"]
     assert submissions.resume(queue, ["host:one", "farm"]).text == "paused: phone:C"
     assert submissions.resume(queue, ["phone:C"]).text == "paused: nothing"
 
@@ -562,6 +565,16 @@ def test_phones_that_went_are_told_with_when_and_where_until_they_are_back_or_lo
     assert queue.away() == []
 
 
+def test_a_phone_that_is_away_can_be_paused_before_it_comes_back(
+    queue: FarmQueue, settings: Settings
+) -> None:
+    away_farm(queue)
+    assert submissions.pause(queue, ["phone:B"]).text == "paused: phone:B"
+    phones = {serial: Announced(facts=dump(virtual_facts(serial))) for serial in ("A", "B")}
+    queue.announce("one", phones)
+    assert states(settings)["B"] == ("paused", "paused: phone:B")
+
+
 def farm_of(workspace: Workspace, queue: QueueView | None) -> FarmNow:
     return FarmNow(workspace, queue, can_be_steered=False)
 
@@ -661,9 +674,11 @@ def test_a_phone_that_is_gone_for_good_is_forgotten_and_one_that_is_there_is_not
 ) -> None:
     away_farm(queue)
     queue.pause("phone:B")
-    for scope in ("phone:A", "phone:Z"):
-        with pytest.raises(UsageError, match=f"{scope} isn't known, or it is there now"):
-            submissions.forget(queue, [scope])
+    for scope in ("phone:A", "phone:Z", "host:nope"):
+        with pytest.raises(UsageError, match=f"not known, or there now: {scope}"):
+            submissions.forget(queue, ["phone:B", scope])
+    # All or none.
+    assert ([row["serial"] for row in queue.away()], queue.pauses()) == (["B", "C"], ["phone:B"])
     result = submissions.forget(queue, ["phone:B", "phone:C"])
     assert result.text == "phone:B: forgotten\nphone:C: forgotten"
     assert (queue.away(), queue.pauses()) == ([], [])
