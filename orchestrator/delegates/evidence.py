@@ -325,6 +325,11 @@ class DelegateClues:
             _note(self.system_lines, text)
 
 
+def tells_of_delegates(text: str) -> bool:
+    """Whether a line says something about delegates, which a program does before its result."""
+    return DelegateClues().feed(text)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegateRequest:
     """What a run was asked to use, in the order of the flags."""

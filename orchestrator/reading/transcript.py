@@ -186,6 +186,15 @@ class Transcript:
         )
 
     @property
+    def has_result(self) -> bool:
+        """Whether the line or the banner with the run's result was read."""
+        return (
+            bool(self.timings)
+            or self.short_result_us is not None
+            or "inference_avg" in self.banner
+        )
+
+    @property
     def has_inferences(self) -> bool:
         """Whether it shows that inferences were made."""
         return bool(self.banner_runs.get("inference_avg")) or any(

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.delegates.evidence import ECHO_NAMES
+from orchestrator.delegates.evidence import ECHO_NAMES, tells_of_delegates
 from orchestrator.reading.failures import FailureClues, SystemLog
 from orchestrator.reading.lines import Line, parse_stats
 from orchestrator.reading.profile import INIT_TITLE, RUN_TITLE
@@ -80,19 +80,18 @@ _TABLE: Final = re.compile(
 #: A heading of Markdown; with a single ``#`` a notebook marks output.
 _MARKDOWN: Final = re.compile(r"\s*#{2,6} +(?P<title>\S.*?)[ #]*$")
 _OPTIONS: Final = "The list of TFLite runtime options to be benchmarked:"
-_DELEGATE_START: Final = (
+#: Lines from the middle of a run, beside those that tell of delegates: after its end they are the
+#: next one's.
+_MIDDLE: Final = (
+    "count=",
+    "Running benchmark",
     "Explicitly applied",
     "Though ",
     "Replacing ",
     "Following operations are not supported",
-    "Created TensorFlow Lite",
     "Initialized TensorFlow Lite runtime",
-    "NNAPI accelerators available",
     "Attempting to use a delegate that only supports static-sized tensors",
-    "Failed to apply ",
 )
-#: Lines from the middle of a run: after its end they are the next one's.
-_MIDDLE: Final = ("count=", "Running benchmark", *_DELEGATE_START)
 _MOST_NSLOG: Final = 10_000
 #: What a line that may begin a run begins with, beside parameters, commands and headings of
 #: Markdown.
@@ -210,7 +209,7 @@ class RunSplitter:
             return
         key = line.pid if line.style == "logcat" else line.stream or None
         transcript = self._open.get(key)
-        may_open = _may_open(line)
+        may_open = _may_open(line) or (transcript is not None and transcript.is_over)
         if transcript is None or (may_open and self._begins_run(line, transcript)):
             transcript = self._begin(key, transcript)
             if line.text.startswith(FIRST_ECHO) and key in self._of_all_options:
@@ -325,10 +324,10 @@ class RunSplitter:
             return not transcript.is_empty
         if text.startswith(FIRST_ECHO):
             return stage >= STAGE_LOADED or transcript.is_over or FIRST_ECHO in transcript.echoed
-        if text.startswith(_MIDDLE):
-            return transcript.is_over
+        if transcript.is_over and (text.startswith(_MIDDLE) or tells_of_delegates(text)):
+            return True
         if "nference timings in us" in text or text.startswith("Inference (avg):"):
-            return bool(transcript.timings) or transcript.short_result_us is not None
+            return transcript.has_result
         if text.startswith(
             (
                 "Loaded model ",
@@ -341,7 +340,7 @@ class RunSplitter:
         if text.endswith((INIT_TITLE, RUN_TITLE)):
             return False
         if "BENCHMARK RESULTS" in text or text.startswith("Model initialization:"):
-            return "init" in transcript.banner
+            return transcript.has_result or "init" in transcript.banner
         if "]" in text and (match := ECHO.match(text)) and match[1] in ECHO_NAMES:
             # Parameters are printed before anything else.
             return is_later or (stage >= STAGE_LOADED and match[1] in transcript.echoed)

@@ -69,6 +69,36 @@ def test_what_failed_twice_is_two_runs(failing: str) -> None:
     assert len(parse_text(one * 3)) == 3
 
 
+CPU_RUN = f"STARTING!\nGraph: [m]\nNum threads: [2]\nLoaded model m\nInitialized session in 1.5ms.\n{END}"
+
+
+@pytest.mark.parametrize("first", ["GPU delegate created.", "INFO: EXTERNAL delegate created."])
+def test_delegate_that_is_made_after_a_result_is_the_next_run_s(first: str) -> None:
+    name = "EXTERNAL" if "EXTERNAL" in first else "GPU"
+    applied = f"Explicitly applied {name} delegate, and the model graph will be completely executed by the delegate."
+    cpu, other = parse_text(f"{CPU_RUN}\n{first}\n{applied}\nInference (avg): 700.5 us\n")
+    assert (cpu.inference_mean_us, cpu.delegate.requested) == (3000, "cpu")
+    assert (other.inference_mean_us, other.delegate.requested) == (700.5, name.lower())
+
+
+def test_backend_that_is_opened_after_a_result_is_the_next_run_s() -> None:
+    cpu, gpu = parse_text(f"{CPU_RUN}INFO: Initialized OpenCL-based API.\n{END}")
+    assert (cpu.delegate.backend, gpu.delegate.backend) == ("", "opencl")
+
+
+BANNER = "".join(LITERT.splitlines(keepends=True)[4:])
+
+
+def test_results_of_two_programs_are_two_runs() -> None:
+    texts = {10_200: LITERT, 3000: END, 700.5: "Inference (avg): 700.5 us\n"}
+    for one, above in texts.items():
+        for other, below in {**texts, 10_200: BANNER}.items():
+            reports = parse_text(above + below)
+            assert [report.inference_mean_us for report in reports] == [one, other]
+    tflite, litert = parse_text(f"STARTING!\n{END}{BANNER}")
+    assert (tflite.init_us, litert.init_us, litert.inference.count) == (1500, 97_450, 10)
+
+
 def test_operators_that_the_gpu_counts_are_its_share() -> None:
     text = (
         "STARTING!\nGraph: [m.tflite]\nUse gpu: [1]\nLoaded model m.tflite\nCreated TensorFlow Lite delegate for GPU.\n"
