@@ -146,6 +146,8 @@ class Transcript:
     profile_proto: list[str] = field(default_factory=list)
     rpc_us: float | None = None
     is_ended: bool = False
+    #: The line that shows that another process printed between this one's lines, "" where none does.
+    mixed_at: str = ""
     #: Whether the tables of an operator profile are being read.
     in_profile: bool = False
     #: The last two lines that were read, the latest first: the very last may be a shell's word on a
@@ -217,6 +219,21 @@ class Transcript:
     def takes_any_line(self) -> bool:
         """Whether the next line may be a part of a table or a list that was begun."""
         return self.in_profile or self._in_proto or self._in_refused
+
+    def has_said(self, text: str) -> bool:
+        """Whether a line is one that a process prints once, and was read before."""
+        if text.startswith("Running benchmark for"):
+            # The warm-up and the measurement.
+            return self.phases > 1
+        if text.startswith("Loaded model "):
+            return self.is_loaded
+        if text.startswith("Initialized session in"):
+            return self.session_us is not None
+        if text.startswith("The input model file size"):
+            return self.model_size_mb is not None
+        if text.startswith(("Memory footprint delta", "Peak memory footprint")):
+            return bool(self.memory)
+        return "]" in text and (match := ECHO.match(text)) is not None and match[1] in self.echoed
 
     def is_ended_by_start(self, text: str) -> bool:
         """Whether a line is the program's first and begins another run: this one has more than its

@@ -35,7 +35,7 @@ from orchestrator.extensions.interop.texts.splitting import (
 )
 from orchestrator.plugins import program_sources
 from orchestrator.programs.litert import is_result, report_of
-from orchestrator.reading.failures import Crash
+from orchestrator.reading.failures import Crash, SystemLog
 from orchestrator.reading.lines import (
     LONGEST_LINE_BYTES,
     NUMBER,
@@ -270,7 +270,7 @@ def _released(splitter: RunSplitter, held: int) -> list[ToolReport]:
     rows.
     """
     reports = [
-        _with_command(build_report(run, system=splitter.system), run)
+        _report_of(run, splitter.system)
         for run in splitter.release(held)
         if not (run.is_empty or run.is_of_litert_lm)
     ]
@@ -278,8 +278,14 @@ def _released(splitter: RunSplitter, held: int) -> list[ToolReport]:
     return _with_rows(reports, rows)
 
 
-def _with_command(report: ToolReport, run: Transcript) -> ToolReport:
-    """Return a run of LiteRT's program with its command's flags, of which it echoes none."""
+def _report_of(run: Transcript, system: SystemLog) -> ToolReport:
+    """Return a run's report, a run of LiteRT's program with its command's flags, of which it echoes
+    none.
+    """
+    report = build_report(run, system=system)
+    if run.mixed_at:
+        mixed = f"lines of two runs are mixed: {run.mixed_at!r} came before the first had ended"
+        report = dataclasses.replace(report, disagreements=(*report.disagreements, mixed))
     if not run.is_litert or not run.flags:
         return report
     words = shlex.join(f"--{name}={value}" for name, value in run.flags.items())

@@ -93,6 +93,7 @@ _MIDDLE: Final = (
     "Attempting to use a delegate that only supports static-sized tensors",
 )
 _MOST_NSLOG: Final = 10_000
+_MOST_OVERLAPPING: Final = 8
 #: What a line that may begin a run begins with, beside parameters, commands and headings of
 #: Markdown.
 _OPENING_LETTERS: Final = frozenset({*"SRLcAITM\u2500\u2501=", *(words[0] for words in _MIDDLE)})
@@ -176,6 +177,8 @@ class RunSplitter:
     _nslog_texts: dict[str, int] = field(default_factory=dict)
     #: Process -> what performance options said of unknown flags, once, before the options' runs.
     _of_all_options: dict[int | str | None, str] = field(default_factory=dict)
+    #: Process -> a run that hadn't ended when the next one began, and those that began since.
+    _overlapping: dict[int | str | None, list[Transcript]] = field(default_factory=dict)
     _in_summary: bool = False
     _has_percentiles: bool = False
     #: The lines of a command that may go on in the next, and whether the last of them says so.
@@ -211,12 +214,16 @@ class RunSplitter:
         transcript = self._open.get(key)
         may_open = _may_open(line) or (transcript is not None and transcript.is_over)
         if transcript is None or (may_open and self._begins_run(line, transcript)):
-            transcript = self._begin(key, transcript)
+            above, transcript = transcript, self._begin(key, transcript)
+            if above is not None:
+                self._note_overlap(key, line, above, transcript)
             if line.text.startswith(FIRST_ECHO) and key in self._of_all_options:
                 transcript.read_unconsumed(self._of_all_options[key])
         elif line.text.startswith(_OPTIONS) and transcript.unconsumed:
             self._of_all_options[key] = f"{UNCONSUMED} {' '.join(transcript.unconsumed)}"
         if not (may_open and self._head(line, transcript)):
+            if may_open and transcript.has_said(line.text):
+                self._mark_mixed(key, line.text, transcript)
             transcript.feed(line)
 
     def take_row(self, raw: str) -> bool:
@@ -239,6 +246,7 @@ class RunSplitter:
         """
         count = max(0, len(self.runs) - held)
         released, self.runs = self.runs[:count], self.runs[count:]
+        self._overlapping.clear()
         gone = {id(transcript) for transcript in released}
         self._open = {
             key: transcript for key, transcript in self._open.items() if id(transcript) not in gone
@@ -267,6 +275,30 @@ class RunSplitter:
             # A command at a prompt, and below it what the phone's log says of its process.
             transcript.take_command(above)
         return self._add_run(transcript, key)
+
+    def _note_overlap(
+        self, key: int | str | None, line: Line, above: Transcript, begun: Transcript
+    ) -> None:
+        """Note that a run began before the one above it had ended, which it may have done later.
+
+        A result that no start is above shows that it has: the lines of both are mixed.
+        """
+        has_ended = above.is_over or above.failures.best is not None
+        if _is_start(line):
+            if has_ended or not (above.has_start or above.echoed):
+                self._overlapping.pop(key, None)
+            else:
+                runs = self._overlapping.setdefault(key, [above])
+                runs.append(begun)
+                del runs[:-_MOST_OVERLAPPING]
+        elif runs := self._overlapping.get(key, []):
+            runs.append(begun)
+            if has_ended:
+                self._mark_mixed(key, line.text, begun)
+
+    def _mark_mixed(self, key: int | str | None, text: str, run: Transcript) -> None:
+        for each in (*self._overlapping.get(key, ()), run):
+            each.mixed_at = each.mixed_at or text
 
     def _add_run(self, transcript: Transcript, key: int | str | None) -> Transcript:
         self._open[key] = transcript
@@ -317,6 +349,7 @@ class RunSplitter:
     @staticmethod
     def _begins_run(line: Line, transcript: Transcript) -> bool:
         text, stage = line.text, transcript.stage
+        has_ended = transcript.has_result or transcript.is_ended
         is_later = stage >= STAGE_RUNNING or transcript.is_over
         if text.startswith("STARTING!"):
             return transcript.is_ended_by_start(text)
@@ -327,7 +360,7 @@ class RunSplitter:
         if transcript.is_over and (text.startswith(_MIDDLE) or tells_of_delegates(text)):
             return True
         if "nference timings in us" in text or text.startswith("Inference (avg):"):
-            return transcript.has_result
+            return has_ended
         if text.startswith(
             (
                 "Loaded model ",
@@ -340,7 +373,7 @@ class RunSplitter:
         if text.endswith((INIT_TITLE, RUN_TITLE)):
             return False
         if "BENCHMARK RESULTS" in text or text.startswith("Model initialization:"):
-            return transcript.has_result or "init" in transcript.banner
+            return has_ended or "init" in transcript.banner
         if "]" in text and (match := ECHO.match(text)) and match[1] in ECHO_NAMES:
             # Parameters are printed before anything else.
             return is_later or (stage >= STAGE_LOADED and match[1] in transcript.echoed)
@@ -368,6 +401,16 @@ class RunSplitter:
                 transcript.read_command(text)
             return True
         return False
+
+
+def _is_start(line: Line) -> bool:
+    """Whether a line stands above a run, or is one that its program prints first."""
+    return (
+        line.text.startswith(("STARTING!", APP_START, FIRST_ECHO))
+        or is_command(line.text)
+        or _title(_HEADING, line) != ""
+        or _title(_MARKDOWN, line) != ""
+    )
 
 
 def _may_open(line: Line) -> bool:

@@ -99,6 +99,42 @@ def test_results_of_two_programs_are_two_runs() -> None:
     assert (tflite.init_us, litert.init_us, litert.inference.count) == (1500, 97_450, 10)
 
 
+def test_result_below_a_failed_run_is_not_the_failed_one_s() -> None:
+    for below in (END, BANNER):
+        failed, ok = parse_text(f"STARTING!\nGraph: [m]\nERROR: Benchmarking failed.\n{below}")
+        assert (failed.outcome, failed.init_us) == ("failed", None)
+        assert ok.inference_mean_us is not None
+        assert "graph" not in ok.extra
+
+
+def of_model(name: str, init_ms: int) -> list[str]:
+    session = f"The input model file size (MB): {init_ms}\nInitialized session in {init_ms}ms.\n"
+    timings = END.replace("Init: 1500", f"Init: {init_ms}000")
+    log = f"STARTING!\nLog parameter values verbosely: [0]\nGraph: [{name}]\nLoaded model {name}\n{session}{timings}"
+    return log.splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 5, 6, 7])
+def test_runs_that_print_at_once_are_doubted(step: int) -> None:
+    one, other = of_model("a", 11), of_model("b", 22)
+    text = ""
+    while one or other:
+        text += "".join([*one[:step], *other[:step]])
+        one, other = one[step:], other[step:]
+    figures = [report for report in parse_text(text) if report.inference_mean_us is not None]
+    assert figures
+    assert all("mixed" in " ".join(report.disagreements) for report in figures)
+
+
+@pytest.mark.parametrize("lines", range(1, 8))
+def test_run_below_one_that_was_killed_is_not_doubted(lines: int) -> None:
+    whole = "".join(of_model("b", 22))
+    killed = "".join(of_model("a", 11)[:lines])
+    *_, report, last = parse_text(f"{killed}{whole}{whole}")
+    assert report == last
+    assert (report.outcome, report.disagreements) == ("ok", ())
+
+
 def test_operators_that_the_gpu_counts_are_its_share() -> None:
     text = (
         "STARTING!\nGraph: [m.tflite]\nUse gpu: [1]\nLoaded model m.tflite\nCreated TensorFlow Lite delegate for GPU.\n"
