@@ -191,9 +191,7 @@ class Transcript:
     def has_result(self) -> bool:
         """Whether the line or the banner with the run's result was read."""
         return (
-            bool(self.timings)
-            or self.short_result_us is not None
-            or "inference_avg" in self.banner
+            bool(self.timings) or self.short_result_us is not None or "inference_avg" in self.banner
         )
 
     @property

@@ -89,6 +89,8 @@ _COMMAND_ONLY: Final = re.compile(
 #: Tokens that a language model's figures depend on, beside the phase's own: flag of a case -> field
 #: of a report.
 _TOKEN_FIGURES: Final = {"prefill_tokens": "prompt_tokens", "max_num_tokens": "context_tokens"}
+#: What a script or a manual has in the place of a name.
+_PLACEHOLDER: Final = re.compile(r"[{}<>$]|%[sd]|\.\.\.|\u2026")
 #: Sizes are printed with six digits.
 _SIZE_TOLERANCE: Final = 1e-5
 
@@ -282,7 +284,8 @@ def _model_name(report: ToolReport) -> str:
     graph = report.extra.get("graph") or (report.label if _is_called_as_model(report) else "")
     # Windows' paths have either separator.
     path = Path(PureWindowsPath(one_line(str(graph))).name)
-    return path.stem if is_model_file(path) else path.name
+    name = path.stem if is_model_file(path) else path.name
+    return "" if _PLACEHOLDER.search(name) else name
 
 
 def _given_model(report: ToolReport, models: Sequence[Model], *, is_of_several: bool) -> Model:

@@ -73,6 +73,17 @@ TWO_MODELS = [("mobilenet_v2", "", 233.0), ("resnet50", "", 2339.0)]
                 ("unknown model of log.txt, run 2", "", 233.0),
             ],
         ),
+        *(
+            (
+                f"$ ./benchmark_model --graph=/tmp/{name}\nInference (avg): 2000.5 us\n"
+                f"$ ./benchmark_model --graph=/tmp/{name}\nInference (avg): 3000.5 us\n",
+                [
+                    ("unknown model of log.txt, run 1", "", 2.0005),
+                    ("unknown model of log.txt, run 2", "", 3.0005),
+                ],
+            )
+            for name in ("{model}.tflite", "$m.tflite", "${1}", "<your_model>.tflite", "%s.tflite")
+        ),
         (
             litert_lm(5, model="/tmp/gemma3-1b.litertlm")
             + litert_lm(50, model="/tmp/qwen3-4b.litertlm"),

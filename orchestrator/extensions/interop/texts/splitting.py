@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from orchestrator.delegates.evidence import ECHO_NAMES, tells_of_delegates
@@ -24,6 +25,7 @@ from orchestrator.reading.transcript import (
     UNCONSUMED,
     Transcript,
 )
+from orchestrator.records.model import is_model_file
 from orchestrator.records.run import LatencySummary, ToolReport
 
 #: A benchmark program or its app's activity as a word of its own.
@@ -64,7 +66,47 @@ def is_command(text: str) -> bool:
     ) is not None
 
 
+#: A shorter line isn't wrapped inside a word.
+_NARROWEST: Final = 40
+_TRUTHS: Final = frozenset({"true", "false"})
+#: What stands below a command that is wrapped inside a word: its rest, flags, and what a shell is told.
+_REST: Final = re.compile(
+    r"(?P<word>[\w./\\,+=~${}-]+)[\"'`)]*(?P<more>(?: +--[\w-]+=\S*)*(?: +(?:-{1,2}[\w-]*|[\\^`]|\d?>.*|[|&;<].*))?)",
+    re.ASCII,
+)
+
+
+def _is_rest(word: str, text: str, width: int) -> bool:
+    """Whether a line begins with the rest of the word in which a command's line of ``width``
+    characters ends.
+    """
+    rest = _REST.fullmatch(text)
+    if width < _NARROWEST or rest is None or _is_whole(word):
+        return False
+    if word[-1].isdigit() and word.partition("=")[2].isdigit():
+        return rest["word"].isdigit()
+    is_word_of_a_shell = rest["word"].isalpha() and rest["word"].istitle()
+    is_flag = "=" in word + rest["word"] and not is_word_of_a_shell
+    return bool(rest["more"]) or len(text) == width or is_flag
+
+
+def _is_whole(word: str) -> bool:
+    """Whether nothing can be missing of a command's last word."""
+    value = word.partition("=")[2]
+    return not word.startswith("-") or value in _TRUTHS or is_model_file(Path(value))
+
+
+#: A script's variable, which a line sets, and which a command names.
+_SETS: Final = re.compile(
+    r"(?:export |for )?(?P<name>\w{1,60})(?: ?= ?|(?= in ))(?P<value>.{1,200})$", re.ASCII
+)
+_SIMPLE_VALUE: Final = re.compile(r"([\"']?)([\w./+-]+)\1;?", re.ASCII)
+_VARIABLE: Final = re.compile(r"\$\{(\w+)\}|\$(\w+)|\{(\w+)\}", re.ASCII)
+_MOST_VARIABLES: Final = 100
+
+
 def _without_mark(text: str) -> str:
+    text = text.rstrip()
     return next(
         (text.removesuffix(mark).rstrip() for mark in _CONTINUES if text.endswith(mark)), text
     )
@@ -179,11 +221,14 @@ class RunSplitter:
     _of_all_options: dict[int | str | None, str] = field(default_factory=dict)
     #: Process -> a run that hadn't ended when the next one began, and those that began since.
     _overlapping: dict[int | str | None, list[Transcript]] = field(default_factory=dict)
+    _variables: dict[str, str] = field(default_factory=dict)
     _in_summary: bool = False
     _has_percentiles: bool = False
     #: The lines of a command that may go on in the next, and whether the last of them says so.
     _command: list[str] = field(default_factory=list)
     _command_goes_on: bool = False
+    #: Characters of its last line, 0 where that ends in a space.
+    _command_width: int = 0
 
     def feed(self, line: Line) -> None:
         """Deal out one line."""
@@ -191,9 +236,11 @@ class RunSplitter:
             self._feed_system(line)
             return
         if self._command:
-            if not line.severity and self._continues_command(line.text):
+            if not line.severity and self._continues_command(line):
                 return
-            self.end()
+            # Flags that aren't of a command are of the one above.
+            has_flags = _FLAG.search(line.text) is not None and not is_command(line.text)
+            self.end(is_torn=has_flags and not _is_whole(self._last_word))
         if line.text.startswith("STARTING!"):
             self._in_summary = False
             self._of_all_options.clear()
@@ -221,6 +268,8 @@ class RunSplitter:
                 transcript.read_unconsumed(self._of_all_options[key])
         elif line.text.startswith(_OPTIONS) and transcript.unconsumed:
             self._of_all_options[key] = f"{UNCONSUMED} {' '.join(transcript.unconsumed)}"
+        if line.style == "console" and ("=" in line.text or " in " in line.text):
+            self._read_variable(line.text)
         if not (may_open and self._head(line, transcript)):
             if may_open and transcript.has_said(line.text):
                 self._mark_mixed(key, line.text, transcript)
@@ -253,11 +302,30 @@ class RunSplitter:
         }
         return released
 
-    def end(self) -> None:
-        """Take what was held back in the hope of more lines."""
+    def end(self, *, is_torn: bool = False) -> None:
+        """Take what was held back in the hope of more lines; ``is_torn``: the rest of its last word
+        isn't known.
+        """
         command, self._command = self._command, []
+        if is_torn:
+            command[-1] = f"{command[-1].rpartition(' ')[0]} ..."
         if command and (run := self._open.get(None)) is not None:
-            run.read_command(" ".join(map(_without_mark, command)))
+            self._read_command(run, " ".join(map(_without_mark, command)))
+
+    def _read_command(self, run: Transcript, command: str) -> None:
+        def value(found: re.Match[str]) -> str:
+            return self._variables.get(found[1] or found[2] or found[3], found[0])
+
+        run.read_command(_VARIABLE.sub(value, command))
+
+    def _read_variable(self, text: str) -> None:
+        """Keep what a script sets a variable to, and forget one that it sets to what isn't known."""
+        if (match := _SETS.match(text)) is None:
+            return
+        if (value := _SIMPLE_VALUE.fullmatch(match["value"])) is None:
+            self._variables.pop(match["name"], None)
+        elif len(self._variables) < _MOST_VARIABLES:
+            self._variables[match["name"]] = value[2]
 
     def _begin(self, key: int | str | None, before: Transcript | None = None) -> Transcript:
         transcript = Transcript(pid=key if isinstance(key, int) else None)
@@ -305,17 +373,29 @@ class RunSplitter:
         self.runs.append(transcript)
         return transcript
 
-    def _continues_command(self, text: str) -> bool:
+    def _continues_command(self, line: Line) -> bool:
+        text = line.text
         is_flag = text.startswith(("--", "-e ", "'--", '"--'))
-        if not (
-            is_flag or (self._command_goes_on and (_FLAG.search(text) or _PROGRAM.search(text)))
-        ):
-            return False
         if len(self._command) >= _MOST_LINES or sum(map(len, self._command)) > _LONGEST:
             return False
-        self._command.append(text)
-        self._command_goes_on = text.endswith(_CONTINUES)
+        if is_flag or (self._command_goes_on and (_FLAG.search(text) or _PROGRAM.search(text))):
+            self._command.append(text)
+        elif not is_command(text) and _is_rest(
+            self._last_word, line.raw.rstrip(), self._command_width
+        ):
+            self._command[-1] += text
+        else:
+            return False
+        self._take_end(line)
         return True
+
+    @property
+    def _last_word(self) -> str:
+        return self._command[-1].rpartition(" ")[2]
+
+    def _take_end(self, line: Line) -> None:
+        self._command_goes_on = line.text.endswith(_CONTINUES)
+        self._command_width = 0 if line.raw.endswith(" ") else len(line.raw)
 
     def _feed_system(self, line: Line) -> None:
         self.system.feed(line.text, tag=line.tag, pid=line.pid, severity=line.severity)
@@ -396,9 +476,10 @@ class RunSplitter:
         elif is_command(text):
             transcript.has_command = True
             if line.style == "console" and not line.stream:
-                self._command, self._command_goes_on = [text], text.endswith(_CONTINUES)
+                self._command = [text]
+                self._take_end(line)
             else:
-                transcript.read_command(text)
+                self._read_command(transcript, text)
             return True
         return False
 

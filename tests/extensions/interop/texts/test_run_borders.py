@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.extensions.interop.texts.output import iterate_file, parse_text
+from orchestrator.records.run import ToolReport
 
 END = (
     "count=50 first=3000 curr=3000 min=2900 max=3100 avg=3000 std=10\n"
@@ -44,6 +45,65 @@ def test_command_that_can_be_read_says_what_was_asked(way: str) -> None:
     assert (report.delegate.requested, report.delegate.truth.value) == ("npu", "fell-back")
 
 
+TMP = "/data/local/tmp"
+WRAPPED = [
+    f"$ adb shell {TMP}/benchmark_model --graph={TMP}/mobilenet_v1_1.0_224_quant.tflite --num_threads=4 --use_gpu=true",
+    f'adb shell "cd {TMP} && ./benchmark_model --num_threads=4 --use_gpu=true --graph={TMP}/mobilenet_v1.tflite"',
+    f"oriole:{TMP} $ ./benchmark_model --use_gpu=true --num_threads=4 --graph={TMP}/m_1.tflite 2>&1 | tee log.txt",
+]
+
+
+def asked(report: ToolReport) -> tuple[object, ...]:
+    return report.delegate.requested, report.extra.get("graph"), report.extra.get("num_threads")
+
+
+@pytest.mark.parametrize("command", WRAPPED)
+def test_command_that_is_wrapped_inside_a_word_is_read_or_unknown(command: str) -> None:
+    end = f"Initialized session in 1.5ms.\n{END}"
+    (whole,) = parse_text(f"{command}\n{end}")
+    assert asked(whole)[::2] == ("gpu", 4)
+    read = 0
+    for width in range(40, len(command)):
+        folded = "\n".join(command[at : at + width] for at in range(0, len(command), width))
+        (report,) = parse_text(f"{folded}\n{end}")
+        assert asked(report) in {asked(whole), ("", None, None)}, folded
+        read += asked(report) == asked(whole)
+    assert read > 40
+
+
+def test_word_below_a_long_command_is_no_part_of_it() -> None:
+    command = f"$ adb shell {TMP}/benchmark_model --use_gpu=true --graph={TMP}/mobilenet"
+    for below in ("Aborted", "STARTING!", "m.tflite: 1 file pushed", "INFO: STARTING!"):
+        (report,) = parse_text(f"{command}\n{below}\nGraph: [m]\n{END}")
+        assert report.extra["graph"] == "m"
+        (report,) = parse_text(f"{command}\n{below}\n{END}")
+        assert report.extra["graph"] == f"{TMP}/mobilenet"
+
+
+def test_command_whose_rest_is_not_understood_asks_for_nothing_that_is_known() -> None:
+    command = f"$ adb shell {TMP}/benchmark_model --graph={TMP}/mobilenet_v1_"
+    (report,) = parse_text(f"{command}\nquant (the first).tflite --use_gpu=true\n{END}")
+    assert asked(report) == ("", None, None)
+
+
+@pytest.mark.parametrize(
+    ("above", "word", "name"),
+    [
+        ("model_name = 'small'", "{model_name}.tflite", "small.tflite"),
+        ("export M=small.tflite;", "$M", "small.tflite"),
+        ("M=other\nM=small", "${M}.tflite", "small.tflite"),
+        ("M=small\nfor M in a b; do", "$M.tflite", "$M.tflite"),
+        ("M=small\nM=$1", "${M}.tflite", "${M}.tflite"),
+        ("M=small", "${M%.*}.tflite", "${M%.*}.tflite"),
+    ],
+)
+def test_variable_of_a_command_is_what_the_script_above_sets_it_to(
+    above: str, word: str, name: str
+) -> None:
+    (report,) = parse_text(f"{above}\n!adb shell {TMP}/benchmark_model --graph={word}\n{END}")
+    assert report.extra["graph"] == name
+
+
 def test_command_above_a_phone_s_log_is_its_first_process_s() -> None:
     flags = "--graph=m --use_gpu=true"
     app = f"adb shell am start -n org.tensorflow.lite.benchmark/.BenchmarkModelActivity --es args '\"{flags}\"'"
@@ -69,7 +129,9 @@ def test_what_failed_twice_is_two_runs(failing: str) -> None:
     assert len(parse_text(one * 3)) == 3
 
 
-CPU_RUN = f"STARTING!\nGraph: [m]\nNum threads: [2]\nLoaded model m\nInitialized session in 1.5ms.\n{END}"
+CPU_RUN = (
+    f"STARTING!\nGraph: [m]\nNum threads: [2]\nLoaded model m\nInitialized session in 1.5ms.\n{END}"
+)
 
 
 @pytest.mark.parametrize("first", ["GPU delegate created.", "INFO: EXTERNAL delegate created."])
