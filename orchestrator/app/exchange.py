@@ -292,7 +292,7 @@ def import_each(
             batch,
             request=request,
             origin=origin,
-            notes=[*notes, *(f"left out: {fault}" for fault in batch.faults)],
+            notes=[*notes, *batch.notes, *(f"left out: {fault}" for fault in batch.faults)],
         )
         for batch, origin in sources
     ]

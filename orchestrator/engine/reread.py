@@ -154,6 +154,8 @@ class ImportBatch:
     builds: dict[BuildSha, Build] = field(default_factory=dict)
     #: What is wrong with what isn't among the runs, a sentence each.
     faults: list[str] = field(default_factory=list)
+    #: What people should know beside that, a sentence each.
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,6 +74,8 @@ class Line:
     style: str = "console"
     tag: str = ""
     pid: int | None = None
+    #: What stood before ``raw`` in a text of unknown origin.
+    header: str = ""
     #: The process or container that stood before it, "" where none did.
     stream: str = ""
     #: Source file that a LiteRT line names, for example ``dispatch_delegate.cc``.

@@ -106,6 +106,8 @@ class Transcript:
 
     title: str = ""
     pid: int | None = None
+    #: When a log says that the result was printed, as it writes it, "" where it doesn't say.
+    logged_at: str = ""
     flags: dict[str, str] = field(default_factory=dict)
     has_command: bool = False
     #: Whether a part of the command line was left out by whoever wrote it down ("...").

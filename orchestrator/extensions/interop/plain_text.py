@@ -91,6 +91,9 @@ _COMMAND_ONLY: Final = re.compile(
 _TOKEN_FIGURES: Final = {"prefill_tokens": "prompt_tokens", "max_num_tokens": "context_tokens"}
 #: What a script or a manual has in the place of a name.
 _PLACEHOLDER: Final = re.compile(r"[{}<>$]|%[sd]|\.\.\.|\u2026")
+#: Digits beyond the first ones that runs of one case don't share by chance.
+_TELLING_DIGITS: Final = 6
+_MOST_NAMED: Final = 20
 #: Sizes are printed with six digits.
 _SIZE_TOLERANCE: Final = 1e-5
 
@@ -173,7 +176,14 @@ def _batch(
     reports = read(data.decode("utf-8", "replace"))
     is_of_several = len({name for name in map(_model_name, reports) if name}) > 1
     places = [one_line(f"{path.name}, run {number + 1}") for number in range(len(reports))]
+    known: set[str] = set()
+    repeats: list[str] = []
     for number, (report, place) in enumerate(zip(reports, places, strict=True)):
+        if _is_unlike_others(report):
+            if repr(report) in known:
+                repeats.append(str(number + 1))
+                continue
+            known.add(repr(report))
         # Both figures of a language model are of one process.
         is_second = tuple(each.label for each in reports[number - 1 : number + 1]) == PHASES
         unknown = f"unknown model of {places[number - is_second]}"
@@ -189,7 +199,37 @@ def _batch(
             continue
         batch.models[model.sha256] = model
         batch.runs.append(ForeignRun(case=case, raw=raw_output(path, source_of(data, number))))
+    if repeats:
+        numbers = ", ".join([*repeats[:_MOST_NAMED], *(["..."] if repeats[_MOST_NAMED:] else [])])
+        runs = (
+            "1 run repeats another" if len(repeats) == 1 else f"{len(repeats)} runs repeat others"
+        )
+        batch.notes.append(
+            f"{one_line(path.name)}: {runs} to the last figure and isn't counted again: run {numbers}"
+        )
     return batch
+
+
+def _is_unlike_others(report: ToolReport) -> bool:
+    """Whether no other process can have printed the same: by the moment, or by so many digits of
+    what differs from process to process that chance doesn't repeat them.
+    """
+    if "." in str(report.extra.get("logged_at", "")):
+        return True
+    inference = report.inference
+    figures = (
+        report.init_us,
+        report.first_inference_us,
+        report.inference_mean_us,
+        inference.std_us if inference is not None else None,
+    )
+    digits = (
+        len(f"{figure:.6g}".partition("e")[0].replace(".", "").strip("0"))
+        for figure in figures
+        if figure
+    )
+    # The first digit of each is the model's and the phone's.
+    return "program" not in report.extra and sum(count - 1 for count in digits) >= _TELLING_DIGITS
 
 
 def _case(report: ToolReport, serial: Serial, model: Model, build: Build) -> Case:

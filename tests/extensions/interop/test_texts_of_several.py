@@ -75,8 +75,10 @@ TWO_MODELS = [("mobilenet_v2", "", 233.0), ("resnet50", "", 2339.0)]
         ),
         *(
             (
-                f"$ ./benchmark_model --graph=/tmp/{name}\nInference (avg): 2000.5 us\n"
-                f"$ ./benchmark_model --graph=/tmp/{name}\nInference (avg): 3000.5 us\n",
+                (
+                    f"$ ./benchmark_model --graph=/tmp/{name}\nInference (avg): 2000.5 us\n"
+                    f"$ ./benchmark_model --graph=/tmp/{name}\nInference (avg): 3000.5 us\n"
+                ),
                 [
                     ("unknown model of log.txt, run 1", "", 2.0005),
                     ("unknown model of log.txt, run 2", "", 3.0005),
@@ -146,3 +148,51 @@ def test_a_model_file_is_no_other_model_of_its_text(cli: Cli, tmp_path: Path) ->
     done = cli("import", path, "-m", model, "-s", "A Phone", "--json").json
     assert [run["case"]["model_name"] for run in done["runs"]] == [model.stem]
     assert "run 2: name the file of the one model that was measured, b: --model" in str(done)
+
+
+def tflite(pid: int = 7, second: str = "56.521", init: int = 92318, mean: str = "145528") -> str:
+    """What `benchmark_model`'s app leaves in a phone's log."""
+    lines = (
+        "STARTING!",
+        "Graph: [m.tflite]",
+        f"count=25 first=187533 curr=140990 min=140071 max=195121 avg={mean} std=13583",
+        (
+            f"Inference timings in us: Init: {init}, First inference: 235158, "
+            f"Warmup (avg): 211669, Inference (avg): {mean}"
+        ),
+    )
+    return "".join(f"07-14 13:14:{second} {pid} {pid} I tflite  : {line}\n" for line in lines)
+
+
+def without_header(text: str) -> str:
+    return "".join(line.partition(" : ")[2] for line in text.splitlines(keepends=True))
+
+
+COARSE = (
+    "$ ./benchmark_model --graph=m.tflite\n"
+    "Inference timings in us: Init: 83, First inference: 9, Warmup (avg): 5, Inference (avg): 5\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "runs"),
+    [
+        (f"{tflite()}# again\n{tflite()}{tflite()}", 1),
+        (without_header(tflite() + tflite()), 1),
+        (tflite() + tflite(pid=8), 2),
+        (tflite() + tflite(second="57.000"), 2),
+        (tflite() + tflite(init=92319), 2),
+        # Short figures may be equal by chance, but not at the same moment.
+        (COARSE + COARSE, 2),
+        (litert(10, model="m") + litert(10, model="m"), 2),
+        (litert(10, header=LOGCAT) + litert(10, header=LOGCAT), 1),
+    ],
+)
+def test_run_that_a_text_holds_twice_counts_once(
+    cli: Cli, tmp_path: Path, text: str, runs: int
+) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text(text)
+    done = cli("import", path, "-s", "A Phone", "--json").ok().json
+    assert done["imported"] == runs
+    assert ("isn't counted again" in str(done["notes"])) == (runs == 1)

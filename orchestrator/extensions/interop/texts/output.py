@@ -176,11 +176,18 @@ def _lines(
                 continue
             line = known.get(text)
             if line is None:
-                line = known[text] = parse_pasted(text[:LONGEST_LINE_BYTES])
+                line = known[text] = _pasted(text)
             yield from rejoiner.feed(line)
         if last:
-            yield from rejoiner.feed(parse_pasted(last[:LONGEST_LINE_BYTES], cut=True))
+            yield from rejoiner.feed(_pasted(last, cut=True))
     yield from rejoiner.end()
+
+
+def _pasted(text: str, *, cut: bool = False) -> Line:
+    line = parse_pasted(text[:LONGEST_LINE_BYTES], cut=cut)
+    # What was taken off has the time, which tells a run from one that printed the same.
+    line.header = text[: max(0, text.find(line.raw))]
+    return line
 
 
 def _reports_in(packed: Buffer) -> Iterator[ToolReport]:
@@ -286,6 +293,8 @@ def _report_of(run: Transcript, system: SystemLog) -> ToolReport:
     if run.mixed_at:
         mixed = f"lines of two runs are mixed: {run.mixed_at!r} came before the first had ended"
         report = dataclasses.replace(report, disagreements=(*report.disagreements, mixed))
+    if run.logged_at:
+        report = dataclasses.replace(report, extra={**report.extra, "logged_at": run.logged_at})
     if not run.is_litert or not run.flags:
         return report
     words = shlex.join(f"--{name}={value}" for name, value in run.flags.items())

@@ -373,4 +373,5 @@ def iterate_long_logcat(buffer: Buffer) -> Iterator[Line]:
         else:
             line.style, line.tag = "logcat", header["tag"]
             line.severity, line.pid = header["severity"], int(header["pid"])
+            line.header = header[0]
             yield line

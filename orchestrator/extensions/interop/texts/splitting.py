@@ -136,6 +136,10 @@ _MIDDLE: Final = (
 )
 _MOST_NSLOG: Final = 10_000
 _MOST_OVERLAPPING: Final = 8
+#: When a line was printed, in what a log or a build server puts before it.
+_MOMENT: Final = re.compile(
+    r"(?:(?:\d{4}-)?\d\d-\d\d[ T])?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|\d{1,12}\.\d{3,9}", re.ASCII
+)
 #: What a line that may begin a run begins with, beside parameters, commands and headings of
 #: Markdown.
 _OPENING_LETTERS: Final = frozenset({*"SRLcAITM\u2500\u2501=", *(words[0] for words in _MIDDLE)})
@@ -273,7 +277,11 @@ class RunSplitter:
         if not (may_open and self._head(line, transcript)):
             if may_open and transcript.has_said(line.text):
                 self._mark_mixed(key, line.text, transcript)
+            had_result = transcript.has_result
             transcript.feed(line)
+            if line.header and not had_result and transcript.has_result:
+                moment = _MOMENT.search(line.header)
+                transcript.logged_at = moment[0] if moment is not None else ""
 
     def take_row(self, raw: str) -> bool:
         """Take a line of a text if it can be nothing but a row of the open run's operator table."""

@@ -158,6 +158,7 @@ def test_results_of_two_programs_are_two_runs() -> None:
             reports = parse_text(above + below)
             assert [report.inference_mean_us for report in reports] == [one, other]
     tflite, litert = parse_text(f"STARTING!\n{END}{BANNER}")
+    assert litert.inference is not None
     assert (tflite.init_us, litert.init_us, litert.inference.count) == (1500, 97_450, 10)
 
 
