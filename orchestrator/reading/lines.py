@@ -78,6 +78,8 @@ class Line:
     header: str = ""
     #: The process or container that stood before it, "" where none did.
     stream: str = ""
+    #: The mark or number of a list's item that stood before it, "" where none did.
+    item: str = ""
     #: Source file that a LiteRT line names, for example ``dispatch_delegate.cc``.
     source_file: str = ""
     #: The last word of a line that was cut off; it isn't part of ``text``: a figure in it may lack

@@ -60,8 +60,8 @@ _DECORATION: Final = re.compile(
     r"|\s{0,12}(?:>\s?)+|\s{0,12}#\s+"
     # An item of a list, a line number, an omission. What is indented further is a program's own
     # list.
-    r"|\s{0,3}(?:[-*+\u2022]\s+(?=\S)|(?:\.\.\.|\u2026)\s+)"
-    r"|\s{0,8}\d{1,6}(?:[.)]\s+|\t|\s{1,2}(?=[A-Z\d\[(|/]|count=))"
+    r"|(?P<item>\s{0,3}(?:[-*+\u2022]\s+(?=\S)|(?:\.\.\.|\u2026)\s+)"
+    r"|\s{0,8}\d{1,6}(?:[.)]\s+|\t|\s{1,2}(?=[A-Z\d\[(|/]|count=)))"
     # What grep puts in front.
     r"|(?:[^\s:]{1,200}\.(?:txt|log|out|md|logcat)|\(standard input\))[:-](?:\d{1,7}[:-](?!\d\d \d))?"
     r"|\d{1,7}:(?!\d\d[:.])"
@@ -87,6 +87,11 @@ _STARTS: Final = (
     "Explicitly applied ",
     "Applied ",
     "Though ",
+    "Failed to create a dispatch delegate kernel",
+    "NNAPI accelerator",
+    "No operations will run on the GPU",
+    "Loaded model ",
+    "Loading model from: ",
     "Overall peak memory",
     "Node number ",
     *BANNER_KEYS,
@@ -102,7 +107,10 @@ _WHOLE: Final = re.compile(
     rf"|Running benchmark for at least \d+ iterations and at least {NUMBER} seconds"
     rf"(?: but terminate if exceeding {NUMBER} seconds)?\.?"
     r"|Replacing \d+ out of \d+ node\(s\) with delegate \(\w+\) node, yielding \d+ partitions"
-    r"(?: for subgraph \d+(?: \([^()]*\))?)?\.?"
+    r"(?: for (?:subgraph \d+(?: \([^()]*\))?|the whole graph))?\.?"
+    r"|No operations will run on the GPU, and all \d+ operations will run on the CPU\.?"
+    r"|(?:Loaded model|Loading model from:) \S+\.(?:tflite|lite|tfl|litertlm|task)"
+    r"|Failed to create a dispatch delegate kernel(?:: No usable Dispatch runtime found)?\.?"
     r"|(?:Explicitly applied|Applied|Though) \w+ delegate(?: is)?(?: explicitly)?(?: applied)?,(?: and)?"
     r" the model graph will(?: not)? be(?: only)?(?: completely| partially)? executed (?:by|w/|with) the delegate"
     r"(?: w/ \d+ delegate kernels)?\.?"
@@ -111,6 +119,7 @@ _WHOLE: Final = re.compile(
     re.ASCII,
 )
 _DIGITS: Final = re.compile(r"[\d.]{1,12}(?:e[+-]?\d*)?(?:$|[ ,(].*)", re.ASCII)
+_DIGITS_ALONE: Final = re.compile(r"[\d.]{1,12}(?:e[+-]?\d*)?(?:$|, [A-Z]| [a-z]\w*=)", re.ASCII)
 _DATE_START: Final = re.compile(r"\d{1,2}", re.ASCII)
 _NUMBER_END: Final = re.compile(r"[\d.]$", re.ASCII)
 #: Into how many lines a message is broken, at most.
@@ -129,21 +138,25 @@ def parse_pasted(text: str, *, cut: bool = False) -> Line:
     for _ in range(_MOST_DECORATIONS):
         if line.style != "console" or (found := _without_decoration(text)) is None:
             break
-        text, stream = found[0], found[1] or line.stream
+        text, stream, item = found[0], found[1] or line.stream, line.item + found[2]
         line = parse_decoded(text, cut=cut, header=any_header)
-        line.stream = stream
+        line.stream, line.item = stream, item
     return line
 
 
-def _without_decoration(text: str) -> tuple[str, str] | None:
-    """Return a line without what somebody put before it, and the process that this names."""
+def _without_decoration(text: str) -> tuple[str, str, str] | None:
+    """Return a line without what somebody put before it, the process that this names, and the mark
+    or number of an item.
+    """
     first = text.lstrip()[:1]
     if first in {"|", "\u2502"} and (cell := _CELL.fullmatch(text)):
-        return cell[1], ""
+        return cell[1], "", ""
     if first == "`" and (code := _CODE.fullmatch(text)):
-        return code[2], ""
+        return code[2], "", ""
     found = _DECORATION.match(text)
-    return (text[found.end() :], found["unit"] or found["container"] or "") if found else None
+    if found is None:
+        return None
+    return text[found.end() :], found["unit"] or found["container"] or "", found["item"] or ""
 
 
 class Rejoiner:
@@ -187,13 +200,15 @@ class Rejoiner:
     def end(self) -> Sequence[Line]:
         """Return the lines that were held back at the end of the text."""
         held = self._held
+        while len(held) > 1 and not held[-1].raw.strip():
+            held.pop()
         if len(held) > 1 and held[0].style != "console" and _DATE_START.fullmatch(held[-1].raw):
             # The log ends in the next line's date.
             held.pop()
         return self.flush()
 
     def _goes_on(self, line: Line) -> bool:
-        return len(self._held) < _MOST_PIECES and _continues(self._held, line)
+        return len(_pieces(self._held)) < _MOST_PIECES and _continues(self._held, line)
 
 
 def _starts(line: Line) -> bool:
@@ -206,25 +221,40 @@ def _starts(line: Line) -> bool:
 
 
 def _continues(held: list[Line], line: Line) -> bool:
-    is_plain = (
-        line.style == "console" and not line.severity and not line.source_file and line.text != ""
-    )
+    is_plain = line.style == "console" and not line.severity and not line.source_file
     if not is_plain or line.raw.startswith("\t") or line.stream != held[0].stream:
         return False
-    pieces = _pieces(held)
+    if not line.raw.strip():
+        # Every second line of a text may be empty.
+        return held[-1].raw.strip() != ""
+    pieces = _pieces([*held, line])
     if _starts(line):
         # "Inference (avg): ..." is a line of its own, and the end of another.
-        return _message(pieces) == "" and _message([*pieces, line.raw.rstrip()]) != ""
-    if len(held) == 1 and _WHOLE.fullmatch(held[0].text):
-        is_figure = (
-            _NUMBER_END.search(held[0].text) is not None and _DIGITS.match(line.raw) is not None
-        )
-        return is_figure or line.text.startswith("p5=")
+        return _message(pieces[:-1]) == "" and _message(pieces) != ""
+    if len(pieces) == 2 and _WHOLE.fullmatch(held[0].text):
+        is_rest = line.text.startswith("p5=") or _message(pieces) != ""
+        return is_rest or _is_broken([*held, line])
     return True
 
 
 def _pieces(held: Sequence[Line]) -> list[str]:
-    return [held[0].text, *(line.raw.rstrip() for line in held[1:])]
+    """Return what the lines add to a message: without the first one's indentation, and without
+    empty ones.
+
+    What looks like an item's number belongs to the message where the first line is no item.
+    """
+    indent = ""
+    if held[0].style == "console":
+        indent = held[0].raw[: len(held[0].raw) - len(held[0].raw.lstrip())]
+    is_list = held[0].item != ""
+    rest = (
+        ("" if is_list else line.item) + line.raw.rstrip().removeprefix(indent) for line in held[1:]
+    )
+    # A message has one space between its words; more were put in front of its lines.
+    return [
+        held[0].text,
+        *(each.lstrip() if each.startswith("  ") else each for each in rest if each.strip()),
+    ]
 
 
 def _message(pieces: list[str]) -> str:
@@ -242,14 +272,22 @@ def _message(pieces: list[str]) -> str:
     return ""
 
 
-def _joined(held: Sequence[Line]) -> Sequence[Line]:
+def _is_broken(held: Sequence[Line]) -> bool:
+    """Whether the first line ends in a figure that the second one may go on with."""
     pieces = _pieces(held)
-    for count in range(len(pieces), 1, -1):
-        if text := _message(pieces[:count]):
+    if len(pieces) < 2 or not _NUMBER_END.search(held[0].text):
+        return False
+    # Below an empty line a number may begin a sentence.
+    return (_DIGITS if held[1].raw.strip() else _DIGITS_ALONE).match(pieces[1]) is not None
+
+
+def _joined(held: Sequence[Line]) -> Sequence[Line]:
+    for count in range(len(held), 1, -1):
+        last = held[count - 1]
+        if last.raw.strip() and (text := _message(_pieces(held[:count]))):
             whole = replace(held[0], raw=text, text=text)
-            return (_cut(whole) if held[count - 1].is_cut else whole, *held[count:])
-    is_broken = _NUMBER_END.search(held[0].text) and _DIGITS.match(pieces[1])
-    return (_cut(held[0]) if is_broken else held[0], *held[1:])
+            return (_cut(whole) if last.is_cut else whole, *held[count:])
+    return (_cut(held[0]) if _is_broken(held) else held[0], *held[1:])
 
 
 def _cut(line: Line) -> Line:
