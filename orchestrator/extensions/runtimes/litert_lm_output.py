@@ -78,6 +78,11 @@ _ASKED: Final = re.compile(
 _FLAGS: Final = {"tokens": "max_num_tokens", **{phase: f"{phase}_tokens" for phase in PHASES}}
 #: The programs on a phone say first what they read.
 _BEGINS: Final = re.compile(r"(?P<name>Model path|Choose backend): (?P<value>\S.*)$")
+#: What benchmark_model and LiteRT's program print and this one doesn't.
+_OF_OTHERS: Final = re.compile(
+    r"(?:\w+: )?(?:STARTING!|Log parameter values verbosely: |Loaded model |Loading model from: "
+    r"|(?:Average i|I)nference timings in us: |count=\d)"
+)
 _INFO: Final = "BenchmarkInfo:"
 _AGGREGATED: Final = re.compile(r"Aggregated BenchmarkInfo \(median of \d+ iterations\):")
 _COMMAND_RESULTS: Final = "----- Results -----"
@@ -216,7 +221,10 @@ class LitertLmReader:
         return self.processes
 
     def _takes_start(self, text: str, header: re.Match[str] | None) -> bool:
-        if command := _COMMAND.match(text):
+        if _OF_OTHERS.match(text):
+            # What was logged before is that program's.
+            self._close()
+        elif command := _COMMAND.match(text):
             self._close()
             self._current = Process(is_command=True, model=command["name"])
         elif begin := _BEGINS.match(text):
@@ -258,18 +266,19 @@ class LitertLmReader:
         return self._repetition.first_token_us is not None and _TTFT.match(text) is not None
 
     def _takes_evidence(self, text: str) -> bool:
+        found = share_in(text[text.index("Replacing") :]) if "Replacing" in text else None
         current = self._current
-        if "Replacing" in text and (found := share_in(text[text.index("Replacing") :])):
+        if (found or _ON_CPU in text) and current.repetitions and not current.is_command:
+            # An engine is made once a process, and that had its results.
+            self._close()
+            current = self._current
+        if found:
             if found not in current.shares and len(current.shares) < _MOST_SHARES:
                 current.shares.append(found)
                 current.lines.append(text)
             return True
         gpu = GPU_API.search(text)
         if _ON_CPU in text:
-            if current.repetitions and not current.is_command:
-                # An engine is made once a process.
-                self._close()
-                current = self._current
             current.is_on_cpu = True
         elif gpu is not None:
             current.gpu_api = gpu["api"] or gpu["name"]
@@ -331,11 +340,12 @@ class LitertLmReader:
 
 def reports_in(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) -> list[ToolReport]:
     """Return the reports of a text of unknown origin; ``lines`` takes it apart."""
-    reader = LitertLmReader()
+    readers: dict[tuple[int | None, str], LitertLmReader] = {}
     if any(buffer.find(mark) >= 0 for mark in _MARKS):
         for line in lines(buffer):
-            reader.feed(line.raw)
-    return [report for process in reader.end() for report in reports_of(process)]
+            readers.setdefault((line.pid, line.stream), LitertLmReader()).feed(line.raw)
+    processes = (process for reader in readers.values() for process in reader.end())
+    return [report for process in processes for report in reports_of(process)]
 
 
 def decode_metrics(data: bytes) -> Process:

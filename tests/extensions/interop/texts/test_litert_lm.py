@@ -307,3 +307,33 @@ def test_recordings_are_read_as_they_say(name: str, speeds: tuple[float, float] 
     for report, speed in zip(reports, speeds or (None, None), strict=True):
         found = to_public(report).get("tokens_per_s")
         assert found is None if speed is None else round(float(str(found)), 2) == speed
+
+
+GPU_NODES = "Replacing 54 out of 559 node(s) with delegate (TfLiteGpuDelegateV2) node, yielding 3 partitions"
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_what_another_process_of_the_log_runs_on_is_not_the_model_s(is_before: bool) -> None:
+    own = "".join(
+        f"11-30 10:00:00.000 11787 11787 I tflite  : {line}\n"
+        for line in (CREATED + block((128, "11.2ms"), (64, "92.4ms"))).splitlines()
+    )
+    other = f"11-30 10:00:00.000 20033 20033 I tflite  : {GPU_NODES}\n"
+    for report in read(other + own if is_before else own + other):
+        assert report.delegate.actual == "xnnpack"
+        assert report.delegate.total_nodes is None
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_what_another_program_of_the_text_ran_on_is_not_the_model_s(is_before: bool) -> None:
+    own = block((128, "11.2ms"), (64, "92.4ms"))
+    other = (
+        f"Loaded model /data/local/tmp/a.tflite\n{CREATED}{GPU_NODES}\n"
+        "Inference timings in us: Init: 22483, First inference: 29129, Warmup (avg): 14069, "
+        "Inference (avg): 13604.3\n"
+    )
+    reports = parse_text(other + own if is_before else own + other)
+    assert {report.label: report.delegate.actual for report in reports if report.label} == {
+        "prefill": "",
+        "decode": "",
+    }
