@@ -47,10 +47,12 @@ _CREATED: Final = re.compile(
 _PROVIDER_CREATED: Final = re.compile(r"(\w{1,40}) delegate created\.")
 _REPLACING: Final = re.compile(
     r"Replacing\s{1,20}(?P<nodes>\d{1,9})(?:\s{1,20}out of\s{1,20}(?P<total>\d{1,9}))?\s{1,20}node\(s\) with delegate"
-    r"(?: \((?P<name>[^)]{0,100})\))?(?: node, yielding (?P<partitions>\d{1,9}) partitions"
+    r" \((?P<name>[^)]{0,100})\)(?: node, yielding (?P<partitions>\d{1,9}) partitions"
     r"(?: for (?:subgraph (?P<subgraph>\d{1,9})(?: \((?P<signature>[^()]{1,100})\))?|the whole graph))?)?",
     re.ASCII,
 )
+#: Such a line that ends before the name does: who took the nodes isn't known.
+_REPLACING_CUT: Final = re.compile(r"Replacing\s{1,20}\d{1,9}\s{1,20}(?:out of|node\(s\))", re.ASCII)
 _SIMPLE: Final = re.compile(
     r"(?P<name>[\w ]{1,60}) delegate: (?P<nodes>\d{1,9}) nodes delegated out of (?P<total>\d{1,9}) nodes"
     r"(?: with (?P<partitions>\d{1,9}) partitions)?",
@@ -209,6 +211,8 @@ class DelegateClues:
     #: Subgraph -> operators that were compiled for the NPU, of how many, and how many took their
     #: place.
     compiled: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    #: Whether a delegate took operators whose name was cut off.
+    has_unnamed_share: bool = False
     #: Operators that the GPU delegate counts for itself and for the CPU; the first subgraph's.
     gpu_split: tuple[int, int] | None = None
     #: Whether a line of NNAPI's delegate was printed, which is made only when it is asked for.
@@ -288,6 +292,8 @@ class DelegateClues:
             _note(self.failed, "npu")
         elif text.startswith(_NNAPI_FAILED):
             _note(self.failed, "nnapi")
+        elif _REPLACING_CUT.match(text) and share_in(text) is None:
+            self.has_unnamed_share = True
         elif text.startswith("Disallowed CPU fallback detected"):
             self.refused_cpu = True
         else:

@@ -269,7 +269,7 @@ class Judge:
             return DelegateTruth.FELL_BACK
         if not self.has_result and self.ended_badly and self._was_tried(name):
             return DelegateTruth.FAILED
-        if name in self.clues.applied:
+        if name in self.clues.applied or self.clues.has_unnamed_share:
             return DelegateTruth.UNKNOWN
         if self.has_result and self._others:
             return DelegateTruth.WRONG_BACKEND
@@ -306,11 +306,12 @@ class Judge:
         if self.request.is_explicit:
             if has_xnnpack or (self.has_started and self._others):
                 return DelegateTruth.WRONG_BACKEND
-            proven = self.request.xnnpack_off or self.runtime is not None
+            is_off = self.request.xnnpack_off and not self.clues.has_unnamed_share
+            proven = is_off or self.runtime is not None
             return DelegateTruth.FULL if proven and self.has_started else DelegateTruth.UNKNOWN
         if has_xnnpack:
             return self._coverage("xnnpack")
-        if self.request.xnnpack_off and self.has_started:
+        if self.request.xnnpack_off and self.has_started and not self.clues.has_unnamed_share:
             return DelegateTruth.FULL
         return DelegateTruth.UNKNOWN
 
