@@ -192,14 +192,26 @@ def without_foreign(block: bytes) -> bytes:
 
 NUMBER: Final = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|nan|inf)"
 
+#: What somebody's settings put into figures: thousands apart, or a comma for the point. A comma
+#: before a blank is the program's own.
+_SEPARATED: Final = r"[,'\u2019 ]\d"
+_WITH_SEPARATORS: Final = re.compile(
+    r"(?<=[=\s])\d+(?:[,'\u2019]\d+)+(?:\.\d+)?(?:e[+-]\d+)?(?![\d.,'\u2019]*\d)", re.ASCII
+)
+_GROUPED: Final = re.compile(
+    r"\d{1,3}(?:(?:[,'\u2019]\d{3})+\.\d+|(?:['\u2019]\d{3})+|(?:,\d{3}){2,})", re.ASCII
+)
+_DECIMAL_COMMA: Final = re.compile(r"\d+,(?:\d{1,2}|\d{4,}|\d+e[+-]\d+)", re.ASCII)
+
 _STATS: Final = re.compile(
-    rf"count=(?P<count>\d{{1,18}})(?![\d.])(?P<rest>(?:\s+\w{{1,16}}={NUMBER}(?:\(all same\))?)*)",
+    rf"count=(?P<count>\d{{1,18}})(?![\d.]|{_SEPARATED})(?P<rest>(?:\s+\w{{1,16}}={NUMBER}(?:\(all same\))?)*)",
     re.ASCII,
 )
-_STAT: Final = re.compile(rf"(\w{{1,16}})=({NUMBER})", re.ASCII)
+_STAT: Final = re.compile(rf"(\w{{1,16}})=({NUMBER})(?![\d.eE]|{_SEPARATED})", re.ASCII)
 _TIMINGS: Final = re.compile(r"(?:Average i|I)nference timings in us: (?P<rest>.*)$", re.DOTALL)
 _TIMING: Final = re.compile(
-    rf"([A-Z][a-z]*(?: inference)?(?: \(avg\))?|no stats): ({NUMBER})(?![\w.])", re.ASCII
+    rf"([A-Z][a-z]*(?: inference)?(?: \(avg\))?|no stats): ({NUMBER})(?![\w.]|{_SEPARATED})",
+    re.ASCII,
 )
 _MEMORY: Final = re.compile(
     r"(?:Memory footprint delta from the start of the tool|Peak memory footprint) \(MB\): (?P<rest>.*)$",
@@ -255,6 +267,25 @@ def parse_number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def has_separators(text: str) -> bool:
+    """Whether a figure of a line has a comma, an apostrophe or a blank inside."""
+    return re.search(rf"[=\s]\d+{_SEPARATED}", text, re.ASCII) is not None
+
+
+def _with_points(text: str) -> str:
+    """Return a line whose separated figures are as the programs print them, where they can mean one
+    number only: ``378,502`` stays.
+    """
+    return _WITH_SEPARATORS.sub(_with_point, text) if has_separators(text) else text
+
+
+def _with_point(match: re.Match[str]) -> str:
+    figure = match[0]
+    if _GROUPED.fullmatch(figure):
+        return re.sub("[,'\u2019]", "", figure)
+    return figure.replace(",", ".") if _DECIMAL_COMMA.fullmatch(figure) else figure
+
+
 def has_all_digits(figure: str, *, may_have_power: bool = True) -> bool:
     """Whether a figure can't go on: the programs print at most six significant digits, and from a
     million up a power.
@@ -285,11 +316,13 @@ def parse_stats(
     says that this program's other lines end in percentiles, ``is_cut`` that the text ends after the
     line.
     """
+    text = _with_points(text)
     match = _STATS.match(text)
     if not match:
         return None
     count = int(match["count"])
-    found = _STAT.findall(match["rest"])
+    # What follows shows whether the last figure ends here.
+    found = _STAT.findall(f"{match['rest']}{text[match.end() : match.end() + 2]}")
     if is_cut and found and not has_all_digits(found[-1][1]):
         del found[-1]
     elif not _is_whole(count, [name for name, _ in found], has_percentiles=has_percentiles):
@@ -333,7 +366,7 @@ def parse_timings(text: str) -> dict[str, float] | None:
     The last figure of a line without the inference's is left out: the line was cut, and the figure
     may lack digits.
     """
-    match = _TIMINGS.match(text)
+    match = _TIMINGS.match(_with_points(text))
     if not match:
         return None
     names = {
@@ -361,7 +394,7 @@ def parse_memory(text: str, *, is_cut: bool = False) -> dict[str, float] | None:
     Both are high-water marks, so that an overall below what the start needed was cut, as was a
     start without one. ``is_cut``: the text ends after the line.
     """
-    match = _MEMORY.match(text)
+    match = _MEMORY.match(_with_points(text))
     if not match:
         return None
     found = {name: parse_footprint(figure) for name, figure in _STAT.findall(match["rest"])}

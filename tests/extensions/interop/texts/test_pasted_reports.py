@@ -478,3 +478,45 @@ def test_a_figure_has_no_noise_of_binary_fractions() -> None:
     assert (
         one(NCNN.replace(" 2.64", "32.44").replace(" 2.66", "32.50"))["inference_avg_us"] == 32440
     )
+
+
+RESULT = "Inference timings in us: Init: {}, First inference: {}, Warmup (avg): {}, Inference (avg): {}"
+
+
+@pytest.mark.parametrize(
+    ("figures", "found"),
+    [
+        (("3538", "6880", "3785.02", "2,27617e+06"), (3538, 6880, 2276170)),
+        (("3,538", "6,880", "3,785.02", "3,758.79"), (None, None, 3758.79)),
+        (("3538", "6'880", "3785.02", "3\u2019758.79"), (3538, 6880, 3758.79)),
+        (("8,46484", "6880", "3785.02", "3758,7"), (8.46484, 6880, 3758.7)),
+    ],
+)
+def test_separators_in_figures_are_read_where_they_can_mean_one_thing(
+    figures: tuple[str, ...], found: tuple[float | None, ...]
+) -> None:
+    (report,) = parse_text(f"{RESULT.format(*figures)}\n")
+    init, first = report.init_us, report.first_inference_us
+    assert (init, first, report.inference_mean_us) == found
+
+
+@pytest.mark.parametrize("mean", ["378,502", "3 758.79"])
+def test_a_mean_that_may_be_two_numbers_is_none_and_told(mean: str) -> None:
+    (report,) = parse_text(f"{RESULT.format(3538, 6880, 3785, mean)}\n")
+    assert (report.outcome, report.inference_mean_us) == ("truncated", None)
+    assert "may stand for a point or part thousands" in report.failure_reason
+
+
+@pytest.mark.parametrize(
+    ("printed", "written", "name"),
+    [
+        ("init=34.8633", "init=8,464", "init_mem_mb"),
+        ("overall=48.7305", "overall=48 730", "overall_mem_mb"),
+    ],
+)
+def test_no_figure_ends_at_a_separator(printed: str, written: str, name: str) -> None:
+    text = lines([line for line in LOG if not line.startswith("Inference timings")]).replace(
+        printed, written
+    )
+    assert written in text
+    assert name not in one(text)
