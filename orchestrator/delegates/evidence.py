@@ -52,7 +52,9 @@ _REPLACING: Final = re.compile(
     re.ASCII,
 )
 #: Such a line that ends before the name does: who took the nodes isn't known.
-_REPLACING_CUT: Final = re.compile(r"Replacing\s{1,20}\d{1,9}\s{1,20}(?:out of|node\(s\))", re.ASCII)
+_REPLACING_CUT: Final = re.compile(
+    r"Replacing\s{1,20}\d{1,9}\s{1,20}(?:out of|node\(s\))", re.ASCII
+)
 _SIMPLE: Final = re.compile(
     r"(?P<name>[\w ]{1,60}) delegate: (?P<nodes>\d{1,9}) nodes delegated out of (?P<total>\d{1,9}) nodes"
     r"(?: with (?P<partitions>\d{1,9}) partitions)?",

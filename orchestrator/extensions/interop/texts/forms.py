@@ -33,6 +33,7 @@ _HEAD_BYTES: Final = 512
 _NOT_TEXT: Final = frozenset(
     {"metadata", "execution_count", "cell_type", "output_type", "name", "image/png", "text/html"}
 )
+_JSON_STARTS: Final = frozenset('{["')
 _HINT: Final = "give the program's output as text, or that text in gzip or zip"
 
 _TAG: Final = re.compile(
@@ -50,24 +51,35 @@ _HTML: Final = re.compile(
 
 
 @contextlib.contextmanager
-def unwrapped(buffer: Buffer) -> Iterator[Buffer]:
-    """Give the text that a file holds, as UTF-8.
+def unpacked(buffer: Buffer) -> Iterator[Buffer]:
+    """Give what a file holds, out of gzip or zip and as UTF-8.
 
     Raises:
-        OutputParseError: the file is known to be something else than text, it is damaged, or it
-            unpacks to too much.
+        OutputParseError: the file is damaged, or it unpacks to too much.
     """
     with contextlib.ExitStack() as stack:
         if buffer[:2] == b"\x1f\x8b":
             buffer = _in_file(stack, _gzip_pieces(buffer))
         elif buffer[:4] == b"PK\x03\x04":
             buffer = _in_file(stack, _zip_pieces(buffer))
-        buffer = to_utf8(buffer)
+        yield to_utf8(buffer)
+
+
+@contextlib.contextmanager
+def unwrapped(packed: Buffer) -> Iterator[Buffer]:
+    """Give the text that a file holds, as UTF-8.
+
+    Raises:
+        OutputParseError: the file is known to be something else than text, it is damaged, or it
+            unpacks to too much.
+    """
+    with unpacked(packed) as buffer:
         if _is_binary(buffer[:_HEAD_BYTES]):
             raise OutputParseError("the file is no text", hint=_HINT)
         if len(buffer) <= _MOST_WHOLE_BYTES and _HTML.search(buffer[:_SAMPLE_BYTES]):
-            buffer = _without_tags(buffer)
-        yield buffer
+            yield _without_tags(buffer)
+        else:
+            yield buffer
 
 
 def _is_binary(head: bytes) -> bool:
@@ -78,34 +90,38 @@ def _is_binary(head: bytes) -> bool:
 
 def json_text(buffer: Buffer) -> bytes | None:
     """Return the texts that a JSON document holds, a notebook's cells and a logcat's messages
-    included.
+    included; lines beside documents of one line each as they are.
 
-    None where the text isn't JSON: neither one document nor one in each line.
+    None where the text isn't JSON: neither is it one document nor is its first line.
     """
-    if not 2 <= len(buffer) <= _MOST_WHOLE_BYTES or buffer[:_SAMPLE_BYTES].lstrip()[:1] not in (
-        b"{",
-        b"[",
-        b'"',
-    ):
+    start = buffer[:_SAMPLE_BYTES].lstrip()[:1].decode("ascii", "replace")
+    if not 2 <= len(buffer) <= _MOST_WHOLE_BYTES or start not in _JSON_STARTS:
         return None
     text = buffer[:].decode("utf-8", "replace")
     texts: list[str] = []
     try:
         try:
-            documents = [json.loads(text)]
+            _collect(json.loads(text), texts)
+            # Its text may have been cut off.
+            return "\n".join(texts).encode("utf-8", "replace")
         except ValueError:
-            # One document in each line; what isn't one may stand among them.
-            first, *lines = filter(str.strip, text.split("\n"))
-            documents = [json.loads(first)]
-            for line in lines:
-                with contextlib.suppress(ValueError, RecursionError):
-                    documents.append(json.loads(line))
-        for document in documents:
-            _collect(document, texts)
+            first, *lines = text.strip().split("\n")
+            _collect(json.loads(first), texts)
     except (ValueError, RecursionError):
         return None
-    # Of several documents each is whole; the text in a single one may have been cut off.
-    return ("\n".join(texts) + "\n" * (len(documents) > 1)).encode("utf-8", "replace")
+    is_cut = False
+    for line in lines:
+        try:
+            is_cut = line.lstrip()[:1] not in _JSON_STARTS
+            if is_cut:
+                texts.append(line)
+            else:
+                _collect(json.loads(line), texts)
+        except (ValueError, RecursionError):
+            texts.append(line)
+            is_cut = True
+    end = "" if is_cut and not text.endswith("\n") else "\n"
+    return ("\n".join(texts) + end).encode("utf-8", "replace")
 
 
 def _collect(value: object, texts: list[str]) -> None:

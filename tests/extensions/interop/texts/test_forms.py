@@ -136,3 +136,23 @@ def test_what_unpacks_to_too_much_is_refused_before_it_fills_the_disk(
     for data in (gzip.compress(bomb), zipped(a=bomb.decode())):
         with pytest.raises(OutputParseError, match="unpacks to more than 2 MiB"):
             parse_text(data)
+
+
+@pytest.mark.parametrize(
+    "head", ['{"event": "start", "job": 12}\n', '["a", "b"]\n\n', '"started"\n']
+)
+@pytest.mark.parametrize("end", ["", '{"event": "end"}\n', "{not JSON\n"])
+def test_lines_beside_documents_of_json_are_read(head: str, end: str) -> None:
+    (plain,) = parse_text(RUN)
+    (report,) = parse_text(head + RUN + end)
+    assert report == plain
+
+
+def test_a_last_line_below_json_may_lack_digits() -> None:
+    text = (
+        RUN[: RUN.index("Memory footprint")]
+        + "Memory footprint delta from the start of the tool (MB): init=3.5 overall=4"
+    )
+    for data in (text, '{"job": 1}\n' + text):
+        (report,) = parse_text(data)
+        assert report.overall_memory_mib is None

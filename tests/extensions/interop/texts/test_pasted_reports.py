@@ -480,7 +480,9 @@ def test_a_figure_has_no_noise_of_binary_fractions() -> None:
     )
 
 
-RESULT = "Inference timings in us: Init: {}, First inference: {}, Warmup (avg): {}, Inference (avg): {}"
+RESULT = (
+    "Inference timings in us: Init: {}, First inference: {}, Warmup (avg): {}, Inference (avg): {}"
+)
 
 
 @pytest.mark.parametrize(
