@@ -198,7 +198,7 @@ JSON = _results("benchfarm-results.json", _json, takes_rows=False)
 PARQUET = Exporter(path=Path("benchfarm-results.parquet"), write=_parquet, takes_rows=True)
 
 
-#: More than any app writes; a larger file was named by mistake.
+#: Each run is read from its whole file again, and more memory isn't taken.
 _LARGEST_BYTES = 64 << 20
 _MOST_FAULTS = 20
 
@@ -333,11 +333,16 @@ def require_printable(**options: str) -> None:
             raise UsageError(f"--{option} {value!r} isn't a text that can be shown")
 
 
+def require_size(path: Path, size: int, *, hint: str = "import it in parts") -> None:
+    """Raise UsageError, with what to do, for a file of more bytes than are imported at once."""
+    if size > _LARGEST_BYTES:
+        raise UsageError(f"{path}: more than {_LARGEST_BYTES >> 20} MiB", hint=hint)
+
+
 def read_source(path: Path) -> bytes:
     """Return a file's bytes; raises UsageError."""
     try:
-        if path.stat().st_size > _LARGEST_BYTES:
-            raise UsageError(f"{path}: more than {_LARGEST_BYTES >> 20} MiB, which no app writes")
+        require_size(path, path.stat().st_size)
         return path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 SCHEMA: Final = "benchfarm-bundle"
 #: Raised when a reader of the older version would misread a newer bundle.
 SCHEMA_VERSION: Final = 1
-_MANIFEST: Final = "manifest.json"
+MANIFEST: Final = "manifest.json"
 _RECORDS: Final = "records.jsonl"
 _HINT: Final = "'benchfarm export' writes bundles"
 #: More than the manifest is.
@@ -119,7 +119,7 @@ def write_bundle(
                 "has_virtual": contents.virtual_runs > 0,
                 **dataclasses.asdict(contents),
             }
-            archive.writestr(_MANIFEST, f"{json.dumps(manifest, indent=2)}\n")
+            archive.writestr(MANIFEST, f"{json.dumps(manifest, indent=2)}\n")
     except FileExistsError:
         raise UsageError(
             f"{path}: is there already", hint="name a new file; bundles are never overwritten"
@@ -316,7 +316,7 @@ class Bundle:
             )
 
     def _read_manifest(self) -> _Manifest:
-        data = self._content(_MANIFEST, _LARGEST_HEAD_BYTES)
+        data = self._content(MANIFEST, _LARGEST_HEAD_BYTES)
         try:
             manifest = load_document(
                 _Manifest, data.decode("utf-8", "replace"), where=f"{self.path}: is no bundle"
@@ -349,7 +349,7 @@ class Bundle:
         """Open a member; zipfile reads no more of it than its stated size."""
         info = self._archive.NameToInfo.get(name)
         if info is None:
-            what = UsageError if name == _MANIFEST else StoreCorruptError
+            what = UsageError if name == MANIFEST else StoreCorruptError
             raise what(f"{self.path}: is no whole bundle: it has no {name[:80]!r}")
         if info.file_size > largest_bytes:
             raise StoreCorruptError(f"{self.path}: {name} is said to have {info.file_size} bytes")

@@ -123,7 +123,20 @@ def _is_session(path: Path) -> bool:
     return is_session(path)
 
 
-BUNDLE_IN = Importer(title="a bundle", takes=zipfile.is_zipfile, take_in=_import_bundle)
+def _is_bundle(path: Path) -> bool:
+    """Whether a path is a zip archive that says what is in it, or that can't be read."""
+    from orchestrator.extensions.interop.bundle import MANIFEST
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return MANIFEST in archive.namelist()
+    except OSError:
+        return False
+    except zipfile.BadZipFile:
+        return zipfile.is_zipfile(path)
+
+
+BUNDLE_IN = Importer(title="a bundle", takes=_is_bundle, take_in=_import_bundle)
 SESSION = Importer(
     title="a session's folder or leaderboard lines", takes=_is_session, take_in=_import_sessions
 )

@@ -21,10 +21,12 @@ from orchestrator.app.exchange import (
     raw_output,
     read_source,
     require_printable,
+    require_size,
 )
 from orchestrator.delegates import DELEGATES
 from orchestrator.engine.reread import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
+from orchestrator.extensions.interop.texts.forms import unpacked
 from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.models.inspect import identify_model
 from orchestrator.plugins import ImportRequest, Workspace
@@ -125,9 +127,10 @@ def import_texts(workspace: Workspace, request: ImportRequest) -> list[Imported]
     models = [identify_model(path) for path in request.models]
 
     def read_file(path: Path) -> tuple[ImportBatch, Origin]:
-        data = read_source(path)
-        batch = _batch(path, data, _facts(workspace, request, path, data), models, request.app)
-        return batch, Origin(file=path.name, sha256=hashlib.sha256(data).hexdigest())
+        packed, text = _read_source(path)
+        facts = _facts(workspace, request, path, packed)
+        batch = _batch(path, text, facts, models, request.app)
+        return batch, Origin(file=path.name, sha256=hashlib.sha256(packed).hexdigest())
 
     return import_each(
         workspace,
@@ -137,6 +140,23 @@ def import_texts(workspace: Workspace, request: ImportRequest) -> list[Imported]
         nothing="no figure of a benchmark program is in it",
         note=_NOTE,
     )
+
+
+def _read_source(path: Path) -> tuple[bytes, bytes]:
+    """Return a file's bytes and the text in them, as UTF-8; raises UsageError."""
+    lines = f"grep -a -e tflite -e litert {shlex.quote(str(path))} > part.txt"
+    try:
+        size = path.stat().st_size
+        require_size(path, size, hint=f"import its lines of the benchmark: {lines}")
+        packed = read_source(path)
+        with unpacked(packed) as text:
+            hint = "unpack it, and import its lines with tflite or litert"
+            require_size(path, len(text), hint=hint)
+            return packed, text[:]
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except OutputParseError as error:
+        raise UsageError(f"{path}: {error}", hint=error.hint) from error
 
 
 def _facts(workspace: Workspace, request: ImportRequest, path: Path, data: bytes) -> DeviceFacts:

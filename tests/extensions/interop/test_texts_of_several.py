@@ -1,6 +1,10 @@
 """Texts of several models, signatures and language models: no run counts for another's case."""
 
+import gzip
+import io
 import json
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -196,3 +200,38 @@ def test_run_that_a_text_holds_twice_counts_once(
     done = cli("import", path, "-s", "A Phone", "--json").ok().json
     assert done["imported"] == runs
     assert ("isn't counted again" in str(done["notes"])) == (runs == 1)
+
+
+def zipped(text: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("logs/run.txt", text)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "form",
+    [lambda text: text.encode("utf-16"), lambda text: gzip.compress(text.encode()), zipped],
+    ids=["a Windows shell's", "gzip", "zip"],
+)
+def test_import_reads_the_forms_that_parse_reads(
+    cli: Cli, tmp_path: Path, form: Callable[[str], bytes]
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(form(litert(2339, model="a.tflite") + litert(233, model="b.tflite")))
+    done = cli("import", path, "-s", "A Phone", "--json").ok().json
+    names = [run["case"]["model_name"] for run in done["runs"]]
+    assert sorted(names) == ["a", "b"]
+    runs = cli("results", "runs", done["campaign_id"], "--json").ok().json
+    assert sorted(run["report"]["inference_mean_us"] for run in runs) == [233e3, 2339e3]
+
+
+def test_a_text_that_is_too_large_says_what_to_import_of_it(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    with path.open("wb") as file:
+        file.write(litert(2339, model="a.tflite").encode())
+        file.truncate(65 << 20)
+    done = cli("import", path)
+    assert done.exit_code == 2
+    assert "more than 64 MiB" in done.stderr
+    assert f"grep -a -e tflite -e litert {path} > part.txt" in " ".join(done.stderr.split())
