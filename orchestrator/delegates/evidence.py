@@ -385,7 +385,10 @@ def read_request(log: Printed) -> DelegateRequest:
     switched_off: set[str] = set()
     values = dict(flags)
     accelerator = backend = ""
-    is_verbose = values.get("verbose", "").lower() in {"true", "1"}
+    # What isn't set is echoed too where all parameters are, which the first one says.
+    is_verbose = (
+        values.get("verbose", "").lower() in {"true", "1"} if flags else "Num threads" in echoed
+    )
     for name, value in echoed.items():
         key = name.lower()
         if key in _ECHOED_FLAGS:

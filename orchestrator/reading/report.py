@@ -256,15 +256,21 @@ def _mean(summary: LatencySummary) -> float | None:
     return None if summary.mean_us is None else float(mean_as_printed(summary))
 
 
+def _has_no_warmup(run: _Run) -> bool:
+    """Whether a run warmed nothing up: zeros stand in its result line then."""
+    if run.warmup is not None:
+        return run.warmup.count == 0
+    timings = run.log.timings
+    return timings.get("first") == 0 and timings.get("warmup") == 0
+
+
 def _first_us(run: _Run) -> float | None:
-    first = run.log.timings.get("first")
-    if first == 0 and run.warmup is not None and run.warmup.count == 0:
-        first = None
+    first = None if _has_no_warmup(run) else run.log.timings.get("first")
     return _first(first, run.warmup.first_us if run.warmup is not None else None)
 
 
 def _warmup_mean_us(run: _Run) -> float | None:
-    if run.warmup is not None and run.warmup.count == 0:
+    if _has_no_warmup(run):
         return None
     if (mean := run.log.timings.get("warmup")) is not None:
         return mean

@@ -522,3 +522,21 @@ def test_no_figure_ends_at_a_separator(printed: str, written: str, name: str) ->
     )
     assert written in text
     assert name not in one(text)
+
+
+def test_zeros_of_a_warm_up_that_wasnt_made_are_no_figures() -> None:
+    (report,) = parse_text(f"{RESULT.format(3538, 0, 0, 3758.79)}\n")
+    found = (report.first_inference_us, report.warmup_mean_us, report.inference_mean_us)
+    assert found == (None, None, 3758.79)
+
+
+def test_a_row_behind_an_unknown_mark_is_no_model_of_that_name() -> None:
+    with pytest.raises(OutputParseError):
+        parse_text(lines([f"SERIAL123: {line}" for line in NCNN.splitlines()]))
+
+
+@pytest.mark.parametrize("first", ["", "Log parameter values verbosely: [1]\n"])
+def test_what_is_echoed_below_a_lost_beginning_may_not_have_been_set(first: str) -> None:
+    echo = "Min num runs: [50]\nNum threads: [-1]\nGraph: [a.tflite]\nUse xnnpack: [0]\n"
+    (report,) = parse_text(f"{first}{echo}{lines(LOG[3:])}")
+    assert report.delegate.truth.value == "partial"
