@@ -1,9 +1,9 @@
 """Commands as forks of one process that has imported what they import, which costs each of them
 most of its start.
 
-A parent is started by the first command of a pytest worker with its folders of packages
-(``PYTHONPATH``) and ends with the worker. A fork has the
-order's arguments, environment, folder and standard streams, a session of its own (on its standard
+A parent is started by the first command of a test run with its folders of packages
+(``PYTHONPATH``), serves all pytest workers that ask for it, and ends with the last of them. A fork
+has the order's arguments, environment, folder and standard streams, a session of its own (on its standard
 input, if that is a terminal), Python's own signal handlers, and nothing else open.
 """
 
@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import fcntl
 import functools
 import gc
+import hashlib
 import importlib
 import json
 import os
@@ -37,6 +39,8 @@ READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_")
 #: Of these, folders of packages may differ: each such list has a parent of its own.
 PACKAGES = "PYTHONPATH"
 LARGEST_ORDER = 1 << 20
+#: What a parent tells a worker that it takes orders from.
+READY = b"ready"
 
 
 def forkable(environ: dict[str, str]) -> bool:
@@ -111,17 +115,45 @@ _processes: list[subprocess.Popen[bytes]] = []
 
 @functools.cache
 def parent(packages: str) -> socket.socket:
-    """Start a parent with folders of packages beside its own; return where it takes orders."""
+    """Return where a parent with folders of packages beside its own takes this worker's orders.
+
+    Whoever has the parent's name first starts it; a name without a parent is one that is ending.
+    """
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    name = f"\0benchfarm-tests-{run}-{hashlib.sha256(packages.encode()).hexdigest()[:16]}"
+    while True:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as workers:
+            is_first = has_taken(name, workers)
+            if is_first:
+                start_parent(workers, packages)
+        orders = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with contextlib.suppress(ConnectionError):
+            orders.connect(name)
+            if orders.recv(len(READY)):
+                return orders
+        orders.close()
+        assert not is_first, "the parent of commands has ended"
+
+
+def has_taken(name: str, workers: socket.socket) -> bool:
+    try:
+        workers.bind(name)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        return False
+    workers.listen()
+    return True
+
+
+def start_parent(workers: socket.socket, packages: str) -> None:
     environ = {**os.environ, **WITHOUT_THREADS, "PYTHONUNBUFFERED": "1", PACKAGES: packages}
-    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with its:
-        process = subprocess.Popen(
-            [sys.executable, "-c", f"from tests.samples.warm import main; main({its.fileno()})"],
-            env={name: value for name, value in environ.items() if value}, cwd=Path(__file__).parents[2],
-            pass_fds=[its.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"from tests.samples.warm import main; main({workers.fileno()})"],
+        env={name: value for name, value in environ.items() if value}, cwd=Path(__file__).parents[2],
+        pass_fds=[workers.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
     _processes.append(process)
-    return ours
 
 
 def import_all() -> None:
@@ -134,39 +166,61 @@ def import_all() -> None:
         assert len(threads) == 1, f"{module.name} starts a thread when it is imported"
     from orchestrator import documents
     from orchestrator.config import yaml_file
-    from orchestrator.records import campaign, case, device, plan, run, verdict
+    from orchestrator.installation import data_folder
+    from orchestrator.reading import protos
+    from orchestrator.records import build_spec, campaign, case, device, plan, run, verdict
     from orchestrator.store import runs
+    from orchestrator.tables import html
 
-    # What nearly all commands make of these when they read a plan and open a store.
+    # What nearly all commands make of these when they read a plan, open a store, read an output and
+    # write a report.
     for kind in (campaign.Campaign, campaign.Status, campaign.Terms, case.Build, case.Case, case.Model,
-                 case.SkippedCase, device.DeviceFacts, device.DeviceState, run.ToolReport, runs._document_kind(),
-                 verdict.QualityVerdict):  # fmt: skip
+                 case.SkippedCase, device.DeviceFacts, device.DeviceState, run.RunRecord, run.ToolReport,
+                 runs._document_kind(), verdict.QualityVerdict):  # fmt: skip
         documents.adapter_of(kind)
-    yaml_file.adapter_of(plan.Plan)
+    for kind in (plan.Plan, build_spec.BuildSpec, device.DeviceProfile):
+        yaml_file.adapter_of(kind)
+    protos._messages()
+    for path in (data_folder("reports") / "templates").glob("*.j2"):
+        html.template(path.name)
     # And of virtual phones and models.
     for name in ("ai_edge_litert.schema_py_generated", "benchfarm_virtual.lab", "benchfarm_virtual.faults",
                  "benchfarm_virtual.samples", "benchfarm_virtual.programs.process"):  # fmt: skip
         importlib.import_module(name)
 
 
-def next_order(orders: socket.socket) -> dict[str, Any] | None:
-    """Fork for each order and return it in the fork; return nothing in the parent once nobody can
-    order any more.
+def next_order(workers: socket.socket) -> dict[str, Any] | None:
+    """Fork for each order and return it in the fork; return nothing in the parent once the last
+    worker is gone.
     """
-    with orders, selectors.DefaultSelector() as waiting:
-        waiting.register(orders, selectors.EVENT_READ)
+    left = 0
+    with workers, selectors.DefaultSelector() as waiting:
+        waiting.register(workers, selectors.EVENT_READ)
         while True:
             for key, _ in waiting.select():
-                if key.fileobj is not orders:
+                if key.fileobj is workers:
+                    orders, _ = workers.accept()
+                    waiting.register(orders, selectors.EVENT_READ)
+                    left += 1
+                    # It may be gone already.
+                    with contextlib.suppress(BrokenPipeError):
+                        orders.send(READY)
+                    continue
+                if not isinstance(key.fileobj, socket.socket):
                     waiting.unregister(key.fileobj)
                     pid, telling = key.data
                     tell(telling, os.waitpid(pid, 0)[1])
                     os.close(telling)
                     os.close(key.fd)
                     continue
-                text, given, _, _ = socket.recv_fds(orders, LARGEST_ORDER, 4)
+                text, given, _, _ = socket.recv_fds(key.fileobj, LARGEST_ORDER, 4)
                 if not text:
-                    return None
+                    waiting.unregister(key.fileobj)
+                    key.fileobj.close()
+                    left -= 1
+                    if not left:
+                        return None
+                    continue
                 *standard, telling = given
                 pid = os.fork()
                 if pid == 0:
@@ -201,12 +255,12 @@ def become(order: dict[str, Any]) -> None:
     sys.path[0] = str(Path(sys.argv[0]).parent)
 
 
-def main(orders: int) -> None:
+def main(workers: int) -> None:
     """Be the parent, or a fork of it."""
     import_all()
     gc.collect()
     gc.freeze()
-    order = next_order(socket.socket(fileno=orders))
+    order = next_order(socket.socket(fileno=workers))
     if order is not None:
         become(order)
         from orchestrator.cli import main as command
