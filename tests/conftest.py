@@ -180,6 +180,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             STARTS_PROCESSES
         ):
             item.add_marker(pytest.mark.slow)
+    # At the end no worker is left alone with a file that takes long.
+    slow_files = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow_files)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
