@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.delegates import DELEGATES
-from orchestrator.delegates.specification import FlagFamily
+from orchestrator.delegates import DELEGATES, FlagFamily
 from orchestrator.errors import UsageError
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs.apk import start_command
