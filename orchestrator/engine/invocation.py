@@ -394,9 +394,6 @@ def basis_of(invocation: Invocation, context: Context) -> ParityBasis | Ending:
     run.
     """
     case = invocation.case
-    if not program(case.tool).is_benchmark_model:
-        reason = f"'{case.tool}' writes no outputs that could be compared"
-        return skipped("parity-not-in-tool", reason)
     if context.reference is None:
         return skipped("parity-no-reference", "nothing here computes the reference outputs")
     if owned := [name for name, _ in case.flags if name in OWN_INPUTS]:

@@ -26,7 +26,7 @@ from orchestrator.passes.specification import (
 )
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.programs import Program
-from orchestrator.records.case import IMPORTED_TOOLS, Case, Pass
+from orchestrator.records.case import Case, Pass
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import (
@@ -58,11 +58,8 @@ def _numbers(plan: Plan, case: Case, program: Program) -> tuple[int, ...]:
     """Return the numbers of a case's starts, as many rounds of its stages as timing has
     invocations.
 
-    Without a cache there is only the stage ``process-cold``; a program whose process isn't the
-    case's own has none.
+    Without a cache there is only the stage ``process-cold``.
     """
-    if case.tool.is_session or case.tool in IMPORTED_TOOLS:
-        return ()
     caches = DELEGATES[case.delegate].cache_flags is not None and program.is_benchmark_model
     wanted = START_STAGES if caches else (StartStage.PROCESS_COLD,)
     turns = rounds(plan, min(plan.invocations.first, _ROUNDS))
@@ -70,6 +67,14 @@ def _numbers(plan: Plan, case: Case, program: Program) -> tuple[int, ...]:
         len(START_STAGES) * turn + START_STAGES.index(stage)
         for turn in range(turns)
         for stage in wanted
+    )
+
+
+def _needs(program: Program) -> str:
+    return (
+        "has no process of its own for each case, whose start could be cold"
+        if program.name.is_session
+        else ""
     )
 
 
@@ -200,7 +205,7 @@ PASS = PassSpec(
         }
     ),
     numbers=_numbers,
-    lacking="has no process of its own for each case, whose start could be cold",
+    needs=_needs,
     least_s=_least_s,
     variant=_variant,
     read=with_start,

@@ -20,7 +20,7 @@ from orchestrator.passes.specification import (
     Prepared,
 )
 from orchestrator.ports import Tool
-from orchestrator.programs import program
+from orchestrator.programs import Program, program
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
@@ -373,10 +373,14 @@ OWN_INPUTS: Final = frozenset(
 def can_be_checked(case: Case) -> bool:
     """Whether a case's program writes outputs, and there is a reference beside its own kernels."""
     return (
-        program(case.tool).is_benchmark_model
+        not PASS.lacking(program(case.tool))
         and not DELEGATES[case.delegate].is_builtin
         and not OWN_INPUTS.intersection(name for name, _ in case.flags)
     )
+
+
+def _needs(program: Program) -> str:
+    return "" if program.is_benchmark_model else "writes no outputs that could be compared"
 
 
 def _input_flags(case: Case, prepared: Prepared) -> Mapping[str, str]:
@@ -419,6 +423,7 @@ PASS = PassSpec(
     files={_FAMILY: {**INFO_FILES[_FAMILY], "output_filepath": OUTPUTS_FILE}},
     last_flags=_input_flags,
     compares_outputs=True,
+    needs=_needs,
     plan_key=("parity_inputs", "are the inputs of the pass 'parity'"),
     read=_read,
     findings=_findings,

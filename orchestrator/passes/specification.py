@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 OVERHEAD_S: Final = 3.0
 RUNTIME_INFO_FILE: Final = "runtime_info.pb"
 PROFILE_FILE: Final = "op_profile.pb"
+#: Flags that only gather more about a run; a program that doesn't have them (older ones don't) runs
+#: without.
+OMITTABLE_FLAGS: Final = frozenset(
+    {"result_file_path", "export_model_runtime_info", "model_runtime_info_output_file"}
+)
 #: What shows where the operators ran, in a file of its own.
 INFO_FLAGS: Final = {FlagFamily.BENCHMARK_MODEL: {"export_model_runtime_info": "true"}}
 INFO_FILES: Final = {
@@ -210,11 +215,10 @@ class PassSpec:
     compares_outputs: bool = False
 
     # What is planned.
-    #: The numbers of a case's invocations, mostly ``range(rounds(plan, n))``; none where the program
-    #: can't do it, see ``lacking``.
+    #: The numbers of a case's invocations, at least one; mostly ``range(rounds(plan, n))``.
     numbers: Callable[[Plan, Case, Program], Sequence[int]] = lambda plan, case, program: (0,)
-    #: Why a program has no invocation in it, after the program's name.
-    lacking: str = "has no flags for it"
+    #: What a program lacks for it beside flags, after the program's name; empty for nothing.
+    needs: Callable[[Program], str] = lambda program: ""
     #: How many invocations of a case belong to a turn: A B, B A ... so that drift hits all alike.
     #: None: case by case.
     turn: Callable[[PlanTerms], int] | None = None
@@ -260,7 +264,7 @@ class PassSpec:
                 f"{Pass.REFERENCE.value!r} alone: give it another one"
             )
         own = type(self).__dataclass_fields__
-        is_plain = not self.flags and all(
+        is_plain = not self._is_made_of_flags and all(
             getattr(self, name) is own[name].default for name in ("as_run", "last_flags", "runner")
         )
         if self.repetition is Repetition.COUNTED and is_plain:
@@ -269,11 +273,20 @@ class PassSpec:
                 "as_run or a runner"
             )
 
-    def suits(self, program: Program) -> bool:
-        """Whether a program has the flags that the pass is made of: without them its runs would be
-        ordinary ones under the pass's name.
+    @property
+    def _is_made_of_flags(self) -> bool:
+        """Whether without its flags its runs would be ordinary ones under its name."""
+        return any(own.keys() - OMITTABLE_FLAGS for own in self.flags.values())
+
+    def lacking(self, program: Program) -> str:
+        """Return why a program can't be run in it, to stand after the program's name; empty where it
+        can.
         """
-        return not self.flags or self.flags is INFO_FLAGS or program.family in self.flags
+        if program.name.is_declared and not self.takes_declared:
+            return "is declared: nothing but its time is known"
+        if self._is_made_of_flags and program.family not in self.flags:
+            return "has no flags for it"
+        return self.needs(program)
 
     @property
     def is_in_plans(self) -> bool:

@@ -40,6 +40,7 @@ from orchestrator.records.case import (
     Skip,
     SkippedCase,
     ToolName,
+    grouped,
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.plan import Order, Plan, PlanTerms
@@ -134,8 +135,7 @@ def least_duration_s(invocation: Invocation, terms: PlanTerms) -> float:
 
 def _further(plan: Plan, own: PassSpec, cases: Sequence[Case]) -> Iterator[Invocation]:
     """Yield the invocations of a pass beside timing, case by case or in turns."""
-    fit = [case for case in cases if own.takes_declared or not case.tool.is_declared]
-    fit = [case for case in fit if own.suits(program(case.tool))]
+    fit = [case for case in cases if not own.lacking(program(case.tool))]
     numbers = {case.case_key: own.numbers(plan, case, program(case.tool)) for case in fit}
     most = max(map(len, numbers.values()), default=0)
     width = most if own.turn is None else own.turn(plan)
@@ -277,7 +277,7 @@ def expand(
         queues[facts.serial] = order_invocations(plan, facts.serial, list(unique.values()))
         keys = {item.case.case_key for item in queues[facts.serial]}
         planned += [case for key, case in unique.items() if key in keys]
-        skipped += _without_pass(plan, unique, queues[facts.serial])
+        skipped += _without_pass(plan, unique.values())
     return Expansion(
         cases=tuple(planned), invocations=queues, skipped=tuple(dict.fromkeys(skipped))
     )
@@ -323,24 +323,14 @@ def _of_model(
                         )
 
 
-def _without_pass(
-    plan: Plan, cases: Mapping[CaseKey, Case], queue: Sequence[Invocation]
-) -> list[SkippedCase]:
-    """Return the cases that a pass of the plan isn't for, once for all such passes."""
-    planned = {(item.case.case_key, item.run_pass) for item in queue}
-    found = []
-    for key, case in cases.items():
-        missing = [name for name in plan.passes if (key, name) not in planned]
-        if missing and (case.tool.is_declared or len(missing) == len(plan.passes)):
-            own = " and ".join(item.name for item in passes() if item.takes_declared)
-            lacking = (
-                f"is declared, which has {own} only"
-                if case.tool.is_declared
-                else pass_of(missing[0]).lacking
-            )
-            why = f"pass {', '.join(missing)}: '{case.tool}' {lacking}"
-            found.append(SkippedCase.of(case, "pass-not-in-tool", why))
-    return found
+def _without_pass(plan: Plan, cases: Iterable[Case]) -> Iterator[SkippedCase]:
+    """Yield the cases that a pass of the plan isn't for, once for all passes with one reason."""
+    for case in cases:
+        lacking = {name: pass_of(name).lacking(program(case.tool)) for name in plan.passes}
+        for why, names in grouped(plan.passes, lacking.__getitem__).items():
+            if why:
+                reason = f"pass {', '.join(names)}: '{case.tool}' {why}"
+                yield SkippedCase.of(case, "pass-not-in-tool", reason)
 
 
 def without(expansion: Expansion, skips: Mapping[CaseKey, Skip]) -> Expansion:

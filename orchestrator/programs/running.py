@@ -33,6 +33,7 @@ from orchestrator.files import sha256_of
 from orchestrator.passes import pass_of
 from orchestrator.passes.specification import (
     NOTHING_PREPARED,
+    OMITTABLE_FLAGS,
     PROFILE_FILE,
     RUNTIME_INFO_FILE,
     PassSpec,
@@ -226,12 +227,6 @@ def read_collected(raw: RawOutput, case: Case) -> ToolReport:
 
 RESULT_FILE: Final = "result.pb"
 
-#: Flags that only gather more about a run; a program that doesn't have them (older ones don't) runs
-#: without.
-_OMITTABLE: Final = frozenset(
-    {"result_file_path", "export_model_runtime_info", "model_runtime_info_output_file"}
-)
-
 
 def benchmark_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, str]]:
     """Return the flags of one invocation as (name, value), delegates in the order in which they are
@@ -312,7 +307,7 @@ def case_flags(
             name: value
             for name, value in flags.items()
             if name in known
-            or not (name in _OMITTABLE or (name, value) == ("use_xnnpack", "false"))
+            or not (name in OMITTABLE_FLAGS or (name, value) == ("use_xnnpack", "false"))
         }
     flags |= users_flags(case)
     flags = {name: value for name, value in flags.items() if name not in own.withheld_flags}

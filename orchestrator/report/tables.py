@@ -88,7 +88,7 @@ def lines_of(
             names.of(label): f"skipped: {skip.skipped.reason_code}"
             for skip in skips.get((own[0].case.model_name, own[0].case.serial), [])
             for label in configurations
-            if f"{label}, ".startswith(f"{skip.configuration}, ")
+            if names.of(label) not in cells and f"{label}, ".startswith(f"{skip.configuration}, ")
         }
         words |= {label: word for label, row in cells.items() if (word := _word(row, digits))}
         lines.append(

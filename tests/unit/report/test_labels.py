@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.errors import ArtifactError, DeviceError, HostStorageError, kinds_below
+from orchestrator.records.case import SkippedCase
 from orchestrator.records.failures import FAILURES
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 from orchestrator.report.assembly import build_report_data
@@ -87,3 +88,13 @@ def test_rebuilt_library_has_a_column_of_its_own_in_the_matrix():
     assert sorted(shown) == pytest.approx([7_000, 9_000], rel=0.05)
     figures = [column for column in table.columns if column.bar is not None]
     assert sorted(column.bar(line) for column in figures)[1] == 1.0
+
+
+def test_a_pass_that_a_case_lacks_takes_the_place_of_no_figure_in_the_matrix():
+    own = case()
+    without = SkippedCase.of(own, "pass-not-in-tool", "pass memory: 'litert' has no flags for it")
+    data = build_report_data(lab_of(series(own, 9_000), skipped=(without,)).inputs())
+    (table,) = matrix_tables(data)
+    (line,) = table.listed
+    (figure,) = (column for column in table.columns if column.bar is not None)
+    assert (figure.value(line), figure.shown(line)) == (pytest.approx(9_000, rel=0.05), None)
