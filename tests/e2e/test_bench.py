@@ -31,6 +31,22 @@ def bench(lab: Lab, *words: object, serial: int = 0, exit_code: int = 0) -> dict
     return done.json
 
 
+def test_all_that_is_stored_is_counted_alike_wherever_it_is_told(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
+    words = ("-s", lab.serials[1], "-d", "gpu", "-t", "1,2", "-n", "3", "--min-secs", "0.1")
+    done = lab.cli("bench", model, *words).ok()
+    found = re.search(r"(\d+) runs \((\d+) left out\); report: ", done.stdout)
+    assert found is not None, done.stdout
+    stored, left_out = found.groups()
+    assert f" finished: {stored} stored ({left_out} of them left out), 0 left" in done.stderr
+    (line, *_) = re.findall(r"finished +(\S+)", lab.cli("results list").ok().stdout)
+    assert line == f"{stored}/{stored}"
+    rows = tmp_path / "rows.csv"
+    lab.cli("export newest -f csv --rows invocations -o", rows).ok()
+    assert len(rows.read_text("utf-8").splitlines()) == 1 + int(stored)
+
+
 def test_attached_virtual_phones_are_listed_as_virtual(lab: Lab) -> None:
     found = lab.cli("devices --json").ok().json
     assert [item["serial"] for item in found] == list(lab.serials)
