@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Final, Generic, TypeVar
 
 from orchestrator.analysis.intervals import (
@@ -189,17 +190,12 @@ def compare_samples(
         for name, side in zip(("baseline", "candidate"), states, strict=True)
         if side
     ]
-    explained, moved = None, moved_by(states[0], states[1]) if states[0] and states[1] else None
-    if moved is not None:
-        factor = max(before.error_factor, after.error_factor)
-        between = [sessions.variance] if sessions else []
-        error, degrees = pooled_error([((moved[1] * factor) ** 2, moved[2]), *between])
-        effect = Effect(log=moved[0], error=error, degrees=degrees, rounding=rounding)
+    effect, explained, is_by_state = _of_states(
+        (baseline, candidate), (before, after), sessions, rounding
+    )
+    if is_by_state:
         reasons.append("Each state is compared with its own.")
-    else:
-        effect = _of_sides(before, after, sessions, rounding)
-        explained = _explained(sides, states)
-    method = "welch" if moved is None else "state-by-state"
+    method = "state-by-state" if is_by_state else "welch"
     is_between_sessions = sessions is not None
     verdict = replace(verdict, method=method, is_between_sessions=is_between_sessions)
     verdict = _judged(verdict, effect, explained)
@@ -214,6 +210,26 @@ def compare_samples(
     if sessions is not None:
         reasons.append(sessions.text)
     return replace(verdict, reasons=tuple(reasons))
+
+
+def _of_states(
+    sides: tuple[Summary, Summary],
+    means: tuple[TrimmedMean, TrimmedMean],
+    sessions: SessionNoise | None,
+    rounding: float,
+) -> tuple[Effect, tuple[float, float] | None, bool]:
+    """Return the effect that two samples show which aren't in pairs, the ends of what a device's
+    states alone may make, and whether each state is compared with its own.
+    """
+    before, after = (side.states for side in sides)
+    moved = moved_by(before, after) if before and after else None
+    if moved is None:
+        explained = _explained([side.logs for side in sides], (before, after))
+        return _of_sides(*means, sessions, rounding), explained, False
+    factor = max(mean.error_factor for mean in means)
+    between = [sessions.variance] if sessions else []
+    error, degrees = pooled_error([((moved[1] * factor) ** 2, moved[2]), *between])
+    return Effect(log=moved[0], error=error, degrees=degrees, rounding=rounding), None, True
 
 
 def _explained(
@@ -322,7 +338,7 @@ def _judged(
 Key = TypeVar("Key")
 
 #: Comparisons with the fastest count as a little more than they are: it is picked by its figure.
-_RIVALS_POWER: Final = 1.15
+_RIVALS_POWER: Final = 1.25
 
 #: Two figures that can't be tested (one invocation each) are called alike up to this difference:
 #: the same case measured on two nights commonly differs by some percent.
@@ -339,21 +355,19 @@ class Ratio:
     #: Whether the interval holds what sessions differ by.
     is_between_sessions: bool = False
 
-    def differs(self, untested: float = UNTESTED_MARGIN) -> bool:
-        """Return whether the difference is more than the noise explains; without an interval, more than
-        the share ``untested``.
+    def is_faster(self, untested: float = UNTESTED_MARGIN) -> bool:
+        """Return whether the candidate is faster by more than the noise explains; without an
+        interval, by more than the share ``untested``.
         """
-        if self.interval is None:
-            return abs(math.log(self.value)) > math.log1p(untested)
-        return not self.interval.low <= 1.0 <= self.interval.high
+        return self.value > 1 + untested if self.interval is None else self.interval.low > 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestOfSet(Generic[Key]):
-    """The fastest member of a set, and those that don't differ from it by more than noise."""
+    """The fastest member of a set, and those that aren't slower than it by more than noise."""
 
     fastest: Key
-    #: Members, the fastest not among them, whose difference from the fastest may be noise.
+    #: Members, the fastest not among them, that aren't known to be slower.
     tied: tuple[Key, ...]
     #: False when the fastest or a rival has one invocation, so that the order rests on a margin,
     #: not on a test.
@@ -366,6 +380,9 @@ def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> 
 
     That of pairs where both were measured in the same rounds, which takes out what a round had in
     common; else Welch's, which holds what sessions differ by where the two have none in common.
+
+    A side in two states has its median's interval. Then the ratio's holds that of the medians too,
+    and Welch's is made as :func:`compare_samples` does it.
     """
     slow, fast = baseline.log_mean, candidate.log_mean
     if slow.error is None or fast.error is None:
@@ -374,11 +391,19 @@ def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> 
     rounding = _rounding([slow.value, fast.value], resolution_us)
     # Earlier sessions aren't looked up.
     sessions = SessionNoise() if _are_apart(baseline, candidate) else None
+    has_states = baseline.states is not None or candidate.states is not None
+    explained = None
     if pairs := _pairs_of(baseline, candidate):
         effect = _of_pairs(pairs, rounding)
+    elif has_states:
+        sides, means = (candidate, baseline), (fast, slow)
+        effect, explained, _ = _of_states(sides, means, sessions, rounding)
     else:
         effect = _of_sides(fast, slow, sessions, rounding)
-    low, high = map(factor_of, effect.ends(level))
+    ends = [*effect.ends(level), *(explained or ())]
+    if has_states:
+        ends.append(math.log(baseline.median_us / candidate.median_us))
+    low, high = factor_of(min(ends)), factor_of(max(ends))
     interval = Interval(low=low, high=high, level=level, method=IntervalMethod.LOG_T)
     return Ratio(
         value=math.exp(effect.log), interval=interval, is_between_sessions=sessions is not None
@@ -405,15 +430,27 @@ def _pairs_of(baseline: Summary, candidate: Summary) -> list[float]:
     return [before[key] - after[key] for key in common] if are_enough else []
 
 
+def fastest_of(members: Mapping[Key, Summary]) -> Key:
+    """Return the fastest of at least one: what no other's ratio to it is faster than.
+
+    Ratios of pairs may go round in a circle; then it is one of these.
+    """
+
+    def faster(one: Key, other: Key) -> Key:
+        return other if speed_up(members[one], members[other]).value > 1 else one
+
+    return reduce(faster, sorted(members, key=lambda key: members[key].median_us))
+
+
 def best_of(members: Mapping[Key, Summary]) -> BestOfSet[Key] | None:
     """Return the fastest of a set and its ties; None for an empty set.
 
-    Equal medians keep the mapping's order. The comparisons with the fastest share their error, so
-    that of equals one is called slower in 1 - LEVEL of sets, however many they are.
+    Equals keep the mapping's order. The comparisons with the fastest share their error, so that of
+    equals one is called slower in 1 - LEVEL of sets, however many they are.
     """
     if not members:
         return None
-    fastest = min(members, key=lambda key: members[key].median_us)
+    fastest = fastest_of(members)
     shared = 1 - (1 - LEVEL) / max(1, len(members) - 1) ** _RIVALS_POWER
     ratios = {
         key: speed_up(summary, members[fastest], level=shared)
@@ -422,7 +459,7 @@ def best_of(members: Mapping[Key, Summary]) -> BestOfSet[Key] | None:
     }
     return BestOfSet(
         fastest=fastest,
-        tied=tuple(key for key, ratio in ratios.items() if not ratio.differs()),
+        tied=tuple(key for key, ratio in ratios.items() if not ratio.is_faster()),
         is_tested=all(ratio.interval is not None for ratio in ratios.values()),
     )
 

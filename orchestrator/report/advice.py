@@ -8,7 +8,6 @@ They follow the runtime's own list of best practices
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from orchestrator.analysis.effect import Ratio, speed_up
 from orchestrator.passes import passes
 from orchestrator.records.case import grouped
 from orchestrator.report.data import ReportData
-from orchestrator.report.winners import alike, by_threads, figure_of
+from orchestrator.report.winners import alike, by_threads, fastest_row, figure_of
 from orchestrator.tables.escapes import visible
 from orchestrator.tables.rows import ResultRow
 from orchestrator.units import counted, format_percent
@@ -107,18 +106,8 @@ def _by_model(rows: Iterable[ResultRow]) -> Iterable[Sequence[ResultRow]]:
     return grouped(rows, lambda row: row.model.subject).values()
 
 
-def _center_us(row: ResultRow) -> float:
-    return math.exp(figure_of(row).log_mean.value)
-
-
-def fastest_of(rows: Iterable[ResultRow]) -> ResultRow:
-    """Return the case with the least latency."""
-    return min(rows, key=_center_us)
-
-
 def _is_slower(row: ResultRow, than: ResultRow) -> bool:
-    ratio = speed_up(figure_of(than), figure_of(row))
-    return ratio.differs(_UNTESTED) and ratio.value < 1
+    return speed_up(figure_of(row), figure_of(than)).is_faster(_UNTESTED)
 
 
 def times_as_long(row: ResultRow, than: ResultRow) -> str:
@@ -134,7 +123,7 @@ def _times(ratio: Ratio) -> str:
 
 def _threads(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
     for group in by_threads(rows):
-        fastest = fastest_of(group)
+        fastest = fastest_row(group)
         enough = next(row for row in group if row is fastest or not _is_slower(row, fastest))
         more = [row for row in group if row.case.threads > enough.case.threads]
         if more:
@@ -152,11 +141,11 @@ def _slow_delegate(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
             (row for row in of_model if not row.case.delegate.is_cpu), lambda row: row.case.delegate
         )
         for group in others.values() if on_cpu else ():
-            best, cpu = fastest_of(group), fastest_of(on_cpu)
-            ratio = speed_up(figure_of(best), figure_of(cpu))
-            differs = ratio.differs(_UNTESTED)
-            if not differs or ratio.value > 1:
-                shown = "is slower than" if differs else "isn't shown to be faster than"
+            best, cpu = fastest_row(group), fastest_row(on_cpu)
+            if not _is_slower(cpu, best):
+                ratio = speed_up(figure_of(best), figure_of(cpu))
+                is_slower = ratio.is_faster(_UNTESTED)
+                shown = "is slower than" if is_slower else "isn't shown to be faster than"
                 text = f"{best.configuration} {shown} {cpu.configuration}: it takes {_times(ratio)} as long"
                 yield Sentence(text, [best, cpu])
 
@@ -166,7 +155,7 @@ def _shares(rows: Sequence[ResultRow]) -> Iterator[tuple[ResultRow, list[tuple[s
     largest first.
     """
     for of_model in _by_model(row for row in rows if row.profiles):
-        row = fastest_of(of_model)
+        row = fastest_row(of_model)
         types = grouped(
             (item for item in row.profiles[-1].rows if not item.is_partition),
             lambda item: item.node_type,
@@ -203,12 +192,8 @@ def _quantised(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
             continue
         group = [row for name in names for row in models[name]]
         figures = alike({row.key: row.result for row in group})
-        same_kind = [row for row in group if row.key in figures]
-        best = [
-            min(of_model, key=lambda row: figures[row.key].log_mean.value)
-            for of_model in _by_model(same_kind)
-        ]
-        best = [replace(row, compared=figures[row.key]) for row in best]
+        same_kind = [replace(row, compared=figures[row.key]) for row in group if row.key in figures]
+        best = [fastest_row(of_model) for of_model in _by_model(same_kind)]
         small = [row for row in best if _QUANTISED.search(row.case.model_name.lower())]
         for one, other in product(small, [row for row in best if row not in small]):
             if _is_slower(other, one):

@@ -16,7 +16,7 @@ from typing import Final
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus, comparable
 from orchestrator.analysis.comparison import SETTINGS
-from orchestrator.analysis.effect import BestOfSet, Ratio, best_of, speed_up
+from orchestrator.analysis.effect import BestOfSet, Ratio, best_of, fastest_of, speed_up
 from orchestrator.analysis.summary import Summary
 from orchestrator.delegates import DELEGATES
 from orchestrator.passes.parity import can_be_checked
@@ -176,9 +176,9 @@ def _faster_on_cpu(contests: Sequence[Contest], names: ShortNames) -> Iterator[s
         best, on_cpu = item.best, [row for row in item.clean if row.case.delegate.is_cpu]
         if best is None or best.speed_up is None or not on_cpu:
             continue
-        cpu = min(on_cpu, key=lambda row: figure_of(row).median_us)
+        cpu = fastest_row(on_cpu)
         alike = [row for row in on_cpu if row.configuration == best.baseline]
-        if alike and figure_of(cpu).median_us < figure_of(alike[0]).median_us:
+        if alike and speed_up(figure_of(alike[0]), figure_of(cpu)).value > 1:
             over = speed_up(figure_of(cpu), figure_of(best)).value
             told.append(
                 f"{best.where}: vs CPU is over {names.of(best.baseline)},"
@@ -211,6 +211,12 @@ def figure_of(row: ResultRow) -> Summary:
 
 
 def ranked(rows: Sequence[ResultRow]) -> tuple[tuple[ResultRow, ...], tuple[Contest, ...]]:
+def fastest_row(rows: Iterable[ResultRow]) -> ResultRow:
+    """Return the fastest of at least one that are compared."""
+    known = {row.key: row for row in rows}
+    return known[fastest_of({key: figure_of(row) for key, row in known.items()})]
+
+
     """Return the rows with best marks and speed-ups, each among its model on its device, and what
     each of these groups comes to, without cases that have no timing pass.
     """
@@ -328,7 +334,7 @@ def _speed_ups(group: Sequence[ResultRow]) -> Iterator[tuple[str, tuple[Ratio, s
     # The fastest of all on the CPU: where that one isn't judged, another one's figure would
     # flatter.
     on_cpu = [key for key in summaries if rows[key].case.delegate.is_cpu]
-    fastest = min(on_cpu, key=lambda key: summaries[key].median_us, default=None)
+    fastest = fastest_of({key: summaries[key] for key in on_cpu}) if on_cpu else None
     if fastest is None or not rows[fastest].result.is_judged:
         return
     for key, summary in summaries.items():

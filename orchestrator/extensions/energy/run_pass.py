@@ -28,8 +28,8 @@ from orchestrator.records.case import Case, Pass
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import Quality
-from orchestrator.report.advice import Sentence, fastest_of, times_as_long
-from orchestrator.report.winners import by_threads
+from orchestrator.report.advice import Sentence, times_as_long
+from orchestrator.report.winners import by_threads, fastest_row
 from orchestrator.tables.passes import PassTable, Round, half_words, quality_class, quality_word
 from orchestrator.tables.rows import ResultRow
 from orchestrator.tables.table import PAGE, PEOPLE, Column, Form, Kind
@@ -248,7 +248,7 @@ def _energy_uj(row: ResultRow) -> float | None:
 def energy_of_threads(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
     """Yield what the fastest number of threads costs beside the most frugal one."""
     for group in by_threads(row for row in rows if _energy_uj(row) is not None):
-        fastest, frugal = fastest_of(group), min(group, key=lambda row: _energy_uj(row) or 0.0)
+        fastest, frugal = fastest_row(group), min(group, key=lambda row: _energy_uj(row) or 0.0)
         (one,), (other,) = (row.of_passes[TABLE.name] for row in (fastest, frugal))
         ratio = one.against(other)
         if (

@@ -29,12 +29,12 @@ def test_single_invocations_are_compared_by_a_margin_and_said_so():
         speed_up(summarize([100.0]), summarize([90.0])),
     )
     assert near.interval is None
-    assert not near.differs()
-    assert far.differs()
+    assert not near.is_faster()
+    assert far.is_faster()
 
 
-def test_equal_figures_without_any_noise_dont_differ():
-    assert not speed_up(summarize([100.0, 100.0]), summarize([100.0, 100.0])).differs()
+def test_of_equal_figures_without_any_noise_none_is_faster():
+    assert not speed_up(summarize([100.0, 100.0]), summarize([100.0, 100.0])).is_faster()
 
 
 def test_best_is_clear_when_the_rest_is_far():
@@ -102,5 +102,60 @@ def test_a_lead_is_that_of_pairs_of_the_same_round():
     fast = [10_000 * math.exp(each + own) for each, own in zip(heat, noise, strict=True)]
     paired = speed_up(summarize(slow, rounds=rounds), summarize(fast, rounds=rounds))
     apart = speed_up(summarize(slow), summarize(fast))
-    assert paired.differs()
-    assert not apart.differs()
+    assert paired.is_faster()
+    assert not apart.is_faster()
+
+
+def test_what_is_faster_in_nearly_all_pairs_wins_though_its_median_is_larger():
+    rounds = [("campaign", number) for number in range(9)]
+    slow = [90.0, 92.5, 95.0, 97.5, 100.0, 102.5, 105.0, 107.5, 110.0]
+    fast = [us * (0.995 + 0.0002 * (-1) ** number) for number, us in enumerate(slow)]
+    fast[4] = 101.2
+    members = {"slow": summarize(slow, rounds=rounds), "fast": summarize(fast, rounds=rounds)}
+    assert members["slow"].median_us < members["fast"].median_us
+    best = best_of(members)
+    assert (best.fastest, best.tied) == ("fast", ())
+    assert speed_up(*members.values()).is_faster()
+
+
+def two_states(fast_us, slow_us, count, *, rounds=()):
+    """The first in two states that alternate, the second in one between them."""
+    levels = [fast_us if number % 2 else slow_us for number in range(count)]
+    wobble = [1 + 0.001 * math.sin(2.3 * number) for number in range(count)]
+    one = [us * factor for us, factor in zip(levels, wobble, strict=True)]
+    return (
+        summarize([*one, fast_us], rounds=rounds),
+        summarize([101.0 * factor for factor in [*wobble, 1.0]], rounds=rounds),
+    )
+
+
+@pytest.mark.parametrize("rounds", [(), [("campaign", number) for number in range(41)]])
+def test_two_states_around_a_rival_are_tied_with_it_in_rounds_or_not(rounds):
+    mixed, steady = two_states(100.0, 113.0, 40, rounds=rounds)
+    assert mixed.median_us < steady.median_us
+    best = best_of({"mixed": mixed, "steady": steady})
+    assert best.tied
+    # The figure that leads is never the slower of the two by what stands beside it.
+    members = {"mixed": mixed, "steady": steady}
+    ((other),) = best.tied
+    assert speed_up(members[other], members[best.fastest]).value >= 1
+    interval = speed_up(steady, mixed).interval
+    assert interval.low < 1 < interval.high
+    # Both states beyond the rival are no matter of shares.
+    far, _ = two_states(103.0, 113.0, 40, rounds=rounds)
+    assert best_of({"far": far, "steady": steady}).tied == ()
+
+
+def test_two_states_are_compared_state_by_state_where_both_sides_have_them():
+    chance = random.Random(7)
+    one, other = (
+        summarize(
+            [
+                level * factor * math.exp(chance.gauss(0, 0.001))
+                for level in ([100.0] * 12 + [113.0] * 12)
+            ]
+        )
+        for factor in (1.0, 1.03)
+    )
+    best = best_of({"one": one, "other": other})
+    assert (best.fastest, best.tied) == ("one", ())

@@ -20,6 +20,7 @@ from orchestrator.records.case import (
 )
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Quality
+from orchestrator.report.advice import advice_of
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.evidence import evidence_of
@@ -176,3 +177,25 @@ def test_an_invocation_that_is_not_used_is_exported_with_the_mean_that_it_printe
     (found,) = [item for item in result["invocations"] if item["invocation"] == 91]
     assert (found["figure"], found["not_a_result_us"]) == ("mean", 44_000)
     assert result["figure"] == "median"
+
+
+def test_a_configuration_in_two_states_is_no_winner_over_one_that_is_faster_in_pairs() -> None:
+    slow = {0, 3, 4, 6, 9, 10, 11, 14, 17, 18, 20, 23, 25, 26, 30, 31, 34, 36, 39}
+    runs = [
+        run(owner, number, us * (1 + 0.001 * (number % 5)))
+        for number in range(40)
+        for owner, us in ((GPU, 113_300 if number in slow else 100_000), (CPU, 101_000))
+    ]
+    data = data_of(*runs)
+    gpu, cpu = row_of(data, GPU), row_of(data, CPU)
+    assert gpu.median_us is not None
+    assert cpu.median_us is not None
+    assert gpu.median_us < cpu.median_us
+    assert (gpu.best, cpu.best) == (BestMark.TIED, BestMark.TIED)
+    assert " are tied; the difference is within the noise" in data.headline.answers[0]
+    (won,) = data.contests
+    assert won.best is not None
+    assert won.best.speed_up is not None
+    assert won.best.speed_up.value >= 1
+    (advice,) = advice_of(data).lines
+    assert "gpu, 1 thread, native isn't shown to be faster than xnnpack" in advice.text
