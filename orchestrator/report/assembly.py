@@ -33,7 +33,7 @@ from orchestrator.records.case import (
     grouped,
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.run import DelegateEvidence, FigureKind, RunRecord
+from orchestrator.records.run import DelegateEvidence, FigureKind, Outcome, RunRecord
 from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.report.data import ReportData
 from orchestrator.report.winners import ranked
@@ -243,8 +243,9 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
     # Runs of many cases take more room than the rows that are made of them: they are let go one by
     # one.
     runs: Sequence[RunRecord] = gathered.runs.pop(key, ())
-    # What is known of outputs says nothing of a case that never ran.
-    check = gathered.checks.of(case) if any(run.is_begun for run in runs) else None
+    # What is known of outputs says nothing of a case that never ran to its end.
+    has_outputs = any(run.outcome is Outcome.COMPLETED for run in runs)
+    check = gathered.checks.of(case) if has_outputs else None
     result = judge_case(runs, others=gathered.others.get(key, UNSEEN), check=check)
     if result.status is CaseStatus.NOT_RUN and key not in gathered.timed:
         result = replace(result, status=CaseStatus.UNTIMED)

@@ -382,8 +382,8 @@ class ResultRow:
 
     @property
     def outputs(self) -> Outputs | None:
-        """What is known of the outputs that its figure belongs to; None where nothing ran."""
-        if not any(item.run.is_begun for item in self.invocations):
+        """What is known of the outputs that its figure belongs to; None where nothing ran to its end."""
+        if not any(item.run.outcome is Outcome.COMPLETED for item in self.invocations):
             return None
         is_builtin = DELEGATES[self.case.delegate].is_builtin
         return outputs_of(self.result.parity, is_builtin=is_builtin)

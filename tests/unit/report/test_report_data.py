@@ -234,6 +234,19 @@ def test_outputs_that_are_known_of_another_thread_count_are_not_those_of_a_case_
 
 def test_a_case_whose_threads_are_unused_is_none_of_those_that_were_given_up():
     gpu = case(delegate=DelegateName.GPU, threads=1)
+def test_outputs_that_are_known_are_not_those_of_a_case_that_only_failed():
+    gpu = case(delegate=DelegateName.GPU, threads=1)
+    failing = replace(gpu, threads=4)
+    broken = [
+        run(failing, number, None, outcome=outcome, quality=Quality.REJECTED, reason_code="crashed")
+        for number, outcome in enumerate((Outcome.FAILED, Outcome.TIMED_OUT, Outcome.ABORTED))
+    ]
+    data = data_of(*series(gpu, 1_000), parity(gpu, ParityVerdict.SAME, 0.001), *broken)
+    shown = {row.case.threads: exported(row) for row in data.results}
+    assert (shown[1]["outputs"], shown[4]["outputs"]) == ("checked", None)
+    assert shown[4]["outputs_error"] is None
+
+
     unused = replace(gpu, threads=4)
     data = data_of(
         *series(gpu, 1_000),
