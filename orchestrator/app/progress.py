@@ -25,7 +25,7 @@ from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import FIGURE_PASS, Case
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.records.verdict import Severity
-from orchestrator.tables.escapes import one_line
+from orchestrator.tables.escapes import one_line, visible
 from orchestrator.tables.labels import short_names
 from orchestrator.tables.runs import runs_table
 from orchestrator.tables.table import Column, Table
@@ -60,9 +60,9 @@ def describe(event: object) -> str:
         case Notice(text=text):
             pass
         case FilePlaced(serial=serial, name=name, pushed_bytes=0):
-            text = f"{serial}: {name} is there already"
+            text = f"{serial}: {visible(name)} is there already"
         case FilePlaced(serial=serial, name=name, pushed_bytes=pushed_bytes, duration_s=duration_s):
-            text = f"{serial}: sent {name}, {format_bytes(pushed_bytes)} in {format_duration(duration_s)}"
+            text = f"{serial}: sent {visible(name)}, {format_bytes(pushed_bytes)} in {format_duration(duration_s)}"
         case DeviceNote(serial=serial, text=note, is_problem=is_problem):
             text = f"{serial}: {'problem: ' if is_problem else ''}{note}"
         case RoundAdded(serial=serial, cases=cases, run_pass=name) if pass_of(
@@ -105,7 +105,7 @@ def describe_run(run: RunRecord) -> str:
     """Return a run as one line: what it measured, how it ended, what it is worth."""
     case = run.case
     kind = "" if run.run_pass is FIGURE_PASS else f" ({run.run_pass} pass)"
-    what = f"{case.model_name}, {case.configuration}{kind} #{run.invocation + 1}"
+    what = f"{visible(case.model_name)}, {case.configuration}{kind} #{run.invocation + 1}"
     if run.outcome is not Outcome.COMPLETED:
         # The outcome and its code may be one word.
         return ": ".join(dict.fromkeys((what, run.outcome.value, run.reason_code, run.reason)))

@@ -61,18 +61,18 @@ def command_lines(advice: str) -> list[str]:
     A command that doesn't fit stands below, broken so that a shell still reads it as one.
     """
     import re
-    import shlex
 
     about, found, command = advice.partition(": benchfarm ")
     if not found or display_width(advice) < columns():
         return [advice]
     lines = ["  benchfarm"]
     # An option stays beside its value.
-    for word in re.split(r" (?=-)", shlex.join(shlex.split(command))):
-        if display_width(lines[-1]) + len(word) + 3 > columns():
+    word = r"""(?:\$'(?:\\.|[^'\\])*'|'[^']*'|"[^"]*"|[^\s'"])+"""
+    for part in re.findall(rf"{word}(?: (?!-){word})*", command):
+        if display_width(lines[-1]) + display_width(part) + 3 > columns():
             lines[-1] += " \\"
             lines.append("   ")
-        lines[-1] += f" {word}"
+        lines[-1] += f" {part}"
     return [f"{about}:", *lines]
 
 

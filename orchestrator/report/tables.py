@@ -216,7 +216,7 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
             of_model = f"{row.model.label}, " if has_models else ""
             of = f"{of_model}{names.of(row.configuration)} on {row.device.title}"
             slowest = slowest_table(row.profiles[-1], of)
-            lines += [("", ""), (slowest.caption, "title"), *laid_out(slowest, width)]
+            lines += [("", ""), (visible(slowest.caption), "title"), *laid_out(slowest, width)]
 
     def told(sentences: Iterable[str], look: str = "") -> None:
         kept = [(line, look) for item in sentences if item for line in wrap(visible(item), width)]

@@ -8,7 +8,6 @@ real device.
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from orchestrator.records.case import Case, all_but, grouped
 from orchestrator.records.run import DelegateTruth
 from orchestrator.records.verdict import Outputs
 from orchestrator.tables.labels import ShortNames, short_names
+from orchestrator.tables.escapes import shell_word
 from orchestrator.tables.results import RESULTS, look_of, ratio_columns
 from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table
@@ -453,7 +453,7 @@ def _figure(row: ResultRow) -> str:
 def next_step(contest: Contest, path: str) -> str:
     """Return what to try next, as a command for this model's file."""
     row, rival = contest.shown, next(iter(contest.tied), None)
-    model, where = shlex.quote(path), f"-s {shlex.quote(row.device.serial)}"
+    model, where = shell_word(path), f"-s {shell_word(row.device.serial)}"
     if not is_usual(row.case.tool):
         where += f" --tool {row.case.tool}"
     if rival is not None and (sides := _sides(row, rival)):
@@ -477,14 +477,14 @@ def _sides(one: ResultRow, other: ResultRow) -> str:
     if named_files or ours.mode is not None or fixed_cores(ours) or fixed_cores(theirs):
         return ""
     flags = [[f"{name}={value}" for name, value in pairs] for pairs in given]
-    shared = "".join(f" --flag {shlex.quote(flag)}" for flag in flags[0])
+    shared = "".join(f" --flag {shell_word(flag)}" for flag in flags[0])
     if flags[0] != flags[1]:
         is_more = (ours.delegate, ours.threads) != (theirs.delegate, theirs.threads)
         # A comma parts two flags, and what lies beside the program isn't known by a path.
         is_named = not (ours.files or theirs.files or "," in "".join(flags[0] + flags[1]))
         if is_more or not is_named:
             return ""
-        sides = " ".join(shlex.quote(f"flags:{','.join(words)}") for words in flags)
+        sides = " ".join(shell_word(f"flags:{','.join(words)}") for words in flags)
         return f"{sides} -d {ours.delegate} -t {ours.threads}"
     if ours.delegate is not theirs.delegate:
         # Both sides get one number of threads: it must be what each was measured with, or unused.

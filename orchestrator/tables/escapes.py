@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -22,6 +23,7 @@ _MARKDOWN: Final = re.compile(
     r"(?P<alive>@(?=\w)|:(?=//)|(?<=www)\.|#(?=\d))|(?P<special>[\\`*_{}\[\]()#+!|~$])|[&<>]",
     re.IGNORECASE,
 )
+_BYTES: Final = re.compile("[\udc80-\udcff]")
 _HTML: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
@@ -78,6 +80,18 @@ def _plain(found: re.Match[str]) -> str:
         # The comment parts the text: a page looks for names and addresses in what is shown.
         return f"&#{ord(found[0])};<!-- -->"
     return f"\\{found[0]}" if found["special"] else _HTML[found[0]]
+
+
+def shell_word(text: str) -> str:
+    r"""Return text as a word of a shell's command, in one line in which nothing is hidden:
+    ``$'new\nline.tflite'``.
+    """
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    # What isn't UTF-8 in the name of a file is a byte.
+    escaped = _BYTES.sub(lambda found: f"\\x{ord(found[0]) & 0xFF:02x}", escaped)
+    return f"$'{visible(escaped)}'"
 
 
 def display_width(text: str) -> int:

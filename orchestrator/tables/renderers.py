@@ -73,7 +73,7 @@ def laid_out(table: Table[R], width: int | None = None) -> list[Line]:
         (columns := table.of(Form.TEXT))[: table.groups],
         columns[table.groups :],
     )
-    names = [one_line(cell) for cell in first.cells(rows)]
+    names = [visible(cell) for cell in first.cells(rows)]
     longest = max(map(display_width, (first.title, *names)))
     name_width = min(longest, _WIDEST_NAME) if groups else longest
     gap = 1 if groups else 2
@@ -86,7 +86,7 @@ def laid_out(table: Table[R], width: int | None = None) -> list[Line]:
         drawn = [_drawn(column, rows, reasons, room) for column in narrow]
     drawn = _with_bars(drawn, others, rows, room if width is not None else WIDTH, gap)
     places = [
-        tuple(one_line(cell) for cell in place)
+        tuple(visible(cell) for cell in place)
         for place in zip(*(g.cells(rows) for g in groups), strict=True)
     ]
     looks = [table.look(row) for row in rows]
@@ -109,10 +109,10 @@ def laid_out(table: Table[R], width: int | None = None) -> list[Line]:
 def _drawn(column: Column[R], rows: Sequence[R], reasons: Sequence[str], room: int) -> _Drawn:
     if column.kind is Kind.BAR:
         return _Drawn([""], [], 0, is_right=False)
-    heads, cells = column.title.split("\n"), [one_line(cell) for cell in column.cells(rows)]
+    heads, cells = column.title.split("\n"), [visible(cell) for cell in column.cells(rows)]
     seen = [cell for cell, reason in zip(cells, reasons, strict=True) if not reason]
     width = min(max(map(display_width, (*heads, *seen))), max(room, 1))
-    return _Drawn([one_line(part) for part in heads], cells, width, column.is_figure)
+    return _Drawn([visible(part) for part in heads], cells, width, column.is_figure)
 
 
 def _with_bars(

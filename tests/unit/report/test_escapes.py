@@ -3,6 +3,8 @@
 import csv
 import html
 import io
+import os
+import subprocess
 
 import pytest
 from hypothesis import given
@@ -14,6 +16,7 @@ from orchestrator.tables.escapes import (
     display_width,
     fit,
     markdown_text,
+    shell_word,
     visible,
     visible_block,
     without_folders,
@@ -65,6 +68,18 @@ def test_wrapped_text_keeps_to_its_width_and_to_how_deep_it_begins(text, width, 
     indent = " " * min(depth, width // 2)
     assert all(display_width(line) <= width and line.startswith(indent) for line in lines)
     assert wrap("    no figure (1): no rails", 20) == ["    no figure (1):", "    no rails"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a b", "new\nline's \\ name", "a -b\tc", "\x1b[31m", "gpj\u202egnp", os.fsdecode(b"\xff\n")],
+)
+def test_a_word_of_a_command_is_seen_and_reads_as_it_is(text):
+    word = shell_word(text)
+    assert visible(word) == word
+    environ = {**os.environ, "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True, env=environ)
+    assert os.fsdecode(done.stdout) == text
 
 
 @given(any_text)

@@ -17,6 +17,7 @@ from orchestrator.report.exports import to_markdown
 from orchestrator.report.render import render_html
 from orchestrator.report.tables import render_text_table
 from orchestrator.report.winners import fastest_table
+from orchestrator.tables.renderers import as_text
 from orchestrator.tables.results import exported_table
 from orchestrator.tables.rows import BestMark
 from tests.samples.extensions import needs_extension
@@ -34,6 +35,7 @@ from tests.samples.sample_lab import (
     campaign_of,
     case,
     lab_of,
+    model_of,
     parity,
     profile,
     run,
@@ -232,8 +234,6 @@ def test_outputs_that_are_known_of_another_thread_count_are_not_those_of_a_case_
     assert line.endswith("| skipped | --- |")
 
 
-def test_a_case_whose_threads_are_unused_is_none_of_those_that_were_given_up():
-    gpu = case(delegate=DelegateName.GPU, threads=1)
 def test_outputs_that_are_known_are_not_those_of_a_case_that_only_failed():
     gpu = case(delegate=DelegateName.GPU, threads=1)
     failing = replace(gpu, threads=4)
@@ -247,6 +247,8 @@ def test_outputs_that_are_known_are_not_those_of_a_case_that_only_failed():
     assert shown[4]["outputs_error"] is None
 
 
+def test_a_case_whose_threads_are_unused_is_none_of_those_that_were_given_up():
+    gpu = case(delegate=DelegateName.GPU, threads=1)
     unused = replace(gpu, threads=4)
     data = data_of(
         *series(gpu, 1_000),
@@ -318,6 +320,16 @@ def test_slowest_layers_name_their_model_where_there_are_several():
     text = render_text_table(data_of(*runs), 200)
     for name in ("mobilenet_v1_1.0_224", "mobilenet_v1_1.0_224_int8"):
         assert f"slowest layers of {name}, xnnpack on Google Pixel 3 (virtual): " in text
+
+
+def test_a_name_of_two_lines_is_spelt_alike_everywhere():
+    several = (model_of("new\nline"), MOBILENET)
+    cases = [case(model=model) for model in several]
+    runs = [run for one in cases for run in (*series(one, 1_000), profile(one, CPU_ROWS))]
+    data = data_of(*runs, models=several)
+    for text in (render_text_table(data, 200), as_text(fastest_table(data.contests))):
+        assert "new\\nline" in text
+        assert not re.search(r"new(?!\\nline)", text)
 
 
 def test_headline_warns_of_figures_of_different_modes_side_by_side():
