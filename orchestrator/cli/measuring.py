@@ -17,7 +17,7 @@ from orchestrator.errors import BenchfarmError, HostStorageError, UsageError
 from orchestrator.files import check_writable
 from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.settings import Settings
-from orchestrator.tables.escapes import one_line, wrap
+from orchestrator.tables.escapes import wrap
 
 if TYPE_CHECKING:
     from orchestrator.app.measuring import MeasuredCampaign
@@ -157,8 +157,8 @@ def told(
     again = read_again(workspace, measured.campaigns)
     found = winners(data.contests)
     won = fastest_table(found)
-    advice = next_steps(found, campaign.terms.files)
-    further = [line for text in advice if found for line in command_lines(one_line(text))]
+    advice = next_steps(found, campaign.terms)
+    further = [line for text in advice if found for line in command_lines(text)]
     width = columns()
     lines = text_lines(data, width, legend=legend)
     # What is to be typed or opened stays whole.

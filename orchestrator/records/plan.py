@@ -719,6 +719,19 @@ class PlanTerms:
             "`120 s`",
         ),
     ] = 120.0
+    #: Program -> name of a build in apk_builds/ or path of a file; empty means the default.
+    builds: Annotated[
+        dict[Annotated[ToolName, by_rule("program")], Annotated[Text, by_rule("build")]],
+        WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
+        Key(
+            "Program to use: TOOL=NAME or TOOL=FILE, or NAME or FILE for a single tool. Repeat for several.",
+            "--build",
+            ADVANCED,
+            "",
+            "tool: name, sha256 or path of a [build](models-and-builds.md); what has a slash is a path",
+            "the default build",
+        ),
+    ] = field(default_factory=dict)
     #: Nothing begins that would end later.
     until: Annotated[datetime | None, NO_KEY, SkipJsonSchema()] = None
 
@@ -868,19 +881,6 @@ class Plan(PlanTerms):
         Field(ge=0, lt=2**63),
         Key("Seed for the order of invocations (default: 0).", "--seed", ADVANCED),
     ] = 0
-    #: Program -> name of a build in apk_builds/ or path of a file; empty means the default.
-    builds: Annotated[
-        dict[Annotated[ToolName, by_rule("program")], Annotated[Text, by_rule("build")]],
-        WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
-        Key(
-            "Program to use: TOOL=NAME or TOOL=FILE, or NAME or FILE for a single tool. Repeat for several.",
-            "--build",
-            ADVANCED,
-            "",
-            "tool: name, sha256 or path of a [build](models-and-builds.md); what has a slash is a path",
-            "the default build",
-        ),
-    ] = field(default_factory=dict)
     #: The text that it was read from, byte for byte.
     text: Annotated[str, NO_KEY, SkipJsonSchema()] = ""
     #: Where relative paths in it start; not part of what it means.

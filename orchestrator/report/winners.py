@@ -20,11 +20,12 @@ from orchestrator.analysis.summary import Summary
 from orchestrator.delegates import DELEGATES
 from orchestrator.passes.parity import can_be_checked
 from orchestrator.programs import is_usual, program
-from orchestrator.records.case import Case, all_but, grouped
+from orchestrator.records.campaign import Terms
+from orchestrator.records.case import Case, ToolName, all_but, grouped
 from orchestrator.records.run import DelegateTruth
 from orchestrator.records.verdict import Outputs
-from orchestrator.tables.labels import ShortNames, short_names
 from orchestrator.tables.escapes import shell_word
+from orchestrator.tables.labels import ShortNames, short_names
 from orchestrator.tables.results import RESULTS, look_of, ratio_columns
 from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table
@@ -210,13 +211,13 @@ def figure_of(row: ResultRow) -> Summary:
     return row.compared
 
 
-def ranked(rows: Sequence[ResultRow]) -> tuple[tuple[ResultRow, ...], tuple[Contest, ...]]:
 def fastest_row(rows: Iterable[ResultRow]) -> ResultRow:
     """Return the fastest of at least one that are compared."""
     known = {row.key: row for row in rows}
     return known[fastest_of({key: figure_of(row) for key, row in known.items()})]
 
 
+def ranked(rows: Sequence[ResultRow]) -> tuple[tuple[ResultRow, ...], tuple[Contest, ...]]:
     """Return the rows with best marks and speed-ups, each among its model on its device, and what
     each of these groups comes to, without cases that have no timing pass.
     """
@@ -450,12 +451,16 @@ def _figure(row: ResultRow) -> str:
     return f"{figure}{interval}{f' ({lacking})' if lacking else ''}"
 
 
-def next_step(contest: Contest, path: str) -> str:
-    """Return what to try next, as a command for this model's file."""
+def next_step(contest: Contest, path: str, builds: Mapping[ToolName, str]) -> str:
+    """Return what to try next, as a command for this model's file; ``builds`` are those that the
+    plan names.
+    """
     row, rival = contest.shown, next(iter(contest.tied), None)
     model, where = shell_word(path), f"-s {shell_word(row.device.serial)}"
     if not is_usual(row.case.tool):
         where += f" --tool {row.case.tool}"
+    if build := builds.get(row.case.tool):
+        where += f" --build {shell_word(f'{row.case.tool}={build}')}"
     if rival is not None and (sides := _sides(row, rival)):
         return f"to tell them apart: benchfarm ab {sides} -m {model} {where}"
     if row.outputs is Outputs.NOT_CHECKED and can_be_checked(row.case):
@@ -512,10 +517,10 @@ def _leaves_threads_unused(row: ResultRow) -> bool:
     return is_whole and not DELEGATES[row.case.delegate].uses_threads
 
 
-def next_steps(found: Sequence[Contest], paths: Mapping[str, str]) -> list[str]:
-    """Return the next step of the first winner whose model's file is known (sha256 -> path)."""
+def next_steps(found: Sequence[Contest], terms: Terms) -> list[str]:
+    """Return the next step of the first winner whose model's file is known."""
     return [
-        next_step(item, paths[item.shown.model.sha256])
+        next_step(item, terms.files[item.shown.model.sha256], terms.builds)
         for item in found
-        if item.shown.model.sha256 in paths
+        if item.shown.model.sha256 in terms.files
     ][:1]

@@ -284,7 +284,7 @@ def test_what_takes_time_is_estimated_and_part_of_the_budget(key: str, folder: P
 def test_a_campaign_keeps_what_its_plan_says_of_the_work(folder: Path) -> None:
     text = (
         "models: a.tflite\nlimits: {wait: 9 s}\nbudget: 5 h\nsustained: 20 s\ncontention: cpu=1\nreboot: true\n"
-        "quiet: {airplane: true}\ntimeout: 7 s\npasses: [sustained, contention]\n"
+        "quiet: {airplane: true}\ntimeout: 7 s\nbuilds: {native: mine}\npasses: [sustained, contention]\n"
     )
     plan = replace(read_plan(text, folder), until=NOW)
     terms = terms_of(plan, [], {})

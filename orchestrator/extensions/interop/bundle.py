@@ -185,7 +185,8 @@ def _write_records(
         raise StoreError(f"these campaigns have no run {', '.join(sorted(missing))}")
     for campaign in campaigns:
         portable = replace(
-            campaign, terms=replace(campaign.terms, files={}, plan_folder="", parity_inputs="")
+            campaign,
+            terms=replace(campaign.terms, files={}, builds={}, plan_folder="", parity_inputs=""),
         )
         if chosen:
             # Without the plan of the others.

@@ -9,13 +9,21 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.records.campaign import Terms
 from orchestrator.records.case import Case, DelegateName, Pass, ProcessMode, Serial, ToolName
 from orchestrator.records.model import FIGURE, PHASES, TOKENS
 from orchestrator.records.run import THREADS_UNUSED, DelegateTruth, Outcome, RunRecord
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.tables import render_text_table
-from orchestrator.report.winners import answer_text, answers_of, fastest_table, next_step, winners
+from orchestrator.report.winners import (
+    answer_text,
+    answers_of,
+    fastest_table,
+    next_step,
+    next_steps,
+    winners,
+)
 from orchestrator.tables.escapes import display_width
 from tests.samples.extensions import needs_extension
 from tests.samples.sample_lab import PIXEL_3, case, lab_of, run, series
@@ -118,8 +126,8 @@ def test_one_winner_is_named_with_its_lead_over_the_next_and_its_interval() -> N
         f"{told['lead']:.2f} times (95 %: {told['lead_low']:.2f} to {told['lead_high']:.2f})"
         in text
     )
-    assert "-d gpu --pass parity" in next_step(winner, "my model.tflite")
-    assert "'my model.tflite'" in next_step(winner, "my model.tflite")
+    assert "-d gpu --pass parity" in next_step(winner, "my model.tflite", {})
+    assert "'my model.tflite'" in next_step(winner, "my model.tflite", {})
 
 
 def test_outputs_that_were_compared_are_said_to_be_and_are_not_to_be_checked_again() -> None:
@@ -129,7 +137,7 @@ def test_outputs_that_were_compared_are_said_to_be_and_are_not_to_be_checked_aga
     compared = replace(compared, report=replace(compared.report, extra={"parity": "same"}))
     (winner,) = winners(data_of(*series(fast, 5_000), compared, *series(slow, 10_000)).contests)
     assert answer_text(winner).endswith("as fast as xnnpack, 4 threads; outputs checked")
-    assert "parity" not in next_step(winner, "m.tflite")
+    assert "parity" not in next_step(winner, "m.tflite", {})
 
 
 def test_figures_that_can_not_be_told_apart_are_tied_and_the_next_step_is_to_tell_them_apart() -> (
@@ -139,7 +147,7 @@ def test_figures_that_can_not_be_told_apart_are_tied_and_the_next_step_is_to_tel
     (winner,) = winners(data_of(*series(fast, 10_000), *series(near, 10_010)).contests)
     assert "are tied; the difference is within the noise" in answer_text(winner)
     assert "fastest" not in answer_text(winner)
-    assert "benchfarm ab delegate:gpu delegate:xnnpack" in next_step(winner, "m.tflite")
+    assert "benchfarm ab delegate:gpu delegate:xnnpack" in next_step(winner, "m.tflite", {})
 
 
 @pytest.mark.parametrize(
@@ -159,7 +167,7 @@ def test_the_next_step_names_what_tied_cases_differ_in_or_nothing(changes, sides
     other = replace(one, **changes)
     (winner,) = winners(data_of(*series(one, 10_000), *series(other, 10_010)).contests)
     assert winner.tied
-    step = next_step(winner, "m.tflite")
+    step = next_step(winner, "m.tflite", {})
     assert f"benchfarm ab {sides}" in step if sides else "benchfarm ab" not in step
 
 
@@ -178,7 +186,7 @@ def test_tied_delegates_are_compared_with_threads_that_they_were_measured_with_o
     gpu, cpu = (configuration(0, *side) for side in zip(("gpu", "xnnpack"), threads, strict=True))
     (winner,) = winners(data_of(*series(gpu, 10_000, truth=truth), *series(cpu, 10_010)).contests)
     assert winner.tied
-    step = next_step(winner, "m.tflite")
+    step = next_step(winner, "m.tflite", {})
     assert f"benchfarm ab {sides}" in step if sides else "benchfarm ab" not in step
 
 
@@ -189,7 +197,7 @@ def test_tied_figures_of_a_language_model_are_told_apart_in_pairs() -> None:
         case(PHONES[0], threads=threads, tool=ToolName.LITERT_LM, flags=flags) for threads in (2, 4)
     )
     (winner,) = winners(data_of(*series(two, 10_000), *series(four, 10_010)).contests)
-    assert next_step(winner, "m.litertlm") == (
+    assert next_step(winner, "m.litertlm", {}) == (
         "to tell them apart: benchfarm ab threads:2 threads:4 -d xnnpack --flag num_iterations=9"
         " -m m.litertlm -s R58M00 --tool litert-lm"
     )
@@ -208,7 +216,26 @@ def test_no_comparison_is_named_that_would_be_another_one(shared) -> None:
     other = replace(one, threads=1)
     (winner,) = winners(data_of(*series(one, 10_000), *series(other, 10_010)).contests)
     assert winner.tied
-    assert "benchfarm ab" not in next_step(winner, "m.tflite")
+    assert "benchfarm ab" not in next_step(winner, "m.tflite", {})
+
+
+@pytest.mark.parametrize(
+    ("latencies", "step"),
+    [
+        ((10_000, 10_010), "benchfarm ab delegate:gpu delegate:xnnpack -t 4 -m m.tflite"),
+        ((5_000, 10_000), "benchfarm bench m.tflite"),
+        ((10_000, 5_000), "benchfarm bench m.tflite"),
+    ],
+)
+def test_the_next_step_names_the_program_that_was_named(latencies, step) -> None:
+    gpu, cpu = configuration(0, "gpu", 4), configuration(0, "cpu", 4)
+    cpu = replace(cpu, delegate=DelegateName.XNNPACK) if step.startswith("benchfarm ab") else cpu
+    found = data_of(*series(gpu, latencies[0]), *series(cpu, latencies[1])).contests
+    named = {ToolName.NATIVE: "/my programs/new"}
+    (command,) = next_steps(found, Terms(files={gpu.model_sha256: "m.tflite"}, builds=named))
+    assert f": {step} -s R58M00 --build 'native=/my programs/new'" in command
+    (command,) = next_steps(found, Terms(files={gpu.model_sha256: "m.tflite"}))
+    assert "--build" not in command
 
 
 def test_one_process_each_is_not_called_sure() -> None:
