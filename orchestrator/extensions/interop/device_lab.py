@@ -71,13 +71,9 @@ def _report(raw: RawOutput, case: Case) -> ToolReport:
     )
 
 
-def _with_evidence(process: Process, logcat: bytes) -> Process:
-    """Add what the job's process logged of where the operators ran; other processes log too, and
-    are left out.
-
-    The job's is the process that logged results; of a log without any, none is. Since 0.3 the
-    command runs a process before, which fills the caches: the measured one is the last with as many
-    repetitions as its file has.
+def lines_of_job(logcat: bytes) -> list[list[str]]:
+    """Return what each process logged that logged a language model's results, in their order;
+    other processes log too, and are left out.
     """
     logged: defaultdict[int | None, list[str]] = defaultdict(list)
     own: dict[int | None, None] = {}
@@ -85,7 +81,17 @@ def _with_evidence(process: Process, logcat: bytes) -> Process:
         logged[line.pid].append(line.raw)
         if line.pid and ("BenchmarkInfo:" in line.raw or "litert_lm_lib.cc" in line.raw):
             own[line.pid] = None
-    told_by = [told for pid in own for told in _last_process(logged[pid])]
+    return [logged[pid] for pid in own]
+
+
+def _with_evidence(process: Process, logcat: bytes) -> Process:
+    """Add what the job's process logged of where the operators ran; of a log without results,
+    nothing is.
+
+    Since 0.3 the command runs a process before, which fills the caches: the measured one is the
+    last with as many repetitions as its file has.
+    """
+    told_by = [told for lines in lines_of_job(logcat) for told in _last_process(lines)]
     alike = [told for told in told_by if len(told.repetitions) == len(process.repetitions)]
     for told in (alike or told_by)[-1:]:
         process.shares, process.lines, process.gpu_api = told.shares, told.lines, told.gpu_api

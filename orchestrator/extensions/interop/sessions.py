@@ -5,6 +5,7 @@ line.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -35,6 +36,7 @@ from orchestrator.extensions.interop.device_lab import (
     ROW,
     RUNTIME_INFO,
     STDOUT,
+    lines_of_job,
 )
 from orchestrator.extensions.interop.leaderboard import (
     ACCELERATORS,
@@ -301,12 +303,15 @@ def _add_job(
         raise OutputParseError(
             f"has neither {RESULTS} nor {METRICS}: the job failed, or its files weren't downloaded"
         )
+    own = "\n".join(itertools.chain(*lines_of_job(files.get(LOGCAT, b"")))) if is_lm else ""
+    # Another app of the phone may have loaded a model, or used the GPU.
+    logs = {**files, LOGCAT: own.encode()} if is_lm else files
     tokens = _tokens(decode_metrics(files[METRICS]), provenance, flags) if is_lm else {}
     named = config.labels.model or said.model or flags.get("model_path") or flags.get("graph")
-    file = (named or _logged(files, rb"(?:Loading model from: |Graph: \[)")).rpartition("/")[2]
+    file = (named or _logged(logs, rb"(?:Loading model from: |Graph: \[)")).rpartition("/")[2]
     if not file and len(batch.known) != 1:
         raise OutputParseError("nothing says which model it is of: name its file with --model")
-    if is_lm and accelerator == "gpu" and not _names_gpu(files.get(LOGCAT, b"")):
+    if is_lm and accelerator == "gpu" and GPU_API.search(own) is None:
         raise OutputParseError(f"its {LOGCAT} names no GPU API: nothing shows that the GPU ran it")
     product = re.fullmatch(r"(.*) \(([\w.-]{1,60})\)", _line_of(provenance, "product"))
     sums = sorted(
@@ -339,7 +344,7 @@ def _add_job(
             version=said.runtime_version,
             platform=said.platform,
         ),
-        flags=tuple(sorted(_parting(tokens, flags, files, caches=caches).items())),
+        flags=tuple(sorted(_parting(tokens, flags, logs, caches=caches).items())),
         affinity="all",
     )
     raw = raw_output(
@@ -471,11 +476,3 @@ def _logged(files: Mapping[str, bytes], words: bytes) -> str:
         if found is not None:
             return found[1].decode()
     return ""
-
-
-def _names_gpu(logcat: bytes) -> bool:
-    return any(
-        GPU_API.search(line.decode("utf-8", "replace"))
-        for line in logcat.splitlines()
-        if b"reat" in line or b"API" in line
-    )

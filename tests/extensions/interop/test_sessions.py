@@ -323,6 +323,28 @@ def test_a_session_folder_gives_its_jobs_and_tells_which_are_left_out(
     assert "leaderboard" not in told
 
 
+@pytest.mark.parametrize(
+    ("log", "provenance", "why"),
+    [
+        (LOG.replace("5000  5001 I litert", "6000  6001 I litert"), PROVENANCE, "names no GPU API"),
+        (
+            f"09-19 09:59:59.000  6000  6001 I litert  : Loading model from: /other.tflite\n{LOG}",
+            PROVENANCE.replace("--model_path=/data/local/tmp/litert-cli/q.litertlm ", ""),
+            "nothing says which model",
+        ),
+    ],
+)
+def test_what_another_app_logged_is_not_the_job_s(
+    cli: Cli, tmp_path: Path, log: str, provenance: str, why: str
+) -> None:
+    job = tmp_path / "session-1" / "gpu-caiman-35"
+    job.mkdir(parents=True)
+    (job / "metrics.pb").write_bytes(metrics(*THREE))
+    (job / "provenance.txt").write_text(provenance)
+    (job / "logcat.txt").write_text(log)
+    assert why in cli("import", job.parent).ended_with(2).stderr
+
+
 def test_what_a_session_was_asked_for_is_read_from_its_own_file(cli: Cli, tmp_path: Path) -> None:
     """``ddp_session.json``: the job's arguments and labels, which no pulled file of a model has."""
     session = tmp_path / "session-1" / "gpu-caiman-35"
