@@ -480,7 +480,7 @@ def test_a_figure_has_no_noise_of_binary_fractions() -> None:
     )
 
 
-RESULT = (
+RESULT_LINE = (
     "Inference timings in us: Init: {}, First inference: {}, Warmup (avg): {}, Inference (avg): {}"
 )
 
@@ -497,14 +497,14 @@ RESULT = (
 def test_separators_in_figures_are_read_where_they_can_mean_one_thing(
     figures: tuple[str, ...], found: tuple[float | None, ...]
 ) -> None:
-    (report,) = parse_text(f"{RESULT.format(*figures)}\n")
+    (report,) = parse_text(f"{RESULT_LINE.format(*figures)}\n")
     init, first = report.init_us, report.first_inference_us
     assert (init, first, report.inference_mean_us) == found
 
 
 @pytest.mark.parametrize("mean", ["378,502", "3 758.79"])
 def test_a_mean_that_may_be_two_numbers_is_none_and_told(mean: str) -> None:
-    (report,) = parse_text(f"{RESULT.format(3538, 6880, 3785, mean)}\n")
+    (report,) = parse_text(f"{RESULT_LINE.format(3538, 6880, 3785, mean)}\n")
     assert (report.outcome, report.inference_mean_us) == ("truncated", None)
     assert "may stand for a point or part thousands" in report.failure_reason
 
@@ -525,7 +525,7 @@ def test_no_figure_ends_at_a_separator(printed: str, written: str, name: str) ->
 
 
 def test_zeros_of_a_warm_up_that_wasnt_made_are_no_figures() -> None:
-    (report,) = parse_text(f"{RESULT.format(3538, 0, 0, 3758.79)}\n")
+    (report,) = parse_text(f"{RESULT_LINE.format(3538, 0, 0, 3758.79)}\n")
     found = (report.first_inference_us, report.warmup_mean_us, report.inference_mean_us)
     assert found == (None, None, 3758.79)
 
