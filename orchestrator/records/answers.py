@@ -168,7 +168,8 @@ class ChangeAnswer:
     #: Path of the series' page on this server; empty where its nights aren't shown.
     page: str
     #: Whether 'benchfarm history changes' reports it: its series' newest, which began or went away
-    #: in the last 14 nights. Those that began before 'serve --since' aren't here.
+    #: in the last 14 nights (more where it lacks nights). Those that began before 'serve --since'
+    #: aren't here.
     is_recent: bool
     is_virtual: bool
 

@@ -402,7 +402,8 @@ def _parts(found: Regressions) -> list[_Part]:
 
 
 def _heading(found: Regressions) -> str:
-    asked = f"since {found.since}" if found.since else "new in the last 14 nights"
+    recent = "new in the last 14 nights, more where a series lacks nights"
+    asked = f"since {found.since}" if found.since else recent
     worse = sum(item.is_worse for item in found.outputs)
     outputs = f"; the outputs of {worse} turned wrong or drifted" if worse else ""
     figures = (

@@ -104,7 +104,10 @@ class Numbers(Collector):
             if item.state in lasting
         )
         none = {("slower", "not confirmed yet"): 0, ("faster", "not confirmed yet"): 0}
-        about = "Series whose newest change, of the last 14 nights, lasts and was neither expected nor refuted."
+        about = (
+            "Series whose newest change, of the last 14 nights (more where it lacks nights), lasts"
+            " and was neither expected nor refuted."
+        )
         yield _gauge("benchfarm_changed_series", about, ["direction", "state"], {**none, **counts})
 
     def _of_farm(self) -> Iterator[Metric]:

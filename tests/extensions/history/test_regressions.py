@@ -177,7 +177,8 @@ def test_every_list_of_what_is_new_has_the_same_changes(tmp_path: Path) -> None:
             for serial in ("P0", "P1")
         }
     assert fails == {"P0": False, "P1": True}
-    assert "8 unexpected changes that began or went away in the last 14 nights" in page
+    told = "in the last 14 nights (more where a series lacks nights), newest first"
+    assert f"8 unexpected changes that began or went away {told}" in page
     assert "went away" not in numbers
 
 

@@ -214,7 +214,9 @@ def test_changes_are_told_in_text_and_markdown(nights: Nights, confirmed: dict[s
     markdown = (
         nights("history", "changes", "--format", "markdown", "--fail-on", "never").ok().stdout
     )
-    assert markdown.startswith("## 3 changes new in the last 14 nights")
+    assert markdown.startswith(
+        "## 3 changes new in the last 14 nights, more where a series lacks nights, in 3 series"
+    )
     assert markdown.count("| confirmed |") == 1
     assert nights("history", "changes", "--format", "xml").exit_code == 2
     assert nights("history", "changes", "--series", "colour=red").exit_code == 2
