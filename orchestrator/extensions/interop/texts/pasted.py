@@ -114,7 +114,9 @@ _WHOLE: Final = re.compile(
     r"|(?:Explicitly applied|Applied|Though) \w+ delegate(?: is)?(?: explicitly)?(?: applied)?,(?: and)?"
     r" the model graph will(?: not)? be(?: only)?(?: completely| partially)? executed (?:by|w/|with) the delegate"
     r"(?: w/ \d+ delegate kernels)?\.?"
-    r"|Node number \d+ \([\w ]+\) failed to (?:invoke|prepare)\.?|[#A-Z][^\[\]:]{0,60}: \[[^\[\]]*\]"
+    r"|Node number \d+ \([\w ]+\) failed to (?:invoke|prepare)\.?"
+    # What begins as another message is no option's name.
+    rf"|(?!{'|'.join(map(re.escape, _STARTS))})[#A-Z][^\[\]:]{{0,60}}: \[[^\[\]]*\]"
     rf"|(?:{'|'.join(map(re.escape, BANNER_KEYS))}): +{NUMBER}(?: (?:ms|us|MB/s|MB))?(?: \(\d+ runs\))?",
     re.ASCII,
 )
