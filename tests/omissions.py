@@ -129,13 +129,6 @@ PLACES: Sequence[Place] = (
     ),
     Place(
         change="delegate",
-        what="what switches it on",
-        file="orchestrator/delegates/webgpu.py",
-        after='    label="WebGPU",\n',
-        text='    switches={"use_webgpu": "webgpu"},\n',
-    ),
-    Place(
-        change="delegate",
         what="how programs echo its flag",
         file="orchestrator/delegates/webgpu.py",
         after='    label="WebGPU",\n',

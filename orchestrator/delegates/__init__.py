@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
 from orchestrator.plugins import every
 from orchestrator.records.case import Build, Companion, DelegateName, Skip
@@ -48,13 +48,14 @@ class Delegate:
     name: DelegateName
     #: As people write it: ``Core ML``.
     label: str
-    #: The flags that it means, for each family of programs that has it. ``use_xnnpack`` is always
-    #: among benchmark_model's: without it the programs apply XNNPACK by themselves.
+    #: The flags that it means, for each family of programs that has it; a run that was given them
+    #: asked for it. ``use_xnnpack`` is always among benchmark_model's: without it the programs apply
+    #: XNNPACK by themselves.
     flags: Mapping[FlagFamily, Mapping[str, str]]
     kinds: frozenset[DeviceKind] = ON_PHONES
     #: Where it is among those that are tried when a plan leaves the choice to benchfarm (``auto``).
     tried_on: frozenset[DeviceKind] = frozenset()
-    #: Flags that switch it, or a relative, on -> what that one is called in an output.
+    #: Further flags that switch it, or a relative, on -> what that one is called in an output.
     switches: Mapping[str, str] = field(default_factory=dict)
     #: Whether a plan's flags have to name it: any of ``switches``.
     is_named_by_flag: bool = False
@@ -88,7 +89,8 @@ class Delegate:
     echoes: Mapping[str, str] = field(default_factory=dict)
     #: Beginnings of lines that say that it couldn't be had and the run goes on without it.
     unavailable: tuple[str, ...] = ()
-    #: Names in outputs -> the interface through which that one drives the hardware.
+    #: Names in outputs, and flags with a value (``gpu_backend=cl``) -> the interface through which
+    #: that one drives the hardware, or is to do so.
     backends: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -113,10 +115,48 @@ DELEGATES: Final[Mapping[DelegateName, Delegate]] = MappingProxyType(
         }
     )
 )
-#: Flags that switch a delegate on, and what it is called in an output.
-ENABLING_FLAGS: Final[Mapping[str, str]] = MappingProxyType(
-    {flag: called for delegate in DELEGATES.values() for flag, called in delegate.switches.items()}
+#: Flags with their values; ``""`` for any but those of _OFF.
+Switch: TypeAlias = frozenset[tuple[str, str]]
+#: Values of a flag that ask for nothing.
+_OFF: Final = frozenset({"", "0", "false"})
+
+
+def _switches() -> Iterator[tuple[Switch, str]]:
+    for name, own in DELEGATES.items():
+        # LiteRT's for the CPU ask for what the runtime does by itself.
+        for flags in () if name.is_cpu else own.flags.values():
+            yield (
+                frozenset(
+                    (flag, "" if value == "true" else value)
+                    for flag, value in flags.items()
+                    if value != "false"
+                ),
+                name,
+            )
+        for flag, called in own.switches.items():
+            yield frozenset({(flag, "")}), called
+
+
+#: What switches a delegate on, and what that one is called in an output.
+SWITCHES: Final[Mapping[Switch, str]] = MappingProxyType(
+    {switch: called for switch, called in _switches() if switch}
 )
+
+
+def asked_for(flags: Mapping[str, str]) -> dict[str, frozenset[str]]:
+    """Return the delegates that flags ask for, as outputs call them, and the names of the flags
+    that do; of two by the same flags the one that says more.
+    """
+    on = [(name, value) for name, value in flags.items() if value.strip().lower() not in _OFF]
+    given = {(name, told) for name, value in on for told in ("", value.strip())}
+    met = [switch for switch in SWITCHES if switch <= given]
+    return {
+        SWITCHES[switch]: frozenset(dict(switch))
+        for switch in met
+        if not any(
+            switch != other and switch <= other | {(name, "") for name, _ in other} for other in met
+        )
+    }
 
 
 def delegates_of(family: FlagFamily, kind: DeviceKind) -> frozenset[DelegateName]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from orchestrator.delegates import DELEGATES, ENABLING_FLAGS
+from orchestrator.delegates import DELEGATES, asked_for
 from orchestrator.records.run import DelegateShare
 
 #: Names of delegates in outputs, lower case, and the word benchfarm uses for each.
@@ -18,7 +18,8 @@ _FAMILIES: Final = {name: word for own in DELEGATES.values() for name, word in o
 _ECHOED_FLAGS: Final = {
     echo.lower(): flag for own in DELEGATES.values() for echo, flag in own.echoes.items()
 }
-#: Names of those that tell through which interface they drive the hardware, lower case.
+#: Names of those that tell through which interface they drive the hardware, lower case, and flags
+#: that ask for one.
 _BACKENDS: Final = {
     name: backend for own in DELEGATES.values() for name, backend in own.backends.items()
 }
@@ -36,7 +37,6 @@ ECHO_NAMES: Final = frozenset(
         "Max runs duration (seconds)",
         "#threads used for CPU inference",
         "NNAPI accelerator name",
-        "GPU backend",
         "Enable op profiling",
         "Input layers",
     }
@@ -346,6 +346,7 @@ class DelegateRequest:
     #: False where nothing asked for a delegate and none was switched off: the program's own choice.
     is_explicit: bool = True
     accelerator: str = ""
+    #: The interface through which the GPU is to be driven, "" for any.
     gpu_backend: str = ""
     #: Delegates whose flags the program didn't know.
     ignored: tuple[str, ...] = ()
@@ -381,10 +382,8 @@ def read_request(log: Printed) -> DelegateRequest:
     the program tried.
     """
     flags, echoed, clues, is_litert = log.flags, log.echoed, log.delegates, log.is_litert
-    wanted: dict[str, None] = {}
-    switched_off: set[str] = set()
     values = dict(flags)
-    accelerator = backend = ""
+    accelerator = ""
     # What isn't set is echoed too where all parameters are, which the first one says.
     is_verbose = (
         values.get("verbose", "").lower() in {"true", "1"} if flags else "Num threads" in echoed
@@ -395,20 +394,13 @@ def read_request(log: Printed) -> DelegateRequest:
             values[_ECHOED_FLAGS[key]] = value
         elif key == "nnapi accelerator name":
             accelerator = value
-        elif key == "gpu backend":
-            backend = value
         elif key == "log parameter values verbosely":
             is_verbose = value == "1"
-    ignored: list[str] = []
-    for flag, delegate in ENABLING_FLAGS.items():
-        value = values.get(flag, "").strip().lower()
-        if value in {"0", "false"}:
-            switched_off.add(delegate)
-        elif value:
-            wanted[delegate] = None
-        if any(word.startswith(f"--{flag}") for word in log.unconsumed):
-            ignored.append(delegate)
-    wanted |= dict.fromkeys(ignored)
+    parts = [word.lstrip("-").partition("=") for word in log.unconsumed]
+    unknown = {name: value if equals else "true" for name, equals, value in parts}
+    wanted = asked_for(unknown | values)
+    ignored = [name for name, switch in wanted.items() if switch & unknown.keys()]
+    is_xnnpack_off = values.get("use_xnnpack", "").strip().lower() in {"0", "false"}
     order = {delegate: place for place, delegate in enumerate(clues.applied)}
     names = sorted(wanted, key=lambda name: order.get(name, len(order)))
     is_old = "Use legacy nnapi" in echoed
@@ -423,7 +415,7 @@ def read_request(log: Printed) -> DelegateRequest:
         names = ["gpu"]
     if not names and (flags or echoed) and not is_litert and not log.is_elided:
         names = ["cpu"]
-        is_explicit = "xnnpack" in switched_off and not is_verbose
+        is_explicit = is_xnnpack_off and not is_verbose
     if (
         not names
         and not flags
@@ -436,9 +428,11 @@ def read_request(log: Printed) -> DelegateRequest:
         accelerator=accelerator
         or flags.get("nnapi_accelerator_name", "")
         or flags.get("qualcomm_backend", ""),
-        gpu_backend=backend or flags.get("gpu_backend", ""),
+        gpu_backend=next(
+            (_BACKENDS[word] for word in map("=".join, values.items()) if word in _BACKENDS), ""
+        ),
         ignored=tuple(ignored),
-        xnnpack_off=is_old or ("xnnpack" in switched_off and not is_verbose),
+        xnnpack_off=is_old or (is_xnnpack_off and not is_verbose),
         signature=log.signature,
     )
 

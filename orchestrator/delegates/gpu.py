@@ -28,7 +28,6 @@ DELEGATE = Delegate(
     },
     kinds=EVERYWHERE,
     tried_on=EVERYWHERE,
-    switches={"use_gpu": "gpu"},
     is_on_gpu=True,
     # The flag's default is true.
     is_half=lambda flags: flags.get("gpu_precision_loss_allowed", "true") in {"true", "1"},
@@ -44,7 +43,13 @@ DELEGATE = Delegate(
         "tflitemetaldelegate": "metal",
         **{name: "metal" if backend == "metal" else "gpu" for name, backend in _LITERT.items()},
     },
-    echoes={"Use gpu": "use_gpu"},
+    echoes={"Use gpu": "use_gpu", "GPU backend": "gpu_backend"},
     unavailable=("GPU accelerator could not be loaded and registered",),
-    backends=_LITERT,
+    backends=_LITERT
+    | {
+        "gpu_backend=cl": "opencl",
+        "gpu_backend=gl": "opengl",
+        "gpu_backend=opengl": "opengl",
+        "gpu_backend=webgpu": "webgpu",
+    },
 )

@@ -45,7 +45,6 @@ DELEGATE = Delegate(
     flags={
         FlagFamily.BENCHMARK_MODEL: {"use_hexagon": "true", "use_xnnpack": "false"},
     },
-    switches={"use_hexagon": "hexagon"},
     is_on_dsp=True,
     is_half=lambda flags: True,
     skip=_skip,

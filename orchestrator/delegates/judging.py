@@ -73,14 +73,6 @@ _TELLING: Final[Mapping[DelegateTruth, tuple[str, ...]]] = {
 }
 #: NNAPI's own CPU implementation, which every phone lists among the accelerators.
 REFERENCE_DEVICE: Final = "nnapi-reference"
-#: Values of ``gpu_backend``, of benchmark_model's and of LiteRT's, and the backend that each asks
-#: for.
-_GPU_BACKENDS: Final[Mapping[str, str]] = {
-    "cl": "opencl",
-    "gl": "opengl",
-    "opengl": "opengl",
-    "webgpu": "webgpu",
-}
 #: Delegates that come without being asked for: the runtime's own for the CPU, and a build's for
 #: TensorFlow's operators.
 _IMPLICIT: Final = frozenset({"xnnpack", "flex"})
@@ -397,8 +389,8 @@ class Judge:
         if name == "gpu":
             # Without a wish for a backend, OpenGL is the GPU too: phones without OpenCL have no
             # other way to it.
-            wanted = _GPU_BACKENDS.get(self.request.gpu_backend)
-            return wanted is not None and bool(self.gpu_backend) and self.gpu_backend != wanted
+            wanted = self.request.gpu_backend
+            return bool(wanted and self.gpu_backend) and self.gpu_backend != wanted
         return False
 
     def actual(self, name: str, truth: DelegateTruth) -> str:

@@ -26,7 +26,7 @@ DELEGATE = Delegate(
     flags={
         FlagFamily.BENCHMARK_MODEL: {"use_nnapi": "true", "use_xnnpack": "false"},
     },
-    switches={"use_nnapi": "nnapi", "use_legacy_nnapi": "nnapi"},
+    switches={"use_legacy_nnapi": "nnapi"},
     is_half=lambda flags: True,
     cache_flags=serialized,
     skip=_skip,

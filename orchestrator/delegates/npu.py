@@ -90,7 +90,6 @@ DELEGATE = Delegate(
     },
     kinds=frozenset({DeviceKind.ANDROID, DeviceKind.HOST}),
     tried_on=ON_PHONES,
-    switches={"use_npu": "npu"},
     is_on_dsp=True,
     is_half=lambda flags: True,
     library=LIBRARY,

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.delegates import DELEGATES, ENABLING_FLAGS
+from orchestrator.delegates import DELEGATES, asked_for, flags_of
 from orchestrator.errors import UsageError, nearest
 from orchestrator.programs import declared_for, program, programs, usual_tool
 from orchestrator.records.case import (
@@ -292,8 +292,6 @@ def core_count(facts: DeviceFacts) -> int:
 _CPU_LIBRARIES: Final = frozenset(
     called for name, own in DELEGATES.items() if name.is_cpu for called in own.switches.values()
 )
-_OFF: Final = frozenset({"", "0", "false"})
-
 
 #: The code of a program that isn't on this computer.
 NO_BUILD: Final = "no-build"
@@ -386,13 +384,8 @@ def flags_skip(
     tool: ToolName, delegate: DelegateName, flags: tuple[tuple[str, str], ...]
 ) -> Skip | None:
     """Return why a program or delegate can't be run with some flags, None when it can."""
-    enabling = {
-        name: ENABLING_FLAGS[name]
-        for name, value in flags
-        if name in ENABLING_FLAGS and value not in _OFF
-    }
-    own = DELEGATES[delegate]
-    if own.is_named_by_flag and not enabling.keys() & own.switches.keys():
+    given, own = dict(flags), DELEGATES[delegate]
+    if own.is_named_by_flag and asked_for(given).keys().isdisjoint(own.switches.values()):
         return Skip(
             reason_code="external-delegate-unnamed",
             reason=f"the delegate '{delegate}' needs one of the flags {', '.join(sorted(own.switches))}",
@@ -403,8 +396,11 @@ def flags_skip(
             reason_code="flags-not-in-tool",
             reason=f"'{tool}' has no flags of benchmark_model ({names})",
         )
-    allowed: set[str] = {delegate} if delegate.is_cpu else {delegate, *_CPU_LIBRARIES}
-    foreign = [name for name, other in enabling.items() if other not in allowed]
+    usual = flags_of(delegate, program(tool).family)
+    allowed = {delegate, *asked_for(usual), *(() if delegate.is_cpu else _CPU_LIBRARIES)}
+    asked = asked_for({**usual, **given}).items()
+    others = frozenset[str]().union(*(names for other, names in asked if other not in allowed))
+    foreign = [name for name in given if name in others]
     if foreign:
         return Skip(
             reason_code="flag-of-another-delegate",

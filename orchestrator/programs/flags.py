@@ -24,7 +24,7 @@ from orchestrator.passes import pass_of
 from orchestrator.programs import program
 from orchestrator.programs.running import case_flags, format_flags
 from orchestrator.records.build_spec import FlagFault, FlagSchema, FlagSpec
-from orchestrator.records.case import Build, Case, DelegateName, Pass
+from orchestrator.records.case import Build, Case, Pass
 
 _HELP_LINE: Final = re.compile(
     r"^\t--(?P<name>[\w-]+)=(?P<default>.*?)\s*\t(?P<type>int32|int64|float|bool|string)"
@@ -277,7 +277,7 @@ def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFau
     for fault in check_flags(words, schema):
         if fault.flag in users or fault.code != "unknown-flag":
             faults.append(fault)
-        elif fault.flag in own_flags(case.delegate):
+        elif fault.flag in flags_of(case.delegate, FlagFamily.BENCHMARK_MODEL):
             message = (
                 f"this binary has no delegate '{case.delegate}': it doesn't know --{fault.flag}"
             )
@@ -290,15 +290,6 @@ def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFau
             message = f"--{name}={value!r}: the benchmark app splits its flags at white space and can't take any"
             faults.append(FlagFault(code="wrong-value", flag=name, message=message))
     return tuple(faults)
-
-
-def own_flags(delegate: DelegateName) -> frozenset[str]:
-    """Return the flags that a delegate is switched on with."""
-    return frozenset(
-        name
-        for name, value in flags_of(delegate, FlagFamily.BENCHMARK_MODEL).items()
-        if value == "true"
-    )
 
 
 def _read(printed: bytes) -> FlagSchema | None:

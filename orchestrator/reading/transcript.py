@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.delegates import ENABLING_FLAGS
+from orchestrator.delegates import SWITCHES
 from orchestrator.delegates.evidence import ECHO_NAMES, DelegateClues
 from orchestrator.reading.failures import FailureClues, SystemLog
 from orchestrator.reading.lines import (
@@ -272,7 +272,8 @@ class Transcript:
         """
         words = text.partition(":")[2].split()[:_MOST_NAMES]
         self.unconsumed = list(dict.fromkeys([*self.unconsumed, *words]))[:_MOST_NAMES]
-        if any(word.lstrip("-").partition("=")[0] in ENABLING_FLAGS for word in words):
+        given = {word.lstrip("-").partition("=")[0] for word in words}
+        if any(flag in given for switch in SWITCHES for flag, _ in switch):
             self.delegates.add_line(text)
 
     def feed(self, line: Line) -> None:

@@ -12,10 +12,9 @@ import pytest
 import yaml
 
 from orchestrator.analysis.findings import CODES
-from orchestrator.delegates import DELEGATES
+from orchestrator.delegates import DELEGATES, FlagFamily, asked_for
 from orchestrator.plugins import Exporter, plugins
 from orchestrator.programs import programs
-from orchestrator.programs.flags import own_flags
 from orchestrator.records.case import DelegateName, Pass
 from tests.omissions import PLACES, Place
 from tests.samples.extensions import needs_extension
@@ -83,12 +82,19 @@ def test_each_delegate_is_recognised_in_what_programs_print() -> None:
     assert nameless == []
 
 
-def test_what_switches_a_delegate_on_is_recognised_in_outputs() -> None:
-    """Without it, a run that fell back would be one that asked for the CPU."""
+def test_the_flags_of_a_delegate_are_read_as_a_request_for_it() -> None:
+    """Without it, a run that fell back would be one that asked for the CPU, or for another one."""
     for name, own in DELEGATES.items():
-        flags = own_flags(name)
-        assert flags <= own.switches.keys(), f"{name}: its `switches` lack {sorted(flags)}"
-        assert flags <= {*own.echoes.values()}, f"{name}: its `echoes` lack {sorted(flags)}"
+        for family, flags in own.flags.items():
+            asked = {*asked_for({flag: value or "true" for flag, value in flags.items()})}
+            # LiteRT runs XNNPACK on the CPU by itself, and those of a library are named by the plan.
+            is_asked = not own.is_named_by_flag and (
+                not name.is_cpu or flags.get("use_xnnpack") == "true"
+            )
+            assert asked == ({name.value} if is_asked else set()), f"{name}, {family}"
+        flags = own.flags.get(FlagFamily.BENCHMARK_MODEL, {})
+        echoed = {flag for flag, value in flags.items() if value == "true"}
+        assert echoed <= {*own.echoes.values()}, f"{name}: its `echoes` lack {sorted(echoed)}"
 
 
 def test_no_two_delegates_are_called_alike() -> None:

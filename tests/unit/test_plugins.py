@@ -280,6 +280,15 @@ def test_a_delegate_is_measured_under_its_own_name_and_its_runs_outlive_it(
     assert run["reason_code"] == "delegate-fell-back"
     log = benchfarm("results", "log", run["run_id"])
     assert "--external_delegate_path=/vendor/lib64/libacme.so" in log
+    # The same flag with another value asks for another delegate.
+    text = benchfarm.home / "printed.txt"
+    for library, asked in (("acme", "acme.npu"), ("other", "external")):
+        flag = f"--external_delegate_path=/vendor/lib64/lib{library}.so"
+        text.write_text(
+            f"$ ./benchmark_model --graph=m.tflite {flag}\nSTARTING!\nLoaded model m.tflite\n"
+        )
+        told = benchfarm("parse", text, "--json", code=None)
+        assert f'"requested": "{asked}"' in told
     (benchfarm.home / "profiles" / "pixel-3.yaml").unlink()
     for command in (benchfarm, without):
         assert "acme.npu" in str(command("report", "newest", "--format", "text"))
