@@ -174,8 +174,8 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
     with :func:`opt` or :func:`arg`. A tuple is an option that may be repeated; with :func:`split`
     its values may hold commas too. A parameter that is a dataclass (a request) stands for its
     fields, of which those it inherits come last; one with :class:`PlanKeys` for some keys of a
-    plan. Every command has ``--json``: one that asks for ``as_json`` is told. One that
-    ``has_table`` has ``--format`` too, for the table of its result.
+    plan. Every command has ``--json``. One that ``has_table`` has ``--format`` too, for
+    the table of its result; one that asks for ``as_json`` is told whether it is printed as data.
     """
 
     def declare(function: _FunctionT) -> _FunctionT:
@@ -205,6 +205,7 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
 
             form = format_of(given.pop("table_form", ""), None, TABLE_FORMS, default="text")
             form = "json" if given["as_json"] else form
+            given["as_json"] = form != "text"
             if "as_json" not in hints:
                 del given["as_json"]
             given = {name: _value(found[name][0], value) for name, value in given.items()}

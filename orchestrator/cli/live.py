@@ -182,16 +182,15 @@ def status(
     # disturbed.
     is_terminal = sys.stdout.isatty()
     with Workspace(settings, makes_store=False) as workspace:
-        while watch and not as_json:
-            found = open_campaigns(workspace)
-            if not any(item.holder for item in found):
-                break
-            # As high as the terminal: what scrolls away can't be watched.
-            size = shutil.get_terminal_size() if is_terminal else None
-            text = _text(workspace, found, size and size.columns - 1, size and size.lines - 1)
-            say(f"{text}\n", end="" if is_terminal else "\n", clears=is_terminal)
-            time.sleep(every_s)
         found = open_campaigns(workspace)
+        while watch and any(item.holder for item in found):
+            if not as_json:
+                # As high as the terminal: what scrolls away can't be watched.
+                size = shutil.get_terminal_size() if is_terminal else None
+                text = _text(workspace, found, size and size.columns - 1, size and size.lines - 1)
+                say(f"{text}\n", end="" if is_terminal else "\n", clears=is_terminal)
+            time.sleep(every_s)
+            found = open_campaigns(workspace)
         return dataclasses.replace(
             shown(
                 Table(name="campaigns", caption="Open campaigns", columns=_CAMPAIGNS, rows=found),

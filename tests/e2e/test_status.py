@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -46,8 +47,13 @@ def test_status_tells_each_phones_work_while_it_runs_and_after_it_was_cut_off(
         if c["campaign_id"] == campaign["campaign_id"]
     ]
     assert listed["status"] == "running"
+    watching = lab.cli.start("status --watch --every 0.2 --json")
+    lab.cli("status").ok()
     process.kill()
     process.communicate()
+    told, _ = watching.communicate(timeout=60)
+    states = {item["campaign_id"]: item["status"] for item in json.loads(told)["campaigns"]}
+    assert states[campaign["campaign_id"]] == "cut off"
     assert "cut off" in lab.cli("status").ok().stdout
     listed = lab.cli("results list --json", "--status", "cut off").ok().json
     assert [item["campaign_id"] for item in listed] == [campaign["campaign_id"]]
