@@ -169,7 +169,8 @@ class Campaigns(Database):
         if any(item.case_no not in cases for item in planned):
             raise StoreError(
                 f"campaign {campaign_id}: a case of its plan can't be read",
-                hint="'benchfarm results remove' deletes a campaign that is of no use any more",
+                hint="a newer benchfarm may have written it, with a delegate or program that this one "
+                "doesn't know: upgrade benchfarm and try again; the campaign stays as it is",
             )
         invocations = tuple(
             Invocation(case=cases[item.case_no], run_pass=Pass(item.run_pass), number=item.number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -10,10 +11,11 @@ import pytest
 
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli import stored
-from orchestrator.errors import UsageError
+from orchestrator.errors import StoreError, UsageError
 from orchestrator.records.campaign import CampaignStatus
-from orchestrator.records.case import RunId
+from orchestrator.records.case import CampaignId, RunId
 from orchestrator.settings import Settings
+from orchestrator.store.schema import pack, unpack
 from tests.samples.stores import Samples
 
 
@@ -82,6 +84,25 @@ def test_a_campaign_that_can_not_be_read_is_removed_by_its_whole_id(
     assert stored.remove(settings, ["one"], yes=True).text == "removed one (can't be read): 1 run"
     with Workspace(settings) as workspace:
         assert list(workspace.store.progress()) == ["two"]
+
+
+def test_a_campaign_of_a_newer_benchfarm_is_said_to_be_one_and_nobody_is_told_to_remove_it(
+    tmp_path: Path, samples: Samples
+) -> None:
+    settings = Settings.from_environment({}, home=tmp_path)
+    two_campaigns(settings, samples)
+    with closing(sqlite3.connect(tmp_path / "store.sqlite")) as rows:
+        for number, document in rows.execute("SELECT case_no, document FROM cases").fetchall():
+            case = json.loads(unpack(document, where="")) | {"delegate": "of-a-later-version"}
+            rows.execute(
+                "UPDATE cases SET document = ? WHERE case_no = ?",
+                (pack(json.dumps(case).encode()), number),
+            )
+        rows.commit()
+    with Workspace(settings) as workspace, pytest.raises(StoreError) as told:
+        workspace.store.campaign(CampaignId("one"))
+    assert "newer benchfarm" in told.value.hint
+    assert "remove" not in told.value.hint
 
 
 def test_hidden_campaigns_are_out_of_sight_until_they_are_named_or_shown_again(
