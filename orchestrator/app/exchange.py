@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, cast
 from orchestrator.app.options import Campaigns, Paths, Texts, arg, opt
 from orchestrator.errors import UsageError
 from orchestrator.files import check_folder, draft_of, unwritable, write_file
-from orchestrator.plugins import Exported, Exporter, find, plugins
+from orchestrator.plugins import Exported, Exporter, every, find, plugins
 from orchestrator.records.campaign import Campaign, Origin
 from orchestrator.records.run import Attachment, RawOutput
 from orchestrator.settings import Settings
@@ -55,7 +55,9 @@ class ExportRequest:
     runs: Annotated[
         Texts, opt("--run", "Export only this run, by id or its beginning. Repeat for several.")
     ] = ()
-    rows: Annotated[str, opt("--rows", "Rows of csv and parquet: cases or invocations.")] = "cases"
+    rows: Annotated[
+        str, opt("--rows", f"What a row is, where the format leaves a choice: {' or '.join(ROWS)}.")
+    ] = ROWS[0]
     force: Annotated[bool, opt("--force", "Replace an existing file.")] = False
 
 
@@ -74,9 +76,11 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
             f"there are no rows of {request.rows!r}", hint=f"choose one of {', '.join(ROWS)}"
         )
     if request.rows != ROWS[0] and not exporter.takes_rows:
+        every_format = every("exporters", Exporter, skips_broken=True)
+        able = [name for name, item in every_format.items() if item.takes_rows]
         raise UsageError(
             f"--rows chooses what a row is; {request.form} leaves no choice",
-            hint="leave --rows out, or --format csv or parquet",
+            hint=f"leave --rows out, or --format {' or '.join(able)}",
         )
     if request.runs and not exporter.takes_runs:
         raise UsageError(f"--run chooses runs; {request.form} is about whole campaigns")
