@@ -186,7 +186,7 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
     Cases are listed each below its phone; of many the fastest of each model on each phone. A
     figure that isn't the requested delegate's, or that was rejected, isn't shown: its place says
     why. Below stand who won, what went wrong with its cure, and one line of legend; ``legend``
-    explains every word and mark.
+    explains marks and words for figures; ``benchfarm explain`` has all.
     """
     if not data.results:
         return [(data.headline.scope, "")]
@@ -287,7 +287,7 @@ def _short_legend(names: ShortNames, width: int) -> str:
 
 
 def _legend(data: ReportData, names: ShortNames) -> list[str]:
-    """Return what each word and mark means that stands in a table."""
+    """Return what marks and words for figures mean, of those that stand in the table."""
     rows = data.results
     lines = [data.headline.trust, f"all {names.common}" if names.common else ""]
     if any(row.best is not BestMark.NONE for row in rows):
