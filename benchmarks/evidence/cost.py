@@ -14,7 +14,7 @@ import numpy as np
 from noise import PHONE_INVOCATION_STD, Floats, Noise
 from trials import RULE, stopped_at, us
 
-from orchestrator.analysis.findings import RUNS_MIN
+from orchestrator.analysis.findings import INFERENCES_MIN
 from orchestrator.analysis.intervals import (
     UNSEEN,
     Autocorrelation,
@@ -124,12 +124,14 @@ def one_by_one(noises: Sequence[Noise], setup_s: float, rng: np.random.Generator
     spent = []
     for number, run_s in enumerate(latencies_s()):
         noise = noises[number % len(noises)].sized()
-        variances = {runs: _variance(noise, runs, rng) for runs in (RUNS_MIN, FIXED_RUNS)}
-        var_run = (variances[RUNS_MIN] - variances[FIXED_RUNS]) / (1 / RUNS_MIN - 1 / FIXED_RUNS)
+        variances = {runs: _variance(noise, runs, rng) for runs in (INFERENCES_MIN, FIXED_RUNS)}
+        var_run = (variances[INFERENCES_MIN] - variances[FIXED_RUNS]) / (
+            1 / INFERENCES_MIN - 1 / FIXED_RUNS
+        )
         var_invocation = variances[FIXED_RUNS] - max(0.0, var_run) / FIXED_RUNS
         best = _runs_per_invocation(setup_s, run_s, max(0.0, var_run), max(0.0, var_invocation))
         # Nothing is known of processes that go on for longer than the recorded ones.
-        runs = min(FIXED_RUNS, max(RUNS_MIN, best))
+        runs = min(FIXED_RUNS, max(INFERENCES_MIN, best))
         goal = _width(variances[FIXED_RUNS], FIXED_INVOCATIONS)
         variance = _variance(noise, runs, rng)
         count = next(count for count in range(2, 1000) if _width(variance, count) <= goal)

@@ -89,7 +89,7 @@ _FINDINGS: Final = (
         "Take the flags out of the plan, or use a build that knows them.",
     ),
     FindingCode(
-        "few-runs",
+        "few-inferences",
         WARNING,
         "too few inferences",
         "Raise num_runs or min_secs in the plan.",
@@ -342,7 +342,7 @@ CODES: Final[Mapping[str, FindingCode]] = {item.code: item for item in _FINDINGS
 #: Rounding that may move a figure by more than this share of its value hides small changes.
 ROUNDING_MAX: Final = 0.01
 #: Fewer inferences than this say little about the process's own spread.
-RUNS_MIN: Final = 10
+INFERENCES_MIN: Final = 10
 #: (p95 - p5) / median of a steady run stays below this.
 SPREAD_MAX: Final = 0.5
 #: From this spread on, a trend or two modes matter.
@@ -431,9 +431,9 @@ def rounding_findings(report: ToolReport) -> Iterator[Finding]:
 def steadiness_findings(inference: LatencySummary) -> Iterator[Finding]:
     """Yield what speaks against a series of inferences."""
     count = inference.count
-    if count is None or count < RUNS_MIN:
+    if count is None or count < INFERENCES_MIN:
         made = "an unknown number of" if count is None else count
-        yield finding("few-runs", f"{made} inferences, at least {RUNS_MIN} are needed")
+        yield finding("few-inferences", f"{made} inferences, at least {INFERENCES_MIN} are needed")
     median, p5, p95 = inference.median_us, inference.p5_us, inference.p95_us
     if not median or p5 is None or p95 is None:
         return

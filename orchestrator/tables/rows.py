@@ -447,7 +447,7 @@ class ResultRow:
 
     @property
     def why_not_clean(self) -> str:
-        """Why the figure isn't clean, or why there is none: ``suspect (few-runs)``, ``failed
+        """Why the figure isn't clean, or why there is none: ``suspect (few-inferences)``, ``failed
         (crashed)``, ``fell back to CPU``, ``not confirmed``.
         """
         status = self.result.status

@@ -415,7 +415,7 @@ def test_measuring_without_any_clean_result_ends_with_1_and_the_reason(
         "xnnpack",
     )
     done = lab.cli("bench", model, *short).ended_with(1)
-    assert "no result is clean (suspect (few-runs))" in done.stdout
+    assert "no result is clean (suspect (few-inferences))" in done.stdout
     (run,) = lab.cli("bench --json", model, *short).ended_with(1).json["runs"]
     assert (run["outcome"], run["verdict"]["quality"]) == ("completed", "suspect")
 

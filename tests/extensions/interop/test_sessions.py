@@ -500,7 +500,7 @@ def test_own_results_leave_as_the_leaderboards_lines(
     (read,) = cli("import", job.parent, "--model", model, "--json").ok().json["runs"]
     assert read["report"]["inference"]["median_us"] == 10_000
     assert read["case"]["serial"] == "caiman-35@app"
-    assert (read["case"]["model_name"], codes(read) - {"few-runs"}) == (
+    assert (read["case"]["model_name"], codes(read) - {"few-inferences"}) == (
         model.stem,
         {"delegate-unknown"},
     )

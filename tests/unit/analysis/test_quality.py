@@ -165,7 +165,11 @@ def test_what_did_not_complete_is_rejected() -> None:
         # Another program's record says which delegate was used, and not how much of the model.
         ("delegate-unknown", Quality.TRUSTED, verdict(with_delegate(truth=DelegateTruth.UNKNOWN))),
         ("flags-ignored", Quality.REJECTED, verdict(replace(GOOD, unconsumed_flags=("--x=1",)))),
-        ("few-runs", Quality.SUSPECT, verdict(replace(GOOD, inference=replace(STEADY, count=9)))),
+        (
+            "few-inferences",
+            Quality.SUSPECT,
+            verdict(replace(GOOD, inference=replace(STEADY, count=9))),
+        ),
         (
             "unsteady",
             Quality.SUSPECT,

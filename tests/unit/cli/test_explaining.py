@@ -28,7 +28,7 @@ from tests.samples.sample_lab import rich_lab, small_lab
 
 
 def test_a_finding_with_all_its_columns() -> None:
-    text = explain("few-runs").text
+    text = explain("few-inferences").text
     assert "severity: warning" in text
     assert "what to do: Raise num_runs" in text
 
