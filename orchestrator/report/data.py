@@ -284,7 +284,8 @@ def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[Problem]
         return Problem(cases=named, more=len(members) - len(named), said=said)
 
     for (why, reason, cure), members in ordered:
-        said = f": {why}{f': {reason}' if reason else ''}. {cure}".rstrip()
+        because = f": {reason.removesuffix('.')}" if reason else ""
+        said = f": {why}{because}. {cure}".rstrip()
         yield problem(members, said)
     # A case's latency may be clean beside a suspect run of such a pass.
     for run_pass in (own.name for own in passes() if own.warns):

@@ -289,11 +289,12 @@ def test_each_kind_of_problem_is_told_with_its_reason_and_what_was_skipped_is_no
             outcome=Outcome.SKIPPED if threads == 1 else Outcome.FAILED,
             quality=Quality.REJECTED,
             reason_code="out-of-time" if threads == 1 else "op-failed",
-            reason=f"node {threads}",
+            reason=f"node {threads} (main).",
         )
         for threads in range(1, 12)
     ]
     told = data_of(*runs).headline.warnings
+    assert not any("main).." in line for line in told)
     assert [re.findall(r"node \d+", line) for line in told] == [[f"node {n}"] for n in range(2, 12)]
 
 
