@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import MappingProxyType
@@ -115,31 +115,36 @@ DELEGATES: Final[Mapping[DelegateName, Delegate]] = MappingProxyType(
         }
     )
 )
-#: Flags with their values; ``""`` for any but those of _OFF.
+#: Flags with their values, each also with ``""``, which is any but those of _OFF.
 Switch: TypeAlias = frozenset[tuple[str, str]]
 #: Values of a flag that ask for nothing.
 _OFF: Final = frozenset({"", "0", "false"})
 
 
-def _switches() -> Iterator[tuple[Switch, str]]:
-    for name, own in DELEGATES.items():
-        # LiteRT's for the CPU ask for what the runtime does by itself.
-        for flags in () if name.is_cpu else own.flags.values():
-            yield (
-                frozenset(
-                    (flag, "" if value == "true" else value)
-                    for flag, value in flags.items()
-                    if value != "false"
-                ),
-                name,
-            )
-        for flag, called in own.switches.items():
-            yield frozenset({(flag, "")}), called
+def _switch(flags: Mapping[str, str]) -> Switch:
+    return frozenset(
+        (name, told)
+        for name, value in flags.items()
+        if value != "false"
+        for told in ("", value.replace("true", ""))
+    )
 
 
-#: What switches a delegate on, and what that one is called in an output.
+#: What switches a delegate on, and what that one is called in an output. LiteRT's flags for the CPU
+#: ask for what the runtime does by itself.
 SWITCHES: Final[Mapping[Switch, str]] = MappingProxyType(
-    {switch: called for switch, called in _switches() if switch}
+    {
+        _switch(flags): name
+        for name, own in DELEGATES.items()
+        if not name.is_cpu
+        for flags in own.flags.values()
+        if _switch(flags)
+    }
+    | {
+        _switch({flag: ""}): called
+        for own in DELEGATES.values()
+        for flag, called in own.switches.items()
+    }
 )
 
 
@@ -147,15 +152,13 @@ def asked_for(flags: Mapping[str, str]) -> dict[str, frozenset[str]]:
     """Return the delegates that flags ask for, as outputs call them, and the names of the flags
     that do; of two by the same flags the one that says more.
     """
-    on = [(name, value) for name, value in flags.items() if value.strip().lower() not in _OFF]
-    given = {(name, told) for name, value in on for told in ("", value.strip())}
+    on = {name: value for name, value in flags.items() if value.strip().lower() not in _OFF}
+    given = {(name, told) for name, value in on.items() for told in ("", value.strip())}
     met = [switch for switch in SWITCHES if switch <= given]
     return {
         SWITCHES[switch]: frozenset(dict(switch))
         for switch in met
-        if not any(
-            switch != other and switch <= other | {(name, "") for name, _ in other} for other in met
-        )
+        if not any(switch < other for other in met)
     }
 
 

@@ -70,14 +70,6 @@ def _numbers(plan: Plan, case: Case, program: Program) -> tuple[int, ...]:
     )
 
 
-def _needs(program: Program) -> str:
-    return (
-        "has no process of its own for each case, whose start could be cold"
-        if program.name.is_session
-        else ""
-    )
-
-
 def _start_flags(case: Case, prepared: Prepared) -> Mapping[str, str]:
     """Return the flags of a start, which needs one inference, the first; further ones are what
     programs insist on.
@@ -205,7 +197,11 @@ PASS = PassSpec(
         }
     ),
     numbers=_numbers,
-    needs=_needs,
+    needs=lambda program: (
+        "has no process of its own for each case, whose start could be cold"
+        if program.name.is_session
+        else ""
+    ),
     least_s=_least_s,
     variant=_variant,
     read=with_start,

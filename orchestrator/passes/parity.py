@@ -20,7 +20,7 @@ from orchestrator.passes.specification import (
     Prepared,
 )
 from orchestrator.ports import Tool
-from orchestrator.programs import Program, program
+from orchestrator.programs import program
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
@@ -379,10 +379,6 @@ def can_be_checked(case: Case) -> bool:
     )
 
 
-def _needs(program: Program) -> str:
-    return "" if program.is_benchmark_model else "writes no outputs that could be compared"
-
-
 def _input_flags(case: Case, prepared: Prepared) -> Mapping[str, str]:
     """Return the flags that give a model its inputs, and as few inferences as can be."""
     inputs = prepared.inputs
@@ -423,7 +419,9 @@ PASS = PassSpec(
     files={_FAMILY: {**INFO_FILES[_FAMILY], "output_filepath": OUTPUTS_FILE}},
     last_flags=_input_flags,
     compares_outputs=True,
-    needs=_needs,
+    needs=lambda program: (
+        "" if program.is_benchmark_model else "writes no outputs that could be compared"
+    ),
     plan_key=("parity_inputs", "are the inputs of the pass 'parity'"),
     read=_read,
     findings=_findings,
