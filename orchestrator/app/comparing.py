@@ -180,8 +180,8 @@ def _within_campaigns(
     for campaign_id, claim in claims.items():
         if claim is not None and campaign_id in others:
             _check_claim(campaign_id, claim, rule)
-    first, *further = {*claims.values(), *others.values()}
-    if first is not None and not further:
+    first, *further = {*claims.values()}
+    if first is not None and not further and claims == others:
         rule = replace(rule, threshold=first.threshold, level=first.level)
     of_baseline = {(item.campaign_id, item.case.case_key) for item in sides[0]}
     for item in sides[1]:

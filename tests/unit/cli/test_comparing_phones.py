@@ -230,6 +230,39 @@ def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path:
     compare(settings, CompareOptions(threshold=0.015, level=0.99), Output(), (CAMPAIGN,))
 
 
+def test_two_a_b_comparisons_are_compared_as_it_is_asked(tmp_path: Path) -> None:
+    runs, campaigns = [], []
+    for name, build, us in ((ANDROID, BUILDS[ToolName.NATIVE], 20_000), (IMPORTED, OTHER, 20_300)):
+        one, two = (
+            case(REAL_PIXEL, MOBILENET, DelegateName.XNNPACK, threads, build_sha256=build.sha256)
+            for threads in (1, 2)
+        )
+        pairing = Pairing(
+            sides=((one.case_key, two.case_key),),
+            baseline="threads 1",
+            candidate="threads 2",
+            kind="threads",
+            detect=0.01,
+            level=0.999,
+            threshold=0.007,
+        )
+        own = [
+            run(each, number, us / each.threads, campaign_id=name)
+            for number in range(9)
+            for each in (one, two)
+        ]
+        runs += own
+        campaigns.append(campaign_of(own, campaign_id=name, terms=Terms(pairing=pairing)))
+    settings = settings_of(tmp_path, runs, *campaigns)
+    sides = (BUILDS[ToolName.NATIVE].sha256[:12], OTHER.sha256[:12])
+    for asked, claim in (({}, (0.02, 0.99)), ({"threshold": 0.05, "level": 0.95}, (0.05, 0.95))):
+        result = compare(settings, CompareOptions(by="build", **asked), Output(), sides)
+        assert isinstance(result.data, dict)
+        assert (result.data["threshold"], result.data["level"]) == claim
+        for row in cases_of(result):
+            assert (row["verdict"]["threshold"], row["verdict"]["level"]) == claim
+
+
 @pytest.mark.parametrize(
     ("by", "sides"),
     [("delegate", ("gpu", "gpu")), ("config", ("delegate=gpu", "threads=1"))],
