@@ -262,8 +262,8 @@ def _contest(rows: Sequence[ResultRow], best: BestOfSet[str] | None) -> Contest:
     if best is None:
         return Contest(rows=tuple(rows), best=None)
     clean = [row for row in rows if row.compared is not None]
-    clean.sort(key=lambda row: figure_of(row).median_us)
     first = next(row for row in clean if row.key == best.fastest)
+    clean.sort(key=lambda row: speed_up(figure_of(row), figure_of(first)).value)
     slower = [row for row in clean if row.best is BestMark.NONE]
     return Contest(
         rows=tuple(rows),

@@ -199,3 +199,21 @@ def test_a_configuration_in_two_states_is_no_winner_over_one_that_is_faster_in_p
     assert won.best.speed_up.value >= 1
     (advice,) = advice_of(data).lines
     assert "gpu, 1 thread, native isn't shown to be faster than xnnpack" in advice.text
+
+
+def test_the_second_is_the_one_that_the_lead_is_least_over() -> None:
+    other = replace(CPU, threads=2)
+    runs = []
+    for number, us in enumerate(range(90_000, 111_000, 2_500)):
+        wobble = 1 + 0.0002 * (-1) ** number
+        # Nearly always faster than the other one, but for the middle, which is its median.
+        near = us * 0.995 * wobble if number != 4 else 101_200
+        runs += [run(GPU, number, us * 0.8), run(CPU, number, us * wobble)]
+        runs.append(run(other, number, near))
+    data = data_of(*runs)
+    (won,) = data.contests
+    assert won.second is not None
+    assert won.second[0].case == other
+    over = {row.case: row.speed_up for row in data.results}
+    assert (won.best, row_of(data, GPU).baseline) == (row_of(data, GPU), won.second[0].configuration)
+    assert over[GPU] == won.second[1]
