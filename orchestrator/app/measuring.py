@@ -31,6 +31,7 @@ from orchestrator.errors import (
 )
 from orchestrator.files import sha256_of
 from orchestrator.passes import is_around_others
+from orchestrator.planning.expansion import NOT_IN_TOOL
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.case import Build, CampaignId, Case, Model, Serial, ToolName
@@ -175,14 +176,15 @@ class MeasuredCampaign:
 
 def _skip_lines(campaign: Campaign) -> list[str]:
     """Return what wasn't run and why, once for all devices that it is true of; with its number of
-    threads where the delegate runs with another one.
+    threads where the delegate runs with another one; what a program can't do, once.
     """
     runs = {(item.case.serial, item.case.delegate, item.case.tool) for item in campaign.invocations}
     serials: dict[str, dict[str, None]] = {}
     for skip in campaign.skipped:
         threads = f", {counted(skip.threads, 'thread')}"
         which = threads if (skip.serial, skip.delegate, skip.tool) in runs else ""
-        text = f"{skip.delegate}{which}, {skip.tool}: {skip.reason}"
+        what = f"{skip.delegate}{which}, {skip.tool}: "
+        text = f"{'' if skip.reason_code == NOT_IN_TOOL else what}{skip.reason}"
         serials.setdefault(text, {})[skip.serial] = None
     return [
         f"not run on {next(iter(where)) if len(where) == 1 else f'{len(where)} devices'}: {text}"

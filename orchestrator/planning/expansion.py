@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from orchestrator.delegates import DELEGATES, needed_companions
 from orchestrator.passes import pass_of, passes
@@ -46,6 +47,9 @@ from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.plan import Order, Plan, PlanTerms
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.units import counted
+
+#: Why a case isn't measured in a pass that its program can't be run in; it may be in another one.
+NOT_IN_TOOL: Final = "pass-not-in-tool"
 
 
 def shared_case(case: Case) -> CaseKey | None:
@@ -330,7 +334,7 @@ def _without_pass(plan: Plan, cases: Iterable[Case]) -> Iterator[SkippedCase]:
         for why, names in grouped(plan.passes, lacking.__getitem__).items():
             if why:
                 reason = f"pass {', '.join(names)}: '{case.tool}' {why}"
-                yield SkippedCase.of(case, "pass-not-in-tool", reason)
+                yield SkippedCase.of(case, NOT_IN_TOOL, reason)
 
 
 def without(expansion: Expansion, skips: Mapping[CaseKey, Skip]) -> Expansion:

@@ -215,5 +215,8 @@ def test_the_second_is_the_one_that_the_lead_is_least_over() -> None:
     assert won.second is not None
     assert won.second[0].case == other
     over = {row.case: row.speed_up for row in data.results}
-    assert (won.best, row_of(data, GPU).baseline) == (row_of(data, GPU), won.second[0].configuration)
+    assert (won.best, row_of(data, GPU).baseline) == (
+        row_of(data, GPU),
+        won.second[0].configuration,
+    )
     assert over[GPU] == won.second[1]
