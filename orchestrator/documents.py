@@ -77,7 +77,9 @@ def _adapter(kind: Hashable) -> TypeAdapter[Any]:
     # Making one takes a thousand times as long as using it.
     adapter = TypeAdapter(cast("type[Any]", kind))
     schema = _bounded(adapter.core_schema)
-    adapter.validator, adapter.serializer = SchemaValidator(schema), SchemaSerializer(schema)
+    adapter.validator = SchemaValidator(schema)
+    # Also for a figure that may be a text instead, which a record's own setting doesn't reach.
+    adapter.serializer = SchemaSerializer(schema, {"ser_json_inf_nan": "constants"})
     return adapter
 
 

@@ -125,6 +125,14 @@ def test_what_a_program_printed_beyond_all_bounds_is_kept_at_the_bound() -> None
     assert read.inference == LatencySummary(count=-(2**63 - 1), mean_us=2.0**63, std_us=2.0**63)
 
 
+def test_a_figure_beyond_all_bounds_that_may_be_a_text_is_kept_at_the_bound() -> None:
+    report = ToolReport(outcome="ok", extra={"speed": math.inf, "least": -math.inf, "unit": "x"})
+
+    read = load_document(ToolReport, dump_document(report), where="here")
+
+    assert read.extra == {"speed": 2.0**63, "least": -(2.0**63), "unit": "x"}
+
+
 def test_every_record_can_be_written_and_what_has_no_required_field_read_again() -> None:
     kinds = {
         value
