@@ -32,6 +32,7 @@ from orchestrator.extensions.farm.manifest import (
     read_manifest,
 )
 from orchestrator.extensions.farm.queue import (
+    GONE_S,
     IN_QUARANTINE,
     NO_JOBS,
     Announced,
@@ -52,8 +53,6 @@ if TYPE_CHECKING:
     from orchestrator.store.opening import Store
 
 
-#: Phones of a host that is silent for so long aren't chosen.
-GONE_S: Final = 900.0
 _Row = Mapping[str, Any]
 
 
@@ -153,7 +152,7 @@ def welcome(queue: FarmQueue, phones: Mapping[str, Announced], doubts: set[Doubt
     known = [serial for serial, item in phones.items() if item.facts and can_have_jobs(serial)]
     seen = queue.sightings(known)
     lines = _clashes(queue, seen, doubts)
-    labels = {row["serial"]: row["labels"] for row in seen}
+    labels = {row["serial"]: row["labels"] for row in seen if row["is_live"]}
     free = {
         serial: phones[serial]
         for serial in sorted({*known} - queue.clashes().keys())

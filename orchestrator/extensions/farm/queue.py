@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: A host that wasn't heard for so long isn't given as alive.
 HOST_SILENT_S: Final = 15.0
+#: Phones of a host that is silent for so long aren't chosen.
+GONE_S: Final = 900.0
 #: A job at which this many hosts died isn't given to another one: it may well be what kills them.
 DEATHS_MAX: Final = 10
 #: What was seen longer ago was taken away on purpose, as likely as not.
@@ -38,9 +40,11 @@ NO_JOBS: Final = (
 )
 #: How the reason begins for which a phone can't be used that its host keeps in quarantine.
 IN_QUARANTINE: Final = "in quarantine: "
-#: What the hosts that announce a phone (p) say of its pools and tags, a document each.
-_LABELS: Final = """ARRAY(SELECT o.labels FROM farm_phones o
-    WHERE o.serial = p.serial AND o.gone_at IS NULL) AS labels"""
+#: What the hosts that announce a phone (p) say of its pools and tags, a document each; those that
+#: are gone only of their own.
+_LABELS: Final = f"""ARRAY(SELECT o.labels FROM farm_phones o JOIN farm_hosts l ON l.name = o.host
+    WHERE o.serial = p.serial AND o.gone_at IS NULL AND (o.host = p.host
+    OR l.seen_at > now() - make_interval(secs => {GONE_S}))) AS labels"""
 #: The phones that are announced, with their hosts, their job, what pauses them and whether several
 #: have the number.
 _PHONES: Final = f"""

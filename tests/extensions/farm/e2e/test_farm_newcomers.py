@@ -110,6 +110,10 @@ def test_a_phone_that_comes_is_what_all_its_hosts_say_of_it(queue: FarmQueue) ->
     comes(queue, told(phone("B"), labels='{"tags": ["rooted"]}') | told(phone("C")), "three")
     assert serials(queue) == ["A", "B"]
     assert serials(queue, "whole") == ["A", "B"]
+    # Of a host that died nothing counts.
+    queue.rows("UPDATE farm_hosts SET seen_at = now() - interval '1 hour' WHERE name = 'two'")
+    comes(queue, told(phone("C")), "one")
+    assert serials(queue, "whole") == ["A", "B", "C"]
 
 
 def test_it_is_added_once_by_hosts_that_all_see_it_and_told_of_once(

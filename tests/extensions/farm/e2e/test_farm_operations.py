@@ -629,6 +629,20 @@ def test_a_phone_at_two_hosts_has_the_pools_and_tags_of_both_whichever_was_heard
         choose_phones(queue, both)
 
 
+def test_a_phone_that_moved_from_a_host_that_died_has_no_pools_of_that_one(
+    queue: FarmQueue,
+) -> None:
+    nightly = DeviceSelection(pools=("nightly",))
+    for host, pool in {"one": "other", "two": "nightly"}.items():
+        host_lives(queue, host)
+        told = Announced(facts=dump(virtual_facts("A")), labels=f'{{"pools": ["{pool}"]}}')
+        queue.announce(host, {"A": told})
+    assert [facts.serial for facts in choose_phones(queue, nightly)[0]] == ["A"]
+    queue.rows("UPDATE farm_hosts SET seen_at = now() - interval '1 hour' WHERE name = 'two'")
+    with pytest.raises(NoDeviceError, match="A: it isn't in the pool nightly"):
+        choose_phones(queue, nightly)
+
+
 def test_a_name_that_neither_this_computer_nor_a_host_knows_is_refused(
     queue: FarmQueue, settings: Settings
 ) -> None:
