@@ -4,6 +4,7 @@ still answer; which of all of them a plan means, now and later; and which two ha
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from orchestrator.clock import Deadline
 from orchestrator.config.declarations import KeptInventory
 from orchestrator.devices.adb_server import is_tcp
 from orchestrator.devices.discovery import KnownPhones
-from orchestrator.errors import BenchfarmError, DeviceBusyError, HostStorageError, NoDeviceError
+from orchestrator.errors import BenchfarmError, DeviceBusyError, NoDeviceError
 from orchestrator.extensions.farm.manifest import (
     PhoneLabels,
     dump,
@@ -228,6 +229,9 @@ def _clashes(queue: FarmQueue, seen: Sequence[_Row], doubts: set[Doubt]) -> list
 #: How long a phone may take to answer once it is reconnected.
 _ANSWER_S: Final = 10.0
 _HANGS: Final = "it stopped answering while it had no job; it is being reconnected again and again"
+_RESTORING: Final = "it is being restored, as a process that is gone left it changed"
+#: How long phones that are restored are waited for before the others are offered.
+_RESTORED_S: Final = 20.0
 _UNSEEN: Final = "its host can't look at its phones now"
 #: Logs a line for people; ``level`` and further keys are for logs that programs read.
 Say = Callable[..., None]
@@ -272,6 +276,8 @@ class HostPhones:
         self._hung: dict[str, Attached] = {}
         #: Phones that were to be restored since they came, or since the last check of idle phones.
         self._restored: set[str] = set()
+        #: Those that take long, as long as they do.
+        self._restoring: dict[str, threading.Thread] = {}
         #: What is wrong with this host, empty for nothing.
         self.fault = ""
 
@@ -337,7 +343,7 @@ class HostPhones:
         attached = attached_devices(workspace)
         here = {item.seen.serial for item in attached if item.seen.usable}
         self._restored &= set() if is_due else here
-        self._restore(workspace, here.intersection(workspace.left_changed()) - used)
+        self._restore(here.intersection(workspace.left_changed()) - used)
         for item in attached:
             # One that never said who it is goes by its server's name for it, which over USB is its
             # serial number.
@@ -353,22 +359,39 @@ class HostPhones:
         hung = self._hung.keys() & self._known.keys()
         return found | {serial: replace(self._known[serial], unusable=_HANGS) for serial in hung}
 
-    def _restore(self, workspace: Workspace, changed: Collection[str]) -> None:
+    def _restore(self, changed: Collection[str]) -> None:
         """Restore phones that a process that is gone left changed: their jobs may be cancelled
-        since, so that nobody else would. One that another computer uses is left alone.
+        since, so that nobody else would. Those that take long don't hold the others up.
         """
-        due = sorted({*changed} - self._restored)
+        due = sorted({*changed} - self._restored - self._restoring.keys())
         self._restored.update(due)
+        for serial in due:
+            name, work = f"restore {serial}", self._restore_one
+            self._restoring[serial] = threading.Thread(
+                target=work, args=(serial,), name=name, daemon=True
+            )
+            self._restoring[serial].start()
+        deadline = Deadline(_RESTORED_S)
+        for serial in due:
+            self._restoring[serial].join(deadline.remaining_s)
+        self._restoring = {
+            serial: thread for serial, thread in self._restoring.items() if thread.is_alive()
+        }
+
+    def _restore_one(self, serial: str) -> None:
+        """Restore a phone and tell of it; one that another computer uses is left alone."""
         try:
-            for item in restore_phones(workspace, due):
-                if item.error is None:
-                    told = f"{item.name} was left changed by a process that is gone; it is restored"
-                    self._say(one_line("; ".join([told, *item.notes])), serial=item.name)
-                elif not isinstance(item.error, DeviceBusyError):
-                    told = f"{item.name} was left changed, and can't be restored: {item.error}"
-                    self._say(one_line(told), level="error", serial=item.name)
-        except HostStorageError as error:
+            with self._shared.open() as workspace:
+                (item,) = restore_phones(workspace, [serial])
+        except BenchfarmError as error:
             self._say(one_line(str(error)), level="error")
+            return
+        if item.error is None:
+            told = f"{item.name} was left changed by a process that is gone; it is restored"
+            self._say(one_line("; ".join([told, *item.notes])), serial=item.name)
+        elif not isinstance(item.error, DeviceBusyError):
+            told = f"{item.name} was left changed, and can't be restored: {item.error}"
+            self._say(one_line(told), level="error", serial=item.name)
 
     def _hanging(self, attached: Sequence[Attached], used: Collection[str]) -> dict[str, Attached]:
         """Return the phones that hang now: those that did before, and those that nobody uses.
@@ -414,6 +437,8 @@ class HostPhones:
         unusable = "" if attached.seen.usable else attached.seen.reason
         if not can_have_jobs(serial):
             unusable = NO_JOBS
+        elif serial in self._restoring:
+            unusable = _RESTORING
         elif not unusable and (kept_out := workspace.quarantine.reason(serial)):
             unusable = f"{IN_QUARANTINE}{kept_out}"
         facts = known.facts if known is not None else ""

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from orchestrator.app.attached import attached_devices, open_phone, pick
+from orchestrator.app.workspace import Workspace
 from orchestrator.extensions.farm.manifest import read_labels
 from orchestrator.extensions.farm.queue import FarmQueue
+from orchestrator.ports import Change
+from orchestrator.settings import Settings
 from tests.conftest import poll_until
 from tests.samples.farm_hosts import PATIENCE_S, Database
 from tests.samples.submissions import begin, host_lives, submit
@@ -90,6 +94,34 @@ def test_a_phone_whose_serial_number_no_job_can_have_is_left_out_and_the_others_
         lab.cli("virtual down host")
         with FarmQueue(database.url) as queue:
             queue.resume("farm")
+
+
+def test_a_phone_that_hangs_while_it_is_restored_keeps_no_other_from_being_offered(
+    lab: Lab, database: Database, request: pytest.FixtureRequest
+) -> None:
+    changed, other = lab.serials
+    settings = Settings.from_environment({}, home=lab.cli.home, store=database.url)
+    with Workspace(settings) as workspace:
+        item = pick(workspace, changed, attached_devices(workspace))
+        device = open_phone(workspace, item)[0]
+        workspace.conditioner.hold(device, Change(what="a note", undo=":"), ":")
+    lab.fault(changed, "hang", "moment=tool", "subject=*settings")
+    request.getfixturevalue("worker")
+    with FarmQueue(database.url) as queue:
+
+        def told() -> dict[str, str]:
+            rows = [row for row in queue.phones() if row["host"] == "host"]
+            return {row["serial"]: row["unusable"].partition(",")[0] for row in rows}
+
+        poll_until(
+            lambda: told() == {changed: "it is being restored", other: ""},
+            "the other one is offered",
+            PATIENCE_S,
+        )
+        lab.clear()
+        poll_until(lambda: told() == {changed: "", other: ""}, "both are offered", PATIENCE_S)
+    with Workspace(settings) as workspace:
+        assert workspace.left_changed() == []
 
 
 def test_an_idle_phone_that_hangs_is_told_and_comes_back_and_one_that_another_host_measures_is_left_alone(
