@@ -236,7 +236,8 @@ class Transcript:
             return self.model_size_mb is not None
         if text.startswith(("Memory footprint delta", "Peak memory footprint")):
             return bool(self.memory)
-        return "]" in text and (match := ECHO.match(text)) is not None and match[1] in self.echoed
+        match = ECHO.match(text) if "]" in text else None
+        return match is not None and match[1] in ECHO_NAMES and match[1] in self.echoed
 
     def is_ended_by_start(self, text: str) -> bool:
         """Whether a line is the program's first and begins another run: this one has more than its
@@ -483,6 +484,9 @@ class Transcript:
             self._of_no_use.add(text)
 
     def _reach(self, stage: int) -> None:
+        if self.stage == STAGE_NEW and stage < STAGE_DONE:
+            # Memory is told below a result: that was of a run whose beginning is lost.
+            self.memory, self.peak_memory_mib = {}, None
         self.stage = max(self.stage, stage)
 
 

@@ -198,6 +198,25 @@ def test_run_below_one_that_was_killed_is_not_doubted(lines: int) -> None:
     assert (report.outcome, report.disagreements) == ("ok", ())
 
 
+MEMORY = "Memory footprint delta from the start of the tool (MB): init=95.4609 overall=122.793\n"
+
+
+@pytest.mark.parametrize("below", ["", MEMORY.replace("122.793", "103.793")])
+@pytest.mark.parametrize(
+    "above",
+    [MEMORY, f"{MEMORY}Overall peak memory footprint (MB) via periodic monitoring: 13.9883\n"],
+)
+def test_end_of_a_run_whose_beginning_is_lost_is_not_the_next_one_s(above: str, below: str) -> None:
+    run = "".join([*of_model("b", 22), below])
+    assert parse_text(above + run) == parse_text(run)
+
+
+def test_what_a_delegate_lists_twice_is_not_another_process_s() -> None:
+    text = "".join(of_model("b", 22)).replace("Loaded", "t1: [1,1,384]\nt1: [1,384]\nLoaded")
+    (report,) = parse_text(text)
+    assert report.disagreements == ()
+
+
 def test_operators_that_the_gpu_counts_are_its_share() -> None:
     text = (
         "STARTING!\nGraph: [m.tflite]\nUse gpu: [1]\nLoaded model m.tflite\nCreated TensorFlow Lite delegate for GPU.\n"
