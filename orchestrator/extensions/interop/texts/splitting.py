@@ -71,7 +71,8 @@ _NARROWEST: Final = 40
 _TRUTHS: Final = frozenset({"true", "false"})
 #: What stands below a command that is wrapped inside a word: its rest, flags, and what a shell is told.
 _REST: Final = re.compile(
-    r"(?P<word>[\w./\\,+=~${}-]+)[\"'`)]*(?P<more>(?: +--[\w-]+=\S*)*(?: +(?:-{1,2}[\w-]*|[\\^`]|\d?>.*|[|&;<].*))?)",
+    r"(?P<word>(?:[\w./\\,+=~${}-]|:\d(?![\w:]))+)[\"'`)]*"
+    r"(?P<more>(?: +--[\w-]+=\S*)*(?: +(?:-{1,2}[\w-]*|[\\^`]|\d?>.*|[|&;<].*))?)",
     re.ASCII,
 )
 
@@ -84,7 +85,7 @@ def _is_rest(word: str, text: str, width: int) -> bool:
     if width < _NARROWEST or rest is None or _is_whole(word):
         return False
     if word[-1].isdigit() and word.partition("=")[2].isdigit():
-        return rest["word"].isdigit()
+        return re.fullmatch(r"[\d.,]+", rest["word"], re.ASCII) is not None
     is_word_of_a_shell = rest["word"].isalpha() and rest["word"].istitle()
     is_flag = "=" in word + rest["word"] and not is_word_of_a_shell
     return bool(rest["more"]) or len(text) == width or is_flag
@@ -231,7 +232,9 @@ class RunSplitter:
     #: The lines of a command that may go on in the next, and whether the last of them says so.
     _command: list[str] = field(default_factory=list)
     _command_goes_on: bool = False
-    #: Characters of its last line, 0 where that ends in a space.
+    #: What its lines are indented by, and characters of the last one beside, 0 where that ends in a
+    #: space.
+    _command_indent: str = ""
     _command_width: int = 0
 
     def feed(self, line: Line) -> None:
@@ -389,7 +392,7 @@ class RunSplitter:
         if is_flag or (self._command_goes_on and (_FLAG.search(text) or _PROGRAM.search(text))):
             self._command.append(text)
         elif not is_command(text) and _is_rest(
-            self._last_word, line.raw.rstrip(), self._command_width
+            self._last_word, self._without_indent(line).rstrip(), self._command_width
         ):
             self._command[-1] += text
         else:
@@ -403,7 +406,11 @@ class RunSplitter:
 
     def _take_end(self, line: Line) -> None:
         self._command_goes_on = line.text.endswith(_CONTINUES)
-        self._command_width = 0 if line.raw.endswith(" ") else len(line.raw)
+        raw = self._without_indent(line)
+        self._command_width = 0 if raw.endswith(" ") else len(raw)
+
+    def _without_indent(self, line: Line) -> str:
+        return line.raw.removeprefix(self._command_indent)
 
     def _feed_system(self, line: Line) -> None:
         self.system.feed(line.text, tag=line.tag, pid=line.pid, severity=line.severity)
@@ -485,6 +492,7 @@ class RunSplitter:
             transcript.has_command = True
             if line.style == "console" and not line.stream:
                 self._command = [text]
+                self._command_indent = line.raw[: len(line.raw) - len(line.raw.lstrip())]
                 self._take_end(line)
             else:
                 self._read_command(transcript, text)

@@ -57,18 +57,38 @@ def asked(report: ToolReport) -> tuple[object, ...]:
     return report.delegate.requested, report.extra.get("graph"), report.extra.get("num_threads")
 
 
+@pytest.mark.parametrize("indent", ["", "    "])
 @pytest.mark.parametrize("command", WRAPPED)
-def test_command_that_is_wrapped_inside_a_word_is_read_or_unknown(command: str) -> None:
+def test_command_that_is_wrapped_inside_a_word_is_read_or_unknown(
+    command: str, indent: str
+) -> None:
     end = f"Initialized session in 1.5ms.\n{END}"
     (whole,) = parse_text(f"{command}\n{end}")
     assert asked(whole)[::2] == ("gpu", 4)
     read = 0
     for width in range(40, len(command)):
-        folded = "\n".join(command[at : at + width] for at in range(0, len(command), width))
-        (report,) = parse_text(f"{folded}\n{end}")
+        folded = "".join(
+            f"{indent}{command[at : at + width]}\n" for at in range(0, len(command), width)
+        )
+        (report,) = parse_text(f"{folded}{end}")
         assert asked(report) in {asked(whole), ("", None, None)}, folded
         read += asked(report) == asked(whole)
     assert read > 40
+
+
+@pytest.mark.parametrize(
+    ("start", "rest"),
+    [
+        ("input_layer=keras_tensor_9", "5:0"),
+        ("input_layer=keras_tensor_95", ":0"),
+        ("input_layer_shape=64", ",224,224,3"),
+        ("input_layer_shape=6", "4,224,224,3"),
+    ],
+)
+def test_command_wrapped_inside_an_input_s_name_or_shape_is_read(start: str, rest: str) -> None:
+    command = f"$ adb shell {TMP}/benchmark_model --graph={TMP}/m.tflite --{start}"
+    (report,) = parse_text(f"{command}\n{rest} --use_gpu=true\n{END}")
+    assert asked(report)[:2] == ("gpu", f"{TMP}/m.tflite")
 
 
 def test_word_below_a_long_command_is_no_part_of_it() -> None:
