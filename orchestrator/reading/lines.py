@@ -193,8 +193,8 @@ def without_foreign(block: bytes) -> bytes:
 NUMBER: Final = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|nan|inf)"
 
 #: What somebody's settings put into figures: thousands apart, or a comma for the point. A comma
-#: before a blank is the program's own.
-_SEPARATED: Final = r"[,'\u2019 ]\d"
+#: before a blank is the program's own; a blank parts three digits, else it begins another word.
+_SEPARATED: Final = r"(?:[,'\u2019]\d| \d{3}(?![\d:-]))"
 _WITH_SEPARATORS: Final = re.compile(
     r"(?<=[=\s])\d+(?:[,'\u2019]\d+)+(?:\.\d+)?(?:e[+-]\d+)?(?![\d.,'\u2019]*\d)", re.ASCII
 )
@@ -322,7 +322,7 @@ def parse_stats(
         return None
     count = int(match["count"])
     # What follows shows whether the last figure ends here.
-    found = _STAT.findall(f"{match['rest']}{text[match.end() : match.end() + 2]}")
+    found = _STAT.findall(f"{match['rest']}{text[match.end() : match.end() + 5]}")
     if is_cut and found and not has_all_digits(found[-1][1]):
         del found[-1]
     elif not _is_whole(count, [name for name, _ in found], has_percentiles=has_percentiles):

@@ -524,6 +524,12 @@ def test_no_figure_ends_at_a_separator(printed: str, written: str, name: str) ->
     assert name not in one(text)
 
 
+@pytest.mark.parametrize("below", [" 4 threads", " 07-14 13:16:28.097 I tflite: x", " 2026-07-14"])
+def test_what_is_noted_beside_a_figure_is_no_part_of_it(below: str) -> None:
+    text = lines([f"{line}{below}" if "=" in line or "us:" in line else line for line in LOG])
+    assert one(text) == one(lines(LOG))
+
+
 def test_zeros_of_a_warm_up_that_wasnt_made_are_no_figures() -> None:
     (report,) = parse_text(f"{RESULT_LINE.format(3538, 0, 0, 3758.79)}\n")
     found = (report.first_inference_us, report.warmup_mean_us, report.inference_mean_us)
