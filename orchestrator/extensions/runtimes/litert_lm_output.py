@@ -18,7 +18,7 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from orchestrator.delegates import DELEGATES, FlagFamily
@@ -181,6 +181,8 @@ class Process:
     gpu_api: str = ""
     is_on_cpu: bool = False
     samples_on_cpu: bool = False
+    #: Whether another program printed between its lines: on what which of them ran isn't known.
+    is_mixed: bool = False
     failures: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -188,6 +190,15 @@ class Process:
         """Whether anything shows that this is LiteRT-LM's output, not only its runtime's."""
         own = self.repetitions or self.failures.keys() & {"context-too-small", _NO_ENGINE}
         return self.is_command or bool(own)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a part of its results was printed or announced, and not yet the rest."""
+        if self.is_command:
+            return not (self.failures or len(self.speeds) == len(PHASES))
+        return any(
+            not all(turn.count for turn in own.turns.values()) for own in self.repetitions[-1:]
+        )
 
 
 class LitertLmReader:
@@ -222,8 +233,11 @@ class LitertLmReader:
 
     def _takes_start(self, text: str, header: re.Match[str] | None) -> bool:
         if _OF_OTHERS.match(text):
-            # What was logged before is that program's.
-            self._close()
+            # What was logged before is that program's, but for results whose rest comes.
+            if self._current.is_unfinished:
+                self._current.is_mixed = True
+            else:
+                self._close()
         elif command := _COMMAND.match(text):
             self._close()
             self._current = Process(is_command=True, model=command["name"])
@@ -268,7 +282,8 @@ class LitertLmReader:
     def _takes_evidence(self, text: str) -> bool:
         found = share_in(text[text.index("Replacing") :]) if "Replacing" in text else None
         current = self._current
-        if (found or _ON_CPU in text) and current.repetitions and not current.is_command:
+        has_results = current.repetitions and not (current.is_command or current.is_unfinished)
+        if (found or _ON_CPU in text) and has_results:
             # An engine is made once a process, and that had its results.
             self._close()
             current = self._current
@@ -333,6 +348,15 @@ class LitertLmReader:
             repetition.has_rule = True
 
     def _close(self) -> None:
+        if self._current.is_mixed:
+            self._current = replace(
+                self._current,
+                shares=[],
+                lines=[],
+                gpu_api="",
+                is_on_cpu=False,
+                samples_on_cpu=False,
+            )
         if self._current.is_of_litert_lm or (self._is_known and self._current.failures):
             self.processes.append(self._current)
         self._current, self._repetition, self._is_aggregated = Process(), None, False

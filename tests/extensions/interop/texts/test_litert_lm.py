@@ -337,3 +337,17 @@ def test_what_another_program_of_the_text_ran_on_is_not_the_model_s(is_before: b
         "prefill": "",
         "decode": "",
     }
+
+
+@pytest.mark.parametrize("at", range(1, 12))
+def test_another_program_that_prints_between_its_lines_takes_no_figure_away(at: int) -> None:
+    own = block((128, "11.2ms"), (64, "92.4ms")).splitlines(keepends=True)
+    other = f"STARTING!\nLoaded model /data/local/tmp/a.tflite\n{CREATED}{GPU_NODES}\n"
+    alone = read("".join(own))
+    mixed = [
+        report for report in parse_text("".join([*own[:at], other, *own[at:]])) if report.label
+    ]
+    assert [report.inference_mean_us for report in mixed] == [
+        report.inference_mean_us for report in alone
+    ]
+    assert {report.delegate.truth for report in mixed} == {DelegateTruth.UNKNOWN}
