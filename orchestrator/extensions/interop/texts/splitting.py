@@ -392,7 +392,10 @@ class RunSplitter:
         if is_flag or (self._command_goes_on and (_FLAG.search(text) or _PROGRAM.search(text))):
             self._command.append(text)
         elif not is_command(text) and _is_rest(
-            self._last_word, self._without_indent(line).rstrip(), self._command_width
+            self._last_word,
+            # What has flags is of a command, whatever it is indented by.
+            text if _FLAG.search(text) else self._without_indent(line).rstrip(),
+            self._command_width,
         ):
             self._command[-1] += text
         else:

@@ -59,6 +59,15 @@ def asked(report: ToolReport) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("indent", ["", "    "])
 @pytest.mark.parametrize("command", WRAPPED)
+def test_command_behind_a_mark_is_read_where_its_rest_is_indented(
+    command: str, indent: str
+) -> None:
+    (report,) = parse_text(f"{indent}# cmd: {command[:70]}\n{indent} {command[70:]}\n{END}")
+    assert report.delegate.requested == "gpu"
+
+
+@pytest.mark.parametrize("indent", ["", "    "])
+@pytest.mark.parametrize("command", WRAPPED)
 def test_command_that_is_wrapped_inside_a_word_is_read_or_unknown(
     command: str, indent: str
 ) -> None:
