@@ -147,10 +147,10 @@ def _read_source(path: Path) -> tuple[bytes, bytes]:
     lines = f"grep -a -e tflite -e litert {shlex.quote(str(path))} > part.txt"
     try:
         size = path.stat().st_size
-        require_size(path, size, hint=f"import its lines of the benchmark: {lines}")
+        require_size(path, size, hint=f"import it in parts; of a phone's log: {lines}")
         packed = read_source(path)
         with unpacked(packed) as text:
-            hint = "unpack it, and import its lines with tflite or litert"
+            hint = "unpack it, and import it in parts"
             require_size(path, len(text), hint=hint)
             return packed, text[:]
     except OSError as error:

@@ -234,4 +234,5 @@ def test_a_text_that_is_too_large_says_what_to_import_of_it(cli: Cli, tmp_path: 
     done = cli("import", path)
     assert done.exit_code == 2
     assert "more than 64 MiB" in done.stderr
-    assert f"grep -a -e tflite -e litert {path} > part.txt" in " ".join(done.stderr.split())
+    hint = f"in parts; of a phone's log: grep -a -e tflite -e litert {path} > part.txt"
+    assert hint in " ".join(done.stderr.split())
