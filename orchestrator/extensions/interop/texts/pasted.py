@@ -88,7 +88,6 @@ _STARTS: Final = (
     "Applied ",
     "Though ",
     "Failed to create a dispatch delegate kernel",
-    "NNAPI accelerator",
     "No operations will run on the GPU",
     "Loaded model ",
     "Loading model from: ",
@@ -96,7 +95,11 @@ _STARTS: Final = (
     "Node number ",
     *BANNER_KEYS,
 )
-_BEGINNINGS: Final = frozenset(start[:size] for start in _STARTS for size in range(1, len(start)))
+#: A list of the phone's accelerators, or the name of one: as a parameter is told.
+_ACCELERATOR: Final = "NNAPI accelerator"
+_BEGINNINGS: Final = frozenset(
+    start[:size] for start in (*_STARTS, _ACCELERATOR) for size in range(1, len(start))
+)
 #: Messages from their beginning to their end.
 _WHOLE: Final = re.compile(
     rf"count=\d+(?: \w+={NUMBER})* (?:std|p95)={NUMBER}|count=\d+ curr={NUMBER}(?:\(all same\))?"
@@ -217,7 +220,9 @@ def _starts(line: Line) -> bool:
     text = line.text
     if line.is_foreign or not text:
         return False
-    if text.startswith(_STARTS) or (":" in text and _ECHO_START.match(text) is not None):
+    if text.startswith((*_STARTS, _ACCELERATOR)) or (
+        ":" in text and _ECHO_START.match(text) is not None
+    ):
         return True
     return text in _BEGINNINGS
 

@@ -158,6 +158,11 @@ def test_a_figure_whose_rest_is_lost_is_left_out() -> None:
     assert "overall_mem_mb" not in one(f"{text}8.7 30 and more\n")
 
 
+def test_a_wrapped_accelerator_is_joined() -> None:
+    (report,) = parse_text("STARTING!\nNNAPI accelerator name: [nnapi-ref\nerence]\nGraph: [m]\n")
+    assert report.echoed == {"NNAPI accelerator name": "nnapi-reference", "Graph": "m"}
+
+
 def test_a_sentence_wrapped_at_a_comma_is_whole() -> None:
     text = (
         "Replacing 366 out of 366 node(s) with delegate (LITERT_CL) node,\n"
