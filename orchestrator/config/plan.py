@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from functools import partial
@@ -190,6 +191,11 @@ def _checked(source: Source, folder: Path, home: Path | None = None) -> Plan:
         "build": partial(_build_path, folder=folder),
         "folder": partial(_input_folder, folder=folder),
     }
+    # A declared program's file makes the name known by which ``builds`` may call it.
+    matrix = source.value.get("matrix") if isinstance(source.value, Mapping) else None
+    for tool in each(matrix.get("tools") or ()) if isinstance(matrix, Mapping) else ():
+        with suppress(ValueError):
+            tool_of(tool)
     plan = checked(source, Plan, context=rules)
     faults = Faults(source)
     _check_together(plan, source.value, faults)

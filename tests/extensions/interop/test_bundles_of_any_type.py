@@ -46,7 +46,7 @@ def example(hint):
     if kind is tuple:
         wanted = arguments[:1] if arguments[1:] == (...,) else arguments
         return tuple(example(item) for item in wanted)
-    if kind is Mapping:
+    if kind in (Mapping, dict):
         return {example(arguments[0]): example(arguments[1])}
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return next(iter(kind))

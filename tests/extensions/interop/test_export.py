@@ -401,7 +401,7 @@ def test_a_bundle_is_never_written_over_a_file(lab, bundle):
             5,
             "upgrade",
         ),
-        (lambda members: {"readme.txt": b"hello"}, 2, "manifest.json"),
+        (lambda members: {"readme.txt": b"hello"}, 2, "no figure of a benchmark program"),
     ],
     ids=["no records", "no blobs", "no member", "other blobs", "path", "newer", "other zip"],
 )
