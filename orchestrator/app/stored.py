@@ -119,9 +119,7 @@ def _with_its_submission(store: Store, campaign: Campaign) -> list[Campaign]:
 
 def _jobs_of(store: Store, submission: str) -> list[Campaign]:
     """Return the campaigns of a submission's phones, in the order of their serial numbers."""
-    found = (
-        store.campaign(campaign_id_of(submission, serial)) for serial in sorted(store.devices())
-    )
+    found = map(store.campaign, store.submission(submission))
     return [item for item in found if item is not None]
 
 

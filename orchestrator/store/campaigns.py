@@ -35,6 +35,7 @@ from orchestrator.records.case import (
     Serial,
     SeriesKey,
     SkippedCase,
+    campaign_id_of,
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.history import DeviceSighting
@@ -148,6 +149,16 @@ class Campaigns(Database):
             return set(
                 connection.scalars(select(CAMPAIGNS.c.campaign_id).where(CAMPAIGNS.c.is_hidden))
             )
+
+    def submission(self, name: str) -> list[CampaignId]:
+        """Return the campaigns of a farm's submission, in the order of its phones' serial numbers."""
+        ids = [campaign_id_of(name, serial) for serial in sorted(self.devices())]
+        stored: set[str] = set()
+        with self.reading() as connection:
+            for page in pages(ids):
+                among = select(CAMPAIGNS.c.campaign_id).where(CAMPAIGNS.c.campaign_id.in_(page))
+                stored.update(connection.scalars(among))
+        return [item for item in ids if item in stored]
 
     def campaign(self, campaign_id: CampaignId) -> Campaign | None:
         """Return a campaign, None when there is none."""

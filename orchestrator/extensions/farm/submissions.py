@@ -25,7 +25,7 @@ from orchestrator.planning.selection import tools_for
 from orchestrator.plugins import Settings, Workspace
 from orchestrator.programs import program
 from orchestrator.records.answers import DoneAnswer, JobAnswer
-from orchestrator.records.case import Build, CampaignId, Model, Serial, Skip, campaign_id_of
+from orchestrator.records.case import Build, CampaignId, Model, Serial, Skip
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.model import model_ending
 from orchestrator.records.plan import Plan, PlanModel
@@ -84,7 +84,8 @@ def submit(
         submission = submission.replace("{date}", f"{night:%Y%m%d}")
         if once and (known := _known(queue, submission)):
             return known
-        if _is_measured(workspace, submission):
+        # Its jobs may have been deleted since; a name of our own making is new.
+        if name and workspace.store.submission(submission):
             if once:
                 return Submitted(submission=submission, jobs=(), is_known=True)
             raise UsageError(
@@ -136,12 +137,6 @@ def _known(queue: FarmQueue, submission: str) -> Submitted | None:
         is_whole=not left_out,
         is_known=True,
     )
-
-
-def _is_measured(workspace: Workspace, submission: str) -> bool:
-    """Whether results of a submission are stored: its jobs may have been deleted since."""
-    names = (campaign_id_of(submission, serial) for serial in workspace.store.devices())
-    return any(workspace.store.campaign(name) is not None for name in names)
 
 
 def _jobs(queue: FarmQueue, submission: str) -> list[JobAnswer]:
