@@ -367,6 +367,8 @@ class BestOfSet(Generic[Key]):
     """The fastest member of a set, and those that aren't slower than it by more than noise."""
 
     fastest: Key
+    #: How many times as fast it is as each other member.
+    ratios: Mapping[Key, Ratio]
     #: Members, the fastest not among them, that aren't known to be slower.
     tied: tuple[Key, ...]
     #: False when the fastest or a rival has one invocation, so that the order rests on a margin,
@@ -459,6 +461,7 @@ def best_of(members: Mapping[Key, Summary]) -> BestOfSet[Key] | None:
     }
     return BestOfSet(
         fastest=fastest,
+        ratios=ratios,
         tied=tuple(key for key, ratio in ratios.items() if not ratio.is_faster()),
         is_tested=all(ratio.interval is not None for ratio in ratios.values()),
     )

@@ -263,7 +263,7 @@ def _contest(rows: Sequence[ResultRow], best: BestOfSet[str] | None) -> Contest:
         return Contest(rows=tuple(rows), best=None)
     clean = [row for row in rows if row.compared is not None]
     first = next(row for row in clean if row.key == best.fastest)
-    clean.sort(key=lambda row: speed_up(figure_of(row), figure_of(first)).value)
+    clean.sort(key=lambda row: 1.0 if row is first else best.ratios[row.key].value)
     slower = [row for row in clean if row.best is BestMark.NONE]
     return Contest(
         rows=tuple(rows),
