@@ -294,7 +294,7 @@ class DelegateClues:
             _note(self.failed, "npu")
         elif text.startswith(_NNAPI_FAILED):
             _note(self.failed, "nnapi")
-        elif _REPLACING_CUT.match(text) and share_in(text) is None:
+        elif _REPLACING_CUT.match(text):
             self.has_unnamed_share = True
         elif text.startswith("Disallowed CPU fallback detected"):
             self.refused_cpu = True

@@ -366,9 +366,8 @@ class HostPhones:
         due = sorted({*changed} - self._restored - self._restoring.keys())
         self._restored.update(due)
         for serial in due:
-            name, work = f"restore {serial}", self._restore_one
             self._restoring[serial] = threading.Thread(
-                target=work, args=(serial,), name=name, daemon=True
+                target=self._restore_one, args=(serial,), name=f"restore {serial}", daemon=True
             )
             self._restoring[serial].start()
         deadline = Deadline(_RESTORED_S)

@@ -200,10 +200,10 @@ def _batch(
     repeats: list[str] = []
     for number, (report, place) in enumerate(zip(reports, places, strict=True)):
         if _is_unlike_others(report):
-            if repr(report) in known:
+            if (told := repr(report)) in known:
                 repeats.append(str(number + 1))
                 continue
-            known.add(repr(report))
+            known.add(told)
         # Both figures of a language model are of one process.
         is_second = tuple(each.label for each in reports[number - 1 : number + 1]) == PHASES
         unknown = f"unknown model of {places[number - is_second]}"
