@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn
 
+import psutil
 import pytest
 from hypothesis import settings
 
@@ -89,6 +90,20 @@ def _own_standard_input() -> Iterator[None]:
         yield
         os.dup2(kept, 0)
         os.close(kept)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _nothing_goes_on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Fail where a program that was started for a folder of the tests is still there after all of
+    them."""
+    yield
+    own = f"{tmp_path_factory.getbasetemp()}/"
+
+    def left() -> list[list[str]]:
+        found = psutil.process_iter(["cmdline"])
+        return [words for one in found if own in " ".join(words := one.info["cmdline"] or [])]
+
+    poll_until(lambda: not left(), f"the end of {left()}", timeout_s=10.0)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -100,7 +100,7 @@ def test_a_phone_that_hangs_while_it_is_restored_keeps_no_other_from_being_offer
     lab: Lab, database: Database, request: pytest.FixtureRequest
 ) -> None:
     changed, other = lab.serials
-    settings = Settings.from_environment({}, home=lab.cli.home, store=database.url)
+    settings = Settings.from_environment(lab.cli.environ(), store=database.url)
     with Workspace(settings) as workspace:
         item = pick(workspace, changed, attached_devices(workspace))
         device = open_phone(workspace, item)[0]
