@@ -27,10 +27,6 @@ SpaceHook = Callable[[str, int], int]
 
 #: Where bionic has other words than this computer's library.
 _WORDS: Final[Mapping[int, str]] = {errno.EXDEV: "Cross-device link"}
-#: Group that every user of the phone is in, as far as shared storage goes, and the owner of what is
-#: there.
-SHARED_GID: Final = 1015
-MEDIA_UID: Final = 1023
 _OPERATIONS: Final[Mapping[int, str]] = {1: "execute", 2: "write", 4: "read"}
 
 
@@ -68,10 +64,7 @@ def _allowed(node: Node, want: int) -> bool:
     uid = current_uid()
     if uid == 0:
         return want != 1 or bool(node.mode & 0o111) or isinstance(node, Folder)
-    if uid == node.uid:
-        return bool(node.mode >> 6 & want)
-    group = node.gid if isinstance(node, HeldFile | Folder) else node.uid
-    return bool(node.mode >> (3 if group in {uid, SHARED_GID} else 0) & want)
+    return bool(node.mode >> (6 if uid == node.uid else 0) & want)
 
 
 def _check(node: Node, want: int) -> None:
@@ -168,17 +161,13 @@ class PhoneTree:
         #: Held while names come or go.
         self._changing = threading.RLock()
 
-    def lay(
-        self, path: str, mode: int = 0o771, uid: int = SHELL_UID, gid: int | None = None
-    ) -> Folder:
+    def lay(self, path: str, mode: int = 0o771, uid: int = SHELL_UID) -> Folder:
         """Return the folder at a path without links; it is made so, and those above it, where there
         is none.
         """
         folder = self.root
         for name in path.strip("/").split("/"):
-            found = folder.nodes.setdefault(
-                name, Folder(mode, uid, uid if gid is None else gid, fixed=False)
-            )
+            found = folder.nodes.setdefault(name, Folder(mode, uid, fixed=False))
             assert isinstance(found, Folder)
             folder = found
         return folder
@@ -276,7 +265,7 @@ class PhoneTree:
             place = self._find(path, operation="write")
             node = place.node
             if node is None:
-                node = HeldFile(mode & 0o777, current_uid(), current_uid())
+                node = HeldFile(mode & 0o777, current_uid())
                 self._enter(place, node)
             elif isinstance(node, Folder):
                 raise file_error(errno.EISDIR)
@@ -318,9 +307,6 @@ class PhoneTree:
     @staticmethod
     def _enter(place: _Place, node: HeldFile | Folder) -> None:
         """Put a new node in its place."""
-        if place.names[0] == "storage":
-            node.mode = 0o771 if isinstance(node, Folder) else 0o660
-            node.uid, node.gid = MEDIA_UID, SHARED_GID
         place.changeable().nodes[place.names[-1]] = node
 
     def make_folders(self, path: str, *, mode: int = 0o755) -> None:
@@ -341,8 +327,7 @@ class PhoneTree:
             place = self._find(path.rstrip("/") or "/", follow=False, operation="write")
             if place.node is not None:
                 raise file_error(errno.EEXIST)
-            folder = Folder(mode & 0o777, current_uid(), current_uid(), fixed=False)
-            self._enter(place, folder)
+            self._enter(place, Folder(mode & 0o777, current_uid(), fixed=False))
 
     def remove(self, path: str) -> None:
         """Remove a file or an empty folder."""
@@ -383,23 +368,16 @@ class PhoneTree:
         _held(self._find(path).there()).mtime_s = mtime_s
 
     def set_mode(self, path: str, mode: int) -> None:
-        """Set the permission bits, which only the owner and root may; those of shared storage stay
-        as they are.
-        """
+        """Set the permission bits, which only the owner and root may."""
         place = self._find(path)
         node = place.there()
         if current_uid() not in {0, node.uid}:
             raise file_error(errno.EPERM)
         if not place.names:
             raise file_error(errno.EROFS)
-        if place.names[0] != "storage":
-            _held(node).mode = mode & 0o7777
+        _held(node).mode = mode & 0o7777
 
     # Beyond the contract
-
-    def real_path(self, path: str) -> str:
-        """Return the phone path without links, ``.`` and ``..``; the last name needn't exist."""
-        return self._find(path).path
 
     def may(self, path: str, want: int) -> bool:
         """Say whether a user may read (4), write (2) or execute (1) what is there."""

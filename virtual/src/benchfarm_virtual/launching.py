@@ -32,8 +32,6 @@ DEFAULT_PATH = (
     "/product/bin:/apex/com.android.runtime/bin:/apex/com.android.art/bin:/system_ext/bin:/system/bin:/system/xbin:"
     "/odm/bin:/vendor/bin:/vendor/xbin"
 )
-#: What a script may name as its shell.
-_SHELLS: Final = frozenset({b"/system/bin/sh", b"/bin/sh"})
 
 
 class LaunchFaultError(Exception):
@@ -138,7 +136,7 @@ def _run(request: Launch, path: str) -> int:
         head = request.system.files.open_read(full).read(65536)
     if head.startswith(b"\x7fELF"):
         return run_executable(request, full, head)
-    return _run_script(request, full, head)
+    return _run_script(request, full)
 
 
 def _own_command(system: PhoneSystem, path: str) -> CommandFunction | None:
@@ -146,24 +144,13 @@ def _own_command(system: PhoneSystem, path: str) -> CommandFunction | None:
     return find_command(name, system.props) if folder in _COMMAND_FOLDERS else None
 
 
-def _run_script(request: Launch, full: str, head: bytes) -> int:
+def _run_script(request: Launch, full: str) -> int:
     from benchfarm_virtual.shell.interpreter import Shell
 
-    first = head.partition(b"\n")[0]
-    if first.startswith(b"#!"):
-        if first[2:].strip() not in _SHELLS:
-            raise LaunchFaultError(f"{request.argv[0]}: No such file or directory", 126)
-    elif b"\0" in head[:256]:
-        raise LaunchFaultError(f"{request.argv[0]}: not executable: magic {head[:4].hex()}", 126)
-    source = request.system.files.open_read(full)
-    text = decoded(source.read(MAX_SCRIPT_BYTES))
+    text = decoded(request.system.files.open_read(full).read(MAX_SCRIPT_BYTES))
     request.process.is_shell = True
     shell = Shell(request, name=request.argv[0], positional=list(request.argv[1:]))
     return shell.run(text)
-
-
-#: e_machine -> whether the ABI is 64-bit, for what phones run.
-_ARM: Final = {40: False, 183: True}
 
 
 def run_executable(launch: Launch, path: str, head: bytes) -> int:
@@ -171,32 +158,20 @@ def run_executable(launch: Launch, path: str, head: bytes) -> int:
 
     Raises LaunchFaultError when the phone can't.
     """
-    shown = launch.argv[0]
-    machine = int.from_bytes(head[18:20], "little")
-    bits = 64 if head[4:5] == b"\x02" else 32
     abis = launch.system.hardware.profile.abis
     program = launch.system.shelf.native(path.rsplit("/", 1)[-1], head, abis)
-    if machine not in _ARM:
-        raise LaunchFaultError(f"{shown}: not executable: {bits}-bit ELF file", 126)
-    if _ARM[machine] and not launch.system.props.get("ro.product.cpu.abilist64", "arm64-v8a"):
-        # A 64-bit program on a 32-bit userland: its loader, /system/bin/linker64, isn't there.
-        raise LaunchFaultError(f"{shown}: No such file or directory", 127)
     if program is None:
         raise LaunchFaultError(
-            f"{shown}: not executable: this virtual phone has no fake binary for the program", 126
+            f"{launch.argv[0]}: not executable: {64 if head[4] == 2 else 32}-bit ELF file: "
+            "this virtual phone has no fake binary for it",
+            126,
         )
     try:
         launch.process.computes = True
         return program(Invocation(launch))
     except ProgramDiedError as exc:
         if exc.signal in CRASHES and not launch.process.killed.is_set():
-            log_tombstone(
-                launch.system.logs,
-                launch.system.props,
-                launch.process,
-                exc.signal,
-                abi="arm64" if bits == 64 else "arm",
-            )
+            log_tombstone(launch.system.logs, launch.process, exc.signal)
         raise
     finally:
         launch.process.computes = False
@@ -210,9 +185,7 @@ _NAMES: Final[Mapping[int, tuple[str, str]]] = {
 CRASHES: Final = frozenset(_NAMES)
 
 
-def log_tombstone(
-    logs: PhoneLogs, props: Mapping[str, str], process: Process, signal: int, *, abi: str
-) -> None:
+def log_tombstone(logs: PhoneLogs, process: Process, signal: int) -> None:
     """Write the lines of libc and of crash_dump into the crash buffer."""
     name, code = _NAMES[signal]
     thread = process.name[-15:]
@@ -225,14 +198,8 @@ def log_tombstone(
         pid=process.pid,
         buffer="crash",
     )
-    fingerprint = props.get("ro.build.fingerprint", "")
     lines = [
-        "*** *** *** *** *** *** *** *** *** *** *** *** *** *** *** ***",
-        f"Build fingerprint: '{fingerprint}'",
-        f"Revision: '{props.get('ro.revision', '0')}'",
-        f"ABI: '{'arm64' if abi.startswith('arm64') or not abi else 'arm'}'",
         f"pid: {process.pid}, tid: {process.pid}, name: {thread}  >>> {process.argv[0]} <<<",
-        f"uid: {process.uid}",
         f"signal {signal} ({name}), code {code}, fault addr {address}",
         "backtrace:",
         f"      #00 pc 00000000001d2c54  {process.argv[0]}",

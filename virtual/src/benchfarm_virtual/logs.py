@@ -13,7 +13,7 @@ from benchfarm_virtual.contract import LogPriority, encoded
 if TYPE_CHECKING:
     from benchfarm_virtual.system import ScaledTime
 
-BUFFERS: Final = ("main", "radio", "events", "system", "crash", "stats", "kernel")
+BUFFERS: Final = ("main", "system", "crash")
 #: liblog formats a native message into this many bytes, the NUL at its end included.
 LOG_BUF_BYTES: Final = 1024
 #: What logd takes of a message in one piece.

@@ -48,7 +48,6 @@ class InstalledPackage:
     info: AppInfo
     uid: int
     code_path: str
-    primary_abi: str
 
     @property
     def apk_path(self) -> str:
@@ -107,9 +106,9 @@ class PackageStore:
         package = InstalledPackage(
             info=info,
             uid=old.uid if old else last_uid + 1,
-            code_path=f"/data/app/~~{secrets.token_urlsafe(16)}==/{info.package}-{secrets.token_urlsafe(16)}==",
-            primary_abi=self._abi(info, stage),
+            code_path=f"/data/app/~~{secrets.token_urlsafe(16)}==/{info.package}",
         )
+        self._check_fit(info)
         self.files.make_folders(package.code_path)
         self.files.rename(stage, package.apk_path)
         if old is not None:
@@ -119,26 +118,16 @@ class PackageStore:
             self.files.lay(f"{package.data_path}{name}", 0o700, package.uid)
         return package
 
-    def _abi(self, info: AppInfo, apk: str) -> str:
-        """Return the ABI that an app will run with, "" for one without native code.
-
-        Raise InstallRefusedError when the phone won't have it.
-        """
-        sdk = self._props.sdk
-        if info.min_sdk > sdk:
+    def _check_fit(self, info: AppInfo) -> None:
+        """Raise InstallRefusedError for an app that the phone can't run."""
+        if info.min_sdk > self._props.sdk:
             raise InstallRefusedError(
-                "INSTALL_FAILED_OLDER_SDK: "
-                f"Failed parse during installPackageLI: {apk} (at Binary XML file line #7): "
-                f"Requires newer sdk version #{info.min_sdk} (current version is #{sdk})",
+                f"INSTALL_FAILED_OLDER_SDK: Requires newer sdk version #{info.min_sdk}"
             )
-        known = self._props.get("ro.product.cpu.abilist", "arm64-v8a,armeabi-v7a,armeabi")
-        abi = next((abi for abi in known.split(",") if abi in info.abis), None)
-        if info.abis and abi is None:
+        if not set(info.abis) & set(self._props["ro.product.cpu.abilist"].split(",")):
             raise InstallRefusedError(
-                "INSTALL_FAILED_NO_MATCHING_ABIS: "
-                "INSTALL_FAILED_NO_MATCHING_ABIS: Failed to extract native libraries, res=-113",
+                "INSTALL_FAILED_NO_MATCHING_ABIS: Failed to extract native libraries, res=-113"
             )
-        return abi or ""
 
     # Changing and removing
 
@@ -151,7 +140,6 @@ class PackageStore:
                 return False
             self._remove_tree(found.code_path.rsplit("/", 1)[0])
             self._remove_tree(found.data_path)
-            self._remove_tree(f"/storage/emulated/0/Android/data/{package}")
             del self._packages[package]
             return True
 
@@ -231,7 +219,7 @@ class ActivityService:
                     status = program(call)
             except ProgramDiedError as exc:
                 status = 128 + exc.signal
-                self._died(found, process, exc.signal)
+                self._died(package, process, exc.signal)
             except StreamClosedError:
                 status = 0
             finally:
@@ -256,14 +244,11 @@ class ActivityService:
     def _gone(self, package: str, process: Process) -> None:
         self.log(f"Process {package} (pid {process.pid}) has died: fg  TOP ")
 
-    def _died(self, found: InstalledPackage, process: Process, signal: int) -> None:
+    def _died(self, package: str, process: Process, signal: int) -> None:
         """Log the end of an app by a signal that was its own or the low memory killer's."""
         if process.killed.is_set():
             return
-        package = found.info.package
         process.signal = signal
         if signal != 9:  # what kills with SIGKILL writes about it itself
-            log_tombstone(
-                self._system.logs, self._system.props, process, signal, abi=found.primary_abi
-            )
+            log_tombstone(self._system.logs, process, signal)
         self._gone(package, process)

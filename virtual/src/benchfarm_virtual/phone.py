@@ -323,14 +323,8 @@ class ProgramMoments:
                 priority, "ActivityManager", text, pid=_SYSTEM_PID, buffer="system"
             )
 
-        for line in (
-            f"ANR in {package} ({component})",
-            f"PID: {process.pid}",
-            f"Reason: Input dispatching timed out (3f1c2a {component} is not responding. Waited 5003ms for FocusEvent)",
-            f"Parent: {component}",
-            "Load: 6.4 / 4.17 / 3.4",
-        ):
-            log("E", line)
+        log("E", f"ANR in {package} ({component})")
+        log("E", f"Reason: Input dispatching timed out ({component} is not responding)")
         if call.system.time.sleep(seconds or _FOR_EVER_S, process.killed):
             raise ProgramDiedError(process.signal or SIGKILL)
         log(

@@ -6,7 +6,7 @@ A request is ``{"token": ..., "request": NAME, ...}``, the answer ``{"ok": true,
 
 * ``list``: the phones, with the faults that wait for them
 * ``fault`` (``serial``, ``kind``, ``options``: as parse_fault takes them): add a fault
-* ``clear`` (``serial``; ``fault_id`` for one only): remove faults
+* ``clear`` (``serial``): remove its faults
 * ``add`` (``phone``: what PhoneSpec.to_json gives), ``remove`` (``serial``), ``stop``
 """
 
@@ -170,11 +170,7 @@ class PhoneDesk:
                 fault = parse_fault(str(request.get("kind", "")), request.get("options", []))
                 return {"fault": self._lab.get(serial).faults.add(fault).to_json()}
             case "clear":
-                faults, number = self._lab.get(serial).faults, request.get("fault_id")
-                cleared = [f for f in faults.waiting() if number in (None, f.fault_id)]
-                for fault in cleared:
-                    faults.remove(fault.fault_id)
-                return {"cleared": [fault.to_json() for fault in cleared]}
+                return {"cleared": [f.to_json() for f in self._lab.get(serial).faults.clear()]}
             case "add":
                 phone = self._lab.add_spec(PhoneSpec.from_json(request.get("phone", {})))
                 self.changed()

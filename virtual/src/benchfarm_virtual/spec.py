@@ -41,10 +41,6 @@ class PhoneSpec:
             )
         if self.usb and not _USB.fullmatch(self.usb):
             raise UsageError(f"{self.serial}: {self.usb!r} is no USB path such as 1-2.3")
-        if not 0 <= self.port < 65536:
-            raise UsageError(
-                f"{self.serial}: port must be 0 (a free one) to 65535, not {self.port}"
-            )
 
     def resolve_profile(self) -> VirtualProfile:
         """Return the profile with this phone's differences in its properties; raise UsageError for

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from benchfarm_virtual.contract import SYSTEM_UID
 from benchfarm_virtual.data import DEFAULTS
 
 _SETTINGS: Final[Mapping[str, Mapping[str, str]]] = DEFAULTS["settings"]
@@ -62,19 +61,6 @@ class PhoneState:
         self.keyguard = True
 
 
-#: Properties that a shell user may set; others are refused as SELinux does.
-_SHELL_MAY_SET = (
-    "debug.",
-    "log.",
-    "persist.log.tag",
-    "persist.traced.enable",
-    "service.adb.",
-    "vendor.debug.",
-    "wrap.",
-)
-_MAX_VALUE_BYTES = 91
-
-
 class PhoneProps(Mapping[str, str]):
     """The properties of one phone, as a mapping that programs read."""
 
@@ -99,19 +85,9 @@ class PhoneProps(Mapping[str, str]):
         return int(text) if text.isdigit() else 0
 
     def set(self, key: str, value: str) -> None:
-        """Set as the system does."""
+        """Set a property."""
         with self._lock:
             self._props[key] = value
-
-    def set_as(self, uid: int, key: str, value: str) -> str:
-        """Set as a user does; return what is wrong, or "" when it is done."""
-        if len(value.encode()) > _MAX_VALUE_BYTES and not key.startswith("ro."):
-            return f"Failed to set property '{key}' to '{value}'.\nValue too long"
-        is_fixed = key.startswith("ro.") and key in self._props
-        if is_fixed or (uid not in {0, SYSTEM_UID} and not key.startswith(_SHELL_MAY_SET)):
-            return f"Failed to set property '{key}' to '{value}'.\nSee dmesg for error reason."
-        self.set(key, value)
-        return ""
 
     def forget_volatile(self, defaults: Mapping[str, str]) -> None:
         """For a reboot: only ``persist.`` and the defaults stay."""

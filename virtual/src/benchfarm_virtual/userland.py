@@ -29,7 +29,6 @@ from benchfarm_virtual.shelf import ProgramShelf
 from benchfarm_virtual.shell.interpreter import Shell
 from benchfarm_virtual.system import PhoneProps, PhoneSettings, PhoneState, ScaledTime
 from benchfarm_virtual.tracing import TraceService, comm_of
-from benchfarm_virtual.trees.node import LinkNode
 from benchfarm_virtual.trees.proc import computed_trees
 
 _SHELL: Final = "/system/bin/sh"
@@ -183,7 +182,5 @@ def _log_noise(logs: PhoneLogs, words: bytes) -> None:
 
 def _lay_out(files: PhoneTree) -> None:
     """Create the folders that every phone has."""
-    for path, (mode, uid, gid) in DEFAULTS["folders"].items():
-        files.lay(path, mode, uid, gid)
-    files.lay("storage/self").nodes["primary"] = LinkNode("/storage/emulated/0")
-    files.lay("data/user").nodes["0"] = LinkNode("/data/data")
+    for path, (mode, uid) in DEFAULTS["folders"].items():
+        files.lay(path, mode, uid)

@@ -85,12 +85,9 @@ def dump_package(call: Invocation) -> str:
     if found is None:
         return f"Unable to find package: {name}"
     info = found.info
-    flags = "DEBUGGABLE HAS_CODE" if info.debuggable else "HAS_CODE"
     return (
-        f"Packages:\n  Package [{name}]:\n    userId={found.uid}\n    codePath={found.code_path}\n"
-        f"    primaryCpuAbi={found.primary_abi or 'null'}\n"
-        f"    versionCode={info.version_code} minSdk={info.min_sdk} targetSdk=31\n    versionName={info.version_name}\n"
-        f"    flags=[ {flags} ALLOW_CLEAR_USER_DATA ALLOW_BACKUP ]\n    privateFlags=[ ALLOW_AUDIO_PLAYBACK_CAPTURE ]"
+        f"Packages:\n  Package [{name}]:\n    versionCode={info.version_code} minSdk={info.min_sdk}\n"
+        f"    versionName={info.version_name}"
     )
 
 

@@ -9,7 +9,6 @@ from typing import Final
 
 from benchfarm_virtual.commands.app_commands import dump_package, package_command
 from benchfarm_virtual.commands.invocation import Invocation, command
-from benchfarm_virtual.contract import ThermalZone
 from benchfarm_virtual.faults import FaultKind
 from benchfarm_virtual.processes import FIRST_APP_UID, Process
 from benchfarm_virtual.system import NAMESPACES
@@ -66,16 +65,16 @@ def svc(call: Invocation) -> int:
     if _is_refused(call, f"Permission denial: writing to settings requires:{_WRITE}"):
         return 255
     match call.args:
-        case ["power", "stayon", "true" | "false" | "ac" | "usb" | "wireless" as plugs]:
-            bits = {"true": "7", "false": "0", "ac": "1", "usb": "2", "wireless": "4"}[plugs]
-            table.put("global", "stay_on_while_plugged_in", bits)
-            if bits != "0":
-                call.system.state.wake()
+        case ["power", "stayon", "true"]:
+            table.put("global", "stay_on_while_plugged_in", "7")
+            call.system.state.wake()
+        case ["power", "stayon", "false"]:
+            table.put("global", "stay_on_while_plugged_in", "0")
         case ["wifi" | "data" as radio, "enable" | "disable" as verb]:
             name = "wifi_on" if radio == "wifi" else "mobile_data"
             table.put("global", name, str(int(verb == "enable")))
         case _:
-            call.error("Available commands:\n    help\n    power\n    data\n    wifi")
+            call.error("a virtual phone knows svc power stayon, wifi and data only")
             return 1
     return 0
 
@@ -114,9 +113,6 @@ def cmd(call: Invocation) -> int:
         ):
             state.fixed_performance = wanted == "true"
             call.system.hardware.set_fixed_performance(enabled=state.fixed_performance)
-        case ["connectivity", "airplane-mode"] if has_android_11:
-            is_on = call.system.settings.get("global", "airplane_mode_on") == "1"
-            call.out.line("enabled" if is_on else "disabled")
         case ["connectivity", "airplane-mode", "enable" | "disable" as wanted] if has_android_11:
             call.system.settings.put("global", "airplane_mode_on", str(int(wanted == "enable")))
         case ["power" | "connectivity", *_]:
@@ -128,21 +124,8 @@ def cmd(call: Invocation) -> int:
     return 0
 
 
-#: android.os.Temperature's types, by what a zone's name says.
-_TYPES: Final = (
-    ("cpu", 0),
-    ("gpu", 1),
-    ("batt", 2),
-    ("maxfg", 2),
-    ("skin", 3),
-    ("quiet", 3),
-    ("fps-therm", 3),
-    ("back", 3),
-    ("usb", 4),
-    ("pa-", 5),
-    ("npu", 9),
-    ("tpu", 9),
-)
+#: android.os.Temperature's types, by the part of the phone whose heat a zone shows.
+_TYPES: Final = {"soc": 0, "gpu": 1, "battery": 2, "skin": 3}
 
 
 @command("dumpsys")
@@ -157,83 +140,57 @@ def dumpsys(call: Invocation) -> None:
 
 def _battery(call: Invocation) -> str:
     battery, health = call.system.hardware.battery(), call.system.hardware.battery_health
-    status = (5 if battery.level_percent >= 100 else 2) if battery.plugged else 3
     return (
         "Current Battery Service state:\n"
-        f"  AC powered: false\n  USB powered: {_yes(battery.plugged)}\n"
-        f"  Wireless powered: false\n  Max charging current: {500000 * battery.plugged}\n"
-        f"  Charge counter: {battery.charge_counter_uah}\n"
-        f"  status: {status}\n  health: {health or (3 if battery.heat_c >= 60 else 2)}\n  present: true\n"
+        f"  AC powered: false\n  USB powered: {'true' if battery.plugged else 'false'}\n"
+        f"  Wireless powered: false\n  Charge counter: {battery.charge_counter_uah}\n"
+        f"  health: {health or (3 if battery.heat_c >= 60 else 2)}\n"
         f"  level: {battery.level_percent}\n  scale: 100\n  voltage: {battery.voltage_mv}\n"
-        f"  temperature: {round(battery.heat_c * 10)}\n  technology: Li-ion"
+        f"  temperature: {round(battery.heat_c * 10)}"
     )
-
-
-def _yes(value: bool) -> str:
-    return "true" if value else "false"
-
-
-def temperature_type(name: str) -> int:
-    """Return android.os.Temperature's type for a zone; -1 when its name doesn't say."""
-    return next((kind for part, kind in _TYPES if part in name.lower()), -1)
-
-
-def _temperature(zone: ThermalZone, status: int) -> str:
-    kind = temperature_type(zone.name)
-    shown = status if kind == 3 else 0
-    return f"\tTemperature{{mValue={round(zone.heat_c, 3)}, mType={kind}, mName={zone.name}, mStatus={shown}}}"
 
 
 def _thermalservice(call: Invocation) -> str:
-    status = call.system.hardware.thermal_status()
-    zones = [zone for zone in call.system.hardware.zones() if temperature_type(zone.name) >= 0]
-    rows = "\n".join(_temperature(zone, status) for zone in zones)
-    devices = "\n".join(
+    hardware = call.system.hardware
+    status = hardware.thermal_status()
+    rows = [
+        f"\tTemperature{{mValue={zone.heat_c}, mType={_TYPES[spec.follows]}, mName={zone.name}, "
+        f"mStatus={status if spec.follows == 'skin' else 0}}}"
+        for spec, zone in zip(hardware.profile.thermal.zones, hardware.zones(), strict=True)
+    ]
+    devices = [
         f"\tCoolingDevice{{mValue={cluster.cooling_steps}, mType=2, mName=thermal-cpufreq-{cluster.cpus[0]}}}"
-        for cluster in call.system.hardware.clusters()
-    )
-    return (
-        f"IsStatusOverride: false\nThermal Status: {status}\nCached temperatures:\n{rows}\n"
-        f"HAL Ready: true\nCurrent temperatures from HAL:\n{rows}\nCurrent cooling devices from HAL:\n{devices}"
-    )
+        for cluster in hardware.clusters()
+    ]
+    head = f"Thermal Status: {status}", "Current temperatures from HAL:"
+    return "\n".join([*head, *rows, "Current cooling devices from HAL:", *devices])
 
 
 def _dump_power(call: Invocation) -> str:
-    state, battery = call.system.state, call.system.hardware.battery()
-    plugged = 2 * battery.plugged
-    stay_on = int(call.system.settings.get("global", "stay_on_while_plugged_in") or "0")
+    is_on = call.system.state.screen_on
     return (
         "POWER MANAGER (dumpsys power)\n\nPower Manager State:\n"
-        f"  mWakefulness={'Awake' if state.screen_on else 'Asleep'}\n  mWakefulnessChanging=false\n"
-        f"  mIsPowered={_yes(plugged > 0)}\n  mPlugType={plugged}\n  mBatteryLevel={battery.level_percent}\n"
-        f"  mStayOn={_yes(bool(stay_on & plugged))}\n  mBootCompleted=true\n\n"
-        f"Settings and Configuration:\n  mStayOnWhilePluggedInSetting={stay_on}\n\n"
-        f"Display Power: state={'ON' if state.screen_on else 'OFF'}\n\nWake Locks: size=0"
+        f"  mWakefulness={'Awake' if is_on else 'Asleep'}\n\n"
+        f"Display Power: state={'ON' if is_on else 'OFF'}"
     )
 
 
 def _window(call: Invocation) -> str:
-    state = call.system.state
-    shown = _yes(state.keyguard)
-    focus = "StatusBar" if state.keyguard else "com.android.launcher/com.android.launcher.Launcher"
+    focus = "com.android.launcher/com.android.launcher.Launcher"
     running = _apps(call)
-    if running and not state.keyguard:
+    if call.system.state.keyguard:
+        focus = "StatusBar"
+    elif running:
         focus = running[-1].argv[0]
     return (
         "WINDOW MANAGER POLICY STATE (dumpsys window policy)\n"
-        f"    mAwake={_yes(state.screen_on)}\n    mShowingLockscreen={shown} mDreamingLockscreen={shown}\n"
-        f"    KeyguardServiceDelegate\n      showing={shown}\n      isKeyguardShowing={shown}\n"
-        f"  mCurrentFocus=Window{{a1b2c3 u0 {focus}}}\n  mFocusedApp=ActivityRecord{{d4e5f6 u0 {focus} t7}}"
+        f"  mCurrentFocus=Window{{a1b2c3 u0 {focus}}}"
     )
 
 
 def _surfaceflinger(call: Invocation) -> str:
     gpu = call.system.hardware.profile.gpu
-    return (
-        "Visible layers (count = 12)\n"
-        + (f"GLES: {gpu.gles}\n" if gpu else "")
-        + "  orientation=ROTATION_0"
-    )
+    return f"GLES: {gpu.gles}" if gpu else ""
 
 
 def _apps(call: Invocation) -> list[Process]:
@@ -243,36 +200,22 @@ def _apps(call: Invocation) -> list[Process]:
 
 
 def _activity(call: Invocation) -> str:
-    lines = [
-        "ACTIVITY MANAGER ACTIVITIES (dumpsys activity activities)",
-        "Display #0 (activities from top to bottom):",
-    ]
-    for process in reversed(_apps(call)):
+    lines = ["ACTIVITY MANAGER ACTIVITIES (dumpsys activity activities)"]
+    for process in _apps(call):
         found = call.system.packages.get(process.argv[0])
         shown = found.component if found else process.argv[0]
-        lines.append(
-            f"    mResumedActivity: ActivityRecord{{{process.pid:x} u0 {shown} t{process.pid}}}"
-        )
-    lines.append("ACTIVITY MANAGER RUNNING PROCESSES (dumpsys activity processes)")
-    for process in _apps(call):
-        record = f"{process.pid:x} {process.pid}:{process.argv[0]}/u0a{process.uid - 10000}"
-        lines.append(f"  *APP* UID {process.uid} ProcessRecord{{{record}}}")
+        lines.append(f"    mResumedActivity: ActivityRecord{{{process.pid:x} u0 {shown}}}")
     return "\n".join(lines)
 
 
 def _deviceidle(call: Invocation) -> str:
-    """Doze, each of its kinds: enable, disable, enabled."""
-    state = call.system.state
-    _, verb, asked = (*call.args, "", "all")[:3]
-    kinds = [kind for kind in ("deep", "light") if (asked or "all") in {kind, "all"}]
+    """Doze of a kind (``deep``, ``light``): enable, disable, enabled."""
+    _, verb, kind = call.args
+    off = call.system.state.doze_off
     if verb == "enabled":
-        return str(int(not state.doze_off & set(kinds)))
-    if verb not in {"disable", "enable"}:
-        return f"  mScreenOn={_yes(state.screen_on)}\n  mState=ACTIVE mLightState=ACTIVE"
-    state.doze_off = (
-        state.doze_off | set(kinds) if verb == "disable" else state.doze_off - set(kinds)
-    )
-    return "\n".join(f"{kind.capitalize()} idle mode {verb}d" for kind in kinds)
+        return str(int(kind not in off))
+    (off.add if verb == "disable" else off.discard)(kind)
+    return f"{kind.capitalize()} idle mode {verb}d"
 
 
 _SERVICES: Final[Mapping[str, Callable[[Invocation], str]]] = {

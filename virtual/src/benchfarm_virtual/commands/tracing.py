@@ -25,12 +25,10 @@ if TYPE_CHECKING:
 
 #: The one folder where SELinux lets perfetto write.
 _TRACES: Final = "/data/misc/perfetto-traces/"
-_MOST_CONFIG_BYTES: Final = 1 << 20
 #: The signals at which perfetto ends as if its time were over.
 _GRACEFUL: Final = frozenset({2, 15})
-#: A field with its value, and one that holds nothing more.
+#: A field with its value.
 _VALUE: Final = re.compile(r"([a-z_]\w*)\s*:\s*(\"[^\"\n]*\"|-?[\w.]+)")
-_EMPTY: Final = re.compile(r"[a-z_]\w*\s*:?\s*\{\s*\}")
 _LONGEST_SLEEP_S: Final = 60.0
 #: What is left in the kernel's buffers is read before the file is written.
 _FLUSH_S: Final = 0.5
@@ -38,10 +36,6 @@ _FLUSH_S: Final = 0.5
 _POWER_SDK: Final = 29
 _MOST_RAILS: Final = 32
 _LEAST_POLL_MS: Final = 100
-
-
-class _ConfigError(Exception):
-    """The text is no TraceConfig."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +52,6 @@ class _Config:
         return int(texts[0]) if texts and texts[0].isdigit() else 0
 
 
-def _parse_config(text: str) -> _Config:
-    text = re.sub(r"#[^\n]*", "", text)
-    values = _VALUE.findall(text)
-    before, left = "", _VALUE.sub(" ", text)
-    while left != before:
-        before, left = left, _EMPTY.sub(" ", left)
-    if left.strip() or not values:
-        raise _ConfigError(f"unexpected {left.split()[0]}" if left.strip() else "it is empty")
-    return _Config(values)
-
-
 @command("perfetto", since_sdk=28)
 def perfetto(call: Invocation) -> int:
     """Record a trace: ``perfetto --txt -c - -o FILE --background``."""
@@ -77,10 +60,9 @@ def perfetto(call: Invocation) -> int:
     if options.last("c") != "-" or not target or not {"txt", "background"} <= options.values.keys():
         call.error("a virtual phone knows --background --txt -c - -o FILE only")
         return 1
-    try:
-        config = _parse_config(decoded(call.stdin.read())[:_MOST_CONFIG_BYTES])
-    except (_ConfigError, PhoneFileError) as exc:
-        call.error(f"The TraceConfig is invalid: {exc}")
+    config = _Config(_VALUE.findall(decoded(call.stdin.read())))
+    if not config.values:
+        call.error("The TraceConfig is invalid")
         return 1
     path = call.path(target)
     if not path.startswith(_TRACES) or "/../" in path:

@@ -274,7 +274,7 @@ def wait_builtin(shell: Shell, args: Sequence[str]) -> int:
         if not shell.wait_for(found):
             return _interrupted(shell)
         shell.jobs.remove(found)
-        status = shell.ended(found, found.status)
+        status = found.status
     return status
 
 

@@ -43,7 +43,6 @@ _REDIRECT: Final = re.compile(r"(\d*)(>&|>>|<|>)(?![&|<])")
 _FUNCTION: Final = re.compile(r"([A-Za-z_]\w*)[ \t]*\([ \t]*\)", re.ASCII)
 #: What :meth:`_Parser.peek` returns that is no word.
 _NO_WORDS: Final = frozenset({"", "&&", "||", ";;", ";", "&", "|", "(", ")", "\n"})
-_MAX_NESTING: Final = 100
 _PARAMETER: Final = re.compile(r"[A-Za-z_]\w*|[0-9]|[@*#?$!-]", re.ASCII)
 _BRACED: Final = r"[A-Za-z_]\w*|[0-9]+|[@*#?$!-]"
 #: Inside braces: a parameter or its length, and one that is changed.
@@ -81,7 +80,6 @@ class _Parser:
         #: caller of :meth:`peek` may ask as often as it likes.
         self.peeked, self.peeked_at, self.peeked_end = "", -1, -1
         self.peeked_word = Word(())
-        self.depth = 0
 
     def whole(self) -> Block:
         """Take everything."""
@@ -284,32 +282,26 @@ class _Parser:
         return Pipeline(tuple(commands), negated) if negated or len(commands) > 1 else commands[0]
 
     def command(self) -> Statement:
-        self.depth += 1
-        if self.depth > _MAX_NESTING:
-            raise ShellSyntaxError("too deeply nested")
         word = self.peek()
         if word == "(":
-            found = self.redirected(Subshell(self.enclosed("(", ")")))
-        elif word == "{":
-            found = self.redirected(self.enclosed("{", "}"))
-        elif word == "if":
-            found = self.redirected(self.branches())
-        elif word in {"while", "until"}:
-            found = self.redirected(self.loop(word))
-        elif word == "for":
-            found = self.redirected(self.for_each())
-        elif word == "case":
-            found = self.redirected(self.case())
-        elif word in RESERVED:
+            return self.redirected(Subshell(self.enclosed("(", ")")))
+        if word == "{":
+            return self.redirected(self.enclosed("{", "}"))
+        if word == "if":
+            return self.redirected(self.branches())
+        if word in {"while", "until"}:
+            return self.redirected(self.loop(word))
+        if word == "for":
+            return self.redirected(self.for_each())
+        if word == "case":
+            return self.redirected(self.case())
+        if word in RESERVED:
             raise self.fault()
-        elif (match := _FUNCTION.match(self.text, self.at)) is not None:
+        if (match := _FUNCTION.match(self.text, self.at)) is not None:
             self.at = match.end()
             self.skip(lines=True)
-            found = Function(match[1], self.command())
-        else:
-            found = self.simple()
-        self.depth -= 1
-        return found
+            return Function(match[1], self.command())
+        return self.simple()
 
     def redirected(self, body: Statement) -> Statement:
         """Take the redirections after a compound statement."""

@@ -18,7 +18,6 @@ class HeldFile:
 
     mode: int
     uid: int
-    gid: int
     mtime_s: float = field(default_factory=time.time)
     data: bytearray = field(default_factory=bytearray)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -30,7 +29,6 @@ class Folder:
 
     mode: int = 0o555
     uid: int = 0
-    gid: int = 0
     fixed: bool = True
     mtime_s: float = field(default_factory=time.time)
     nodes: dict[str, Node] = field(default_factory=dict)

@@ -44,7 +44,6 @@ def computed_trees(system: PhoneSystem) -> Mapping[str, Node]:
         ),
         "system": tree({f"bin/{name}": FileNode(mode=0o755) for name in commands}, 0o755),
         "bin": LinkNode("/system/bin"),
-        "sdcard": LinkNode("/storage/self/primary"),
     }
 
 

@@ -69,8 +69,6 @@ def test_app_reads_what_was_pushed_but_writes_only_in_its_own_places(phone):
         ):
             with _Fails(errno.EACCES):
                 attempt()
-        files.open_write("/sdcard/shared")
-    assert files.stat("/sdcard/shared").mode & 0o777 == 0o660
 
 
 def test_nobody_changes_the_mode_of_the_root_folder(phone):

@@ -63,7 +63,7 @@ def test_app_runs_on_top_as_its_own_user_and_is_stopped(phone):
     phone.run(f"am start -n {APP}/.MainActivity")
     pid = phone.out(f"pidof {APP}").strip()
     assert ["u0_a147", pid, APP] in [
-        line.split() for line in phone.out("ps -A -o USER,PID,NAME").splitlines()
+        line.split() for line in phone.out("ps -A -o USER,PID,ARGS").splitlines()
     ]
     assert phone.run(f"kill {pid}")[2].endswith("Operation not permitted\n")
     phone.run(f"am force-stop {APP}")

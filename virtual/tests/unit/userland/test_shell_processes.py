@@ -40,10 +40,10 @@ def test_hang_up_ends_a_simple_command(phone):
 def test_hang_up_leaves_the_child_of_a_compound_command_running(phone):
     call = phone.call("cd /; sleep 1000; echo after")
     until(lambda: phone.out("pidof sleep"))
-    parent = phone.out("ps -A -o PPID,NAME | grep sleep").split()[0]
+    parent = phone.out("ps -A -o PPID,ARGS | grep ' sleep'").split()[0]
     assert parent != "1"
     call.hang_up()
-    until(lambda: phone.out("ps -A -o PPID,NAME | grep sleep").split()[:1] == ["1"])
+    until(lambda: phone.out("ps -A -o PPID,ARGS | grep ' sleep'").split()[:1] == ["1"])
     phone.run("kill $(pidof sleep)")
     call.join()
     assert b"after" not in bytes(call.out.data)
@@ -93,6 +93,3 @@ def test_a_script_means_the_same_whatever_was_run_before_it(phone):
     rest = "echo $1 two\nif true; then echo $#\nfi\n"
     assert phone.out(f"set -- one\n{rest}") == "one two\n1\n"
     assert phone.out(f"set -- ein und\n{rest}") == "ein two\n2\n"
-    deep = f"true; {'( ' * 99}true{' )' * 99}"
-    assert phone.run(f"$({deep})")[0] == 0
-    assert "too deeply nested" in phone.run(f"echo $({deep})")[2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 from benchfarm_virtual.contract import TraceEvent
@@ -83,23 +82,3 @@ def test_before_android_11_the_service_is_off_on_phones_of_other_makers(make_pho
     assert "traced" in err
     phone.run("setprop persist.traced.enable 1")
     stop(phone, start(phone))
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        "",
-        "# duration_ms: 5",
-        ";;; duration_ms: 5 }{",
-        "}{ duration_ms: 5",
-        "duration_ms: 5 and more words",
-        "buffers { size_kb: 64",
-        "buffers { size_kb: }",
-        "{ duration_ms: 5 }",
-        'duration_ms: 5 name: "open',
-    ],
-)
-def test_a_config_that_is_no_text_of_fields_is_refused(phone, config):
-    status, _, err = phone.run(f"perfetto --background --txt -c - -o {TRACE}", config.encode())
-    assert status == 1
-    assert "TraceConfig is invalid" in err
