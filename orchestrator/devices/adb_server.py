@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
@@ -353,15 +352,10 @@ class OwnServer(AdbServer):
     def stop(self) -> bool:
         """Stop it and wait for its end; return whether it ran, also one that didn't answer."""
         is_found = bool(running(self.arguments))
-        is_told_only = not is_found and self.answers()
         if Path(self.address.path).exists():
             with self._locked():
-                if is_told_only:
-                    # Nobody tells of processes here. It ends instead of saying more.
-                    with contextlib.suppress(DeviceError):
-                        self.ask("host:kill")
                 self._end()
-        return is_found or is_told_only
+        return is_found
 
     @contextlib.contextmanager
     def _locked(self) -> Generator[None]:
@@ -480,9 +474,8 @@ def find_adb(setting: str = "", environ: Mapping[str, str] | None = None) -> Pat
 def bundled_adb() -> Path | None:
     """Return the adb program inside the adbutils wheel, None when this platform's wheel has none."""
     spec = importlib.util.find_spec("adbutils")
-    name = "adb.exe" if sys.platform == "win32" else "adb"
     for folder in (spec.submodule_search_locations or []) if spec is not None else []:
-        program = Path(folder) / "binaries" / name
+        program = Path(folder) / "binaries" / "adb"
         if program.is_file() and os.access(program, os.X_OK):
             return program
     return None

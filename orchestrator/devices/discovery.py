@@ -50,28 +50,10 @@ _LINE: Final = re.compile(
 STATE_NOTES: Final[Mapping[str, tuple[str, str]]] = {
     "unauthorized": ("the phone doesn't know this computer's key", ALLOW_KEY),
     "authorizing": ("the phone is being asked to let this computer in", TAP_ALLOW),
-    "connecting": ("the connection is being made", "wait a few seconds and look again"),
     "offline": (
         "the phone doesn't answer adb",
         "plug it in again (or 'adb disconnect' and 'adb connect' it); if that doesn't help, reboot it",
     ),
-    "recovery": (
-        "the phone is in recovery mode",
-        "choose 'Reboot system now' on its screen, or 'adb reboot'",
-    ),
-    "rescue": ("the phone is in rescue mode", "choose 'Reboot system now' on its screen"),
-    "sideload": (
-        "the phone waits for an update to be sideloaded",
-        "leave that mode on its screen, or 'adb reboot'",
-    ),
-    "bootloader": ("the phone is in its bootloader", "'fastboot reboot'"),
-    "fastbootd": ("the phone is in fastbootd", "'fastboot reboot'"),
-    "host": ("it is in USB host mode", "plug it in again"),
-    "detached": (
-        "another adb server has the phone",
-        "stop the other server, or 'adb attach' the phone",
-    ),
-    "unknown": ("adb doesn't know the phone's state", "plug it in again"),
 }
 _UDEV_ADVICE: Final = (
     "install udev rules for Android (Debian, Ubuntu: apt-get install android-sdk-platform-tools-common), or one with "
@@ -298,7 +280,7 @@ def explain_state(seen: Seen) -> tuple[str, str]:
     if seen.state.startswith("no permissions"):
         where = f" (USB {seen.usb})" if seen.usb else ""
         return f"this user may not open the USB device{where}: {seen.state}", _UDEV_ADVICE
-    unknown = (f"its state is {seen.state!r}", "plug it in again; 'adb devices -l' shows its state")
+    unknown = (f"its state is {seen.state!r}", "reboot it, or plug it in again")
     return STATE_NOTES.get(seen.state, unknown)
 
 

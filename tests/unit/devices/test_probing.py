@@ -98,11 +98,7 @@ def test_the_state_costs_a_phone_few_processes() -> None:
 
 @pytest.mark.parametrize(
     "state",
-    [
-        *STATE_NOTES,
-        "no permissions (user in plugdev group; are your udev rules wrong?)",
-        "something new",
-    ],
+    [*STATE_NOTES, "something new"],
 )
 def test_every_state_has_a_reason_and_something_to_do(state: str) -> None:
     reason, advice = explain_state(Seen(address="S", state=state, usb="1-2"))
