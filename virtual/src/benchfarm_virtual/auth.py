@@ -9,7 +9,6 @@ then a space and a name. Source of the format: the Android Open Source Project's
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 import struct
 from collections.abc import Iterable, Sequence
@@ -29,21 +28,6 @@ _MODULUS_BYTES: Final = 256
 _KEY = struct.Struct(f"<II{_MODULUS_BYTES}s{_MODULUS_BYTES}sI")
 
 
-def _parse_public_key(text: str, source: Path) -> RSAPublicKey:
-    words = text.split(maxsplit=1)
-    try:
-        blob = base64.b64decode(words[0], validate=True) if words else b""
-        size_words, _, modulus, _, exponent = _KEY.unpack(blob)
-        if size_words * 4 != _MODULUS_BYTES:
-            raise ValueError("the modulus isn't 2048 bits long")
-        return RSAPublicNumbers(exponent, int.from_bytes(modulus, "little")).public_key()
-    except (binascii.Error, struct.error, ValueError) as fault:
-        raise UsageError(
-            f"{source}: no adb public key ({fault})",
-            hint="give the adbkey.pub that lies beside the adb server's adbkey",
-        ) from None
-
-
 def load_public_keys(paths: Iterable[Path]) -> tuple[RSAPublicKey, ...]:
     """Read the adb servers' public keys; raise UsageError for a file that can't be read or holds
     none.
@@ -51,13 +35,15 @@ def load_public_keys(paths: Iterable[Path]) -> tuple[RSAPublicKey, ...]:
     keys = []
     for path in paths:
         try:
-            text = path.read_text("ascii", errors="replace")
-        except OSError as fault:
+            blob = base64.b64decode(path.read_bytes().partition(b" ")[0], validate=True)
+            _, _, modulus, _, exponent = _KEY.unpack(blob)
+            numbers = RSAPublicNumbers(exponent, int.from_bytes(modulus, "little"))
+            keys.append(numbers.public_key())
+        except (OSError, struct.error, ValueError) as fault:
             raise UsageError(
-                f"{path}: the adb server's public key can't be read ({fault.strerror})",
-                hint="an adb server writes it when it starts for the first time",
+                f"{path}: no adb public key ({fault})",
+                hint="give the adbkey.pub that lies beside the adb server's adbkey",
             ) from None
-        keys.append(_parse_public_key(text, path))
     return tuple(keys)
 
 

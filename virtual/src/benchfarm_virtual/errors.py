@@ -34,10 +34,6 @@ class DeviceError(LabError):
 class DeviceTimeoutError(DeviceError):
     """The lab didn't answer in time."""
 
-    code = "device-timeout"
-
 
 class LinkLostError(DeviceError):
     """The connection to the lab ended before the answer was whole."""
-
-    code = "link-lost"

@@ -53,7 +53,6 @@ class LabPhone:
     serial: str
     #: What ``adb connect`` takes.
     address: str
-    port: int
     profile: str
 
 
@@ -65,7 +64,6 @@ class LabInfo:
     pid: int
     control_port: int
     token: str
-    time_factor: float
     phones: tuple[LabPhone, ...]
 
 
@@ -205,10 +203,10 @@ def _read_state(state_dir: Path) -> LabInfo | None:
     try:
         state = json.loads((state_dir / STATE_FILE).read_text("utf-8"))
         phones = tuple(
-            LabPhone(**{name: phone[name] for name in ("serial", "address", "port", "profile")})
+            LabPhone(**{name: phone[name] for name in ("serial", "address", "profile")})
             for phone in state["phones"]
         )
-        told = {name: state[name] for name in ("pid", "control_port", "token", "time_factor")}
+        told = {name: state[name] for name in ("pid", "control_port", "token")}
         return LabInfo(state_dir=state_dir, phones=phones, **told)
     except (OSError, ValueError, KeyError, TypeError):
         return None

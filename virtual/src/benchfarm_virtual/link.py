@@ -319,11 +319,6 @@ class PhoneServer:
         """Whether an adb server could connect now."""
         return self._listener is not None
 
-    @property
-    def online_count(self) -> int:
-        """How many adb servers have been let in."""
-        return sum(connection.online for connection in tuple(self._connections))
-
     def listen(self, port: int) -> None:
         """Listen on a port (0: a free one); raise OSError when it can't be had."""
         self._accept_from(_bound_socket(port))

@@ -107,11 +107,6 @@ class Phone:
         """False while it reboots and when it is closed."""
         return self._server.listening
 
-    @property
-    def online_count(self) -> int:
-        """How many adb servers are connected and let in."""
-        return self._server.online_count
-
     def start(self) -> None:
         """Listen; raise OSError when the port that was asked for can't be had."""
         self._server.listen(self.spec.port)

@@ -62,8 +62,6 @@ def serve(state_dir: Path, settings: Mapping[str, Any]) -> None:
                 "pid": os.getpid(),
                 "control_port": ControlServer(desk, token).port,
                 "token": token,
-                "time_factor": settings["time_factor"],
-                "seed": settings["seed"],
             }
             writing = threading.Lock()
 
@@ -194,10 +192,6 @@ def describe_phone(phone: Phone) -> Answer:
     return {
         "serial": phone.serial,
         "address": phone.address,
-        "port": phone.port,
         "profile": phone.spec.profile,
-        "listening": phone.listening,
-        "connections": phone.online_count,
         "faults": [fault.to_json() for fault in phone.faults.waiting()],
-        "spec": phone.spec.to_json(),
     }

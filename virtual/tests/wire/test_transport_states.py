@@ -26,7 +26,6 @@ def test_server_whose_key_is_not_allowed_stays_unauthorized(server, make_lab, fo
     result = server.run("-s", phone.address, "shell", "echo in")
     assert result.returncode != 0
     assert b"unauthorized" in result.stderr
-    assert phone.online_count == 0
     server.run("disconnect", phone.address)
 
 
@@ -37,7 +36,6 @@ def test_unauthorized_in_mid_session_closes_the_connection(link):
     sleeping.communicate(timeout=60)
     link.server.run("disconnect", link.phone.address)
     link.connect("unauthorized")
-    assert link.phone.online_count == 0
 
 
 def test_rebooted_phone_answers_before_its_system_is_up(make_link, wait_until):

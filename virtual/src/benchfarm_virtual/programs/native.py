@@ -100,7 +100,12 @@ def run_activity(call: Invocation, app: AppInfo, extras: Mapping[str, str]) -> i
     return 0
 
 
-_NAME_WIDTH: Final = 26
+#: A run's name in the summary, by what was asked for.
+_NAMES: Final = {
+    "use_gpu": "gpu-default",
+    "use_nnapi": "nnapi(w/o accel name)",
+    "use_hexagon": "dsp w/ hexagon",
+}
 
 
 def run_performance_options(call: Invocation, version: str) -> int:
@@ -131,20 +136,6 @@ def run_performance_options(call: Invocation, version: str) -> int:
         say.error("Error while running a single-option run: 1")
         return 0
     say.info("\n==============Summary of All Runs w/ Different Performance Options==============")
-    say.info(f"{_name(parameters):>{_NAME_WIDTH}}: {runs.line()}")
+    wanted = (name for flag, name in _NAMES.items() if parameters.switch(flag))
+    say.info(f"{next(wanted, 'cpu w/ 1 threads'):>26}: {runs.line()}")
     return 0
-
-
-def _name(parameters: Parameters) -> str:
-    """Return a run's name in the summary: what was asked for."""
-    if parameters.switch("use_gpu"):
-        return "gpu-fp16" if parameters.switch("gpu_precision_loss_allowed") else "gpu-default"
-    if parameters.switch("use_nnapi"):
-        device = parameters.text("nnapi_accelerator_name")
-        return f"nnapi({device})" if device else "nnapi(w/o accel name)"
-    if parameters.switch("use_hexagon"):
-        return "dsp w/ hexagon"
-    name = f"cpu w/ {parameters.integer('num_threads')} threads"
-    if parameters.switch("use_xnnpack"):
-        name += " (xnnpack-fp16)" if parameters.switch("xnnpack_force_fp16") else " (xnnpack)"
-    return name
