@@ -35,16 +35,9 @@ def user_name(uid: int) -> str:
     return _USER_NAMES.get(uid, str(uid))
 
 
-def signal_number(name: str) -> int | None:
-    """Return a signal's number for ``TERM``, ``SIGTERM``, ``15``.
-
-    None when there is no such signal.
-    """
-    if name.isdigit():
-        return int(name) if int(name) <= 64 else None
-    name = name.upper().removeprefix("SIG")
-    names = _SIGNALS.split()
-    return names.index(name) if name in names else None
+def signal_number(name: str) -> int:
+    """Return a signal's number for ``TERM`` or ``15``; raise ValueError when there is none."""
+    return int(name) if name.isdigit() else _SIGNALS.split().index(name)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

