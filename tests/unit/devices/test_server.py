@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from orchestrator.app.workspace import Workspace
-from orchestrator.clock import Deadline
 from orchestrator.devices.adb_server import (
     ANSWER_TIMEOUT_S,
     AdbServer,
@@ -33,7 +32,6 @@ from orchestrator.errors import (
 from orchestrator.processes import running
 from orchestrator.settings import Settings
 from tests.conftest import debian_adb, poll_until, process_is_gone, unused_port
-from tests.samples.manual_clock import ManualClock
 
 
 @pytest.fixture
@@ -296,22 +294,3 @@ def test_where_the_wheel_has_no_adb_it_is_found_in_path_or_in_the_sdk_or_asked_f
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert told in done.stdout + done.stderr
-
-
-def test_a_phone_that_stays_away_is_looked_for_less_and_less_often(
-    start: Callable[..., OwnServer],
-) -> None:
-    waits: list[float] = []
-
-    class Counted(ManualClock):
-        def wait(self, seconds: float, cancelled: threading.Event | None = None) -> bool:
-            waits.append(seconds)
-            return super().wait(seconds, cancelled)
-
-    clock = Counted()
-    server = AdbServer(start().address)
-    with pytest.raises(DeviceTimeoutError, match="absent"):
-        server.wait_for_device("R58M12", Deadline(60.0, clock))
-    assert waits[:-1] == sorted(waits[:-1])
-    assert (waits[0], max(waits)) == (0.05, 1.0)
-    assert len(waits) < 100

@@ -4,8 +4,7 @@ stops."""
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,30 +58,6 @@ def test_a_phone_that_measures_between_its_losses_is_not_kept_out_however_often_
     rig = Rig(campaign=of(SERIAL, count=count), end=lambda request: next(ends), comes_back=True)
     assert rig.measure() == DeviceResult()
     assert (rig.kept_out, len(rig.stored(case(1)))) == ({}, count)
-
-
-class CountingStore(MemoryStore):
-    """A store that says how often the runs of each phone were read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reads: Counter[Serial] = Counter()
-
-    def runs(self, *, serials: Sequence[Serial] = (), **others: Any) -> Any:
-        self.reads.update(serials)
-        return super().runs(serials=serials, **others)
-
-
-def test_what_is_stored_is_read_once_for_each_time_that_a_phone_comes() -> None:
-    store, ends = CountingStore(), iter(["lost"])
-    rig = Rig(
-        store=store,
-        campaign=of(SERIAL, OTHER),
-        end=by_phone({SERIAL: lambda: next(ends, "ok")}),
-        comes_back=True,
-    )
-    assert rig.measure_all(SERIAL, OTHER).left == 0
-    assert store.reads == {SERIAL: 2, OTHER: 1}
 
 
 def test_a_phone_that_is_lost_again_and_again_with_nothing_measured_is_kept_out() -> None:

@@ -50,18 +50,6 @@ def test_load_heats_up_throttles_in_steps_and_rest_undoes_it(profile):
     assert hardware.thermal_status() == 0
 
 
-def test_looking_often_or_seldom_gives_the_same_heat():
-    often, often_time = made()
-    seldom, seldom_time = made()
-    for hardware in (often, seldom):
-        hardware.begin_work(range(4, 8))
-    for tenth in range(1200):
-        often_time.now_s = tenth / 10
-        often.zones()
-    often_time.now_s = seldom_time.now_s = 120.0
-    assert hottest_c(often) == pytest.approx(hottest_c(seldom), abs=1.5)
-
-
 def test_two_works_on_the_same_cores_share_them():
     hardware, _ = made()
     first = hardware.begin_work([4, 5])
@@ -69,30 +57,6 @@ def test_two_works_on_the_same_cores_share_them():
     shares = hardware.core_shares(first)
     assert shares[4] == 1.0
     assert shares[5] == 0.5
-
-
-def test_time_in_state_counts_the_clocks_that_were_run_at():
-    hardware, time = made()
-    time.now_s = 10
-    work = hardware.begin_work([4])
-    time.now_s = 12
-    hardware.end_work(work)
-    gold = hardware.clusters()[1]
-    assert gold.held_s[gold.max_khz] == pytest.approx(2, abs=0.02)
-    assert gold.held_s[gold.min_khz] == pytest.approx(10, abs=0.02)
-
-
-def test_limits_and_governors_that_root_sets_are_kept_until_reboot():
-    hardware, time = made()
-    gold = hardware.clusters()[1]
-    hardware.set_limits(gold, max_khz=2_000_000, governor="performance")
-    assert gold.limit_khz == gold.current_khz == 1_996_800
-    assert gold.governor == "performance"
-    hardware.reboot()
-    gold = hardware.clusters()[1]
-    assert gold.limit_khz == gold.max_khz
-    assert gold.current_khz == gold.min_khz
-    assert time.now_s == 0
 
 
 def test_a_reboot_forgets_the_gpus_throttling_and_what_processes_used_as_well():
@@ -106,16 +70,6 @@ def test_a_reboot_forgets_the_gpus_throttling_and_what_processes_used_as_well():
     hardware.reboot()
     assert hardware.gpu().limit_khz == max(hardware.gpu().available_khz)
     assert hardware.cpu_s(7) == 0
-
-
-def test_forced_heat_throttles_at_once_and_cools_down():
-    hardware, time = made()
-    hardware.force(heat_c=85.0)
-    assert hottest_c(hardware) == pytest.approx(85.0, abs=2)
-    assert hardware.thermal_status() >= 3
-    assert hardware.clusters()[1].limit_khz < hardware.clusters()[1].max_khz
-    time.now_s = 1800
-    assert hottest_c(hardware) < 35
 
 
 def test_those_that_only_move_data_take_their_share_of_the_memory():

@@ -32,21 +32,6 @@ def test_integers_are_taken_whole_or_refused(text, value):
     assert parse_value("int32", text) == value
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("0.5", 0.5), ("1e3", 1000.0), (".5", 0.5), ("2s", None), ("", None), ("x", None)],
-)
-def test_floats_are_taken_whole_or_refused(text, value):
-    assert parse_value("float", text) == value
-
-
-@pytest.mark.parametrize(
-    ("text", "value"), [("true", True), ("0", False), ("yes", None), ("True", None), ("", None)]
-)
-def test_bools_take_four_words_only(text, value):
-    assert parse_value("bool", text) is value
-
-
 def test_a_refused_value_names_flag_and_argument():
     with pytest.raises(
         FlagError, match=r"^Failed to parse flag 'num_runs' against argv '--num_runs=abc'$"

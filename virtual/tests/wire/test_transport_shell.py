@@ -30,14 +30,3 @@ def test_a_slow_reader_of_one_stream_holds_no_other_up(link):
     finally:
         stuck.kill()
         stuck.communicate()
-
-
-def test_features_are_those_that_are_served(link):
-    features = link.adb("features").stdout.decode().split()
-    assert {"shell_v2", "cmd"} <= set(features)
-    assert not {"delayed_ack", "stat_v2", "abb"} & set(features)
-
-
-def test_unknown_service_is_closed_and_the_phone_goes_on(link):
-    assert link.adb("jdwp").returncode != 0
-    assert link.shell("echo alive") == "alive\n"

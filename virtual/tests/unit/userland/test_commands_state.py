@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from benchfarm_virtual.faults import Fault, FaultKind
-from benchfarm_virtual.trees.node import LinkNode
 
 
 def test_setprop_sets_what_is_not_read_only(phone):
@@ -82,16 +81,3 @@ def test_only_root_changes_clocks(phone, make_phone):
     big = rooted.hardware.clusters()[1]
     assert (big.limit_khz, big.governor) == (1612800, "performance")
     assert rooted.run(f"su -c 'echo fast > {node}'")[0] == 1
-
-
-def test_a_property_that_is_not_set_has_the_default_that_is_given(phone):
-    assert phone.out("getprop debug.nope fallback; getprop debug.nope") == "fallback\n\n"
-    assert phone.out("setprop debug.set 1; getprop debug.set fallback") == "1\n"
-
-
-def test_a_pattern_lists_names_whatever_they_lead_to(phone):
-    folder = phone.userland.files.lay("/data/local/tmp/links")
-    folder.nodes |= {"dangling": LinkNode("nope"), "to-folder": LinkNode("/data")}
-    assert phone.out("cd /data/local/tmp/links; echo * dang[l]ing */") == (
-        "dangling to-folder dangling to-folder/\n"
-    )

@@ -36,11 +36,6 @@ def test_form_is_liblogs(phone):
     )
 
 
-def test_native_message_is_cut_at_1023_bytes(phone):
-    phone.userland.logs.log("I", "tflite", "x" * 3000, pid=4321)
-    assert shown(phone)[1] == "x" * 1023
-
-
 def test_buffers_are_merged_by_time_with_a_divider_each(phone):
     log(phone, "one")
     log(phone, "two", buffer="crash")
@@ -51,10 +46,3 @@ def test_buffers_are_merged_by_time_with_a_divider_each(phone):
     ]  # fmt: skip
     assert shown(phone, "-d -b crash")[1:] == ["two"]
     assert len(shown(phone, "-d -b crash -b system")) == 4
-
-
-def test_ring_forgets_the_oldest(phone):
-    log(phone, *(f"{number:04d} " + "x" * 900 for number in range(4200)))
-    lines = shown(phone)[1:]
-    assert lines[-1].startswith("4199")
-    assert len(lines) == 4000
