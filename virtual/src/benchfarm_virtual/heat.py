@@ -123,7 +123,7 @@ class Clocks:
     def _khz(self, *, busy: bool) -> int:
         limit = self.limit_khz
         is_fast = busy or self.fixed or self.governor == "performance"
-        return limit if is_fast and self.governor != "powersave" else min(self.min_khz, limit)
+        return limit if is_fast else min(self.min_khz, limit)
 
 
 def next_lower(available: Sequence[int], khz: int) -> int:

@@ -35,9 +35,8 @@ _LOG: Final = logging.getLogger(__name__)
 _HEADER: Final = struct.Struct("<6I")
 #: The first version that does without a checksum in every packet; servers since 2016 have it.
 _VERSION: Final = 0x01000001
-#: The largest payload that this side takes, and what a peer gets that says nothing sensible.
+#: The largest payload that this side takes.
 _MAX_PAYLOAD_BYTES: Final = 1024 * 1024
-_OLD_MAX_PAYLOAD_BYTES: Final = 4096
 _AUTH_TOKEN: Final = 1
 _AUTH_SIGNATURE: Final = 2
 #: On a slow link, bytes move in portions that take this long.
@@ -96,7 +95,7 @@ class Connection:
         self._challenge = KeyChallenge(link.allowed_keys)
         #: Whether the adb server has been let in.
         self.online = False
-        self._max_payload_bytes = _OLD_MAX_PAYLOAD_BYTES
+        self._max_payload_bytes = _MAX_PAYLOAD_BYTES
         self._streams: dict[int, Stream] = {}
         self._last_id = 0
         self._send_lock = threading.Lock()
@@ -195,7 +194,7 @@ class Connection:
         elif command == CNXN:
             self._drop_streams()
             self.online = False
-            self._max_payload_bytes = max(_OLD_MAX_PAYLOAD_BYTES, min(arg1, _MAX_PAYLOAD_BYTES))
+            self._max_payload_bytes = min(arg1, _MAX_PAYLOAD_BYTES)
             self._ask_for_proof()
         elif command == AUTH:
             # An offered public key changes nothing: nobody is there to accept it on the screen.

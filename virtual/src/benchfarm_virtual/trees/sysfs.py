@@ -47,7 +47,7 @@ def _policy(hardware: VirtualHardware, number: int, known: Clocks) -> Mapping[st
 
     def govern(data: bytes) -> None:
         governor = data.decode("ascii", "replace").strip()
-        if governor not in (*hardware.profile.governors, "powersave"):
+        if governor not in hardware.profile.governors:
             raise PhoneFileError(errno.EINVAL, "Invalid argument")
         hardware.set_limits(now(), governor=governor)
 
