@@ -8,7 +8,7 @@ import stat as modes
 from datetime import UTC, datetime
 from typing import Final
 
-from benchfarm_virtual.commands.invocation import Invocation, command, need_args, read_options
+from benchfarm_virtual.commands.invocation import Invocation, command, read_options
 from benchfarm_virtual.contract import PhoneFileError
 
 
@@ -40,7 +40,6 @@ def ls(call: Invocation) -> None:
 def stat(call: Invocation) -> None:
     """Print what -c asks for of each file."""
     options = read_options(call, "", "c")
-    need_args(call, options, 1)
     form = options.last("c")
     unknown = set(re.findall(r"%(.)", form)) - set("sYy")
     if unknown or not form:
@@ -55,7 +54,7 @@ def stat(call: Invocation) -> None:
         }
         call.out.line(re.sub(r"%(.)", lambda match: str(values[match[1]]), form))
 
-    call.each(options.args, tell, named="'{}'")
+    call.each(options.args, tell)
 
 
 @command("df")
@@ -102,7 +101,6 @@ def dd(call: Invocation) -> int | None:
 def mkdir(call: Invocation) -> None:
     """Create folders; -p those above too."""
     options = read_options(call, "p", "m")
-    need_args(call, options, 1)
     make = call.files.make_folders if "p" in options else call.files.make_folder
 
     def created(path: str) -> None:
@@ -110,14 +108,13 @@ def mkdir(call: Invocation) -> None:
         if "m" in options:
             call.files.set_mode(path, int(options.last("m"), 8))
 
-    call.each(options.args, created, named="'{}'")
+    call.each(options.args, created)
 
 
 @command("rmdir")
 def rmdir(call: Invocation) -> None:
     """Remove empty folders."""
     options = read_options(call, "")
-    need_args(call, options, 1)
 
     def removed(path: str) -> None:
         if not modes.S_ISDIR(call.files.stat(path, follow=False).mode):
@@ -131,9 +128,6 @@ def rmdir(call: Invocation) -> None:
 def rm(call: Invocation) -> None:
     """Remove files; -r folders with all in them, -f without complaint about what isn't there."""
     options = read_options(call, "fRr")
-    if not options.args and "f" not in options:
-        call.fail('Needs 1 argument (see "rm --help")')
-
     deep, forced = bool({"r", "R"} & options.values.keys()), "f" in options
 
     def removed(path: str, shown: str) -> bool:
@@ -166,24 +160,14 @@ def rm(call: Invocation) -> None:
 @command("mv")
 def mv(call: Invocation) -> None:
     """Give a file or folder another name within a file system."""
-    options = read_options(call, "f")
-    need_args(call, options, 2)
-    source, target = options.args[:2]
-    call.each(
-        [source],
-        lambda path: call.files.rename(path, call.path(target)),
-        named="bad '{}'",
-    )
+    source, target = read_options(call, "f").args
+    call.each([source], lambda path: call.files.rename(path, call.path(target)))
 
 
 @command("chmod")
 def chmod(call: Invocation) -> None:
     """Change permissions."""
-    if len(call.args) < 2:
-        call.fail('Needs 2 arguments (see "chmod --help")')
     text, *paths = call.args
-    if not re.fullmatch(r"[0-7]{1,4}", text):
-        call.fail(f"bad mode '{text}'")
     call.each(paths, lambda path: call.files.set_mode(path, int(text, 8)))
 
 

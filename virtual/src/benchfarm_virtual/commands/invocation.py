@@ -89,16 +89,16 @@ class Invocation:
         """The phone's files."""
         return self.system.files
 
-    def each(self, paths: Iterable[str], action: Callable[[str], None], named: str = "{}") -> None:
+    def each(self, paths: Iterable[str], action: Callable[[str], None]) -> None:
         """Do something with each path, made absolute; complain of those with which it can't be
-        done, ``named`` so. Meanwhile ``shown`` is the path as it was given.
+        done. Meanwhile ``shown`` is the path as it was given.
         """
         for path in paths:
             try:
                 self.shown = path
                 action(self.path(path))
             except PhoneFileError as exc:
-                self.complain(f"{named.format(path)}: {exc}")
+                self.complain(f"{path}: {exc}")
                 self.failed = True
 
     shown = ""
@@ -206,19 +206,11 @@ def read_options(
     try:
         given, rest = read(list(call.args), letters, long)
     except getopt.GetoptError as exc:
-        missing = "requires argument" in exc.msg
-        what = f"Missing argument to -{exc.opt}" if missing else f"Unknown option '{exc.opt}'"
-        call.fail(f'{what} (see "{call.name} --help")')
+        call.fail(str(exc))
     found = Options({}, rest)
     for name, value in given:
         found.values.setdefault(name.lstrip("-"), []).append(value)
     return found
-
-
-def need_args(call: Invocation, options: Options, least: int) -> None:
-    """End the command when arguments are missing."""
-    if len(options.args) < least:
-        call.fail(f'Needs {least} argument{"s" if least > 1 else ""} (see "{call.name} --help")')
 
 
 #: Returns the exit code; None is 0, or 1 when something has failed.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -10,9 +9,7 @@ from benchfarm_virtual.commands.file_commands import local_time
 from benchfarm_virtual.commands.invocation import (
     MAX_SCRIPT_BYTES,
     Invocation,
-    Options,
     command,
-    need_args,
     read_options,
 )
 from benchfarm_virtual.contract import PhoneFileError, decoded
@@ -29,8 +26,6 @@ def sh(call: Invocation) -> int:
     name = call.launch.argv[0]
     call.process.is_shell = True
     if args[:1] == ["-c"]:
-        if len(args) < 2:
-            call.fail("-c: requires argument")
         script = args[1]
         name, *args = args[2:] or [name]
     elif not args or args[0].startswith("-"):
@@ -52,10 +47,8 @@ def sh(call: Invocation) -> int:
 @command("setsid")
 def setsid(call: Invocation) -> int:
     """Run a command in a session of its own."""
-    options = read_options(call, "", stop_early=True)
-    need_args(call, options, 1)
     call.process.pgid = call.process.pid
-    return call.become(options.args)
+    return call.become(call.args)
 
 
 @command("taskset")
@@ -64,7 +57,6 @@ def taskset(call: Invocation) -> int | None:
     options = read_options(call, "p", stop_early=True)
     *mask, last = options.args
     if "p" not in options:
-        need_args(call, options, 2)
         call.process.affinity = _mask(call, mask[0])
         return call.become(options.args[1:])
     process = call.system.processes.named(last)
@@ -78,10 +70,7 @@ def taskset(call: Invocation) -> int | None:
 
 
 def _mask(call: Invocation, text: str) -> int:
-    try:
-        mask = int(text, 16) & call.system.processes.all_cpus
-    except ValueError:
-        call.fail(f"bad mask '{text}'")
+    mask = int(text, 16) & call.system.processes.all_cpus
     if mask == 0:
         call.fail(f"failed to set pid {call.process.pid}'s affinity: Invalid argument")
     return mask
@@ -91,7 +80,6 @@ def _mask(call: Invocation, text: str) -> int:
 def renice(call: Invocation) -> None:
     """Change a process's priority."""
     options = read_options(call, "p", "n")
-    need_args(call, options, 1)
     for name in options.args:
         process = call.system.processes.named(name)
         if process is None:
@@ -119,8 +107,6 @@ def su(call: Invocation) -> int:
 @command("run-as")
 def run_as(call: Invocation) -> int:
     """Become the user of a debuggable app, in its own folder."""
-    if len(call.args) < 2:
-        call.fail("usage: run-as <package-name> <command> [<args>]")
     name, *command = call.args
     if (refused := call.system.faults.active(FaultKind.RUN_AS_REFUSED)) is not None:
         call.fail(refused.text("text"))
@@ -168,11 +154,7 @@ def setprop(call: Invocation) -> None:
 @command("sleep")
 def sleep(call: Invocation) -> None:
     """Wait until so much phone time has passed."""
-    need_args(call, Options({}, list(call.args)), 1)
-    text = call.args[0]
-    if not re.fullmatch(r"\d*\.?\d+", text):
-        call.fail(f"Not a number '{text}'")
-    call.sleep(float(text))
+    call.sleep(float(call.args[0]))
 
 
 @command("date")
