@@ -81,7 +81,6 @@ OF_THE_PROGRAM = {
     "low-memory": IN_A_RUN,
     "program-hang": IN_A_RUN,
     "log-garbage": IN_A_RUN,
-    "log-utf8": IN_A_RUN,
     "selinux-denial subject=*.tflite": ("",),
     "delegate-missing subject=xnnpack": ("",),
     "delegate-failing subject=xnnpack": ("",),

@@ -391,7 +391,6 @@ class FaultKind(StrEnum):
     DELEGATE_FAILING = "delegate-failing"
     DELEGATE_WRONG = "delegate-wrong"
     LOG_GARBAGE = "log-garbage"
-    LOG_UTF8 = "log-utf8"
     NOISY_LOG = "noisy-log"
     CLOCK_JUMP = "clock-jump"
     OVERHEAT = "overheat"

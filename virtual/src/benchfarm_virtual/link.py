@@ -256,11 +256,7 @@ class Connection:
             name=f"{self._link.serial} {name[:60]}",
             daemon=True,
         )
-        try:
-            thread.start()
-        except RuntimeError:
-            _LOG.warning("%s: no thread is left for %s", self._link.serial, name[:60])
-            stream.finish()
+        thread.start()
 
     def _send_from_stream(
         self, command: int, local_id: int, remote_id: int, payload: bytes
@@ -388,15 +384,12 @@ class PhoneServer:
                         # No descriptor is left: trying on would only spin.
                         time.sleep(_ACCEPT_PAUSE_S)
                     continue
-                try:
-                    if self._listener is not listener:
-                        raise RuntimeError("the phone went away")
-                    connection = Connection(sock, self._link, self._connections.discard)
-                    self._connections.add(connection)
-                    connection.start()
-                except (OSError, RuntimeError) as failed:  # the phone goes on listening
-                    _LOG.warning("%s: no connection was made: %s", self._link.serial, failed)
+                if self._listener is not listener:
                     sock.close()
+                    return
+                connection = Connection(sock, self._link, self._connections.discard)
+                self._connections.add(connection)
+                connection.start()
 
 
 def _bound_socket(port: int) -> socket.socket:

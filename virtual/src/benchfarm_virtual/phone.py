@@ -18,7 +18,7 @@ from benchfarm_virtual.faults import Cut, Fault, FaultKind, FaultTable
 from benchfarm_virtual.hardware import VirtualHardware, Work
 from benchfarm_virtual.link import LOOPBACK, LinkState, PhoneServer
 from benchfarm_virtual.open_files import OpenFile
-from benchfarm_virtual.services import FEATURES, LEGACY_FEATURES, ServiceDesk
+from benchfarm_virtual.services import FEATURES, ServiceDesk
 from benchfarm_virtual.spec import PhoneSpec
 from benchfarm_virtual.system import ScaledTime
 from benchfarm_virtual.userland import PhoneSystem
@@ -171,7 +171,7 @@ class Phone:
                     self.userland.props.set(name, "1")
 
     def _banner(self) -> bytes:
-        features = LEGACY_FEATURES if self.spec.legacy else FEATURES
+        features = () if self.spec.legacy else FEATURES
         about = [
             f"{key}={self.userland.props.get(key, '')}"
             for key in ("ro.product.name", "ro.product.model", "ro.product.device")

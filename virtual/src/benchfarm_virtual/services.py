@@ -102,8 +102,6 @@ FEATURES: Final = (
 )
 #: What an ``adb shell`` without a command runs.
 _NO_COMMAND: Final = "echo 'a virtual phone has no shell to type in: adb shell COMMAND' >&2; exit 1"
-#: A phone from before Android 7 has none of them but ``cmd``'s forerunner, pm.
-LEGACY_FEATURES: Final[tuple[str, ...]] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,7 +110,7 @@ class ServiceDesk:
 
     system: PhoneSystem
     faults: FaultTable
-    #: True for a phone without shell_v2, whose v1 shell is a terminal.
+    #: True for a phone without shell_v2.
     legacy: bool
     #: Restart into a mode ("" is the system).
     reboot: Callable[[str], None]
@@ -137,7 +135,7 @@ class ServiceDesk:
         command, framed = command or _NO_COMMAND, "v2" in options
         if framed and self.legacy:
             return None
-        terminal = "pty" in options if framed else self.legacy
+        terminal = "pty" in options
         return lambda stream: self._run(stream, command, "shell", framed=framed, terminal=terminal)
 
     def _run(

@@ -27,7 +27,7 @@ class PhoneSpec:
     serial: str
     #: Has ``su``.
     rooted: bool = False
-    #: Speaks adb as before Android 7: no shell_v2, exit codes are lost.
+    #: Speaks adb as before Android 7: it has no shell_v2.
     legacy: bool = False
     #: The USB path that it says it is plugged in at, such as ``1-2.3``; empty: none.
     usb: str = ""

@@ -129,8 +129,7 @@ class PhoneSystem:
         self.files.root.nodes |= computed_trees(self)
         _lay_out(self.files)
         faults.handle(FaultKind.SCREEN_LOCK, lambda fault: self.state.lock())
-        faults.handle(FaultKind.LOG_GARBAGE, lambda fault: _log_noise(self.logs, _NO_UTF8))
-        faults.handle(FaultKind.LOG_UTF8, lambda fault: _log_noise(self.logs, _EMOJI))
+        faults.handle(FaultKind.LOG_GARBAGE, lambda fault: _log_noise(self.logs))
 
     def restart(self) -> None:
         """What a reboot does: processes end, logs and volatile properties are gone, a new boot id."""
@@ -170,14 +169,13 @@ def _log_denial(logs: PhoneLogs, process: Process, path: str) -> None:
     logs.append("W", comm_of(process.argv[0]), text, pid=process.pid)
 
 
-_NO_UTF8: Final = b"\xff\xfe\x80\x00 garbage \xc3\x28 \xf0\x9f"
-_EMOJI: Final = "\U0001f525 hot \U0001f4f1 phone".encode()
+_NOISE: Final = b"\xff\xfe\x80\x00 garbage \xc3\x28 \xf0\x9f hot \xf0\x9f\x94\xa5"
 
 
-def _log_noise(logs: PhoneLogs, words: bytes) -> None:
-    """Log something in the name of the program that runs now, if any does."""
+def _log_noise(logs: PhoneLogs) -> None:
+    """Log garbage in the name of the program that runs now, if any does."""
     process = current_process()
-    logs.append("I", "tflite", words, pid=process.pid if process else ZYGOTE_PID)
+    logs.append("I", "tflite", _NOISE, pid=process.pid if process else ZYGOTE_PID)
 
 
 def _lay_out(files: PhoneTree) -> None:
