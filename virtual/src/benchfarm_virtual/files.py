@@ -25,8 +25,6 @@ AccessHook = Callable[[str, str], int]
 #: Says how many of the bytes that are about to be written to a path still fit (for faults).
 SpaceHook = Callable[[str, int], int]
 
-#: Where bionic has other words than this computer's library.
-_WORDS: Final[Mapping[int, str]] = {errno.EXDEV: "Cross-device link"}
 _OPERATIONS: Final[Mapping[int, str]] = {1: "execute", 2: "write", 4: "read"}
 
 
@@ -56,7 +54,7 @@ class Storage:
 
 def file_error(number: int) -> PhoneFileError:
     """Return the error for an errno, with the words that bionic has for it."""
-    return PhoneFileError(number, _WORDS.get(number) or os.strerror(number))
+    return PhoneFileError(number, os.strerror(number))
 
 
 def _allowed(node: Node, want: int) -> bool:
@@ -351,12 +349,6 @@ class PhoneTree:
             new = self._find(target, follow=False, operation="write")
             node, replaced = old.there(), new.node
             from_folder, to_folder = old.changeable(), new.changeable()
-            if new.names[: len(old.names)] == old.names and new.names != old.names:
-                raise file_error(errno.EINVAL)
-            if old.names[0] != new.names[0]:
-                raise file_error(errno.EXDEV)
-            if replaced is node:
-                return
             if replaced is not None:
                 if isinstance(replaced, Folder) or isinstance(node, Folder):
                     raise file_error(errno.EEXIST)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.commands.invocation import (
-    MAX_SCRIPT_BYTES,
     CommandFaultError,
     CommandFunction,
     Invocation,
@@ -59,16 +58,13 @@ class Launch:
     surrender: Callable[[], None] | None = None
 
 
-def find_program(system: PhoneSystem, name: str, *, path: str, cwd: str) -> str | None:
+def find_program(system: PhoneSystem, name: str, *, path: str) -> str | None:
     """Return the full path that a command name stands for, None when there is none."""
     if "/" in name:
         return name
     for folder in path.split(":"):
-        where = folder or cwd
-        if where in _COMMAND_FOLDERS and find_command(name, system.props) is not None:
-            return f"{where}/{name}"
-        candidate = f"{where}/{name}" if where.startswith("/") else f"{cwd}/{where}/{name}"
-        if system.files.may(candidate, 1):
+        candidate = f"{folder}/{name}"
+        if _own_command(system, candidate) is not None or system.files.may(candidate, 1):
             return candidate
     return None
 
@@ -81,7 +77,7 @@ def launch(request: Launch) -> int:
     """
     system, process = request.system, request.process
     name = request.argv[0]
-    path = find_program(system, name, path=request.env.get("PATH", DEFAULT_PATH), cwd=request.cwd)
+    path = find_program(system, name, path=request.env.get("PATH", DEFAULT_PATH))
     if path is None:
         raise LaunchFaultError(f"{name}: inaccessible or not found", 127)
     process.argv = tuple(request.argv)
@@ -147,7 +143,7 @@ def _own_command(system: PhoneSystem, path: str) -> CommandFunction | None:
 def _run_script(request: Launch, full: str) -> int:
     from benchfarm_virtual.shell.interpreter import Shell
 
-    text = decoded(request.system.files.open_read(full).read(MAX_SCRIPT_BYTES))
+    text = decoded(request.system.files.open_read(full).read())
     request.process.is_shell = True
     shell = Shell(request, name=request.argv[0], positional=list(request.argv[1:]))
     return shell.run(text)

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 BUFFERS: Final = ("main", "system", "crash")
 #: liblog formats a native message into this many bytes, the NUL at its end included.
 LOG_BUF_BYTES: Final = 1024
-#: What logd takes of a message in one piece.
-_MAX_PAYLOAD_BYTES: Final = 4068
 #: How many messages a buffer keeps.
 _RING_ENTRIES: Final = 4000
 
@@ -33,7 +31,6 @@ class LogEntry:
     tag: str
     message: bytes
     pid: int
-    tid: int
 
 
 class PhoneLogs:
@@ -58,10 +55,9 @@ class PhoneLogs:
         message: str | bytes,
         *,
         pid: int,
-        tid: int | None = None,
         buffer: str = "main",
     ) -> None:
-        """Append one message as Java code and the system do: only logd's own limit cuts it."""
+        """Append one message as Java code and the system do: whole."""
         data = encoded(message) if isinstance(message, str) else message
         with self._changed:
             self.last_number += 1
@@ -72,9 +68,8 @@ class PhoneLogs:
                     buffer=buffer,
                     priority=priority,
                     tag=tag,
-                    message=data[: _MAX_PAYLOAD_BYTES - len(tag) - 3],
+                    message=data,
                     pid=pid,
-                    tid=pid if tid is None else tid,
                 )
             )
             self._changed.notify_all()

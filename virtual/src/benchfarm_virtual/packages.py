@@ -168,14 +168,8 @@ class ActivityService:
 
     def log(self, text: str) -> None:
         """Write a line as the activity manager does."""
-        self._system.logs.append(
-            "I",
-            "ActivityManager",
-            text,
-            pid=SYSTEM_SERVER_PID,
-            tid=SYSTEM_SERVER_PID + 57,
-            buffer="system",
-        )
+        logs = self._system.logs
+        logs.append("I", "ActivityManager", text, pid=SYSTEM_SERVER_PID, buffer="system")
 
     def running(self, package: str) -> list[Process]:
         """Return an app's processes."""
@@ -229,12 +223,12 @@ class ActivityService:
 
         threading.Thread(target=run, daemon=True, name=f"phone-app-{process.pid}").start()
 
-    def force_stop(self, package: str, *, reason: str) -> None:
+    def force_stop(self, package: str) -> None:
         """End all of an app's processes."""
         stopped = self.running(package)
         for process in stopped:
             self.log(
-                f"Killing {process.pid}:{package}/u0a{process.uid - 10000} (adj 0): stop {package} due to {reason}",
+                f"Killing {process.pid}:{package}/u0a{process.uid - 10000} (adj 0): stop {package}",
             )
             self._system.processes.kill(process, 9)
         for process in stopped:

@@ -120,10 +120,6 @@ class Phone:
         self._server.hang(hung=False)  # what waited sees the end
         self.userland.processes.kill_all()
 
-    def drop_connections(self) -> None:
-        """Close every connection; the adb server may connect again."""
-        self._server.drop_connections()
-
     def reboot(self, mode: str = "", *, away_s: float = BOOT_S) -> None:
         """Restart: it is gone at once, and after ``away_s`` phone seconds listens on the same port
         with a new boot id.
@@ -182,7 +178,7 @@ class Phone:
 
     def _handle_faults(self) -> None:
         handle = self.faults.handle
-        handle(FaultKind.CUT, lambda fault: self.drop_connections())
+        handle(FaultKind.CUT, lambda fault: self._server.drop_connections())
         handle(FaultKind.HANG, self._hang, lambda fault: self._server.hang(hung=False))
         handle(
             FaultKind.SLOW,
@@ -192,7 +188,7 @@ class Phone:
         handle(FaultKind.REBOOT, lambda fault: self.reboot(away_s=fault.number("seconds")))
         handle(
             FaultKind.UNAUTHORIZED,
-            lambda fault: self.drop_connections(),
+            lambda fault: self._server.drop_connections(),
             lambda fault: self._server.admit(),
         )
         handle(FaultKind.CLOCK_JUMP, lambda fault: self.time.jump(fault.number("seconds")))

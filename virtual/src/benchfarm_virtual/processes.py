@@ -21,8 +21,6 @@ _SIGNALS: Final = (
     "EXIT HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD CONT "
     "STOP TSTP TTIN TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS"
 )
-#: What ends no process; nothing stops and continues one here.
-_HARMLESS: Final = frozenset({17, 18, 19, 20, 21, 22, 23, 28})
 #: Where app uids begin; u0_a0 is uid 10000.
 FIRST_APP_UID: Final = 10000
 _USER_NAMES: Final[Mapping[int, str]] = {0: "root", 1000: "system", SHELL_UID: "shell"}
@@ -93,8 +91,6 @@ class Process:
 
     def deliver(self, signal: int) -> None:
         """Let a signal arrive: ignored, caught, or the end of the process."""
-        if signal in _HARMLESS:
-            return
         if signal != 9:
             with self._deciding:
                 is_ignored, is_caught = signal in self.ignored, signal in self.caught

@@ -63,14 +63,14 @@ def _install(call: Invocation, args: Sequence[str]) -> int:
         call.out.line(f"Failure [{exc}]")
         return 1
     name = package.info.package
-    call.system.activities.force_stop(name, reason="installPackageLI")
+    call.system.activities.force_stop(name)
     call.out.line("Success")
     return 0
 
 
 def _uninstall(call: Invocation, args: Sequence[str]) -> int:
     name = args[-1] if args else ""
-    call.system.activities.force_stop(name, reason="uninstall pkg")
+    call.system.activities.force_stop(name)
     if call.system.packages.uninstall(name):
         call.out.line("Success")
         return 0
@@ -99,7 +99,7 @@ def am(call: Invocation) -> int:
         case "start":
             return _start(call, rest)
         case "force-stop" if rest:
-            call.system.activities.force_stop(rest[0], reason=f"from pid {call.process.pid}")
+            call.system.activities.force_stop(rest[0])
             return 0
     call.error(f"Unknown command: {name}")
     return 255
@@ -129,7 +129,7 @@ def _start(call: Invocation, args: Sequence[str]) -> int:
     shown = f"cmp={component}" + (" (has extras)" if extras else "")
     if stops:
         call.out.line(f"Stopping: {package}")
-        call.system.activities.force_stop(package, reason=f"from pid {call.process.pid}")
+        call.system.activities.force_stop(package)
     call.out.line(f"Starting: Intent {{ {shown} }}")
     try:
         call.system.activities.start(component, extras)

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 
 _BUFFER_BYTES: Final = 1 << 16
-#: What is read of a script, at the most.
-MAX_SCRIPT_BYTES: Final = 1 << 22
 
 
 class CommandFaultError(Exception):

@@ -58,7 +58,7 @@ def formatted(entry: LogEntry) -> bytes:
     """Return a message as logcat prints it: each of its lines with the same header."""
     whole = int(entry.wall_s // 1)
     moment = f"{local_time(whole):%m-%d %H:%M:%S}.{int((entry.wall_s - whole) * 1000):03d}"
-    head = encoded(f"{moment} {entry.pid:>5} {entry.tid:>5} {entry.priority} {entry.tag:<8}: ")
+    head = encoded(f"{moment} {entry.pid:>5} {entry.pid:>5} {entry.priority} {entry.tag:<8}: ")
     return b"".join(head + line + b"\n" for line in entry.message.removesuffix(b"\n").split(b"\n"))
 
 

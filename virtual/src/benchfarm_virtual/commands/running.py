@@ -7,7 +7,6 @@ from typing import Final
 
 from benchfarm_virtual.commands.file_commands import local_time
 from benchfarm_virtual.commands.invocation import (
-    MAX_SCRIPT_BYTES,
     Invocation,
     command,
     read_options,
@@ -33,7 +32,7 @@ def sh(call: Invocation) -> int:
     else:
         name = args.pop(0)
         try:
-            script = decoded(call.system.files.open_read(call.path(name)).read(MAX_SCRIPT_BYTES))
+            script = decoded(call.system.files.open_read(call.path(name)).read())
         except PhoneFileError as exc:
             call.error(f"{call.launch.argv[0]}: can't open {name}: {exc}")
             return 127

@@ -136,9 +136,7 @@ def _leave(name: str) -> Callable[[Shell, Sequence[str]], int]:
 def _command(shell: Shell, args: Sequence[str]) -> int:
     """Print what a name stands for: ``command -v NAME``."""
     _, name = args
-    path = find_program(
-        shell.system, name, path=shell.lookup("PATH") or DEFAULT_PATH, cwd=shell.cwd
-    )
+    path = find_program(shell.system, name, path=shell.lookup("PATH") or DEFAULT_PATH)
     if name in shell.functions or name in RESERVED or name in BUILTINS:
         path = name
     elif path is None or not shell.files.may(shell.absolute(path), 1):

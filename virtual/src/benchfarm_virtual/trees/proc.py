@@ -64,10 +64,9 @@ def _groups(system: PhoneSystem) -> Mapping[str, Node]:
         return FileNode(read=pids, write=move, mode=0o664, uid=SYSTEM_UID)
 
     return {
-        f"{controller}/{name}/{file}": of(group)
+        f"{controller}/{name}/cgroup.procs": of(group)
         for controller in ("cpuset", "cpuctl")
         for name, group in _GROUPS.items()
-        for file in ("cgroup.procs", "tasks")
     }
 
 

@@ -14,7 +14,7 @@ def log(
     pid: int = 4321,
 ) -> None:
     for message in messages:
-        phone.userland.logs.append(priority, tag, message, pid=pid, tid=pid + 1, buffer=buffer)
+        phone.userland.logs.append(priority, tag, message, pid=pid, buffer=buffer)
 
 
 def shown(phone, arguments: str = "-d") -> list[str]:
@@ -26,7 +26,7 @@ def shown(phone, arguments: str = "-d") -> list[str]:
 
 def test_form_is_liblogs(phone):
     log(phone, "hello")
-    head = r"\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}  4321  4322 I tflite  : "
+    head = r"\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}  4321  4321 I tflite  : "
     assert re.fullmatch(
         f"--------- beginning of main\n{head}hello\n", phone.out("logcat -d -v threadtime")
     )
