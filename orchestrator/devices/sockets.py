@@ -327,12 +327,10 @@ def _connect(address: ServerAddress, deadline: Deadline) -> socket.socket:
         while True:
             try:
                 link.connect(address.path)
-            except BlockingIOError as error:
+            except BlockingIOError:
                 # Where many connect at once, the server's queue is full for a moment.
                 if deadline.expired:
-                    raise TimeoutError(
-                        f"its queue of connections stayed full for {timeout_s:.1f} s"
-                    ) from error
+                    raise
                 time.sleep(_QUEUE_PAUSE_S)
             else:
                 break

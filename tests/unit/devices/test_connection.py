@@ -65,7 +65,5 @@ def test_many_connections_at_once_wait_for_room_in_the_servers_queue(
 def test_a_queue_that_stays_full_is_told_at_the_deadline(
     busy_server: tuple[ServerAddress, socket.socket, ExitStack],
 ) -> None:
-    with pytest.raises(
-        AdbUnavailableError, match=r"its queue of connections stayed full for 0\.2 s"
-    ):
+    with pytest.raises(AdbUnavailableError, match="no adb server answers"):
         Connection(busy_server[0], Deadline(0.2), what="asking")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from stat import S_ISLNK, S_ISREG
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.contract import PhoneFileError, StreamClosedError, decoded, encoded
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
 _HEAD: Final = struct.Struct("<4sI")
 _STAT: Final = struct.Struct("<4s3I")
-#: The largest DATA frame that clients take, and the longest path.
+#: The largest DATA frame that clients take.
 _DATA_BYTES: Final = 64 * 1024
-_PATH_BYTES: Final = 1024
 
 
 class _SyncFailedError(Exception):
@@ -48,12 +47,7 @@ class SyncService:
         while True:
             name, length = _HEAD.unpack(stream.exactly(_HEAD.size))
             request = requests.get(name)
-            if name == b"QUIT":
-                return
-            if request is None or length > _PATH_BYTES:
-                stream.write(
-                    _fail(f"unknown command {name!r}" if request is None else "path too long")
-                )
+            if request is None:  # QUIT
                 return
             path = decoded(stream.exactly(length))
             try:
@@ -104,8 +98,6 @@ class SyncService:
         stream.write(_HEAD.pack(b"OKAY", 0))
 
     def _create(self, path: str, mode: int) -> OpenFile:
-        if S_ISLNK(mode):
-            raise _SyncFailedError("symlinks can't be pushed to a virtual phone")
         try:
             self._files.make_folders(path.rpartition("/")[0] or "/")
         except PhoneFileError as fault:

@@ -8,7 +8,6 @@ import re
 from typing import Final
 
 from benchfarm_virtual.commands.invocation import Invocation
-from benchfarm_virtual.contract import ProgramDiedError
 from benchfarm_virtual.programs.benchmark import BenchmarkRun, Results
 from benchfarm_virtual.programs.flags import (
     FLAGS,
@@ -20,7 +19,6 @@ from benchfarm_virtual.programs.flags import (
     usage,
 )
 from benchfarm_virtual.programs.process import (
-    SIGABRT,
     BenchmarkFailedError,
     Transcript,
     announce,
@@ -47,7 +45,6 @@ def run_litert(call: Invocation, version: str) -> int:
         own = parse_flags(_FLAGS, arguments)
         if own.unconsumed:
             say.warn("Unconsumed cmdline flags: " + " ".join(own.unconsumed))
-        _check(own, say)
         shared = _as_benchmark_model(own)
         results = BenchmarkRun(call, say, shared, version, is_litert=True).run()
     except FlagError as error:
@@ -59,19 +56,6 @@ def run_litert(call: Invocation, version: str) -> int:
         return 1
     _banner(call, own, say, results)
     return 0
-
-
-def _check(own: Parameters, say: Transcript) -> None:
-    if own.switch("require_full_delegation") and own.switch("use_cpu"):
-        _log(
-            say,
-            0,
-            "Requesting full delegation and CPU acceleration are incompatible.",
-            severity="ERROR",
-        )
-        raise ProgramDiedError(SIGABRT)
-    if own.text("gpu-precision") not in {"auto", "fp16", "fp32"}:
-        raise ProgramDiedError(SIGABRT)
 
 
 def _banner(call: Invocation, own: Parameters, say: Transcript, results: Results) -> None:

@@ -117,20 +117,9 @@ def run_performance_options(call: Invocation, version: str) -> int:
     say.info("STARTING!")
     name = call.launch.argv[0]
     try:
-        stage = "multi-option"
         own = _parsed(call.launch.argv, FLAGS["performance"], say)
-        if (listed := own.text("perf_options_list")) != "none":
-            say.error(f"A virtual phone knows --perf_options_list=none only, not {listed}.")
-            raise BenchmarkFailedError
-        say.info(f"The list of TFLite runtime options to be benchmarked: [{listed}]")
-        stage = "single-option"
+        say.info("The list of TFLite runtime options to be benchmarked: [none]")
         parameters = parse_arguments([name, *own.unconsumed], ANDROID_FLAGS, say)
-    except BenchmarkFailedError:
-        say.error(f"Error while parsing the flags for {stage} runs: 1")
-        return 0
-    for argument in parameters.unconsumed:
-        say.warn(f"WARNING: unrecognized commandline flag: {argument}")
-    try:
         runs = BenchmarkRun(call, say, parameters, version).run().runs
     except BenchmarkFailedError:
         say.error("Error while running a single-option run: 1")

@@ -23,8 +23,6 @@ _TIME_MARK: Final = re.compile(r"(?:^|\s)time([+-]\d{1,3}(?:\.\d{1,4})?)%(?:\s|$
 #: No version makes a program faster than this.
 _LEAST_TIME: Final = 0.05
 
-SIGABRT: Final = 6
-
 
 class BenchmarkFailedError(Exception):
     """The run ended with an error that has been reported."""
