@@ -14,15 +14,11 @@ import math
 import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from ai_edge_litert import schema_py_generated as schema
-
-#: More than any phone can hold; a damaged shape counts as this many, so that sizes stay within a
-#: float.
-MAX_ELEMENTS: Final = 2**62
 
 #: What the schema's accessors raise for offsets that lead out of the file, or to something else
 #: than they say.
@@ -65,23 +61,23 @@ class Tensor:
     element_bytes: float | None
     shape: tuple[int, ...]
     data_bytes: int
-    #: Whether its values are in the file.
-    constant: bool = field(init=False)
-    #: How many elements it has; unknown dimensions count as 1.
-    elements: int = field(init=False)
-    #: Its size in memory.
-    size_bytes: int = field(init=False)
 
-    def __post_init__(self) -> None:
-        elements = min(MAX_ELEMENTS, math.prod(abs(n) for n in self.shape))
-        size_bytes = (
-            self.data_bytes
-            if self.element_bytes is None
-            else math.ceil(elements * self.element_bytes)
-        )
-        object.__setattr__(self, "constant", self.data_bytes > 0)
-        object.__setattr__(self, "elements", elements)
-        object.__setattr__(self, "size_bytes", size_bytes)
+    @property
+    def constant(self) -> bool:
+        """Whether its values are in the file."""
+        return self.data_bytes > 0
+
+    @property
+    def elements(self) -> int:
+        """How many elements it has; unknown dimensions count as 1."""
+        return math.prod(abs(n) for n in self.shape)
+
+    @property
+    def size_bytes(self) -> int:
+        """Its size in memory."""
+        if self.element_bytes is None:
+            return self.data_bytes
+        return math.ceil(self.elements * self.element_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -19,7 +19,7 @@ ANDROID_ONLY = re.compile(
 )
 #: The recordings that a phone must repeat word for word.
 _NAMES = """
-all_nnapi_accel_without_use all_stable_delegate_missing default_float_025_128 default_static_10_224
+all_stable_delegate_missing default_float_025_128 default_static_10_224
 default_tiny_float err_corrupt_garbage err_corrupt_truncated err_custom_op err_flex_op
 err_missing_file export_model_runtime_info ext_dummy_conv ext_dummy_conv_noxnn ext_dummy_full
 ext_dummy_none ext_dummy_plus_xnnpack_order1

@@ -71,10 +71,6 @@ def created(interpreter: Interpreter) -> list[Delegate]:
         "use_npu": _create_npu,
         "stable_delegate_settings_file": _create_stable,
     }
-    if (name := flags.text("nnapi_accelerator_name")) and not flags.switch("use_nnapi"):
-        run.say.warn(
-            f"`--use_nnapi=true` must be set for the provided NNAPI accelerator ({name}) to be used."
-        )
     found: list[tuple[int, Delegate]] = []
     for flag, make in makers.items():
         delegate = make(interpreter) if flags.values.get(flag) else None

@@ -164,7 +164,11 @@ class Interpreter:
                 self.tell(
                     "ERROR", "Restored original execution plan after delegate application failure."
                 )
-            run.fail(self._not_applied(delegate))
+            run.fail(
+                "Failed to compile model."
+                if run.is_litert
+                else f"Failed to apply {delegate.provider} delegate."
+            )
         self._note_wrong(delegate.subject, delegate.kernel)
         full = replaced > 0 and self.plan.fully_delegated
         if not full and self.flags.switch("require_full_delegation"):
@@ -188,13 +192,6 @@ class Interpreter:
         """Have a delegate compute wrong numbers, when that fault was asked for."""
         if self.run.take_fault(FaultKind.DELEGATE_WRONG, subject) is not None:
             self.wrong.add(kernel)
-
-    def _not_applied(self, delegate: Delegate) -> str:
-        return (
-            "Failed to compile model."
-            if self.run.is_litert
-            else f"Failed to apply {delegate.provider} delegate."
-        )
 
     def shown(self, delegate: str) -> str:
         """Return what a delegate calls itself: LiteRT's for the GPU after what it drives it
