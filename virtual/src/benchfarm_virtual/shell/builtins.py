@@ -192,7 +192,7 @@ def shift_builtin(shell: Shell, args: Sequence[str]) -> int:
 
 def read_builtin(shell: Shell, args: Sequence[str]) -> int:
     """Read a line into variables, the rest of it into the last one: ``read -r NAME...``."""
-    names = args[1:]
+    names = args[1:] if args[0] == "-r" else args
     line = shell.fds[0].read_line()
     text = decoded(line.removesuffix(b"\n").replace(b"\0", b"")).strip(" \t")
     values = re.split("[ \t]+", text, maxsplit=len(names) - 1) if len(names) > 1 else [text]
