@@ -106,8 +106,8 @@ def _run(request: Launch, path: str) -> int:
         except CommandFaultError as exc:
             invocation.complain(str(exc))
             status = exc.code
-        except (PhoneFileError, ValueError, OverflowError) as exc:
-            # A ValueError is an argument that isn't the number or date it has to be.
+        except (PhoneFileError, ValueError, IndexError, OverflowError) as exc:
+            # Others are of an argument that isn't there, or not the number or date it has to be.
             invocation.complain(
                 str(exc) if isinstance(exc, PhoneFileError) else f"bad argument: {exc}"
             )

@@ -19,7 +19,9 @@ _DEFAULT_BUFFERS: Final = ("main", "system", "crash")
 def logcat(call: Invocation) -> None:
     """Show or follow the log."""
     options, logs = read_options(call, "d", "bvtT"), call.system.logs
-    names = options.values.get("b", _DEFAULT_BUFFERS)
+    if options.last("v", "threadtime") != "threadtime":
+        call.fail("a virtual phone knows -v threadtime only")
+    names = ",".join(options.values.get("b", _DEFAULT_BUFFERS)).split(",")
     buffers = [name for name in BUFFERS if name in names or "all" in names]
     start = options.last("t", options.last("T", "0"))
     since_s = 0.0 if start.isdigit() else _moment(call, start)

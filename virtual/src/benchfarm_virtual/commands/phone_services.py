@@ -65,11 +65,11 @@ def svc(call: Invocation) -> int:
     if _is_refused(call, f"Permission denial: writing to settings requires:{_WRITE}"):
         return 255
     match call.args:
-        case ["power", "stayon", "true"]:
-            table.put("global", "stay_on_while_plugged_in", "7")
-            call.system.state.wake()
-        case ["power", "stayon", "false"]:
-            table.put("global", "stay_on_while_plugged_in", "0")
+        case ["power", "stayon", "true" | "false" | "ac" | "usb" | "wireless" as plugs]:
+            bits = {"true": "7", "false": "0", "ac": "1", "usb": "2", "wireless": "4"}[plugs]
+            table.put("global", "stay_on_while_plugged_in", bits)
+            if bits != "0":
+                call.system.state.wake()
         case ["wifi" | "data" as radio, "enable" | "disable" as verb]:
             name = "wifi_on" if radio == "wifi" else "mobile_data"
             table.put("global", name, str(int(verb == "enable")))
