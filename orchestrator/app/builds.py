@@ -4,7 +4,7 @@ as a program says itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -20,14 +20,14 @@ from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
     from orchestrator.app.workspace import Workspace
-    from orchestrator.artifacts.fetch import Fetched, FileProgress
+    from orchestrator.artifacts.fetch import Fetched, Progress
 
 
 def fetch_builds(
     workspace: Workspace,
     names: Sequence[str],
     abis: Sequence[str],
-    on_progress: Callable[[FileProgress], None],
+    on_progress: Progress,
 ) -> tuple[list[Fetched], list[tuple[BuildSpec, ArtifactError]]]:
     """Download declared builds, for all their ABIs where none is named; return what came, and what
     didn't and why.
@@ -70,12 +70,9 @@ def add_build(workspace: Workspace, request: AddRequest) -> Build:
 
     Raises ArtifactError for any other file.
     """
-    from orchestrator.artifacts.program import check_shows_benchmark
     from orchestrator.config.declarations import tool_named
 
     wanted = tool_named(request.tool) if request.tool else None
-    if wanted is None or not wanted.is_declared:
-        check_shows_benchmark(request.file)
     return workspace.library.add(
         request.file,
         name=request.name,

@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin, urlsplit, urlunsplit
@@ -36,8 +37,10 @@ _LEFT_S: Final = 86_400.0
 _SIZE_MAX: Final = 4 << 30
 _VERSION: Final = re.compile(r"/v?(\d+(?:\.\d+)+[A-Za-z0-9.+-]*)/")
 
-#: The bytes that are here, and all that there will be when the server says it.
-Progress = Callable[[int, int | None], None]
+#: Called with a file's name, the bytes that are here, and all that there will be when the server
+#: says it.
+Progress = Callable[[str, int, int | None], None]
+_Received = Callable[[int, int | None], None]
 
 
 def shown(url: str) -> str:
@@ -79,7 +82,7 @@ class Downloader:
 
     @contextmanager
     def fetched(
-        self, url: str, *, on_progress: Progress = lambda _received, _total: None
+        self, url: str, *, name: str = "", on_progress: Progress = lambda *_: None
     ) -> Iterator[Downloaded]:
         """Download a file and lend it; it is gone when the context ends.
 
@@ -95,7 +98,7 @@ class Downloader:
                         shutil.rmtree(left, ignore_errors=True)
                 folder = stack.enter_context(tempfile.TemporaryDirectory(dir=self._folder))
                 path = Path(folder) / "file"
-                last_modified = self._download(source, path, on_progress)
+                last_modified = self._download(source, path, partial(on_progress, name))
             except OSError as error:
                 if error.errno in {errno.ENOSPC, errno.EDQUOT}:
                     raise HostStorageError(f"no space left in {self._folder}") from error
@@ -103,7 +106,7 @@ class Downloader:
                 raise DownloadError(problem) from error
             yield Downloaded(path=path, last_modified=last_modified)
 
-    def _download(self, url: str, path: Path, on_progress: Progress) -> str:
+    def _download(self, url: str, path: Path, on_progress: _Received) -> str:
         """Write a file; return when the server says that it was modified."""
         import requests
 
@@ -159,16 +162,12 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _take(answer: requests.Response, url: str, path: Path, on_progress: Progress) -> None:
+def _take(answer: requests.Response, url: str, path: Path, on_progress: _Received) -> None:
     """Write an answer's content whole."""
     if answer.status_code in {404, 410}:
         raise NotThereError(
             f"{shown(url)} isn't there (HTTP {answer.status_code})",
             hint="check the address in the build file, or the mirror",
-        )
-    if answer.status_code in {401, 403, 407}:
-        raise DownloadError(
-            f"{shown(url)} needs a permission that is missing (HTTP {answer.status_code})"
         )
     if answer.status_code != 200:
         from requests import exceptions
@@ -193,34 +192,16 @@ def _take(answer: requests.Response, url: str, path: Path, on_progress: Progress
 
 
 def _failure(url: str, error: requests.exceptions.RequestException) -> DownloadError:
-    """Return what an error of the network means, and what to do."""
-    from requests import exceptions
-
-    match error:
-        case exceptions.ProxyError():
-            what, hint = "the proxy can't be used", "check HTTPS_PROXY and NO_PROXY"
-        case exceptions.SSLError():
-            what = "the server's certificate can't be trusted"
-            hint = "a company's own certificates are named by $REQUESTS_CA_BUNDLE"
-        case exceptions.Timeout():
-            what, hint = f"no answer for {_SILENCE_S:g} s", "check network and proxy"
-        case _:
-            what, hint = "can't be fetched", "check the address, network and proxy"
+    """Return what an error of the network says, and what to do."""
     cause: BaseException = error
     # The outer ones only say through which layers it came.
     while inner := cause.__cause__ or cause.__context__:
         cause = inner
-    return DownloadError(f"{shown(url)}: {what}: {str(cause) or type(cause).__name__}", hint=hint)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileProgress:
-    """How far a download is."""
-
-    name: str
-    received_bytes: int
-    #: None when the server doesn't tell.
-    total_bytes: int | None
+    return DownloadError(
+        f"{shown(url)} can't be fetched: {str(cause) or type(cause).__name__}",
+        hint="check the address, network and proxy (HTTPS_PROXY, NO_PROXY); a company's own"
+        " certificates are named by $REQUESTS_CA_BUNDLE",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +227,7 @@ def fetch_build(
     downloader: Downloader,
     spec: BuildSpec,
     *,
-    on_progress: Callable[[FileProgress], None] = lambda _: None,
+    on_progress: Progress = lambda *_: None,
 ) -> Fetched:
     """Bring one declared build for one ABI into the library.
 
@@ -270,12 +251,7 @@ def fetch_build(
     with ExitStack() as stack:
 
         def download(name: str, url: str) -> Downloaded:
-            def progress(received_bytes: int, total_bytes: int | None) -> None:
-                on_progress(
-                    FileProgress(name=name, received_bytes=received_bytes, total_bytes=total_bytes)
-                )
-
-            return stack.enter_context(downloader.fetched(url, on_progress=progress))
+            return stack.enter_context(downloader.fetched(url, name=name, on_progress=on_progress))
 
         url = spec.source.url
         program = download(spec.program, url)

@@ -282,9 +282,6 @@ class BuildLibrary:
             sha for spec in self.specs if spec.name == name_or_path for sha in spec.source.sha256
         }
         usable = [r for r in fitting if not pins or r.program.sha256 in pins]
-        if not usable and name_or_path and Path(name_or_path).is_file():
-            # No build has the name, and a file of the working directory has.
-            return self._from_path(Path(name_or_path), tool, wanted)
         if not usable:
             raise self._missing(tool, wanted, name_or_path, named)
         # What a list shows as in use, where no digits name another.
@@ -430,12 +427,9 @@ class BuildLibrary:
         base = name.partition("@")[0]
         what = f"no build {name!r}" if name else f"no build of {tool!s}"
         message = f"{what} for {wanted or 'its (unknown) ABI'} is on this computer"
-        fakes = {r.name for r in self._newest_first() if r.is_virtual and r.tool is tool}
         if named:
             has = {f"{release.tool} for {','.join(release.built_for)}" for release in named}
             message += f" (there is {', '.join(sorted(has))})"
-        elif not name and fakes:
-            message += f" (only virtual phones run {' and '.join(sorted(fakes))}, by name)"
         specs = [
             spec
             for spec in self.specs

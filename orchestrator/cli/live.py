@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from orchestrator.app.measuring import MeasuredCampaign
     from orchestrator.app.workspace import Workspace
-    from orchestrator.artifacts.fetch import FileProgress
+    from orchestrator.artifacts.fetch import Progress
     from orchestrator.ports import Observer
     from orchestrator.records.campaign import Campaign
 
@@ -483,28 +483,20 @@ class JsonObserver:
             write_line(**record)
 
 
-def downloads_on_stderr(log_format: str) -> Callable[[FileProgress], None]:
+def downloads_on_stderr(log_format: str) -> Progress:
     """Return what shows a download's progress: a line for each tenth of a file."""
     steps: dict[str, int] = {}
-    return lambda progress: _say_step(log_format, progress, steps)
 
+    def on_progress(name: str, received: int, total: int | None) -> None:
+        step = received * 10 // total if total else received // _LINE_BYTES
+        if steps.get(name) != step:
+            steps[name] = step
+            share = f" of {format_bytes(total)} ({step * 10} %)" if total else ""
+            text = f"{name}: {format_bytes(received)}{share}"
+            sizes = {"received_bytes": received, "total_bytes": total}
+            tell(log_format, "download", text, file=name, **sizes)
 
-def _say_step(log_format: str, progress: FileProgress, steps: dict[str, int]) -> None:
-    """Write a line when another tenth of a file has come; ``steps`` holds the last one by file."""
-    total, received = progress.total_bytes, progress.received_bytes
-    step = received * 10 // total if total else received // _LINE_BYTES
-    if steps.get(progress.name) != step:
-        steps[progress.name] = step
-        share = f" of {format_bytes(total)} ({step * 10} %)" if total else ""
-        text = f"{progress.name}: {format_bytes(received)}{share}"
-        tell(
-            log_format,
-            "download",
-            text,
-            file=progress.name,
-            received_bytes=received,
-            total_bytes=total,
-        )
+    return on_progress
 
 
 @contextmanager

@@ -145,7 +145,7 @@ def test_server_with_tls_is_trusted_only_by_its_certificate_and_followed_where_i
     server.put(URL_PATH, b"", faults=[("to", f"{url}/elsewhere/model.tgz")] * 3)
     server.put("/elsewhere/model.tgz", GOOD, faults=[("cut", 5000)])
     code, told = fetch(server, tmp_path, url=url, REQUESTS_CA_BUNDLE="")
-    assert (code, "certificate can't be trusted" in told["error"]["message"]) == (4, True), told
+    assert (code, "certificate" in told["error"]["message"]) == (4, True), told
     assert "REQUESTS_CA_BUNDLE" in told["error"]["hint"]
     assert server.asked == []
     code, told = fetch(server, tmp_path, url=url, REQUESTS_CA_BUNDLE=str(certificate))

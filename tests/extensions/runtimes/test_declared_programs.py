@@ -251,7 +251,7 @@ def test_a_program_is_kept_by_content_and_used_without_being_named_again(
     shutil.copy("/bin/echo", program)
     words = ("bench", model, "-s", "host", "-t", "1", "-n", "1", "--tool", "counting", "--json")
     said = cli("build", "add", script, "--tool", "counting").ended_with(4).said
-    assert "is a script, not an ELF program: it has no ABI to look at" in said
+    assert "is neither an ELF program nor an APK" in said
     assert (
         "isn't started from a file"
         in cli("build", "add", program, "--tool", "llama_main").ended_with(4).said

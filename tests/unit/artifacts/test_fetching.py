@@ -55,10 +55,6 @@ def shop(server, tmp_path):
         (binary("1")[:300], "damaged ELF file"),
         (binary("1", abi="armeabi-v7a"), "it is built for armeabi-v7a, not for arm64-v8a"),
         (app_bytes(), "it is an APK"),
-        (
-            elf(is_program=True, needed=("libmissing.so",)),
-            r"needs libmissing\.so, which no phone has",
-        ),
     ],
 )
 def test_what_is_not_the_declared_program_is_refused_and_nothing_kept(shop, content, message):

@@ -47,7 +47,6 @@ def elf_with_notes(
 def test_stand_in_is_told_by_its_mark_with_its_abi(tmp_path, abi):
     facts = inspect_elf(write_benchmark_elf(tmp_path / "b", abi=abi))
     assert (facts.abis, facts.is_program, facts.is_fake) == ((abi,), True, True)
-    assert "libc.so" in facts.needed
 
 
 def test_android_program_tells_the_api_level_and_the_id_of_its_build():
@@ -125,8 +124,6 @@ def zipped(**files: bytes) -> bytes:
     ("content", "message"),
     [
         (b"", "neither an ELF program nor an APK"),
-        (b"#!/bin/sh\n", "is a script, not an ELF program"),
-        (b"<html>", "neither an ELF program nor an APK"),
         (b"\x7fELF", "damaged ELF file"),
         (b"\x7fELF" + bytes(60), "damaged ELF file"),
         (benchmark_elf()[:200], "damaged ELF file"),
