@@ -30,18 +30,12 @@ if TYPE_CHECKING:
 
 
 def _lines(facts: ModelFacts) -> list[str]:
-    macs = "unknown" if facts.multiply_adds is None else f"{facts.multiply_adds / 1e6:.1f} million"
     lines = [
         f"size           {format_bytes(facts.size_bytes)}, {format_bytes(facts.weights_bytes)} of it weights",
         f"precision      {facts.precision}",
-        f"parameters     {facts.parameters / 1e6:.3g} million"
-        if facts.parameters
-        else "parameters     none",
-        f"multiply-adds  {macs}",
         f"tensors        {', '.join(f'{count} {name}' for name, count in facts.tensors.items()) or 'none'}",
-        f"schema         version {facts.schema_version}, runtime {facts.min_runtime_version or 'unknown'}",
+        f"schema         version {facts.schema_version}",
         f"description    {facts.description or 'none'}",
-        *(f"metadata       {name} ({format_bytes(size)})" for name, size in facts.metadata.items()),
         *(f"input          {_tensor(tensor)}" for tensor in facts.inputs),
         *(f"output         {_tensor(tensor)}" for tensor in facts.outputs),
         *(

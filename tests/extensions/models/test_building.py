@@ -127,8 +127,6 @@ def test_each_variant_is_what_its_name_says(built):
         "int8",
         "int16",
     ]
-    assert len({facts.parameters for facts in kinds.values()}) == 1
-    assert len({facts.multiply_adds for facts in kinds.values()}) == 1
     for facts in kinds.values():
         assert [(s.key, s.inputs, s.outputs) for s in facts.signatures] == [
             ("serving_default", ("image",), ("probabilities",))
