@@ -12,7 +12,7 @@ from orchestrator.errors import DeviceError, PlanError
 from orchestrator.files import safe_name
 from orchestrator.planning.expansion import Expansion, without
 from orchestrator.ports import Device, HostFile
-from orchestrator.records.build_spec import OWNED_FLAGS, FlagFault
+from orchestrator.records.build_spec import FlagFault
 from orchestrator.records.case import (
     Build,
     Case,
@@ -118,7 +118,7 @@ def check_flags(
         if skip is not None:
             skips[case.case_key] = skip
         for fault in faults:
-            lines[f"{by_sha[case.build_sha256].name}: {_sentence(fault)}"] = None
+            lines[f"{by_sha[case.build_sha256].name}: {fault.message}"] = None
     if lines:
         count = "a fault" if len(lines) == 1 else f"{len(lines)} faults"
         raise PlanError(
@@ -164,9 +164,3 @@ def _has_effect(case: Case, flag: str, passes: Sequence[Pass], faults_of: Faults
     return any(
         not any(fault.flag == flag for fault in faults_of(case, run_pass)) for run_pass in passes
     )
-
-
-def _sentence(fault: FlagFault) -> str:
-    # Who sets the nearest right flag, where it isn't the user.
-    owner = OWNED_FLAGS.get(fault.nearest, "")
-    return f"{fault.message} ({owner})" if owner else fault.message

@@ -1,16 +1,15 @@
 """The flags of a benchmark program: learned from its ``--help``, merged with the documented tables,
 and checked.
 
-The programs themselves are lenient to a fault: an unknown or repeated flag is a warning,
-``--num_runs=2.5`` runs twice, ``--num_threads=1,2`` means one thread, ``--num_runs=`` means none.
-So a user's flags are checked before anything runs.
+The programs themselves are lenient to a fault: an unknown flag is a warning, ``--num_runs=2.5``
+runs twice, ``--num_threads=1,2`` means one thread, ``--num_runs=`` means none. So a user's flags
+are checked before anything runs.
 """
 
 from __future__ import annotations
 
 import contextlib
 import csv
-import difflib
 import functools
 import re
 import shlex
@@ -22,7 +21,7 @@ from orchestrator.delegates import FlagFamily, flags_of
 from orchestrator.files import write_whole
 from orchestrator.passes import pass_of
 from orchestrator.programs import program
-from orchestrator.programs.running import case_flags, format_flags
+from orchestrator.programs.running import case_flags
 from orchestrator.records.build_spec import FlagFault, FlagSchema, FlagSpec
 from orchestrator.records.case import Build, Case, Pass
 
@@ -88,34 +87,10 @@ def documented_flags(family: FlagFamily) -> FlagSchema:
     )
 
 
-def check_flags(words: Sequence[str], schema: FlagSchema) -> tuple[FlagFault, ...]:
-    """Return everything that is wrong with flags as a user writes them (``--name=value``), in their
-    order.
-    """
-    faults: list[FlagFault] = []
-    given: dict[str, str] = {}
-    for word in words:
-        name, equals, value = word.removeprefix("--").partition("=")
-        spec = schema.flags.get(name)
-        if not word.startswith("--") or not name:
-            faults.append(
-                FlagFault(
-                    code="bad-form", flag=word, message=f"{word!r} isn't of the form --name=value"
-                )
-            )
-        elif not equals:
-            example = "true" if spec is not None and spec.kind == "bool" else "..."
-            message = (
-                f"--{name} without a value is ignored by the program: write --{name}={example}"
-            )
-            faults.append(FlagFault(code="bad-form", flag=name, message=message))
-        elif name in given:
-            message = f"--{name} is given twice; the program takes the first ({given[name]!r}) and no other"
-            faults.append(FlagFault(code="duplicate-flag", flag=name, message=message))
-        else:
-            given[name] = value
-            faults += _value_faults(name, value, schema)
-    return (*faults, *_ineffective(given, schema))
+def check_flags(given: Mapping[str, str], schema: FlagSchema) -> tuple[FlagFault, ...]:
+    """Return everything that is wrong with flags, in their order."""
+    wrong = (fault for name, value in given.items() for fault in _value_faults(name, value, schema))
+    return (*wrong, *_ineffective(given, schema))
 
 
 def _value_faults(name: str, value: str, schema: FlagSchema) -> Iterator[FlagFault]:
@@ -126,15 +101,14 @@ def _value_faults(name: str, value: str, schema: FlagSchema) -> Iterator[FlagFau
         message = f"{program} has no flag --{name}" + (
             f"; did you mean --{nearest}?" if nearest else ""
         )
-        yield FlagFault(code="unknown-flag", flag=name, message=message, nearest=nearest)
+        yield FlagFault(code="unknown-flag", flag=name, message=message)
     elif expected := _type_fault(spec, value):
         yield FlagFault(
             code="wrong-type", flag=name, message=f"--{name}={value}: {expected} is expected"
         )
     elif spec.choices and value and value not in spec.choices:
-        nearest = next(iter(difflib.get_close_matches(value, spec.choices, n=1)), "")
         message = f"--{name}={value}: one of {', '.join(spec.choices)} is expected"
-        yield FlagFault(code="wrong-value", flag=name, message=message, nearest=nearest)
+        yield FlagFault(code="wrong-value", flag=name, message=message)
 
 
 def _type_fault(spec: FlagSpec, value: str) -> str:
@@ -166,22 +140,9 @@ def _ineffective(given: Mapping[str, str], schema: FlagSchema) -> list[FlagFault
         if not _is_on(given.get(spec.needs, schema.flags[spec.needs].default)):
             need = schema.flags[spec.needs]
             example = f"--{need.name}=true" if need.kind == "bool" else f"--{need.name}=..."
-            faults.append(_idle(name, f"without {example}", need.name))
-    if _is_on(given.get("nnapi_accelerator_name", "")) and "disable_nnapi_cpu" in given:
-        faults.append(_idle("disable_nnapi_cpu", "when --nnapi_accelerator_name is given"))
-    if (
-        "run_delay" in given
-        and _DECIMAL.fullmatch(rate := given.get("run_frequency", ""))
-        and float(rate) > 0
-    ):
-        faults.append(_idle("run_delay", "when --run_frequency is above 0"))
+            message = f"--{name} does nothing without {example}"
+            faults.append(FlagFault(code="ineffective-flag", flag=name, message=message))
     return faults
-
-
-def _idle(name: str, when: str, nearest: str = "") -> FlagFault:
-    return FlagFault(
-        code="ineffective-flag", flag=name, message=f"--{name} does nothing {when}", nearest=nearest
-    )
 
 
 def _is_on(value: str) -> bool:
@@ -252,7 +213,7 @@ class FlagBook:
         if not program(build.tool).is_benchmark_model:
             # Only the user's own, and not for what they need beside them: the program may set that
             # itself.
-            known = check_flags(format_flags(list(case.flags)), schema)
+            known = check_flags(dict(case.flags), schema)
             return tuple(fault for fault in known if fault.code != "ineffective-flag")
         return case_faults(case, run_pass, schema)
 
@@ -271,10 +232,10 @@ def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFau
     benchfarm's own.
     """
     known = frozenset(schema.flags) if schema.is_learned else frozenset[str]()
-    words = format_flags(case_flags(case, pass_of(run_pass), known))
+    given = dict(case_flags(case, pass_of(run_pass), known))
     users = dict(case.flags)
     faults = []
-    for fault in check_flags(words, schema):
+    for fault in check_flags(given, schema):
         if fault.flag in users or fault.code != "unknown-flag":
             faults.append(fault)
         elif fault.flag in flags_of(case.delegate, FlagFamily.BENCHMARK_MODEL):

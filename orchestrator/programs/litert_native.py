@@ -65,7 +65,7 @@ def litert_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, 
     for name, value in users_flags(case, _ACCELERATOR_FLAGS).items():
         if name not in own.withheld_flags:
             flags[name] = placed_value(value, request)
-    faults = check_flags(format_flags(list(flags.items())), documented_flags(FlagFamily.LITERT))
+    faults = check_flags(flags, documented_flags(FlagFamily.LITERT))
     if faults:
         raise UsageError("; ".join(fault.message for fault in faults), hint="see 'benchfarm flags'")
     return list(flags.items())

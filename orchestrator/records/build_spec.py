@@ -203,14 +203,12 @@ class FlagSchema:
 class FlagFault:
     """One thing that is wrong with the flags of a run."""
 
-    #: "bad-form", "unknown-flag", "duplicate-flag", "wrong-type", "wrong-value",
+    #: "unknown-flag", "wrong-type", "wrong-value",
     #: "ineffective-flag", "needed-flag" (benchfarm needs one that the binary doesn't have) or
     #: "delegate-flag" (the binary doesn't have the delegate's).
     code: str
     flag: str
     message: str
-    #: The right name where one is near, else "".
-    nearest: str = ""
 
 
 #: Flags of the benchmark programs that follow from a plan's own keys, and can't be set beside them.

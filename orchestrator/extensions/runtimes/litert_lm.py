@@ -453,7 +453,7 @@ _VALUES: Final = dict.fromkeys((*TOKENS, REPETITIONS), _COUNT) | {
 def flag_faults(case: Case) -> Iterator[FlagFault]:
     """Yield what is wrong with a case's flags."""
     flags = {name: value for name, value in case.flags if name != FIGURE}
-    typed = {fault.flag: fault for fault in check_flags(format_flags([*flags.items()]), _FLAGS)}
+    typed = {fault.flag: fault for fault in check_flags(flags, _FLAGS)}
     for fault in typed.values():
         known = f"LiteRT-LM has no flag --{fault.flag} here; it has {', '.join(_FLAGS.flags)}"
         yield dataclasses.replace(fault, message=known) if fault.code == "unknown-flag" else fault
