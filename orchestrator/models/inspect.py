@@ -9,7 +9,7 @@ import math
 import stat
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -171,9 +171,8 @@ class _Tensor(NamedTuple):
 class _Operator(NamedTuple):
     name: str
     is_custom: bool
-    #: None for an input that is left out.
-    inputs: tuple[_Tensor | None, ...]
-    outputs: tuple[_Tensor | None, ...]
+    #: Its name in a profile: its first output, of fused ones the last layer's.
+    layer: str
 
 
 class _Subgraph(NamedTuple):
@@ -213,19 +212,12 @@ def _facts(model: schema.ModelT, size_bytes: int) -> ModelFacts:
         ),
         subgraph_count=len(subgraphs),
         operators=dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))),
-        layers=tuple((operator.name, _layer_name(operator)) for operator in main.operators),
+        layers=tuple((operator.name, operator.layer) for operator in main.operators),
         custom_operators=tuple(name for name in outside if not name.startswith("Flex")),
         flex_operators=tuple(name for name in outside if name.startswith("Flex")),
         tensors=dict(Counter(tensor.facts.dtype for tensor in tensors).most_common()),
         weights_bytes=sum(constants.values()),
-        precision=_precision(subgraphs),
     )
-
-
-def _layer_name(operator: _Operator) -> str:
-    """Return an operator's name in a profile: its first output, of fused ones the last layer's."""
-    first = next((tensor for tensor in operator.outputs if tensor is not None), None)
-    return "" if first is None else first.facts.name.partition(";")[0]
 
 
 def _constant_bytes(buffer: schema.BufferT, size_bytes: int) -> int:
@@ -280,15 +272,12 @@ def _operator(
     number = max(code.deprecatedBuiltinCode, code.builtinCode)
     name = _schema_names()[0].get(number, f"UNKNOWN_{number}")
     is_custom = name == "CUSTOM"
-
-    def used(items: Sequence[Any] | None) -> tuple[_Tensor | None, ...]:
-        return tuple(None if at == -1 else _at(tensors, at) for at in _integers(items))
-
+    # -1 stands for one that is left out.
+    outputs = [_at(tensors, at) for at in _integers(operator.outputs) if at != -1]
     return _Operator(
         name=(_text(code.customCode) if is_custom else "") or name,
         is_custom=is_custom,
-        inputs=used(operator.inputs),
-        outputs=used(operator.outputs),
+        layer=outputs[0].facts.name.partition(";")[0] if outputs else "",
     )
 
 
@@ -324,48 +313,3 @@ def _schema_names() -> tuple[Mapping[int, str], Mapping[int, str]]:
         }
 
     return by_number(schema.BuiltinOperator), by_number(schema.TensorType)
-
-
-#: Operators that multiply by a matrix of weights.
-_WEIGHED: Final = frozenset(
-    {"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "BATCH_MATMUL"}
-)
-
-
-def _precision(subgraphs: Sequence[_Subgraph]) -> str:
-    """Return in what the weighed operators compute; without any of them, what the constants are
-    stored in.
-    """
-    found = {kind for subgraph in subgraphs for kind in _computed_kinds(subgraph)}
-    if not found:
-        constants = {t.facts.dtype for s in subgraphs for t in s.tensors if t.constant_bytes}
-        found = constants & {"float32", "float16", "int8", "uint8", "int16"}
-    if not found:
-        return "none"
-    return found.pop() if len(found) == 1 else "mixed"
-
-
-def _computed_kinds(subgraph: _Subgraph) -> Iterator[str]:
-    #: Constants that are stored small and widened before use: result -> what it is widened from.
-    widened = {
-        id(operator.outputs[0]): stored
-        for operator in subgraph.operators
-        if operator.name in {"DEQUANTIZE", "DENSIFY"} and operator.outputs
-        for stored in operator.inputs[:1]
-        if stored is not None and stored.constant_bytes
-    }
-    for operator in subgraph.operators:
-        inputs = operator.inputs
-        if operator.name not in _WEIGHED or len(inputs) < 2:
-            continue
-        data, weights = (
-            inputs[2 if operator.name == "TRANSPOSE_CONV" and inputs[2:] else 0],
-            inputs[1],
-        )
-        if data is None or weights is None:
-            continue
-        kind, weights = data.facts.dtype, widened.get(id(weights), weights)
-        if kind == "float32" and weights.facts.dtype != kind and weights.constant_bytes:
-            yield "float16" if weights.facts.dtype == "float16" else "dynamic-range"
-        else:
-            yield kind

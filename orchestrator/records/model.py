@@ -62,10 +62,6 @@ class ModelFacts:
     tensors: Mapping[str, int] = field(default_factory=dict)
     #: Constant data, each buffer counted once.
     weights_bytes: int = 0
-    #: ``float32``, ``float16`` (weights stored as such), ``dynamic-range`` (int8 weights, float
-    #: computation), ``int8``, ``uint8``, ``int16`` (activations), or ``mixed``; ``none`` for a
-    #: model without weights.
-    precision: str = "none"
 
     @property
     def operator_count(self) -> int:

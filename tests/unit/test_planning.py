@@ -316,7 +316,6 @@ def test_flags_of_another_program_are_skipped_and_the_set_without_flags_runs() -
     ("soc", "maker", "wanted"),
     [
         ("SM8550", "QTI", ["libLiteRtDispatch_Qualcomm.so", "libQnnHtp.so", "libQnnHtpV73Skel.so"]),
-        ("SM8750", "QTI", ["libLiteRtDispatch_Qualcomm.so", "libQnnHtp.so", "libQnnHtpV79Skel.so"]),
         ("MT6989", "Mediatek", ["libLiteRtDispatch_MediaTek.so"]),
         ("Tensor G5", "Google", ["libLiteRtCompilerPlugin_google_tensor.so"]),
     ],
@@ -327,7 +326,6 @@ def test_a_delegate_gets_the_libraries_of_its_own_and_of_the_phone_s_chip(
     names = [
         "libLiteRt.so", "libLiteRtClGlAccelerator.so", "libLiteRtCompilerPlugin_google_tensor.so",
         "libLiteRtDispatch_MediaTek.so", "libLiteRtDispatch_Qualcomm.so", "libQnnHtp.so", "libQnnHtpV73Skel.so",
-        "libQnnHtpV79Skel.so",
     ]  # fmt: skip
     companions = tuple(
         Companion(name=name, sha256=f"{number}" * 64) for number, name in enumerate(names)

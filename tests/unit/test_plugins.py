@@ -310,40 +310,6 @@ def test_a_plugin_that_is_broken_is_named_and_everything_else_goes_on(benchfarm:
         module.write_text(text, "utf-8")
 
 
-def test_a_place_or_metadata_that_can_not_be_read_keeps_no_command_from_starting(
-    benchfarm: Installed, tmp_path: Path
-) -> None:
-    # No name may be so long, which root can't look into either.
-    unsearchable = tmp_path / ("x" * 300)
-    unreadable = tmp_path / "other-1.0.dist-info" / "entry_points.txt"
-    unreadable.mkdir(parents=True)
-    unzippable = tmp_path / "broken.zip"
-    unzippable.write_bytes(b"PK")
-    run = benchfarm.beside(unsearchable, tmp_path, unzippable)
-    assert re.search(r"^  acme ", run("--help").ok().stdout, re.MULTILINE)
-    run("acme").ok()
-
-
-def test_an_attribute_of_an_attribute_and_what_is_in_a_zip_are_found(
-    benchfarm: Installed, tmp_path: Path
-) -> None:
-    about = tmp_path / "nested" / "nested-1.0.dist-info"
-    about.mkdir(parents=True)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: nested\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(
-        "[benchfarm.exporters]\nnested-lines = nested:Formats.Texts.lines\n"
-    )
-    (about.parent / "nested.py").write_text(
-        "from acme.exporters import LINES\n\n"
-        "class Formats:\n    class Texts:\n        lines = LINES\n"
-    )
-    packed = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", about.parent))
-    for place in (about.parent, packed):
-        run, out = benchfarm.beside(place), tmp_path / f"of {place.name}.text"
-        run("export --format nested-lines --out", out).ok()
-        assert out.is_file()
-
-
 def test_the_core_works_without_any_extension(tmp_path: Path) -> None:
     """Its commands, where no extension is installed; ``make test-core`` runs its tests there."""
     source = tmp_path / "source"

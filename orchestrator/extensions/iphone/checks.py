@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.devices.check import Found, fails, make_checks, works
-from orchestrator.extensions.iphone.usbmux import PROGRAM
 from orchestrator.ports import CheckResult, PhoneCheck
 
 if TYPE_CHECKING:
@@ -17,19 +16,11 @@ if TYPE_CHECKING:
 
 def check_iphone(device: IPhoneDevice) -> Iterator[PhoneCheck]:
     """See CheckedDevice.checks; one that fails says the next step."""
-    unknown = (
-        CheckResult.MISSING,
-        "no command tells it",
-        "throttling shows by the battery's heat and the figures only",
-    )
     checks: dict[str, Callable[[], Found]] = {
         "trust and app": lambda: _app(device),
         "push and pull": lambda: _files(device),
-        "developer mode": lambda: _developer_mode(device),
-        "developer image": lambda: _image(device),
         "developer services": lambda: _services(device),
         "battery": lambda: _battery(device),
-        "thermal state": lambda: unknown,
     }
     yield from make_checks(device.clock, checks)
 
@@ -54,22 +45,9 @@ def _files(device: IPhoneDevice) -> Found:
     )
 
 
-def _developer_mode(device: IPhoneDevice) -> Found:
-    # iOS before 16 has no such mode and the program says so.
-    if device.ask("mounter", "query-developer-mode-status") is False:
-        return fails("it is off", f"'{PROGRAM} amfi enable-developer-mode' (the phone reboots)")
-    return works("it is on")
-
-
-def _image(device: IPhoneDevice) -> Found:
-    if device.ask("mounter", "list") == []:
-        cost = "the first run mounts it, which needs a way to Apple's server"
-        return CheckResult.ANOTHER_WAY, "it isn't mounted", cost
-    return works("it is mounted")
-
-
 def _services(device: IPhoneDevice) -> Found:
-    # Also through the tunnel that iOS 17 wants; whether any process has this number doesn't matter.
+    # It fails without developer mode or image, and without the tunnel that iOS 17.0 wants; whether
+    # any process has this number doesn't matter.
     device.ask("developer", "dvt", "is-running-pid", "1")
     return works("apps can be started")
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -29,11 +28,6 @@ from orchestrator.processes import child_environment
 VARIANTS: Final = ("float32", "float16", "dynamic-range", "int8", "int16x8")
 #: Characters of a process's last output that are shown.
 _TEXT_SHOWN: Final = 600
-#: Lines of TensorFlow's log that say nothing of why it ended.
-_NOISE: Final = re.compile(
-    r"^(?:[EWI]\d{4} |\d{4}-\d\d-\d\d |WARNING: All log|INFO: |W\d+|To enable the following|.*Warning: "
-    r"|.*warnings\.warn|fully_quantize|\s|Captures:|$)"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +97,9 @@ def build_models(
     Files that are there are replaced.
 
     Raises:
-        UsageError: the order can't be, for example because of a name that isn't known.
         MissingPackageError: TensorFlow isn't installed.
         HostStorageError: no space left.
     """
-    check_order(order)
     require_packages("building models", "tensorflow", "keras")
     quiet = child_environment(
         environ, TF_CPP_MIN_LOG_LEVEL="2", CUDA_VISIBLE_DEVICES="-1", KERAS_BACKEND="tensorflow"
@@ -141,8 +133,7 @@ def build_models(
 def _last_words(log: Path, code: int) -> str:
     """Return how the process ended and what it said."""
     how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    said = " ".join(line.strip() for line in lines if not _NOISE.match(line))[-_TEXT_SHOWN:]
+    said = " ".join(log.read_text(encoding="utf-8", errors="replace").split())[-_TEXT_SHOWN:]
     return f"the process with TensorFlow {how}; its last words: {said or 'none'}"
 
 
@@ -213,23 +204,6 @@ def _tiny_cnn(keras: Any, size_px: int) -> Any:
     )
 
 
-def _tiny_residual(keras: Any, size_px: int) -> Any:
-    layers = keras.layers
-    inlet = keras.Input((size_px, size_px, 3), name="image")
-    x = layers.Conv2D(8, 3, strides=2, padding="same", activation="relu")(inlet)
-    y = layers.Conv2D(8, 3, padding="same")(x)
-    x = layers.Activation("relu")(layers.Add()([x, y]))
-    x = layers.Conv2DTranspose(3, 3, strides=2, padding="same")(x)
-    return keras.Model(inlet, layers.Activation("sigmoid", name="picture")(x), name="tiny_residual")
-
-
-def _tiny_mlp(keras: Any, width: int) -> Any:
-    layers = keras.layers
-    inlet = keras.Input((width,), name="features")
-    x = layers.Dense(64, activation="relu")(inlet)
-    return keras.Model(inlet, layers.Dense(10, name="scores")(x), name="tiny_mlp")
-
-
 def _tiny_attention(keras: Any, length: int) -> Any:
     layers = keras.layers
     inlet = keras.Input((length, 32), name="tokens")
@@ -240,11 +214,9 @@ def _tiny_attention(keras: Any, length: int) -> Any:
     )
 
 
-#: Name -> what makes it, and the size of its input: pixels, features, or tokens.
+#: Name -> what makes it, and the size of its input: pixels or tokens.
 SMALL: Final[Mapping[str, tuple[Callable[[Any, int], Any], int]]] = {
     "tiny_cnn": (_tiny_cnn, 32),
-    "tiny_residual": (_tiny_residual, 32),
-    "tiny_mlp": (_tiny_mlp, 64),
     "tiny_attention": (_tiny_attention, 16),
 }
 NAMES: Final = (*SMALL, *APPLICATIONS)
@@ -252,7 +224,7 @@ NAMES: Final = (*SMALL, *APPLICATIONS)
 
 def make_network(keras: Any, name: str, size: int | None) -> Any:
     """Return a Keras model with random weights by one of :data:`NAMES`; ``size`` is the pixels of a
-    side (features, tokens), the usual size when None.
+    side (tokens), the usual size when None.
     """
     if name in SMALL:
         make, usual = SMALL[name]

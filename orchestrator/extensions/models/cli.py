@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from orchestrator.plugins import (
 )
 from orchestrator.records.model import ManifestEntry, ModelFacts, TensorFacts
 from orchestrator.tables.escapes import one_line
-from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table, fields_of
+from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 def _lines(facts: ModelFacts) -> list[str]:
     lines = [
         f"size           {format_bytes(facts.size_bytes)}, {format_bytes(facts.weights_bytes)} of it weights",
-        f"precision      {facts.precision}",
         f"tensors        {', '.join(f'{count} {name}' for name, count in facts.tensors.items()) or 'none'}",
         f"schema         version {facts.schema_version}",
         f"description    {facts.description or 'none'}",
@@ -109,8 +107,7 @@ def build(settings: Settings, request: BuildRequest) -> CommandResult:
     for item in done.failures:
         lines.append(one_line(f"{item.name} couldn't be built: {item.reason}"))
         lines += [f"  {item.hint}"] if item.hint else []
-    notes = Counter(note for entry in done.entries for note in entry.note.split("; ") if note)
-    lines += [f"{count} of {len(done.entries)}: {note}" for note, count in notes.items()]
+    lines += dict.fromkeys(entry.note for entry in done.entries if entry.note)
     lines.append(f"how to build them again is in {done.manifest}")
     table = Table(name="models", caption="Models that were built", columns=_FILES, rows=done.models)
     facts = {"entries": done.entries, "failures": done.failures, "manifest": done.manifest}
@@ -181,18 +178,26 @@ def list_models(
     Example: benchfarm model list
     """
     from orchestrator.extensions.models import files as model_files
+    from orchestrator.extensions.models.building import NAMES
 
-    known = model_files.known_models(settings, folder)
+    manifest, models = model_files.known_models(settings, folder)
+    samples = model_files.samples(None)
+    fetchable = [*model_files.published_models(), model_files.SAMPLES]
     return shown(
         Table(
             name="models",
             caption="Known models",
             columns=_ENTRY,
-            rows=known.models,
-            nothing=f"no models in {known.manifest} yet",
+            rows=models,
+            nothing=f"no models in {manifest} yet",
         ),
-        f"samples: {', '.join(str(model.path) for model in known.samples)}",
-        f"can be built: {', '.join(known.buildable)}",
-        f"can be fetched: {', '.join(known.fetchable)}",
-        facts=fields_of(known, "manifest", "buildable", "fetchable", "samples"),
+        f"samples: {', '.join(str(model.path) for model in samples)}",
+        f"can be built: {', '.join(NAMES)}",
+        f"can be fetched: {', '.join(fetchable)}",
+        facts={
+            "manifest": manifest,
+            "buildable": NAMES,
+            "fetchable": fetchable,
+            "samples": samples,
+        },
     )

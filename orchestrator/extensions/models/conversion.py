@@ -22,27 +22,8 @@ _CALIBRATED: Final = frozenset({"int8", "int16x8"})
 #: Random inputs that activations' ranges are measured on when none are given.
 _RANDOM_SAMPLES: Final = 16
 _TEXT_SHOWN: Final = 600
-#: What an error of TensorFlow's or Keras' says, and what its reader can do.
-_HINTS: Final = (
-    (
-        ("SELECT_TF_OPS", "Select TF ops", "needs TF ops", "op is neither"),
-        "give --flex to leave TensorFlow's own operators in",
-    ),
-    (("No model config found",), "the file holds weights only: save the whole model"),
-    (
-        ("`Lambda` layer", "could not be deserialized", "Unknown layer", "Could not locate class"),
-        "it has layers whose code isn't in the file: export a SavedModel where the code is (model.export('folder'))",
-    ),
-    (
-        (
-            "File format not supported",
-            "accessible `.keras` zip file",
-            "Unable to synchronously open",
-            "not a zip file",
-        ),
-        "is it a whole .keras or .h5 file?",
-    ),
-)
+#: What TensorFlow says where a model needs operators of its own.
+_NEEDS_FLEX: Final = ("SELECT_TF_OPS", "Select TF ops", "needs TF ops", "op is neither")
 
 
 def convert(work: Path) -> None:
@@ -55,9 +36,8 @@ def convert(work: Path) -> None:
 
 def _told(error: Exception, order: BuildOrder) -> dict[str, str]:
     text = f"{type(error).__name__}: {' '.join(str(error).split())}"
-    hint = next((hint for marks, hint in _HINTS if any(mark in text for mark in marks)), "")
-    if order.flex and "--flex" in hint:
-        hint = ""
+    needs_flex = not order.flex and any(words in text for words in _NEEDS_FLEX)
+    hint = "give --flex to leave TensorFlow's own operators in" if needs_flex else ""
     return {"error": text[:_TEXT_SHOWN] + ("..." if len(text) > _TEXT_SHOWN else ""), "hint": hint}
 
 
@@ -146,14 +126,8 @@ def _shape(
 ) -> list[int]:
     fixed = list(shape)
     if fixed:
-        if fixed[0] not in {None, batch}:
-            raise ValueError(f"its batch is fixed at {fixed[0]}, so it can't be built for {batch}")
         fixed[0] = batch
     if size is not None and len(fixed) == 4 and not order.is_named:
-        if fixed[1] not in {None, size} or fixed[2] not in {None, size}:
-            raise ValueError(
-                f"its pictures are fixed at {fixed[1]}x{fixed[2]}, so it can't be built for {size}"
-            )
         fixed[1] = fixed[2] = size
     if any(length is None for length in fixed):
         shown = ["?" if length is None else str(length) for length in fixed]

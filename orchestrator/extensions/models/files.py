@@ -152,22 +152,13 @@ def build(settings: Settings, request: BuildRequest, *, on_done: Callable[[str],
 
 
 def _entry(order: BuildOrder, model: BuiltModel) -> ManifestEntry:
-    from orchestrator.models.inspect import inspect_model
-
-    notes = [RANDOM_NOTE] if order.is_named else []
-    precision = inspect_model(model.path).precision
-    variant = model.build["variant"]
-    if variant != "float32" and precision == "float32":
-        notes.append(
-            f"{variant} changed nothing: no weights were large enough for the converter to make smaller"
-        )
     return ManifestEntry(
         name=model.name,
         sha256=model.sha256,
         path=model.path,
         command=_command(order, model.build),
         build=model.build,
-        note="; ".join(notes),
+        note=RANDOM_NOTE if order.is_named else "",
     )
 
 
@@ -248,36 +239,16 @@ def _fetched(
     return entry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownModels:
-    """The models of a manifest by name, and the names of those that can be built or fetched."""
-
-    manifest: Path
-    models: Sequence[ManifestEntry]
-    buildable: Sequence[str]
-    fetchable: Sequence[str]
-    #: Those that came with benchfarm.
-    samples: Sequence[Model]
-
-
-def known_models(settings: Settings, folder: Path | None) -> KnownModels:
-    """Return the models of a folder's manifest, or of the data folder's; raises UsageError."""
+def known_models(settings: Settings, folder: Path | None) -> tuple[Path, list[ManifestEntry]]:
+    """Return a folder's manifest, or the data folder's, and its models; raises UsageError."""
     from orchestrator.config.declarations import load_manifest
-    from orchestrator.extensions.models.building import NAMES
 
     if folder is not None and not folder.is_dir():
         raise UsageError(
             f"there is no folder {str(folder)!r}", hint="name the folder of a models.yaml"
         )
     _, manifest = places(settings, folder)
-    entries = sorted(load_manifest(manifest).values(), key=lambda entry: entry.name)
-    return KnownModels(
-        manifest=manifest,
-        models=entries,
-        buildable=list(NAMES),
-        fetchable=[*published_models(), SAMPLES],
-        samples=samples(None),
-    )
+    return manifest, sorted(load_manifest(manifest).values(), key=lambda entry: entry.name)
 
 
 def samples(out: Path | None) -> list[Model]:

@@ -215,10 +215,6 @@ def answer(phone: Phone, words: list[str], *, is_documents: bool) -> None:
                 "ExternalConnected": True,
             }
             print(json.dumps({} if phone.has("no-battery") else told))
-        case ["mounter", "query-developer-mode-status"]:
-            print("false" if phone.has("no-developer-mode") else "true")
-        case ["mounter", "list"]:
-            print(json.dumps([] if phone.has("no-image") else [{"ImageSignature": "00"}]))
         case ["mounter", "auto-mount"]:
             log("INFO", "DeveloperDiskImage mounted successfully")
         case ["crash", "pull", "--match", _, out]:

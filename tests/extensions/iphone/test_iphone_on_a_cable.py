@@ -203,7 +203,6 @@ def test_an_app_that_is_replaced_meanwhile_gives_no_figure_under_the_firsts_name
         ("untrusted", "doesn't trust this computer", "lockdown pair", 1),
         ("locked", "is locked", "Auto-Lock", 1),
         ("no-developer-mode", "developer mode is off", "amfi enable-developer-mode", 0),
-        ("no-developer-mode", "developer mode is off", "amfi enable-developer-mode", 1),
         ("no-tunnel", "need a tunnel", "remote tunneld", 0),
     ],
 )

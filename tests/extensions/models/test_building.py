@@ -118,9 +118,9 @@ def built(done):
 
 def test_each_variant_is_what_its_name_says(built):
     kinds = {variant: inspect_model(built[f"tiny_cnn_{variant}"].path) for variant in VARIANTS}
-    assert [kinds[variant].precision for variant in ("float32", "float16", "int8", "int16x8")] == [
-        "float32", "float16", "int8", "int16",
-    ]  # fmt: skip
+    main = {variant: next(iter(facts.tensors)) for variant, facts in kinds.items()}
+    assert (main["float32"], main["int8"], main["int16x8"]) == ("float32", "int8", "int16")
+    assert "float16" in kinds["float16"].tensors
     assert kinds["dynamic-range"].weights_bytes < kinds["float32"].weights_bytes
     assert [kinds[variant].inputs[0].dtype for variant in ("float32", "int8", "int16x8")] == [
         "float32",
@@ -205,20 +205,9 @@ def test_command_builds_the_same_bytes_again_and_its_manifest_says_how(built, tm
         (BuildOrder(source=str(REPO / "docs")), "holds no saved_model.pb"),
     ],
 )
-def test_impossible_orders_are_refused_before_tensorflow_starts(order, message, tmp_path):
+def test_impossible_orders_are_refused_before_tensorflow_starts(order, message):
     with pytest.raises(UsageError, match=message):
-        build_models(order, tmp_path, environ={})
-
-
-def test_process_that_cannot_start_is_told_with_its_last_words(tmp_path):
-    (tmp_path / "tensorflow.py").write_text(
-        "import os, sys\nprint('out of luck', flush=True)\nos.abort()\n"
-    )
-    (tmp_path / "keras.py").write_text("")
-    environ = {**ENVIRON, "PYTHONPATH": f"{tmp_path}:{REPO}"}
-    (lost,) = build_models(BuildOrder(source="tiny_cnn"), tmp_path / "out", environ=environ)
-    assert "ended by signal 6" in lost.reason
-    assert "out of luck" in lost.reason
+        BuildRequest(sources=(order.source,), variants=order.variants).orders()
 
 
 def test_two_sources_of_one_name_are_refused(tmp_path):

@@ -62,9 +62,8 @@ def test_facts_agree_with_the_runtimes_own_reader(path):
 
 
 def test_int8_twin_is_told_from_the_float_model():
-    assert inspect_model(FLOAT).precision == "float32"
     facts = inspect_model(INT8)
-    assert (facts.precision, facts.inputs[0].dtype) == ("int8", "int8")
+    assert (inspect_model(FLOAT).inputs[0].dtype, facts.inputs[0].dtype) == ("float32", "int8")
     assert facts.inputs[0].scale == pytest.approx(2 / 255, rel=1e-3)
 
 
@@ -210,7 +209,7 @@ def models(tmp_path):
 def test_inspect_command_shows_operators_and_refuses_what_cannot_be(models, tmp_path):
     done = models("inspect", INT8)
     assert re.search(r"operators +30 in 1 subgraphs", done.stdout)
-    assert models("inspect", INT8, "--json").json["precision"] == "int8"
+    assert models("inspect", INT8, "--json").json["inputs"][0]["dtype"] == "int8"
     (tmp_path / "m.tflite").write_bytes(INT8.read_bytes()[:5000])
     refused = models("inspect", tmp_path / "m.tflite")
     assert (refused.exit_code, refused.stdout) == (2, "")

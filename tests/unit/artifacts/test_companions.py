@@ -19,13 +19,11 @@ PHONE = DeviceFacts(
 )
 
 
-def litert_folder(folder, *, release: str = "1"):
-    """Write LiteRT's benchmark_model with its runtime and a dispatch library; each release has its
-    own bytes.
-    """
-    write_elf(folder / "benchmark_model", is_program=True, mark=f"main{release}")
-    write_elf(folder / "libLiteRt.so", mark=f"r{release}")
-    write_elf(folder / "libLiteRtDispatch_Qualcomm.so", mark=f"d{release}")
+def litert_folder(folder):
+    """Write LiteRT's benchmark_model with its runtime and a dispatch library."""
+    write_elf(folder / "benchmark_model", is_program=True, mark="main")
+    write_elf(folder / "libLiteRt.so", mark="runtime")
+    write_elf(folder / "libLiteRtDispatch_Qualcomm.so", mark="dispatch")
     return folder
 
 
@@ -66,28 +64,6 @@ def test_program_without_a_library_that_it_needs_is_refused(library, tmp_path):
     ):
         library.add(folder / "benchmark_model", name="benchmark_litert_model")
     assert library.archive.all() == []
-
-
-def test_libraries_of_another_release_are_refused(library, tmp_path):
-    old, new = (
-        litert_folder(tmp_path / "old", release="1"),
-        litert_folder(tmp_path / "new", release="2"),
-    )
-    library.add(old / "benchmark_model", name="benchmark_litert_model", release="2.1.0")
-    library.add(new / "benchmark_model", name="benchmark_litert_model", release="2.2.0")
-    mixed = litert_folder(tmp_path / "mixed", release="2")
-    (mixed / "libLiteRtDispatch_Qualcomm.so").write_bytes(
-        (old / "libLiteRtDispatch_Qualcomm.so").read_bytes()
-    )
-    message = r"libLiteRtDispatch_Qualcomm\.so is of release 2\.1\.0, benchmark\w+ of 2\.2\.0: they don't belong together"
-    with pytest.raises(ArtifactError, match=message):
-        library.add(mixed / "benchmark_model", name="benchmark_litert_model")
-    with pytest.raises(ArtifactError, match=message):
-        library.resolve(
-            ToolName.LITERT_NATIVE, "arm64-v8a", name_or_path=str(mixed / "benchmark_model")
-        )
-    with pytest.raises(ArtifactError, match=message):
-        library.add(old / "libLiteRtDispatch_Qualcomm.so", name="benchmark_litert_model")
 
 
 def test_library_for_another_machine_is_refused(tmp_path):

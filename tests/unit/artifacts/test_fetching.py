@@ -137,15 +137,6 @@ def test_libraries_that_a_person_added_stay_beside_a_newer_program(server, tmp_p
     assert shop.library.resolve(ToolName.NATIVE, "arm64-v8a").companions == added
 
 
-def test_a_library_that_did_not_change_comes_with_a_newer_program(server, tmp_path):
-    shop = Shop(server, tmp_path, libraries={"libi.so": LibrarySpec()})
-    for day, version in ((20, "1"), (21, "2")):
-        date = f"Fri, {day} Nov 2026 10:00:00 GMT"
-        server.put("/latest/prog", binary(version), last_modified=date)
-        server.put("/latest/libi.so", elf(mark="same"), last_modified=date)
-        assert shop.fetch().release.tag == f"latest 2026-11-{day}"
-
-
 def test_apk_must_be_debuggable_as_declared(server, tmp_path):
     package = "org.tensorflow.lite.benchmark"
     expected = Expected(package=package, activity=".BenchmarkModelActivity", debuggable=True)

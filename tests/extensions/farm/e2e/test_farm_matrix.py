@@ -245,21 +245,6 @@ def test_delivered_twice(cell: Cell, phase: str) -> None:
     cell.check()
 
 
-def test_two_hosts_want_one_phone(cell: Cell) -> None:
-    one, two = cell.farm.one, reaches_the_others_phone(cell.farm)
-    _ = one.worker, two.worker
-
-    def knowing() -> set[str]:
-        rows = cell.farm.queue.phones()
-        return {row["host"] for row in rows if row["serial"] == one.serial and row["facts"]}
-
-    cell.farm.until(lambda: knowing() == {"one", "two"})
-    names = [cell.name, f"{cell.name}-more"]
-    for name in names:
-        cell.submit(name)
-    cell.check(*names)
-
-
 @pytest.mark.parametrize("phase", ["claimed", "running"])
 def test_disk_full(cell: Cell, phase: str) -> None:
     """No file may grow over some bytes: copies of files, journals and leases can't be written."""

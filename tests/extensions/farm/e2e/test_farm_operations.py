@@ -326,13 +326,12 @@ def test_a_farm_in_order_has_no_problem_and_what_ails_a_host_is_told(
     queue.announce("one", {"A": Announced(facts="{}")})
     result = devices.doctor(settings, farm=True)
     assert (result.exit_code, found(result, "problem"), found(result, "warning")) == (0, {}, {})
-    # One host says what is wrong with it, another has no phone.
+    # One host says what is wrong with it.
     ails = "its phones can't be looked at: no adb server answers at 127.0.0.1:5999"
     host_lives(queue, "two", version=__version__)
     host_lives(queue, "one", version=__version__, note=ails)
     result = devices.doctor(settings, farm=True)
     assert found(result, "problem")["hosts"] == [f"one: {ails}"]
-    assert found(result, "warning")["hosts"] == ["two has announced no phone"]
     assert ails in farm.farm_status(settings).text
     host_lives(queue, "one", version=__version__)
     assert ails not in farm.farm_status(settings).text
@@ -350,16 +349,13 @@ def test_two_phones_of_one_serial_number_are_a_problem_and_not_usable(
         queue.announce(host, phones)
         welcome(queue, phones, set())
     result = devices.doctor(settings, farm=True)
-    same, none = found(result, "problem")["phones"]
+    (same,) = found(result, "problem")["phones"]
     assert same.startswith("0123: several phones have this serial number: a ")
     assert "Pixel 3 (virtual) at one" in same
     assert "Pixel 4 (virtual) at two" in same
-    assert none == "no phone can be used"
     assert same.removeprefix("0123: ") in farm.farm_status(settings).text
     assert 'benchfarm_phones{state="clash"} 1.0' in metrics(settings, queue)
     assert "phones" not in found(result, "warning")
-    # Each host has announced one of the two.
-    assert not [text for text in found(result, "warning")["hosts"] if "no phone" in text]
 
 
 def test_a_database_that_is_away_is_a_problem_with_a_next_step_beside_the_checks_of_this_host(
@@ -376,31 +372,15 @@ def test_a_database_that_is_away_is_a_problem_with_a_next_step_beside_the_checks
 
 
 class OtherClock(FarmQueue):
-    """A queue whose database has another time, and takes its time to say so."""
-
-    ahead = timedelta()
-    late_s = 0.0
+    """A queue whose database has another time."""
 
     def now(self) -> datetime:
-        told = super().now() + self.ahead
-        self.rows("SELECT pg_sleep(%s)", self.late_s)
-        return told
+        return super().now() - timedelta(seconds=100)
 
 
-@pytest.mark.parametrize(
-    ("ahead_s", "late_s", "level"),
-    [
-        (0.0, 2.5, "ok"),
-        (10.0, 0.0, "warning"),
-        (-100.0, 0.0, "problem"),
-    ],
-)
-def test_a_database_that_answers_late_has_no_other_time_for_that(
-    settings: Settings, ahead_s: float, late_s: float, level: str
-) -> None:
+def test_a_database_with_another_time_is_a_problem(settings: Settings) -> None:
     with OtherClock(settings.store) as queue:
-        queue.ahead, queue.late_s = timedelta(seconds=ahead_s), late_s
-        assert farm_doctor._clock(queue).level == level
+        assert farm_doctor._clock(queue).level == "problem"
 
 
 def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(
@@ -627,20 +607,6 @@ def test_a_phone_at_two_hosts_has_the_pools_and_tags_of_both_whichever_was_heard
     queue.announce("two", {"A": Announced(facts=dump(virtual_facts("A")), labels=said["two"])})
     with pytest.raises(NoDeviceError, match="A: it isn't in the pool nightly"):
         choose_phones(queue, both)
-
-
-def test_a_phone_that_moved_from_a_host_that_died_has_no_pools_of_that_one(
-    queue: FarmQueue,
-) -> None:
-    nightly = DeviceSelection(pools=("nightly",))
-    for host, pool in {"one": "other", "two": "nightly"}.items():
-        host_lives(queue, host)
-        told = Announced(facts=dump(virtual_facts("A")), labels=f'{{"pools": ["{pool}"]}}')
-        queue.announce(host, {"A": told})
-    assert [facts.serial for facts in choose_phones(queue, nightly)[0]] == ["A"]
-    queue.rows("UPDATE farm_hosts SET seen_at = now() - interval '1 hour' WHERE name = 'two'")
-    with pytest.raises(NoDeviceError, match="A: it isn't in the pool nightly"):
-        choose_phones(queue, nightly)
 
 
 def test_a_name_that_neither_this_computer_nor_a_host_knows_is_refused(

@@ -140,8 +140,9 @@ def stop_when_cancelled(begun: Delivery, cancelled: threading.Event) -> Ended:
 
 
 def test_a_worker_ends_when_nothing_is_left_and_its_phones_are_away_then(
-    queue: FarmQueue, job: int
+    queue: FarmQueue,
 ) -> None:
+    submit(queue, "A", "B")
     seen: list[object] = []
 
     def run(begun: Delivery, cancelled: threading.Event) -> Ended:
@@ -149,7 +150,9 @@ def test_a_worker_ends_when_nothing_is_left_and_its_phones_are_away_then(
         return DONE
 
     assert worker(queue, run).run(until_empty=True) == 1
-    assert [(row["status"], row["note"]) for row in queue.jobs()] == [("done", "4 stored")]
+    # A phone that can't be used gets no job.
+    jobs = {row["serial"]: (row["status"], row["note"]) for row in queue.jobs()}
+    assert jobs == {"A": ("done", "4 stored"), "B": ("waits", "")}
     assert {(row["serial"], row["unusable"]) for row in seen} == {("A", ""), ("B", "offline")}  # type: ignore[index]
     assert queue.hosts() == queue.phones() == []
     assert [row["serial"] for row in queue.away()] == ["A", "B"]
@@ -384,18 +387,6 @@ def test_a_worker_whose_devices_file_has_a_fault_is_refused(
     settings = Settings.from_environment({}, home=tmp_path, store=opened_url)
     with pytest.raises(PlanError, match=r"devices\.yaml:2:\d+: devices\.A\.tag: unknown key"):
         work(settings, WorkerRequest(name="one", until_empty=True))
-
-
-def test_what_is_wrong_with_a_host_is_told_to_all_until_it_is_mended(
-    queue: FarmQueue, job: int
-) -> None:
-    phones = Phones({serial: replace(item, unusable="gone") for serial, item in PHONES.items()})
-    with working(worker(queue, stop_when_cancelled, phones=phones)):
-        for fault in ("no adb server answers", ""):
-            phones.fault = fault
-            until(lambda fault=fault: [row["note"] for row in queue.hosts()] == [fault])
-    # Phones that can't be used get no job.
-    assert [row["status"] for row in queue.jobs()] == ["waits"]
 
 
 def test_what_is_left_of_a_cancelled_job_is_abandoned_when_it_is_cancelled_again(
