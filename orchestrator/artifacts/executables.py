@@ -166,7 +166,7 @@ _DAMAGE: Final = (
     zlib.error,
     EOFError,
     ValueError,
-    KeyError,
+    LookupError,
     NotImplementedError,
     RuntimeError,
     struct.error,
@@ -199,10 +199,6 @@ _STRINGS_MAX: Final = 100_000
 _Element = tuple[tuple[str, ...], dict[str, str | int | bool]]
 
 
-class DamagedManifestError(Exception):
-    """The bytes aren't Android's binary XML."""
-
-
 def inspect_apk(path: Path) -> ProgramFacts:
     """Return what an APK is.
 
@@ -212,10 +208,6 @@ def inspect_apk(path: Path) -> ProgramFacts:
     try:
         with zipfile.ZipFile(path) as archive:
             return _apk_facts(archive, path)
-    except DamagedManifestError as error:
-        raise ArtifactError(
-            f"{str(path)!r}: its {_MANIFEST} is damaged: {error}", hint="get the file again"
-        ) from error
     except OSError as error:
         raise ArtifactError(f"{str(path)!r} can't be read: {error.strerror or error}") from error
     except _DAMAGE as error:
@@ -240,10 +232,7 @@ def _apk_facts(archive: zipfile.ZipFile, path: Path) -> ProgramFacts:
         raise ArtifactError(
             f"{str(path)!r}: its {_MANIFEST} is larger than {_MANIFEST_BYTES_MAX} bytes"
         )
-    try:
-        elements = list(_elements(content))
-    except (struct.error, IndexError) as error:
-        raise DamagedManifestError(str(error)) from error
+    elements = list(_elements(content))
 
     def first(*names: str) -> dict[str, str | int | bool]:
         return next((attributes for place, attributes in elements if place == names), {})
@@ -284,18 +273,18 @@ def _is_fake(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bool:
 def _elements(data: bytes) -> Iterator[_Element]:
     """Yield the elements of a binary XML file.
 
-    Raises DamagedManifestError, struct.error, IndexError.
+    Raises ValueError, struct.error, IndexError for what isn't Android's binary XML.
     """
     kind, start, end = struct.unpack_from("<HHI", data)
     if kind != _XML or end > len(data):
-        raise DamagedManifestError("it doesn't begin as binary XML does")
+        raise ValueError("it doesn't begin as binary XML does")
     strings: list[str] = []
     names: dict[int, str] = {}
     path: list[str] = []
     while start + 8 <= end:
         kind, head, size = struct.unpack_from("<HHI", data, start)
         if head < 8 or size < head or start + size > end:
-            raise DamagedManifestError(f"the chunk at byte {start} has size {size}")
+            raise ValueError(f"the chunk at byte {start} has size {size}")
         chunk = data[start : start + size]
         start += size
         if kind == _STRING_POOL:
@@ -311,14 +300,14 @@ def _elements(data: bytes) -> Iterator[_Element]:
             yield tuple(path), attributes
         elif kind == _END_ELEMENT:
             if not path:
-                raise DamagedManifestError("an element ends that didn't begin")
+                raise ValueError("an element ends that didn't begin")
             path.pop()
 
 
 def _strings(pool: bytes, head: int) -> list[str]:
     count, _, flags, at, _ = struct.unpack_from("<5I", pool, 8)
     if count > _STRINGS_MAX:
-        raise DamagedManifestError(f"it has {count} strings")
+        raise ValueError(f"it has {count} strings")
     offsets = struct.unpack_from(f"<{count}I", pool, head)
     is_utf8 = bool(flags & _UTF8_FLAG)
     return [_string(pool, at + offset, is_utf8=is_utf8) for offset in offsets]
@@ -338,7 +327,7 @@ def _string(pool: bytes, at: int, *, is_utf8: bool) -> str:
             at += width
     text = pool[at : at + width * length]
     if len(text) < width * length:
-        raise DamagedManifestError("a string ends behind the pool")
+        raise ValueError("a string ends behind the pool")
     return text.decode("utf-8" if is_utf8 else "utf-16-le", "replace")
 
 
@@ -348,7 +337,7 @@ def _element(
     _, name, start, size, count = struct.unpack_from("<IIHHH", body)
     attributes: dict[str, str | int | bool] = {}
     if size < 20:
-        raise DamagedManifestError(f"attributes of {size} bytes")
+        raise ValueError(f"attributes of {size} bytes")
     for number in range(count):
         _, key, raw, _, _, kind, value = struct.unpack_from("<IIIHBBI", body, start + number * size)
         known = names.get(key) or strings[key]

@@ -283,11 +283,7 @@ class BuildLibrary:
             raise self._missing(tool, wanted, name_or_path, named)
         # What a list shows as in use, where no digits name another.
         in_use = self.archive.in_use(usable[0].name, wanted)
-        build = self._with_companions(in_use if in_use in usable else usable[0])
-        spec = self._spec(build.name, (wanted,))
-        if spec is not None and not build.is_virtual:
-            check_complete(spec, [companion.name for companion in build.companions])
-        return build
+        return self._with_companions(in_use if in_use in usable else usable[0])
 
     def resolve_for(self, facts: DeviceFacts, tool: ToolName, *, name_or_path: str = "") -> Build:
         """Return the program to use on a device: the first of its ABIs that there is one for.
@@ -354,8 +350,7 @@ class BuildLibrary:
             )
         path = path.absolute()
         name = self._name_for(path, facts, tool)
-        declared = self._beside(name, None, path.parent)
-        beside = declared or self._beside(name, tool, path.parent)
+        beside = self._beside(name, tool, path.parent)
         check_set(path.name, facts, beside)
         return Build(
             name=name,

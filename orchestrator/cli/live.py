@@ -493,8 +493,9 @@ def downloads_on_stderr(log_format: str) -> Progress:
             steps[name] = step
             share = f" of {format_bytes(total)} ({step * 10} %)" if total else ""
             text = f"{name}: {format_bytes(received)}{share}"
-            sizes = {"received_bytes": received, "total_bytes": total}
-            tell(log_format, "download", text, file=name, **sizes)
+            tell(
+                log_format, "download", text, file=name, received_bytes=received, total_bytes=total
+            )
 
     return on_progress
 

@@ -145,10 +145,7 @@ def submit(
         what = counted(len(done.jobs), "job") if done.jobs else "its results are stored"
         lines = [f"{done.submission}: submitted before, {what}"]
     else:
-        files = f"{counted(done.files, 'file')}, {done.uploaded} of them new to the farm"
-        lines = [
-            f"{done.submission}: {counted(len(done.jobs), 'job')} queued, for {phones}; {files}"
-        ]
+        lines = [f"{done.submission}: {counted(len(done.jobs), 'job')} queued, for {phones}"]
     for other, serials in done.overlaps.items():
         lines.append(f"after the jobs of {other} on {', '.join(serials)}")
     lines += _without_job(done.left_out)

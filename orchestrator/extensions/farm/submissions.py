@@ -39,9 +39,6 @@ class Submitted:
 
     submission: str
     jobs: Sequence[JobAnswer]
-    #: How many files the jobs need, and how many of them the farm didn't have.
-    files: int = 0
-    uploaded: int = 0
     #: Phones that have no job, and those of whose programs this computer has none -> why. Of one
     #: that was there already only phones that it means.
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -97,7 +94,8 @@ def submit(
         manifest, paths, missing = _pack(workspace, plan, chosen, models)
         serials = [facts.serial for facts in chosen]
         contents = Contents(queue, settings.cache_folder)
-        uploaded = sum(contents.keep(file, sha256) for sha256, file in paths.items())
+        for sha256, file in paths.items():
+            contents.keep(file, sha256)
         overlaps = _overlaps(queue, serials)
         made = Submission(
             submission=submission,
@@ -116,8 +114,6 @@ def submit(
     return Submitted(
         submission=submission,
         jobs=jobs,
-        files=len(paths),
-        uploaded=uploaded,
         left_out=left_out,
         without_program=missing,
         overlaps=overlaps,

@@ -276,10 +276,7 @@ def launch(phone: Phone, words: list[str]) -> None:
     text = litert_log(
         flags, mean_us=mean_us, delegate_lines=shown, only_stderr=phone.has("only-stderr")
     )
-    if phone.has("half-log"):
-        text = text[: len(text) // 3]
-    elif not phone.has("no-result"):
-        write_protos(phone.documents, flags, mean_us, name)
+    write_protos(phone.documents, flags, mean_us, name)
     if phone.has("bad-result"):
         (phone.documents / flags["result_file_path"]).write_bytes(b"\xff" * 500)
     return ended(phone, text, 0)

@@ -47,7 +47,6 @@ TOLD = {
     "jetsam": ("failed", "low-memory-kill", "rejected"),
     "crashes": ("failed", "app-crashed", "rejected"),
     "dies": ("failed", "process-died", "rejected"),
-    "half-log": ("failed", "no-result", "rejected"),
     "bad-result": ("completed", "", "suspect"),
     "disk-full": ("failed", "device-storage", "rejected"),
     "hangs": ("timed-out", "timed-out", "rejected"),

@@ -41,11 +41,8 @@ def test_shorter_file_than_announced_is_never_handed_over(server, folder):
         download(Downloader(folder), f"{server.url}/a")
 
 
-@pytest.mark.parametrize(
-    "size", [0, 70_000, 100_000], ids=["before the first", "in a chunk", "between two"]
-)
-def test_answer_in_chunks_that_is_cut_off_is_never_handed_over(server, folder, size):
-    server.put("/a", CONTENT, faults=[("chunks", size)] * 2)
+def test_answer_in_chunks_that_is_cut_off_is_never_handed_over(server, folder):
+    server.put("/a", CONTENT, faults=[("chunks", 70_000)] * 2)
     with pytest.raises(DownloadError, match="can't be fetched"):
         download(Downloader(folder), f"{server.url}/a")
 

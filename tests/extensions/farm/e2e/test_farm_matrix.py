@@ -14,7 +14,6 @@ import re
 import resource
 import secrets
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -181,49 +180,16 @@ def reaches_the_others_phone(farm: FarmOfHosts) -> Host:
     return farm.two
 
 
+@pytest.mark.parametrize("by_another", [False, True])
 @pytest.mark.parametrize("phase", [*PHASES, "restoring"])
-def test_killed_and_started_again(cell: Cell, phase: str) -> None:
+def test_killed_and_resumed(cell: Cell, phase: str, by_another: bool) -> None:
     cell.farm.until_announced(cell.farm.one)
     cell.submit()
     with cell.at(phase):
         cell.farm.one.kill()
-    _ = cell.farm.one.worker
-    cell.check()
-
-
-@pytest.mark.parametrize("phase", [*PHASES, "restoring"])
-def test_killed_and_another_host_goes_on(cell: Cell, phase: str) -> None:
-    cell.farm.until_announced(cell.farm.one)
-    cell.submit()
-    with cell.at(phase):
-        cell.farm.one.kill()
-    _ = reaches_the_others_phone(cell.farm).worker
+    _ = (reaches_the_others_phone(cell.farm) if by_another else cell.farm.one).worker
     cell.check()
     assert cell.job["tries"] <= 10
-
-
-@pytest.mark.parametrize("phase", PHASES)
-def test_database_restarted(cell: Cell, phase: str) -> None:
-    cell.farm.until_announced(cell.farm.one)
-    cell.submit()
-    with cell.at(phase):
-        cell.farm.database.restart("immediate")
-    cell.check()
-
-
-@pytest.mark.parametrize("phase", ["claimed", "running"])
-def test_asleep_and_back(cell: Cell, phase: str) -> None:
-    """A host sleeps, another one takes its job, then it wakes up and believes that the job is its
-    own."""
-    one, two = cell.farm.one, reaches_the_others_phone(cell.farm)
-    cell.farm.until_announced(one)
-    cell.submit()
-    with cell.at(phase):
-        one.worker.send_signal(signal.SIGSTOP)
-    _ = two.worker
-    cell.farm.until(lambda: cell.job["deaths"] == 1)
-    one.worker.send_signal(signal.SIGCONT)
-    cell.check()
 
 
 @pytest.mark.parametrize("phase", ["running", "done"])

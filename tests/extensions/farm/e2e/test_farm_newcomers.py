@@ -217,7 +217,6 @@ def test_a_phone_that_was_restarted_is_not_two_phones_before_both_hosts_have_ask
     ("name", "serial", "reason"),
     [
         ("a/b", "A", "can't name a submission"),
-        ("", "A", "can't name a submission"),
         ("n", "host", "can't be a serial number"),
         ("n", "A\n", "can't be a serial number"),
         ("n", "A" * 113, "can't be a serial number"),
