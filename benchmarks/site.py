@@ -221,7 +221,7 @@ def main() -> None:
     options = parser.parse_args()
     store = Nights(options.phones, options.nights)
     begin, begin_cpu = time.perf_counter(), time.process_time()
-    site, _ = gather(store, since=None)
+    site = gather(store, since=None)
     gathered_s = time.perf_counter() - begin
     with tempfile.TemporaryDirectory() as name:
         folder, other = Path(name) / "site", Path(name) / "plain"

@@ -19,19 +19,17 @@ from orchestrator.app.pairing import AbRequest, pair_comparison, pairing_of, pre
 from orchestrator.app.preparing import start
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, BenchfarmError, InterruptedByUserError, UsageError
-from orchestrator.extensions.history.changepoint import Floats, Integers, changes, is_alarm
+from orchestrator.extensions.history.changepoint import Floats, changes, is_alarm
 from orchestrator.extensions.history.regressions import (
     FoundChange,
     OutputsChange,
     Question,
     Regressions,
+    SeriesChange,
     check_selection,
     find_regressions,
     fits,
     night_meant,
-    places_of,
-    read_nights,
-    selected,
 )
 from orchestrator.extensions.history.series import read_series
 from orchestrator.files import sha256_of
@@ -55,9 +53,8 @@ FAIL_ON: Final[Mapping[str, frozenset[ConfirmationStatus]]] = {
 }
 
 
-def _named(item: FoundChange | OutputsChange) -> str:
-    series = item.series
-    return f"{series.key[:12]} {series.label}{' [virtual]' if series.is_virtual else ''}"
+def _named(item: SeriesChange) -> str:
+    return f"{item.series.key[:12]} {item.series.label}"
 
 
 def _causes(change: FoundChange) -> str:
@@ -120,8 +117,6 @@ class Changes:
     fails: bool
     #: Why nothing was looked at; empty where something was.
     nothing: str = ""
-    #: Of few nights without a change: from which size on one would have been found.
-    limit: str = ""
 
 
 def find_changes(
@@ -155,20 +150,7 @@ def find_changes(
         found=found,
         fails=bool(states) and (is_slower or is_worse or is_blind),
         nothing=f"nothing was looked at: no series in {workspace.store.name}" if is_blind else "",
-        limit=_limit(workspace, question, found),
     )
-
-
-def _limit(workspace: Workspace, question: Question, found: Regressions) -> str:
-    """Return what would have been found where nothing was, in a lab that is young; else nothing."""
-    if found.changes or not found.series or found.nights >= _YOUNG_NIGHTS:
-        return ""
-    store = workspace.store
-    table, _ = read_nights(store, since=question.since)
-    asked = None
-    if question.selections:
-        asked = places_of(selected(question.selections, read_series(store)), table)
-    return _what_would_be_found(table.latency_us, question.threshold, asked)
 
 
 def expect(workspace: Workspace, selection: str, night: str, text: str) -> tuple[Annotation, int]:
@@ -331,11 +313,6 @@ STEPS: Final = (1.03, 1.05, 1.10, 1.20)
 NIGHTS: Final = 5
 #: Shorter series have no level that a step could be told from.
 LEAST_NIGHTS: Final = 10
-#: Why nothing can be said of a lab's first nights, and who says more.
-TOO_SHORT: Final = f"no series has {LEAST_NIGHTS} nights yet: a step can't be told from noise"
-_HOW: Final = "'benchfarm history selftest' tries sizes"
-#: With fewer nights than a new level is held against, their number alone hides changes.
-_YOUNG_NIGHTS: Final = 45
 #: Series into which steps are put, spread over all that there are.
 _MOST_SERIES: Final = 20
 
@@ -366,62 +343,29 @@ DETECTIONS: Final[Sequence[Column[Detection]]] = (
 )
 
 
-def detections(
-    latency: Floats, threshold: float = 0.0, asked: Sequence[int] | None = None
-) -> Iterator[Detection]:
+def detections(latency: Floats) -> Iterator[Detection]:
     """Yield how steps of several sizes, the smallest first, are found in some series (series x
-    nights, NaN for none), or in some of those that are ``asked`` for, beside others.
+    nights, NaN for none), evenly spread over those that are long enough.
 
     Each is put into one series at a time, as if it had begun on one of the newest nights.
     """
     known = np.isfinite(latency) & (latency > 0)
     long = np.flatnonzero(known.sum(axis=1) >= LEAST_NIGHTS)
-    stepped = _spread(long if asked is None else np.intersect1d(long, asked))
-    chosen = np.union1d(stepped, _spread(long))
-    values = latency[chosen]
+    chosen = long[:: max(1, -(-long.size // _MOST_SERIES))]
     for step in STEPS:
         delays = [
-            _delay(values, known[chosen], series, step, threshold)
-            for series in np.searchsorted(chosen, stepped).tolist()
+            _delay(latency[chosen], known[chosen], series, step) for series in range(chosen.size)
         ]
         seen = [delay for delay in delays if delay is not None]
         yield Detection(
             step=step,
             found=len(seen),
-            series=stepped.size,
+            series=chosen.size,
             delay=statistics.median(seen) if seen else None,
         )
 
 
-def _spread(series: Integers) -> Integers:
-    """Return some of many series, evenly spread."""
-    return series[:: max(1, -(-series.size // _MOST_SERIES))]
-
-
-def _what_would_be_found(
-    latency: Floats, threshold: float, asked: Sequence[int] | None = None
-) -> str:
-    """Return from which size on a slowdown would be told of most of some series (series x nights, or
-    those ``asked`` for), in a sentence; ``threshold`` is the share from which on changes are told.
-    """
-    count = 0
-    for item in detections(latency, threshold, asked):
-        count = item.series
-        if 2 * item.found > count:
-            size = format_change(item.step)
-            return (
-                f"a slowdown of {size} would be found in most series within {NIGHTS} nights,"
-                f" a smaller one may not: {_HOW}"
-            )
-    if not count:
-        return TOO_SHORT
-    size = format_change(max(STEPS))
-    return f"not even a slowdown of {size} would be found in most series: {_HOW}"
-
-
-def _delay(
-    values: Floats, known: np.ndarray, series: int, step: float, threshold: float
-) -> int | None:
+def _delay(values: Floats, known: np.ndarray, series: int, step: float) -> int | None:
     """Return after how many nights a step in one series is reported; None within NIGHTS for never."""
     nights = np.flatnonzero(known[series])
     for delay in range(1, NIGHTS + 1):
@@ -429,10 +373,6 @@ def _delay(
         stepped[series, nights[-delay:]] *= step
         for change in changes(stepped):
             is_it = change.series == series and change.earliest <= nights[-delay] <= change.latest
-            if (
-                is_it
-                and change.ratio > 1
-                and is_alarm(change, nights=values.shape[1], threshold=threshold)
-            ):
+            if is_it and change.ratio > 1 and is_alarm(change, nights=values.shape[1]):
                 return delay
     return None

@@ -9,7 +9,6 @@ import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -27,7 +26,7 @@ from orchestrator.units import counted
 
 if TYPE_CHECKING:
     from orchestrator.extensions.history import changes as history
-    from orchestrator.extensions.history.regressions import FoundChange, OutputsChange, Regressions
+    from orchestrator.extensions.history.regressions import Regressions, SeriesChange
     from orchestrator.extensions.history.web import Access
 
 _SELECTION = (
@@ -101,7 +100,7 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
     if out is not None:
         write_file(out, text.encode())
         text = f"{out}\n\n{one_line(done.nothing)}" if done.nothing else f"{out}"
-    data = {**_data(done.found), "fails": done.fails, "limit": done.limit}
+    data = {**_data(done.found), "fails": done.fails}
     undelivered = []
     if receivers and done.fails:
         content, told = json.loads(to_json(data)), done.nothing or _rendered(done, "text")
@@ -125,8 +124,8 @@ def selftest(settings: Settings) -> CommandResult:
     """
     from orchestrator.extensions.history.changes import (
         DETECTIONS,
+        LEAST_NIGHTS,
         NIGHTS,
-        TOO_SHORT,
         detections,
     )
     from orchestrator.extensions.history.regressions import read_nights
@@ -134,16 +133,14 @@ def selftest(settings: Settings) -> CommandResult:
 
     with Workspace(settings, makes_store=False) as workspace:
         nights, _ = read_nights(workspace.store, since=None)
-    found = list(detections(nights.latency_us))
-    count = max((item.series for item in found), default=0)
     table = Table(
         name="selftest",
         caption="Steps in this lab's own series, and how they are found",
         columns=DETECTIONS,
-        rows=found if count else [],
-        nothing=TOO_SHORT,
+        rows=[item for item in detections(nights.latency_us) if item.series],
+        nothing=f"no series has {LEAST_NIGHTS} nights yet: a step can't be told from noise",
     )
-    return shown(table, *([f"found: reported within {NIGHTS} nights"] if count else []))
+    return shown(table, f"found: reported within {NIGHTS} nights")
 
 
 @command("history expect", has_table=True)
@@ -265,28 +262,19 @@ class Listening:
 
 
 def token_of(settings: Settings, listening: Listening) -> str:
-    """Return the token of the option, the file or the environment, in this order; empty for none.
+    """Return the token of the file, the option or the environment, in this order; empty for none.
 
-    Raises:
-        UsageError: the file can't be read or is empty, or the token is too short to be one.
+    Raises UsageError when the file can't be read, or the token is too short to be one.
     """
-    token = listening.token
-    if listening.token_file is not None:
-        if token:
-            raise UsageError(
-                "--token and --token-file are two tokens", hint="leave one of them out"
-            )
-        try:
-            token = listening.token_file.read_text("utf-8").strip()
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "it isn't text"
-            raise UsageError(f"--token-file {listening.token_file}: {reason}") from error
-        if not token:
-            raise UsageError(f"--token-file {listening.token_file} is empty")
-    token = token or settings.token
+    from orchestrator.extensions.history.notifying import secret_in
+
+    token, file = listening.token or settings.token, listening.token_file
+    if file is not None:
+        token = secret_in(file, "--token-file")
     if token == "new":  # noqa: S105 - a word, no secret
         return secrets.token_urlsafe(24)
-    if token and (len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable()):
+    has_one = bool(token) or file is not None
+    if has_one and (len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable()):
         raise UsageError(
             f"a token must have {_LEAST_TOKEN} letters or more, and nothing but ASCII",
             hint=_MADE_UP,
@@ -304,11 +292,6 @@ def access_of(settings: Settings, listening: Listening) -> Access:
         raise UsageError(
             f"{listening.host} can be reached by other computers: that needs a token",
             hint=f"--token-file FILE or $BENCHFARM_TOKEN; {_MADE_UP}; on 127.0.0.1 only this computer can connect",
-        )
-    if listening.anyone_reads and not token:
-        raise UsageError(
-            "--anyone-reads is about a server with a token",
-            hint="give --token-file, or leave it out",
         )
     return web.Access(
         hosts=(
@@ -384,16 +367,13 @@ def serve(settings: Settings, listening: Listening, since: Since = "") -> Comman
 
 
 _FORMS: Final = ("text", "markdown", "json")
-#: Columns of which a cell alone says too little.
-_HEADED: Final = frozenset({"since", "confidence", "outputs", "compared", "expected"})
-#: What stands over some rows, and the rows.
-_Part = tuple[str, Table[Any]]
 
 
-def _parts(found: Regressions) -> list[_Part]:
+def _parts(found: Regressions) -> list[tuple[str, Table[Any]]]:
+    """Return what stands over some rows, and the rows."""
     from orchestrator.extensions.history.changes import CHANGES, OUTPUTS
 
-    parts: list[_Part] = [
+    parts: list[tuple[str, Table[Any]]] = [
         (group.sentence, Table(name="changes", caption="", columns=CHANGES, rows=group.members))
         for group in found.groups
     ]
@@ -436,36 +416,28 @@ def _rendered(done: history.Changes, form: str) -> str:
         if is_markdown:
             lines += ["", as_markdown(table).rstrip()]
             continue
-        for row in zip(*map(partial(_said, table.listed), table.of(Form.TEXT)), strict=True):
-            lines += wrapped(f"  {one_line(', '.join(filter(None, row)))}", following=" " * 6)
-    if done.limit:
-        lines += ["", *told(done.limit, "")]
+        first, *others = table.of(Form.TEXT)
+        for row in table.listed:
+            cells = [(column.head, column.cells([row])[0]) for column in others]
+            words = [first.cells([row])[0], *(f"{head} {cell}" for head, cell in cells if cell)]
+            lines += wrapped(f"  {one_line(', '.join(words))}", following=" " * 6)
     if done.nothing:
         nothing = one_line(done.nothing)
         lines += ["", markdown_text(nothing) if is_markdown else nothing]
     return "\n".join(lines)
 
 
-def _said(rows: Sequence[Any], column: Column[Any]) -> list[str]:
-    """Return the cells of a column for a sentence, where no head says what they are."""
-    head = f"{column.head} " if column.name in _HEADED else ""
-    return [cell and f"{head}{cell}" for cell in column.cells(rows)]
-
-
 def _data(found: Regressions) -> dict[str, object]:
-    def told(item: FoundChange | OutputsChange) -> dict[str, object]:
+    def told(item: SeriesChange) -> dict[str, object]:
         series = item.series
         return {
             "series_key": series.key,
             "case": series.case,
-            "phone": series.title,
+            "phone": series.facts.title,
             "is_virtual": series.is_virtual,
             **{part.name: getattr(item, part.name) for part in fields(item)[1:]},
             "configuration": series.case.configuration,
         }
-
-    def of_sessions(item: FoundChange) -> dict[str, object]:
-        return {**told(item), "is_between_sessions": True}
 
     return {
         "since": found.since,
@@ -475,7 +447,7 @@ def _data(found: Regressions) -> dict[str, object]:
             {
                 "sentence": group.sentence,
                 "series": group.series,
-                "changes": [of_sessions(item) for item in group.members],
+                "changes": [told(item) for item in group.members],
             }
             for group in found.groups
         ],

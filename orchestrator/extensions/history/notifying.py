@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -19,25 +18,23 @@ _PAUSE_S: Final = 2.0
 _ANSWER_S: Final = 10.0
 
 
-def send(
-    receiver: Receiver,
-    message: Message,
-    *,
-    answer_s: float = _ANSWER_S,
-    sleep: Callable[[float], None] = time.sleep,
-) -> str:
-    """Send a message in up to three tries; return why it wasn't delivered, empty when it was.
-
-    ``answer_s`` is how long an answer is waited for; ``sleep`` waits between two tries, seconds.
-    """
+def send(receiver: Receiver, message: Message) -> str:
+    """Send a message in up to three tries; return why it wasn't delivered, empty when it was."""
     reason, again = "", True
     for number in range(_TRIES):
-        if number:
-            sleep(_PAUSE_S * number)
-        reason, again = receiver.deliver(message, answer_s)
-        if not again:
-            break
+        if again:
+            time.sleep(_PAUSE_S * number)
+            reason, again = receiver.deliver(message, _ANSWER_S)
     return f"the message to {receiver.name} wasn't delivered: {reason}" if reason else ""
+
+
+def secret_in(file: Path, option: str) -> str:
+    """Return the word that a file holds; raises UsageError."""
+    try:
+        return file.read_text("utf-8").strip()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it isn't text"
+        raise UsageError(f"{option} {file}: {reason}") from error
 
 
 def receiver_of(text: str, settings: Settings) -> Receiver:
@@ -45,22 +42,16 @@ def receiver_of(text: str, settings: Settings) -> Receiver:
 
     ``text`` is an address, or ``@FILE`` with one in it; its scheme says which notifier's it is.
     """
-    address = text
-    if text.startswith("@"):
-        try:
-            address = Path(text[1:]).read_text("utf-8").strip()
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "it isn't text"
-            raise UsageError(f"--notify {text}: the file can't be read: {reason}") from error
+    address = secret_in(Path(text[1:]), "--notify") if text.startswith("@") else text
     scheme, known = address.partition(":")[0].lower(), plugins("notifiers")
     try:
         if scheme not in known:
             raise ValueError(f"it is no address of {', '.join(known)}")
         return load(known[scheme], Notifier).receiver(address, settings)
     except ValueError as error:
-        what = f"--notify {text}: it" if text.startswith("@") else "--notify it"
+        # Without the address, which is a secret.
         hint = "https://..., or @FILE with such an address in that file"
-        raise UsageError(f"{what} can't be used: {error}", hint=hint) from error
+        raise UsageError(f"--notify can't be used: {error}", hint=hint) from error
 
 
 def _webhook(address: str, settings: Settings) -> Receiver:

@@ -33,6 +33,7 @@ from orchestrator.extensions.history.site import (
     SiteSeries,
     first_night,
     gather,
+    report_marks,
 )
 from orchestrator.files import unwritable, write_file
 from orchestrator.installation import data_folder
@@ -125,16 +126,16 @@ def _group(group: ChangeGroup) -> dict[str, object]:
     notes = [item.expected for item in members]
     states = Counter(item.state for item in members)
     return {
-        # The mark beside it says the word.
-        "sentence": group.sentence.replace(" (virtual)", ""),
+        "sentence": group.sentence,
         "members": [
-            (item.series.key, f"{item.series.label_alone}: {format_change(item.ratio)}")
+            (item.series.key, f"{item.series.label}: {format_change(item.ratio)}")
             for item in members
         ],
         "status": ", ".join(f"{count} {state}" for state, count in states.items()),
         # Of a group of which a part isn't expected, nobody expected the whole.
         "expected": ", ".join(dict.fromkeys(notes)) if all(notes) else "",
-        "is_virtual": any(item.series.is_virtual for item in members),
+        # A series' own name says it.
+        "is_virtual": len(members) > 1 and any(item.series.is_virtual for item in members),
     }
 
 
@@ -428,7 +429,12 @@ def _series_table(site: Site) -> Table[SiteSeries]:
             box="nights",
             forms=PAGE,
         ),
-        Column("device", "device", lambda row: f"{row.phone} ({row.case.serial})", is_choice=True),
+        Column(
+            "device",
+            "device",
+            lambda row: f"{row.facts.kind_title} ({row.case.serial})",
+            is_choice=True,
+        ),
         Column(
             "configuration",
             "configuration",
@@ -472,10 +478,13 @@ def build(workspace: Workspace, out: Path, *, since: str = "") -> WrittenSite:
 
     Raises UsageError, HostStorageError.
     """
-    site, marks = gather(workspace.store, since=first_night(since, workspace))
-    of_page = {item.page: CampaignId(item.campaign_id) for item in site.campaigns}
+    # Before the rest is read: later ones differ when something changes meanwhile.
+    marks = report_marks(workspace.store)
+    site = gather(workspace.store, since=first_night(since, workspace))
     makers = all_pages(workspace, site)
-    files = {path: marks[of_page[path]] if path in of_page else "" for path in makers}
+    files = dict.fromkeys(makers, "") | {
+        item.page: marks.get(CampaignId(item.campaign_id), "") for item in site.campaigns
+    }
     before = _known_files(out)
     # A build that is cut off leaves pages that the next one knows as its own.
     _save(out, {**dict.fromkeys(files, ""), **before})

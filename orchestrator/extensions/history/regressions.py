@@ -207,7 +207,7 @@ def find_regressions(
         table, _ = read_nights(store, since=question.since)
     marks = store.marks(series_keys=wanted)
     # After all that was read of them: one may begin meanwhile.
-    known = read_series(store, table.sketches)
+    known = read_series(store)
     newest = nights_of(plain_campaigns(store), store.zone)[-WINDOW_NIGHTS:]
     cuts = _all_changes(table, newest)
     found = [change for change in cuts if _is_asked_for(change, table, question)]
@@ -418,12 +418,10 @@ def read_nights(store: Store, *, since: date | None) -> tuple[NightTable, Points
     nights = nights_of(campaigns, zone)
     asked = 0 if since is None else sum(night >= since for night in nights) + _LEAD_NIGHTS
     kept = nights[-max(WINDOW_NIGHTS, asked) :]
-    late = [
-        item.created_at for item in campaigns if kept and night_of(item.created_at, zone) >= kept[0]
-    ]
-    points = store.points(since=min(late, default=None))
-    only = {campaign.campaign_id for campaign in campaigns}
-    return night_table(points, last_nights=max(1, len(kept)), only=only, zone=zone), points
+    late = [item for item in campaigns if kept and night_of(item.created_at, zone) >= kept[0]]
+    points = store.points(since=min((item.created_at for item in late), default=None))
+    only = {campaign.campaign_id for campaign in late}
+    return night_table(points, only=only, zone=zone), points
 
 
 def places_of(series_keys: Sequence[SeriesKey], table: NightTable) -> list[int]:
@@ -592,7 +590,7 @@ def _sentence(words: Mapping[str, str], members: Sequence[FoundChange], series: 
             f"from {night:%Y-%m-%d}, went away on {max(sorted(set(ends)), key=ends.count):%Y-%m-%d}"
         )
     if len(members) == 1 and not words:
-        return f"{members[0].series.label_alone}, {since}: {change}"
+        return f"{members[0].series.label}, {since}: {change}"
     how_many = "all" if len(members) == series else "most"
     delegate = (
         f"{DELEGATES[DelegateName(words['delegate'])].label} "

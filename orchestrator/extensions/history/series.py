@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
 from typing import TYPE_CHECKING
@@ -42,19 +42,12 @@ class Series:
 
     key: SeriesKey
     case: Case
-    #: None for a device of which nothing is stored.
-    facts: DeviceFacts | None
-    is_virtual: bool
+    facts: DeviceFacts
 
     @property
-    def title(self) -> str:
-        """The device as people know it, with the word for a virtual one."""
-        return self.facts.title if self.facts is not None else str(self.case.serial)
-
-    @property
-    def phone(self) -> str:
-        """The device where a mark beside it says that it is virtual."""
-        return self.facts.kind_title if self.facts is not None else str(self.case.serial)
+    def is_virtual(self) -> bool:
+        """Whether its figures are a virtual phone's."""
+        return self.facts.is_virtual
 
     @property
     def model(self) -> str:
@@ -63,17 +56,8 @@ class Series:
 
     @property
     def label(self) -> str:
-        """One line that names it, where a mark beside it says that it is virtual."""
-        return self._line("")
-
-    @property
-    def label_alone(self) -> str:
-        """One line that names it where no mark stands beside it."""
-        return self._line(" (virtual)" if self.is_virtual else "")
-
-    def _line(self, word: str) -> str:
-        case = self.case
-        return f"{self.model} on {self.phone}{word} ({case.serial}), {case.configuration}"
+        """One line that names it."""
+        return f"{self.model} on {self.facts.title} ({self.case.serial}), {self.case.configuration}"
 
     @property
     def page(self) -> str:
@@ -90,26 +74,20 @@ class Series:
             "serial": str(case.serial),
             "tool": case.tool.value,
             "threads": str(case.threads),
+            "phone": self.facts.title,
+            "soc": self.facts.soc,
+            "GPU": self.facts.gpu if DELEGATES[case.delegate].is_on_gpu else "",
         }
-        if self.facts is not None:
-            words |= {"phone": self.facts.title, "soc": self.facts.soc}
-            if DELEGATES[case.delegate].is_on_gpu:
-                words["GPU"] = self.facts.gpu
         return {name: value for name, value in words.items() if value}
 
 
-def read_series(store: Store, sketches: Sequence[SeriesSketch] = ()) -> dict[SeriesKey, Series]:
-    """Return all series of a store; ``sketches`` say which of them have virtual figures."""
-    virtual = {sketch.series_key for sketch in sketches if sketch.is_virtual}
+def read_series(store: Store) -> dict[SeriesKey, Series]:
+    """Return all series of a store."""
+    cases = store.series()
+    # After the cases: one of a new device may be stored meanwhile.
     devices = store.devices()
     return {
-        key: Series(
-            key=key,
-            case=case,
-            facts=(facts := devices.get(case.serial)),
-            is_virtual=key in virtual or (facts is not None and facts.is_virtual),
-        )
-        for key, case in store.series().items()
+        key: Series(key=key, case=case, facts=devices[case.serial]) for key, case in cases.items()
     }
 
 
@@ -159,30 +137,22 @@ def first_moment(night: date, zone: tzinfo | None) -> datetime:
     return datetime.combine(night, time(12), zone).astimezone(zone)
 
 
-def night_table(
-    points: Points,
-    *,
-    last_nights: int | None = None,
-    only: Collection[CampaignId] | None = None,
-    zone: tzinfo | None = None,
-) -> NightTable:
-    """Return points by series and night.
+def night_table(points: Points, *, only: Collection[CampaignId], zone: tzinfo | None) -> NightTable:
+    """Return points by series and night; several campaigns of one night are put together.
 
     Args:
-        points: of any campaigns; several of one night are put together.
-        last_nights: how many nights to keep, the newest; all when None.
-        only: the campaigns that count; all when None.
+        points: of any campaigns.
+        only: the campaigns that count.
         zone: in which nights begin and end; None for this computer's.
     """
     night_of_campaign = [night_of(campaign.created_at, zone) for campaign in points.campaigns]
-    counts = [only is None or campaign.campaign_id in only for campaign in points.campaigns]
+    counts = [campaign.campaign_id in only for campaign in points.campaigns]
     campaign, row, contents_of = (
         _column(points.campaign_at),
         _column(points.series_at),
         _column(points.contents_at),
     )
-    measured = sorted({night_of_campaign[place] for place in np.unique(campaign) if counts[place]})
-    nights = measured if last_nights is None else measured[-last_nights:]
+    nights = sorted({night_of_campaign[place] for place in np.unique(campaign) if counts[place]})
     place_of_night = {night: place for place, night in enumerate(nights)}
     places = np.array(
         [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, tzinfo
 from functools import cache, cached_property
@@ -53,9 +53,9 @@ from orchestrator.records.answers import (
     SeriesAnswer,
     answer_of,
 )
-from orchestrator.records.campaign import Campaign, Progress
+from orchestrator.records.campaign import Progress
 from orchestrator.records.case import CampaignId, SeriesKey
-from orchestrator.records.history import DeviceSighting, Points
+from orchestrator.records.history import DeviceSighting
 from orchestrator.records.verdict import ParityVerdict
 from orchestrator.tables.devices import origin_of
 from orchestrator.tables.labels import page_name
@@ -159,8 +159,6 @@ class Site:
     #: Worst first.
     series: tuple[SiteSeries, ...]
     groups: tuple[ChangeGroup, ...]
-    #: What 'history changes' reports, also where it began before these nights.
-    news: tuple[FoundChange, ...]
     #: Those that nobody expected and those that are wrong first.
     faulty_outputs: tuple[OutputsChange, ...]
     #: Newest first.
@@ -177,10 +175,6 @@ class Site:
     def by_id(self) -> Mapping[str, CampaignAnswer]:
         """The campaigns by their ids."""
         return {item.campaign_id: item for item in self.campaigns}
-
-    @cached_property
-    def _shown(self) -> Collection[SeriesKey]:
-        return frozenset(self.table.series)
 
     def nights_of(self, series: SiteSeries) -> list[NightFigure]:
         """Return the nights of a series that have a figure, oldest first."""
@@ -210,7 +204,7 @@ class Site:
             SeriesAnswer,
             row,
             series_key=row.key,
-            device=row.phone,
+            device=row.facts.kind_title,
             serial=row.case.serial,
             configuration=row.case.configuration,
             last_night=self.nights[row.last_place],
@@ -219,14 +213,14 @@ class Site:
         )
 
     def change_answer(self, change: FoundChange) -> ChangeAnswer:
-        """Return a change as the API has it; a series without a figure in these nights has no page."""
+        """Return a change as the API has it."""
         series = change.series
         return answer_of(
             ChangeAnswer,
             change,
             series_key=series.key,
             label=series.label,
-            page=f"series/{series.page}" if series.key in self._shown else "",
+            page=f"series/{series.page}",
             is_recent=change.is_news,
             is_virtual=series.is_virtual,
         )
@@ -254,38 +248,30 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def gather(store: Store, *, since: date | None) -> tuple[Site, Mapping[CampaignId, str]]:
-    """Return what the pages show, and of each campaign a mark that changes when its report does.
-
-    The marks are of the moment before the rest is read: later ones differ when something changes
-    meanwhile.
-    """
+def gather(store: Store, *, since: date | None) -> Site:
+    """Return what the pages show."""
     campaigns, plain = store.campaigns(), plain_campaigns(store)
     nights = nights_of(plain, store.zone)
     first = since or (nights[-WINDOW_NIGHTS] if len(nights) > WINDOW_NIGHTS else date.min)
     chosen = [item for item in campaigns if night_of(item.created_at, store.zone) >= first]
-    marks = report_marks(store, chosen)
     only = {item.campaign_id for item in plain} & {item.campaign_id for item in chosen}
     whole, points = read_nights(store, since=first)
     table = night_table(points, only=only, zone=store.zone)
     details = night_details(points, table)
     found = find_regressions(store, Question(since=first), table=whole)
-    recent = found
-    # What is news may have begun on any of the newest ninety nights.
-    if nights and first > nights[-WINDOW_NIGHTS:][0]:
-        recent = find_regressions(store, Question(), table=whole)
     series = sorted(
         _series(store, table, details.is_trusted, found),
         key=lambda row: (-row.badness, row.key),
     )
     faulty = [item.faulty_outputs for item in series if item.faulty_outputs is not None]
-    progress, virtual = store.progress(), _virtual_campaigns(store, chosen, points)
-    site = Site(
+    progress, sketches = store.progress(), points.series
+    pairs = zip(points.campaign_at, points.series_at, strict=True)
+    virtual = {points.campaigns[at].campaign_id for at, of in pairs if sketches[of].is_virtual}
+    return Site(
         table=table,
         details=details,
         series=tuple(series),
         groups=found.groups,
-        news=tuple(change for change in recent.changes if change.is_news),
         # The unexpected and the wrong ones first.
         faulty_outputs=tuple(
             sorted(
@@ -312,14 +298,13 @@ def gather(store: Store, *, since: date | None) -> tuple[Site, Mapping[CampaignI
             for stored, planned, _ in (progress.get(item.campaign_id, Progress()),)
         ),
     )
-    return site, marks
 
 
 def _series(
     store: Store, table: NightTable, trusted: NDArray[np.bool_], found: Regressions
 ) -> Iterator[SiteSeries]:
     """Yield every series of a table."""
-    known = read_series(store, table.sketches)
+    known = read_series(store)
     builds = {str(sha256): build.name for sha256, build in store.builds().items()}
     annotations = [
         item for item in store.annotations() if table.nights and item.night >= table.nights[0]
@@ -386,11 +371,11 @@ def _contents(table: NightTable, place: int, builds: Mapping[str, str]) -> Itera
             )
 
 
-def report_marks(store: Store, campaigns: Sequence[Campaign]) -> Mapping[CampaignId, str]:
+def report_marks(store: Store) -> Mapping[CampaignId, str]:
     """Return of each campaign what its report depends on, as a hash: how far it is, and what was
     read from its runs.
     """
-    progress = store.progress()
+    campaigns, progress = store.campaigns(), store.progress()
     readings = store.readings([item.campaign_id for item in campaigns])
     marks = {}
     for item in campaigns:
@@ -408,25 +393,6 @@ def report_marks(store: Store, campaigns: Sequence[Campaign]) -> Mapping[Campaig
             repr(told).encode(errors="surrogatepass")
         ).hexdigest()
     return marks
-
-
-def _virtual_campaigns(
-    store: Store, campaigns: Sequence[Campaign], points: Points
-) -> Collection[CampaignId]:
-    """Return the campaigns with virtual phones; those without any figure are asked for their cases."""
-    devices = store.devices()
-    virtual = {
-        points.campaigns[at].campaign_id
-        for at, series in zip(points.campaign_at, points.series_at, strict=True)
-        if points.series[series].is_virtual
-    }
-    with_figures = {points.campaigns[at].campaign_id for at in set(points.campaign_at)}
-    for item in campaigns:
-        whole = None if item.campaign_id in with_figures else store.campaign(item.campaign_id)
-        serials = {one.case.serial for one in whole.invocations} if whole is not None else set()
-        if any(devices[serial].is_virtual for serial in serials if serial in devices):
-            virtual.add(item.campaign_id)
-    return virtual
 
 
 def first_night(since: str, workspace: Workspace) -> date | None:

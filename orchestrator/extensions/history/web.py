@@ -16,16 +16,13 @@ import hmac
 import ipaddress
 import math
 import re
-import resource
 import secrets
 import socket
-import struct
 import threading
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
@@ -39,15 +36,13 @@ from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.extensions.history import api
 from orchestrator.extensions.history import pages as site_pages
 from orchestrator.extensions.history.farm_now import FarmNow, Kept
-from orchestrator.extensions.history.site import Site, gather, report_marks
+from orchestrator.extensions.history.site import Site, gather
 from orchestrator.plugins import Workspace
 from orchestrator.records.answers import ChangeAnswer
-from orchestrator.records.case import CampaignId
 from orchestrator.tables.html import script_hash
 
 _COOKIE: Final = "benchfarm-token"
-#: At once, and never more than a quarter of the descriptors that the process may have: the rest is
-#: for what is measured beside it.
+#: At once: far fewer than the descriptors that a process may have.
 _MOST_CONNECTIONS: Final = 64
 #: What a host and its port look like in a request: a name, an address, or an IPv6 address in
 #: brackets.
@@ -308,16 +303,8 @@ class _Guarded(H11Protocol):
         # What was aborted is among them for a moment yet.
         connections = (item for item in self.connections if isinstance(item, _Guarded))
         there = [item for item in connections if not item.transport.is_closing()]
-        if len(there) > most_connections():
-            min(there, key=lambda item: item.begun_s).drop()
-
-    def drop(self) -> None:
-        """End the connection at once; what it didn't read is forgotten, by the system too."""
-        linger = struct.pack("ii", 1, 0)
-        self.transport.get_extra_info("socket").setsockopt(
-            socket.SOL_SOCKET, socket.SO_LINGER, linger
-        )
-        self.transport.abort()
+        if len(there) > _MOST_CONNECTIONS:
+            min(there, key=lambda item: item.begun_s).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
@@ -328,19 +315,9 @@ class _Guarded(H11Protocol):
         unread, self._unread = self._unread, self.transport.get_write_buffer_size()
         is_silent = self.cycle is None or self.cycle.response_complete
         if is_silent or 0 < unread <= self._unread:
-            self.drop()
+            self.transport.abort()
         else:
             self._later = self.loop.call_later(_REQUEST_S, self._end_idle)
-
-
-def most_connections() -> int:
-    """Return how many connections are held at once."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return (
-        _MOST_CONNECTIONS
-        if soft == resource.RLIM_INFINITY
-        else max(1, min(_MOST_CONNECTIONS, soft // 4))
-    )
 
 
 def server_of(app: FastAPI) -> uvicorn.Server:
@@ -359,24 +336,12 @@ def server_of(app: FastAPI) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-_KEPT_REPORTS: Final = 8
 #: How many times as long as gathering it took is shown what the pages show.
-_AGE_FACTOR: Final = 10.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Gathered:
-    """What the pages show, what of the store says whether that is still so, and each report's mark."""
-
-    site: Site
-    seen: object
-    marks: Mapping[CampaignId, str]
+_AGE_FACTOR: Final = 20.0
 
 
 class LivePages:
-    """The pages of a store as it is now; gathered again when something was stored, or read again,
-    since.
-    """
+    """The pages of a store as it was a moment ago."""
 
     def __init__(self, workspace: Workspace, farm: FarmNow, *, since: date | None) -> None:
         self._workspace = workspace
@@ -385,9 +350,8 @@ class LivePages:
         self._kept = Kept(self._gather, age_factor=_AGE_FACTOR)
         #: Pages are made one after the other.
         self._lock = threading.Lock()
-        self._report = lru_cache(maxsize=_KEPT_REPORTS)(self._made_report)
-        #: The changes that the farm's page has, and of which night and campaigns.
-        self._changes: tuple[object, Sequence[ChangeAnswer]] = (None, ())
+        #: What the farm's page has while the store can't be read.
+        self._changes: Sequence[ChangeAnswer] = ()
 
     def page(self, path: str) -> ServedPage | None:
         """Return the page of a path, None when there is none."""
@@ -395,66 +359,26 @@ class LivePages:
             content = self._farm_page(is_part=path != "farm")
             return page_of("farm.html", content.encode(), asks=True)
         path = f"{path}index.html" if path in {"", "campaigns/"} else path
-        with self._lock:
-            found = self._content(path)
+        make = site_pages.all_pages(self._workspace, self.site()).get(path)
+        if make is None:
+            return None
         is_report = path.startswith("campaigns/") and path != "campaigns/index.html"
-        script = script_hash("report") if is_report else ""
-        return None if found is None else page_of(path, found, script=script)
+        with self._lock:
+            return page_of(path, make().encode(), script=script_hash("report") if is_report else "")
 
     def site(self) -> Site:
         """Return what the pages show now."""
-        return self._kept.now().site
+        return self._kept.now()
 
     def _farm_page(self, *, is_part: bool) -> str:
-        """Return the farm's page.
-
-        Changes are looked for again when a campaign was begun, ended or hidden, or somebody expected
-        or confirmed a change: that reads the whole history, and every page that is open asks again
-        and again.
-        """
-        farm, store = self._farm.read(), self._workspace.store
+        farm = self._farm.read()
         with suppress(BenchfarmError):
-            if not farm.fault:
-                mark = (
-                    farm.night.night,
-                    farm.night.left == 0,
-                    store.campaign_count(),
-                    store.hidden_campaigns(),
-                    list(store.annotations()),
-                    list(store.confirmations()),
-                )
-                if mark != self._changes[0]:
-                    # What is kept may be of before the mark.
-                    self._changes = (mark, recent_changes(self._kept.now(is_fresh=True).site))
+            self._changes = recent_changes(self.site())
         now = self._workspace.clock.now()
-        return site_pages.farm_page(farm, self._changes[1], now, is_part=is_part)
+        return site_pages.farm_page(farm, self._changes, now, is_part=is_part)
 
-    def _content(self, path: str) -> bytes | None:
-        if path.startswith("assets/"):
-            asset = site_pages.shared_files().get(path)
-            return asset.encode() if asset is not None else None
-        now = self._kept.now()
-        for item in now.site.campaigns:
-            if path == item.page:
-                campaign_id = CampaignId(item.campaign_id)
-                return self._report(campaign_id, now.marks[campaign_id])
-        page = site_pages.all_pages(self._workspace, now.site).get(path)
-        return page().encode() if page is not None else None
-
-    def _made_report(self, campaign_id: CampaignId, _mark: str) -> bytes:
-        return site_pages.campaign_html(self._workspace, campaign_id).encode()
-
-    def _gather(self, before: _Gathered | None) -> _Gathered:
-        """Return what was known, unless something was stored, or read again, since."""
-        store = self._workspace.store
-        campaigns = store.campaigns()
-        seen = (len(campaigns), list(store.annotations()), list(store.confirmations()))
-        if before is not None and seen == before.seen:
-            shown = [item for item in campaigns if item.campaign_id in before.marks]
-            if report_marks(store, shown) == before.marks:
-                return before
-        site, marks = gather(store, since=self._since)
-        return _Gathered(site=replace(site, is_live=True), seen=seen, marks=marks)
+    def _gather(self, _before: Site | None) -> Site:
+        return replace(gather(self._workspace.store, since=self._since), is_live=True)
 
 
 def recent_changes(site: Site) -> list[ChangeAnswer]:
@@ -462,6 +386,7 @@ def recent_changes(site: Site) -> list[ChangeAnswer]:
     refuted; what happened last first, and of a night the largest.
     """
     passed = {"expected", "refuted"}
-    found = [change for change in site.news if change.state not in passed]
+    news = (change for row in site.series for change in row.changes if change.is_news)
+    found = [change for change in news if change.state not in passed]
     found.sort(key=lambda item: (item.ended or item.night, abs(math.log(item.ratio))), reverse=True)
     return [site.change_answer(change) for change in found]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.summary import summarize
-from orchestrator.extensions.history.series import night_details, night_table
+from orchestrator.extensions.history.series import NightTable, night_details, night_table
 from orchestrator.records.case import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
 from orchestrator.records.history import CampaignSketch, Contents, Points, SeriesSketch
 
@@ -42,6 +42,11 @@ def points_of(*points: Point, hours: tuple[float, ...] = (0.0, 1.0, 25.0)) -> Po
     )
 
 
+def table_of(points: Points) -> NightTable:
+    ids = [campaign.campaign_id for campaign in points.campaigns]
+    return night_table(points, only=ids, zone=UTC)
+
+
 @pytest.mark.parametrize("turn", [1, -1])
 def test_a_night_that_measured_two_contents_has_the_figure_of_the_newest(turn: int) -> None:
     # Two campaigns of one night; the store may hand out their points in any order.
@@ -50,7 +55,7 @@ def test_a_night_that_measured_two_contents_has_the_figure_of_the_newest(turn: i
             ::turn
         ]
     )
-    table = night_table(points)
+    table = table_of(points)
     assert table.latency_us.tolist() == [[2_010.0]]
     assert table.contents[table.contents_at[0, 0]].build_sha256 == "new"
 
@@ -60,19 +65,19 @@ def test_a_campaign_that_measures_two_contents_in_turns_has_the_figure_of_the_ne
     turn: int,
 ) -> None:
     turns = [(0, NEW, 2_000.0, 1), (0, OLD, 1_000.0, 1), (0, NEW, 2_020.0, 1), (0, OLD, 1_010.0, 1)]
-    table = night_table(points_of(*turns[::turn]))
+    table = table_of(points_of(*turns[::turn]))
     assert table.latency_us.tolist() == [[2_010.0]]
     assert table.contents[table.contents_at[0, 0]].build_sha256 == "new"
 
 
 def test_older_contents_that_a_later_campaign_of_the_night_measured_are_what_counts() -> None:
-    table = night_table(points_of((0, NEW, 2_000.0, 1), (1, OLD, 1_000.0, 1)))
+    table = table_of(points_of((0, NEW, 2_000.0, 1), (1, OLD, 1_000.0, 1)))
     assert table.latency_us.tolist() == [[1_000.0]]
 
 
 def test_trusted_invocations_of_older_contents_say_nothing_of_the_newest() -> None:
     points = points_of((0, OLD, 1_000.0, 1), (1, NEW, 2_000.0, 0), (2, NEW, 2_100.0, 1))
-    table = night_table(points)
+    table = table_of(points)
     assert table.latency_us.tolist() == [[2_000.0, 2_100.0]]
 
 
@@ -80,7 +85,7 @@ def test_what_is_told_beside_a_figure_is_of_the_invocations_that_it_is_of() -> N
     points = points_of(
         (0, OLD, 1_000.0, 1), (1, NEW, 2_000.0, 0), (1, NEW, 2_020.0, 0), (2, NEW, 2_100.0, 1)
     )
-    table = night_table(points)
+    table = table_of(points)
     details = night_details(points, table)
     assert details.invocations.tolist() == [[2, 1]]
     assert details.is_trusted.tolist() == [[False, True]]
@@ -93,12 +98,12 @@ def test_the_interval_of_a_night_is_that_of_its_report() -> None:
     logs = [0.0, 0.01, 0.014, 0.02, 0.016, 0.3, -0.01, -0.02, -0.012]
     latencies = [1_000 * math.exp(log) for log in logs]
     points = points_of(*((0, OLD, latency, 1) for latency in latencies))
-    details, report = night_details(points, night_table(points)), summarize(latencies).interval
+    details, report = night_details(points, table_of(points)), summarize(latencies).interval
     assert report is not None
     assert (details.low_us[0, 0], details.high_us[0, 0]) == pytest.approx((report.low, report.high))
 
 
 def test_several_campaigns_of_one_content_are_one_night() -> None:
     points = points_of((0, OLD, 1_000.0, 1), (1, OLD, 1_020.0, 1))
-    assert night_table(points).latency_us.tolist() == [[1_010.0]]
-    assert night_details(points, night_table(points)).invocations.tolist() == [[2]]
+    assert table_of(points).latency_us.tolist() == [[1_010.0]]
+    assert night_details(points, table_of(points)).invocations.tolist() == [[2]]

@@ -23,11 +23,9 @@ from orchestrator.tables.labels import page_name
 from tests.samples.history_lab import (
     DRIVER,
     NIGHTS,
-    Weeks,
     copied,
     fill,
     night_of_place,
-    phone,
 )
 
 HOSTILE = "../../<img src=x onerror=alert(1)>\u202e\n"
@@ -43,7 +41,7 @@ def story():
 
 @pytest.fixture(scope="module")
 def site(story):
-    return gather(story, since=None)[0]
+    return gather(story, since=None)
 
 
 class Links(HTMLParser):
@@ -124,7 +122,7 @@ def test_outputs_that_turned_wrong_are_on_top_of_the_overview_and_no_night_of_th
     store.append_run(outputs_of(wrong, 7, "wrong"))
     store.append_run(outputs_of(drifting, 8, "drift"))
 
-    site = gather(store, since=None)[0]
+    site = gather(store, since=None)
 
     html = site_pages.overview_page(site)
     told = re.findall(
@@ -162,7 +160,7 @@ def test_outputs_that_turned_wrong_before_the_nights_shown_are_wrong_on_each_of_
         is_wrong = model == "resnet.tflite" or number < 20
         store.append_run(outputs_of(run, number + 10, "wrong" if is_wrong else "drift"))
 
-    site = gather(store, since=night_of_place(DRIVER))[0]
+    site = gather(store, since=night_of_place(DRIVER))
 
     by_model = {
         row.case.model_name: row
@@ -189,10 +187,10 @@ def test_outputs_that_are_wrong_are_the_news_where_no_series_changed():
     store = MemoryStore()
     fill(store, nights=6)
     assert "No series changed in these nights." in site_pages.overview_page(
-        gather(store, since=None)[0]
+        gather(store, since=None)
     )
     store.append_run(outputs_of(max(store.runs(), key=lambda run: run.campaign_id), 7, "wrong"))
-    html = site_pages.overview_page(gather(store, since=None)[0])
+    html = site_pages.overview_page(gather(store, since=None))
     assert "No series changed in these nights." not in html
     assert "<b>outputs wrong</b>" in html
 
@@ -200,7 +198,7 @@ def test_outputs_that_are_wrong_are_the_news_where_no_series_changed():
 def test_with_too_few_nights_the_pages_say_how_many_are_needed():
     store = MemoryStore()
     fill(store, nights=4)
-    site, _ = gather(store, since=None)
+    site = gather(store, since=None)
     for page in (site_pages.overview_page(site), site_pages.series_page(site, site.series[0])):
         assert (
             "Too few nights to find a change: it takes at least 6, half of them on each side. "
@@ -238,42 +236,10 @@ def test_virtual_phones_are_labelled_on_overview_and_series(site):
     assert virtual.silent_nights == NIGHTS - 35
 
 
-@pytest.mark.parametrize("is_one", [True, False], ids=["one", "several"])
-def test_each_place_says_once_that_a_phone_is_virtual(is_one):
-    def factor(case, night):
-        known = case.model_name, case.delegate.value
-        is_slower = not is_one or known == ("mobilenet.tflite", "gpu")
-        return 1.2 if case.serial == "virtual-4" and is_slower and night >= DRIVER else 1.0
-
-    store = MemoryStore()
-    phones = (
-        phone("virtual-4", "Pixel 4", "Adreno 640", is_virtual=True),
-        phone("P1", "Pixel 6", "Mali-G78"),
-    )
-    Weeks(phones=phones, invocations=1, factor=factor).fill(store)
-    store.append_run(outputs_of(max(store.runs(), key=lambda run: run.campaign_id), 7, "wrong"))
-    site = gather(store, since=None)[0]
-
-    (group,) = site.groups
-    html = site_pages.overview_page(site)
-    summary = html.partition('<section id="summary"')[2].partition("</section>")[0]
-    heads = re.findall(r"<li>(?!<a)(.*?): <b>", summary)
-    assert len(heads) == 2
-    listed = re.findall(r'<li><a href="series/.*?</li>', summary)
-    assert len(listed) == (0 if is_one else 4)
-    row = next(row for row in site.series if row.is_virtual)
-    page = site_pages.series_page(site, row)
-    title, heading = (re.search(rf"<{tag}>(.*?)</{tag}>", page)[1] for tag in ("title", "h1"))
-    for place in (*heads, *listed, title, heading, group.sentence):
-        assert re.sub(r"<.*?>|virtual-4", "", place).count("virtual") == 1, place
-    for change in site.change_answers:
-        assert (change.is_virtual, change.label.count("virtual")) == (True, 1), change.label
-
-
 def test_names_are_never_paths_and_never_markup():
     store = MemoryStore()
     fill(store, nights=4, names=(HOSTILE, "b"), campaign=HOSTILE)
-    site = gather(store, since=None)[0]
+    site = gather(store, since=None)
     for html in pages_of(site).values():
         assert "<img" not in html
         assert "\u202e" not in html

@@ -208,8 +208,8 @@ def test_changes_are_told_in_text_and_markdown(nights: Nights, confirmed: dict[s
     text = nights("history", "changes")
     assert text.exit_code == 1
     told = " ".join(text.stdout.split())
-    assert ", confirmed, " in told.split(", refuted, ")[0]
-    assert told.count("[virtual]") == 3
+    assert "status confirmed" in told.split("status refuted")[0]
+    assert told.count("(virtual)") >= 3
     assert max(len(line) for line in text.stdout.splitlines()) <= 80
     markdown = (
         nights("history", "changes", "--format", "markdown", "--fail-on", "never").ok().stdout
