@@ -250,10 +250,6 @@ class StoreEncodingError(StoreError):
         )
 
 
-class StoreReadOnlyError(StoreError):
-    """The store can't be written; check the permissions of the file and its folder."""
-
-
 class HostStorageError(BenchfarmError):
     """There is no space left on this computer; free some, what was stored before is kept."""
 

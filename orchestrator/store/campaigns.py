@@ -108,21 +108,15 @@ class Campaigns(Database):
                     )
                 ),
             )
-            planned = {
-                (numbers[item.case.case_key], item.run_pass.value, item.number): place
-                for place, item in enumerate(campaign.invocations)
-            }
-            if len(planned) < len(campaign.invocations):
-                raise StoreError(f"{where}: an invocation is planned twice")
             rows = [
                 {
                     "campaign_no": number,
                     "position": place,
-                    "case_no": case_no,
-                    "run_pass": run_pass,
-                    "number": count,
+                    "case_no": numbers[item.case.case_key],
+                    "run_pass": item.run_pass.value,
+                    "number": item.number,
                 }
-                for (case_no, run_pass, count), place in planned.items()
+                for place, item in enumerate(campaign.invocations)
             ]
             if rows:
                 connection.execute(insert(PLANNED), rows)
@@ -235,23 +229,16 @@ class Campaigns(Database):
         nothing aside.
         """
         query = select(CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.skipped)
-        found: dict[CampaignId, tuple[SkippedCase, ...]] = {}
+        found: dict[CampaignId, list[SkippedCase]] = {}
         with self.reading() as connection:
-            for page in pages(list(campaign_ids)):
-                rows = (
-                    connection.execute(query.where(CAMPAIGNS.c.campaign_id.in_(page)))
-                    .mappings()
-                    .all()
-                )
-                found.update(
-                    (CampaignId(row["campaign_id"]), skipped)
-                    for row, skipped in readable(rows, _skipped_of)
-                )
-        wanted = {
-            name: [skip for skip in skipped if skip.reason_code == reason_code]
-            for name, skipped in found.items()
-        }
-        return {name: skipped for name, skipped in wanted.items() if skipped}
+            for page in pages(campaign_ids):
+                of_page = query.where(CAMPAIGNS.c.campaign_id.in_(page))
+                rows = connection.execute(of_page).mappings().all()
+                for row, skipped in readable(rows, _skipped_of):
+                    for skip in skipped:
+                        if skip.reason_code == reason_code:
+                            found.setdefault(row["campaign_id"], []).append(skip)
+        return found
 
     def devices(self) -> Mapping[Serial, DeviceFacts]:
         """Return the devices ever seen, as last stored."""
@@ -296,11 +283,6 @@ class Campaigns(Database):
             lambda row: load_document(kind, row["document"], where=f"{table.name} {row['sha256']}"),
         )
         return {row["sha256"]: record for row, record in read}
-
-
-def device_kind(is_virtual: bool) -> str:
-    """Return what a device is called that is virtual, or isn't."""
-    return "virtual phone" if is_virtual else "real device"
 
 
 def without_paths(build: Build) -> Build:
@@ -352,16 +334,11 @@ def keep_cases(connection: Connection, cases: Iterable[Case], where: str) -> dic
     models, builds = (set(connection.scalars(select(table.c.sha256))) for table in (MODELS, BUILDS))
     rows = []
     for case in new:
-        missing = [f"device {case.serial}"] if case.serial not in virtual else []
-        missing += (
-            [f"model {case.model_name} ({case.model_sha256})"]
-            if case.model_sha256 not in models
-            else []
-        )
-        missing += [f"build {case.build_sha256}"] if case.build_sha256 not in builds else []
-        if missing:
+        has_model, has_build = case.model_sha256 in models, case.build_sha256 in builds
+        if not (case.serial in virtual and has_model and has_build):
             raise StoreError(
-                f"{where}: refers to {', '.join(missing)}, which the store doesn't hold"
+                f"{where}: the store doesn't hold device {case.serial}, "
+                f"model {case.model_sha256} or build {case.build_sha256}"
             )
         names = ("case_key", "series_key", "serial", "model_sha256", "build_sha256")
         rows.append(
@@ -442,9 +419,8 @@ def _keep_devices(
             )
         elif known["is_virtual"] != facts.is_virtual:
             raise StoreError(
-                f"campaign {campaign.campaign_id}: device {facts.serial} is stored as a "
-                f"{device_kind(known['is_virtual'])} and now calls itself a {device_kind(facts.is_virtual)}; numbers "
-                "of the two are never mixed",
+                f"campaign {campaign.campaign_id}: a virtual phone and a real device have the serial number "
+                f"{facts.serial}; numbers of the two are never mixed",
                 hint="give the virtual phone a serial number of its own",
             )
         else:

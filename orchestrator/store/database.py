@@ -9,20 +9,18 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from orchestrator.clock import Deadline
 from orchestrator.errors import (
     BenchfarmError,
     HostStorageError,
     StoreCorruptError,
     StoreEncodingError,
     StoreError,
-    StoreReadOnlyError,
 )
 
 #: Name of PostgreSQL's advisory lock that a writer holds; any constant that others are unlikely to
@@ -72,7 +70,8 @@ class Database:
         """Hold a connection inside a transaction that only reads."""
         self._check_open()
         with store_errors(self.name, path=self.path), self._reader.begin() as connection:
-            self._begin(connection)
+            if self.path is not None:
+                connection.exec_driver_sql("BEGIN")
             yield connection
 
     @contextmanager
@@ -81,32 +80,18 @@ class Database:
         anything is raised.
         """
         self._check_open()
-        deadline = Deadline(self._busy_timeout_s)
         if not self._turn.acquire(timeout=self._busy_timeout_s):
-            raise locked(self.name)
+            raise _locked(self.name)
         try:
-            if deadline.expired:
-                raise locked(self.name)
             with store_errors(self.name, path=self.path), self._engine.begin() as connection:
-                self._begin(connection, lock_s=deadline.remaining_s)
+                connection.exec_driver_sql(
+                    f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"
+                    if self.path is None
+                    else "BEGIN IMMEDIATE"
+                )
                 yield connection
         finally:
             self._turn.release()
-
-    def _begin(self, connection: Connection, lock_s: float | None = None) -> None:
-        """Begin a transaction; a writer's takes the write lock, for which it waits so long."""
-        if self.path is not None:
-            driver = cast("sqlite3.Connection", connection.connection.dbapi_connection)
-            wait_s = self._busy_timeout_s if lock_s is None else lock_s
-            driver.execute(f"PRAGMA busy_timeout = {_ms(wait_s)}")
-            driver.execute("BEGIN" if lock_s is None else "BEGIN IMMEDIATE")
-        elif lock_s is not None:
-            # In this order, and in one question: what comes after the lock waits in full again.
-            connection.exec_driver_sql(
-                f"SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock({_WRITER_LOCK}),"
-                f" set_config('lock_timeout', '{_ms(self._busy_timeout_s)}', true)",
-                (str(_ms(lock_s)),),
-            )
 
     def close(self) -> None:
         """Close all connections; any further use is refused."""
@@ -119,11 +104,11 @@ class Database:
             raise StoreError("the store is closed")
 
 
-def sqlite_engine(path: Path, *, is_durable: bool = True) -> Engine:
+def sqlite_engine(path: Path, *, busy_timeout_s: float, is_durable: bool = True) -> Engine:
     """Return the engine of an SQLite file; nothing is opened yet."""
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
-        connect_args={"check_same_thread": False},
+        connect_args={"check_same_thread": False, "timeout": busy_timeout_s},
         max_overflow=-1,
     )
 
@@ -145,7 +130,8 @@ def postgresql_engine(url: URL, *, busy_timeout_s: float) -> Engine:
     Raises:
         ModuleNotFoundError: psycopg isn't installed.
     """
-    options = f"-c timezone=UTC -c lock_timeout={_ms(busy_timeout_s)}"
+    # At least one: none is no limit.
+    options = f"-c timezone=UTC -c lock_timeout={max(1, round(busy_timeout_s * 1000))}"
     given = url.query.get("options")
     engine = create_engine(
         url.set(drivername="postgresql+psycopg").difference_update_query(["options"]),
@@ -176,14 +162,8 @@ def postgresql_engine(url: URL, *, busy_timeout_s: float) -> Engine:
     return engine
 
 
-def _ms(seconds: float) -> int:
-    # At least one: none is no limit to PostgreSQL.
-    return max(1, round(seconds * 1000))
-
-
 Row = TypeVar("Row")
 Read = TypeVar("Read")
-Kind = type[BenchfarmError]
 
 _LOG: Final = logging.getLogger("orchestrator.store")
 #: Warnings given already: the same row is read many times.
@@ -191,45 +171,11 @@ _warned: Final[set[str]] = set()
 #: A failed write with less free space than this is reported as a full disk: SQLite has codes for
 #: some of them only.
 _FULL_BELOW_BYTES: Final = 1 << 20
-_LOCKED: Final = "another process kept the store locked for too long; try again when it is done"
-
-#: PostgreSQL's code -> kind of error and what it means.
-_SQLSTATES: Final[dict[str, tuple[Kind, str]]] = {
-    "53100": (
-        HostStorageError,
-        "the database server's disk is full; what was stored before is kept",
-    ),
-    "25006": (StoreReadOnlyError, "the database server only allows reading now"),
-    "42501": (
-        StoreReadOnlyError,
-        "this database user may not do that; grant it the rights to read and write",
-    ),
-    "XX001": (StoreCorruptError, "the database server found damaged data"),
-    "XX002": (StoreCorruptError, "the database server found a damaged index"),
-    "55P03": (StoreError, _LOCKED),
-    "40P01": (StoreError, "another process kept the store locked; try again when it is done"),
-}
-_NO_SPACE: Final = "no space left on this computer; free some, what was stored before is kept"
-#: SQLite's code -> kind of error and what it means, with SQLite's own words in the place of {}.
-_SQLITE: Final[dict[int, tuple[Kind, str]]] = {
-    sqlite3.SQLITE_READONLY: (
-        StoreReadOnlyError,
-        "can't be written ({}); check the permissions of file and folder",
-    ),
-    sqlite3.SQLITE_PERM: (
-        StoreReadOnlyError,
-        "can't be written ({}); check the permissions of file and folder",
-    ),
-    sqlite3.SQLITE_FULL: (HostStorageError, _NO_SPACE),
-    sqlite3.SQLITE_BUSY: (StoreError, _LOCKED),
-    sqlite3.SQLITE_LOCKED: (StoreError, _LOCKED),
-    sqlite3.SQLITE_CANTOPEN: (
-        StoreError,
-        "can't be opened ({}); check the path and its permissions",
-    ),
-}
-#: Too big: nothing so large is stored, so it was read, from a damaged length.
-_DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG)
+#: PostgreSQL's codes: a lock that wasn't free in time, a deadlock.
+_LOCKS: Final = ("55P03", "40P01")
+#: SQLite's codes of a file that may not be opened or written.
+_ACCESS: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+_DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 @contextmanager
@@ -253,19 +199,19 @@ def store_errors(name: str, *, path: Path | None = None) -> Iterator[None]:
     except OverflowError as error:
         raise StoreError(f"{name}: a number is too large to be stored: {error}") from error
     except PoolTimeoutError as error:
-        raise StoreError(
-            f"{name}: this process waited for too long for one of its connections to the database, all in use",
-            hint="see whether the database server still answers (pg_stat_activity shows what it is at), and try again",
-        ) from error
+        raise StoreError(f"{name}: no answer of the database server in time: {error}") from error
 
 
 def _of_driver(error: BaseException | None, name: str, path: Path | None) -> BenchfarmError:
     if isinstance(error, sqlite3.Error):
         return _of_sqlite(error, name, path)
     sqlstate = getattr(error, "sqlstate", None)
-    if sqlstate in _SQLSTATES:
-        kind, meaning = _SQLSTATES[sqlstate]
-        return kind(f"{name}: {meaning}")
+    if sqlstate == "53100":
+        return HostStorageError(
+            f"{name}: the database server's disk is full; what was stored before is kept"
+        )
+    if sqlstate in _LOCKS:
+        return _locked(name)
     words = " ".join(str(error).split()) or type(error).__name__
     if sqlstate is None or sqlstate.startswith(("08", "57")):
         return StoreError(
@@ -282,19 +228,24 @@ def _of_sqlite(error: sqlite3.Error, name: str, path: Path | None) -> BenchfarmE
             f"{name}: the file is damaged or isn't a benchfarm store ({error}); it was left untouched",
             hint="restore it from a backup, or name another file",
         )
-    if (
-        code == sqlite3.SQLITE_IOERR
-        and path
-        and shutil.disk_usage(path.parent).free < _FULL_BELOW_BYTES
-    ):
-        code = sqlite3.SQLITE_FULL
-    kind, meaning = _SQLITE.get(code, (StoreError, "{}"))
-    return kind(f"{name}: {meaning.format(error)}")
+    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        return _locked(name)
+    is_full = code == sqlite3.SQLITE_FULL
+    if code == sqlite3.SQLITE_IOERR and path:
+        is_full = shutil.disk_usage(path.parent).free < _FULL_BELOW_BYTES
+    if is_full:
+        return HostStorageError(
+            f"{name}: no space left on this computer; free some, what was stored before is kept"
+        )
+    hint = "check the path, and the permissions of file and folder" if code in _ACCESS else ""
+    return StoreError(f"{name}: {error}", hint=hint)
 
 
-def locked(name: str) -> StoreError:
+def _locked(name: str) -> StoreError:
     """Return the error for a store whose lock wasn't free in time."""
-    return StoreError(f"{name}: {_LOCKED}")
+    return StoreError(
+        f"{name}: another process kept the store locked for too long; try again when it is done"
+    )
 
 
 def readable(rows: Iterable[Row], read: Callable[[Row], Read]) -> Iterator[tuple[Row, Read]]:

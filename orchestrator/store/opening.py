@@ -8,7 +8,6 @@ import shutil
 import sqlite3
 import stat
 import tempfile
-import time
 import weakref
 from contextlib import closing, suppress
 from datetime import tzinfo
@@ -18,13 +17,12 @@ from typing import Final
 from sqlalchemy import URL, Connection, insert, inspect, make_url, select
 from sqlalchemy.exc import ArgumentError
 
-from orchestrator.clock import Deadline, own_timezone, zone_of
+from orchestrator.clock import own_timezone, zone_of
 from orchestrator.errors import (
     HostStorageError,
     StoreCorruptError,
     StoreError,
     StoreMissingError,
-    StoreReadOnlyError,
     UsageError,
 )
 from orchestrator.files import draft_of, make_private
@@ -71,7 +69,7 @@ class MemoryStore(Store):
         self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         path = folder / "store.sqlite"
         prepare_file(path, busy_timeout_s=30.0)
-        engine = sqlite_engine(path, is_durable=False)
+        engine = sqlite_engine(path, busy_timeout_s=30.0, is_durable=False)
         super().__init__(engine, name=name, path=path, busy_timeout_s=30.0)
         _prepare(self)
 
@@ -94,8 +92,7 @@ def open_store(where: str | Path, *, makes_new: bool = True, busy_timeout_s: flo
         UsageError: the URL can't be understood, or names another kind of database.
         StoreMissingError: there is none, and none is to be made; nothing was created.
         StoreCorruptError: the file is damaged or of another program; it was left untouched.
-        StoreReadOnlyError: the file or its folder can't be written.
-        StoreError: made by a newer benchfarm, locked, or can't be reached.
+        StoreError: made by a newer benchfarm, locked, or can't be written or reached.
         MissingPackageError: psycopg isn't installed.
         HostStorageError: no space left.
     """
@@ -160,10 +157,11 @@ def _open_file(path: Path, makes_new: bool, busy_timeout_s: float) -> Store:
     try:
         make_private(path.parent)
     except OSError as error:
-        kind = StoreReadOnlyError if isinstance(error, PermissionError) else StoreError
-        raise kind(f"{path.parent}: the store's folder can't be made: {error.strerror}") from error
+        raise StoreError(
+            f"{path.parent}: the store's folder can't be made: {error.strerror}"
+        ) from error
     prepare_file(path, busy_timeout_s=busy_timeout_s)
-    engine = sqlite_engine(path)
+    engine = sqlite_engine(path, busy_timeout_s=busy_timeout_s)
     return _prepared(Store(engine, name=str(path), path=path, busy_timeout_s=busy_timeout_s))
 
 
@@ -228,7 +226,6 @@ def _missing(message: str) -> StoreMissingError:
 APPLICATION_ID: Final = 0x62666172
 
 _PAGE_BYTES: Final = 8_192
-_RETRY_S: Final = 0.01
 
 
 def is_missing(path: Path) -> bool:
@@ -252,11 +249,10 @@ def prepare_file(path: Path, *, busy_timeout_s: float) -> None:
 
     Raises:
         StoreCorruptError: no SQLite database, or one of another program.
-        StoreReadOnlyError: the file or its folder can't be written.
-        StoreError: no regular file, or one that can't be opened.
+        StoreError: no regular file, or one that can't be opened or written.
     """
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise StoreReadOnlyError(
+        raise StoreError(
             f"{path.parent}: the store's folder can't be written, and SQLite keeps its log there"
         )
     if not os.path.exists(path):  # noqa: PTH110 - of a name that is too long it says no
@@ -266,7 +262,7 @@ def prepare_file(path: Path, *, busy_timeout_s: float) -> None:
     elif not os.path.isfile(path):  # noqa: PTH113
         raise StoreError(f"{path} is no regular file; name another one")
     elif not os.access(path, os.W_OK):
-        raise StoreReadOnlyError(f"{path}: the store can't be written; check its permissions")
+        raise StoreError(f"{path}: the store can't be written; check its permissions")
     with store_errors(str(path), path=path), closing(_connect(path, busy_timeout_s)) as connection:
         # In this order: whoever makes one at the same time makes its tables last.
         (has_tables,) = connection.execute("PRAGMA schema_version").fetchone()
@@ -283,16 +279,10 @@ def prepare_file(path: Path, *, busy_timeout_s: float) -> None:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         # Readers and the writer don't wait for each other; where a file system can't do it, SQLite
         # stays as it is.
-        deadline = Deadline(busy_timeout_s)
-        while connection.execute("PRAGMA journal_mode").fetchone()[0] == "delete":
-            try:
+        if connection.execute("PRAGMA journal_mode").fetchone()[0] == "delete":
+            # Of two processes that switch at once SQLite lets none wait for the other.
+            with suppress(sqlite3.OperationalError):
                 connection.execute("PRAGMA journal_mode = WAL").fetchone()
-                return
-            except sqlite3.OperationalError as error:
-                # Two processes that switch at once: SQLite lets neither wait for the other.
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or deadline.expired:
-                    raise
-                time.sleep(_RETRY_S)
 
 
 def compact(path: Path) -> None:

@@ -8,7 +8,8 @@ import math
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from copy import copy
 from typing import Any, Final, get_type_hints
 
 from sqlalchemy import (
@@ -27,10 +28,9 @@ from sqlalchemy.exc import IntegrityError
 
 from orchestrator.documents import dump_document, load_document
 from orchestrator.errors import StoreCorruptError, StoreError
-from orchestrator.records.case import CampaignId, Case, CaseKey, Pass, RunId, Serial, SeriesKey
+from orchestrator.records.case import CampaignId, Case, CaseKey, Pass, RunId, Serial
 from orchestrator.records.run import Attachment, Outcome, RunRecord
 from orchestrator.store.campaigns import (
-    device_kind,
     filtered,
     keep_cases,
     pages,
@@ -87,18 +87,18 @@ class Runs(Database):
         values = {**row_of(run), "output": pack_output(run.attachments, run.case.tool)}
         values |= {"campaign_id": run.campaign_id, "case_key": run.case.case_key}
         large = {item.sha256: item.data for item in run.attachments if is_large(item)}
-        # Every run that is compared with a reference has the same one: it is packed once, outside
-        # of a writer's turn.
-        packed = {sha256: pack(large[sha256], run.case.tool) for sha256 in self._lacking(large)}
 
         def keep(connection: Connection) -> None:
             key = connection.execute(_INSERT, values).inserted_primary_key
             if large:
                 assert key is not None, "a single INSERT always has one"
+                # Every run that is compared with a reference has the same one.
+                known = select(BLOBS.c.sha256).where(BLOBS.c.sha256.in_(large))
+                stored = set(connection.scalars(known))
                 new = [
-                    # One that was there may have been removed meanwhile.
-                    {"sha256": it, "data": packed.get(it) or pack(large[it], run.case.tool)}
-                    for it in _without_blob(connection, large)
+                    {"sha256": sha256, "data": pack(data, run.case.tool)}
+                    for sha256, data in large.items()
+                    if sha256 not in stored
                 ]
                 if new:
                     connection.execute(insert(BLOBS), new)
@@ -116,15 +116,14 @@ class Runs(Database):
             with self.writing() as connection:
                 if not _makes_room(connection, run):
                     return False
-                keep(connection)
+                try:
+                    keep(connection)
+                except IntegrityError as refused:
+                    raise StoreError(
+                        f"run {run.run_id} of campaign {run.campaign_id}, device {run.case.serial}: "
+                        f"it contradicts what is stored: {refused.orig}"
+                    ) from refused
         return True
-
-    def _lacking(self, sha256s: Collection[str]) -> list[str]:
-        """Return which of some large contents aren't kept yet."""
-        if not sha256s:
-            return []
-        with self.reading() as connection:
-            return _without_blob(connection, sha256s)
 
     def replace_reading(self, run: RunRecord) -> None:
         """Keep a stored run as it reads now; its raw output never changes."""
@@ -138,7 +137,6 @@ class Runs(Database):
         *,
         campaign_ids: Sequence[CampaignId] = (),
         case_keys: Sequence[CaseKey] = (),
-        series_keys: Sequence[SeriesKey] = (),
         serials: Sequence[Serial] = (),
         run_passes: Sequence[Pass] = (),
         reason_codes: Sequence[str] = (),
@@ -157,7 +155,6 @@ class Runs(Database):
                 connection,
                 (CAMPAIGNS.c.campaign_id, campaign_ids),
                 (CASES.c.case_key, case_keys),
-                (CASES.c.series_key, series_keys),
                 (CASES.c.serial, serials),
                 (RUNS.c.run_pass, [run_pass.value for run_pass in run_passes]),
                 (RUNS.c.reason_code, reason_codes),
@@ -331,46 +328,26 @@ def row_of(run: RunRecord) -> dict[str, Any]:
 def _document_kind() -> type[Any]:
     """Return the record of what lies in a run's document: a run's fields but those beside it."""
     hints = get_type_hints(RunRecord)
-    kept = [
-        (item.name, hints[item.name], item)
-        for item in dataclasses.fields(RunRecord)
-        if item.name not in BESIDE
-    ]
-    return dataclasses.make_dataclass(
-        "RunRecord",
-        [(name, hint, _default(item)) for name, hint, item in kept],
-        frozen=True,
-        kw_only=True,
-    )
-
-
-def _default(item: dataclasses.Field[Any]) -> Any:  # noqa: ANN401 - a field of any type
-    return dataclasses.field(default=item.default, default_factory=item.default_factory)
+    kept = [item for item in dataclasses.fields(RunRecord) if item.name not in BESIDE]
+    # A field belongs to one class.
+    items = [(item.name, hints[item.name], copy(item)) for item in kept]
+    return dataclasses.make_dataclass("RunRecord", items, frozen=True, kw_only=True)
 
 
 def _run_of(row: RowMapping, text: str, case: Case) -> RunRecord:
     read = load_document(_document_kind(), text, where=f"run {row['run_id']}")
-    values: Mapping[str, Any] = {
-        item.name: getattr(read, item.name) for item in dataclasses.fields(read)
-    }
-    ids: Mapping[str, Any] = {
-        "run_id": RunId(row["run_id"]),
-        "campaign_id": CampaignId(row["campaign_id"]),
-    }
-    return RunRecord(**ids, **values, case=case, attachments=())
+    ids = {"run_id": RunId(row["run_id"]), "campaign_id": CampaignId(row["campaign_id"])}
+    return RunRecord(**ids, **vars(read), case=case, attachments=())
 
 
 def _makes_room(connection: Connection, run: RunRecord) -> bool:
     """Keep the case of a run that the tables refused, and take away one in its place that was
     unfit; return False for a run that is stored already.
 
-    Raises StoreError for a run that may not be stored.
+    Raises StoreError for a case of something that isn't stored.
     """
-    where = f"run {run.run_id}"
     of_campaign = CAMPAIGNS.c.campaign_id == run.campaign_id
     of_case = CASES.c.case_key == run.case.case_key
-    if connection.scalar(select(CAMPAIGNS.c.campaign_no).where(of_campaign)) is None:
-        raise StoreError(f"campaign {run.campaign_id}: the store holds no such campaign")
     in_its_place = _ROWS.with_only_columns(RUNS.c.run_no, RUNS.c.outcome).where(
         of_campaign,
         of_case,
@@ -380,25 +357,12 @@ def _makes_room(connection: Connection, run: RunRecord) -> bool:
     there = connection.execute(in_its_place).one_or_none()
     if there is not None and there.outcome != Outcome.UNFIT.value:
         return False
-    if connection.scalar(select(RUNS.c.run_no).where(RUNS.c.run_id == run.run_id)) is not None:
-        raise StoreError(f"{where}: the store holds another run of this id")
     # One that no plan named, such as one that a program found.
-    keep_cases(connection, [run.case], where)
-    is_virtual = bool(connection.scalar(select(CASES.c.is_virtual).where(of_case)))
-    if run.is_virtual != is_virtual:
-        raise StoreError(
-            f"{where}: marked as measured on a {device_kind(run.is_virtual)}, but device {run.case.serial} is a "
-            f"{device_kind(is_virtual)}; the mark must be the one of the device's facts"
-        )
+    keep_cases(connection, [run.case], f"run {run.run_id}")
     if there is not None:
         # It has no raw output.
         delete_runs(connection, [there.run_no])
     return True
-
-
-def _without_blob(connection: Connection, sha256s: Collection[str]) -> list[str]:
-    stored = set(connection.scalars(select(BLOBS.c.sha256).where(BLOBS.c.sha256.in_(sha256s))))
-    return [sha256 for sha256 in sha256s if sha256 not in stored]
 
 
 def _run_numbers(

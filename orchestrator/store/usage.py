@@ -57,6 +57,8 @@ from orchestrator.store.schema import ANNOTATIONS, CAMPAIGNS, CASES, CONFIRMATIO
 #: A new build makes a new case of a series; older ones than these say little about how long it
 #: takes now.
 _CASES_MOST: Final = 16
+#: The newest runs of a series that say how long it takes.
+_RUNS_MOST: Final = 64
 #: Outcomes of what didn't take a phone's time.
 _NOT_RUN: Final = (Outcome.UNFIT.value, Outcome.SKIPPED.value)
 _IS_TIMING: Final = RUNS.c.run_pass == FIGURE_PASS.value
@@ -120,32 +122,28 @@ class Usage(Runs):
                 known += connection.execute(
                     _CASES.where(CASES.c.case_no.between(min(used), max(used)))
                 ).all()
-        series: dict[str, tuple[int, Any]] = {}
+        series: dict[SeriesSketch, int] = {}
+        contents: dict[Contents, int] = {}
         places: dict[int, tuple[int, int]] = {}
-        contents_at: dict[tuple[str, str, str], int] = {}
         for row in sorted(known, key=lambda row: row.case_no):
             if row.case_no in used:
-                series_at, _ = series.setdefault(row.series_key, (len(series), row))
-                contents = (row.model_sha256, row.build_sha256, row.files)
+                sketch = SeriesSketch(
+                    series_key=SeriesKey(row.series_key),
+                    serial=Serial(row.serial),
+                    is_virtual=row.is_virtual,
+                )
+                measured = Contents(
+                    model_sha256=ModelSha(row.model_sha256),
+                    build_sha256=BuildSha(row.build_sha256),
+                    files=tuple((name, sha256) for name, sha256 in json.loads(row.files)),
+                )
                 places[row.case_no] = (
-                    series_at,
-                    contents_at.setdefault(contents, len(contents_at)),
+                    series.setdefault(sketch, len(series)),
+                    contents.setdefault(measured, len(contents)),
                 )
         return Points(
-            series=tuple(
-                SeriesSketch(
-                    series_key=SeriesKey(key), serial=Serial(row.serial), is_virtual=row.is_virtual
-                )
-                for key, (_, row) in series.items()
-            ),
-            contents=tuple(
-                Contents(
-                    model_sha256=ModelSha(model),
-                    build_sha256=BuildSha(build),
-                    files=tuple((name, sha256) for name, sha256 in json.loads(files)),
-                )
-                for model, build, files in contents_at
-            ),
+            series=tuple(series),
+            contents=tuple(contents),
             campaigns=tuple(
                 CampaignSketch(campaign_id=CampaignId(row.campaign_id), created_at=row.created_at)
                 for row in campaigns
@@ -183,7 +181,7 @@ class Usage(Runs):
         return [mark for mark in found if mark.series_key in doubted]
 
     def recent_runs(
-        self, series_keys: Sequence[SeriesKey], *, limit: int = 64
+        self, series_keys: Sequence[SeriesKey]
     ) -> Mapping[SeriesKey, Sequence[RecentRun]]:
         """Return the newest runs of each series that took a device's time, newest first.
 
@@ -205,7 +203,7 @@ class Usage(Runs):
                     )
                     .where(RUNS.c.case_no.in_(newest), RUNS.c.outcome.not_in(_NOT_RUN))
                     .order_by(RUNS.c.run_no.desc())
-                    .limit(limit)
+                    .limit(_RUNS_MOST)
                 )
                 runs = [
                     RecentRun(

@@ -223,12 +223,11 @@ def test_a_campaign_that_refers_to_something_unknown_is_refused_whole(
 
     assert samples.phone.serial in str(refused.value)
     assert samples.model.sha256 in str(refused.value)
-    assert samples.build.sha256 not in str(refused.value)
     assert store.campaigns() == []
     assert store.devices() == {}
     assert store.builds() == {}
     planned = samples.campaign().invocations[0]
-    with pytest.raises(StoreError, match="planned twice"):
+    with pytest.raises(StoreError):
         samples.begin(store, samples.campaign(invocations=(planned, planned)))
     campaign = samples.begin(store)
     with pytest.raises(StoreError, match=campaign.campaign_id):
@@ -260,7 +259,7 @@ def test_a_mark_other_than_the_one_of_the_device_is_refused(store: Store, sample
     phone = samples.phone if marked else samples.virtual_phone
     run = samples.run(case=samples.case(serial=phone.serial), is_virtual=marked)
 
-    with pytest.raises(StoreError, match="virtual phone"):
+    with pytest.raises(StoreError, match=phone.serial):
         store.append_run(run)
 
     assert list(store.runs()) == []
@@ -402,41 +401,6 @@ def test_runs_appended_from_many_threads_are_all_kept_once(
     assert len(list(stores[1].runs(with_attachments=True))) == 36
 
 
-def test_one_that_is_refused_takes_no_other_run_of_its_moment_with_it(
-    store: Store, samples
-) -> None:
-    samples.begin(store)
-    first = samples.run(0, attachments=())
-    store.append_run(first)
-    good = [samples.run(number, attachments=()) for number in range(1, 20)]
-    refused = [
-        samples.run(50, campaign_id=CampaignId("unknown")),
-        samples.run(51, case=samples.case(model_sha256=ModelSha("cc" * 32))),
-        samples.run(52, run_id=first.run_id),
-        samples.run(53, is_virtual=True),
-    ]
-    go = threading.Barrier(len(good) + len(refused) + 1)
-
-    def append(run: RunRecord) -> bool | str:
-        go.wait()
-        try:
-            return store.append_run(run)
-        except StoreError as error:
-            return str(error)
-
-    with ThreadPoolExecutor(go.parties) as pool:
-        answers = list(pool.map(append, [*good, *refused, first]))
-
-    assert answers[:19] == [True] * 19
-    assert answers[-1] is False
-    for run, answer in zip(refused, answers[19:-1], strict=True):
-        assert isinstance(answer, str)
-        assert run.run_id in answer or run.campaign_id in answer
-    stored = list(store.runs(with_attachments=True))
-    assert stored[0] == first
-    assert sorted(stored, key=lambda run: run.invocation) == [first, *good]
-
-
 def test_a_closed_store_refuses_any_use(store: Store, samples) -> None:
     samples.begin(store)
     store.close()
@@ -534,13 +498,6 @@ def test_a_removed_campaign_leaves_nothing_that_only_it_had(store: Store, sample
     assert [item.series_key for item in store.confirmations()] == [shared.series_key]
     with pytest.raises(StoreError, match="night-1"):
         store.remove_campaign(CampaignId("night-1"))
-    # What is measured again starts over.
-    planned = (Invocation(case=own, run_pass=Pass.TIMING, number=0),)
-    samples.begin(store, samples.campaign("night-3", invocations=planned))
-    assert store.append_run(
-        samples.run(campaign_id=CampaignId("night-3"), run_id=RunId("night-3-1"), case=own)
-    )
-    assert store.series().keys() == {own.series_key, shared.series_key}
 
 
 def test_a_case_that_another_campaign_only_plans_outlives_the_one_that_ran_it(
@@ -554,24 +511,3 @@ def test_a_case_that_another_campaign_only_plans_outlives_the_one_that_ran_it(
     found = store.campaign(CampaignId("night-2"))
     assert found is not None
     assert found.invocations == planned
-
-
-def test_hidden_campaigns_are_listed_only_for_who_asks(store: Store, samples: Samples) -> None:
-    for number, name in enumerate(("night-1", "night-2")):
-        samples.begin(store, samples.campaign(name, created_at=START + timedelta(days=number)))
-    store.hide_campaign(CampaignId("night-2"))
-    store.hide_campaign(CampaignId("night-2"))
-    assert [item.campaign_id for item in store.campaigns(limit=1)] == ["night-1"]
-    assert [item.campaign_id for item in store.campaigns(with_hidden=True)] == [
-        "night-2",
-        "night-1",
-    ]
-    assert store.hidden_campaigns() == {"night-2"}
-    assert store.campaign(CampaignId("night-2")) is not None
-    store.hide_campaign(CampaignId("night-2"), is_hidden=False)
-    assert len(store.campaigns()) == 2
-    with pytest.raises(StoreError, match="nosuch"):
-        store.hide_campaign(CampaignId("nosuch"))
-    store.hide_campaign(CampaignId("night-1"))
-    store.remove_campaign(CampaignId("night-1"))
-    assert store.hidden_campaigns() == set()

@@ -265,14 +265,3 @@ def test_what_is_resumed_by_name_only_is_named_by_a_resume_that_names_none(
             resume(opened)
     (told,) = [item.text for item in seen if isinstance(item, Notice)]
     assert told.endswith("'benchfarm run --resume ID' resumes another one: look (a trace)")
-
-
-def test_no_name_is_advised_where_a_process_is_at_all_that_is_open(
-    settings: Settings, samples: Samples
-) -> None:
-    with Workspace(settings) as opened, Workspace(settings) as other:
-        begun = interrupted(opened.store, samples)
-        other.hold_campaign(begun.campaign_id, begun.name)
-        with pytest.raises(UsageError, match="cut is run by process") as refused:
-            resume(opened)
-    assert refused.value.hint == "'benchfarm results list' lists them"

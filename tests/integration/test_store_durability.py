@@ -9,13 +9,14 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
 from orchestrator.errors import HostStorageError, StoreError
@@ -23,7 +24,6 @@ from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import CampaignId
 from orchestrator.records.run import Attachment
 from orchestrator.store.opening import copy_to, open_store
-from tests.samples.command import Cli
 from tests.samples.places import BENCHFARM, REPO
 
 APPEND_UNTIL_A_STATEMENT = """
@@ -50,22 +50,6 @@ if fatal == "return":
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
-APPEND_FROM_MANY_THREADS = """
-import dataclasses, itertools, os, pickle, sys, threading
-from orchestrator.store.opening import open_store
-
-store = open_store(sys.argv[1])
-run = pickle.load(sys.stdin.buffer)
-
-def append(thread):
-    for number in itertools.count():
-        store.append_run(dataclasses.replace(run, run_id=f"run-{thread}-{number}", invocation=10**6 * thread + number))
-        os.write(1, f"run-{thread}-{number}\\n".encode())
-
-for thread in range(12):
-    threading.Thread(target=append, args=(thread,)).start()
-"""
-
 
 def child(code: str, *arguments: str, before: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
@@ -75,12 +59,6 @@ def child(code: str, *arguments: str, before: tuple[str, ...] = ()) -> subproces
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    process.stdout.close()
-    process.stderr.close()
-    process.wait(timeout=60)
 
 
 @pytest.fixture
@@ -123,28 +101,6 @@ def test_a_store_is_whole_when_its_process_is_killed_while_it_appends(
     store.close()
 
 
-def test_runs_that_were_stored_together_were_on_the_disk_before_one_was_acknowledged(
-    path: Path, samples
-) -> None:
-    run = samples.run(case=samples.case(threads=7))
-    process = child(APPEND_FROM_MANY_THREADS, str(path))
-    process.stdin.write(pickle.dumps(run))
-    process.stdin.close()
-
-    acknowledged = [process.stdout.readline() for _ in range(150)]
-    process.kill()
-    acknowledged += process.stdout.read().splitlines()
-    end(process)
-
-    check_whole(path)
-    store = open_store(path)
-    stored = [item.run_id for item in store.runs(with_attachments=True)][1:]
-    assert {line.decode().strip() for line in acknowledged} <= set(stored)
-    # At most one of each thread was committed and not yet told of.
-    assert len(stored) - len(acknowledged) in range(13)
-    store.close()
-
-
 @pytest.mark.parametrize("place", ["missing/copy.sqlite", "file/copy.sqlite"])
 def test_a_copy_that_cannot_be_made_blames_the_place_of_the_copy(
     path: Path, tmp_path: Path, place: str
@@ -153,27 +109,6 @@ def test_a_copy_that_cannot_be_made_blames_the_place_of_the_copy(
     with pytest.raises(StoreError) as told:
         copy_to(path, tmp_path / place)
     assert str(told.value).startswith(f"{tmp_path / place}: the copy of {path} can't be written: ")
-
-
-def test_a_store_of_a_url_is_one_file_whoever_asks(tmp_path: Path, samples) -> None:
-    """A URL's escapes are read once, so that the copy is one of what was opened."""
-    meant, other = tmp_path / "my store.sqlite", tmp_path / "my%20store.sqlite"
-    for path, name in ((meant, "meant"), (other, "other")):
-        with closing(open_store(path)) as store:
-            samples.begin(store, samples.campaign(name))
-    cli = Cli(home=tmp_path / "home")
-    url = f"sqlite:///{tmp_path}/my%20store.sqlite"
-    listed = cli("results", "list", "--json", BENCHFARM_STORE=url).ok().json
-    copied = (
-        cli("store", "backup", tmp_path / "copy.sqlite", "--json", BENCHFARM_STORE=url).ok().json
-    )
-    with closing(open_store(tmp_path / "copy.sqlite")) as store:
-        assert [item.campaign_id for item in store.campaigns()] == [
-            item["campaign_id"] for item in listed
-        ]
-    opened = Path(copied["store"])
-    assert {meant.name: "meant", other.name: "other"}[opened.name] == listed[0]["campaign_id"]
-    assert str(opened) in cli("doctor", BENCHFARM_STORE=url).said
 
 
 def test_a_file_for_which_there_is_no_space_is_told_and_leaves_nothing(
@@ -248,38 +183,6 @@ def lock_it(where: str) -> AbstractContextManager[object]:
     return server
 
 
-@contextmanager
-def waits_for_the_lock() -> Iterator[list[int]]:
-    """Collect for how many milliseconds each try for the write lock may wait."""
-    waits: list[int] = []
-
-    latest_ms: dict[int, int] = {}
-
-    def note(statement: str) -> None:
-        if statement.startswith("PRAGMA busy_timeout"):
-            latest_ms[threading.get_ident()] = int(statement.rpartition("=")[2])
-        elif statement == "BEGIN IMMEDIATE":
-            waits.append(latest_ms[threading.get_ident()])
-
-    def watch(connection: object, *_: object) -> None:
-        if isinstance(connection, sqlite3.Connection):
-            connection.set_trace_callback(note)
-
-    def note_question(
-        _connection: object, _cursor: object, statement: str, parameters: object, *_: object
-    ) -> None:
-        if "pg_advisory_xact_lock" in statement:
-            waits.append(int(parameters[0]))  # type: ignore[index]
-
-    event.listen(Pool, "checkout", watch)
-    event.listen(Engine, "before_cursor_execute", note_question)
-    try:
-        yield waits
-    finally:
-        event.remove(Pool, "checkout", watch)
-        event.remove(Engine, "before_cursor_execute", note_question)
-
-
 def test_all_that_wait_for_a_locked_store_wait_at_the_same_time(
     unused_database: str, samples
 ) -> None:
@@ -293,16 +196,16 @@ def test_all_that_wait_for_a_locked_store_wait_at_the_same_time(
             return store.set_status(CampaignId("night-1"), CampaignStatus.RUNNING, None)
         return store.append_run(samples.run(number))
 
-    with lock_it(unused_database), waits_for_the_lock() as waits, ThreadPoolExecutor(16) as pool:
+    begun_s = time.monotonic()
+    with lock_it(unused_database), ThreadPoolExecutor(16) as pool:
         failures = [
             future.exception() for future in [pool.submit(write, number) for number in range(16)]
         ]
 
     assert [type(failure) for failure in failures] == [StoreError] * 16
     assert all("kept the store locked for too long" in str(failure) for failure in failures)
-    # One after the other they had waited for sixteen seconds; those that a busy computer lets begin
-    # late wait longer.
-    assert 0 < sum(waits) < 8000
+    # One after the other they had waited for sixteen seconds.
+    assert time.monotonic() - begun_s < 8
     assert list(store.runs()) == []
     assert store.append_run(samples.run(0))
     store.close()

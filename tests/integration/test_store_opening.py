@@ -25,11 +25,10 @@ from orchestrator.errors import (
     StoreEncodingError,
     StoreError,
     StoreMissingError,
-    StoreReadOnlyError,
     UsageError,
 )
 from orchestrator.settings import Settings
-from orchestrator.store.database import _LIMITS, store_errors
+from orchestrator.store.database import _LIMITS
 from orchestrator.store.opening import open_store
 from tests.samples.command import Cli
 from tests.samples.places import REPO
@@ -226,17 +225,6 @@ def test_damage_in_the_middle_is_told_when_it_is_read(filled: Path) -> None:
     assert filled.read_bytes() == before
 
 
-def test_a_length_that_can_not_be_is_damage_too() -> None:
-    with closing(sqlite3.connect(":memory:")) as connection:
-        # What SQLite says of a damaged file now and then.
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100)
-        with (
-            pytest.raises(StoreCorruptError, match=r"runs\.sqlite: .*damaged.*too big"),
-            store_errors("runs.sqlite"),
-        ):
-            connection.execute("SELECT zeroblob(101)")
-
-
 def test_raw_output_that_changed_on_the_disk_is_never_handed_out(filled: Path, samples) -> None:
     with closing(sqlite3.connect(filled)) as connection, connection:
         connection.execute("UPDATE blobs SET data = zeroblob(length(data))")
@@ -335,7 +323,7 @@ def test_what_may_not_be_written_is_read_only(
     reachable.parent.chmod(folder_mode)
     before = contents(reachable.parent)
 
-    assert StoreReadOnlyError.__name__ in open_without_privileges(reachable.parent / name)
+    assert "StoreError: " in open_without_privileges(reachable.parent / name)
 
     assert contents(reachable.parent) == before
 
@@ -355,7 +343,7 @@ def test_a_server_that_only_allows_reading_is_read_only(
     store = open_store(postgresql.url(name))
 
     assert store.campaigns() == []
-    with pytest.raises(StoreReadOnlyError, match=name):
+    with pytest.raises(StoreError, match=f"{name}.*read-only"):
         samples.begin(store)
     store.close()
 
@@ -442,14 +430,6 @@ def test_a_store_of_a_newer_benchfarm_is_left_untouched(filled: Path) -> None:
 
     assert "upgrade" in refused.value.hint
     assert filled.read_bytes() == before
-
-
-def test_a_database_of_a_newer_benchfarm_is_refused(url: str) -> None:
-    open_store(url).close()
-    with psycopg.connect(url) as connection:
-        connection.execute("UPDATE benchfarm_settings SET value = '9999' WHERE name = 'version'")
-    with pytest.raises(StoreError, match=r"newer benchfarm.*9999"):
-        open_store(url)
 
 
 OPEN_IN_MANY = """

@@ -228,22 +228,23 @@ def group_changes(
 
 def _at_once(changes: Sequence[Change]) -> list[list[int]]:
     """Return changes of one direction that may have happened on one and the same night."""
-    left = sorted(range(len(changes)), key=lambda item: changes[item].latest)
+    left = list(range(len(changes)))
     found: list[list[int]] = []
     while left:
-        # The night that most of them allow.
-        alike = [
-            [
-                other
-                for other in left
-                if (changes[other].ratio > 1) == (changes[item].ratio > 1)
-                and _is_near(changes[other], changes[item].latest + 1)
-            ]
+        allowed = [
+            (changes[item].ratio > 1, night)
             for item in left
+            for night in range(changes[item].earliest - 1, changes[item].latest + 2)
         ]
-        together = max(alike, key=len)
+        # The night that most of them allow.
+        is_slower, night = Counter(sorted(allowed)).most_common(1)[0][0]
+        together = [
+            item
+            for item in left
+            if (changes[item].ratio > 1) == is_slower and _is_near(changes[item], night)
+        ]
         found.append(together)
-        left = sorted({*left}.difference(together), key=left.index)
+        left = [item for item in left if item not in together]
     return found
 
 

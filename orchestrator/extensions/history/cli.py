@@ -329,7 +329,7 @@ def serve(settings: Settings, listening: Listening, since: Since = "") -> Comman
     from orchestrator.extensions.history import api, web
     from orchestrator.extensions.history.farm_now import FarmNow
     from orchestrator.extensions.history.metrics import Numbers
-    from orchestrator.extensions.history.web import LivePages, recent_changes
+    from orchestrator.extensions.history.web import LivePages
 
     access = access_of(settings, listening)
     with ExitStack() as stack:
@@ -340,7 +340,7 @@ def serve(settings: Settings, listening: Listening, since: Since = "") -> Comman
         queue = queue_beside(settings, stack)
         farm = FarmNow(workspace, queue, can_be_steered=bool(access.token))
         pages = LivePages(workspace, farm, since=first)
-        numbers = Numbers(workspace, farm, lambda: recent_changes(pages.site()))
+        numbers = Numbers(workspace, farm, lambda: pages.site().changes)
         opened = stack.enter_context(web.listen(listening.host, listening.port))
         url = f"{address_of(opened)}/"
         if listening.token == "new":  # noqa: S105 - a word, no secret

@@ -316,7 +316,7 @@ def tonight(
     now: datetime,
     opened: Iterable[Campaign],
     progress: Mapping[CampaignId, Progress],
-    ends: Sequence[datetime | None] = (),
+    ends: Sequence[datetime | None],
 ) -> NightAnswer:
     """Return how far the night is; ``opened`` are the campaigns that are open, with their progress;
     ``ends`` when each phone is done.

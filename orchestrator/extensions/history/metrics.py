@@ -14,10 +14,9 @@ from prometheus_client.registry import Collector
 from orchestrator import __version__
 from orchestrator.errors import BenchfarmError, StoreError
 from orchestrator.extensions.history.farm_now import ORDER, FarmNow
-from orchestrator.extensions.history.regressions import STATES
+from orchestrator.extensions.history.regressions import FoundChange
 from orchestrator.extensions.history.web import ServedPage
 from orchestrator.plugins import Workspace
-from orchestrator.records.answers import ChangeAnswer
 from orchestrator.records.device import DeviceState
 
 #: Runs are counted of the campaigns begun in these hours.
@@ -37,9 +36,9 @@ class Numbers(Collector):
         self,
         workspace: Workspace,
         farm: FarmNow,
-        changes: Callable[[], list[ChangeAnswer]],
+        changes: Callable[[], Sequence[FoundChange]],
     ) -> None:
-        """``changes`` gives the unexpected changes of the last nights."""
+        """``changes`` gives those of all series."""
         self._workspace = workspace
         self._farm = farm
         self._changes = changes
@@ -97,11 +96,10 @@ class Numbers(Collector):
         yield _gauge("benchfarm_phone_battery_percent", f"Charge {_OF_RUN}", ["serial"], battery)
 
     def _of_history(self) -> Iterator[Metric]:
-        lasting = set(STATES.values())
         counts = Counter(
-            ("slower" if item.ratio > 1 else "faster", item.state)
-            for item in self._changes()
-            if item.state in lasting
+            ("slower" if change.ratio > 1 else "faster", change.state)
+            for change in self._changes()
+            if change.is_news and change.counts
         )
         none = {("slower", "not confirmed yet"): 0, ("faster", "not confirmed yet"): 0}
         about = (

@@ -40,7 +40,6 @@ from orchestrator.installation import data_folder
 from orchestrator.plugins import Page, Workspace, every
 from orchestrator.records.answers import (
     CampaignAnswer,
-    ChangeAnswer,
     FarmAnswer,
     JobAnswer,
     NightFigure,
@@ -64,8 +63,6 @@ _MOST_JOBS: Final = 100
 _MOST_OPEN: Final = 12
 #: A line is broken where so many nights are without a figure.
 _GAP: Final = 8
-#: A figure this much off the window's median is told as slower or faster.
-_NOTEWORTHY: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,9 +158,7 @@ def campaigns_page(site: Site) -> str:
     )
 
 
-def farm_page(
-    farm: FarmAnswer, changes: Sequence[ChangeAnswer], now: datetime, *, is_part: bool
-) -> str:
+def farm_page(farm: FarmAnswer, now: datetime, *, is_part: bool) -> str:
     """Return the live page of the farm, or the part of it that its script asks for again."""
     jobs: dict[str, list[JobAnswer]] = {}
     for job in farm.jobs[:_MOST_JOBS]:
@@ -176,8 +171,6 @@ def farm_page(
         is_live=True,
         is_virtual=False,
         more=_more(),
-        changes=changes,
-        most_changes=_MOST_GROUPS,
         farm=farm,
         states=[(state, count, TONES.get(state) == "v-error") for state, count in states.items()],
         phones=phones_table(farm, now),
@@ -365,11 +358,8 @@ _CAMPAIGNS: Final[Sequence[Column[CampaignAnswer]]] = (
 
 
 def _counts(site: Site) -> dict[str, int]:
-    differences = [row.against_window or 0.0 for row in site.series]
     changes = [row.newest for row in site.series if row.newest is not None]
     return {
-        "slower": sum(value >= _NOTEWORTHY for value in differences),
-        "faster": sum(value <= -_NOTEWORTHY for value in differences),
         "confirmed": sum(change.state == "confirmed" for change in changes),
         "open": sum(change.state == "not confirmed yet" for change in changes),
         "faulty": len(site.faulty_outputs),

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from orchestrator.analysis.outcome import of_one_kind
-from orchestrator.delegates import DELEGATES
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history.causes import Cause, Causes, group_changes, sides_of
 from orchestrator.extensions.history.changepoint import (
@@ -34,7 +33,7 @@ from orchestrator.extensions.history.series import (
 )
 from orchestrator.plugins import Workspace
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import BuildSha, DelegateName, Serial, SeriesKey, grouped
+from orchestrator.records.case import BuildSha, Serial, SeriesKey, grouped
 from orchestrator.records.history import (
     LEAST_CHANGE,
     Annotation,
@@ -53,8 +52,6 @@ if TYPE_CHECKING:
 
 #: Nights before the first that is asked for, so that its change has something to be a change from.
 _LEAD_NIGHTS: Final = 60
-#: Values of a word that are named to somebody who named another.
-_NAMED: Final = 8
 #: Groups with a change that is sure go first, refuted ones last.
 _RANKS: Final = {
     ConfirmationStatus.CONFIRMED: 0,
@@ -217,7 +214,8 @@ def find_regressions(
         cuts = _all_changes(table, newest)
         found = [change for change in cuts if _is_asked_for(change, table, question)]
     # All series say what is noise and what is common: only the answer is selected.
-    chosen = places_of(wanted or table.series, table)
+    keys = set(wanted or table.series)
+    chosen = [place for place, key in enumerate(table.series) if key in keys]
     place_of = {place: number for number, place in enumerate(chosen)}
     found = [change for change in found if change.series in place_of]
     annotations = store.annotations()
@@ -424,12 +422,6 @@ def read_nights(store: Store, *, since: date | None) -> tuple[NightTable, Points
     return night_table(points, only=only, zone=zone), points
 
 
-def places_of(series_keys: Sequence[SeriesKey], table: NightTable) -> list[int]:
-    """Return where a table has some series."""
-    chosen = set(series_keys)
-    return [place for place, key in enumerate(table.series) if key in chosen]
-
-
 def check_selection(selection: str) -> None:
     """Refuse a selection that can never fit; raises UsageError."""
     known = {word.lower() for word in SELECTION_WORDS}
@@ -453,25 +445,9 @@ def selected(selections: Sequence[str], series: Mapping[SeriesKey, Series]) -> l
         check_selection(selection)
         fitting = [key for key, words in attributes.items() if fits(selection, key, words)]
         if attributes and not fitting:
-            known = []
-            for part in selection.split(","):
-                name, equals, _ = part.partition("=")
-                word = next(
-                    (item for item in SELECTION_WORDS if item.lower() == name.strip().lower()), ""
-                )
-                values = sorted({words[word] for words in attributes.values() if word in words})
-                if equals and not any(fits(part, key, words) for key, words in attributes.items()):
-                    more = f" and {len(values) - _NAMED} more" if len(values) > _NAMED else ""
-                    known.append(
-                        f"{word} is {', '.join(values[:_NAMED])}{more}"
-                        if values
-                        else f"no series has a {word}"
-                    )
-            hint = (
-                "; ".join(known)
-                or f"there are {len(attributes)} series, for example {next(iter(attributes))}"
-            )
-            raise UsageError(f"no series fits {selection!r}", hint=hint)
+            known = {name: value for words in attributes.values() for name, value in words.items()}
+            hint = ", ".join(f"{name}={value}" for name, value in known.items())
+            raise UsageError(f"no series fits {selection!r}", hint=f"for example {hint}")
         found |= dict.fromkeys(fitting)
     return list(found)
 
@@ -575,36 +551,18 @@ def _grouped(
 
 
 def _sentence(words: Mapping[str, str], members: Sequence[FoundChange], series: int) -> str:
-    """Return what happened: ``all GPU cases on Adreno 640 since the 3rd of March: 8.1 % slower (12
-    of 12 series)``.
-    """
-    ratio = float(np.median([item.ratio for item in members]))
-    change = format_slowdown(ratio)
+    """Return what happened: ``cases of GPU Adreno 640 since 2026-03-03: 8.1 % slower (12 of 12 series)``."""
+    change = format_slowdown(float(np.median([item.ratio for item in members])))
     # The night that most members name: a phone that was away sees it later.
     nights = [item.night for item in members]
-    night = max(sorted(set(nights)), key=nights.count)
-    since = f"since {night:%Y-%m-%d}"
+    since = f"since {max(sorted(set(nights)), key=nights.count)}"
     if all(item.ended is not None for item in members):
-        ends = [item.ended for item in members if item.ended is not None]
-        since = (
-            f"from {night:%Y-%m-%d}, went away on {max(sorted(set(ends)), key=ends.count):%Y-%m-%d}"
-        )
+        since = f"{since}, went away on {max(str(item.ended) for item in members)}"
     if len(members) == 1 and not words:
         return f"{members[0].series.label}, {since}: {change}"
-    how_many = "all" if len(members) == series else "most"
-    delegate = (
-        f"{DELEGATES[DelegateName(words['delegate'])].label} "
-        if "delegate" in words
-        else "GPU "
-        if "GPU" in words
-        else ""
-    )
-    places = [words[name] for name in ("GPU", "soc", "phone", "serial") if name in words]
-    where = f" on {', '.join(places)}" if places else ""
-    model = f" of {words['model']}" if "model" in words else ""
-    rest = [f"{name} {words[name]}" for name in ("tool", "threads") if name in words]
-    with_rest = f" with {', '.join(rest)}" if rest else ""
-    return f"{how_many} {delegate}cases{model}{where}{with_rest} {since}: {change} ({len(members)} of {series} series)"
+    where = ", ".join(f"{name} {value}" for name, value in words.items())
+    cases = f"cases of {where}" if where else "all cases"
+    return f"{cases} {since}: {change} ({len(members)} of {series} series)"
 
 
 def night_meant(text: str, workspace: Workspace, what: str) -> date:

@@ -225,10 +225,15 @@ class Site:
             is_virtual=series.is_virtual,
         )
 
+    @property
+    def changes(self) -> Sequence[FoundChange]:
+        """All changes, series by series."""
+        return [change for row in self.series for change in row.changes]
+
     @cached_property
     def change_answers(self) -> Sequence[ChangeAnswer]:
         """All changes, the newest first and of a night the largest first."""
-        found = [self.change_answer(change) for row in self.series for change in row.changes]
+        found = map(self.change_answer, self.changes)
         return sorted(found, key=lambda item: (item.night, abs(math.log(item.ratio))), reverse=True)
 
     @property

@@ -14,13 +14,11 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
-import math
 import re
 import secrets
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final
@@ -38,7 +36,6 @@ from orchestrator.extensions.history import pages as site_pages
 from orchestrator.extensions.history.farm_now import FarmNow, Kept
 from orchestrator.extensions.history.site import Site, gather
 from orchestrator.plugins import Workspace
-from orchestrator.records.answers import ChangeAnswer
 from orchestrator.tables.html import script_hash
 
 _COOKIE: Final = "benchfarm-token"
@@ -350,13 +347,12 @@ class LivePages:
         self._kept = Kept(self._gather, age_factor=_AGE_FACTOR)
         #: Pages are made one after the other.
         self._lock = threading.Lock()
-        #: What the farm's page has while the store can't be read.
-        self._changes: Sequence[ChangeAnswer] = ()
 
     def page(self, path: str) -> ServedPage | None:
         """Return the page of a path, None when there is none."""
         if path in {"farm", "farm/now"}:
-            content = self._farm_page(is_part=path != "farm")
+            now = self._workspace.clock.now()
+            content = site_pages.farm_page(self._farm.read(), now, is_part=path != "farm")
             return page_of("farm.html", content.encode(), asks=True)
         path = f"{path}index.html" if path in {"", "campaigns/"} else path
         make = site_pages.all_pages(self._workspace, self.site()).get(path)
@@ -370,23 +366,5 @@ class LivePages:
         """Return what the pages show now."""
         return self._kept.now()
 
-    def _farm_page(self, *, is_part: bool) -> str:
-        farm = self._farm.read()
-        with suppress(BenchfarmError):
-            self._changes = recent_changes(self.site())
-        now = self._workspace.clock.now()
-        return site_pages.farm_page(farm, self._changes, now, is_part=is_part)
-
     def _gather(self, _before: Site | None) -> Site:
         return replace(gather(self._workspace.store, since=self._since), is_live=True)
-
-
-def recent_changes(site: Site) -> list[ChangeAnswer]:
-    """Return the changes that began or went away in the last nights and that nobody expected or
-    refuted; what happened last first, and of a night the largest.
-    """
-    passed = {"expected", "refuted"}
-    news = (change for row in site.series for change in row.changes if change.is_news)
-    found = [change for change in news if change.state not in passed]
-    found.sort(key=lambda item: (item.ended or item.night, abs(math.log(item.ratio))), reverse=True)
-    return [site.change_answer(change) for change in found]

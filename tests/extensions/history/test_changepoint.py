@@ -11,11 +11,8 @@ import pytest
 from orchestrator.extensions.history.changepoint import (
     best_cuts,
     changes,
-    clipped,
     is_alarm,
     is_news,
-    memory_of,
-    noise_of,
     walked_back,
 )
 from tests.conftest import installed
@@ -190,17 +187,6 @@ def test_a_step_of_all_series_at_once_doesnt_hide_itself() -> None:
     assert {change.series for change in changes(values) if abs(change.night - 20) <= 1} == set(
         range(16)
     )
-
-
-def test_memory_of_nights_is_measured_beside_steps_and_outliers() -> None:
-    generator = np.random.default_rng(SEED)
-    for rho in (0.0, 0.5):
-        logs = np.log(remembering(generator, rho, 200, 90))
-        logs[:, 60:] += 0.03
-        logs[:, 10] += 0.3
-        lengths = np.full(200, 90)
-        memory, _ = memory_of(clipped(logs, lengths, noise_of(logs, lengths)), lengths)
-        assert np.median(memory) == pytest.approx(rho, abs=0.12)
 
 
 def told(values: np.ndarray, first: int) -> tuple[float, np.ndarray]:
