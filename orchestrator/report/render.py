@@ -214,9 +214,7 @@ def _operators(rows: Sequence[ResultRow]) -> Table[Any]:
 
 def _changes(pairs: Sequence[DiffPair]) -> Table[Any]:
     """Return the operators of each two runs; a page shows one pair at a time."""
-    rows = [
-        (pair, number, change) for number, pair in enumerate(pairs) for change in pair.diff.rows
-    ]
+    rows = [(pair, number, change) for number, pair in enumerate(pairs) for change in pair.rows]
 
     def change_of(row: tuple[DiffPair, int, DiffRow]) -> DiffRow:
         return row[2]

@@ -9,7 +9,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.records.case import grouped
@@ -31,7 +31,8 @@ _NODE_NUMBER: Final = re.compile(r":\d+$")
 KERNEL: Final = "Delegate/"
 _KERNEL_NUMBER: Final = re.compile(r" \d+(?= -> |$)")
 _OUTSIDE_TYPE: Final = "outside of operators"
-_MOST_NAMED: Final = 4
+_LEFT: Final = "left the delegate"
+_TAKEN: Final = "taken by a delegate"
 #: More pairs than this aren't read by anybody, and each costs a table.
 _MOST_PAIRS: Final = 300
 
@@ -163,15 +164,6 @@ class DiffRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileDiff:
-    """What is different between two profiled runs, largest difference first."""
-
-    rows: tuple[DiffRow, ...]
-    #: The explanation in sentences, what weighs most first.
-    sentences: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DiffPair:
     """Two profiled runs of one model on one device, and what explains the change from the first to
     the second.
@@ -181,7 +173,10 @@ class DiffPair:
     #: What each of them is, for example the configuration, or the campaign.
     before: str
     after: str
-    diff: ProfileDiff
+    #: What is different, largest difference first.
+    rows: Sequence[DiffRow]
+    #: The explanation in sentences.
+    sentences: Sequence[str]
 
 
 def profiles_of(runs: Iterable[RunRecord]) -> tuple[Profile, ...]:
@@ -199,20 +194,40 @@ def profiles_of(runs: Iterable[RunRecord]) -> tuple[Profile, ...]:
     return tuple(_profile(run) for run in newest.values())
 
 
-def compare_profiles(before: Profile, after: Profile) -> ProfileDiff:
-    """Return what explains the difference between two runs of one model: operators that moved, then
-    those that changed.
+def compare_profiles(before: Profile, after: Profile) -> list[DiffRow]:
+    """Return what is different between two runs of one model, largest difference first.
 
     Operators are matched by type, name and how often that name came before; all partitions of one
     delegate are one row.
     """
     has_layers = any(row.of_layer for row in (*before.rows, *after.rows))
     old, new = _keyed(before, has_layers=has_layers), _keyed(after, has_layers=has_layers)
-    rows = [
-        _diff_row(old.get(key), new.get(key), before, after) for key in dict.fromkeys([*old, *new])
-    ]
-    rows.sort(key=lambda row: (-abs(row.difference_us), row.node_type, row.name))
-    return ProfileDiff(rows=tuple(rows), sentences=tuple(_sentences(rows, before, after)))
+    had_delegate, has_delegate = (
+        any(row.is_delegate for row in profile.rows) for profile in (before, after)
+    )
+    rows = []
+    for key in dict.fromkeys([*old, *new]):
+        one, other = old.get(key), new.get(key)
+        row = other or one
+        assert row is not None
+        if one is not None and other is not None:
+            difference_us = other.mean_us - one.mean_us
+            is_noise = abs(difference_us) < max(_LEAST_US, _LEAST_SHARE * one.mean_us)
+            change = "same" if is_noise else "slower" if difference_us > 0 else "faster"
+        elif other is not None:
+            change = _LEFT if had_delegate and not other.is_delegate else "new"
+        else:
+            change = _TAKEN if has_delegate and not row.is_delegate else "gone"
+        rows.append(
+            DiffRow(
+                node_type=(one or row).node_type,
+                name=row.layer if row.of_layer else row.name,
+                before_us=None if one is None else one.mean_us,
+                after_us=None if other is None else other.mean_us,
+                change=change,
+            )
+        )
+    return sorted(rows, key=lambda row: (-abs(row.difference_us), row.node_type, row.name))
 
 
 def _profile(run: RunRecord) -> Profile:
@@ -308,67 +323,13 @@ def _keyed(profile: Profile, *, has_layers: bool) -> dict[tuple[str, str, int], 
     return keyed
 
 
-def _diff_row(
-    old: OperatorRow | None, new: OperatorRow | None, before: Profile, after: Profile
-) -> DiffRow:
-    row = new or old
-    assert row is not None
-    if old is not None and new is not None:
-        difference_us = new.mean_us - old.mean_us
-        is_noise = abs(difference_us) < max(_LEAST_US, _LEAST_SHARE * old.mean_us)
-        change = "same" if is_noise else "slower" if difference_us > 0 else "faster"
-    elif new is not None:
-        had_delegate = not new.is_delegate and any(other.is_delegate for other in before.rows)
-        change = "left the delegate" if had_delegate else "new"
-    else:
-        has_delegate = not row.is_delegate and any(other.is_delegate for other in after.rows)
-        change = "taken by a delegate" if has_delegate else "gone"
-    return DiffRow(
-        node_type=(old or row).node_type,
-        name=row.layer if row.of_layer else row.name,
-        before_us=None if old is None else old.mean_us,
-        after_us=None if new is None else new.mean_us,
-        change=change,
-    )
-
-
 def _sentences(rows: Sequence[DiffRow], before: Profile, after: Profile) -> Iterable[str]:
-    yield _times(before, after)
-    for change, verb in (
-        ("left the delegate", "now on the CPU"),
-        ("taken by a delegate", "no longer on the CPU"),
-    ):
-        moved = [row for row in rows if row.change == change]
-        if moved:
-            yield f"{counted(len(moved), 'operator')} {change} ({verb}): {_named(moved)}."
-    changed = [row for row in rows if row.change in ("slower", "faster")]
-    if changed:
-        worst = changed[0]
-        yield (
-            f"Of the operators that both runs have, {worst.node_type} {worst.name} changed most: "
-            f"{_signed(worst.difference_us)}."
-        )
-
-
-def _times(before: Profile, after: Profile) -> str:
-    operators = f"add up to {format_latency(before.total_us)} before and {format_latency(after.total_us)} after"
-    if before.inference_us is None or after.inference_us is None:
-        return f"The operators of one inference {operators}: {_signed(after.total_us - before.total_us)}."
-    rest = "; the rest passes outside of them" if before.outside_us or after.outside_us else ""
-    return (
-        f"One inference took {format_latency(before.inference_us)} before and {format_latency(after.inference_us)} "
-        f"after: {_signed(after.inference_us - before.inference_us)}. Its operators {operators}{rest}."
-    )
-
-
-def _named(rows: Sequence[DiffRow]) -> str:
-    types = Counter(row.node_type for row in rows)
-    parts = [
-        f"{count} x {name}" if count > 1 else name for name, count in types.most_common(_MOST_NAMED)
-    ]
-    more = f" and {len(types) - _MOST_NAMED} more types" if len(types) > _MOST_NAMED else ""
-    time_us = sum(row.difference_us for row in rows)
-    return f"{', '.join(parts)}{more} ({_signed(time_us)})"
+    if before.inference_us is not None and after.inference_us is not None:
+        times = f"{format_latency(before.inference_us)} before and {format_latency(after.inference_us)} after"
+        yield f"One inference took {times}: {_signed(after.inference_us - before.inference_us)}."
+    for change in (_LEFT, _TAKEN):
+        if moved := [row.difference_us for row in rows if row.change == change]:
+            yield f"{counted(len(moved), 'operator')} {change}: {_signed(sum(moved))}."
 
 
 def _signed(time_us: float) -> str:
@@ -384,51 +345,48 @@ def diff_pairs(
     each delegate's newest profile against that of the CPU with as many threads, or of the only CPU
     configuration that has one.
     """
-    pairs = [*_over_campaigns(rows, campaign_titles), *_over_delegates(rows)]
-    return tuple(pairs[:_MOST_PAIRS])
+    profiled = [row for row in rows if row.profiles]
+    pairs = chain(_over_campaigns(profiled, campaign_titles), _over_delegates(profiled))
+    return tuple(islice(pairs, _MOST_PAIRS))
+
+
+def _pair(row: ResultRow, names: tuple[str, str], before: Profile, after: Profile) -> DiffPair:
+    rows = compare_profiles(before, after)
+    sentences = tuple(_sentences(rows, before, after))
+    return DiffPair(row=row, before=names[0], after=names[1], rows=rows, sentences=sentences)
 
 
 def _over_campaigns(rows: Sequence[ResultRow], titles: Mapping[str, str]) -> Iterable[DiffPair]:
-    order = list(titles)
-    for members in grouped(
-        (row for row in rows if row.profiles), lambda row: row.case.series_key
-    ).values():
-        found = [(row, profile) for row in members for profile in row.profiles]
-        found.sort(
-            key=lambda item: (
-                order.index(item[1].campaign_id) if item[1].campaign_id in order else -1
-            )
-        )
+    places = {name: place for place, name in enumerate(titles)}
+    for members in grouped(rows, lambda row: row.case.series_key).values():
+        found = [
+            (row, profile)
+            for row in members
+            for profile in row.profiles
+            if profile.campaign_id in places
+        ]
+        found.sort(key=lambda item: places[item[1].campaign_id])
         for (_, before), (row, after) in pairwise(found):
             if before.campaign_id != after.campaign_id:
-                yield DiffPair(
-                    row=row,
-                    before=titles.get(before.campaign_id, before.campaign_id),
-                    after=titles.get(after.campaign_id, after.campaign_id),
-                    diff=compare_profiles(before, after),
-                )
+                names = titles[before.campaign_id], titles[after.campaign_id]
+                yield _pair(row, names, before, after)
 
 
 def _over_delegates(rows: Sequence[ResultRow]) -> Iterable[DiffPair]:
-    profiled = (row for row in rows if row.profiles)
-    for members in grouped(profiled, lambda row: (row.place, row.case.tool)).values():
+    for members in grouped(rows, lambda row: (row.place, row.case.tool)).values():
         on_cpu = [row for row in members if row.case.delegate.is_cpu]
         for row in members:
             if row.case.delegate.is_cpu or not on_cpu:
                 continue
             alike = [other for other in on_cpu if other.case.threads == row.case.threads] or on_cpu
-            yield DiffPair(
-                row=row,
-                before=alike[0].configuration,
-                after=row.configuration,
-                diff=compare_profiles(alike[0].profiles[-1], row.profiles[-1]),
-            )
+            names = alike[0].configuration, row.configuration
+            yield _pair(row, names, alike[0].profiles[-1], row.profiles[-1])
 
 
 _CHANGE_CLASSES: Final = {
-    "left the delegate": "v-error",
+    _LEFT: "v-error",
     "slower": "v-warning",
-    "taken by a delegate": "q-trusted",
+    _TAKEN: "q-trusted",
     "faster": "q-trusted",
 }
 _MS: Final[dict[str, Any]] = {**MS, "digits": 3}
