@@ -19,7 +19,7 @@ from orchestrator.tables.escapes import (
     visible,
     wrap,
 )
-from orchestrator.tables.table import NOTHING, Column, Form, Kind, R, Table
+from orchestrator.tables.table import NOTHING, NOTHINGS, Column, Form, Kind, R, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,8 +31,6 @@ WIDTH: Final = 80
 _WIDEST_NAME: Final = 29
 #: A bar is left out where there is less room, and never longer.
 _BAR: Final = range(6, 41)
-#: Beside its name a row is known by so many columns at most.
-_MOST_TELLING: Final = 2
 #: A line, and how a terminal shows it: ``head``, or what Table.look says.
 Line = tuple[str, str]
 
@@ -41,10 +39,10 @@ Line = tuple[str, str]
 class _Drawn:
     """A column as lines of text."""
 
-    heads: list[str]
+    head: str
     cells: list[str]
     width: int
-    is_right: bool
+    is_right: bool = False
 
     def cell(self, text: str) -> str:
         own = fit(text, self.width)
@@ -54,8 +52,9 @@ class _Drawn:
 def as_text(table: Table[R], width: int | None = None) -> str:
     """Return the table with a line for each row, within a width where one is given.
 
-    Columns that don't fit beside the others follow in a band below, each beside the rows' names and
-    what else tells rows apart; of one without a title, each word stands below its row.
+    Columns that don't fit beside the others follow in a band below, each beside the rows' names,
+    and the first column where those are no two rows' own; of one without a title, each word stands
+    below its row.
     """
     return "\n".join(line for line, _ in laid_out(table, width))
 
@@ -69,10 +68,9 @@ def laid_out(table: Table[R], width: int | None = None) -> list[Line]:
         first_rows = replace(table, rows=rows[: table.most], most=None)
         rest = table.further.format(count=len(rows) - table.most)
         return [*laid_out(first_rows, width), (rest, "head")]
-    groups, (first, *others) = (
-        (columns := table.of(Form.TEXT))[: table.groups],
-        columns[table.groups :],
-    )
+    columns = table.of(Form.TEXT)
+    groups, first = columns[: table.groups], columns[table.groups]
+    others = columns[table.groups + 1 :]
     names = [visible(cell) for cell in first.cells(rows)]
     longest = max(map(display_width, (first.title, *names)))
     name_width = min(longest, _WIDEST_NAME) if groups else longest
@@ -80,39 +78,36 @@ def laid_out(table: Table[R], width: int | None = None) -> list[Line]:
     room = 1_000_000 if width is None else width - name_width - gap - bool(groups)
     reasons = ["" if table.instead is None else one_line(table.instead(row)) for row in rows]
     drawn = [_drawn(column, rows, reasons, room) for column in others]
-    if len(_bands(drawn, room, gap)) > 1:
-        # A head may be higher, so that its column is as narrow as its figures.
-        narrow = [replace(column, head=column.head.replace(", ", ",\n")) for column in others]
-        drawn = [_drawn(column, rows, reasons, room) for column in narrow]
     drawn = _with_bars(drawn, others, rows, room if width is not None else WIDTH, gap)
-    places = [
-        tuple(visible(cell) for cell in place)
-        for place in zip(*(g.cells(rows) for g in groups), strict=True)
-    ]
-    looks = [table.look(row) for row in rows]
-    named = list(zip(places, names, strict=True)) if places else names
-    repeated = _telling(named, drawn, room)
-    shown: list[Line] = []
-    below: list[str] = []
-    if drawn and not any(drawn[-1].heads) and len(_bands(drawn, room, gap)) > 1:
+    of_groups = [[visible(cell) for cell in column.cells(rows)] for column in groups]
+    places: list[tuple[str, ...]] = list(zip(*of_groups, strict=True)) or [()] * len(rows)
+    is_told = len(set(zip(places, names, strict=True))) == len(names)
+    repeated = 0 if is_told or not drawn or drawn[0].width > room // 2 else 1
+    below = [""] * len(rows)
+    if drawn and not drawn[-1].head and len(_bands(drawn, room, gap)) > 1:
         below = drawn.pop().cells
-    for number, band in enumerate(_bands(drawn, room, gap, repeated)):
-        again = repeated if number else None
-        block = _Block(band, name_width, " " * gap, room, " " * bool(groups), below, again)
-        below = []
-        told = reasons if not number else [""] * len(rows)
-        shown += block.lines(first.title, names, places, told, looks)
+    lines = list(map(_Row, names, places, reasons, below, map(table.look, rows)))
+    layout = _Layout(first.title, name_width, room, " " * gap, " " * bool(groups))
+    first_band, *further = _bands(drawn, room, gap, repeated)
+    shown = list(layout.block(list(enumerate(lines)), first_band))
+    for band in further:
+        told = [
+            (place, replace(line, reason="", below=""))
+            for place, line in enumerate(lines)
+            if not NOTHINGS.issuperset(own.cells[place].strip() for own in band[repeated:])
+        ]
+        shown += layout.block(told, band)
     shown += [("", "") for _ in table.notes[:1]] + [(visible(note), "head") for note in table.notes]
     return [(line.rstrip(), look) for line, look in shown]
 
 
 def _drawn(column: Column[R], rows: Sequence[R], reasons: Sequence[str], room: int) -> _Drawn:
     if column.kind is Kind.BAR:
-        return _Drawn([""], [], 0, is_right=False)
-    heads, cells = column.title.split("\n"), [visible(cell) for cell in column.cells(rows)]
+        return _Drawn("", [], 0)
+    head, cells = visible(column.title), [visible(cell) for cell in column.cells(rows)]
     seen = [cell for cell, reason in zip(cells, reasons, strict=True) if not reason]
-    width = min(max(map(display_width, (*heads, *seen))), max(room, 1))
-    return _Drawn([visible(part) for part in heads], cells, width, column.is_figure)
+    width = min(max(map(display_width, (head, *seen))), max(room, 1))
+    return _Drawn(head, cells, width, column.is_figure)
 
 
 def _with_bars(
@@ -128,20 +123,8 @@ def _with_bars(
         elif width in _BAR:
             shares = [column.value(row) or 0.0 for row in rows]
             bars = ["\N{BLACK SQUARE}" * max(round(share * width), share > 0) for share in shares]
-            found.append(_Drawn([""], bars, width, is_right=False))
+            found.append(_Drawn("", bars, width))
     return found
-
-
-def _telling(names: Sequence[object], columns: Sequence[_Drawn], room: int) -> int:
-    """Return how many of the first columns tell rows of one name apart; 0 where they don't, or take
-    more than half of the room.
-    """
-    for count in range(_MOST_TELLING + 1):
-        first = columns[:count]
-        is_told = len(set(zip(names, *(item.cells for item in first), strict=True))) == len(names)
-        if is_told and sum(item.width for item in first) <= room // 2:
-            return count
-    return 0
 
 
 def _bands(columns: Sequence[_Drawn], room: int, gap: int, repeated: int = 0) -> list[list[_Drawn]]:
@@ -160,76 +143,66 @@ def _bands(columns: Sequence[_Drawn], room: int, gap: int, repeated: int = 0) ->
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
-    """The rows' names with the columns of one band."""
+class _Row:
+    """A row as lines of text, beside the cells of its columns."""
 
-    columns: list[_Drawn]
+    name: str
+    #: The headings that it stands below.
+    headings: tuple[str, ...]
+    #: Why it has no cells, and a word below it; empty for none.
+    reason: str
+    below: str
+    look: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where rows' names and their columns stand."""
+
+    title: str
     name_width: int
-    gap: str
     #: For the columns.
     room: int
+    gap: str
     indent: str
-    #: A word below each row, "" for none.
-    below: Sequence[str]
-    #: None for the first block of the rows. Below it, a row with nothing behind so many columns,
-    #: which stand in each block, isn't said again.
-    repeated: int | None
 
-    def lines(
-        self,
-        title: str,
-        names: Sequence[str],
-        places: Sequence[tuple[str, ...]],
-        reasons: Sequence[str],
-        looks: Sequence[str],
-    ) -> Iterator[Line]:
-        """Yield heads and rows; with headings, one at each change of them."""
-        if not places:
-            yield from ((line, "head") for line in self.heads(title))
+    def block(self, rows: Sequence[tuple[int, _Row]], columns: Sequence[_Drawn]) -> Iterator[Line]:
+        """Yield heads and rows with the columns of one band; with headings, one at each change of
+        them.
+        """
+
+        def line(name: str, cells: Sequence[str], reason: str = "") -> Iterator[str]:
+            words = self.gap.join(map(_Drawn.cell, columns, cells))
+            if reason and columns:
+                words = fit(f"{columns[0].cell(NOTHING)}  {reason}", self.room)
+            return self._line(name, words)
+
+        heads = [column.head for column in columns]
         before: tuple[str, ...] = ()
+        # What the columns are called is said once below the outer heading.
         is_headed = False
-        for place, (name, reason) in enumerate(zip(names, reasons, strict=True)):
-            # Below headings a row is known by its name, so that one without figures may be missing.
-            blank = {"", NOTHING} if places else {""}
-            if self.repeated is not None:
-                own = {column.cells[place].strip() for column in self.columns[self.repeated :]}
-                if own <= blank:
-                    continue
-            if places and places[place] != before:
-                *above, last = places[place]
+        if rows and not rows[0][1].headings:
+            yield from ((text, "head") for text in line(self.title, heads))
+        for place, row in rows:
+            if row.headings != before:
+                *above, last = row.headings
                 if list(before[:-1]) != above:
-                    titles = (f"{'  ' * level}{text}" for level, text in enumerate(above))
-                    yield from ((line, "title") for line in titles)
+                    yield from (
+                        (f"{'  ' * level}{text}", "title") for level, text in enumerate(above)
+                    )
                     is_headed = False
-                before = places[place]
-                # What the columns are called is said once below the outer heading.
-                heads = [f"{self.indent} {last}"] if is_headed else self.heads(f" {last}")
-                yield from ((line, "head") for line in heads)
+                before = row.headings
+                head = [f"{self.indent} {last}"] if is_headed else line(f" {last}", heads)
+                yield from ((text, "head") for text in head)
                 is_headed = True
-            for line in self.row(name, self.cells(place, reason)):
-                yield line, looks[place]
-            if self.below and self.below[place] and not reason:
+            cells = [column.cells[place] for column in columns]
+            yield from ((text, row.look) for text in line(row.name, cells, row.reason))
+            if row.below and not row.reason:
                 indent = f"{self.indent}    "
                 room = self.name_width + self.room - len(indent)
-                yield from ((indent + part, looks[place]) for part in wrap(self.below[place], room))
+                yield from ((indent + part, row.look) for part in wrap(row.below, room))
 
-    def heads(self, title: str) -> Iterator[str]:
-        """Yield the lines of the head; words of several lines stand at the bottom, above their
-        figures.
-        """
-        depth = max((len(column.heads) for column in self.columns), default=1)
-        padded = ([""] * (depth - len(column.heads)) + column.heads for column in self.columns)
-        for number, level in enumerate(zip(*padded, strict=True) if self.columns else [()]):
-            words = [column.cell(word) for column, word in zip(self.columns, level, strict=True)]
-            yield from self.row(title if number == depth - 1 else "", self.gap.join(words))
-
-    def cells(self, place: int, reason: str) -> str:
-        """Return a row beside its name: its cells, or why it has none."""
-        if not reason or not self.columns:
-            return self.gap.join(column.cell(column.cells[place]) for column in self.columns)
-        return fit(f"{self.columns[0].cell(NOTHING)}  {reason}", self.room)
-
-    def row(self, name: str, cells: str) -> Iterator[str]:
+    def _line(self, name: str, cells: str) -> Iterator[str]:
         """Yield a line, and before it the name where that is too wide to stand beside the cells."""
         if display_width(name) > self.name_width:
             yield from (self.indent + line for line in wrap(name, WIDTH - len(self.indent)))
