@@ -416,16 +416,11 @@ class Results(Sequence[ResultRow]):
             notes += [
                 "results.report('report.html') writes the whole report, one file, and links it"
             ]
-        from orchestrator.tables.results import bar_of, results_table
+        from orchestrator.tables.html import notebook_html
+        from orchestrator.tables.results import results_table
 
         table = results_table(self.data.results)
-        place = [column.name for column in table.columns].index("median_us") + 1
-        columns = [*table.columns[:place], bar_of(self.data.results), *table.columns[place:]]
-        from orchestrator.tables.html import notebook_html
-
-        return notebook_html(
-            replace(table, columns=columns), self.title, notes, report=self._report
-        )
+        return notebook_html(table, self.title, notes, report=self._report)
 
 
 class Comparison(Sequence[ComparedCase]):

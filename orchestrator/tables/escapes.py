@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 #: Joiners that are part of how words and emoji are written, although Unicode calls them format
@@ -36,11 +36,6 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(_escape(char) if is_unseen(char) else char for char in text)
-
-
-def all_visible(texts: Sequence[str]) -> Sequence[str]:
-    """Return texts like :func:`visible`: of thousands that hide nothing it is asked once."""
-    return texts if "".join(texts).isprintable() else [visible(text) for text in texts]
 
 
 def without_folders(text: str) -> str:

@@ -11,11 +11,9 @@ import base64
 import gzip
 import hashlib
 import json
-import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -26,19 +24,13 @@ from markupsafe import escape
 from orchestrator import __version__
 from orchestrator.installation import data_folder
 from orchestrator.tables.devices import origin_of
-from orchestrator.tables.escapes import all_visible, visible
+from orchestrator.tables.escapes import visible
 from orchestrator.tables.labels import STATE_CLASSES, page_name
 from orchestrator.tables.table import NOTHING, NOTHINGS, Column, Form, Kind, R, Table
 from orchestrator.units import format_bytes, format_change, format_latency
 
 #: A column with more different words than this has no list to choose from: searching finds them.
 _MOST_CHOICES: Final = 200
-#: A larger figure is on a page as it is: all of its digits are before the point.
-_MOST_ROUNDED: Final = 1e15
-
-
-#: What HTML has a meaning for; text without it is safe as it is.
-_MARKUP: Final = re.compile("[&<>\"']")
 
 
 class Html(str):
@@ -56,19 +48,13 @@ def page(tables: Sequence[Table[Any]]) -> str:
     return template("table.html.j2").render(title=tables[0].caption, tables=tables, folds=folds)
 
 
-@lru_cache(maxsize=65_536)
 def plain(text: str) -> str:
     """Return text for a page: visible, and nothing of it is HTML."""
-    words = visible(text)
-    return str(escape(words)) if _MARKUP.search(words) else str(words)
+    return str(escape(visible(text)))
 
 
 def tag(name: str, content: str = "", look: str = "", **attributes: str) -> str:
     """Return an element around HTML, with its class; the values of other attributes are text."""
-    if not attributes:
-        return (
-            f'<{name} class="{look}">{content}</{name}>' if look else f"<{name}>{content}</{name}>"
-        )
     words = "".join(
         f' {key.rstrip("_")}="{plain(value)}"'
         for key, value in ({"class": look} | attributes).items()
@@ -77,7 +63,6 @@ def tag(name: str, content: str = "", look: str = "", **attributes: str) -> str:
     return f"<{name}{words}>{content}</{name}>"
 
 
-@lru_cache(maxsize=4_096)
 def badge(word: str, look: str = "") -> str:
     """Return a word as a badge."""
     return tag("span", plain(word), f"badge {look}".rstrip())
@@ -97,19 +82,15 @@ def whole(table: Table[R], look: str = "cards") -> Html:
         f'<div class="scroll" role="region" tabindex="0" aria-label="{caption}">'
         f'<table class="whole {look}" data-table="{plain(table.name)}">'
         f'<caption class="unseen">{caption}</caption><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{''.join(_lines(table, columns, look))}</tbody></table></div>"
+        f"<tbody>{''.join(_lines(table, columns))}</tbody></table></div>"
         + (tag("p", plain(f"In all rows: {told}."), "legend") if told else "")
     )
 
 
-def _lines(
-    table: Table[R], columns: Sequence[tuple[Column[R], Sequence[Any]]], look: str
-) -> Iterator[str]:
+def _lines(table: Table[R], columns: Sequence[tuple[Column[R], Sequence[Any]]]) -> Iterator[str]:
     """Yield the rows as HTML; the first cell of each is its head, and says whether it is virtual."""
     rows = table.listed
-    # Cards have the heads beside their cells on a narrow window; small tables never are cards.
-    is_small = look.startswith("small")
-    drawn = [_cells(table, column, cells, is_small=is_small) for column, cells in columns]
+    drawn = [_cells(table, column, cells) for column, cells in columns]
     virtual = " " + badge("virtual", "virtual")
     for row, (first, *others) in zip(rows, zip(*drawn, strict=True), strict=True):
         is_virtual = table.is_virtual(row)
@@ -128,13 +109,12 @@ def _head(column: Column[Any]) -> str:
     return tag("th", plain(column.head) + unit, "n" if column.is_figure else "", scope="col")
 
 
-def _cells(
-    table: Table[R], column: Column[R], cells: Sequence[Any], *, is_small: bool
-) -> list[str]:
+def _cells(table: Table[R], column: Column[R], cells: Sequence[Any]) -> list[str]:
     """Return a column's cells as HTML from their attributes on, without their ends."""
     if column.kind is Kind.PICTURE:
         return [f' class="picture"><div>{cell}</div>' for cell in cells]
-    label = "" if is_small else f' data-label="{plain(column.head)}"'
+    # Cards have the heads beside their cells on a narrow window.
+    label = f' data-label="{plain(column.head)}"'
     side = "n" if column.is_figure else ""
     found = []
     for row, cell in zip(table.listed, cells, strict=True):
@@ -194,7 +174,7 @@ def _column(column: Column[R], rows: Sequence[R]) -> Mapping[str, object]:
         return page | _figures(column, rows)
     if column.kind is Kind.PICTURE:
         return page | _distinct([column.value(row) for row in rows]) | {"kind": "picture"}
-    words = all_visible(column.cells(rows))
+    words = list(map(visible, column.cells(rows)))
     page["kind"] = "case" if column.opens else "text"
     if column.tone is not None:
         page["kind"] = "badge"
@@ -210,15 +190,15 @@ def _figures(column: Column[R], rows: Sequence[R]) -> dict[str, object]:
     """Return a column of figures: as people read them, and to sort and to colour by, with two
     digits more than are shown.
     """
-    figures, texts = column.figures(rows), all_visible(column.cells(rows))
-    step = 10.0 ** (column.decimals(figures) + 2)
+    figures, texts = column.figures(rows), list(map(visible, column.cells(rows)))
+    digits = column.decimals(figures) + 2
     page: dict[str, object] = {
         "kind": "number",
         "signed": int(column.is_signed),
         "texts": texts,
         "values": [
             # Where people read no figure there is none.
-            None if text in NOTHINGS else _rounded(figure, step)
+            None if figure is None or text in NOTHINGS else round(figure, digits)
             for figure, text in zip(figures, texts, strict=True)
         ],
     }
@@ -231,13 +211,6 @@ def _figures(column: Column[R], rows: Sequence[R]) -> dict[str, object]:
     if column.case is not None:
         page["cases"] = [column.case(row) for row in rows]
     return page
-
-
-def _rounded(figure: float | None, step: float) -> float | None:
-    """Return a figure in whole parts of a step; round() takes ten times as long."""
-    if figure is None or abs(figure) > _MOST_ROUNDED:
-        return figure
-    return math.floor(figure * step + 0.5) / step
 
 
 def _distinct(words: Sequence[str]) -> dict[str, list[object]]:
@@ -290,9 +263,8 @@ def _environment() -> jinja2.Environment:
 
 def _finalize(value: object) -> object:
     """Make plain text visible before it is escaped; None is nothing."""
-    # Called for every expression of every row: the common case stays free of a second call.
     if type(value) is str:
-        return value if value.isprintable() else visible(value)
+        return visible(value)
     return "" if value is None else value
 
 
@@ -375,14 +347,13 @@ def notebook_html(
     *,
     report: Path | None = None,
 ) -> str:
-    """Return a table for a notebook: its first rows, winners bold, bars beside figures, and how many
-    more there are.
+    """Return a table for a notebook: its first rows, winners bold, and how many more there are.
 
     ``report`` is linked to.
     """
     shown = replace(table, rows=table.listed[:NOTEBOOK_ROWS])
     columns = shown.of(Form.MARKDOWN)
-    cells = zip(*(_notebook_cells(column, shown.listed) for column in columns), strict=True)
+    cells = zip(*(column.cells(shown.listed) for column in columns), strict=True)
     looks = map(shown.look, shown.listed)
     return template("notebook.html.j2").render(
         title=title,
@@ -394,10 +365,3 @@ def notebook_html(
         report=report and (report.as_uri() if report.is_absolute() else quote(report.as_posix())),
         more=len(table.listed) - len(shown.listed),
     )
-
-
-def _notebook_cells(column: Column[Any], rows: Sequence[Any]) -> Sequence[object]:
-    """Return a column's texts; of bars how long they are in percent."""
-    if column.kind is not Kind.BAR:
-        return column.cells(rows)
-    return [round(100 * (column.value(row) or 0.0)) for row in rows]

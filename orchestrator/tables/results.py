@@ -417,7 +417,7 @@ def _reasons(row: ResultRow) -> str:
     return "; ".join([*told, *result.notes])
 
 
-def bar_of(rows: Sequence[ResultRow]) -> Column[ResultRow]:
+def _bar_of(rows: Sequence[ResultRow]) -> Column[ResultRow]:
     """Return the bar of a figure: its share of the slowest one of its model on its device."""
     slowest: dict[tuple[str, str], float] = {}
     for row in rows:
@@ -446,7 +446,7 @@ def listed_table(rows: Sequence[ResultRow], names: ShortNames) -> Table[ResultRo
         named["tokens_per_s"],
         named["precision"],
         named["speed_up"],
-        bar_of(rows),
+        _bar_of(rows),
         named["winner"],
         named["outputs"],
         Column("notes", "", lambda row: unusual(row, is_mixed=is_mixed), is_optional=True),

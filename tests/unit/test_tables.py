@@ -224,11 +224,3 @@ def test_a_page_leaves_out_what_text_leaves_out_and_has_no_hidden_figures() -> N
             assert [value is None for value in values["tokens_per_s"]] == [True, False]
         else:
             assert "median_us" not in values
-
-
-@pytest.mark.parametrize("figure", [1e308, -1e308, 1e15, 123_456_789.25])
-def test_a_large_figure_is_in_a_page_as_it_is(figure: float) -> None:
-    columns = [Column[float]("figure", "figure", lambda row: row, Kind.NUMBER)]
-    page = render(Table(name="one", caption="One row", columns=columns, rows=[figure]), Form.HTML)
-    (column,) = folded(page, "one")["columns"]
-    assert column["values"] == [figure]
