@@ -16,7 +16,7 @@ from orchestrator.analysis.case_result import (
     judge_case,
 )
 from orchestrator.analysis.intervals import UNSEEN, Autocorrelation
-from orchestrator.analysis.outcome import figure_us, truth_of
+from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.rounds import standings_of
 from orchestrator.passes import passes
 from orchestrator.passes.specification import PassSpec, Repetition
@@ -344,7 +344,7 @@ def _invocation_row(
         # As it was printed: a mean also beside a median that can't be one.
         has_median = figure_us(run, FigureKind.MEDIAN) is not None
         kind = FigureKind.MEDIAN if has_median else FigureKind.MEAN
-    truth, latency_us = truth_of(run), figure_us(run, kind)
+    latency_us = figure_us(run, kind)
     # The profiles hold the operators already.
     if run.report is not None and run.report.operators:
         run = replace(run, report=replace(run.report, operators=()))
@@ -354,7 +354,6 @@ def _invocation_row(
         log = None if log is None else replace(log, text=without_folders(log.text))
     return InvocationRow(
         run=run,
-        truth=truth,
         is_used=is_used,
         figure=kind,
         latency_us=latency_us,

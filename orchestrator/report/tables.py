@@ -58,7 +58,7 @@ class MatrixLine:
     def remarks(self) -> str:
         """What data says of figures that aren't clean, and of those that are missing."""
         found = (
-            (label, row.why_not_clean if row.own is None else unusual(row, is_mixed=True))
+            (label, row.why_not_clean if row.own is None else unusual(row))
             for label, row in self.rows.items()
             if not row.is_unused_thread_count
         )
@@ -157,7 +157,7 @@ def _word(row: ResultRow, digits: int) -> str:
         return "same: uses no threads"
     if row.own is None:
         return row.why_not_clean
-    notes = unusual(row, is_mixed=True)
+    notes = unusual(row)
     if not notes and not row.case.is_per_token:
         return ""
     unit = " tokens/s" if row.case.is_per_token else ""

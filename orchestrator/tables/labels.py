@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
@@ -150,40 +150,29 @@ def unique_labels(names: Mapping[str, str], *, shown: int | None = None) -> dict
     }
 
 
-def _aspects_of(aspects: Sequence[Callable[[Case], object]], case: Case) -> tuple[object, ...]:
-    return (case.subject, *(of(case) for of in aspects))
-
-
-def _differs(value: Callable[[Case], object], groups: Iterable[Sequence[Case]]) -> bool:
-    return any(len({value(case) for case in group}) > 1 for group in groups)
-
-
 def configuration_labels(cases: Iterable[Case], builds: Mapping[str, Build]) -> dict[CaseKey, str]:
     """Return a label for each case that no other case of its model on its device has.
 
-    It is :attr:`Case.configuration`; where that leaves two cases alike, as much of what differs
-    between them as tells them apart is added to all cases of this configuration, so that they stay
-    one column over devices. What no aspect tells apart gets its key.
+    It is :attr:`Case.configuration`; where that leaves two cases alike, what differs between them is
+    added to all cases of this configuration, so that they stay one column over devices. What no
+    aspect tells apart gets its key.
     """
+
+    def build_of(case: Case) -> str:
+        named = f"{build.name} " if (build := builds.get(case.build_sha256)) else ""
+        return f"{named}{case.build_sha256[:SHORT_HASH]}"
+
     cases = tuple(cases)
     labels: dict[CaseKey, str] = {}
     for base, members in grouped(cases, lambda case: case.configuration).items():
-        rivals = grouped(members, lambda case: (case.subject, case.serial))
-        crowded = [group for group in rivals.values() if len(group) > 1]
-        has_build = any(len({case.build_sha256 for case in group}) > 1 for group in crowded)
-        aspects: list[tuple[str, Callable[[Case], object]]] = []
-        for name, value in _FINE_ASPECTS:
-            if not _differs(value, crowded):
-                continue
-            told = grouped(members, partial(_aspects_of, [of for _, of in aspects]))
-            # One that follows from those before it in all cases tells nothing more.
-            if _differs(value, told.values()):
-                aspects.append((name, value))
+        rivals = grouped(members, lambda case: (case.subject, case.serial)).values()
+        aspects = [
+            (name, value)
+            for name, value in (*_FINE_ASPECTS, ("build", build_of))
+            if any(len({value(case) for case in group}) > 1 for group in rivals)
+        ]
         for case in members:
             extra = [f"{name} {value(case)}" for name, value in aspects]
-            if has_build:
-                named = f"{build.name} " if (build := builds.get(case.build_sha256)) else ""
-                extra.append(f"build {named}{case.build_sha256[:SHORT_HASH]}")
             labels[case.case_key] = ", ".join([base, *extra])
     places = Counter((case.subject, case.serial, labels[case.case_key]) for case in cases)
     return {

@@ -81,8 +81,11 @@ def laid_out(table: Table[R], width: int | None = None) -> list[Line]:
     drawn = _with_bars(drawn, others, rows, room if width is not None else WIDTH, gap)
     of_groups = [[visible(cell) for cell in column.cells(rows)] for column in groups]
     places: list[tuple[str, ...]] = list(zip(*of_groups, strict=True)) or [()] * len(rows)
-    is_told = len(set(zip(places, names, strict=True))) == len(names)
-    repeated = 0 if is_told or not drawn or drawn[0].width > room // 2 else 1
+    named = list(zip(places, names, strict=True))
+    repeated = 0
+    if drawn and len(set(named)) < len(named) and drawn[0].width <= room // 2:
+        is_told_apart = len(set(zip(named, drawn[0].cells, strict=True))) == len(named)
+        repeated = int(is_told_apart)
     below = [""] * len(rows)
     if drawn and not drawn[-1].head and len(_bands(drawn, room, gap)) > 1:
         below = drawn.pop().cells

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.effect import Ratio
+from orchestrator.analysis.outcome import truth_of
 from orchestrator.analysis.summary import Summary
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceState
@@ -437,7 +438,6 @@ def listed_table(rows: Sequence[ResultRow], names: ShortNames) -> Table[ResultRo
     named = {column.name: column for column in RESULTS}
     figures = [row for row in rows if row.own is not None]
     digits = figures_decimals(rows)
-    is_mixed = len({row.is_virtual for row in rows}) > 1
     columns: list[Column[ResultRow]] = [
         Column("model", "model", lambda row: _model_title(row.model)),
         Column("device", "device", lambda row: _device_title(row.device)),
@@ -449,7 +449,7 @@ def listed_table(rows: Sequence[ResultRow], names: ShortNames) -> Table[ResultRo
         _bar_of(rows),
         named["winner"],
         named["outputs"],
-        Column("notes", "", lambda row: unusual(row, is_mixed=is_mixed), is_optional=True),
+        Column("notes", "", unusual, is_optional=True),
     ]
     if len(figures) < 2:
         columns = [column for column in columns if column.kind is not Kind.BAR]
@@ -484,7 +484,7 @@ def _device_title(device: DeviceRow) -> str:
     return device.title if is_named else f"{device.title}  {device.serial}"
 
 
-def unusual(row: ResultRow, *, is_mixed: bool) -> str:
+def unusual(row: ResultRow) -> str:
     """Return what is unusual about a figure."""
     truth = row.result.truth
     told = (
@@ -493,7 +493,7 @@ def unusual(row: ResultRow, *, is_mixed: bool) -> str:
         (truth is None, "not confirmed"),
         (row.own is not None and row.result.precision is None, "one process"),
         (row.has_mean, "mean"),
-        (is_mixed and row.is_virtual and not row.device.is_virtual, "virtual"),
+        (row.is_virtual and not row.device.is_virtual, "virtual"),
     )
     return ", ".join(word for is_told, word in told if is_told)
 
@@ -742,7 +742,7 @@ INVOCATIONS: Final[Sequence[Column[Invocation]]] = (
     *(_RUN[name] for name in ("pass", "invocation", "outcome", "reason_code", "reason", "quality")),
     *(_RUN[name] for name in ("inferences", "init_us", "first_inference_us")),
     *(_RUN[name] for name in ("started_at", "duration_s", "exit_code")),
-    Column("delegate_truth", "delegate", lambda pair: pair[1].truth),
+    Column("delegate_truth", "delegate", lambda pair: truth_of(pair[1].run)),
     Column("is_used", "used", _is_result, Kind.FLAG),
     replace(_RUN["is_virtual"], value=lambda pair: pair[0].is_virtual),
     Column("origin", "origin", lambda pair: pair[1].origin, is_optional=True),

@@ -25,7 +25,6 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import (
     THREADS_UNUSED,
     DelegateEvidence,
-    DelegateTruth,
     FigureKind,
     Outcome,
     RunRecord,
@@ -158,7 +157,6 @@ class InvocationRow:
     """
 
     run: RunRecord
-    truth: DelegateTruth
     #: Whether the case's figure comes from this invocation among others.
     is_used: bool
     #: What of its inferences ``latency_us`` is.

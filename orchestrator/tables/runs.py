@@ -213,15 +213,10 @@ def excerpt(attachments: Sequence[Attachment], limit: int = LOG_CHARACTERS) -> L
     texts = [item for item in attachments if item.name in _TEXT_NAMES and item.data]
     if not texts:
         return None
-    share, left_out_bytes, parts = limit // len(texts), 0, []
+    left_out_bytes, parts = 0, []
     for item in texts:
-        # Four bytes hold any character, so both ends are enough for the cut, however long the log
-        # is.
-        ends = item.data
-        if len(ends) > share * 4:
-            ends = ends[: share * 4] + ends[-share * 4 :]
-        text, omitted = _cut(ends.decode(errors="replace"), share)
-        left_out_bytes += omitted + len(item.data) - len(ends)
+        text, omitted = _cut(item.data.decode(errors="replace"), limit // len(texts))
+        left_out_bytes += omitted
         parts.append(f"[{item.name}]\n{text}" if len(texts) > 1 else text)
     total_bytes = sum(len(item.data) for item in texts)
     return LogExcerpt(text="\n".join(parts), total_bytes=total_bytes, left_out_bytes=left_out_bytes)
