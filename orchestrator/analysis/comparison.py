@@ -40,7 +40,7 @@ from orchestrator.records.verdict import (
     ParityVerdict,
     Quality,
 )
-from orchestrator.units import format_percent
+from orchestrator.units import counted, format_percent
 
 
 class Axis(enum.StrEnum):
@@ -376,7 +376,8 @@ def compare_measured(before: Measured, after: Measured, rule: Rule) -> ComparedC
         + _notes(before, after, rule)
     )
     is_figure = not any(item.fact in ABSOLUTE for item in apart)
-    verdict = _verdict(before, after, rule) if is_figure else _blank(before, after, rule)
+    counts = len(before.result.used), len(after.result.used)
+    verdict = _verdict(before, after, rule) if is_figure else rule.claim.verdict(counts)
     outcome, doubts = verdict.outcome, [] if apart else _doubts(before, after)
     if apart:
         # The figures stand beside what keeps them apart: a ratio that nobody claims is still an
@@ -562,11 +563,6 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
     return notes
 
 
-def _blank(before: Measured, after: Measured, rule: Rule) -> ComparisonVerdict:
-    counts = len(before.result.used), len(after.result.used)
-    return rule.claim.verdict(counts, ComparisonOutcome.INCOMPARABLE)
-
-
 def _verdict(before: Measured, after: Measured, rule: Rule) -> ComparisonVerdict:
     if are_interleaved(before, after):
         numbers = sorted(before.used.keys() & after.used.keys())
@@ -602,14 +598,13 @@ def _left_out(before: Measured, after: Measured, paired: int) -> list[str]:
         for item in (before, after)
     ]
     both, alone = len(sides[0] & sides[1]), len(sides[0] ^ sides[1])
-    notes = (
-        [f"{both - paired} of {both} pairs left out: one of the two runs can't be used."]
-        if both > paired
-        else []
-    )
+    notes = []
+    if both > paired:
+        notes = [f"{both - paired} of {both} pairs left out: one of the two runs can't be used."]
     if alone:
-        invocations = "1 invocation has" if alone == 1 else f"{alone} invocations have"
-        notes.append(f"{invocations} no partner: not run on the other side.")
+        notes.append(
+            f"{counted(alone, 'invocation')} without a partner: not run on the other side."
+        )
     return notes
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import chain
-from operator import itemgetter
+from itertools import filterfalse
 
 from orchestrator.analysis.case_result import (
     CaseResult,
@@ -15,7 +14,7 @@ from orchestrator.analysis.case_result import (
     judge_case,
 )
 from orchestrator.delegates import DELEGATES, place_of
-from orchestrator.records.campaign import Campaign
+from orchestrator.records.campaign import Campaign, Terms
 from orchestrator.records.case import FIGURE_PASS, Build, CampaignId, Case, CaseKey, grouped
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import Outcome, RunRecord
@@ -87,44 +86,42 @@ def measured_cases(
     ``campaigns`` say which system a device had, where they were imported from, what they knew of
     outputs and how many pairs they have at most.
     """
-    timed: dict[tuple[CampaignId, CaseKey], list[RunRecord]] = {}
-    compared: dict[tuple[CampaignId, CaseKey], list[RunRecord]] = {}
-    for run in runs:
-        is_compared = has_comparison(run)
-        if run.outcome is not Outcome.UNFIT and (is_compared or run.run_pass is FIGURE_PASS):
-            places = compared if is_compared else timed
-            places.setdefault((run.campaign_id, run.case.case_key), []).append(run)
     known = {campaign.campaign_id: campaign for campaign in campaigns}
-    compared_in = grouped(compared, itemgetter(0))
+    counted = [
+        run
+        for run in runs
+        if run.outcome is not Outcome.UNFIT and (has_comparison(run) or run.run_pass is FIGURE_PASS)
+    ]
     found: dict[tuple[CampaignId, CaseKey], Measured] = {}
-    for campaign_id, keys in grouped(timed, itemgetter(0)).items():
-        own = [known[campaign_id]] if campaign_id in known else []
-        others = autocorrelation_of_others(
-            {key: timed[key] for key in keys}, known.get(campaign_id)
-        )
-        checks = OutputChecks(campaign.terms.output_checks for campaign in own)
-        for run in chain.from_iterable(compared[key] for key in compared_in[campaign_id]):
+    for campaign_id, own in grouped(counted, lambda run: run.campaign_id).items():
+        campaign = known.get(campaign_id)
+        terms = Terms() if campaign is None else campaign.terms
+        checks = OutputChecks([terms.output_checks])
+        for run in own:
             checks.learn(run)
-        origin = own[0].terms.origin if own else None
-        pairing = own[0].terms.pairing if own else None
-        for key in keys:
-            case = timed[key][0].case
+        timed = grouped(filterfalse(has_comparison, own), lambda run: run.case.case_key)
+        compared = grouped(filter(has_comparison, own), lambda run: run.case.case_key)
+        others = autocorrelation_of_others(timed, campaign)
+        for key, timings in timed.items():
+            case = timings[0].case
             facts, build = devices.get(case.serial), builds.get(case.build_sha256)
-            found[key] = Measured(
+            found[campaign_id, key] = Measured(
                 case=case,
                 campaign_id=campaign_id,
-                runs=tuple(timed[key]),
+                runs=tuple(timings),
                 result=judge_case(
-                    [*timed[key], *compared.get(key, ())], others=others[key], check=checks.of(case)
+                    [*timings, *compared.get(key, ())], others=others[key], check=checks.of(case)
                 ),
                 device=facts.title if facts is not None else str(case.serial),
                 build=" ".join([*([build.name] if build else []), case.build_sha256[:8]]),
-                is_virtual=any(run.is_virtual for run in timed[key]),
-                system=own[0].terms.fingerprints.get(case.serial, "") if own else "",
-                origin=origin.text if origin is not None else "",
-                claim=pairing.claim if pairing is not None else None,
+                is_virtual=any(run.is_virtual for run in timings),
+                system=terms.fingerprints.get(case.serial, ""),
+                origin=terms.origin.text if terms.origin is not None else "",
+                claim=terms.pairing.claim if terms.pairing is not None else None,
             )
-    return [found[key] for key in timed]
+    timed_runs = filterfalse(has_comparison, counted)
+    places = dict.fromkeys((run.campaign_id, run.case.case_key) for run in timed_runs)
+    return [found[place] for place in places]
 
 
 def actual_of(runs: Iterable[RunRecord]) -> str:

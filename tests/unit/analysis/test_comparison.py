@@ -298,11 +298,11 @@ def test_a_side_that_stopped_earlier_lost_no_pair() -> None:
     assert row.verdict.counts == (8, 8)
     assert row.verdict.method == "paired-t"
     assert not any("can't be used" in reason for reason in row.verdict.reasons)
-    assert "1 invocation has no partner: not run on the other side." in row.verdict.reasons
+    assert "1 invocation without a partner: not run on the other side." in row.verdict.reasons
     longer[3] = run(OTHER_BUILD, 3, 90_000, quality=Quality.REJECTED, campaign_id=OLD)
     (row,) = compared(night(case()), measured(longer), Rule(axis=Axis.BUILD)).rows
     assert "1 of 8 pairs left out: one of the two runs can't be used." in row.verdict.reasons
-    assert "1 invocation has no partner: not run on the other side." in row.verdict.reasons
+    assert "1 invocation without a partner: not run on the other side." in row.verdict.reasons
 
 
 def test_devices_are_compared_although_serial_and_system_differ_and_real_ones_not_with_virtual_ones() -> (

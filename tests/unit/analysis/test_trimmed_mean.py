@@ -36,12 +36,6 @@ def test_distribution_is_symmetric(t, degrees):
     assert t_cdf(t, degrees) + t_cdf(-t, degrees) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(("probability", "degrees"), [(0.0, 3), (1.0, 3), (0.9, 0), (0.9, -1)])
-def test_what_has_no_quantile_is_refused(probability, degrees):
-    with pytest.raises(ValueError, match="must be"):
-        t_quantile(probability, degrees)
-
-
 def test_few_figures_have_their_mean_and_its_usual_error():
     found = trimmed_mean([1.0, 2.0, 3.0, 4.0])
     assert found.value == 2.5
