@@ -127,9 +127,7 @@ def test_loads_are_told_apart_by_the_programs_own_time() -> None:
     assert conditions.is_sampled
 
 
-@pytest.mark.parametrize(
-    ("seconds", "busy_s"), [(0.03, 0.05), (0.03, 0.1), (0.11, 0.17), (0.11, 0.2)]
-)
+@pytest.mark.parametrize(("seconds", "busy_s"), [(0.03, 0.1), (0.11, 0.2)])
 def test_a_short_run_is_not_accused_by_a_few_ticks(seconds: float, busy_s: float) -> None:
     start, end = look(100, 50, {TOP: 1}), look(100 + seconds, 50 + busy_s, {TOP: 1})
     looks = parse_samples(f"{start}\n--times\n0m0s 0m0s\n0m{seconds:.2f}s 0m0.00s\n{end}".encode())

@@ -56,12 +56,6 @@ def test_a_sure_change_below_the_threshold_is_no_change():
     assert compare_pairs([1000.0, 1001.0, 999.0] * 3, [1010.0, 1011.0, 1009.0] * 3).outcome is SAME
 
 
-def test_a_large_change_that_may_be_an_accident_is_inconclusive():
-    verdict = compare_pairs([100.0, 100.0, 100.0], [100.0, 120.0, 110.0])
-    assert verdict.outcome is INCONCLUSIVE
-    assert verdict.detectable > 0.2
-
-
 @COMPARISONS
 def test_single_invocations_are_inconclusive_and_missing_ones_incomparable(compare):
     single = compare([100.0], [50.0])
@@ -110,16 +104,6 @@ def test_turned_round_the_ratio_and_the_verdict_are_inverted(compare, both):
     assert there.low * back.high == pytest.approx(1.0)
     assert there.high * back.low == pytest.approx(1.0)
     assert there.outcome is INVERSE[back.outcome]
-
-
-@COMPARISONS
-@settings(deadline=None, max_examples=50)
-@given(both=sides, factor=st.floats(0.01, 100))
-def test_another_unit_changes_nothing(compare, both, factor):
-    there = compare(*both)
-    scaled = compare(*([us * factor for us in side] for side in both))
-    assert scaled.ratio == pytest.approx(there.ratio, rel=1e-9)
-    assert scaled.low == pytest.approx(there.low, rel=1e-6)
 
 
 @pytest.mark.slow

@@ -140,13 +140,6 @@ def test_the_deadline_wins_over_everything_that_was_printed() -> None:
     assert ending_of(GOOD, exit_code=None, timed_out=True).outcome is Outcome.TIMED_OUT
 
 
-def test_what_did_not_complete_is_rejected() -> None:
-    ending = Ending(outcome=Outcome.FAILED, reason_code="x", reason="because")
-    judged = verdict(None, ending=ending)
-    assert judged.quality is Quality.REJECTED
-    assert "because" in judged.findings[0].message
-
-
 @pytest.mark.parametrize(
     ("code", "quality", "judged"),
     [

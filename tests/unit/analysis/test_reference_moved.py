@@ -55,15 +55,3 @@ def test_without_history_noise_is_assumed():
 
 def test_without_a_figure_nothing_is_said():
     assert reference_moved([], [100.0], [100.0] * 6).moved is None
-
-
-def test_moves_are_alike_both_ways():
-    history = figures(random.Random(5), 12)
-    up, down = (
-        reference_moved([100.0], [125.0], history),
-        reference_moved([125.0], [100.0], history),
-    )
-    assert up.moved is down.moved is True
-    assert up.ratio * down.ratio == pytest.approx(1.0)
-    with pytest.raises(ValueError, match="positive"):
-        reference_moved([0.0], [1.0], [])

@@ -171,19 +171,6 @@ def test_a_case_without_a_usable_figure_gets_no_more(end: dict[str, object]) -> 
     assert reasons[3] is StopReason.FAILED
 
 
-@pytest.mark.parametrize("end", [Outcome.FAILED, Outcome.TIMED_OUT])
-def test_a_case_that_fails_twice_of_ten_at_random_gets_more(end: Outcome) -> None:
-    failed = {"outcome": end, "reason_code": "crashed", "report": None}
-    wanted = Invocation(case=case(3), run_pass=Pass.TIMING, number=0)
-    runs = [
-        run(replace(wanted, number=number), **(failed if number >= 8 else {}))
-        for number in range(10)
-    ]
-    the_campaign = replace(campaign(), invocations=(wanted,))
-    assert standings(the_campaign, runs)[case(3).case_key].reason is StopReason.OPEN
-    assert next_round(the_campaign, runs, SERIAL)
-
-
 @pytest.mark.parametrize(
     ("endings", "hopeless"),
     [

@@ -110,14 +110,3 @@ def test_intervals_of_stopped_cases_hold_the_truth():
         return hits / 400
 
     assert 0.935 <= coverage(RULE) <= 0.999
-
-
-def test_noise_decides_the_number():
-    chance = random.Random(4)
-    counts = [
-        sum(len(run_until_enough(chance, noise)[0]) for _ in range(40)) / 40
-        for noise in (0.002, 0.03, 0.2)
-    ]
-    assert 8 <= counts[0] < 9
-    assert 20 < counts[1] < 36
-    assert counts[2] == 40

@@ -43,7 +43,7 @@ def test_interval_of_twenty_invocations_is_students_of_the_twelve_that_stay():
 
 @pytest.mark.parametrize(
     ("latency_us", "noise", "resolution_us"),
-    [(10_300, 0.005, 1000.0), (60_500, 0.01, 1000.0), (303, 0.015, 10.0), (52.4, 0.01, 10.0)],
+    [(10_300, 0.005, 1000.0), (303, 0.015, 10.0)],
 )
 def test_an_interval_is_never_narrower_than_the_print_and_holds_the_truth(
     latency_us, noise, resolution_us
