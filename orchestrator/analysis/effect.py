@@ -406,7 +406,7 @@ def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> 
     if has_states:
         ends.append(math.log(baseline.median_us / candidate.median_us))
     low, high = factor_of(min(ends)), factor_of(max(ends))
-    interval = Interval(low=low, high=high, level=level, method=IntervalMethod.LOG_T)
+    interval = Interval(low=low, high=high, method=IntervalMethod.LOG_T)
     return Ratio(
         value=math.exp(effect.log), interval=interval, is_between_sessions=sessions is not None
     )

@@ -121,7 +121,6 @@ def derive_conditions(
     busy_s = (
         None if first is None or last is None else _difference(first.cpu_busy_s, last.cpu_busy_s)
     )
-    gpu_khz = _gpu_khz(first, last)
     return RunConditions(
         is_sampled=bool(samples),
         clusters=_clusters(before, after, samples),
@@ -131,7 +130,6 @@ def derive_conditions(
             if own is None or busy_s is None or not span_s
             else max(0.0, (busy_s - _MISCOUNT_S) / span_s - own)
         ),
-        gpu_mhz=None if gpu_khz is None else gpu_khz / 1000,
         clock_jump_s=_clock_jump_s(before, after),
     )
 
@@ -245,12 +243,6 @@ def _busy_cores(earlier: Sample, later: Sample) -> float | None:
         return None
     busy_s = _difference(earlier.cpu_busy_s, later.cpu_busy_s)
     return None if busy_s is None or span_s < STRETCH_MIN_S else busy_s / span_s
-
-
-def _gpu_khz(first: Sample | DeviceState | None, last: Sample | DeviceState | None) -> float | None:
-    if first is None or last is None or not last.gpu_time_in_state:
-        return None
-    return mean_khz(first.gpu_time_in_state, last.gpu_time_in_state)
 
 
 def _uptime_s(moment: Sample | DeviceState | None) -> float | None:

@@ -160,7 +160,6 @@ class Interval:
 
     low: float
     high: float
-    level: float
     method: IntervalMethod
 
     @property
@@ -280,7 +279,7 @@ def _interval(
         low = max(center - resolution_us / 2, math.ulp(0.0))
         high = center + resolution_us / 2
         method = IntervalMethod.RESOLUTION
-    return Interval(low=low, high=high, level=LEVEL, method=method)
+    return Interval(low=low, high=high, method=method)
 
 
 #: What sessions differ by where nothing is known, and how many steps from one session to the next

@@ -441,7 +441,6 @@ class RunConditions:
     #: least.
     own_cores: float | None = None
     foreign_cores: float | None = None
-    gpu_mhz: float | None = None
     #: How far the wall clock was moved against the clock that only counts.
     clock_jump_s: float | None = None
 

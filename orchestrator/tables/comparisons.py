@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from orchestrator.analysis.comparison import ComparedCase, Comparison, Overall
 from orchestrator.analysis.measured import Measured
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
-from orchestrator.tables.table import DATA, EVERYWHERE, NESTED, NOTHING, PEOPLE, Column, Kind, Table
+from orchestrator.tables.table import (
+    DATA,
+    EVERYWHERE,
+    NESTED,
+    NOTHING,
+    PEOPLE,
+    Column,
+    Kind,
+    Table,
+    fields_of,
+)
 from orchestrator.units import format_change, format_figure, format_percent
 
 #: In which order people want to see them.
@@ -94,61 +104,34 @@ def _change_words(row: ComparedCase) -> str:
     return f"{change} speed" if what == "speed" else change
 
 
-def _of_result(name: str, kind: Kind = Kind.TEXT) -> Column[Measured]:
-    return Column(name, name, lambda item: getattr(item.result, name), kind)
+def _record(item: Measured) -> dict[str, Any]:
+    """Return a side as JSON has it."""
+    result = item.result
+    of_case = ("case_key", "serial", "model_name", "model_sha256", "build_sha256")
+    of_result = (
+        "status", "quality", "precision", "is_precise", "grade", "median_us", "not_a_result_us",
+    )  # fmt: skip
+    return {
+        **fields_of(item, "campaign_id", "device", "build", "is_virtual", "origin", "outputs"),
+        **fields_of(item.case, *of_case),
+        "configuration": result.named(item.case.configuration),
+        **fields_of(result, *of_result),
+        "figure": result.figure.value if result.summary is not None else None,
+        "count": len(result.used),
+        "run_ids": list(result.used),
+    }
 
 
-def _of_case(name: str) -> Column[Measured]:
-    return Column(name, name, lambda item: getattr(item.case, name))
-
-
-SIDE: Final[Sequence[Column[Measured]]] = (
-    Column("campaign_id", "campaign", lambda item: item.campaign_id),
-    _of_case("case_key"),
-    _of_case("serial"),
-    Column("device", "device", lambda item: item.device),
-    _of_case("model_name"),
-    _of_case("model_sha256"),
-    Column("build", "build", lambda item: item.build),
-    _of_case("build_sha256"),
-    Column(
-        "configuration", "configuration", lambda item: item.result.named(item.case.configuration)
-    ),
-    Column("is_virtual", "virtual", lambda item: item.is_virtual, Kind.FLAG),
-    Column("origin", "origin", lambda item: item.origin),
-    _of_result("status"),
-    _of_result("quality"),
-    _of_result("precision", Kind.NUMBER),
-    _of_result("is_precise", Kind.FLAG),
-    _of_result("grade"),
-    Column("outputs", "outputs", lambda item: item.outputs),
-    Column(
-        "figure",
-        "figure",
-        lambda item: item.result.figure if item.result.summary is not None else None,
-    ),
-    _of_result("median_us", Kind.NUMBER),
-    _of_result("not_a_result_us", Kind.NUMBER),
-    Column("count", "runs", lambda item: len(item.result.used), Kind.COUNT),
-    Column("run_ids", "runs", lambda item: item.result.used, Kind.RECORD, forms=NESTED),
-)
-
-
-def _side(name: str, of: Callable[[ComparedCase], Measured]) -> list[Column[ComparedCase]]:
-    """Return the columns of a side: for people its figure, in JSON an object, else a column each."""
-
-    def record(row: ComparedCase) -> dict[str, Any]:
-        return {column.name: column.data(of(row)) for column in SIDE}
-
-    flat = DATA - NESTED
-    return [
-        Column(name, name, record, Kind.RECORD, forms=NESTED),
-        *(
-            column.of(of, name=f"{name}_{column.name}", forms=flat)
-            for column in SIDE
-            if column.forms & flat
-        ),
-    ]
+def _side(name: str, of: Callable[[ComparedCase], Measured]) -> Iterator[Column[ComparedCase]]:
+    """Yield the columns of a side: in JSON an object, in frames its figure."""
+    yield Column(name, name, lambda row: _record(of(row)), Kind.RECORD, forms=NESTED)
+    yield Column(
+        f"{name}_median_us",
+        name,
+        lambda row: of(row).result.median_us,
+        Kind.NUMBER,
+        forms=DATA - NESTED,
+    )
 
 
 def _figure(name: str, of: Callable[[ComparedCase], Measured]) -> Column[ComparedCase]:
