@@ -183,7 +183,7 @@ class CaseResult:
     @property
     def not_a_result_us(self) -> float | None:
         """The median of a figure that is none of what was asked for: shown as evidence alone."""
-        is_other = self.summary is not None and self.own_summary is None
+        is_other = self.own_summary is None
         return self.summary.median_us if self.summary is not None and is_other else None
 
     @property
@@ -206,10 +206,9 @@ class CaseResult:
         """What the own figure lacks: ``not precise``, ``one process``; empty if it is precise."""
         if self.own_summary is None:
             return ""
-        precision = self.own_summary.spread
-        if precision is None:
+        if self.precision is None:
             return "one process"
-        return "" if precision <= self.precision_goal else "not precise"
+        return "" if self.is_precise else "not precise"
 
     def by_means(self) -> CaseResult | None:
         """Return the same result made of means, to stand against one that has no medians.

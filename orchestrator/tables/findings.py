@@ -39,16 +39,11 @@ def _name(row: ResultRow) -> str:
     return row.who + " (virtual)" * (row.is_virtual and not row.device.is_virtual)
 
 
-def _links(rows: Sequence[ResultRow]) -> list[tuple[str, str]]:
-    return [(_name(row), row.key) for row in rows]
-
-
 def _which(item: Kinds) -> list[tuple[str, str]]:
-    found, rows = item
+    _, rows = item
     more = len(rows) - _MOST_NAMED
-    if found.finding.severity is Severity.INFO and more > 0:
-        return [(f"{len(rows)} cases", "")]
-    return _links(rows[:_MOST_NAMED]) + ([(f"and {more} more", "")] if more > 0 else [])
+    links = [(_name(row), row.key) for row in rows[:_MOST_NAMED]]
+    return links + ([(f"and {more} more", "")] if more > 0 else [])
 
 
 def kinds_table(rows: Iterable[ResultRow]) -> Table[Kinds]:

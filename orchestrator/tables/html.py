@@ -33,6 +33,10 @@ from orchestrator.units import format_bytes, format_change, format_latency
 _MOST_CHOICES: Final = 200
 
 
+#: What a page shows as it is.
+_MADE: Final = frozenset({Kind.PICTURE, Kind.MARKUP, Kind.CASES})
+
+
 class Html(str):
     """HTML, which a template writes as it is; joined with other text it is text again."""
 
@@ -75,9 +79,19 @@ def whole(table: Table[R], look: str = "cards") -> Html:
     """
     if not table.listed and table.nothing:
         return Html(tag("p", plain(table.nothing), "empty"))
-    columns, same = table.laid_out()
+    rows, same = table.listed, list[str]()
+    columns: list[tuple[Column[R], Sequence[Any]]] = []
+    for column in table.of(Form.HTML):
+        is_made = column.kind in _MADE
+        cells: Sequence[Any] = (
+            [column.value(row) for row in rows] if is_made else column.cells(rows)
+        )
+        if column.is_merged and len(rows) > 1 and len(set(cells)) == 1:
+            same += [f"{column.head} {cells[0]}"] if cells[0] else []
+        else:
+            columns.append((column, cells))
     caption, heads = plain(table.caption), "".join(_head(column) for column, _ in columns)
-    told = "; ".join(f"{head} {word}" for head, word in same.items() if word)
+    told = "; ".join(same)
     return Html(
         f'<div class="scroll" role="region" tabindex="0" aria-label="{caption}">'
         f'<table class="whole {look}" data-table="{plain(table.name)}">'
@@ -351,16 +365,10 @@ def notebook_html(
 
     ``report`` is linked to.
     """
-    shown = replace(table, rows=table.listed[:NOTEBOOK_ROWS])
-    columns = shown.of(Form.MARKDOWN)
-    cells = zip(*(column.cells(shown.listed) for column in columns), strict=True)
-    looks = map(shown.look, shown.listed)
+    shown = replace(table, rows=table.listed[:NOTEBOOK_ROWS], key=None)
     return template("notebook.html.j2").render(
         title=title,
-        headers=[column.title for column in columns],
-        rows=[
-            (own, look in {"winner", "unproven"}) for own, look in zip(cells, looks, strict=True)
-        ],
+        table=whole(shown),
         notes=notes,
         report=report and (report.as_uri() if report.is_absolute() else quote(report.as_posix())),
         more=len(table.listed) - len(shown.listed),

@@ -289,27 +289,6 @@ class Table(Generic[R]):
         rows = self.listed
         return [column for column in columns if not (column.is_optional and column.is_empty(rows))]
 
-    def laid_out(self) -> tuple[list[tuple[Column[R], Sequence[Any]]], dict[str, str]]:
-        """Return what a page shows whole: columns with their cells (drawings as they are), and head
-        -> word of those that are left out, as all rows have one word.
-        """
-        rows, same = self.listed, {}
-        columns: list[tuple[Column[R], Sequence[Any]]] = []
-        for column in self.columns:
-            if Form.HTML not in column.forms:
-                continue
-            if column.kind in _MADE:
-                columns.append((column, [column.value(row) for row in rows]))
-                continue
-            cells = column.cells(rows)
-            if column.is_optional and NOTHINGS.issuperset(cells):
-                continue
-            if column.is_merged and len(rows) > 1 and len(set(cells)) == 1:
-                same[column.head] = cells[0]
-            else:
-                columns.append((column, cells))
-        return columns, same
-
     @property
     def listed(self) -> Sequence[R]:
         """The rows, where all of them are needed."""
@@ -319,7 +298,3 @@ class Table(Generic[R]):
     def record(self, row: R, form: Form = Form.JSON) -> dict[str, Any]:
         """Return one row as plain values by the columns' names."""
         return record_of(self.columns, row, form)
-
-
-#: What a page shows as it is.
-_MADE: Final = frozenset({Kind.PICTURE, Kind.MARKUP, Kind.CASES})

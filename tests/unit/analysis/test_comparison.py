@@ -65,16 +65,6 @@ def outcomes(comparison: Comparison) -> list[ComparisonOutcome]:
     return [row.verdict.outcome for row in comparison.rows]
 
 
-def test_the_same_case_of_two_nights_is_compared_and_a_slower_one_is_told() -> None:
-    comparison = compared(night(case()), night(case(), 22_000, NEW))
-    (row,) = comparison.rows
-    assert row.verdict.outcome is ComparisonOutcome.SLOWER
-    assert row.verdict.ratio == pytest.approx(1.1, abs=0.001)
-    assert row.verdict.method == "welch"
-    assert row.verdict.detectable is not None
-    assert comparison.is_virtual
-
-
 def test_another_build_on_another_night_is_what_a_night_tests_and_is_told() -> None:
     (row,) = compared(night(case()), night(OTHER_BUILD, campaign=NEW)).rows
     assert row.verdict.outcome is not ComparisonOutcome.INCOMPARABLE
@@ -258,13 +248,6 @@ def test_no_change_of_two_sessions_is_claimed_that_other_load_or_rounding_may_be
 def test_other_load_keeps_no_pairs_from_a_verdict_that_both_sides_met() -> None:
     runs = series(OTHER_BUILD, 24_000, 8, campaign_id=OLD)
     (row,) = compared(night(case()), suspect(runs, "foreign-load"), Rule(axis=Axis.BUILD)).rows
-    assert row.verdict.outcome is ComparisonOutcome.SLOWER
-
-
-def test_builds_in_turns_in_one_campaign_are_compared_in_pairs() -> None:
-    (row,) = compared(night(case()), night(OTHER_BUILD, 20_600), Rule(axis=Axis.BUILD)).rows
-    assert row.verdict.method == "paired-t"
-    assert row.verdict.ratio == pytest.approx(1.03, abs=1e-6)
     assert row.verdict.outcome is ComparisonOutcome.SLOWER
 
 

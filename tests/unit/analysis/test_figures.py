@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.analysis.case_result import CaseResult, comparable, judge_case
+from orchestrator.analysis.case_result import CaseResult, judge_case
 from orchestrator.analysis.comparison import ComparedCase, Fact, Rule, compare_sides
 from orchestrator.analysis.drift import measured_us
 from orchestrator.analysis.measured import Measured, measured_cases
@@ -56,12 +56,6 @@ def test_two_builds_of_one_speed_are_the_same_whichever_of_them_prints_medians(
         assert side.result.figure is FigureKind.MEAN
         assert side.result.summary is not None
         assert side.result.summary.median_us == pytest.approx(1_080, rel=0.01)
-
-
-def test_two_builds_that_print_medians_are_compared_by_them_without_a_word() -> None:
-    row = compared(night(case(), 1_000, OLD), night(case(), 1_000, NEW))
-    assert row.baseline.result.figure is FigureKind.MEDIAN
-    assert not any("ean" in reason for reason in row.verdict.reasons)
 
 
 def test_a_median_and_a_mean_that_have_nothing_in_common_are_incomparable() -> None:
@@ -114,18 +108,6 @@ def test_invocations_that_have_no_kind_in_common_count_by_the_more_frequent_one(
     result = judged(True, False, True, True, has_mean=False)
     assert result.figure is FigureKind.MEDIAN
     assert len(result.used) == 3
-
-
-def test_results_of_both_kinds_stand_against_each_other_by_their_means() -> None:
-    with_medians, without = judged(True, True), judged(False, False)
-    assert comparable({"a": with_medians}) == {"a": with_medians}
-    found = comparable({"a": with_medians, "b": without})
-    assert {key: result.figure for key, result in found.items()} == {
-        "a": FigureKind.MEAN,
-        "b": FigureKind.MEAN,
-    }
-    assert found["a"].summary == found["b"].summary
-    assert comparable({"a": judged(True, True, has_mean=False), "b": without}).keys() == {"b"}
 
 
 @pytest.mark.parametrize("nonsense_us", [math.nan, math.inf, 0.0, -1.0])

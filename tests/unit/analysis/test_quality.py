@@ -114,20 +114,6 @@ def test_a_run_somewhere_else_than_asked_is_failed_though_the_program_was_conten
 
 
 @pytest.mark.parametrize(
-    "truth", [DelegateTruth.FULL, DelegateTruth.PARTIAL, DelegateTruth.UNKNOWN]
-)
-def test_a_run_where_it_was_asked_is_completed(truth: DelegateTruth) -> None:
-    assert (
-        ending_of(with_delegate(truth=truth), exit_code=0, timed_out=False).outcome
-        is Outcome.COMPLETED
-    )
-
-
-def test_an_app_without_an_exit_code_completes_by_its_result() -> None:
-    assert ending_of(GOOD, exit_code=None, timed_out=False).outcome is Outcome.COMPLETED
-
-
-@pytest.mark.parametrize(
     ("exit_code", "words"), [(1, "exit code 1"), (139, "signal 11"), (137, "signal 9")]
 )
 def test_a_result_with_a_bad_exit_code_is_no_result(exit_code: int, words: str) -> None:
@@ -308,10 +294,3 @@ def test_a_light_thermal_status_is_throttling_only_where_clocks_cant_say_otherwi
     assert not verdict(after=seen).has("throttled")
     assert verdict(after=replace(seen, cooling={"cpu-big": 1})).has("throttled")
     assert verdict(after=replace(seen, thermal_status=2)).has("throttled")
-
-
-def test_a_screen_that_is_off_because_the_plan_asks_for_it_is_no_fault() -> None:
-    off = replace(CALM, screen_on=False)
-    assert verdict(before=off, after=off).has("screen-off")
-    told = verdict(before=off, after=off, screen=Screen.OFF)
-    assert (told.findings, told.quality) == ((), Quality.TRUSTED)

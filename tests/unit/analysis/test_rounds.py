@@ -74,17 +74,6 @@ def counts(runs: list[RunRecord]) -> dict[int, int]:
     return dict(Counter(item.case.threads for item in runs))
 
 
-def test_noisy_cases_get_more_and_quiet_ones_none() -> None:
-    runs = finish(campaign(), [])
-    got = counts(runs)
-    assert got[1] == RULE.first
-    assert RULE.first < got[2] <= RULE.most
-    assert got[3] == RULE.most
-    reasons = {item.case.threads: item.reason for item in standings(campaign(), runs).values()}
-    assert (reasons[1], reasons[3]) == (StopReason.REACHED, StopReason.MOST)
-    assert Counter((item.case.threads, item.invocation) for item in runs).most_common(1)[0][1] == 1
-
-
 @pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(cut=st.integers(0, 28), seed=st.integers(0, 5))
