@@ -319,9 +319,10 @@ def verdict_of(
     one device's of one campaign, ``history_us`` what :func:`history_of` gives of earlier ones.
     """
     baseline = baseline_of(runs)
-    if baseline is None or check.number <= baseline.number:
-        return reference_moved(history_us[-USUAL_COUNT:], _figures(check, history_us), history_us)
-    return reference_moved(_figures(baseline, history_us), _figures(check, history_us), history_us)
+    before = history_us[-USUAL_COUNT:]
+    if baseline is not None and check.number > baseline.number:
+        before = _figures(baseline, history_us)
+    return reference_moved(before, _figures(check, history_us), history_us)
 
 
 def history_of(runs: Iterable[RunRecord]) -> tuple[float, ...]:

@@ -192,8 +192,8 @@ class PairProgress:
 
         Empty before the first pair of all is whole.
         """
-        numbers = self._pairing.first_numbers
-        if not all(self._has(side, numbers) for side in self._sides):
+        first = set(self._pairing.first_numbers)
+        if not all(first <= _numbers(runs) for runs in self._runs.values()):
             return {}
         return {side: self._count(side) for side in self._sides}
 
@@ -219,8 +219,9 @@ class PairProgress:
         return replace(count, limit="unusable") if is_spent and not count.is_over else count
 
     def _tried(self, side: int) -> int:
-        """Return how many pairs ran whole, usable or not."""
-        return len(set.intersection(*(self._numbers(key) for key in self._pairing.sides[side])))
+        """Return how many pairs ran whole, usable or not; those that warm the device are none."""
+        both = [_numbers(self._runs[key]) for key in self._pairing.sides[side]]
+        return sum(number >= self._pairing.warmup for number in set.intersection(*both))
 
     def added(self) -> list[Invocation]:
         """Return what follows and isn't stored: the pairs up to the next look.
@@ -240,14 +241,8 @@ class PairProgress:
             item
             for number, sides in sorted(wanted.items())
             for item in pair_round(self._pairing, self._cases, number, sides, self._seed)
-            if item.number not in self._numbers(item.case.case_key, every=True)
+            if item.number not in _numbers(self._runs[item.case.case_key])
         ]
-
-    def _has(self, side: int, numbers: range) -> bool:
-        """Whether both cases of a comparison have these numbers."""
-        return all(
-            set(numbers) <= self._numbers(key, every=True) for key in self._pairing.sides[side]
-        )
 
     def plan_text(self, session_of: SessionOf = lambda _: "") -> str:
         """Return what follows in words: pairs until the next look, and how long they take.
@@ -293,15 +288,9 @@ class PairProgress:
         baseline, candidate = (self._runs[key] for key in self._pairing.sides[side])
         return usable_pairs(baseline, candidate, warmup=self._pairing.warmup)
 
-    def _numbers(self, key: CaseKey, *, every: bool = False) -> set[int]:
-        """Return the stored numbers of a case; those that only warm the device are left out unless
-        ``every``.
-        """
-        return {
-            run.invocation
-            for run in self._runs[key]
-            if every or run.invocation >= self._pairing.warmup
-        }
+
+def _numbers(runs: Iterable[RunRecord]) -> set[int]:
+    return {run.invocation for run in runs}
 
 
 def pair_counts(campaign: Campaign, runs: Sequence[RunRecord]) -> dict[int, PairCount]:

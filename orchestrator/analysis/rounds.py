@@ -265,13 +265,12 @@ def next_round(
 
 
 def _planned(campaign: Campaign) -> dict[CaseKey, tuple[Case, frozenset[int]]]:
-    numbers: dict[CaseKey, set[int]] = {}
-    cases: dict[CaseKey, Case] = {}
-    for item in campaign.invocations:
-        if item.run_pass is FIGURE_PASS:
-            cases[item.case.case_key] = item.case
-            numbers.setdefault(item.case.case_key, set()).add(item.number)
-    return {key: (case, frozenset(numbers[key])) for key, case in cases.items()}
+    timed = (item for item in campaign.invocations if item.run_pass is FIGURE_PASS)
+    cases = grouped(timed, lambda item: item.case.case_key)
+    return {
+        key: (items[0].case, frozenset(item.number for item in items))
+        for key, items in cases.items()
+    }
 
 
 def _standing(

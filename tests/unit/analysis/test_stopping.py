@@ -2,8 +2,6 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from orchestrator.analysis.intervals import (
     autocorrelation_of,
@@ -83,18 +81,6 @@ def test_first_equal_to_most_is_a_fixed_number(count):
     rule = StoppingRule(first=count, most=count)
     assert not decide([1000.0] * (count - 1), rule).is_enough
     assert decide([1000.0] * count, rule).is_enough
-
-
-@settings(deadline=None)
-@given(st.lists(st.floats(1.0, 1e6), max_size=45), st.integers(1, 10), st.integers(1, 40))
-def test_wanted_is_never_above_the_most_and_above_the_count_when_not_enough(values, first, most):
-    decision = decide(values, StoppingRule(first=first, most=most))
-    assert (
-        decision.wanted > len(values)
-        if not decision.is_enough
-        else decision.wanted == len(values) or most < len(values)
-    )
-    assert decision.is_enough or decision.wanted <= most
 
 
 @pytest.mark.slow
