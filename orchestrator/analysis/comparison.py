@@ -205,24 +205,23 @@ def title_of(item: Measured, rule: Rule) -> str:
     """Return a case's name without what is compared: ``mobilenet on Pixel 4 (virtual) A1: xnnpack,
     4 threads``.
     """
-    case, free = item.case, rule.free
-    model = "" if Fact.MODEL in free else case.model_name
-    device = (
-        ""
-        if Fact.DEVICE in free
-        else f"{item.device} {case.serial}"
-        if item.device != case.serial
-        else item.device
-    )
-    words = [
-        "" if Fact.DELEGATE in free else item.result.named(case.delegate.value),
-        "" if Fact.THREADS in free else case.threads_text,
-        "" if Fact.TOOL in free else case.tool.value,
-        "" if Fact.MODE in free or case.mode is None else case.mode.value,
-        "" if Fact.FLAGS in free else ", ".join(f"{name}={value}" for name, value in case.flags),
-    ]
-    where = " on ".join(part for part in (model, device) if part)
-    return ": ".join(part for part in (where, ", ".join(word for word in words if word)) if part)
+    case = item.case
+    where = {
+        Fact.MODEL: case.model_name,
+        Fact.DEVICE: " ".join(dict.fromkeys((item.device, str(case.serial)))),
+    }
+    words = {
+        Fact.DELEGATE: item.result.named(case.delegate.value),
+        Fact.THREADS: case.threads_text,
+        Fact.TOOL: case.tool.value,
+        Fact.MODE: case.mode.value if case.mode is not None else "",
+        Fact.FLAGS: ", ".join(f"{name}={value}" for name, value in case.flags),
+    }
+
+    def told(parts: Mapping[Fact, str], between: str) -> str:
+        return between.join(part for fact, part in parts.items() if part and fact not in rule.free)
+
+    return ": ".join(filter(None, (told(where, " on "), told(words, ", "))))
 
 
 class FailOn(enum.StrEnum):

@@ -152,11 +152,7 @@ def _report_findings(report: ToolReport, case: Case, facts: DeviceFacts) -> Iter
             message = f"{case.delegate} was used; how many of the operators it ran isn't reported"
             yield finding("delegate-unknown", message, *delegate.lines[:1], severity=Severity.INFO)
         else:
-            what = f"that {case.delegate} was used"
-            where = "where the operators ran"
-            yield finding(
-                "delegate-unknown", f"nothing shows {what if delegate.requested else where}"
-            )
+            yield finding("delegate-unknown")
     if report.unconsumed_flags:
         yield finding("flags-ignored", evidence=" ".join(report.unconsumed_flags))
     for disagreement in report.disagreements:

@@ -113,14 +113,14 @@ def derive_conditions(
     own_cpu_s = looks.own_cpu_s if looks is not None else None
     first: Sample | DeviceState | None = samples[0] if samples else before
     last: Sample | DeviceState | None = samples[-1] if samples else after
-    span_s = _difference(_uptime_s(first), _uptime_s(last))
+    span_s = busy_s = None
+    if first is not None and last is not None:
+        span_s = _difference(first.uptime_s, last.uptime_s)
+        busy_s = _difference(first.cpu_busy_s, last.cpu_busy_s)
     own = own_cpu_s / span_s if samples and own_cpu_s is not None and span_s else None
     if own is not None and own > _CORES_MAX:
         # The sampler began when the program was about to end.
         own = None
-    busy_s = (
-        None if first is None or last is None else _difference(first.cpu_busy_s, last.cpu_busy_s)
-    )
     return RunConditions(
         is_sampled=bool(samples),
         clusters=_clusters(before, after, samples),
@@ -243,10 +243,6 @@ def _busy_cores(earlier: Sample, later: Sample) -> float | None:
         return None
     busy_s = _difference(earlier.cpu_busy_s, later.cpu_busy_s)
     return None if busy_s is None or span_s < STRETCH_MIN_S else busy_s / span_s
-
-
-def _uptime_s(moment: Sample | DeviceState | None) -> float | None:
-    return None if moment is None else moment.uptime_s
 
 
 def _difference(first: float | None, last: float | None) -> float | None:

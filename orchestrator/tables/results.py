@@ -385,19 +385,12 @@ _PLAIN: Final = (
 
 
 def plain_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
-    """Return what a page without scripts has of cases: figures, verdicts and reasons; of many those
-    first that have no clean figure.
-    """
-
-    def is_fine(row: ResultRow) -> bool:
-        return row.result.is_judged or row.is_unused_thread_count
-
-    kept = rows if len(rows) <= _MOST_PLAIN else sorted(rows, key=is_fine)[:_MOST_PLAIN]
+    """Return what a page without scripts has of the first cases: figures, verdicts and reasons."""
     named = {column.name: replace(column, forms=PAGE) for column in RESULTS}
     return case_table(
         "plain",
         "One row for each case",
-        kept,
+        rows[:_MOST_PLAIN],
         [
             *(replace(named[name], is_optional=True, opens=False) for name in _PLAIN),
             Column("reasons", "reasons", _reasons, is_optional=True),

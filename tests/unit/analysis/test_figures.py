@@ -10,26 +10,20 @@ import pytest
 from orchestrator.analysis.case_result import CaseResult, judge_case
 from orchestrator.analysis.comparison import ComparedCase, Fact, Rule, compare_sides
 from orchestrator.analysis.drift import measured_us
-from orchestrator.analysis.measured import Measured, measured_cases
+from orchestrator.analysis.measured import Measured
 from orchestrator.analysis.outcome import figure_us, pair_figures
 from orchestrator.records.case import BuildSha, CampaignId, Case, content_key
 from orchestrator.records.run import FigureKind
 from orchestrator.records.verdict import ComparisonOutcome
-from tests.samples.sample_lab import BUILDS, PIXEL_3, case, run, series, skewed
+from tests.samples.sample_lab import case, run, series, skewed
+from tests.unit.analysis.test_comparison import NEW, OLD, measured
 
-OLD, NEW = CampaignId("20260313-220500-aaaaaa"), CampaignId("20260314-220500-bbbbbb")
 OLDER_PROGRAM = replace(case(), build_sha256=BuildSha(content_key("prints no medians")))
 
 
 def night(owner: Case, latency_us: float, campaign: CampaignId, **printed: bool) -> list[Measured]:
-    runs = [
-        skewed(record, **printed) for record in series(owner, latency_us, 8, campaign_id=campaign)
-    ]
-    return measured_cases(
-        runs,
-        devices={PIXEL_3.serial: PIXEL_3},
-        builds={build.sha256: build for build in BUILDS.values()},
-    )
+    runs = series(owner, latency_us, 8, campaign_id=campaign)
+    return measured([skewed(record, **printed) for record in runs])
 
 
 def compared(before: list[Measured], after: list[Measured]) -> ComparedCase:
