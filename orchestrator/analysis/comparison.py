@@ -532,10 +532,8 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
             notes.append(f"The {name} is suspect ({why}).")
         if lacking := item.result.lacking:
             precision = item.result.precision
-            if precision is None:
-                notes.append(f"The {name} is of {lacking}: no interval.")
-            else:
-                notes.append(f"The {name} is {lacking}: \u00b1{format_percent(precision)}.")
+            width = "no interval" if precision is None else f"\u00b1{format_percent(precision)}"
+            notes.append(f"The {name} is {lacking}: {width}.")
         if item.result.status is CaseStatus.UNCONFIRMED:
             notes.append(f"Nothing shows where the {name}'s operators ran.")
     if Fact.BUILD in rule.free and rule.axis is not Axis.BUILD and before.build != after.build:

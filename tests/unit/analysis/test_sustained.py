@@ -68,9 +68,3 @@ def test_too_few_points_say_nothing_of_onset():
     points = [(60.0 * step, 100.0 if step < 3 else 300.0) for step in range(POINTS_MIN - 1)]
     assert sustained(points).onset_s is None
     assert sustained(points[:1]).slowdown == 1.0
-
-
-@pytest.mark.parametrize("points", [[], [(0.0, 0.0)], [(math.nan, 1.0)], [(0.0, math.inf)]])
-def test_what_is_no_curve_is_refused(points):
-    with pytest.raises(ValueError):
-        sustained(points)
