@@ -21,7 +21,6 @@ from orchestrator.errors import (
     HostStorageError,
     NoDeviceError,
     UsageError,
-    nearest,
 )
 from orchestrator.planning.selection import Choice, check_names, choose, missed
 from orchestrator.records.case import Serial
@@ -38,8 +37,6 @@ _BACK_S: Final = 15.0
 _BACK_POLL_S: Final = 0.3
 #: How often a phone that another process uses is looked at.
 _USE_POLL_S: Final = 0.5
-#: What brings virtual phones back whose process has ended.
-_AGAIN: Final = "'benchfarm virtual down', then 'benchfarm virtual up' as before"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,17 +93,10 @@ def _in_lab(workspace: Workspace, server: AdbServer) -> list[Seen]:
     """
     from orchestrator.devices.discovery import join, list_devices
 
-    addresses: list[str] = []
     with contextlib.suppress(DeviceError, UsageError):
-        addresses = [phone.address for phone in phones_of(workspace.settings)]
         # One that is booting refuses; it is announced as missing then.
-        list(join(server, addresses))
-    return [
-        seen
-        if seen.usable or seen.address in addresses
-        else replace(seen, reason="the process of this virtual phone has ended", advice=_AGAIN)
-        for seen in list_devices(server, known=workspace.known_phones)
-    ]
+        list(join(server, [phone.address for phone in phones_of(workspace.settings)]))
+    return list_devices(server, known=workspace.known_phones)
 
 
 def _join_network(workspace: Workspace, server: AdbServer) -> None:
@@ -324,7 +314,7 @@ def _open_phones(
     host_is_enough = resumes and selection.host
     if names_each and not resumes and not (despite_losses and usable):
         for serial in selection.serials:
-            pick(workspace, serial, attached)
+            pick(serial, attached)
     opened, lost = _open_each(workspace, usable)
     if lost and names_each and not despite_losses:
         raise next(iter(lost.values()))
@@ -340,19 +330,11 @@ def _open_phones(
     choice = choose(selection, [facts for _, facts in opened], workspace.inventory)
     fitting = tuple((device, facts) for device, facts in opened if facts.serial in choice.chosen)
     if not fitting and required and not host_is_enough:
-        if resumes:
-            each = ", ".join(f"{serial}: {why}" for serial, why in missing.items())
-            ways = dict.fromkeys(item.seen.advice for item in wanted if item.seen.advice)
-            raise NoDeviceError(
-                f"none of the campaign's devices is usable now: {each}",
-                hint="; ".join(ways) or "see 'benchfarm devices'",
-            )
         what = "no attached phone fits the selection" if opened else "no usable phone is attached"
-        unfit = "".join(
-            f"\n  {serial}: {reason}"
-            for serial, reason in [*choice.unfit.items(), *reasons.items()]
-        )
-        raise NoDeviceError(what + unfit + _reasons(attached), hint="see 'benchfarm devices'")
+        others = {item.seen.serial or item.seen.address: item.seen.reason for item in attached}
+        told = {**others, **choice.unfit, **missing, **reasons}
+        each = "".join(f"\n  {serial}: {reason}" for serial, reason in told.items() if reason)
+        raise NoDeviceError(what + each, hint="see 'benchfarm devices'")
     return OpenedDevices(devices=fitting, left_out=left_out, missing=missing, choice=choice)
 
 
@@ -465,38 +447,20 @@ def with_known_gpu(facts: DeviceFacts, known: Mapping[Serial, DeviceFacts]) -> D
     return replace(facts, gpu=before.gpu, gpu_driver=before.gpu_driver) if is_same else facts
 
 
-def pick(workspace: Workspace, serial: str, found: Sequence[Attached]) -> Attached:
+def pick(serial: str, found: Sequence[Attached]) -> Attached:
     """Return the phone that a serial number, or the server's name, means.
 
     Raises NoDeviceError and other kinds.
     """
     fitting = [item for item in found if item.fits((serial,))]
     if not fitting:
-        names = [
-            name
-            for name in workspace.profiles
-            if name.replace("-", "") == serial.lower().replace("-", "")
-        ]
-        hint = f"{serial} is a profile: --profile {names[0]}" if names else ""
-        if not hint and not _is_known(workspace, Serial(serial)):
-            hint = nearest(serial, [item.seen.serial for item in found])
-            hint = hint and f"no such phone is known here; {hint}"
-        hint = hint or "'benchfarm devices' lists what is"
+        hint = "'benchfarm devices' lists what is"
         raise NoDeviceError("is not attached" + _reasons(found), serial=serial, hint=hint)
     usable = next((item for item in fitting if item.seen.usable), None)
     if usable is None:
         kind = DeviceBusyError if fitting[0].is_busy else DeviceUnusableError
         raise kind(fitting[0].seen.reason, serial=serial, hint=fitting[0].seen.advice)
     return usable
-
-
-def _is_known(workspace: Workspace, serial: Serial) -> bool:
-    """Whether a phone was measured, changed or labelled here: its serial number isn't misspelt."""
-    return (
-        serial in workspace.conditioner.unrestored()
-        or serial in workspace.inventory
-        or serial in workspace.store.devices()
-    )
 
 
 def _reasons(attached: Sequence[Attached]) -> str:

@@ -113,7 +113,9 @@ def search(
         return probes[-1].judgement
 
     if look(count - 1, None) is not Judgement.BAD:
-        return BisectResult(probes=tuple(probes), remarks=(_ends_alike(probes[0].compared),))
+        end = probes[0]
+        remark = f"The bad build isn't found slower: {end.judgement}{figure_text(end.compared)}."
+        return BisectResult(probes=tuple(probes), remarks=(remark,))
     whole = _log_ratio(probes[0].compared.verdict)
     low, high = 0, count - 1
     passed: set[int] = set()
@@ -156,40 +158,21 @@ def judgement_of(verdict: ComparisonVerdict | None, whole: float | None) -> Judg
     return Judgement.UNCLEAR
 
 
-def _ratio(verdict: ComparisonVerdict | None) -> float | None:
-    is_compared = verdict and verdict.outcome is not ComparisonOutcome.INCOMPARABLE
-    return verdict.ratio if verdict and is_compared else None
-
-
 def _log_ratio(verdict: ComparisonVerdict | None) -> float:
-    return math.log(_ratio(verdict) or 1.0)
-
-
-def _ends_alike(compared: Compared) -> str:
-    verdict = compared.verdict
-    if verdict is None or (ratio := _ratio(verdict)) is None:
-        why = compared.reason or " ".join(verdict.reasons if verdict is not None else ())
-        return f"The bad build could not be compared with the good one: {why}"
-    return (
-        f"The bad build isn't slower than the good one: {verdict.outcome}, {format_change(ratio)}."
-    )
+    return math.log((verdict and verdict.ratio) or 1.0)
 
 
 def _remarks(step: Compared, whole: float) -> tuple[str, ...]:
-    """Return sentences on what of the whole change the step found doesn't explain."""
-    verdict = step.verdict
-    if verdict is None or verdict.outcome is not ComparisonOutcome.SLOWER:
-        what = verdict.outcome.value if verdict is not None else "not measured"
-        text = (
-            f"The last good and the first bad build, against each other, are {what}: the change came in small steps, "
-            "or a verdict was wrong; measure again with a smaller --detect."
-        )
-        return (text,)
-    if _log_ratio(verdict) < _WHOLE_SHARE * whole:
-        return (
-            "This step is only a part of the whole change; bisect on from the first bad build.",
-        )
-    return ()
+    """Return what of the whole change the step that was found doesn't explain, as sentences."""
+    if judgement_of(step.verdict, None) is Judgement.BAD and (
+        _log_ratio(step.verdict) >= _WHOLE_SHARE * whole
+    ):
+        return ()
+    text = (
+        "The last good and the first bad build, against each other, don't show the whole change: "
+        "it came in several steps; bisect on from the first bad build, or with a smaller --detect."
+    )
+    return (text,)
 
 
 #: The gravest first: one slow case makes a build bad.
@@ -280,13 +263,9 @@ def releases_between(
         if wanted.release_id not in fitting:
             raise UsageError(f"{option} {wanted.address} isn't for this device ({', '.join(abis)})")
         places.append([item.release_id for item in ordered].index(wanted.release_id))
-    if places[0] == places[1]:
+    if places[0] >= places[1]:
         raise UsageError(
-            "GOOD and BAD are one and the same build", hint="benchfarm build list --all"
-        )
-    if places[0] > places[1]:
-        raise UsageError(
-            "GOOD was archived after BAD", hint="to look for what made it faster, swap the two"
+            "GOOD wasn't archived before BAD", hint="'benchfarm build list --all' tells the order"
         )
     return ordered[places[0] : places[1] + 1]
 

@@ -85,23 +85,17 @@ def add_build(workspace: Workspace, request: AddRequest) -> Build:
 def _chosen(
     specs: Sequence[BuildSpec], names: Sequence[str], abis: Sequence[str]
 ) -> list[BuildSpec]:
-    chosen = []
-    for name in names:
-        of_name = [spec for spec in specs if spec.name == name]
-        if not of_name:
+    wanted = [(name, abi) for name in names for abi in abis or [""]]
+    chosen: dict[BuildSpec, None] = {}
+    for name, abi in wanted:
+        fitting = [spec for spec in specs if spec.name == name and abi in {spec.abi, ""}]
+        if not fitting:
             raise UsageError(
-                f"no build {name!r} is declared",
-                hint=f"there are {', '.join(sorted({spec.name for spec in specs}))}",
+                f"no build {name!r} is declared{f' for {abi!r}' if abi else ''}",
+                hint="'benchfarm build list' lists builds and their ABIs",
             )
-        for abi in abis or [spec.abi for spec in of_name]:
-            fitting = [spec for spec in of_name if spec.abi == abi]
-            if not fitting:
-                raise UsageError(
-                    f"{name} isn't declared for {abi!r}",
-                    hint=f"it is for {', '.join(s.abi for s in of_name)}",
-                )
-            chosen += fitting
-    return list(dict.fromkeys(chosen))
+        chosen |= dict.fromkeys(fitting)
+    return list(chosen)
 
 
 _PHONE_ABIS: Final = ("arm64-v8a", "armeabi-v7a", "x86_64", "x86")
@@ -165,20 +159,15 @@ def _source(workspace: Workspace, tool: ToolName, named: str, serial: str) -> Fl
         return Flags(
             tool=tool, schema=own.own_schema or FlagSchema(flags={}), build=None, title=own.title
         )
-    book = workspace.flag_book
-    build = (
-        _on_device(workspace, tool, named, serial)
-        if serial
-        else _named(workspace, tool, named)
-        if named
-        else None
-    )
-    if build is None:
+    if serial:
+        build = _on_device(workspace, tool, named, serial)
+    elif named:
+        build = _named(workspace, tool, named)
+    else:
         schema = program(tool).own_schema or documented_flags(program(tool).family)
-        return Flags(
-            tool=tool, schema=schema, build=None, title=f"{tool}, all builds, as documented"
-        )
-    schema = book.schema(build)
+        title = f"{tool}, all builds, as documented"
+        return Flags(tool=tool, schema=schema, build=None, title=title)
+    schema = workspace.flag_book.schema(build)
     how = (
         "as it says itself"
         if schema.is_learned
@@ -231,7 +220,6 @@ def _on_device(workspace: Workspace, tool: ToolName, named: str, serial: str) ->
         with workspace.lease.acquire(device.serial):
             if not ask_for_flags(workspace.flag_book, device, build):
                 raise OutputParseError(
-                    f"{serial}: {build.name} lists no flags when it is asked for --help",
-                    hint="does it run on this device at all? 'benchfarm bench' says more",
+                    f"{serial}: {build.name} lists no flags when it is asked for --help"
                 )
     return build

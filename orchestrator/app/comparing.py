@@ -20,7 +20,7 @@ from orchestrator.analysis.comparison import (
 from orchestrator.analysis.measured import Measured
 from orchestrator.analysis.summary import session_noises
 from orchestrator.app.pairing import pair_comparison
-from orchestrator.app.stored import check_stored, find_campaigns, load_measured, named_campaigns
+from orchestrator.app.stored import find_campaigns, load_measured, named_campaigns
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.records.campaign import Campaign
@@ -131,7 +131,7 @@ def _between_campaigns(workspace: Workspace, words: Sequence[str], rule: Rule) -
         raise UsageError(
             "two sides can be compared, not more", hint="benchfarm compare BASELINE CANDIDATE"
         )
-    check_stored(*words)
+
     before, after = (find_campaigns(workspace.store, word) for word in words)
     if both := {item.campaign_id for item in before} & {item.campaign_id for item in after}:
         raise UsageError(
@@ -211,8 +211,6 @@ def _newest_sides(
     that measured it.
     """
     newest: list[list[Measured]] = [[], []]
-    # Where nothing of a side has a result, the newest that tried it says why.
-    tried: list[list[Measured]] = [[], []]
     for listed in workspace.store.campaigns():
         campaign = workspace.store.campaign(listed.campaign_id)
         assert campaign is not None, "it has just been listed"
@@ -227,8 +225,6 @@ def _newest_sides(
             known or (side if there else [])
             for known, side, there in zip(newest, sides, has, strict=True)
         ]
-        tried = [known or side for known, side in zip(tried, sides, strict=True)]
-    newest = [known or fallen_back for known, fallen_back in zip(newest, tried, strict=True)]
     for word, side in zip(words, newest, strict=True):
         if not side:
             raise UsageError(
@@ -270,10 +266,9 @@ def _serials(workspace: Workspace, word: str) -> set[str]:
         str(serial) for serial, facts in devices.items() if device_matches(word, facts.names)
     }
     if not fitting:
-        known = ", ".join(sorted(f"{serial} ({facts.title})" for serial, facts in devices.items()))
         raise UsageError(
             f"no device {word!r} is stored in {workspace.store.name}",
-            hint=f"there are {known or 'none'}",
+            hint=f"there are {', '.join(sorted(devices)) or 'none'}",
         )
     return {word} & fitting or fitting
 
@@ -292,8 +287,8 @@ def _build_shas(workspace: Workspace, word: str) -> set[str]:
         except ArtifactError as error:
             raise UsageError(str(error), hint=error.hint) from error
     if not found:
-        known = ", ".join(sorted(f"{build.name} {sha[:12]}" for sha, build in stored.items()))
-        raise UsageError(f"no build {word!r} is stored", hint=f"there are {known or 'none'}")
+        hint = "'benchfarm results runs' lists what is stored"
+        raise UsageError(f"no build {word!r} is stored", hint=hint)
     return found
 
 

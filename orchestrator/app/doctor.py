@@ -83,7 +83,6 @@ def of_host(workspace: Workspace) -> list[Finding]:
         "devices.yaml": _inventory,
         "quarantine": _quarantine,
         "journals": _journals,
-        "leases": _leases,
         "campaigns": _campaigns,
     }
     return run_checks([(name, partial(check, workspace)) for name, check in checks.items()])
@@ -194,11 +193,7 @@ def _sources(workspace: Workspace) -> list[Finding]:
 
 def _inventory(workspace: Workspace) -> list[Finding]:
     """Read what phones are for; faults of the file are a problem of the check itself."""
-    return (
-        [ok("devices.yaml", f"{counted(len(workspace.inventory), 'phone')} named in it")]
-        if workspace.inventory
-        else []
-    )
+    return [ok("devices.yaml", f"{counted(len(workspace.inventory), 'phone')} named in it")]
 
 
 def _quarantine(workspace: Workspace) -> list[Finding]:
@@ -223,14 +218,6 @@ def _journals(workspace: Workspace) -> list[Finding]:
         for serial in workspace.left_changed()
     ]
     return found or [ok("journals", "no phone waits to be restored")]
-
-
-def _leases(workspace: Workspace) -> list[Finding]:
-    found = [
-        ok("leases", f"{serial}: {holder}")
-        for serial, holder in workspace.lease.live_holders().items()
-    ]
-    return found or [ok("leases", "no phone is in use")]
 
 
 def _campaigns(workspace: Workspace) -> list[Finding]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, cast
 from orchestrator.app.options import Campaigns, Paths, Texts, arg, opt
 from orchestrator.errors import UsageError
 from orchestrator.files import check_folder, draft_of, unwritable, write_file
-from orchestrator.plugins import Exported, Exporter, every, find, plugins
+from orchestrator.plugins import Exported, Exporter, find, plugins
 from orchestrator.records.campaign import Campaign, Origin
 from orchestrator.records.run import Attachment, RawOutput
 from orchestrator.settings import Settings
@@ -76,12 +76,7 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
             f"there are no rows of {request.rows!r}", hint=f"choose one of {', '.join(ROWS)}"
         )
     if request.rows != ROWS[0] and not exporter.takes_rows:
-        every_format = every("exporters", Exporter, skips_broken=True)
-        able = [name for name, item in every_format.items() if item.takes_rows]
-        raise UsageError(
-            f"--rows chooses what a row is; {request.form} leaves no choice",
-            hint=f"leave --rows out, or --format {' or '.join(able)}",
-        )
+        raise UsageError(f"--rows chooses what a row is; {request.form} leaves no choice")
     if request.runs and not exporter.takes_runs:
         raise UsageError(f"--run chooses runs; {request.form} is about whole campaigns")
     check_folder(target)
@@ -110,25 +105,19 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
 
 def _named(workspace: Workspace, request: ExportRequest) -> tuple[list[Campaign], tuple[str, ...]]:
     """Return the campaigns that are meant, each once and without its invocations, and the whole ids
-    of the runs that are named.
-
-    Runs without a campaign mean theirs, whichever it is. Raises UsageError.
+    of the runs that are named; raises UsageError.
     """
     from orchestrator.app.stored import find_campaigns, find_run
 
+    if request.runs and request.campaigns:
+        raise UsageError("name campaigns or runs, not both")
     runs = [find_run(workspace.store, word) for word in request.runs]
-    of_runs = dict.fromkeys(str(run.campaign_id) for run in runs)
+    of_runs = [str(run.campaign_id) for run in runs]
     found = {
         item.campaign_id: replace(item, invocations=())
-        for word in request.campaigns or of_runs or [""]
+        for word in of_runs or request.campaigns or [""]
         for item in find_campaigns(workspace.store, word)
     }
-    for run in runs:
-        if run.campaign_id not in found:
-            raise UsageError(
-                f"run {run.run_id} is of campaign {run.campaign_id}, which isn't named",
-                hint="name it too, or no campaign",
-            )
     return list(found.values()), tuple(run.run_id for run in runs)
 
 

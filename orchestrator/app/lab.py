@@ -284,7 +284,7 @@ class Lab:
         """
         if self._line is not None:
             self._line.end()
-        return Results(measured.checked().data, measured.campaigns, measured=measured)
+        return Results(measured.checked().data, [measured.campaign], measured=measured)
 
 
 def bench(model: OneOrMore[str | Path], /, **options: Any) -> Results:  # noqa: ANN401 - each key has its own type
@@ -401,7 +401,7 @@ class Results(Sequence[ResultRow]):
 
     def __repr__(self) -> str:
         ids = ", ".join(item.campaign_id for item in self.campaigns)
-        return f"<Results {self.title!r} ({ids}): {'1 case' if len(self) == 1 else f'{len(self)} cases'}>"
+        return f"<Results {self.title!r} ({ids}): {counted(len(self), 'case')}>"
 
     def __str__(self) -> str:
         from orchestrator.report.tables import render_text_table

@@ -22,7 +22,7 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import FIGURE, is_model_file
 from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.records.run import ABANDONED, OUT_OF_TIME, Outcome, RunRecord
-from orchestrator.records.verdict import CLAIM_LEVEL, THRESHOLD, ComparisonOutcome
+from orchestrator.records.verdict import CLAIM_LEVEL, THRESHOLD
 from orchestrator.units import counted, each, format_percent, split
 
 if TYPE_CHECKING:
@@ -43,16 +43,6 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "threads": ("threads",),
     "tool": ("tool", "build_sha256", "files"),
     "mode": ("mode",),
-}
-#: The key of a plan that each kind names.
-_PLAN_KEYS: Final = {
-    "build": "builds",
-    "model": "models",
-    "flags": "flags",
-    "delegate": "delegates",
-    "threads": "threads",
-    "tool": "tools",
-    "mode": "modes",
 }
 
 
@@ -106,22 +96,19 @@ def parse_side(text: str) -> Side:
     model by its ending.
     """
     kind, colon, value = text.partition(":")
-    if colon and kind in KINDS:
-        if not value and kind != "flags":
-            raise UsageError(f"{text!r} names nothing", hint=f"for example {kind}:...")
-        return Side(kind=kind, value=value)
-    if not text:
+    if not text or (kind in KINDS and colon and not value and kind != "flags"):
         raise UsageError(
-            "an empty word names no side", hint="benchfarm ab build:OLD build:NEW -m MODEL"
+            f"{text!r} names nothing", hint="benchfarm ab build:OLD build:NEW -m MODEL"
         )
+    if colon and kind in KINDS:
+        return Side(kind=kind, value=value)
     return Side(kind="model" if is_model_file(Path(text)) else "build", value=text)
 
 
 def compare_ab(
     workspace: Workspace, words: Sequence[str], options: PlanOptions, request: AbRequest
-) -> MeasuredCampaign | Plan:
-    """Measure two sides in turns; return the plan of both, unmeasured, where they are one
-    configuration.
+) -> MeasuredCampaign:
+    """Measure two sides in turns.
 
     ``words`` are the sides as typed, ``options`` the devices and settings of both. Raises UsageError
     kinds before anything runs.
@@ -131,7 +118,10 @@ def compare_ab(
 
     prepared = prepare(workspace, words, options, request)
     if pairing_of(prepared.campaign).is_same:
-        return plans_of(words, options, request)[1][0]
+        raise UsageError(
+            "both sides are one configuration",
+            hint="'benchfarm device check --sessions 4' tells what a phone can resolve",
+        )
     return measure(workspace, start(workspace, prepared))
 
 
@@ -245,9 +235,8 @@ def pair_comparison(
             if case is None:
                 # An import of some runs, of which none is of this side.
                 continue
-            is_begun = any(run.case.case_key in {baseline, candidate} for run in runs)
-            how = "begun, and no pair that counts is whole" if is_begun else "not measured"
-            unmeasured.append(f"{how}: {case.model_name} on {case.serial}: {case.configuration}")
+            what = f"{case.model_name} on {case.serial}: {case.configuration}"
+            unmeasured.append(f"no pair that counts is whole: {what}")
             continue
         row = compare_measured(known[baseline], known[candidate], rule)
         failed = (
@@ -303,15 +292,6 @@ def _plan_reasons(row: ComparedCase, pairing: Pairing, count: PairCount | None) 
     if what := _LIMITS.get(count.limit):
         lacking = "" if row.verdict.is_decided else ", too few to decide"
         reasons.append(f"{what} {counted(count.pairs, 'pair')}{lacking}.")
-    seen = row.verdict.detectable
-    if (
-        row.verdict.outcome is ComparisonOutcome.INCONCLUSIVE
-        and seen is not None
-        and seen <= pairing.detect
-    ):
-        reasons.append(
-            "There may be a difference, and it is smaller than the one that was to be found."
-        )
     return reasons
 
 
@@ -357,7 +337,8 @@ def _plan(shared: PlanOptions, side: Side, word: str) -> Plan:
     from orchestrator.planning.selection import tools_for
 
     options = {"name": "ab", **shared, "invocations": 1}
-    key = _PLAN_KEYS[side.kind]
+    # A plan's key is the kind's plural.
+    key = f"{side.kind.removesuffix('s')}s"
     match side.kind:
         case "model":
             options["models"] = Path(side.value)

@@ -69,14 +69,11 @@ def describe(event: object) -> str:
             name
         ).compares_outputs:
             text = f"{serial}: the outputs of {counted(cases, 'case')} are to be compared with the reference"
-        case RoundAdded(serial=serial, number=number, last=last, cases=cases):
-            some = "1 case isn't" if cases == 1 else f"{cases} cases aren't"
-            more = (
-                f"invocation {number + 1} is"
-                if number == last
-                else f"invocations {number + 1} to {last + 1} are"
+        case RoundAdded(serial=serial, last=last, cases=cases):
+            text = (
+                f"{serial}: not certain enough yet: {counted(cases, 'case')}; "
+                f"invocations up to {last + 1} are added"
             )
-            text = f"{serial}: {some} certain enough yet; {more} added"
         case RunStored(run=run) if run.outcome is Outcome.SKIPPED and not (
             pass_of(run.run_pass).compares_outputs and run.reason_code.startswith("parity-")
         ):

@@ -15,8 +15,7 @@ from orchestrator.analysis.outcome import of_one_kind
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.app.measuring import MeasuredCampaign, run
 from orchestrator.app.workspace import Workspace
-from orchestrator.errors import BenchfarmError, InterruptedByUserError
-from orchestrator.records.case import FIGURE_PASS, CampaignId, Serial, grouped
+from orchestrator.records.case import FIGURE_PASS, Serial, grouped
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import Outcome, RunRecord
@@ -36,8 +35,6 @@ class Session:
     """One campaign of a configuration on one phone."""
 
     median_us: float
-    #: Half its 95 % interval as a share; None where it has none.
-    precision: float | None
     seconds: float
     #: Logarithms of the ratios of neighbouring processes, in pairs.
     pairs: tuple[float, ...]
@@ -122,43 +119,12 @@ VISIBLE: Final[Sequence[Column[Visible]]] = (
 
 def measure_equal_sides(
     workspace: Workspace, plan: Plan, *, sessions: int
-) -> tuple[Sequence[MeasuredCampaign], BenchfarmError | None]:
-    """Measure a plan in several sessions, each a campaign of its own with its part of the budget.
-
-    Returns those that were measured, the last one where a fault ended a device's part, and the
-    error that ended a later one, Ctrl-C too; raises as ``measuring.run`` where that was the first.
-    Of a session that was stopped before its first run nothing is kept.
+) -> Sequence[MeasuredCampaign]:
+    """Measure a plan in several sessions, each a campaign of its own; raises as ``measuring.run``,
+    and what ended a device's part. Sessions that were measured before an error are stored.
     """
-    budget = plan.budget and plan.budget / sessions
-    own = replace(plan, name=NAME, check_outputs=False, reference_check=False, budget=budget)
-    measured = list[MeasuredCampaign]()
-    while len(measured) < sessions and not any(item.result.fault for item in measured):
-        try:
-            measured.append(run(workspace, own, despite_losses=False))
-        except (BenchfarmError, KeyboardInterrupt) as error:
-            if not measured:
-                raise
-            # Ctrl-C comes as it is where no phone is at work.
-            if not isinstance(error, BenchfarmError):
-                error = InterruptedByUserError()
-            elif _is_removed(workspace, error.campaign_id):
-                cure = "'benchfarm device restore' tries again"
-                error = InterruptedByUserError(
-                    str(error), hint=cure if "device restore" in error.hint else ""
-                )
-            workspace.measured = measured[-1].campaign.campaign_id
-            return measured, error
-    return measured, None
-
-
-def _is_removed(workspace: Workspace, campaign_id: str) -> bool:
-    """Remove a campaign that is open and has no run; say whether it was one."""
-    name = CampaignId(campaign_id)
-    progress = workspace.store.progress(only_open=True).get(name)
-    if progress is None or progress.stored:
-        return False
-    workspace.store.remove_campaign(name)
-    return True
+    own = replace(plan, name=NAME, check_outputs=False, reference_check=False)
+    return [run(workspace, own, despite_losses=False).checked() for _ in range(sessions)]
 
 
 def sample_model() -> Path:
@@ -207,7 +173,6 @@ def _session(runs: Sequence[RunRecord]) -> Session | None:
     seconds = (last.started_at - ended[0].started_at).total_seconds() + last.duration_s
     return Session(
         median_us=summary.median_us,
-        precision=summary.spread,
         seconds=seconds,
         pairs=tuple(
             math.log(after / before)

@@ -130,16 +130,12 @@ class LiveStatus:
         )
 
     def _now(self, phone: PhoneStatus) -> PhoneStatus:
-        doing, started = phone.doing, self._started.get(phone.serial, [])
-        if not doing and phone.standing.is_under_way:
-            # No event tells of it.
-            begins = "starts" if phone.standing is Standing.WAITING else "is prepared"
-            doing = begins if phone.left else "is restored"
+        started = self._started.get(phone.serial, [])
         if len(started) < 2:
-            return replace(phone, doing=doing)
+            return phone
         pace_s = (started[-1] - started[0]) / timedelta(seconds=1) / (len(started) - 1)
         since_s = time.monotonic() - self._stored_s[phone.serial]
-        return replace(phone, doing=doing, eta_s=max(0.0, pace_s * phone.left - since_s))
+        return replace(phone, eta_s=max(0.0, pace_s * phone.left - since_s))
 
     def _keep(self, event: RunStored) -> None:
         run, serial = event.run, event.run.case.serial
@@ -382,8 +378,6 @@ class OtherRunner(NamedTuple):
 
     reason: str
     cure: str
-    #: Only that computer knows whether it is still at it.
-    may_be_gone: bool
 
 
 def run_by_others(
@@ -399,15 +393,11 @@ def run_by_others(
         owner = owners.get(item.campaign_id)
         if owner is not None and owner.is_open:
             cure = f"'benchfarm farm cancel {owner.submission} -s {owner.serial}' ends it and closes this"
-            found[item.campaign_id] = OtherRunner(
-                "a job of the farm that waits or runs", cure, may_be_gone=False
-            )
+            found[item.campaign_id] = OtherRunner("a job of the farm that waits or runs", cure)
         elif (owner is None or not trusts_jobs) and (
             where := runner_elsewhere(workspace.settings, item)
         ):
             found[item.campaign_id] = OtherRunner(
-                f"run by {where}, as far as is known here",
-                "close it on that computer",
-                may_be_gone=True,
+                f"run by {where}, as far as is known here", "close it on that computer"
             )
     return found

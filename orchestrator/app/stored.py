@@ -20,10 +20,9 @@ from orchestrator.app import time_limits
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import NotFoundError, PlanError, UsageError
 from orchestrator.files import check_folder, write_file
-from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import CampaignId, Pass, RunId, campaign_id_of
 from orchestrator.records.history import Pruned
-from orchestrator.records.model import is_model_file
 from orchestrator.records.run import Attachment, Outcome, RunRecord
 from orchestrator.settings import Settings, this_computer
 from orchestrator.tables.escapes import one_line
@@ -55,25 +54,12 @@ def find_campaigns(store: Store, word: str) -> list[Campaign]:
         return _with_its_submission(store, _previous(store, newest, others))
     if word in {"", "newest"}:
         return _with_its_submission(store, find_campaign(store, word))
-    check_stored(word)
     jobs = [] if store.campaign(CampaignId(word)) is not None else _jobs_of(store, word)
     found = find_campaign(store, word) if not jobs else jobs[0]
     if not jobs and not found.campaign_id.startswith(word):
         # It is known by its plan's name, which all phones of a submission have.
         jobs = _with_its_submission(store, found)
     return jobs or [found]
-
-
-def check_stored(*words: str) -> None:
-    """Raise UsageError where words name files of models instead of what is stored."""
-    models = [word for word in words if is_model_file(Path(word))]
-    if models:
-        sides = [*models, "OTHER.tflite"][:2]
-        raise UsageError(
-            f"{models[0]!r} is a model, and compare is for what is stored",
-            hint="measure two models in turns: benchfarm ab "
-            + " ".join(shlex.quote(f"model:{side}") for side in sides),
-        )
 
 
 def _previous(store: Store, newest: Sequence[Campaign], others: Sequence[Campaign]) -> Campaign:
@@ -148,18 +134,15 @@ def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Camp
         )
     if not matching and only_open:
         ended = find_campaign(store, prefix)
-        is_closed = ended.status is CampaignStatus.CLOSED
-        what = "was closed: what was left" if is_closed else "is finished: nothing"
         raise UsageError(
-            f"campaign {ended.campaign_id} ({ended.name}) {what} of it is "
-            f"{'given up' if is_closed else 'left'}",
+            f"campaign {ended.campaign_id} ({ended.name}) is {ended.status}: nothing of it is left",
             hint="'benchfarm status' names those that are open",
         )
     if not matching:
-        hint = "'benchfarm results list' lists them"
-        if store.run_ids(prefix):
-            hint = f"it is a run: benchfarm results log {shlex.quote(prefix)}"
-        raise NotFoundError(f"there is no campaign {prefix!r} in {store.name}", hint=hint)
+        raise NotFoundError(
+            f"there is no campaign {prefix!r} in {store.name}",
+            hint="'benchfarm results list' lists them",
+        )
     if prefix and len(matching) > 1:
         raise UsageError(
             f"{prefix!r} fits {_listed([item.campaign_id for item in matching])}",
@@ -367,8 +350,7 @@ def disk_usage(settings: Settings) -> Table[DiskUse]:
     found = {kind: (path, list(_sizes(_files(path)))) for kind, path in places.items()}
     if store is not None:
         files = [store, *(store.with_name(f"{store.name}{end}") for end in ("-wal", "-shm"))]
-        # It may be a link to where there is room.
-        found = {"store": (store, [*_sizes(file.resolve() for file in files)]), **found}
+        found = {"store": (store, [*_sizes(files)]), **found}
     rows = [
         DiskUse(
             kind=kind, path=path, files=len(sizes), size_bytes=sum(sizes), freed_by=_FREED_BY[kind]
@@ -386,7 +368,7 @@ def _sizes(files: Iterable[Path]) -> Iterator[int]:
     """Yield the sizes of files; what vanishes meanwhile, or can't be read, is left out."""
     for path in files:
         with suppress(OSError):
-            yield path.lstat().st_size
+            yield path.stat().st_size
 
 
 def report_data(

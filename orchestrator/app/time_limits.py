@@ -8,7 +8,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 from orchestrator.clock import Deadline
-from orchestrator.errors import PlanError, UsageError
+from orchestrator.errors import UsageError
 from orchestrator.records.case import CampaignId, Case, SkippedCase
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import OUT_OF_TIME, RunRecord
@@ -27,11 +27,7 @@ def limited(plan: Plan, *, budget: str, until: str, now: datetime) -> Plan:
     from orchestrator.config.plan import terms_from_options
 
     if budget:
-        try:
-            seconds = terms_from_options(budget=budget).budget
-        except PlanError as error:
-            error.hint = "for example 20 min; at most 7 d"
-            raise
+        seconds = terms_from_options(budget=budget).budget
         plan = replace(plan, budget=min(filter(None, (seconds, plan.budget))))
     if until:
         plan = replace(plan, until=moment_of(until, now))
@@ -71,33 +67,18 @@ def moment_of(text: str, now: datetime) -> datetime:
     """
     try:
         if len(text) <= 5:
-            at = time.fromisoformat(text.rjust(5, "0"))
-            named = [
-                datetime.combine(now.astimezone().date() + timedelta(days=day), at)
-                for day in (0, 1)
-            ]
+            at, today = time.fromisoformat(text.rjust(5, "0")), now.astimezone().date()
+            named = [datetime.combine(today + timedelta(days=day), at) for day in (0, 1)]
         else:
             named = [datetime.fromisoformat(text)]
     except ValueError as error:
         raise UsageError(
             f"--until: {error}", hint="for example 06:00 or 2026-11-23T06:00"
         ) from error
-    moment = next((moment for local in named for moment in _moments(local) if moment > now), None)
+    moment = next((item.astimezone(UTC) for item in named if item.astimezone(UTC) > now), None)
     if moment is None:
         raise UsageError(f"--until {text} has passed")
     return moment
-
-
-def _moments(local: datetime) -> list[datetime]:
-    """Return when a local time is (UTC): in the hour that the end of summer time repeats, twice.
-
-    One that is left out when summer time begins is taken as the one an hour later.
-    """
-    moments = sorted(local.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
-    if local.tzinfo is not None:
-        return moments[:1]
-    is_there = [item for item in moments if item.astimezone().replace(tzinfo=None, fold=0) == local]
-    return is_there or moments[1:]
 
 
 def _left_out_of(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -50,20 +50,11 @@ if TYPE_CHECKING:
     from orchestrator.store.opening import Store
 
 
-class _Tools(Mapping[ToolName, "Tool"]):
-    """All benchmark programs, each made when it is asked for."""
+class _Tools(dict[ToolName, "Tool"]):
+    """The benchmark programs, each made when it is asked for."""
 
-    def __init__(self, made: Callable[[ToolName], Tool]) -> None:
-        self._made = functools.cache(made)
-
-    def __getitem__(self, name: ToolName) -> Tool:
-        return self._made(name)
-
-    def __iter__(self) -> Iterator[ToolName]:
-        return iter(ToolName)
-
-    def __len__(self) -> int:
-        return len(ToolName)
+    def __missing__(self, name: ToolName) -> Tool:
+        return self.setdefault(name, program(name).tool())
 
 
 class Workspace:
@@ -170,9 +161,7 @@ class Workspace:
     @cached_property
     def tools(self) -> Mapping[ToolName, Tool]:
         """The benchmark programs."""
-        from orchestrator.programs import program
-
-        return _Tools(lambda name: program(name).tool())
+        return _Tools()
 
     @cached_property
     def runner_of(self) -> Callable[[Pass], RunProgram]:

@@ -8,7 +8,7 @@ import json
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,9 +17,9 @@ import typer
 from orchestrator import __version__
 from orchestrator.app.options import Listed, Texts, Wait, arg, opt
 from orchestrator.cli.frame import DryRun, command, refuse
-from orchestrator.cli.live import reporting, workspace_telling
-from orchestrator.cli.output import CUT_EXIT_CODE, CommandResult, shown, to_json
-from orchestrator.errors import BenchfarmError, DeviceError, UsageError
+from orchestrator.cli.live import workspace_telling
+from orchestrator.cli.output import CommandResult, shown, to_json
+from orchestrator.errors import DeviceError, UsageError
 from orchestrator.files import write_file
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.case import USUAL_DELEGATE
@@ -42,16 +42,15 @@ def list_attached(settings: Settings) -> CommandResult:
 
     Example: benchfarm devices
     """
-    from orchestrator.app.phones import list_devices, listed_table, unchecked_hint
+    from orchestrator.app.phones import list_devices, listed_table
 
     with workspace_telling(settings) as workspace:
         listed = list_devices(workspace)
-    notes = []
-    for item in listed:
-        if item.reason:
-            notes.append(f"{item.address}: {item.reason}{f' ({item.hint})' if item.hint else ''}")
-        elif item.facts and (offer := unchecked_hint(settings, item.facts)):
-            notes.append(offer)
+    notes = [
+        f"{item.address}: {item.reason}{f' ({item.hint})' if item.hint else ''}"
+        for item in listed
+        if item.reason
+    ]
     table = listed_table(listed)
     exit_code = 0 if all(item.usable for item in listed) else DeviceError.exit_code
     return shown(table, *notes, exit_code=exit_code)
@@ -245,50 +244,13 @@ class EqualSides:
         )
 
 
-def equal_sides_of(workspace: Workspace, plan: Plan, *, sessions: int = 4) -> CommandResult:
-    """Measure equal sides, and return what the phones can resolve; raises what ended a device's
-    part.
-    """
-    return _equal_sides(workspace, plan, sessions)[0]
-
-
-def _equal_sides(
-    workspace: Workspace, plan: Plan, sessions: int
-) -> tuple[CommandResult, list[str], BenchfarmError | None]:
-    """Return also what was meant and isn't there, each once, and the error that ended it early."""
+def _equal_sides(workspace: Workspace, plan: Plan, sessions: int) -> tuple[list[str], int]:
+    """Measure equal sides; return what was meant and isn't there, each once, and the exit code."""
     from orchestrator.app import resolution
 
-    measured, error = resolution.measure_equal_sides(workspace, plan, sessions=sessions)
-    with reporting(workspace, measured[-1]) as where:
-        wanted = plan.devices.serials
-        facts = [
-            known
-            for serial, known in workspace.store.devices().items()
-            if serial in wanted or not wanted
-        ]
-        found = resolution.known_resolutions(workspace, facts)
-        where += [one_line(item.text) for item in found]
-        where.append(f"campaign: {measured[-1].campaign.campaign_id}")
-        parts = [
-            part
-            for item in found
-            for part in (one_line(item.text), resolution.resolution_table(item), "")
-        ]
-        problems = list(dict.fromkeys(text for item in measured for text in item.problems))
-        is_cut = any(item.cut for item in measured)
-        exit_code = int(any(item.is_lacking for item in measured)) or CUT_EXIT_CODE * is_cut
-    if error is not None:
-        exit_code, hint = error.exit_code, f" ({error.hint})" if error.hint else ""
-        which = f"session {len(measured) + 1} of {sessions}"
-        problems.append(one_line(f"stopped at {which}: {error}{hint}"))
-    result = shown(
-        *parts[:-1],
-        *problems,
-        facts={"resolutions": found, "problems": problems}
-        | ({"error": error.facts} if error is not None else {}),
-        exit_code=exit_code,
-    )
-    return replace(result, is_kept=True), problems, error
+    measured = resolution.measure_equal_sides(workspace, plan, sessions=sessions)
+    problems = dict.fromkeys(text for item in measured for text in item.problems)
+    return list(problems), int(any(item.is_lacking for item in measured))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,8 +276,7 @@ def check(
     Prints what works, what works another way and what is missing, with what that costs. The phone
     is left as it was. One file, without the phone's serial number, is written to attach to a bug
     report. Exit code 3 when a check fails. With --sessions one configuration is measured in several
-    sessions first; those of earlier days count as well, so run it weekly. Where a later one ends by
-    an error or Ctrl-C, what was measured is shown, and the exit code is the error's.
+    sessions first; those of earlier days count as well, so run it weekly.
     """
     from orchestrator.app import resolution
     from orchestrator.app.phones import check_phones
@@ -327,13 +288,7 @@ def check(
         refuse(context, {"model", "delegate", "runs", "wait"}, "without --sessions")
     with workspace_telling(settings, sides.wait, makes_store=bool(sides.sessions)) as workspace:
         if sides.sessions:
-            plan = sides.plan(serials)
-            measured, problems, error = _equal_sides(workspace, plan, sides.sessions)
-            exit_code = measured.exit_code
-            if error is not None:
-                # What was measured is told; nothing says that the phones can be checked.
-                assert isinstance(measured.data, dict), "it has facts"
-                return replace(measured, data={"phones": [], **measured.data})
+            problems, exit_code = _equal_sides(workspace, sides.plan(serials), sides.sessions)
         for device, facts, checks, path in check_phones(workspace, serials, options.out):
             content = to_json(_report(device, facts, checks)) + "\n"
             write_file(path, content, makes_folder=options.out is None)

@@ -30,7 +30,6 @@ from orchestrator.programs.running import run_and_collect
 from orchestrator.records.case import Build, BuildSha, Case, CaseKey, DelegateName, RunId, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import (
-    TOO_FAST,
     DelegateEvidence,
     DelegateTruth,
     LatencySummary,
@@ -238,8 +237,11 @@ def report_of(result: Mapping[str, Any]) -> ToolReport:
             failure_reason="the program measured no inference",
         )
     if not inference.mean_us or inference.median_us == 0:
-        reason = f"{counted(count, 'inference')} took less than the {format_latency(RESOLUTION_US)} that it rounds to"
-        return ToolReport(outcome="failed", failure_code=TOO_FAST, failure_reason=reason)
+        reason = (
+            f"{counted(count, 'inference')} took less than the {format_latency(RESOLUTION_US)} "
+            "that it rounds to; --tool native tells more digits"
+        )
+        return ToolReport(outcome="failed", failure_code="too-fast", failure_reason=reason)
     warmups = int(latency.get("num_warmup_runs", 0))
     size_mib = result.get("model_size_mb")
     return ToolReport(
@@ -264,7 +266,6 @@ PROGRAM = Program(
     tool=LitertTool,
     kinds=frozenset({DeviceKind.HOST}),
     usual_on=DeviceKind.HOST,
-    finer=ToolName.NATIVE,
     family=FlagFamily.LITERT_BENCHMARK,
     has_flags=False,
     shares_file_name=True,

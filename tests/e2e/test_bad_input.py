@@ -58,12 +58,6 @@ def test_a_dash_is_no_name_of_a_file(cli: Cli, model: Path, words: str) -> None:
             2,
             ("'litert' has no delegate 'nnapi'",),
         ),
-        (
-            "compare old.tflite new.tflite",
-            {},
-            2,
-            ("benchfarm ab model:old.tflite model:new.tflite",),
-        ),
     ],
 )
 def test_what_cannot_be_done_as_asked(

@@ -115,16 +115,7 @@ def test_lists_have_limits_and_filters(lab: Lab, model: Path) -> None:
     assert shown.startswith("3 earlier runs: --limit 0")
     fitting = lab.cli("results runs -d nnapi").ok().stdout
     assert f"campaign {result['campaign_id']} has no run that fits" in fitting
-    run = lab.cli("results runs --json --limit 1").ok().json[0]["run_id"]
-    said = lab.cli("results runs", run).ended_with(2).stderr
-    assert f"it is a run: benchfarm results log {run}" in said
     assert "did you mean 'failed'?" in lab.cli("results runs --status faild").ended_with(2).stderr
-
-
-def test_a_phone_that_is_nearly_named_is_told(lab: Lab, model: Path) -> None:
-    small = lab.cli("bench", model, "-s", lab.serials[0].lower()).ended_with(3).stderr
-    assert f"did you mean '{lab.serials[0]}'?" in small
-    assert "--profile pixel-3" in lab.cli("bench -s pixel3", model).ended_with(3).stderr
 
 
 def test_files_are_pushed_once(lab: Lab, model: Path, tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_one_failure_among_several_has_its_line_and_the_others_are_fetched(
     ("words", "exit_code", "message"),
     [
         (("fetch", "nothing"), 2, "no build 'nothing' is declared"),
-        (("fetch", "prog", "--abi", "mips"), 2, "prog isn't declared for 'mips'"),
+        (("fetch", "prog", "--abi", "mips"), 2, "no build 'prog' is declared for 'mips'"),
         (("use", "prog@12"), 4, "no release 'prog@12' is on this computer"),
     ],
 )

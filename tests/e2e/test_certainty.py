@@ -56,7 +56,7 @@ def test_a_case_gets_as_many_invocations_as_its_noise_needs(lab: Lab, model: Pat
     narrow = lab.cli("bench --precision 0.1% --json", *words).ok()
     assert [item["stored"] for item in (wide, narrow.json)] == [3, 5]
     assert [item["stopped"][0]["reason"] for item in (wide, narrow.json)] == ["reached", "most"]
-    assert "invocation 4 is added" in narrow.stderr
+    assert "invocations up to 4 are added" in narrow.stderr
     again = lab.cli("bench --precision 90%", *words).ok()
     assert "3 runs; report: " in again.stdout
     assert "scheme" not in again.said
@@ -69,7 +69,7 @@ def test_a_campaign_killed_among_its_added_rounds_goes_on_to_the_same_end(
     # However late the kill comes, the campaign isn't over before.
     lab.fault(lab.serials[1], "program-hang")
     process = lab.cli.start("run", plan(tmp_path, model, lab.serials, text))
-    heard(process, "invocation 4 is added")
+    heard(process, "invocations up to 4 are added")
     process.kill()
     process.communicate()
     lab.clear()

@@ -89,15 +89,6 @@ def test_a_slower_build_is_found_with_its_size_and_the_exit_code_says_so(
     assert slower["fails"]
 
 
-def test_a_small_difference_of_known_size_is_found_when_it_is_asked_for(bench: Bench) -> None:
-    done = bench.ab(
-        bench.program("old"), bench.program("three", 3), "--json", "--runs", "40", detect="2.5%"
-    )
-    (case,) = done.json["cases"]
-    assert (case["verdict"]["outcome"], done.exit_code) == ("slower", 1)
-    assert case["verdict"]["low"] < 1.03 < case["verdict"]["high"]
-
-
 def test_a_build_that_leaves_operators_to_the_cpu_is_no_slower_build_and_that_is_told_after_a_pair(
     bench: Bench,
 ) -> None:
@@ -217,6 +208,8 @@ def test_what_neither_side_can_run_is_told_beside_what_was_compared(bench: Bench
     done = bench.ab(*sides, "--fail-on", "never").ok()
     assert "over 1 case" in done.stdout
     assert f"not run on {bench.serial}: coreml, native: 'native' has no" in done.stdout
+    same = bench.ab("threads:1", "threads:1", "-d", "xnnpack").ended_with(2)
+    assert "both sides are one configuration" in same.stderr
 
 
 def test_a_phone_without_a_pair_has_no_part_in_a_comparison(
@@ -298,8 +291,7 @@ def test_a_comparison_that_is_stopped_after_its_warm_up_says_that_it_was_begun(
     process.send_signal(signal.SIGINT)
     _, rest = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, rest
-    assert "begun, and no pair that counts is whole: " in " ".join(rest.split())
-    assert "not measured" not in rest
+    assert "no pair that counts is whole: " in " ".join(rest.split())
 
 
 def test_a_closed_comparison_says_how_many_runs_were_abandoned_and_when_it_was_closed(
@@ -375,7 +367,7 @@ def test_the_first_slow_one_of_six_builds_is_found_and_found_again_without_measu
         assert len(bench.cli("results list --json").ok().json) == stored + more
     swapped = bench.cli("bisect", f"mine@{mine['v5']}", f"mine@{mine['v0']}", "-m", bench.model)
     assert swapped.exit_code == 2
-    assert "archived after" in swapped.stderr
+    assert "wasn't archived before" in swapped.stderr
 
 
 @pytest.mark.parametrize(
@@ -408,20 +400,3 @@ def test_what_cannot_be_compared_is_told_in_one_clear_error(
     done = cli(words)
     assert done.exit_code == 2, done.stdout + done.stderr
     assert message in done.stderr
-
-
-def test_a_side_against_itself_tells_what_the_phone_can_resolve(bench: Bench) -> None:
-    copy = bench.folder / "copy"
-    shutil.copy(bench.program("old"), copy)
-    done = bench.ab(bench.program("old"), copy, "--runs", "5", "--budget", "20min")
-    assert done.exit_code == 0
-    assert "smallest change found" in done.stdout
-    with closing(open_store(bench.cli.home / "store.sqlite")) as store:
-        budgets = [item.terms.budget for item in store.campaigns() if item.name == "aa"]
-    assert budgets == [300.0] * 4
-    sessions = bench.cli("results list --name aa --json").ok().json
-    # At most five pairs in each.
-    assert [item["stored"] for item in sessions] == [10] * 4
-    assert re.search(r"^ab, 5 pairs +\d", done.stdout, re.MULTILINE)
-    cut = bench.ab(bench.program("old"), copy, "--budget", "0.1s").ended_with(6)
-    assert "no time for all" in cut.said

@@ -4,20 +4,9 @@ writes."""
 from __future__ import annotations
 
 import json
-import shutil
-import signal
 from pathlib import Path
 
-import pytest
-
-from orchestrator.app.resolution import measure_equal_sides
-from orchestrator.app.workspace import Workspace
-from orchestrator.cli.devices import EqualSides
-from orchestrator.engine.events import CampaignStarted
-from orchestrator.errors import InterruptedByUserError
-from orchestrator.settings import Settings
 from tests.e2e.conftest import Lab
-from tests.samples.command import heard
 
 #: What a check could leave behind, as the phone itself tells it: settings, processes, files of two
 #: levels.
@@ -101,66 +90,3 @@ def test_equal_sides_tell_what_a_phone_can_resolve_and_the_check_repeats_it(lab:
     assert changes == sorted(changes, reverse=True)
     known = lab.cli("device check", "-s", serial).ok().stdout
     assert "3 sessions" in known
-
-
-def test_ctrl_c_where_no_phone_is_at_work_hides_none_that_was_measured(
-    lab: Lab, model: Path
-) -> None:
-    class Pressing:
-        started = 0
-
-        def on_event(self, event: object) -> None:
-            self.started += isinstance(event, CampaignStarted)
-            if self.started == 2 and isinstance(event, CampaignStarted):
-                raise KeyboardInterrupt
-
-    plan = EqualSides(model=model, runs=2).plan(lab.serials[:1])
-    settings = Settings.from_environment(lab.cli.environ())
-    with Workspace(settings, observer=Pressing()) as workspace:
-        measured, error = measure_equal_sides(workspace, plan, sessions=3)
-    assert len(measured) == 1
-    assert isinstance(error, InterruptedByUserError)
-
-
-@pytest.mark.parametrize("is_stopped", [False, True])
-def test_what_ends_a_later_session_hides_none_that_was_measured(
-    lab: Lab, model: Path, tmp_path: Path, *, is_stopped: bool
-) -> None:
-    serial, own = lab.serials[0], tmp_path / f"own-{is_stopped}.tflite"
-    shutil.copy(model, own)
-    process = lab.cli.start("device check --sessions 3 --json", "-s", serial, "-m", own, "-n", 4)
-    # The phone has the model by now; the next session doesn't find it.
-    heard(process, " 1/4 ")
-    if is_stopped:
-        heard(process, " 1/4 ")
-        process.send_signal(signal.SIGINT)
-    else:
-        own.unlink()
-    stdout, stderr = process.communicate(timeout=120)
-    assert process.returncode == (130 if is_stopped else 2), stdout + stderr
-    told = json.loads(stdout)
-    assert told["phones"] == []
-    assert told["error"]["exit_code"] == process.returncode
-    (found,) = [item for item in told["resolutions"] if own.stem in item["configuration"]]
-    assert len(found["sessions"]) == 1 + is_stopped
-    assert told["problems"][-1].startswith("stopped at session 2 of 3: "), told["problems"]
-    assert ("run --resume" if is_stopped else own.name) in told["problems"][-1]
-
-
-def test_a_stop_between_sessions_is_told_as_an_error_and_leaves_no_campaign_open(
-    lab: Lab, model: Path
-) -> None:
-    before = lab.cli("results list --json").ok().json
-    words = "device check --sessions 3 -n 2 --json -s"
-    process = lab.cli.start(words, lab.serials[0], "-m", model)
-    for _ in range(2):
-        heard(process, "'aa': 2 invocations")
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=120)
-    assert process.returncode == 130, stdout + stderr
-    told = json.loads(stdout)
-    assert told["error"]["code"] == "interrupted-by-user"
-    assert "campaign_id" not in told["error"], stdout
-    assert told["problems"][-1].startswith("stopped at session 2 of 3: "), told["problems"]
-    after = lab.cli("results list --json").ok().json
-    assert [item["status"] for item in after[: len(after) - len(before)]] == ["finished"]

@@ -95,8 +95,6 @@ def test_a_lab_of_which_a_process_still_runs_is_not_started_again(
         seen = [item.seen for item in attached_devices(workspace)]
     dead = [item for item in seen if not item.usable]
     assert {item.address for item in dead} == addresses
-    assert {item.reason for item in dead} == {"the process of this virtual phone has ended"}
-    assert all("benchfarm virtual down" in item.advice for item in dead)
     virtual_phones.stop(settings)
     virtual_phones.start(settings, SIX)
     assert len(serials(settings)) == 6

@@ -211,31 +211,6 @@ def test_a_fault_while_pairs_are_measured_is_told_also_where_their_comparison_ca
     )
 
 
-def test_a_fault_in_a_later_session_of_equal_sides_hides_no_earlier_one(
-    benchfarm: Installed,
-) -> None:
-    module = benchfarm.site / "acme" / "programs.py"
-    text, count = module.read_text("utf-8"), benchfarm.folder / "count"
-    begin = '        """Return all that one process left behind; raises DeviceError kinds."""\n'
-    assert begin in text
-    fails = (
-        f"        count = Path({str(count)!r})\n"
-        "        number = int(count.read_text()) + 1 if count.exists() else 1\n"
-        "        count.write_text(str(number))\n"
-        "        if number > 14:\n"
-        "            raise ValueError('a fault of acme')\n"
-    )
-    module.write_text(text.replace(begin, begin + fails), "utf-8")
-    try:
-        words = ("-m", MODEL, "-s", "host", "--tool", "acme.sleep", "-d", "cpu")
-        told = benchfarm("ab", "threads:1", "threads:1", *words, code=70)
-    finally:
-        module.write_text(text, "utf-8")
-    assert "a fault of acme" in told
-    campaign = benchfarm.json("results", "list")[0]["campaign_id"]
-    assert re.search(rf"^host .*: 2 sessions, .*\ncampaign: {campaign}$", told, re.MULTILINE), told
-
-
 def test_devices_of_a_source_are_listed_checked_and_measured(benchfarm: Installed) -> None:
     boards = benchfarm.home / "boards"
     assert "there is no folder of boards" in benchfarm("doctor", code=None)

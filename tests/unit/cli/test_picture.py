@@ -176,7 +176,7 @@ def test_another_process_sees_how_a_campaign_is_as_long_as_it_runs(tmp_path: Pat
     published.on_event(STARTED)
     shown = running_here(folder, campaigns)["night-1"]
     assert [(row.serial, row.stored, row.left, row.doing) for row in shown.phones] == [
-        ("A", 2, 2, "starts"), ("B", 0, 3, "starts"),
+        ("A", 2, 2, ""), ("B", 0, 3, ""),
     ]  # fmt: skip
     assert f"process {os.getpid()} on " in shown.holder
     (file,) = folder.iterdir()

@@ -59,7 +59,7 @@ def test_an_imported_night_is_judged_and_compared_as_it_was_where_it_was_measure
 
     # Some runs alone say of a comparison what of it is there.
     run = here("results runs newest --json").json[0]["run_id"]
-    here("export newest --run", run, "--out", tmp_path / "one.zip").ok()
+    here("export --run", run, "--out", tmp_path / "one.zip").ok()
     part = Cli(home=tmp_path / "part")
     part("import", tmp_path / "one.zip").ok()
     assert "no pair that counts is whole" in part("compare newest").ended_with(1).said
