@@ -87,7 +87,7 @@ class OpenedDevices:
         return [facts for _, facts in self.devices]
 
 
-def _in_lab(workspace: Workspace, server: AdbServer) -> list[Seen]:
+def _in_lab(workspace: Workspace, server: AdbServer) -> Sequence[Seen]:
     """Return the phones of the lab's server, which are connected first where it doesn't know them:
     one that was restarted has forgotten all.
     """
@@ -331,8 +331,8 @@ def _open_phones(
     fitting = tuple((device, facts) for device, facts in opened if facts.serial in choice.chosen)
     if not fitting and required and not host_is_enough:
         what = "no attached phone fits the selection" if opened else "no usable phone is attached"
-        others = {item.seen.serial or item.seen.address: item.seen.reason for item in attached}
-        told = {**others, **choice.unfit, **missing, **reasons}
+        told = {item.seen.serial or item.seen.address: item.seen.reason for item in attached}
+        told |= {**choice.unfit, **missing, **reasons}
         each = "".join(f"\n  {serial}: {reason}" for serial, reason in told.items() if reason)
         raise NoDeviceError(what + each, hint="see 'benchfarm devices'")
     return OpenedDevices(devices=fitting, left_out=left_out, missing=missing, choice=choice)

@@ -20,16 +20,10 @@ def expect(done: Done, exit_code: int, *words: str) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "report -f markdown -o -",
         "export --out=-",
-        "compare a b -o -",
         "ab tool:apk tool:native -m {model} -o -",
         "bench {model} -o -",
         "results log -o - RUN",
-        "history changes -o -",
-        "plan init -o -",
-        "trace {model} -o -",
-        "device check -o -",
     ],
 )
 def test_a_dash_is_no_name_of_a_file(cli: Cli, model: Path, words: str) -> None:

@@ -159,13 +159,12 @@ def test_stand_ins_are_listed_and_missed_as_what_only_virtual_phones_run(
     ] * 2
 
 
-@pytest.mark.parametrize("build", ["nowhere", "native=nowhere"])
 @pytest.mark.parametrize(
-    "command",
+    ("command", "build"),
     [
-        ("bench -d xnnpack", MODEL),
-        ("trace", MODEL),
-        ("ab delegate:cpu delegate:xnnpack", "-m", MODEL),
+        (("bench -d xnnpack", MODEL), "nowhere"),
+        (("trace", MODEL), "native=nowhere"),
+        (("ab delegate:cpu delegate:xnnpack", "-m", MODEL), "nowhere"),
     ],
 )
 def test_a_build_is_named_alike_on_every_command_that_starts_programs(

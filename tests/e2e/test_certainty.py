@@ -57,9 +57,6 @@ def test_a_case_gets_as_many_invocations_as_its_noise_needs(lab: Lab, model: Pat
     assert [item["stored"] for item in (wide, narrow.json)] == [3, 5]
     assert [item["stopped"][0]["reason"] for item in (wide, narrow.json)] == ["reached", "most"]
     assert "invocations up to 4 are added" in narrow.stderr
-    again = lab.cli("bench --precision 90%", *words).ok()
-    assert "3 runs; report: " in again.stdout
-    assert "scheme" not in again.said
 
 
 def test_a_campaign_killed_among_its_added_rounds_goes_on_to_the_same_end(

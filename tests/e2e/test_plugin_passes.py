@@ -67,11 +67,6 @@ def test_a_pass_of_a_third_party_is_in_help_schema_run_store_and_report(
         ("acme.idle", ("    runner=runner,\n", ""), "runs a program as it is"),
         (
             "acme.idle",
-            ("    about=", "    guide="),
-            "missing 1 required keyword-only argument: 'about'",
-        ),
-        (
-            "acme.idle",
             (
                 "IDLE = PassSpec(",
                 f"{REPETITION}\nIDLE = PassSpec(\n    repetition=Repetition.AROUND_OTHERS,",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -47,21 +46,6 @@ def unplug(lab: Lab, serial: str) -> None:
 def settings_of(lab: Lab) -> Settings:
     # No adb server of this computer's user is ever touched.
     return Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=lab.cli.home)
-
-
-def test_a_lab_whose_server_has_gone_meanwhile_takes_no_phone(tmp_path: Path) -> None:
-    settings = Settings.from_environment(
-        {**os.environ, "ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path
-    )
-    request = virtual_phones.LabRequest(profiles=("pixel-3",))
-    virtual_phones.start(settings, request, exit_with_parent=True)
-    try:
-        virtual_phones.adb_server(settings).stop()
-        with pytest.raises(UsageError, match="no virtual phone is up") as raised:
-            virtual_phones.attach(settings, request)
-        assert "benchfarm virtual up" in raised.value.hint
-    finally:
-        virtual_phones.stop(settings)
 
 
 def write(tmp_path: Path, model: Path, devices: str, *, min_secs: float = 0.2) -> Path:
