@@ -331,9 +331,9 @@ def _open_phones(
     fitting = tuple((device, facts) for device, facts in opened if facts.serial in choice.chosen)
     if not fitting and required and not host_is_enough:
         what = "no attached phone fits the selection" if opened else "no usable phone is attached"
-        told = {item.seen.serial or item.seen.address: item.seen.reason for item in attached}
-        told |= {**choice.unfit, **missing, **reasons}
-        each = "".join(f"\n  {serial}: {reason}" for serial, reason in told.items() if reason)
+        told = [(item.seen.serial or item.seen.address, item.seen.reason) for item in attached]
+        told += [*choice.unfit.items(), *missing.items(), *reasons.items()]
+        each = "".join(f"\n  {serial}: {why}" for serial, why in dict(told).items() if why)
         raise NoDeviceError(what + each, hint="see 'benchfarm devices'")
     return OpenedDevices(devices=fitting, left_out=left_out, missing=missing, choice=choice)
 

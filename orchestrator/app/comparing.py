@@ -166,12 +166,12 @@ def _within_campaigns(
     if named:
         sides = _sides(load_measured(workspace, named_campaigns(workspace.store, named)), fits)
     else:
-        sides = _newest_sides(workspace, fits, words, rule.axis)
+        sides = _newest_sides(workspace, fits)
     for word, side in zip(words, sides, strict=True):
         if not side:
             raise UsageError(
-                f"nothing was measured of {rule.axis} {word!r} there",
-                hint="see 'benchfarm results runs'",
+                f"no result of {rule.axis} {word!r} is stored there",
+                hint="'benchfarm results runs' lists what is stored",
             )
         serials = sorted({item.case.serial for item in side})
         if rule.axis is Axis.DEVICE and len(serials) > 1:
@@ -202,10 +202,7 @@ def _sides(
 
 
 def _newest_sides(
-    workspace: Workspace,
-    fits: Sequence[Callable[[Case], bool]],
-    words: Sequence[str],
-    axis: Axis,
+    workspace: Workspace, fits: Sequence[Callable[[Case], bool]]
 ) -> list[list[Measured]]:
     """Return both sides as the newest campaign has them that measured both, else each as the newest
     that measured it.
@@ -225,12 +222,6 @@ def _newest_sides(
             known or (side if there else [])
             for known, side, there in zip(newest, sides, has, strict=True)
         ]
-    for word, side in zip(words, newest, strict=True):
-        if not side:
-            raise UsageError(
-                f"no campaign has a result of the {axis} {word!r}",
-                hint="'benchfarm results runs' lists what is stored",
-            )
     return newest
 
 

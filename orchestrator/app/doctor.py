@@ -149,23 +149,17 @@ def _adb(workspace: Workspace) -> list[Finding]:
     ]
     named = workspace.named_server()
     if named is not None and str(named.address) not in {item["address"] for item in servers}:
-        # None is started in its place: no plugged phone is measured. Virtual ones have a server of
-        # their own.
-        level = warning if workspace.lab_server() is not None else problem
+        # None is started in its place: no plugged phone is measured.
         try:
             named.version()
         except DeviceError as error:
-            found.append(level("adb", str(error), error.hint or "restart it"))
+            found.append(problem("adb", str(error), error.hint or "restart it"))
     step = "none is needed before the first phone; 'benchfarm devices' starts one"
     return found or [warning("adb", "no adb server runs", step)]
 
 
 def _phones(workspace: Workspace) -> list[Finding]:
     attached = attached_devices(workspace, start_server=False)
-    servers = workspace.lab_server(), workspace.running_plugged_server()
-    if not attached and workspace.named_server() is not None and not any(servers):
-        # Of the server that is named the other check tells; what is plugged in nobody can say.
-        return []
     if not attached:
         step = f"plug one in and allow USB debugging; 'benchfarm devices'; {HIDDEN_SAMSUNG}"
         return [warning("phones", "no phone is attached", step)]

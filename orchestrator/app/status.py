@@ -75,8 +75,6 @@ class LiveStatus:
         #: The latencies of each case's clean runs as yet, and their figure.
         self._latencies_us: dict[CaseKey, list[float]] = {}
         self._figures: dict[CaseKey, LiveFigure] = {}
-        #: How often something of it has changed.
-        self.changes = 0
 
     def on_event(self, event: object) -> None:
         """Take note of an event."""
@@ -93,7 +91,6 @@ class LiveStatus:
                 self._started.clear()
                 self._latencies_us.clear()
                 self._figures.clear()
-                self.changes += 1
                 self._phones = {}
                 for serial in [*(facts.serial for facts in devices), *left]:
                     self._set(serial, stored=stored.get(serial, 0), left=left.get(serial, 0))
@@ -162,9 +159,7 @@ class LiveStatus:
         return self._phones.get(serial, PhoneStatus(serial=serial))
 
     def _set(self, serial: str, **changes: Any) -> None:  # noqa: ANN401 - fields of the record
-        phone = replace(self._phone(serial), **changes)
-        self.changes += phone != self._phones.get(serial)
-        self._phones[serial] = phone
+        self._phones[serial] = replace(self._phone(serial), **changes)
 
 
 def _figure(case: Case, latencies_us: Sequence[float]) -> LiveFigure:
@@ -195,8 +190,6 @@ class PublishedStatus:
         self._path: Path | None = None
         self._lock = threading.Lock()
         self._written_s = float("-inf")
-        #: The changes that are written.
-        self._written = 0
 
     def on_event(self, event: object) -> None:
         """Hand an event on and note it."""
@@ -208,12 +201,8 @@ class PublishedStatus:
             if isinstance(event, CampaignEnded):
                 self._remove()
             # A file on its way has a hundred events a second.
-            elif (
-                self._path is not None
-                and self._live.changes != self._written
-                and not (
-                    isinstance(event, FileMoving) and time.monotonic() < self._written_s + _EVERY_S
-                )
+            elif self._path is not None and not (
+                isinstance(event, FileMoving) and time.monotonic() < self._written_s + _EVERY_S
             ):
                 self._write(self._path)
         self._observer.on_event(event)
@@ -227,7 +216,6 @@ class PublishedStatus:
         self._written_s = time.monotonic()
         with contextlib.suppress(OSError):
             write_whole(path, dump_document(self._live.status()))
-            self._written = self._live.changes
 
     def _remove(self) -> None:
         if self._path is not None:
