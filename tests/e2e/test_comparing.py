@@ -118,13 +118,6 @@ def test_a_crash_is_named_in_the_verdict_and_the_exit_code_says_so(bench: Bench)
     assert bench.cli("compare", warmup["campaign_id"]).ended_with(1).stdout.count("segfault") == 1
 
 
-def test_equal_builds_are_the_same(bench: Bench) -> None:
-    done = bench.ab(bench.program("old"), bench.program("twin"), "--json")
-    (case,) = done.json["cases"]
-    assert (case["verdict"]["outcome"], done.exit_code) == ("same", 0), done.stdout
-    assert case["baseline"]["build_sha256"] != case["candidate"]["build_sha256"]
-
-
 def test_a_comparison_that_its_budget_ends_has_its_verdict_s_exit_code(bench: Bench) -> None:
     words = (bench.program("old"), bench.program("twin"), "--budget", "3s", "--json")
     done = bench.ab(*words, detect="0.5%")
@@ -249,7 +242,7 @@ def test_two_nights_are_compared_and_a_changed_setting_makes_them_incomparable(
 
 def test_a_killed_comparison_goes_on_without_repeating_or_losing_a_run(bench: Bench) -> None:
     process = bench.cli.start(
-        f"ab --detect 2% --min-secs 2 --runs 10 -s {bench.serial}",
+        f"ab --detect 2% --min-secs 2 --runs 6 -s {bench.serial}",
         *(bench.program("old"), bench.program("killed", 15), "-m", bench.model),
     )
     # Early: however late the kill comes, the comparison isn't over before.
@@ -261,7 +254,7 @@ def test_a_killed_comparison_goes_on_without_repeating_or_losing_a_run(bench: Be
     before = {
         run["run_id"] for run in bench.cli("results runs --json", campaign["campaign_id"]).ok().json
     }
-    assert 4 <= len(before) < 22
+    assert 4 <= len(before) < 14
     result = bench.cli("run --resume --json")
     assert result.json["campaign_id"] == campaign["campaign_id"]
     assert (result.json["left"], result.json["status"], result.exit_code) == (0, "finished", 1)
@@ -314,36 +307,33 @@ def test_a_bisection_that_was_stopped_goes_on_with_its_comparison(bench: Bench) 
     assert after[0]["campaign_id"] == before[0]["campaign_id"]
 
 
-def test_the_first_slow_one_of_six_builds_is_found_and_found_again_without_measuring(
+def test_the_first_slow_one_of_five_builds_is_found_and_found_again_without_measuring(
     bench: Bench,
 ) -> None:
-    for number, time in enumerate((0, 0, 0, 0, 40, 40)):
+    for number, time in enumerate((0, 0, 0, 40, 40)):
         program = bench.program(f"release{number}", time)
         bench.cli("build add --name mine", program, "--release", f"v{number}").ok()
     listed = bench.cli("build list --all --json").ok().json
     mine = {item["tag"]: item["release_id"] for item in listed if item["name"] == "mine"}
     words = (
-        "bisect --detect 20%", f"mine@{mine['v0']}", f"mine@{mine['v5']}", "-m", bench.model, "-s", bench.serial, *FEW,
+        "bisect --detect 20%", f"mine@{mine['v0']}", f"mine@{mine['v4']}", "-m", bench.model, "-s", bench.serial, *FEW,
     )  # fmt: skip
     found = bench.cli(*words, "--json", timeout_s=PATIENCE_S).ok().json
     tags = {build["release_id"]: build["tag"] for build in found["builds"]}
-    assert (tags[found["first_bad"]], tags[found["last_good"]]) == ("v4", "v3")
+    assert (tags[found["first_bad"]], tags[found["last_good"]]) == ("v3", "v2")
     assert found["step"]["verdict"]["low"] < 1.4 < found["step"]["verdict"]["high"]
-    assert [tags[b["release_id"]] for b in found["builds"] if b["is_first_bad"]] == ["v4"]
+    assert [tags[b["release_id"]] for b in found["builds"] if b["is_first_bad"]] == ["v3"]
     assert found["is_virtual"]
-    assert sum(build["compared"] is not None for build in found["builds"]) < 5
+    assert sum(build["compared"] is not None for build in found["builds"]) < 4
     stored = len(bench.cli("results list --json").ok().json)
     again = bench.cli(*words).ok()
-    assert f"first bad: mine@{mine['v4']} (v4); last good: mine@{mine['v3']} (v3)" in again.stdout
+    assert f"first bad: mine@{mine['v3']} (v3); last good: mine@{mine['v2']} (v2)" in again.stdout
     assert again.stdout.count("<- first bad") == 1
     assert len(bench.cli("results list --json").ok().json) == stored
     # A budget without time for a pair compares nothing that could be used again.
-    for more in (1, 2):
-        short = bench.cli(*words, "--budget", "0.01s", timeout_s=PATIENCE_S)
-        assert short.exit_code == 1, short.stdout + short.stderr
-        assert "The budget left no time for a whole pair; give more with --budget." in short.stdout
-        assert len(bench.cli("results list --json").ok().json) == stored + more
-    swapped = bench.cli("bisect", f"mine@{mine['v5']}", f"mine@{mine['v0']}", "-m", bench.model)
+    short = bench.cli(*words, "--budget", "0.01s", timeout_s=PATIENCE_S).ended_with(1)
+    assert "The budget left no time for a whole pair; give more with --budget." in short.stdout
+    swapped = bench.cli("bisect", f"mine@{mine['v4']}", f"mine@{mine['v0']}", "-m", bench.model)
     assert swapped.exit_code == 2
     assert "wasn't archived before" in swapped.stderr
 

@@ -89,9 +89,8 @@ NOT_RUN = {
 }
 #: Options that make a command shorter, unless it has them.
 SHORTER = {
-    ("bench",): {"-n": "2", "--min-secs": "0.1"},
-    ("ab",): {"--runs": "3", "--min-secs": "0.1"},
-    ("bisect",): {"--runs": "3", "--min-secs": "0.1"},
+    ("bench",): {"-n": "1", "--min-secs": "0.1"},
+    ("ab",): {"--runs": "2", "--min-secs": "0.1"},
 }
 #: Commands whose exit code is an answer: 1 says no.
 ANSWERS = {

@@ -201,7 +201,7 @@ def test_the_adb_server_killed_at_any_phase_costs_nothing(
     lab = matrix_lab
     before = changed(lab)
     phases = drawn(MOMENTS)
-    cases, waiting, told = 5, list(phases), []
+    cases, waiting, told = 3, list(phases), []
     for number in range(3 * len(phases)):
         if not waiting:
             break
@@ -325,11 +325,11 @@ def test_a_clock_of_this_computer_that_jumps_costs_nothing(
     )
     before = changed(lab)
     process = lab.cli.start(
-        "run", plan_of(model, tmp_path, cases=2, min_secs=2.0), LD_PRELOAD=str(library),
+        "run", plan_of(model, tmp_path, cases=1, min_secs=2.0), LD_PRELOAD=str(library),
         JUMPED=str(tmp_path / "jumped"),
     )  # fmt: skip
     log = watched(process)
     assert (tmp_path / "jumped").exists()
     runs = finished(lab, log)
-    assert counts_of(lab, runs, 2, before) == Counts(), log
+    assert counts_of(lab, runs, 1, before) == Counts(), log
     assert {run["outcome"] for run in runs} == {"completed"}, log

@@ -90,11 +90,11 @@ def test_a_program_that_the_user_names_is_run_and_read(
 def test_both_ends_of_a_very_long_output_are_stored_and_the_report_says_so(
     cli: Cli, model: Path, tmp_path: Path
 ) -> None:
-    program = build(tmp_path, "xnnpack_true_fully_delegated.txt", noise=300_000)
+    program = build(tmp_path, "xnnpack_true_fully_delegated.txt", noise=240_000)
     (run,) = bench(cli, model, program).json["runs"]
     assert run["outcome"] == "completed", run["reason"]
     (finding,) = (item for item in run["verdict"]["findings"] if item["code"] == "output-cut")
-    assert re.fullmatch(r"the middle of 216\d{5} bytes of output is left out", finding["evidence"])
+    assert re.fullmatch(r"the middle of 17\d{6} bytes of output is left out", finding["evidence"])
     log = cli("results log -a stdout", run["run_id"]).ok().stdout
     assert len(log) < 17 << 20
     assert f"benchfarm: {finding['evidence']} here" in log

@@ -24,7 +24,7 @@ def test_fast_and_wrong_is_rejected_and_never_the_best(
     serial = lab.serials[1]
     lab.fault(serial, "delegate-wrong", "subject=gpu", "times=0")
     page = tmp_path / "report.html"
-    words = ("bench -d cpu,xnnpack,gpu -t 1 -n 2 --min-secs 0.1", model, "-s", serial)
+    words = ("bench -d cpu,xnnpack,gpu -t 1 -n 1 --min-secs 0.1", model, "-s", serial)
     done = lab.cli(*words, "--pass", "timing,parity", "--out", page, "--json")
     assert done.exit_code == 1
     runs = parity_runs(lab, done.json["campaign_id"])
@@ -94,7 +94,7 @@ def test_given_inputs_are_used_and_must_have_the_right_size(
 
 def test_outputs_of_what_is_new_are_compared_once_and_found_again(lab: Lab) -> None:
     words = ("bench -d cpu,xnnpack,gpu -t 1,2", INT8, "-s", lab.serials[1])
-    words = (*words, "-n", "2", "--min-secs", "0.1", "--json")
+    words = (*words, "-n", "1", "--min-secs", "0.1", "--json")
     first, again = (lab.cli(*words, BENCHFARM_CHECK_OUTPUTS="on").ok().json for _ in range(2))
     # One process each, whatever the number of threads; the builtin kernels are the reference's.
     assert parity_runs(lab, first["campaign_id"]).keys() == {"xnnpack", "gpu"}
@@ -123,7 +123,7 @@ def test_a_comparison_in_turns_compares_new_outputs_once_too_and_a_plan_shows_th
     before = lab.cli("plan show --json", plan, **environ).ok().json
     assert before["invocations"] == 2 * 2 + 1
     words = ("ab delegate:cpu delegate:gpu -t 3", "-m", model, "-s", lab.serials[1])
-    words = (*words, "--tool", "apk", "--min-secs", "0.1", "-n", "8", "--json")
+    words = (*words, "--tool", "apk", "--min-secs", "0.1", "-n", "4", "--json")
     first, again = (lab.cli(*words, **environ).json for _ in range(2))
     assert parity_runs(lab, first["campaign_id"]).keys() == {"gpu"}
     assert parity_runs(lab, again["campaign_id"]) == {}
@@ -143,7 +143,7 @@ def test_outputs_that_differ_take_a_figure_out_of_the_ranking_in_later_campaigns
     serial = lab.serials[0]
     lab.fault(serial, "delegate-wrong", "subject=gpu", "times=0")
     words = ("bench -d xnnpack,gpu -t 1", model, "-s", serial)
-    words = (*words, "-n", "2", "--min-secs", "0.1", "--json")
+    words = (*words, "-n", "1", "--min-secs", "0.1", "--json")
     for _ in range(2):
         done = lab.cli(*words, BENCHFARM_CHECK_OUTPUTS="on").ended_with(1)
         campaign = done.json["campaign_id"]

@@ -43,7 +43,7 @@ def test_a_slower_program_fails_the_gate_and_is_summarized(cli: Cli, tmp_path: P
     model = min(MODELS.glob("*float*.tflite"))
     summary = tmp_path / "summary.md"
     known = {"BASELINE": "./old", "MODELS": str(model), "VIRTUAL": "pixel-3 --speed 60"}
-    asked = {"ARGUMENTS": "--runs 6 --inferences 5 --min-secs 0.1 --detect 10%"}
+    asked = {"ARGUMENTS": "--runs 5 --inferences 5 --min-secs 0.1 --detect 10%"}
     on_github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
     done = gate(cli, tmp_path, CANDIDATE="./new", **known, **asked, **on_github)
     assert done.returncode == 1, done.stdout + done.stderr

@@ -34,7 +34,6 @@ needs_namespaces = pytest.mark.skipif(
     reason="this user may not make namespaces (root may)",
 )
 pytestmark = needs_namespaces
-in_each_world = pytest.mark.parametrize("world", WORLDS)
 
 
 def ask(cli: Cli, world: str, folder: Path, script: str) -> str:
@@ -64,7 +63,7 @@ def cut_off(lab: Lab, model: Path) -> str:
     return str(campaign["campaign_id"])
 
 
-@in_each_world
+@pytest.mark.parametrize("world", ["another pid namespace", "no /proc"])
 def test_a_campaign_that_was_cut_off_is_resumed_and_its_phone_restored(
     lab: Lab, model: Path, tmp_path: Path, world: str
 ) -> None:
@@ -82,7 +81,7 @@ def test_a_campaign_that_was_cut_off_is_resumed_and_its_phone_restored(
     assert listed["status"] == "finished"
 
 
-@in_each_world
+@pytest.mark.parametrize("world", ["another boot", "no /proc"])
 def test_a_stranger_that_has_the_number_of_a_run_that_was_cut_off_lives_on(
     cli: Cli, model: Path, tmp_path: Path, world: str
 ) -> None:
@@ -131,17 +130,15 @@ def test_phones_are_measured_told_and_released_without_proc(tmp_path: Path, mode
     up = without_proc(cli, "virtual", "up", "pixel-3", "--speed", 60)
     try:
         assert up.returncode == 0, up.stderr
-        words = ("-d", "xnnpack,gpu", "-n", 2, "--min-secs", 0.1, "--json")
+        words = ("-d", "xnnpack", "-t", 1, "-n", 1, "--min-secs", 0.1, "--json")
         done = without_proc(cli, "bench", model, *words)
         assert done.returncode == 0, done.stderr
         assert "Traceback" not in done.stderr
-        doctor = without_proc(cli, "doctor")
-        assert doctor.returncode == 0, doctor.stderr
     finally:
         down = without_proc(cli, "virtual", "down")
     assert down.returncode == 0, down.stderr
     (address,) = re.findall(r"adb server at (\S+);", up.stdout)
     poll_until(lambda: not running(("-L", address, "server", "nodaemon")), "its end")
     runs = cli("results runs --json").ok().json
-    assert [run["outcome"] for run in runs] == ["completed"] * 4
+    assert [run["outcome"] for run in runs] == ["completed"]
     assert cli("virtual list --json").ok().json["phones"] == []
