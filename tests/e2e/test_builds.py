@@ -138,27 +138,6 @@ def test_interrupted_download_leaves_nothing_in_the_cache(
     declared(*words, **mirror).ok()
 
 
-def test_stand_ins_are_listed_and_missed_as_what_only_virtual_phones_run(
-    cli: Cli, tmp_path: Path
-) -> None:
-    for name in ("base", "slow"):
-        (tmp_path / name).write_bytes(program(name))
-        cli("build add", tmp_path / name).ok()
-    listed = [
-        line
-        for line in cli("build list").ok().stdout.splitlines()
-        if line.startswith(("base ", "slow "))
-    ]
-    assert [line.split("  ")[-1].strip() for line in listed] == [
-        "only for virtual phones, by name"
-    ] * 2
-    listed = cli("build list --json").ok().json
-    releases = [item for item in listed if item["release_id"]]
-    assert [(item["is_virtual"], item["in_use_for"]) for item in releases] == [
-        (True, ["arm64-v8a"])
-    ] * 2
-
-
 @pytest.mark.parametrize(
     ("command", "build"),
     [

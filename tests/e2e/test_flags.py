@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.e2e.conftest import Lab
@@ -30,18 +29,6 @@ def test_wrong_flags_are_refused_all_at_once_and_nothing_is_stored(lab: Lab, mod
     ):
         assert said in done.stderr, done.stderr
     assert lab.cli("results list --json").ok().json == before
-
-
-def test_a_plan_is_shown_with_the_faults_of_its_flags(
-    lab: Lab, plan_file: Callable[..., Path]
-) -> None:
-    plan = plan_file(lab.serials[:1])
-    plan.write_text(
-        plan.read_text("utf-8").replace("threads: [1, 2]", "threads: 1, flags: [{gpu_bakend: cl}]")
-    )
-    done = lab.cli("plan show", plan)
-    assert done.exit_code == 2
-    assert "did you mean --gpu_backend?" in done.stderr
 
 
 def test_a_combination_without_effect_is_skipped_and_named(lab: Lab, model: Path) -> None:

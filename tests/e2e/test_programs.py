@@ -142,15 +142,6 @@ def test_litert_whose_delegate_is_missing_or_fails_has_no_figure_of_it(
     assert all(said in run["reason"] for run in runs)
 
 
-def test_a_misspelt_vendor_flag_is_refused_before_anything_runs(lab: Lab, model: Path) -> None:
-    done = lab.cli(
-        "bench --tool litert-native -d npu --flag qualcomm_htp_perfomance_mode=burst", model, "-s", lab.serials[GALAXY],
-    )  # fmt: skip
-    assert done.exit_code != 0
-    assert "qualcomm_htp_performance_mode" in done.stderr
-    assert "1/" not in done.stderr
-
-
 def test_hexagon_takes_a_quantised_model_by_every_program(lab: Lab, quantised: Path) -> None:
     runs = bench(lab, quantised, "--tool", "native,apk,perf-options", "-d", "hexagon")
     assert len(runs) == 3
