@@ -1,148 +1,51 @@
 """The report's drawings. The first screen: each model's configurations on each phone as dots with
-intervals, and who wins; and beside it runs, threads and what more of them bring, layers, sustained
-runs.
+intervals, and who wins; and what more threads bring, the runs of a comparison, sustained runs.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, Final
 
-from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.records.case import grouped
 from orchestrator.records.run import FigureKind, RunRecord
-from orchestrator.report.data import ReportData
 from orchestrator.report.drawing import (
     COLOURS,
     Across,
     Axis,
     Dot,
     Line,
-    Part,
     Point,
     Spread,
     axis_of,
     dots,
     grid_lines,
     lines,
-    strips,
     ticks,
-    treemap,
 )
 from orchestrator.report.winners import Contest, alike, by_threads, kind_title, model_answer
 from orchestrator.tables.html import Html
 from orchestrator.tables.labels import ShortNames, delegate_place, figure_unit, short_names
-from orchestrator.tables.operators import Profile
 from orchestrator.tables.results import RESULTS, figures_decimals
 from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.tables.table import Column, Kind, R, Table
 from orchestrator.units import (
     US_PER_MS,
     counted,
-    format_latency,
-    format_percent,
     three_digits,
     tokens_per_s,
 )
 
-_MOST_CHARTS: Final = 12
 _MOST_LINES: Final = 8
-#: Layers of a map; what is smaller is one part.
-_MOST_PARTS: Final = 60
 #: Runs of a case that are drawn.
 _MOST_RUNS: Final = 60
 
 
-def charts_of(data: ReportData) -> Mapping[str, Sequence[tuple[str, Html]]]:
-    """Return the first charts with their titles, by the section that they stand in; one more than
-    are shown where there are more.
-    """
-    profiled = sorted(
-        (row for row in data.results if row.profiles),
-        key=lambda row: (row.model.label, row.median_us or 0.0),
-    )
-    charts = {
-        "runs": _runs(data.contests),
-        "threads": _threads(data.results),
-        "operators": ((row.who, _map(row, row.profiles[-1])) for row in profiled),
-        "sustained": _sustained(data.results),
-    }
-    return {name: list(islice(found, _MOST_CHARTS + 1)) for name, found in charts.items()}
-
-
-def _runs(contests: Iterable[Contest]) -> Iterator[tuple[str, Html]]:
-    """Yield the runs of each model on each phone, one configuration below the other."""
-    for contest in contests:
-        names = short_names((row.configuration, row.case) for row in contest.rows)
-        used = {
-            row.key: [item.run for item in row.invocations if item.is_used]
-            for row in contest.rows
-            if row.own is not None and not row.case.is_per_token
-        }
-        spreads = [
-            spread_of(
-                used[row.key], row.result.figure, names.of(row.configuration), _colour_of(row)
-            )
-            for row in contest.rows
-            if used.get(row.key)
-        ]
-        if spreads:
-            title = contest.shown.where
-            yield title, strips(spreads, f"{title}: the runs", "ms")
-
-
-def _threads(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
-    of_place = grouped(thread_steps(rows), lambda steps: steps[0].row.place)
-    for series in of_place.values():
-        members = [step.row for steps in series for step in steps]
-        names = short_names((row.configuration, row.case) for row in members)
-        drawn = [
-            Line(
-                points=[Point(x=step.row.case.threads, y=_ms(step.row)) for step in steps],
-                label=_without_threads(names.of(steps[-1].row.configuration)),
-                look=_colour_of(steps[0].row),
-            )
-            for steps in series
-        ]
-        title = members[0].where
-        told = f"{title}: median in ms by number of threads"
-        words = [(n, f"{n}") for n in sorted({row.case.threads for row in members})]
-        shown = drawn[:_MOST_LINES]
-        yield title, lines(shown, told, Across(name="threads", words=words, is_log=True))
-
-
-def _without_threads(configuration: str) -> str:
-    return ", ".join(part for part in configuration.split(", ") if " thread" not in part)
-
-
-def _map(row: ResultRow, profile: Profile) -> Html:
-    """Return the layers of a profiled case as large as their shares."""
-    places = {kind.node_type: place for place, kind in enumerate(profile.by_type(), start=1)}
-    ordered = sorted(profile.rows, key=lambda item: -item.mean_us)
-    parts = [
-        Part(
-            label=f"{item.layer} {format_percent(item.share, 0)}",
-            share=item.mean_us,
-            told=f"{item.layer} ({item.node_type}): {format_latency(item.mean_us)}, {format_percent(item.share)}",
-            look=f"d{places[item.node_type] % COLOURS}",
-        )
-        for item in ordered[:_MOST_PARTS]
-    ]
-    rest = {
-        "smaller layers": sum(item.mean_us for item in ordered[_MOST_PARTS:]),
-        "outside of operators": profile.outside_us,
-    }
-    for name, us in rest.items():
-        told = f"{name}: {format_latency(us)}"
-        parts.append(Part(label=name, share=us, told=told, look="d0"))
-    return treemap(parts, f"{row.who}: the time of an inference by layer")
-
-
-def _sustained(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
+def sustained_charts(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
+    """Yield the sustained runs of each model on each phone with a title: latency over time."""
     of_place = grouped(
         (row for row in rows if row.of_passes.get("sustained")),
         lambda row: row.place,
@@ -162,10 +65,6 @@ def _sustained(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
         title = members[0].where
         told = f"{title}: latency in ms over seconds"
         yield title, lines(drawn[:_MOST_LINES], told, Across(name="s"))
-
-
-def _ms(row: ResultRow) -> float:
-    return (row.median_us or 0.0) / US_PER_MS
 
 
 def _colour_of(row: ResultRow) -> str:
@@ -227,11 +126,6 @@ def thread_steps(rows: Iterable[ResultRow]) -> Iterator[list[ThreadStep]]:
             efficiency = speed_up * fewest.case.threads / row.case.threads
             steps.append(ThreadStep(row=row, speed_up=speed_up, efficiency=efficiency))
         yield steps
-
-
-#: A phone that is so many times slower than the next is beyond the axis' end.
-_BEYOND: Final = 4.0
-_MOST_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,13 +249,6 @@ def _of_phones(
         ),
         *(column.of(lambda contest: contest.best) for column in figures),
         _winner_column(lambda contest: contest.verdict(names)),
-        Column(
-            "without",
-            "no figure",
-            lambda contest: _without(contest, names),
-            is_optional=True,
-            tone=lambda _: "bad",
-        ),
     ]
 
 
@@ -377,34 +264,17 @@ def _winner_column(word: Callable[[R], str]) -> Column[R]:
 
 
 def _axis(members: Sequence[Contest]) -> Axis:
-    """Return an axis for the model.
-
-    A lone phone far beyond all others doesn't press them flat, nor does a figure that isn't clean,
-    nor the interval of one that isn't.
-    """
-    is_clean = any(item.clean for item in members)
-    reached = sorted(
-        (max(values), min(values))
-        for item in members
-        if (
-            values := _reached(
-                item.clean or item.rows, has_intervals=bool(item.clean) or not is_clean
-            )
-        )
-    )
-    while len(reached) > 2 and reached[-1][1] > _BEYOND * reached[-2][0]:
-        reached.pop()
-    return axis_of(end for pair in reached for end in pair)
-
-
-def _reached(rows: Iterable[ResultRow], *, has_intervals: bool) -> list[float]:
-    found = []
-    for row in rows:
-        if row.own is not None:
-            interval = row.own.interval if has_intervals else None
-            ends = (interval.low, interval.high) if interval is not None else ()
-            found += [_scaled(row, end) for end in (row.own.median_us, *ends) if end > 0]
-    return found
+    """Return an axis for the figures of a model with their intervals."""
+    known = [(row, row.own) for item in members for row in item.rows if row.own is not None]
+    ends = [(row, own.median_us) for row, own in known]
+    ends += [
+        (row, end)
+        for row, own in known
+        if own.interval is not None
+        for end in (own.interval.low, own.interval.high)
+        if end > 0
+    ]
+    return axis_of(_scaled(row, end) for row, end in ends)
 
 
 def _scaled(row: ResultRow, us: float) -> float:
@@ -437,12 +307,3 @@ def _dot(row: ResultRow, names: ShortNames, *, has_label: bool) -> Dot:
         look=f"{_colour_of(row)} {mark}".rstrip(),
         key=row.key,
     )
-
-
-def _without(contest: Contest, names: ShortNames) -> str:
-    """Return the configurations without a figure of their own, each with what happened."""
-    untried = {CaseStatus.SKIPPED, CaseStatus.NOT_RUN}
-    rows = [row for row in contest.rows if row.own is None and row.result.status not in untried]
-    named = [f"{names.of(row.configuration)}: {row.why_not_clean}" for row in rows[:_MOST_NAMED]]
-    more = [f"{len(rows) - _MOST_NAMED} more"] if len(rows) > _MOST_NAMED else []
-    return "; ".join([*named, *more])

@@ -1,4 +1,4 @@
-"""Drawings of pages as SVG: dots on an axis, lines over a quantity or over nights, strips and treemaps.
+"""Drawings of pages as SVG: dots on an axis, lines over a quantity or over nights, and strips.
 
 Places are percentages of the drawing's width, so that it is as wide as there is room for and text
 keeps its size. Colours are classes of the style sheet: ``d0`` to ``d7``. Labels stand beside what
@@ -15,7 +15,6 @@ from typing import Final
 
 from orchestrator.tables.escapes import display_width
 from orchestrator.tables.html import Html, plain, tag
-from orchestrator.units import three_digits
 
 #: A range with a larger factor between its ends is drawn on a logarithmic axis.
 _LOG_FROM: Final = 10.0
@@ -102,9 +101,9 @@ class Axis:
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [step * n for n in range(first, last + 1)]
 
-    def span(self, low: float, high: float, y: float, look: str = "") -> str:
+    def span(self, low: float, high: float, y: int) -> str:
         """Return a line from one value to another."""
-        return _line(f"{self.at(low)}%", f"{self.at(high)}%", f"{y:g}", look=look)
+        return _line(f"{self.at(low)}%", f"{self.at(high)}%", str(y))
 
 
 def axis_of(values: Iterable[float], *, from_zero: bool = False) -> Axis:
@@ -146,8 +145,6 @@ class Dot:
     look: str = ""
     #: The case that it opens; empty for none.
     key: str = ""
-    #: Two values of which a thin line is drawn below, if any.
-    bracket: tuple[float, float] | None = None
 
     @property
     def is_best(self) -> bool:
@@ -159,7 +156,7 @@ def dots(
     axis: Axis, items: Sequence[Dot], told: str, *, band: tuple[float, float] | None = None
 ) -> Html:
     """Return a row of dots with intervals on an axis, each with its label beside it where there is
-    room, and in a list below where the row is narrow; ``band`` are the ends of a ground behind them.
+    room; ``band`` are the ends of a ground behind them.
     """
     ends = [_ends(axis, item) for item in items]
     sides = _label_sides(items, ends)
@@ -170,17 +167,7 @@ def dots(
     # The best is drawn above all others.
     for place in sorted(range(len(items)), key=lambda place: items[place].is_best):
         drawn.append(_dot(axis, items[place], ends[place], sides.get(place, "")))
-    return Html(_drawing("dots", told, _DOTS_HEIGHT, drawn) + _labels_below(items))
-
-
-def _labels_below(items: Iterable[Dot]) -> str:
-    """Return the labels with their figures in the order of the dots: what a phone has room for."""
-    names = [
-        tag("li", f"{plain(item.label)} {three_digits(item.value)}", item.look)
-        for item in sorted(items, key=lambda item: item.value)
-        if item.label
-    ]
-    return tag("ul", "".join(names), "below") if names else ""
+    return _drawing("dots", told, _DOTS_HEIGHT, drawn)
 
 
 def ticks(axis: Axis, unit: str, words: Callable[[float], str] = "{:.6g}".format) -> Html:
@@ -206,8 +193,6 @@ def _dot(axis: Axis, item: Dot, ends: tuple[float, float, float], side: str) -> 
     low, x, high = ends
     y = _DOTS_HEIGHT // 2
     shapes = []
-    if item.bracket is not None:
-        shapes.append(axis.span(*item.bracket, y + 8, "visible"))
     if item.low is not None and item.high is not None:
         shapes.append(_line(f"{low}%", f"{high}%", str(y)))
     low, high = min(low, x), max(x, high)
@@ -294,7 +279,6 @@ class Across:
     #: The places that are named below, where only those have points: each point is marked then;
     #: round places else.
     words: Sequence[tuple[float, str]] = ()
-    is_log: bool = False
     #: A line is broken where it has no point for so long or longer.
     break_at: float = math.inf
 
@@ -315,7 +299,7 @@ def lines(
     """Return lines over a quantity, each named at its end."""
     points = [point for item in items for point in item.points]
     xs, ys = [point.x for point in points], [point.y for point in points]
-    horizontal = Axis(min(xs), max(xs), across.is_log) if max(xs) > min(xs) else axis_of(xs)
+    horizontal = Axis(min(xs), max(xs)) if max(xs) > min(xs) else axis_of(xs)
     upright = vertical or axis_of(ys, from_zero=max(ys) <= _LOG_FROM * min(ys))
 
     def y_of(value: float) -> str:
@@ -396,60 +380,6 @@ def sparkline(figures: Sequence[float], changes: Iterable[tuple[int, str]], brea
         x = f"{100 * (place + 0.5) / span:.2f}%"
         parts.append(_line(x, x, "0", "100%", look=look))
     return Html(f'<svg class="spark" aria-hidden="true">{"".join(parts)}</svg>')
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A part of a whole."""
-
-    label: str
-    share: float
-    told: str
-    look: str = ""
-
-
-#: A treemap's sides, for the shape of its parts and for the room of their names; pixels.
-_MAP: Final = (1100.0, 220.0)
-_NAMED_FROM: Final = (46.0, 16.0)
-
-
-def treemap(items: Iterable[Part], told: str) -> Html:
-    """Return rectangles as large as the parts' shares, the largest first, each with its name."""
-    groups = []
-    ordered = sorted((item for item in items if item.share > 0), key=lambda item: -item.share)
-    for item, x, y, width, height in _tiles(ordered, 0, 0, *_MAP):
-        letters = int((width - 8) / _CHARACTER)
-        name = item.label if len(item.label) <= letters else f"{item.label[: letters - 1]}…"
-        shown = [tag("title", plain(item.told)), '<rect width="100%" height="100%"/>']
-        if width >= _NAMED_FROM[0] and height >= _NAMED_FROM[1]:
-            shown.append(_text("6", "15", name))
-        box = {"x": x / _MAP[0], "y": y / _MAP[1]}
-        box |= {"width": width / _MAP[0], "height": height / _MAP[1]}
-        places = {key: f"{share:.3%}" for key, share in box.items()}
-        groups.append(tag("svg", "".join(shown), item.look, **places))
-    return _drawing("treemap", told, _MAP[1], groups)
-
-
-def _tiles(
-    items: Sequence[Part], x: float, y: float, width: float, height: float
-) -> Iterator[tuple[Part, float, float, float, float]]:
-    """Yield the parts with their rectangles: the longer side is cut in two, again and again."""
-    if len(items) == 1:
-        yield items[0], x, y, width, height
-    if len(items) < 2:
-        return
-    whole, first, cut = sum(item.share for item in items), items[0].share, 1
-    while cut < len(items) - 1 and 2 * first + items[cut].share <= whole:
-        first += items[cut].share
-        cut += 1
-    if width >= height:
-        left = width * first / whole
-        yield from _tiles(items[:cut], x, y, left, height)
-        yield from _tiles(items[cut:], x + left, y, width - left, height)
-    else:
-        top = height * first / whole
-        yield from _tiles(items[:cut], x, y, width, top)
-        yield from _tiles(items[cut:], x, y + top, width, height - top)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,12 +12,11 @@ from orchestrator.analysis.measured import Measured
 from orchestrator.passes import pass_tables
 from orchestrator.records.case import grouped
 from orchestrator.report.advice import advice_of
-from orchestrator.report.assembly import collector_off
 from orchestrator.report.charts import (
     ThreadStep,
-    charts_of,
     model_pictures,
     spread_of,
+    sustained_charts,
     thread_steps,
 )
 from orchestrator.report.comparisons import level_text, sentences, summary_line
@@ -72,7 +71,6 @@ def _is_virtual(item: object) -> bool:
     return bool(getattr(item, "is_virtual", False))
 
 
-@collector_off()
 def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> str:
     """Return the report as one HTML file: no reference to anything outside of it, styles and
     scripts inside.
@@ -110,13 +108,7 @@ def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> st
         advice=advice_of(data),
         grids=grids,
         pass_tables=pass_tables(),
-        charts=charts_of(data),
-        has_bare_kernels=any(
-            item.is_bare_kernel
-            for row in data.results
-            for profile in row.profiles
-            for item in profile.rows
-        ),
+        sustained=list(sustained_charts(data.results)),
         findings=kinds_table(measured),
         skipped=skips_table(data.skipped),
         used=_used_tables(data),
@@ -308,13 +300,12 @@ def _table(
     def picture(row: ComparedCase) -> Html:
         verdict, told, change = row.verdict, "nothing to compare", []
         if verdict.ratio is not None:
-            told, seen = f"{verdict.ratio - 1:+.1%} time", verdict.detectable
+            told = f"{verdict.ratio - 1:+.1%} time"
             change.append(
                 Dot(
                     value=verdict.ratio - 1,
                     low=None if verdict.low is None else verdict.low - 1,
                     high=None if verdict.high is None else verdict.high - 1,
-                    bracket=None if seen is None else (-seen, seen),
                     look=f"r-{verdict.outcome} best",
                     told=told,
                 )

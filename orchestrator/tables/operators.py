@@ -72,11 +72,6 @@ class OperatorRow:
         return self.place is Place.DELEGATE
 
     @property
-    def is_bare_kernel(self) -> bool:
-        """Whether a delegate's kernel has only the name that the delegate gives it."""
-        return self.is_delegate and not (self.of_layer or self.is_partition)
-
-    @property
     def layer(self) -> str:
         """What the model's author calls it, or what the program does."""
         if self.of_layer or self.is_partition:

@@ -15,7 +15,7 @@ from orchestrator.records.case import DelegateName, Pass, ToolName
 from orchestrator.records.run import NOT_BEGUN, Outcome
 from orchestrator.records.verdict import Quality
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.charts import charts_of, percentiles, thread_steps
+from orchestrator.report.charts import sustained_charts, thread_steps
 from orchestrator.report.exports import to_json
 from orchestrator.report.render import render_html
 from orchestrator.report.tables import render_text_table
@@ -29,10 +29,8 @@ from tests.samples.sample_lab import (
     START,
     case,
     lab_of,
-    rich_lab,
     run,
     series,
-    skewed,
     small_lab,
 )
 
@@ -181,7 +179,7 @@ def test_attempt_that_was_cut_is_no_part_of_the_one_begun_again() -> None:
         (2, True, 8),
     ]
     assert (cut.curve.burst_us, whole.curve.burst_us) == (9_000.0, 6_000.0)
-    ((_, drawing),) = charts_of(data)["sustained"]
+    ((_, drawing),) = sustained_charts(data.results)
     assert re.findall(r">([^<]+)</text></g>", drawing)[1:] == ["xnnpack", "xnnpack, 2."]
 
 
@@ -198,49 +196,3 @@ def test_an_attempt_whose_rest_was_never_begun_is_cut(reason: str) -> None:
     data = build_report_data(lab.inputs())
     (row,) = data.results[0].of_passes["sustained"]
     assert (row.attempt, row.is_whole, len(row.points)) == (1, False, 3)
-
-
-def test_a_chart_of_threads_names_its_lines_at_their_ends_and_only_measured_counts() -> None:
-    runs = [
-        *series(case(threads=1), 40_000),
-        *series(case(threads=4), 16_000),
-        *series(case(delegate=DelegateName.CPU, threads=1), 90_000),
-        *series(case(delegate=DelegateName.CPU, threads=4), 30_000),
-    ]
-    ((title, drawing),) = charts_of(build_report_data(lab_of(runs).inputs()))["threads"]
-    assert title == "mobilenet_v1_1.0_224 on Google Pixel 3 (virtual)"
-    assert re.findall(r'y="100%"[^>]*>(\w+)<', drawing) == ["threads", "1", "4"]
-    assert re.findall(r">([^<]+)</text></g>", drawing)[1:] == ["cpu", "xnnpack"]
-
-
-def test_every_run_is_drawn_with_how_far_its_inferences_reach() -> None:
-    runs = series(case(threads=4), 16_000, 8)
-    ((_, drawing),) = charts_of(build_report_data(lab_of(runs).inputs()))["runs"]
-    assert (drawing.count("<circle"), drawing.count("<line")) == (8, 8)
-    words = re.findall(r">([^<]+)</text>", drawing)
-    assert words[0] == "xnnpack: 8 runs, p50 16.01, p90 16.17, p99 16.17 ms"
-    assert len(words) > 2
-
-
-def test_the_runs_of_a_figure_of_means_are_drawn_with_their_means() -> None:
-    runs = series(case(threads=4), 16_000, 5)
-    older = [skewed(runs[0], has_median=False), *map(skewed, runs[1:])]
-    data = build_report_data(lab_of(older).inputs())
-    ((_, drawing),) = charts_of(data)["runs"]
-    (row,) = data.results
-    assert row.has_mean
-    figures = percentiles(item.latency_us for item in row.invocations)
-    assert f">xnnpack: {figures}</text>" in drawing
-
-
-def test_a_map_of_layers_is_as_large_as_their_shares() -> None:
-    drawn = [
-        drawing for _, drawing in charts_of(build_report_data(rich_lab().inputs()))["operators"]
-    ]
-    for drawing in drawn:
-        sides = re.findall(r'<svg [^>]*width="([0-9.]+)%" height="([0-9.]+)%"', drawing)
-        areas = [float(width) * float(height) / 10_000 for width, height in sides]
-        assert abs(sum(areas) - 1) < 0.001
-        assert areas == sorted(areas, reverse=True)
-    titles = re.findall(r"<title>(\w+) ", drawn[-1])
-    assert titles == ["conv2", "conv1", "top"]
