@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from orchestrator.app.exchange import ExportRequest, ImportRequest
 from orchestrator.app.options import Campaigns, Out, Texts, opt
-from orchestrator.cli.frame import Legend, command
+from orchestrator.cli.frame import command
 from orchestrator.cli.output import ENDINGS, CommandResult, columns, format_of
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
@@ -33,8 +33,6 @@ def report(
     form: Annotated[
         str, opt("--format -f", "html, text, markdown, csv or json (default: by --out, else html).")
     ] = "",
-    *,
-    legend: Legend = False,
 ) -> CommandResult:
     """Render a report of one or more campaigns.
 
@@ -53,7 +51,7 @@ def report(
         name = "" if name in {"newest", "previous"} else name
         path = write_report(settings, data, chosen, out, name)
         return CommandResult(text=str(path), data={"path": path, **named})
-    lines = tables.text_lines(data, columns(), legend=legend) if form == "text" else []
+    lines = tables.text_lines(data, columns()) if form == "text" else []
     match form:
         case "text":
             text = "\n".join(line for line, _ in lines) + "\n"

@@ -19,7 +19,7 @@ from orchestrator.analysis.effect import BestOfSet, Ratio, best_of, fastest_of, 
 from orchestrator.analysis.summary import Summary
 from orchestrator.delegates import DELEGATES
 from orchestrator.passes.parity import can_be_checked
-from orchestrator.programs import is_usual, program
+from orchestrator.programs import is_usual
 from orchestrator.records.campaign import Terms
 from orchestrator.records.case import Case, ToolName, all_but, grouped
 from orchestrator.records.run import DelegateTruth
@@ -38,8 +38,7 @@ _MOST_WINNERS: Final = 4
 _TIE: Final = "a tie"
 #: Of configurations that are tied so many are named.
 _MOST_TIED: Final = 2
-#: What two cases have in common, beside settings, where ``benchfarm ab`` can tell them apart.
-_ALIKE: Final = ("tool", "build_sha256", "mode")
+_BESIDE_SIDES: Final = all_but("delegate", "threads", "affinity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +143,7 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
         caption="The fastest configuration of each model on each phone",
         columns=columns,
         rows=contests,
-        notes=[*notes_of(every, names), *_faster_on_cpu(contests, names)],
+        notes=notes_of(every, names),
         is_virtual=lambda item: item.shown.is_virtual,
         nothing="no latency was measured",
         look=lambda item: look_of(item.shown) if item.best is not None else "bad",
@@ -166,28 +165,6 @@ def notes_of(rows: Sequence[ResultRow], names: ShortNames) -> list[str]:
     if any(row.is_virtual for row in rows):
         notes.append("Virtual: from benchfarm's own virtual phone, no measurement.")
     return [note for note in notes if note]
-
-
-def _faster_on_cpu(contests: Sequence[Contest], names: ShortNames) -> Iterator[str]:
-    """Say which winner's `vs CPU` is over less than the fastest that the CPU had, since that was
-    measured with another program, mode or setting.
-    """
-    told = []
-    for item in contests:
-        best, on_cpu = item.best, [row for row in item.clean if row.case.delegate.is_cpu]
-        if best is None or best.speed_up is None or not on_cpu:
-            continue
-        cpu = fastest_row(on_cpu)
-        alike = [row for row in on_cpu if row.configuration == best.baseline]
-        if alike and speed_up(figure_of(alike[0]), figure_of(cpu)).value > 1:
-            over = speed_up(figure_of(cpu), figure_of(best)).value
-            told.append(
-                f"{best.where}: vs CPU is over {names.of(best.baseline)},"
-                f" measured alike; it is {over:.2f}x of {names.of(cpu.configuration)}, not measured alike"
-            )
-    if told:
-        further = f" (and {len(told) - 1} more like it)" if told[1:] else ""
-        yield f"{told[0]}{further}."
 
 
 def _lead(contest: Contest) -> Ratio | None:
@@ -378,17 +355,14 @@ def model_answer(members: Sequence[Contest], names: ShortNames) -> str:
     if len(members) == 1 and members[0].best is not None:
         return answer_text(members[0], names_model=False)
     # What virtual phones are fastest with says nothing of devices, and isn't counted with them.
-    is_mixed = len({item.shown.is_virtual for item in members}) > 1
     wins = Counter(
-        f"{_tallied(item, names)}{' (virtual)' if is_mixed and item.shown.is_virtual else ''}"
+        f"{_tallied(item, names)}{' (virtual)' if item.shown.is_virtual else ''}"
         for item in members
         if item.best is not None
     )
     (first, count), *others = wins.most_common() or [("nothing", 0)]
-    is_virtual = not is_mixed and members[0].shown.is_virtual
-    kind = "virtual phone" if is_virtual else "phone"
-    phones = f"{count} of {counted(len(members), kind)}"
-    told = [f"{first} on {phones}" if first == _TIE else f"{first} is fastest on {phones}"]
+    phones = f"{count} of {counted(len(members), 'phone')}"
+    told = [f"{first} on {phones}" if first.startswith(_TIE) else f"{first} is fastest on {phones}"]
     told += [f"{take} on {count}" for take, count in others]
     known = [item.best for item in members if item.best is not None]
     checked = sum(row.outputs is Outputs.CHECKED for row in known)
@@ -470,45 +444,22 @@ def next_step(contest: Contest, path: str, builds: Mapping[ToolName, str]) -> st
 
 
 def _sides(one: ResultRow, other: ResultRow) -> str:
-    """Return what two cases differ in as ``benchfarm ab`` names it, with the flags that they share;
-    empty where there are no words for it. How long each runs is that command's own.
+    """Return what two cases differ in as ``benchfarm ab`` names it; empty unless that is the delegate
+    or the number of threads, of cases with usual settings.
     """
     ours, theirs = one.case, other.case
-    alike = (*_ALIKE, *(name for name in SETTINGS if name != "affinity"))
-    if any(getattr(ours, name) != getattr(theirs, name) for name in alike):
+    is_usual_case = not (ours.flags or ours.files or ours.mode)
+    has_own_cores = fixed_cores(ours) or fixed_cores(theirs)
+    if not is_usual_case or has_own_cores or _BESIDE_SIDES(ours) != _BESIDE_SIDES(theirs):
         return ""
-    given = [_given(case) for case in (ours, theirs)]
-    named_files = any(value.startswith("@") for pairs in given for _, value in pairs)
-    if named_files or ours.mode is not None or fixed_cores(ours) or fixed_cores(theirs):
+    if ours.delegate is theirs.delegate:
+        return f"threads:{ours.threads} threads:{theirs.threads} -d {ours.delegate}"
+    # Both sides get one number of threads: it must be what each was measured with, or unused.
+    counts = {row.case.threads for row in (one, other) if not _leaves_threads_unused(row)}
+    if len(counts) > 1:
         return ""
-    flags = [[f"{name}={value}" for name, value in pairs] for pairs in given]
-    shared = "".join(f" --flag {shell_word(flag)}" for flag in flags[0])
-    if flags[0] != flags[1]:
-        is_more = (ours.delegate, ours.threads) != (theirs.delegate, theirs.threads)
-        # A comma parts two flags, and what lies beside the program isn't known by a path.
-        is_named = not (ours.files or theirs.files or "," in "".join(flags[0] + flags[1]))
-        if is_more or not is_named:
-            return ""
-        sides = " ".join(shell_word(f"flags:{','.join(words)}") for words in flags)
-        return f"{sides} -d {ours.delegate} -t {ours.threads}"
-    if ours.delegate is not theirs.delegate:
-        # Both sides get one number of threads: it must be what each was measured with, or unused.
-        counts = {row.case.threads for row in (one, other) if not _leaves_threads_unused(row)}
-        if len(counts) > 1:
-            return ""
-        threads = counts.pop() if counts else ours.threads
-        return f"delegate:{ours.delegate} delegate:{theirs.delegate} -t {threads}{shared}"
-    if ours.threads != theirs.threads:
-        return f"threads:{ours.threads} threads:{theirs.threads} -d {ours.delegate}{shared}"
-    return ""
-
-
-def _given(case: Case) -> list[tuple[str, str]]:
-    """Return a case's flags without those that its program gives by itself: which figure it is, how
-    many tokens.
-    """
-    options = program(case.tool).options(DELEGATES[case.delegate], ())
-    return [flag for flag in case.flags if not any(flag in own for own in options)]
+    threads = counts.pop() if counts else ours.threads
+    return f"delegate:{ours.delegate} delegate:{theirs.delegate} -t {threads}"
 
 
 def _leaves_threads_unused(row: ResultRow) -> bool:

@@ -95,8 +95,6 @@ def test_every_export_says_which_figures_are_virtual():
     assert {row.device.title: "(virtual)" in row.device.title for row in DATA.results} == {
         row.device.title: row.is_virtual for row in DATA.results
     }
-    explained = render_text_table(DATA, legend=True)
-    assert explained.endswith("virtual: from benchfarm's own virtual phone, no measurement\n")
 
 
 def text_of(path: Path) -> str:

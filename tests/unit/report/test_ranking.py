@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 
 import pytest
@@ -27,7 +26,6 @@ from orchestrator.report.evidence import evidence_of
 from orchestrator.report.exports import to_json, to_markdown
 from orchestrator.report.render import page_tables, render_html
 from orchestrator.report.tables import render_text_table
-from orchestrator.report.winners import fastest_table
 from orchestrator.tables.html import page_data
 from orchestrator.tables.rows import BestMark, ResultRow
 from tests.samples.sample_lab import (
@@ -83,17 +81,6 @@ def test_speed_up_is_over_the_cpu_as_it_was_measured_alike(unlike: dict[str, obj
     assert row_of(data, other).speed_up == Ratio(value=1.0, interval=None)
     # Without a CPU case like it there is nothing to be told.
     assert row_of(data_of(*series(GPU, 5_000), *series(other, 8_000)), GPU).speed_up is None
-
-
-def test_a_faster_cpu_that_was_measured_otherwise_is_named_beside_the_winner() -> None:
-    other = replace(CPU, num_runs=500)
-    runs = [*series(GPU, 5_000), *series(CPU, 20_000), *series(other, 8_000)]
-    (note,) = [text for text in fastest_table(data_of(*runs).contests).notes if "vs CPU" in text]
-    assert re.search(
-        r"vs CPU is over xnnpack.*, measured alike; it is 1\.60x of xnnpack.* 500", note
-    )
-    slower = [*series(GPU, 5_000), *series(CPU, 20_000), *series(other, 30_000)]
-    assert "vs CPU" not in " ".join(fastest_table(data_of(*slower).contests).notes)
 
 
 @pytest.mark.parametrize("other", [{"affinity": "all"}, {"threads": 2}, {"flags": (("a", "1"),)}])
