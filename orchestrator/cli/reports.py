@@ -85,7 +85,7 @@ def _data(
 
 @command("advise")
 def advise(settings: Settings, campaigns: Campaigns = ()) -> CommandResult:
-    """Apply six rules of good practice to stored results.
+    """Apply rules of good practice to stored results.
 
     Example: benchfarm advise newest
     """

@@ -1,5 +1,5 @@
-"""What a campaign's clean figures advise: rules of the core and of passes, each with a condition and a sentence that
-names its figure.
+"""What a campaign's clean figures advise: rules, each with a condition and a sentence that names its
+figure.
 
 They follow the runtime's own list of best practices
 (https://ai.google.dev/edge/litert/performance/best_practices). Only cases with a clean figure count
@@ -15,7 +15,6 @@ from itertools import product
 from typing import Final, NamedTuple
 
 from orchestrator.analysis.effect import Ratio, speed_up
-from orchestrator.passes import passes
 from orchestrator.records.case import grouped
 from orchestrator.report.data import ReportData
 from orchestrator.report.winners import alike, by_threads, fastest_row, figure_of
@@ -80,9 +79,6 @@ class AdviceReport:
 def advice_of(data: ReportData) -> AdviceReport:
     """Return all advice, device by device."""
     judged = [row for row in data.results if row.compared is not None]
-    rules = dict(RULES)
-    for own in passes():
-        rules |= own.advice
     return AdviceReport(
         lines=tuple(
             Advice(
@@ -93,7 +89,7 @@ def advice_of(data: ReportData) -> AdviceReport:
                 runs=tuple(dict.fromkeys(run for row in found.rows for run in row.result.used)),
             )
             for rows in grouped(judged, lambda row: row.device.serial).values()
-            for name, find in rules.items()
+            for name, find in RULES.items()
             for found in find(rows)
         ),
         judged=len(judged),
@@ -110,12 +106,8 @@ def _is_slower(row: ResultRow, than: ResultRow) -> bool:
     return speed_up(figure_of(row), figure_of(than)).is_faster(_UNTESTED)
 
 
-def times_as_long(row: ResultRow, than: ResultRow) -> str:
-    """Return how much longer a case takes: ``1.34 times [1.31, 1.37]``."""
-    return _times(speed_up(figure_of(row), figure_of(than)))
-
-
 def _times(ratio: Ratio) -> str:
+    """Return how much longer a case takes: ``1.34 times [1.31, 1.37]``."""
     if ratio.interval is None:
         return f"{ratio.value:.2f} times (one run, not tested)"
     return f"{ratio.value:.2f} times [{ratio.interval.low:.2f}, {ratio.interval.high:.2f}]"
@@ -128,7 +120,8 @@ def _threads(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
         more = [row for row in group if row.case.threads > enough.case.threads]
         if more:
             told = ", ".join(
-                f"{row.case.threads} take {times_as_long(row, enough)} as long" for row in more
+                f"{row.case.threads} take {_times(speed_up(figure_of(row), figure_of(enough)))} as long"
+                for row in more
             )
             text = f"{enough.configuration}: no number of threads above it is known to be faster: {told}"
             yield Sentence(text, [enough, *more])
@@ -197,7 +190,7 @@ def _quantised(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
         small = [row for row in best if _QUANTISED.search(row.case.model_name.lower())]
         for one, other in product(small, [row for row in best if row not in small]):
             if _is_slower(other, one):
-                text = f"{other.case.model_name} takes {times_as_long(other, one)} as long"
+                text = f"{other.case.model_name} takes {_times(speed_up(figure_of(other), figure_of(one)))} as long"
                 yield Sentence(
                     f"{one.configuration}: its twin {text}, each at its best", [one, other]
                 )
@@ -222,7 +215,7 @@ def format_text(advice: AdviceReport) -> str:
         for item in items:
             runs = counted(len(item.runs), "run")
             lines.append(f"  {item.rule}: {visible(item.text)} ({runs})")
-    cases = f"{advice.judged} of {advice.cases} cases that have a clean figure."
-    text = f"{'From the' if advice.lines else 'No rule applies to the'} {cases}"
-    virtual = " Figures of virtual phones are among them: they say nothing about real ones."
-    return "\n".join([*lines, f"{text}{virtual if advice.is_virtual else ''}"])
+    lines.append(f"From {advice.judged} of {advice.cases} cases: those with a clean figure.")
+    if advice.is_virtual:
+        lines.append("Figures of virtual phones are among them: they say nothing about real ones.")
+    return "\n".join(lines)

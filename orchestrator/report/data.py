@@ -148,12 +148,9 @@ def _subject(data: ReportData) -> str:
     named = " and ".join(models) if len(models) <= _MOST_TITLED else f"{len(models)} models"
     virtual = sum(device.is_virtual for device in devices)
     noun = "device" if any(device.serial == HOST_SERIAL for device in devices) else "phone"
-    if len(devices) == 1:
-        who = devices[0].title
-    elif virtual == len(devices):
-        who = f"{len(devices)} virtual {noun}s"
-    else:
-        who = f"{len(devices)} {noun}s" + (f", {virtual} of them virtual" if virtual else "")
+    who = devices[0].title if len(devices) == 1 else f"{len(devices)} {noun}s"
+    if virtual and len(devices) > 1:
+        who += f", {virtual} of them virtual"
     return f"{named} on {who}" + (f", {_days(data.campaigns)}" if data.campaigns else "")
 
 
@@ -200,46 +197,28 @@ def _trust(cases: Sequence[ResultRow]) -> str:
     timed = sum(row.result.status is not CaseStatus.UNTIMED for row in cases)
     clean = sum(row.result.is_judged for row in cases)
     virtual = sum(row.is_virtual for row in cases)
-    if not timed:
-        text = "No latency was asked for: the passes have sections of their own."
-    elif clean == timed:
-        which = f"All {timed} results are" if timed > 1 else "The one result is"
-        text = f"{which} clean{_precision(cases)}."
-    else:
-        text = f"{clean} of {timed} results are clean{_precision(cases) if clean else ''}."
+    text = "No latency was asked for: the passes have sections of their own."
+    if timed:
+        text = f"{clean} of {counted(timed, 'result')} clean{_precision(cases)}."
     begun = [item for row in cases for item in row.invocations if item.run.is_begun]
     if lost := sum(bool(item.why_lost) for item in begun):
         text += f" {lost} of {counted(len(begun), 'invocation')} that ran gave no result."
-    if virtual == len(cases):
-        text += " All figures come from virtual phones: they are no measurements."
-    elif virtual:
-        text += (
-            f" {counted(virtual, 'case')} of virtual phones among them: those are no measurements."
-        )
+    if virtual:
+        text += f" {counted(virtual, 'case')} of virtual phones: no measurements."
     return text
 
 
-def _precision(results: Sequence[ResultRow]) -> str:
+def _precision(rows: Sequence[ResultRow]) -> str:
     """Return how closely the clean figures are known, as an aside."""
-    judged = [row.result for row in results if row.result.is_judged]
-    precise = [
-        result.precision for result in judged if result.is_precise and result.precision is not None
-    ]
-    wide = [
-        result.precision
-        for result in judged
-        if not result.is_precise and result.precision is not None
-    ]
-    singles = len(judged) - len(precise) - len(wide)
-    parts = [
-        (len(precise), f"precise to {_between(precise)} (95 %)" if precise else ""),
-        (len(wide), f"not precise: {_between(wide)} (95 %)" if wide else ""),
-        (singles, "one process: no interval" if singles == 1 else "one process each: no interval"),
-    ]
-    known = [(count, text) for count, text in parts if count]
-    if len(known) == 1:
-        return f", {known[0][1]}"
-    return ": " + "; ".join(f"{count} {text}" for count, text in known)
+    judged = [row.result for row in rows if row.result.is_judged]
+    known = [(item.is_precise, item.precision) for item in judged if item.precision is not None]
+    parts = []
+    for words, wanted in (("precise to", True), ("not precise,", False)):
+        if spreads := [precision for is_precise, precision in known if is_precise is wanted]:
+            parts.append(f"{len(spreads)} {words} {_between(spreads)}")
+    if singles := len(judged) - len(known):
+        parts.append(f"{singles} of one process, without an interval")
+    return f" ({'; '.join(parts)})" if parts else ""
 
 
 def _between(spreads: Sequence[float]) -> str:

@@ -771,7 +771,7 @@ INVOCATIONS: Final[Sequence[Column[Invocation]]] = (
         )
         for name in ("p5", "p95")
     ),
-    Column("command", "command", lambda pair: pair[1].command, forms=DATA),
+    Column("command", "command", lambda pair: pair[1].run.command, forms=DATA),
     *(
         Column(name, name.replace("_", " "), _state(name), Kind.RECORD, forms=NESTED)
         for name in ("state_before", "state_after")

@@ -146,8 +146,6 @@ _LOST_WORDS: Final = {
     Outcome.TIMED_OUT: "timed out",
     Outcome.ABORTED: "interrupted",
 }
-#: Stands for a run's number in a text; no command has it.
-RUN_PLACE: Final = "\0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,11 +180,6 @@ class InvocationRow:
             item.code for item in self.run.verdict.findings if item.severity is Severity.ERROR
         )
         return self.run.reason_code or next(errors, "rejected")
-
-    @property
-    def command(self) -> str:
-        """The command as it was given."""
-        return self.run.command.replace(RUN_PLACE, self.run.run_id)
 
 
 class Lost(NamedTuple):
@@ -319,9 +312,7 @@ class ResultRow:
     @property
     def command(self) -> str:
         """The command of the first invocation that came as far as one."""
-        return next(
-            (invocation.command for invocation in self.invocations if invocation.run.command), ""
-        )
+        return next((item.run.command for item in self.invocations if item.run.command), "")
 
     @property
     def next_step(self) -> str:

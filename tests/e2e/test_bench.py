@@ -371,7 +371,7 @@ def test_a_process_without_a_result_is_told_beside_the_figure_of_the_others(
     assert re.search(r" \d+ runs \(1 without a result\); report: ", text)
     markdown = lab.cli("report newest -f markdown").ok().stdout.replace("\\", "")
     assert re.search(
-        r"All 2 results are clean.* 1 of \d+ invocations that ran gave no result", markdown
+        r"2 of 2 results clean.* 1 of \d+ invocations that ran gave no result", markdown
     )
     assert re.search(rf"Problems:\n\n- {told}", markdown)
     assert "1 invocation gave no result (segfault)" in lab.cli("table").ok().stdout

@@ -505,7 +505,7 @@ def test_headline_claims_no_precision_for_single_invocations():
     ]
     trust = data_of(*runs).headline.trust
     assert re.match(
-        r"All 3 results are clean: 1 precise to ±1\.\d % \(95 %\); 2 one process each: no interval\.",
+        r"3 of 3 results clean \(1 precise to ±1\.\d %; 2 of one process, without an interval\)\.",
         trust,
     )
 
@@ -517,15 +517,15 @@ def test_a_clean_figure_that_is_not_precise_says_so_wherever_it_stands():
     ]
     single = series(case(PIXEL_4), 23_900, 1)
     for runs, device, worth, told in (
-        (wide, PIXEL_3, "clean, not precise", "not precise: ±"),
-        (single, PIXEL_4, "clean, one process", "one process: no interval"),
+        (wide, PIXEL_3, "clean, not precise", "(1 not precise, ±"),
+        (single, PIXEL_4, "clean, one process", "(1 of one process"),
     ):
         data = data_of(*runs, devices=(device,))
         (row,) = data.results
         assert row.result.is_judged
         assert not exported(row)["is_precise"]
         text = render_text_table(data)
-        assert f"The one result is clean, {told}" in data.headline.trust
+        assert f"1 of 1 result clean {told}" in data.headline.trust
         assert re.search(r"(±[\d.]+ % .* not checked|---.* one process)$", text, re.MULTILINE)
         assert f"| {worth} |" in to_markdown(data)
         assert worth in render_html(data, title="t")

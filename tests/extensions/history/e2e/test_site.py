@@ -446,4 +446,4 @@ def test_a_report_of_several_campaigns_shows_the_newest_figures_and_says_so(week
     assert len(figures["alone"]) == 8
     assert figures["both"] == figures["alone"]
     weeks("report", newest, older, "--out", tmp_path / "both.html").ok()
-    assert "8 cases were run in several of these campaigns" in (tmp_path / "both.html").read_text()
+    assert "8 cases ran in several of these campaigns" in (tmp_path / "both.html").read_text()
