@@ -226,10 +226,4 @@ def _notes(summary: TraceSummary) -> Iterator[str]:
         yield "no operator wrote a slice: the program's runtime wasn't built for it, or the phone let it write none"
     else:
         yield f"process {summary.process} {summary.process_name}"
-    if summary.lost_events:
-        yield f"incomplete: the phone lost {summary.lost_events} events; a shorter run makes a smaller trace"
     yield from (f"incomplete: {gap}" for gap in summary.gaps)
-    if summary.unmatched:
-        yield f"{summary.unmatched} slices lack their begin or end and are left out"
-    if summary.foreign_slices:
-        yield f"{summary.foreign_slices} slices of other processes are left out"

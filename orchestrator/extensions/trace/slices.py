@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from orchestrator.errors import OutputParseError
 from orchestrator.reading.protos import decode_trace, text_of
@@ -42,9 +42,7 @@ class Recording:
     marks: tuple[Mark, ...]
     #: Process -> its command line.
     processes: Mapping[int, str] = field(default_factory=dict)
-    #: Events that the phone had no room for; a summary of such a trace is incomplete.
-    lost_events: int = 0
-    #: Further reasons why it is incomplete, as sentences.
+    #: Why it is incomplete, as sentences.
     gaps: tuple[str, ...] = ()
 
 
@@ -75,12 +73,8 @@ class TraceSummary:
     process: int | None = None
     process_name: str = ""
     operators: tuple[OperatorSlices, ...] = ()
-    #: Slices whose end or begin isn't in the trace.
-    unmatched: int = 0
-    lost_events: int = 0
+    #: Why it is incomplete, as sentences.
     gaps: tuple[str, ...] = ()
-    #: Operator slices of other processes.
-    foreign_slices: int = 0
 
 
 @dataclass(slots=True)
@@ -106,7 +100,7 @@ def read_recording(data: bytes) -> Recording:
         raise OutputParseError("the trace is empty: perfetto was killed before it could write")
     marks: list[Mark] = []
     processes: dict[int, str] = {}
-    lost = 0
+    lost = lost_chunks = 0
     gaps: list[str] = []
     for packet in trace.packet:
         for event in packet.ftrace_events.event:
@@ -126,18 +120,17 @@ def read_recording(data: bytes) -> Recording:
                 cpu.overrun + cpu.commit_overrun + cpu.dropped_events for cpu in stats.cpu_stats
             )
             lost += -own if stats.phase == _START_OF_TRACE else own
-        if packet.HasField("trace_stats"):
-            gaps += _buffer_gaps(packet.trace_stats)
-        if packet.ftrace_events.lost_events:
-            gaps.append(f"core {packet.ftrace_events.cpu} lost events between two readings")
-        if packet.compressed_packets:
-            gaps.append("it holds compressed packets, which aren't read here")
-    return Recording(
-        marks=tuple(marks),
-        processes=processes,
-        lost_events=max(0, lost),
-        gaps=tuple(dict.fromkeys(gaps)),
-    )
+        lost_chunks += sum(
+            item.chunks_discarded + item.chunks_overwritten + item.trace_writer_packet_loss
+            for item in packet.trace_stats.buffer_stats
+        )
+        if packet.ftrace_events.lost_events or packet.compressed_packets:
+            gaps.append("some of its packets lost events or can't be read here")
+    if lost > 0:
+        gaps.append(f"the phone lost {lost} events; a shorter run makes a smaller trace")
+    if lost_chunks:
+        gaps.append(f"perfetto's buffer had no room for {lost_chunks} chunks")
+    return Recording(marks=tuple(marks), processes=processes, gaps=tuple(dict.fromkeys(gaps)))
 
 
 def _mark_of(text: str, *, at_ns: int, thread: int) -> Mark | None:
@@ -151,15 +144,6 @@ def _mark_of(text: str, *, at_ns: int, thread: int) -> Mark | None:
     if kind == "E":
         return Mark(at_ns=at_ns, thread=thread, process=thread, name=None)
     return None
-
-
-def _buffer_gaps(stats: Any) -> Iterator[str]:  # noqa: ANN401 - a message made at run time
-    discarded = sum(item.chunks_discarded + item.chunks_overwritten for item in stats.buffer_stats)
-    if discarded:
-        yield f"perfetto's buffer had no room for {discarded} chunks"
-    packets = sum(item.trace_writer_packet_loss for item in stats.buffer_stats)
-    if packets:
-        yield f"perfetto's writers lost {packets} packets"
 
 
 def summarise(recording: Recording, *, command: str = "") -> TraceSummary:
@@ -178,15 +162,15 @@ def summarise(recording: Recording, *, command: str = "") -> TraceSummary:
     }
     chosen = max(named or counts, key=lambda process: (counts[process], -process), default=None)
     if chosen is None:
-        return TraceSummary(lost_events=recording.lost_events, gaps=recording.gaps)
+        return TraceSummary(gaps=recording.gaps)
+    gaps = recording.gaps
+    if unmatched[chosen]:
+        gaps += (f"{unmatched[chosen]} slices lack their begin or end and are left out",)
     return TraceSummary(
         process=chosen,
         process_name=names.get(chosen, ""),
         operators=_sums([item for item in operators if item.process == chosen]),
-        unmatched=unmatched[chosen],
-        lost_events=recording.lost_events,
-        gaps=recording.gaps,
-        foreign_slices=counts.total() - counts[chosen],
+        gaps=gaps,
     )
 
 
@@ -202,12 +186,6 @@ def _operator_slices(marks: Iterable[Mark]) -> tuple[list[_Slice], Counter[int]]
     for mark in sorted(marks, key=lambda mark: mark.at_ns):
         process, stack = stacks.setdefault(mark.thread, (mark.process, []))
         if mark.name is not None:
-            if process != mark.process:
-                # A thread number that was given to another process: what the first left open never
-                # ends.
-                unmatched[process] += sum(item.is_operator for item in stack)
-                stack = []
-                stacks[mark.thread] = (mark.process, stack)
             stack.append(_Slice(mark.name, mark.process, mark.at_ns))
         elif not stack:
             unmatched[process] += 1

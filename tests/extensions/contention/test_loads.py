@@ -46,8 +46,8 @@ def test_a_short_run_may_end_before_each_process_of_a_load_had_its_turn() -> Non
             "a process of it (cpu) had ended at the run's begin",
         ),
         (
-            "begin 1\ncpu 7 5\nend 2\ncpu 7 gone\nsaid dd: not found\n",
-            "at the run's end (dd: not found)",
+            "begin 1\ncpu 7 5\nend 2\ncpu 7 gone\n",
+            "at the run's end",
         ),
         ("begin 1\ncpu 7 5\nend 2\ncpu 7 5\n", "got no processor time"),
         ("begin 1\ncpu 7 5\n", "nothing on the phone shows that it ran"),
