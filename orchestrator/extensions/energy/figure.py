@@ -94,10 +94,6 @@ class EnergyFigure:
     work_w: float
     #: Before and after the work.
     rest_w: tuple[float, float]
-    #: Seconds of inferences that the figure is made of.
-    window_s: float
-    inferences: int
-    source: PowerSource
     grade: EnergyGrade
     #: Names of the rails that are summed; empty for the battery.
     rails: tuple[str, ...] = ()
@@ -366,9 +362,6 @@ def _figure(
         gross_uj=work_w * per_inference_s * 1e6,
         work_w=work_w,
         rest_w=rest_w,
-        window_s=work_s if len(spans) > 1 else end_s - begin_s,
-        inferences=inferences.count,
-        source=source,
         grade=EnergyGrade.RAILS,
         gauge=gauge,
     )

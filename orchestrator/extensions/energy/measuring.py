@@ -449,21 +449,13 @@ def with_energy(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> T
         extra["energy_missing"] = found
         return replace(report, extra=extra)
     extra |= {
-        f"energy_{name}": getattr(found, name)
-        for name in ("net_uj", "gross_uj", "work_w", "window_s")
-    }
-    extra |= {
+        "energy_net_uj": found.net_uj,
+        "energy_gross_uj": found.gross_uj,
+        "energy_work_w": found.work_w,
         "energy_rest_before_w": found.rest_w[0],
         "energy_rest_after_w": found.rest_w[1],
-        "energy_inferences": float(found.inferences),
-        "energy_source": found.source.value,
         "energy_grade": found.grade.value,
     }
     if found.rails:
         extra["energy_rails"] = " ".join(found.rails)
-    if found.gauge is not None:
-        extra["energy_gauge"] = (
-            f"{'uA' if found.gauge.unit_ua == 1 else 'mA'}, {'+' if found.gauge.discharging > 0 else '-'} discharging, "
-            f"every {found.gauge.period_s:.3g} s"
-        )
     return replace(report, extra=extra)

@@ -81,7 +81,7 @@ def test_rails_show_what_a_core_takes(lab: Lab, model: Path) -> None:
     assert sorted(ratios)[1] == pytest.approx(1.0, rel=0.01)
     for extra in (report["extra"] for report in reports):
         assert extra["energy_rest_before_w"] == pytest.approx(0.12, rel=0.05)
-        assert (extra["energy_source"], extra["energy_grade"]) == ("rails", "rails")
+        assert extra["energy_grade"] == "rails"
         assert "VSYS_PWR_DISPLAY" not in extra["energy_rails"]
     assert leftovers(lab, RAILS) == ""
 
@@ -97,7 +97,6 @@ def test_the_battery_shows_the_same_once_nothing_charges_it(lab: Lab, model: Pat
     truth_uj = watts("redmi-note-9", "big") * report["inference"]["mean_us"]
     assert report["extra"]["energy_net_uj"] == pytest.approx(truth_uj, rel=0.01)
     assert report["extra"]["energy_grade"] == "battery"
-    assert report["extra"]["energy_gauge"].startswith("mA, + discharging")
     (kept,) = lab.cli.home.rglob(f"meters/{lab.serials[BATTERY]}.json")
     gauge = json.loads(kept.read_text())["gauge"]
     assert (gauge["unit_ua"], gauge["discharging"], gauge["is_verified"]) == (1000.0, 1, True)
@@ -113,7 +112,6 @@ def test_a_phone_without_perfetto_has_its_battery_sampled(lab: Lab, model: Path)
     truth_uj = cluster.watts * report["inference"]["mean_us"]
     assert report["extra"]["energy_net_uj"] == pytest.approx(truth_uj, rel=0.02)
     assert report["extra"]["energy_grade"] == "battery"
-    assert report["extra"]["energy_gauge"].startswith("uA, + discharging")
     assert leftovers(lab, OLD) == ""
 
 
