@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from orchestrator.analysis.effect import Ratio, speed_up
 from orchestrator.records.case import grouped
 from orchestrator.report.data import ReportData
-from orchestrator.report.winners import alike, by_threads, fastest_row, figure_of
+from orchestrator.report.winners import by_threads, fastest_row, figure_of
 from orchestrator.tables.escapes import visible
 from orchestrator.tables.rows import ResultRow
 from orchestrator.units import counted, format_percent
@@ -35,15 +34,6 @@ _MOVING: Final = re.compile(
     r"(?:copy|cast|convert|transpose|reshape|quantize|dequantize|identity|slice|strided_slice|split|split_v|pack|unpack"
     r"|concatenation|concatenate|pad|padv2|squeeze|expand_dims|static_reshape)(?:\b|_|\s)",
     re.IGNORECASE,
-)
-#: Parts of a model's name that say its numbers' type and nothing else: of a quantised one, and of
-#: any.
-_QUANTISED_WORDS: Final = (
-    r"u?int8|int16x8|i8|quant(?:ized|ised)?|q8|dynamic(?:[-_]?range)?|dynrange"
-)
-_QUANTISED: Final = re.compile(rf"[-_.](?:{_QUANTISED_WORDS})(?=$|[-_.])")
-_TYPE_WORDS: Final = re.compile(
-    rf"[-_.](?:float(?:16|32)?|fp(?:16|32)|f(?:16|32)|int16|{_QUANTISED_WORDS})(?=$|[-_.])"
 )
 
 
@@ -174,31 +164,8 @@ def _moves_data(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
             yield Sentence(f"{row.configuration}: {text}", [row])
 
 
-def _quantised(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
-    """Compare models whose names differ by their numbers' type only, each by its fastest
-    configuration.
-    """
-    models = grouped(rows, lambda row: row.case.model_name)
-    twins = grouped(models, lambda name: _TYPE_WORDS.sub("", name.lower()))
-    for names in twins.values():
-        if len(names) < 2:
-            continue
-        group = [row for name in names for row in models[name]]
-        figures = alike({row.key: row.result for row in group})
-        same_kind = [replace(row, compared=figures[row.key]) for row in group if row.key in figures]
-        best = [fastest_row(of_model) for of_model in _by_model(same_kind)]
-        small = [row for row in best if _QUANTISED.search(row.case.model_name.lower())]
-        for one, other in product(small, [row for row in best if row not in small]):
-            if _is_slower(other, one):
-                text = f"{other.case.model_name} takes {_times(speed_up(figure_of(other), figure_of(one)))} as long"
-                yield Sentence(
-                    f"{one.configuration}: its twin {text}, each at its best", [one, other]
-                )
-
-
 #: What each rule says of the clean cases of one device.
 RULES: Final[Mapping[str, Callable[[Sequence[ResultRow]], Iterable[Sentence]]]] = {
-    "quantised-is-faster": _quantised,
     "dominating-operator": _dominating,
     "moves-data": _moves_data,
     "threads-enough": _threads,

@@ -1,17 +1,14 @@
 """The report's drawings. The first screen: each model's configurations on each phone as dots with
-intervals, and who wins; and what more threads bring, the runs of a comparison, sustained runs.
+intervals, and who wins; and what more threads bring, and sustained runs.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from orchestrator.analysis.outcome import figure_us
 from orchestrator.records.case import grouped
-from orchestrator.records.run import FigureKind, RunRecord
 from orchestrator.report.drawing import (
     COLOURS,
     Across,
@@ -19,14 +16,13 @@ from orchestrator.report.drawing import (
     Dot,
     Line,
     Point,
-    Spread,
     axis_of,
     dots,
     grid_lines,
     lines,
     ticks,
 )
-from orchestrator.report.winners import Contest, alike, by_threads, kind_title, model_answer
+from orchestrator.report.winners import Contest, alike, by_threads, model_answer
 from orchestrator.tables.html import Html
 from orchestrator.tables.labels import ShortNames, delegate_place, figure_unit, short_names
 from orchestrator.tables.results import RESULTS, figures_decimals
@@ -34,14 +30,11 @@ from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.tables.table import Column, Kind, R, Table
 from orchestrator.units import (
     US_PER_MS,
-    counted,
     three_digits,
     tokens_per_s,
 )
 
 _MOST_LINES: Final = 8
-#: Runs of a case that are drawn.
-_MOST_RUNS: Final = 60
 
 
 def sustained_charts(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
@@ -70,34 +63,6 @@ def sustained_charts(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
 def _colour_of(row: ResultRow) -> str:
     """Return the colour of a case's delegate."""
     return f"d{delegate_place(row.case) % COLOURS}"
-
-
-def spread_of(runs: Sequence[RunRecord], kind: FigureKind, name: str, look: str) -> Spread:
-    """Return runs as a strip draws them: each with its figure of this kind, and where its inferences
-    lie from 5 % to 95 %, in milliseconds.
-    """
-    figures = [figure_us(run, kind) for run in runs]
-    found = []
-    for run, latency_us in list(zip(runs, figures, strict=True))[:_MOST_RUNS]:
-        if run.report is None or latency_us is None:
-            continue
-        spread = run.report.inference
-        ends = (spread.p5_us, spread.p95_us) if spread is not None else (None, None)
-        low, high = (None if end is None else end / US_PER_MS for end in ends)
-        found.append((latency_us / US_PER_MS, low, high))
-    return Spread(runs=found, label=f"{name}: {percentiles(figures)}", look=look)
-
-
-def percentiles(figures_us: Iterable[float | None]) -> str:
-    """Return of how many runs the median and what 90 and 99 % are below: ``5 runs, p50 6.45, p90 6.50, p99 6.52 ms``."""
-    known = sorted(filter(None, figures_us))
-    if not known:
-        return "no figure"
-    shown = {50: statistics.median(known)} | {
-        share: known[min(len(known) - 1, len(known) * share // 100)] for share in (90, 99)
-    }
-    parts = [f"p{share} {figure_us / US_PER_MS:.4g}" for share, figure_us in shown.items()]
-    return f"{counted(len(known), 'run')}, {', '.join(parts)} ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,10 +142,6 @@ def _picture(members: Sequence[Contest], names: ShortNames) -> ModelPicture:
                 key=lambda item: (item.shown.is_virtual, item.best is None, _order(item.shown)),
             ),
             is_virtual=lambda item: row_of(item).is_virtual,
-            attributes=lambda item: {
-                "data-model": row_of(item).model.label,
-                "data-device": kind_title(row_of(item)),
-            },
         ),
         grid=grid_lines(axis),
     )

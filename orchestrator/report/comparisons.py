@@ -200,10 +200,14 @@ def _of_all(shared: Sequence[str]) -> list[str]:
 
 
 def _rest(comparison: Comparison) -> list[str]:
-    lines = [
-        *_alone("baseline", comparison.only_baseline),
-        *_alone("candidate", comparison.only_candidate),
-    ]
+    lines = []
+    sides = {"baseline": comparison.only_baseline, "candidate": comparison.only_candidate}
+    for side, titles in sides.items():
+        if titles:
+            lines.append(f"only in the {side}: {counted(len(titles), 'case')}")
+            lines += [f"  {title}" for title in titles[:_MOST_ALONE]]
+        if len(titles) > _MOST_ALONE:
+            lines.append(f"  and {len(titles) - _MOST_ALONE} more; --format json has all")
     lines += comparison.notes
     lines.append(
         f"A change is claimed when its {level_text(comparison.claim.level)} interval leaves out 0 and it is at least "
@@ -212,19 +216,6 @@ def _rest(comparison: Comparison) -> list[str]:
         "quotient of medians may differ."
     )
     return [visible(line) for line in lines]
-
-
-def _alone(side: str, titles: Sequence[str]) -> list[str]:
-    """Return the cases that only one side has, no more of them than leave the verdicts in view."""
-    if len(titles) < 2:
-        return [f"only in the {side}: {title}" for title in titles]
-    more = len(titles) - _MOST_ALONE
-    rest = [f"  and {more} more; --format json has all"] if more > 0 else []
-    return [
-        f"only in the {side}: {counted(len(titles), 'case')}",
-        *(f"  {title}" for title in titles[:_MOST_ALONE]),
-        *rest,
-    ]
 
 
 def sentences(row: ComparedCase) -> list[str]:

@@ -1,4 +1,4 @@
-"""Drawings of pages as SVG: dots on an axis, lines over a quantity or over nights, and strips.
+"""Drawings of pages as SVG: dots on an axis, and lines over a quantity or over nights.
 
 Places are percentages of the drawing's width, so that it is as wide as there is room for and text
 keeps its size. Colours are classes of the style sheet: ``d0`` to ``d7``. Labels stand beside what
@@ -380,34 +380,3 @@ def sparkline(figures: Sequence[float], changes: Iterable[tuple[int, str]], brea
         x = f"{100 * (place + 0.5) / span:.2f}%"
         parts.append(_line(x, x, "0", "100%", look=look))
     return Html(f'<svg class="spark" aria-hidden="true">{"".join(parts)}</svg>')
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """The runs of a case: each with its figure, and how far its inferences reach where it is known."""
-
-    runs: Sequence[tuple[float, float | None, float | None]]
-    label: str
-    look: str = ""
-
-
-def strips(items: Sequence[Spread], told: str, unit: str) -> Html:
-    """Return the runs of cases, one case below the other on one axis: a line each, a dot at its
-    figure.
-    """
-    axis = axis_of(end for item in items for run in item.runs for end in run if end is not None)
-    groups, y = [], 12
-    for item in items:
-        shapes = [_text("0", str(y), item.label)]
-        for figure, low, high in item.runs:
-            y += 7
-            if low is not None and high is not None:
-                shapes.append(axis.span(low, high, y))
-            shapes.append(_circle(axis.at(figure), str(y), 3))
-        groups.append(_group(shapes, item.look))
-        y += 20
-    marks = [
-        _text(f"{axis.at(value)}%", str(y + 2), f"{value:.6g}", ' text-anchor="middle"')
-        for value in axis.ticks()
-    ]
-    return _drawing("strips", f"{told}, in {unit}", y + 8, [*groups, _group(marks, "frame")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from orchestrator.analysis.comparison import ComparedCase, Comparison
@@ -15,19 +15,16 @@ from orchestrator.report.advice import advice_of
 from orchestrator.report.charts import (
     ThreadStep,
     model_pictures,
-    spread_of,
     sustained_charts,
     thread_steps,
 )
 from orchestrator.report.comparisons import level_text, sentences, summary_line
 from orchestrator.report.data import ReportData
-from orchestrator.report.drawing import Dot, change_axis, dots, grid_lines, strips, ticks
+from orchestrator.report.drawing import Dot, change_axis, dots, grid_lines, ticks
 from orchestrator.report.evidence import TOGETHER, evidence_of
 from orchestrator.report.tables import MatrixLine, labels_of, lines_of, matrix_table
-from orchestrator.report.winners import kind_title
 from orchestrator.tables.comparisons import case_title, compared_table, worst_first
 from orchestrator.tables.devices import BUILDS, CAMPAIGNS, DEVICES, MODELS
-from orchestrator.tables.escapes import visible
 from orchestrator.tables.findings import kinds_table, skips_table
 from orchestrator.tables.html import Html, pack, page_data, template, whole
 from orchestrator.tables.operators import CHANGES, OPERATORS, TYPES, DiffPair, DiffRow
@@ -48,8 +45,6 @@ from orchestrator.units import format_figure, format_percent
 
 #: Models whose pictures stand on the page; of more they are folded into it, below what won.
 _MOST_OPEN: Final = 3
-#: Models and kinds of devices that rows can be chosen by; of more, the search finds them.
-_MOST_CHIPS: Final = 14
 
 
 def _used_tables(data: ReportData) -> Sequence[tuple[str, Table[Any]]]:
@@ -104,7 +99,6 @@ def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> st
         data=data,
         blocks=blocks,
         is_folded=is_folded,
-        chips=_chips(data),
         advice=advice_of(data),
         grids=grids,
         pass_tables=pass_tables(),
@@ -128,17 +122,6 @@ def _whole_title(title: str, data: ReportData) -> str:
     # A campaign that nobody named has its first model's name, and how many more there are.
     name = re.sub(r" and \d+ more$", "", title)
     return subject if name in subject else f"{title}: {subject}"
-
-
-def _chips(data: ReportData) -> Sequence[tuple[str, Sequence[str]]]:
-    """Return what rows can be chosen by: the models and the kinds of devices, where it is a choice."""
-    models = list(dict.fromkeys(visible(row.model.label) for row in data.results))
-    devices = list(dict.fromkeys(visible(kind_title(row)) for row in data.results))
-    return [
-        (name, words)
-        for name, words in (("model", models), ("device", devices))
-        if 1 < len(words) <= _MOST_CHIPS
-    ]
 
 
 _STEPS: Final[Sequence[Column[ThreadStep]]] = (
@@ -237,24 +220,13 @@ def matrix_tables(data: ReportData) -> list[Table[MatrixLine]]:
     ]
 
 
-#: Cases that are drawn with their runs; of a longer comparison, Markdown and JSON have the others.
+#: Cases that are shown; of a longer comparison, Markdown and JSON have the others.
 MOST_SHOWN: Final = 200
 _MOST_ALONE: Final = 40
 _MOST_NAMED: Final = 8
 _SIDES: Final = ("baseline", "candidate")
 #: A fact, and its values on the two sides.
 Fact = tuple[str, Sequence[str], Sequence[str]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseDetails:
-    """What stands behind a compared case."""
-
-    title: str
-    is_virtual: bool
-    #: The runs of both sides on one axis; None where neither has a figure.
-    runs: Html | None
-    sentences: Sequence[str]
 
 
 def render_comparison(comparison: Comparison) -> str:
@@ -270,7 +242,7 @@ def render_comparison(comparison: Comparison) -> str:
         answer=summary_line(comparison),
         table=table,
         grid=grid,
-        details=[_details(row) for row in shown],
+        details=[(row, case_title(row), sentences(row)) for row in shown],
         sides=_facts(comparison),
         level=level_text(comparison.claim.level).replace("%", " %"),
         threshold=format_percent(comparison.claim.threshold),
@@ -334,22 +306,6 @@ def _no_result(item: Measured) -> str | None:
     if other_us is None:
         return None
     return f"no result: {format_figure(other_us, is_per_token=item.case.is_per_token)}"
-
-
-def _details(row: ComparedCase) -> CaseDetails:
-    spreads = [
-        spread_of(list(item.used.values()), item.result.figure, name, f"d{colour}")
-        for colour, (name, item) in enumerate(
-            zip(_SIDES, (row.baseline, row.candidate), strict=True), start=1
-        )
-    ]
-    known = [spread for spread in spreads if spread.runs]
-    return CaseDetails(
-        title=case_title(row),
-        is_virtual=row.is_virtual,
-        runs=strips(known, "The runs of both sides", "ms") if known else None,
-        sentences=sentences(row),
-    )
 
 
 def _facts(comparison: Comparison) -> Table[Fact]:

@@ -37,11 +37,11 @@ _AGAIN: Final = "run 'benchfarm trace' again: a resumed trace writes no file"
 class TracedRun:
     """One recorded run."""
 
-    run_id: str = ""
+    run_id: str
     serial: str
     outcome: Outcome
     reason: str
-    is_virtual: bool = False
+    is_virtual: bool
     #: Where the file was written; None when the run left none.
     file: Path | None = None
     size_bytes: int = 0
@@ -67,10 +67,6 @@ def _record(
                 f"{tool} can't be traced: traces are recorded on Android phones, with a program that benchfarm starts",
                 hint="docs/guides/why-slow.md says how an iPhone's run is traced by hand",
             )
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(
-            f"{folder} is no folder", hint="--out names the folder for the trace files"
-        )
     check_writable(folder / "trace", makes_folder=True)
     try:
         return measuring.run(workspace, _plan(model, options))
@@ -80,18 +76,9 @@ def _record(
 
 
 def _traced_runs(workspace: Workspace, measured: MeasuredCampaign, folder: Path) -> list[TracedRun]:
-    """Write what was recorded to files in a folder; devices that were lost before their run have
-    none.
-    """
+    """Write what was recorded to files in a folder."""
     runs = workspace.store.runs(campaign_ids=[measured.campaign.campaign_id])
-    traced = [_traced(workspace.store, run, folder) for run in runs]
-    there = {run.serial for run in traced}
-    lost = [
-        TracedRun(serial=serial, outcome=Outcome.ABORTED, reason=reason)
-        for serial, reason in measured.result.lost.items()
-        if serial not in there
-    ]
-    return traced + lost
+    return [_traced(workspace.store, run, folder) for run in runs]
 
 
 def _plan(model: Path, options: PlanOptions) -> Plan:
@@ -177,7 +164,7 @@ def trace(
         item.file is not None and item.outcome is Outcome.COMPLETED for item in traced
     )
     return CommandResult(
-        text="\n\n".join(["\n".join(_lines(run)) for run in traced if run.run_id] + problems)
+        text="\n\n".join(["\n".join(_lines(run)) for run in traced] + problems)
         or "nothing was run",
         data={**facts_of(measured), "problems": problems, "traces": traced},
         exit_code=0 if traced and is_whole else 1,

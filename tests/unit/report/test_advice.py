@@ -7,17 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.records.case import DelegateName, Model, ModelSha, content_key
+from orchestrator.records.case import DelegateName, Model
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Quality
 from tests.samples.command import Cli
 from tests.samples.sample_lab import MOBILENET, PIXEL_3, case, lab_of, profile, run, series, stored
 
 GPU = DelegateName.GPU
-
-
-def model(name: str) -> Model:
-    return Model(name=name, sha256=ModelSha(content_key(name)), size_bytes=1)
 
 
 def measured(
@@ -88,14 +84,6 @@ def test_one_run_shows_only_a_difference_far_beyond_noise(tmp_path: Path) -> Non
 
 def test_a_delegate_that_is_faster_is_not_advised_against(tmp_path: Path) -> None:
     assert advice(tmp_path, measured(5_000.0), measured(2_000.0, gpu=True)) == {}
-
-
-@pytest.mark.parametrize("variant", ["int8", "int16x8", "dynamic-range"])
-def test_a_quantised_twin_that_is_faster_is_named(tmp_path: Path, variant: str) -> None:
-    twins = model("net_float32"), model(f"net_{variant}")
-    both = [measured(5_000.0, twins[0]), measured(2_500.0, twins[1])]
-    text = advice(tmp_path, *both, models=twins)["quantised-is-faster"]
-    assert "its twin net_float32 takes 2.00 times [" in text
 
 
 @pytest.mark.parametrize(
