@@ -210,12 +210,9 @@ def text_lines(data: ReportData, width: int = WIDTH) -> list[Line]:
         if part.listed:
             lines += [("", ""), (part.caption, "title"), *laid_out(part, width)]
 
-    has_models = len({row.model.subject for row in rows}) > 1
     for row in rows:
         if row.profiles:
-            of_model = f"{row.model.label}, " if has_models else ""
-            of = f"{of_model}{names.of(row.configuration)} on {row.device.title}"
-            slowest = slowest_table(row.profiles[-1], of)
+            slowest = slowest_table(row.profiles[-1], row.who)
             lines += [("", ""), (visible(slowest.caption), "title"), *laid_out(slowest, width)]
 
     def told(sentences: Iterable[str], look: str = "") -> None:

@@ -23,7 +23,6 @@ from tests.samples.sample_lab import (
     MOBILENET_INT8,
     PIXEL_3,
     QUICK,
-    REAL_PIXEL,
     Lab,
     case,
     hostile_lab,
@@ -31,7 +30,6 @@ from tests.samples.sample_lab import (
     large_lab,
     profile,
     rich_lab,
-    run,
     series,
     small_lab,
 )
@@ -96,24 +94,6 @@ def twelve_lab():
     return lab_of(runs, *phones, models=models)
 
 
-#: Figures in us that lie between two in ms with two decimals, and how they are written.
-CLOSE_US, CLOSE = (2_125.0, 2_344.96, 2_375.0, 2_625.0), ["2.12", "2.34", "2.38", "2.62"]
-
-
-def close_lab():
-    """Return cases whose runs all took one of these times, in all percentiles."""
-    owners = [case(REAL_PIXEL, delegate=DelegateName.CPU, threads=n) for n in (1, 2, 3, 4)]
-    return lab_of(
-        [
-            replace(record, report=replace(record.report, inference=flat))
-            for owner, latency_us in zip(owners, CLOSE_US, strict=True)
-            for record in (run(owner, 0, latency_us), run(owner, 1, latency_us))
-            for flat in (replace(record.report.inference, p5_us=latency_us, p95_us=latency_us),)
-        ],
-        REAL_PIXEL,
-    )
-
-
 #: More kinds than there are colours.
 KERNELS = [f"kernel_{letter}" for letter in "abcdefghijkl"]
 LABS = {
@@ -121,7 +101,6 @@ LABS = {
     "rich": rich_lab,
     "hostile": hostile_lab,
     "empty": Lab,
-    "close": close_lab,
     "wide": wide_lab,
     "twelve": twelve_lab,
     "large": lambda: large_lab(450, invocations=2),
@@ -228,23 +207,6 @@ def test_sustained_run_lists_its_ends_and_says_how_much_it_leaves_out(open_repor
     ]
 
 
-def test_figure_between_two_of_its_digits_is_the_same_with_scripts_and_without(open_report):
-    page = open_report("close")
-    host = grid(page)
-    assert column(host, "median") == CLOSE
-    plain = open_report("close", java_script_enabled=False, is_unfolded=False)
-    cells = plain.locator("[data-table='plain'] td[data-label='median']")
-    assert cells.all_text_contents() == CLOSE
-    for place, figure in enumerate(CLOSE):
-        host.locator("tbody th a.open").nth(place).click()
-        dialog = page.get_by_role("dialog")
-        expect(dialog.locator(".case-figure")).to_contain_text(f"{figure} ms")
-        runs = dialog.get_by_role("table", name="Invocations")
-        assert column(runs, "latency ms") == [figure, figure]
-        expect(dialog).to_contain_text(f"its figure; from {figure} to {figure} ms.")
-        page.keyboard.press("Escape")
-
-
 def test_the_page_s_script_writes_each_cell_as_the_other_forms_do(open_address, tmp_path):
     """Other words than the figure, signs, what rounds to nothing, halves of the last digit."""
     rows = [0.0, -0.0, -0.04, 0.0004, -0.0004, 4_185.0, -4_185.0, 123_450.0, 4_214.96, None]
@@ -309,13 +271,6 @@ def test_evidence_of_a_large_report_opens_too(open_report):
     page = open_report("large")
     page.locator(".model-picture td a.open").first.click()
     expect(page.get_by_role("dialog").get_by_role("heading", name="Invocations")).to_be_visible()
-
-
-def test_address_with_a_case_opens_its_evidence(open_report):
-    page = open_report("small")
-    href = page.locator(".model-picture td a.open").nth(3).get_attribute("href")
-    page = open_report("small", fragment=href)
-    expect(page.get_by_role("dialog")).to_be_visible()
 
 
 def test_without_scripts_a_link_leads_to_the_figures_and_the_reasons_of_its_case(open_report):

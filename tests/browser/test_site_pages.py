@@ -86,23 +86,6 @@ def test_on_a_phone_each_row_says_what_tells_it_from_others_of_its_model(open_pa
     assert box["x"] + box["width"] <= PHONE["width"]
 
 
-def test_table_is_searched_chosen_from_and_sorted(open_page):
-    page = open_page()
-    rows = rows_of(page)
-    page.get_by_label("Search").fill("pixel-6-a gpu")
-    expect(rows).to_have_count(2)
-    page.get_by_label("Search").fill("")
-    page.get_by_text("Choose by").click()
-    page.get_by_label("state", exact=True).select_option(label="expected")
-    expect(rows).to_have_count(2)
-    page.get_by_label("state", exact=True).select_option(label="all")
-    page.get_by_label("real devices only").check()
-    expect(rows).to_have_count(8)
-    page.get_by_role("button", name="last figure").click()
-    figures = [float(row.locator("td.n").first.inner_text()) for row in rows.all()]
-    assert figures == sorted(figures)
-
-
 def test_series_opens_from_the_overview_and_leads_to_its_report(open_page):
     page = open_page()
     series_of(page)
@@ -120,19 +103,6 @@ def test_series_opens_from_the_overview_and_leads_to_its_report(open_page):
     expect(page.locator("svg.dots a.open")).not_to_have_count(0)
     follow(page, page.get_by_role("link", name="All series"))
     page.wait_for_selector("[data-grid]")
-
-
-def test_chart_is_inside_of_its_place_and_has_a_bar_for_each_night(open_page):
-    page = open_page()
-    series_of(page)
-    outer = page.locator(CHART).bounding_box()
-    inner = page.locator(f"{CHART} polyline").bounding_box()
-    assert inner["x"] >= outer["x"]
-    assert inner["y"] >= outer["y"]
-    assert inner["x"] + inner["width"] <= outer["x"] + outer["width"] + 1
-    assert inner["y"] + inner["height"] <= outer["y"] + outer["height"] + 1
-    expect(page.locator(f"{CHART} g > g:has(circle):has(line)")).to_have_count(NIGHTS)
-    expect(page.locator(f"{CHART} .suspect")).to_have_count(1)
 
 
 def test_without_scripts_there_are_lines_charts_and_links(open_page):

@@ -60,55 +60,6 @@ def test_the_benchmark_is_the_process_that_the_command_names() -> None:
     assert summarise(Recording(marks=marks)).process == 10
 
 
-@st.composite
-def trees(draw: st.DrawFn) -> tuple[list[Mark], dict[str, tuple[int, int]]]:
-    """Return the marks of nested slices on several threads of a process, and per operator (count,
-    total ns)."""
-    marks: list[Mark] = []
-    sums: dict[str, tuple[int, int]] = {}
-    for thread in (10, 11, 12):
-        now = draw(st.integers(0, 50))
-
-        def slices(depth: int, thread: int = thread) -> None:
-            nonlocal now
-            for _ in range(draw(st.integers(0, 3 if depth < 3 else 0))):
-                name = draw(
-                    st.sampled_from(
-                        ["ADD@0/0", "ADD@1/0", "CONV_2D@0/0", "CONV_2D@0/1", "invoke@-1/0"]
-                    )
-                )
-                begun = now
-                marks.append(begin(begun, name, thread=thread, process=10))
-                now += draw(st.integers(1, 9))
-                slices(depth + 1)
-                now += draw(st.integers(1, 9))
-                marks.append(end(now, thread=thread))
-                count, total = sums.get(name, (0, 0))
-                sums[name] = (count + 1, total + now - begun)
-                now += draw(st.integers(1, 3))
-
-        slices(0)
-    return marks, sums
-
-
-@given(trees(), st.randoms(use_true_random=False))
-def test_threads_and_the_order_of_reading_change_no_sum(
-    tree: tuple[list[Mark], dict[str, tuple[int, int]]], random: object
-) -> None:
-    marks, sums = tree
-    shuffled = list(marks)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
-    summary = summarise(Recording(marks=tuple(shuffled)))
-    found = {
-        f"{x.name}@{x.node}/{x.subgraph}": (x.count, round(x.total_us * 1000))
-        for x in summary.operators
-    }
-    assert found == sums
-    assert summary.gaps == ()
-    if sums:
-        assert sum(item.share for item in summary.operators) == pytest.approx(1.0)
-
-
 @given(st.lists(st.builds(Mark, at_ns=st.integers(0, 9), thread=st.integers(1, 3), process=st.integers(1, 3),
                           name=st.none() | st.sampled_from(["A@0/0", "B@1/0", "x"]))))  # fmt: skip
 def test_any_marks_give_a_summary_whose_times_are_never_negative(marks: list[Mark]) -> None:

@@ -151,15 +151,6 @@ def test_page_without_virtual_phones_doesnt_speak_of_them():
     assert ">virtual<" not in html
 
 
-def test_virtual_phones_have_a_banner_and_a_badge_in_every_row():
-    assert 'class="virtual-banner"' in small_page()
-    rows = [text for text, _ in pictures(small_page())]
-    assert [text for text in rows if "Google Pixel" in text] == [
-        text for text in rows if " virtual " in text
-    ]
-    assert len(rows) == 2 + 6
-
-
 def test_first_table_says_who_wins_on_which_phone_and_what_is_known_of_it():
     golden("pictures.txt", "\n".join(text for text, _ in pictures(small_page())))
     assert "In all rows: ± % 0.8; outputs not checked." in small_page()
@@ -167,15 +158,6 @@ def test_first_table_says_who_wins_on_which_phone_and_what_is_known_of_it():
         "gpu (virtual) is fastest on 2 of 3 phones, xnnpack on 1; outputs not checked."
         in small_page()
     )
-
-
-def test_what_is_the_same_in_all_rows_is_said_once_and_the_page_script_hides_it():
-    names = {c["name"]: c for c in folds(small_page())["threads"]["columns"]}
-    assert names["threads"].get("same") is None
-    quality = [
-        c for c in folds(page_of(large_lab(20)))["results"]["columns"] if c["name"] == "device"
-    ]
-    assert [c["same"] for c in quality] == [1]
 
 
 def test_title_says_models_phones_and_day():
@@ -256,25 +238,10 @@ def test_ids_are_unique():
     assert len(ids) == len(set(ids))
 
 
-def test_every_head_has_a_scope_and_every_table_of_the_page_a_caption():
-    page = Page(small_page())
-    assert all(attrs.get("scope") in ("col", "row", "rowgroup") for attrs in page.named("th"))
-    captioned = small_page().count("<caption")
-    assert captioned == len(
-        [attrs for attrs in page.named("table") if attrs.get("class") != "small"]
-    )
-
-
 def test_nothing_is_a_page_too():
     html = page_of(Lab())
     assert "Nothing has been measured yet." in html
     assert "benchfarm bench MODEL.tflite" in html
-
-
-@pytest.mark.slow
-def test_report_of_two_hundred_cases_stays_under_two_megabytes():
-    html = page_of(large_lab(200, invocations=5))
-    assert len(html.encode()) < 2_000_000
 
 
 def evidence_of(lab):
@@ -313,22 +280,6 @@ def test_log_keeps_its_lines():
     text = b"one\r\ntwo <three>\n\x1b[0mfour\n"
     ((*_, log, _),) = evidence_of(lab_of([run(case(delegate=DelegateName.GPU), log=text)]))
     assert log == ["pre", "log", "one\ntwo <three>\n\\u001b[0mfour\n"]
-
-
-def test_without_scripts_a_table_has_figures_verdicts_and_reasons():
-    (table,) = [
-        part
-        for part in re.findall(r"<noscript>(.*?)</noscript>", small_page(), re.DOTALL)
-        if 'id="c-' in part
-    ]
-    text = " ".join(re.sub("<[^>]*>", " ", table).split())
-    for words in (
-        "6.45",
-        "clear",
-        "fell back to CPU",
-        "crashed: the program was killed by signal 11",
-    ):
-        assert words in text, words
 
 
 def test_without_scripts_a_case_of_another_lab_says_where_it_was_imported_from():

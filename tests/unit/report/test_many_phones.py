@@ -82,23 +82,6 @@ def test_twelve_phones_fit_a_screen_with_the_fastest_of_each(columns: int) -> No
     assert not any(line.startswith(lines[0]) for line in lines[1:]), "one model is named once"
 
 
-def test_a_few_phones_are_listed_with_the_heads_said_once() -> None:
-    runs = [
-        item
-        for number in range(3)
-        for name in ("gpu", "cpu")
-        for item in series(configuration(number, name, 1), 10_000)
-    ]
-    lines = render_text_table(data_of(*runs)).splitlines()
-    assert sum("median ms" in line for line in lines) == 1
-    assert [sum(phone.serial in line for line in lines) > 0 for phone in PHONES[:4]] == [
-        True,
-        True,
-        True,
-        False,
-    ]
-
-
 def test_one_winner_is_named_with_its_lead_over_the_next_and_its_interval() -> None:
     data = data_of(
         *(
@@ -136,16 +119,6 @@ def test_outputs_that_were_compared_are_said_to_be_and_are_not_to_be_checked_aga
     (winner,) = winners(data_of(*series(fast, 5_000), compared, *series(slow, 10_000)).contests)
     assert answer_text(winner).endswith("as fast as xnnpack, 4 threads; outputs checked")
     assert "parity" not in next_step(winner, "m.tflite", {})
-
-
-def test_figures_that_can_not_be_told_apart_are_tied_and_the_next_step_is_to_tell_them_apart() -> (
-    None
-):
-    fast, near = configuration(0, "gpu", 1), configuration(0, "xnnpack", 4)
-    (winner,) = winners(data_of(*series(fast, 10_000), *series(near, 10_010)).contests)
-    assert "are tied; the difference is within the noise" in answer_text(winner)
-    assert "fastest" not in answer_text(winner)
-    assert "benchfarm ab delegate:gpu delegate:xnnpack" in next_step(winner, "m.tflite", {})
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 
 from orchestrator.analysis.drift import ATTEMPT_NUMBERS
+from orchestrator.analysis.effect import Mean
 from orchestrator.records.campaign import Terms
 from orchestrator.records.case import DelegateName, Pass, ToolName
 from orchestrator.records.run import NOT_BEGUN, Outcome
@@ -19,6 +20,7 @@ from orchestrator.report.charts import sustained_charts, thread_steps
 from orchestrator.report.exports import to_json
 from orchestrator.report.render import render_html
 from orchestrator.report.tables import render_text_table
+from orchestrator.tables.passes import half_words
 from orchestrator.tables.results import starts_table
 from tests.samples.sample_lab import (
     FELL_BACK,
@@ -52,12 +54,6 @@ def data_of(*runs):
 def column(table, name):
     (own,) = (item for item in table.columns if item.name == name)
     return [own.data(row) for row in table.listed]
-
-
-def test_memory_is_that_of_the_invocations_that_ran_where_they_were_meant_to() -> None:
-    data = data_of(*series(GPU, 6_450), memory_run(0, 50.0), memory_run(1, 900.0, **FELL_BACK))
-    (row,) = data.results
-    assert row.overall_memory_mib == 50.0
 
 
 @pytest.mark.parametrize(
@@ -196,3 +192,9 @@ def test_an_attempt_whose_rest_was_never_begun_is_cut(reason: str) -> None:
     data = build_report_data(lab.inputs())
     (row,) = data.results[0].of_passes["sustained"]
     assert (row.attempt, row.is_whole, len(row.points)) == (1, False, 3)
+
+
+def test_an_interval_that_says_nothing_is_told_in_words() -> None:
+    mean = Mean(value=2.0, half_width=3.0, count=2)
+    assert half_words(mean, 1.5) == half_words(mean, None) == "too few runs"
+    assert half_words(mean, 0.2) is half_words(None, None) is None

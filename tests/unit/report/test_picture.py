@@ -13,7 +13,6 @@ from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.charts import model_pictures
 from orchestrator.report.drawing import Axis, Dot, axis_of, dots, sparkline
-from orchestrator.tables.html import whole
 from orchestrator.tables.labels import short_names
 from orchestrator.tables.runs import moment_of
 from tests.samples.sample_lab import MOBILENET, REAL_PIXEL, case, lab_of, series
@@ -156,16 +155,6 @@ def test_of_one_phone_each_configuration_has_a_row_the_fastest_first() -> None:
     ]
 
 
-def test_what_is_the_same_in_all_rows_of_a_whole_table_is_said_once():
-    pair = phones(2)
-    runs = [run for phone in pair for run in contest(phone, 6_000, 12_000)]
-    html = whole(picture_of(runs, *pair).table)
-    assert re.search(
-        r"In all rows: ± % 0\.\d; vs CPU 2\.00x; outputs not checked; winner clear\.", html
-    )
-    assert ">winner<" not in html
-
-
 def test_names_leave_out_what_is_the_same_everywhere_unless_two_would_be_alike():
     cases = [case(delegate=GPU, threads=1), case(threads=1), case(threads=4)]
     names = short_names((item.configuration, item) for item in cases)
@@ -190,10 +179,6 @@ def test_a_sparkline_breaks_where_nights_are_missing_and_marks_changes():
 
 
 def test_a_moment_has_the_hottest_zone_that_shows_a_temperature() -> None:
-    row = build_report_data(lab_of(series(case(), 10_000)).inputs()).results[0]
-    _, heat, _, limits, _, zone, battery, *_ = moment_of(row.invocations[0].run.state_before)
-    assert (heat, zone, battery) == (33.5, "cpu-1-0", 82)
-    assert limits == {0: 1_766_400, 4: 2_803_200}
     sample = Sample(uptime_s=100.0, heat_c={"cpu": 30.0, "trip": 9_999.0})
     assert moment_of(sample) == (100.0, 30.0, {}, {}, None)
     assert moment_of(replace(sample, heat_c={"trip": 9_999.0}))[1] is None

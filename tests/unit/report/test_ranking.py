@@ -22,11 +22,7 @@ from orchestrator.records.verdict import Quality
 from orchestrator.report.advice import advice_of
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
-from orchestrator.report.evidence import evidence_of
-from orchestrator.report.exports import to_json, to_markdown
-from orchestrator.report.render import page_tables, render_html
-from orchestrator.report.tables import render_text_table
-from orchestrator.tables.html import page_data
+from orchestrator.report.exports import to_json
 from orchestrator.tables.rows import BestMark, ResultRow
 from tests.samples.sample_lab import (
     FELL_BACK,
@@ -115,23 +111,6 @@ def test_median_that_no_mean_was_printed_of_is_not_ranked_among_means() -> None:
     older = replace(CPU, build_sha256=OTHER_BUILD.sha256)
     data = data_of(*printed(CPU, 5_000, has_mean=False), *printed(older, 9_800, has_median=False))
     assert {row.best for row in data.results} <= {BestMark.NONE, BestMark.ALONE}
-
-
-def test_only_a_figure_of_means_says_so() -> None:
-    """How each form says it is in tests/golden."""
-    with_means = data_of(*printed(GPU, 5_000, has_median=False), *printed(CPU, 20_000))
-    without = data_of(*printed(GPU, 5_000), *printed(CPU, 20_000))
-    assert ", a mean over 5 of 5 invocations." in json.dumps([*evidence_of(with_means.results)])
-    for name in ("results", "starts", "delegates"):
-        assert "figure" in heads_of(with_means, name)
-    assert "figure" not in heads_of(without, "results")
-    for text in (render_text_table(without), to_markdown(without), render_html(without, title="t")):
-        assert "mean)" not in text
-        assert "| figure |" not in text
-
-
-def heads_of(data: ReportData, name: str) -> list[str]:
-    return [column["label"] for column in page_data(page_tables(data)[name])["columns"]]
 
 
 @pytest.mark.parametrize(

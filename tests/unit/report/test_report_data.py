@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.passes import pass_tables
 from orchestrator.records.campaign import CampaignStatus, Pairing, Terms
-from orchestrator.records.case import BuildSha, CampaignId, DelegateName, Pass, ToolName
+from orchestrator.records.case import BuildSha, DelegateName, Pass, ToolName
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.verdict import Finding, ParityVerdict, Quality, Severity
@@ -22,16 +21,13 @@ from orchestrator.tables.results import exported_table
 from orchestrator.tables.rows import BestMark
 from tests.samples.extensions import needs_extension
 from tests.samples.sample_lab import (
-    CAMPAIGN,
     CPU_ROWS,
     FELL_BACK,
     HOST,
     MOBILENET,
-    MOBILENET_INT8,
     PIXEL_3,
     PIXEL_4,
     REAL_PIXEL,
-    Lab,
     campaign_of,
     case,
     lab_of,
@@ -138,41 +134,6 @@ def test_headline_says_what_not_to_trust_of_passes_with_figures_of_their_own():
     assert warning.endswith(": suspect in the pass energy.")
 
 
-@needs_extension("contention")
-def test_an_interval_of_a_factor_that_says_nothing_is_told_in_words():
-    def beside(number, load, latency_us):
-        record = run(case(), number, latency_us, run_pass=Pass("contention"))
-        return replace(
-            record, report=replace(record.report, extra={"load": load, "load_cores": 1.0})
-        )
-
-    wild = [
-        beside(0, "none", 1_000),
-        beside(1, "cpu=1", 1_100),
-        beside(2, "none", 1_000),
-        beside(3, "cpu=1", 2_900),
-    ]
-    steady = [
-        beside(4 + n, load, 1_000 * (1 + (n % 2)) + n)
-        for n, load in enumerate(("none", "cpu=1") * 2)
-    ]
-    data = data_of(*series(case(), 1_000), *wild, *steady)
-    loads = next(table for table in pass_tables() if table.name == "loads")
-    planned = {str(CAMPAIGN): campaign_of([], terms=Terms(contention=("cpu=1",)))}
-    rows = [
-        replace(row, of_passes={"loads": loads.lines(runs, planned)})
-        for row in data.results
-        for runs in (wild, steady)
-    ]
-    lines = [
-        line
-        for line in render_text_table(replace(data, results=tuple(rows))).splitlines()
-        if "cpu=1" in line
-    ]
-    assert ["too few runs" in line for line in lines] == [True, False]
-    assert not any(">1000 %" in line for line in lines)
-
-
 def test_a_suspect_figure_is_explained_by_what_was_noticed_about_its_own_invocations():
     unsteady = Finding(code="unsteady", severity=Severity.WARNING, message="they spread")
     skipped = Finding(code="not-completed", severity=Severity.ERROR, message="skipped")
@@ -217,21 +178,6 @@ def left_out(owner, number, code, reason="left out"):
         owner, number, None, outcome=Outcome.SKIPPED, quality=Quality.REJECTED, reason_code=code
     )
     return replace(record, reason=reason)
-
-
-def test_outputs_that_are_known_of_another_thread_count_are_not_those_of_a_case_that_never_ran():
-    gpu = case(delegate=DelegateName.GPU, threads=1)
-    unused = replace(gpu, threads=4)
-    data = data_of(
-        *series(gpu, 1_000),
-        parity(gpu, ParityVerdict.SAME, 0.001),
-        left_out(unused, 0, "threads-unused"),
-    )
-    shown = {row.case.threads: exported(row) for row in data.results}
-    assert (shown[1]["outputs"], shown[1]["outputs_error"]) == ("checked", 0.001)
-    assert (shown[4]["outputs"], shown[4]["outputs_error"]) == (None, None)
-    (line,) = [line for line in to_markdown(data).splitlines() if "gpu, 4 threads" in line]
-    assert line.endswith("| skipped | --- |")
 
 
 def test_outputs_that_are_known_are_not_those_of_a_case_that_only_failed():
@@ -315,14 +261,6 @@ def test_a_figure_stays_in_the_table_unless_its_outputs_are_wrong(verdict, shown
     assert ('"del", "1.00 ms"], " (rejected)' in json.dumps(evidence)) is kept_as_evidence
 
 
-def test_slowest_layers_name_their_model_where_there_are_several():
-    cases = [case(model=model) for model in (MOBILENET, MOBILENET_INT8)]
-    runs = [run for one in cases for run in (*series(one, 1_000), profile(one, CPU_ROWS))]
-    text = render_text_table(data_of(*runs), 200)
-    for name in ("mobilenet_v1_1.0_224", "mobilenet_v1_1.0_224_int8"):
-        assert f"slowest layers of {name}, xnnpack on Google Pixel 3 (virtual): " in text
-
-
 def test_a_name_of_two_lines_is_spelt_alike_everywhere():
     several = (model_of("new\nline"), MOBILENET)
     cases = [case(model=model) for model in several]
@@ -367,20 +305,6 @@ def test_finding_of_several_invocations_is_told_once_with_its_count():
     (finding,) = data.results[0].findings
     assert (finding.finding.code, finding.count) == ("throttled", 3)
     assert finding.next_step
-
-
-def test_same_case_on_two_nights_is_one_result():
-    owner = case()
-    nights = [
-        campaign_of(series(owner, 1_000)),
-        campaign_of(series(owner, 1_000), campaign_id=CampaignId("second")),
-    ]
-    runs = [*series(owner, 1_000), *series(owner, 1_050, campaign_id=CampaignId("second"))]
-    lab = Lab(campaigns=nights, runs=runs, devices={PIXEL_3.serial: PIXEL_3})
-    data = build_report_data(lab.inputs())
-    assert len(data.results) == 1
-    assert data.results[0].result.summary.count == 10
-    assert {item.run.campaign_id for item in data.results[0].invocations} == {CAMPAIGN, "second"}
 
 
 def test_log_shown_is_that_of_the_invocation_with_most_to_tell():
@@ -495,19 +419,6 @@ def test_the_pair_that_warms_a_phone_is_no_result():
     for row in data.results:
         assert [invocation.number for invocation in row.invocations] == [2, 3, 4, 5]
         assert row.result.summary.count == 4
-
-
-def test_headline_claims_no_precision_for_single_invocations():
-    runs = [
-        *series(case(PIXEL_3), 23_900),
-        *series(case(PIXEL_3, threads=1), 33_000, 1),
-        *series(case(PIXEL_3, threads=2), 28_000, 1),
-    ]
-    trust = data_of(*runs).headline.trust
-    assert re.match(
-        r"3 of 3 results clean \(1 precise to ±1\.\d %; 2 of one process, without an interval\)\.",
-        trust,
-    )
 
 
 def test_a_clean_figure_that_is_not_precise_says_so_wherever_it_stands():

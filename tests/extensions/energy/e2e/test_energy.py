@@ -152,23 +152,6 @@ def test_prefill_and_decode_have_an_energy_per_token_each(lab: Lab) -> None:
     )
 
 
-def test_answers_that_are_too_short_to_be_told_from_their_prompts_have_no_figure(lab: Lab) -> None:
-    flags = (
-        "--flag",
-        "prefill_tokens=3000",
-        "--flag",
-        "decode_tokens=1000",
-        "--flag",
-        "max_num_tokens=5000",
-    )
-    made = bench(
-        lab, RAILS, TINY, "-d", "xnnpack", "-t", "1", "-n", "1", "--pass", "energy", *flags
-    )
-    told = {run["report"]["label"]: run["report"]["extra"] for run in made["runs"]}
-    assert "energy_net_uj" in told["prefill"]
-    assert "are needed to tell them apart (more tokens)" in told["decode"]["energy_missing"]
-
-
 def test_a_recording_that_cant_begin_costs_the_energy_and_nothing_else(
     lab: Lab, model: Path
 ) -> None:
