@@ -8,7 +8,7 @@ They follow the runtime's own list of best practices
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -26,15 +26,6 @@ from orchestrator.units import counted, format_percent
 _UNTESTED: Final = 0.25
 #: An operator type with this share of an inference is where work on a model pays.
 _DOMINATING: Final = 0.5
-#: Copies and conversions with this share together are a reason to check the model's types and
-#: layouts.
-_MOVED_MOST: Final = 0.1
-#: Operators and kernels that compute nothing: they copy, reorder or convert.
-_MOVING: Final = re.compile(
-    r"(?:copy|cast|convert|transpose|reshape|quantize|dequantize|identity|slice|strided_slice|split|split_v|pack|unpack"
-    r"|concatenation|concatenate|pad|padv2|squeeze|expand_dims|static_reshape)(?:\b|_|\s)",
-    re.IGNORECASE,
-)
 
 
 class Sentence(NamedTuple):
@@ -133,41 +124,22 @@ def _slow_delegate(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
                 yield Sentence(text, [best, cpu])
 
 
-def _shares(rows: Sequence[ResultRow]) -> Iterator[tuple[ResultRow, list[tuple[str, float]]]]:
-    """Yield each model's fastest profiled case with the share of the time of each type of operator,
-    largest first.
-    """
+def _dominating(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
     for of_model in _by_model(row for row in rows if row.profiles):
         row = fastest_row(of_model)
-        types = grouped(
-            (item for item in row.profiles[-1].rows if not item.is_partition),
-            lambda item: item.node_type,
-        )
-        shares = [(name, sum(item.share for item in items)) for name, items in types.items()]
-        yield row, sorted(shares, key=lambda pair: -pair[1])
-
-
-def _dominating(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
-    for row, shares in _shares(rows):
-        for name, share in shares[:1]:
+        shares: Counter[str] = Counter()
+        for item in row.profiles[-1].rows:
+            if not item.is_partition:
+                shares[item.node_type] += item.share
+        for name, share in shares.most_common(1):
             if share >= _DOMINATING:
                 text = f"{row.configuration}: {format_percent(share, 0)} of the time is in {name}: look at it first"
                 yield Sentence(text, [row])
 
 
-def _moves_data(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
-    for row, shares in _shares(rows):
-        moving = [(name, share) for name, share in shares if _MOVING.match(name)]
-        if (moved := sum(share for _, share in moving)) >= _MOVED_MOST:
-            listed = ", ".join(f"{name} {format_percent(share, 0)}" for name, share in moving[:6])
-            text = f"{format_percent(moved, 0)} of the time only copies, reorders or converts data: {listed}"
-            yield Sentence(f"{row.configuration}: {text}", [row])
-
-
 #: What each rule says of the clean cases of one device.
 RULES: Final[Mapping[str, Callable[[Sequence[ResultRow]], Iterable[Sentence]]]] = {
     "dominating-operator": _dominating,
-    "moves-data": _moves_data,
     "threads-enough": _threads,
     "delegate-not-faster": _slow_delegate,
 }

@@ -178,10 +178,7 @@ def _scope(data: ReportData, cases: Sequence[ResultRow]) -> str:
     text = f"{counted(len(cases), 'case')} ({runs}) of {models} on {counted(len(names), 'device')}: {shown}"
     if not campaigns:
         return f"{text}."
-    days = _days(campaigns)
-    hosts = sorted({campaign.host for campaign in campaigns if campaign.host})
-    where = f", run from {', '.join(hosts[:_MOST_NAMES])}" if hosts else ""
-    return f"{text}{where}, {days}."
+    return f"{text}, {_days(campaigns)}."
 
 
 def _state(campaigns: Sequence[Campaign]) -> str:

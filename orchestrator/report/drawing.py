@@ -82,11 +82,6 @@ class Axis:
         place = _BEGIN + min(1.0, max(0.0, share)) * (_END - _BEGIN)
         return math.floor(place * 100 + 0.5) / 100
 
-    def holds(self, value: float) -> bool:
-        """Whether a value isn't beyond the axis' ends."""
-        margin = (self.high - self.low) / 1000
-        return self.low - margin <= value <= self.high + margin
-
     def ticks(self, most: int = 6) -> list[float]:
         """Return round values on the axis, not more than asked for."""
         for steps in ((1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)) if self.is_log else ():
@@ -116,18 +111,12 @@ def axis_of(values: Iterable[float], *, from_zero: bool = False) -> Axis:
     return Axis(low, high if high > low else low * 1.1 or 1.0)
 
 
-#: Changes beyond this quantile are cut: one case of a hundred must not press all others flat.
-_SHOWN_QUANTILE: Final = 0.9
 _LEAST_CHANGE: Final = 0.05
 
 
-def change_axis(changes: Sequence[float], threshold: float) -> Axis:
-    """Return an axis around no change that most of these changes are on, as shares."""
-    ordered = sorted(map(abs, changes))
-    usual = ordered[int((len(ordered) - 1) * _SHOWN_QUANTILE)] if ordered else 0.0
-    whole = max(usual, 2 * threshold, _LEAST_CHANGE)
-    step = 0.1 if whole <= 0.5 else 0.5
-    reach = math.ceil(whole / step - 1e-9) * step
+def change_axis(changes: Iterable[float], threshold: float) -> Axis:
+    """Return an axis around no change that all of these changes are on, as shares."""
+    reach = max(2 * threshold, _LEAST_CHANGE, *map(abs, changes))
     return Axis(-reach, reach)
 
 
@@ -196,13 +185,7 @@ def _dot(axis: Axis, item: Dot, ends: tuple[float, float, float], side: str) -> 
     if item.low is not None and item.high is not None:
         shapes.append(_line(f"{low}%", f"{high}%", str(y)))
     low, high = min(low, x), max(x, high)
-    if axis.holds(item.value):
-        shapes.append(_circle(x, str(y), 6 if item.is_best else 4))
-    else:
-        mark = "\N{BLACK LEFT-POINTING TRIANGLE}"
-        if item.value > axis.low:
-            mark = "\N{BLACK RIGHT-POINTING TRIANGLE}"
-        shapes.append(_text(f"{x}%", str(y + 4), mark, ' class="off"'))
+    shapes.append(_circle(x, str(y), 6 if item.is_best else 4))
     if side == "right":
         shapes.append(_text(f"{high}%", str(y + 4), item.label, ' dx="9" text-anchor="start"'))
     elif side == "left":

@@ -45,8 +45,6 @@ _LOG_BUDGET: Final = 3_000_000
 _LEAST_LOG: Final = 400
 _MOST_LINES: Final = 5
 _MOST_OPERATORS: Final = 20
-#: Invocations of a sustained run that are listed, from its beginning and from its end.
-_SUSTAINED_SHOWN: Final = 10
 #: What is judged of a case: the columns whose words are badges above its figure.
 _JUDGED: Final = [
     column
@@ -76,16 +74,15 @@ def evidence_of(rows: Sequence[ResultRow]) -> Iterator[Mapping[str, object]]:
         findings: list[FindingRow] = []
         cases = []
         for row in rows[begin : begin + TOGETHER]:
-            shown = _without_middle(row.invocations)
             blocks = [
                 *_head(row, digits),
                 *_objections(row, len(findings)),
                 *_delegate(row),
-                *_runs(row, shown, len(runs), characters),
+                *_runs(row, len(runs), characters),
                 _identity(row),
             ]
             cases.append((visible(row.model.label), blocks))
-            runs += [(row, item) for item in shown]
+            runs += [(row, item) for item in row.invocations]
             findings += row.findings
         yield {
             "cases": cases,
@@ -204,29 +201,20 @@ def _nodes(found: DelegateEvidence) -> str:
     return f"{found.delegated_nodes} of {found.total_nodes} operators delegated{where}. "
 
 
-def _runs(
-    row: ResultRow, shown: Sequence[InvocationRow], run_at: int, characters: int
-) -> Iterator[Block]:
+def _runs(row: ResultRow, run_at: int, characters: int) -> Iterator[Block]:
     if not row.invocations:
         yield _p("No invocation is stored.")
         return
     yield "h3", "Invocations"
     used = [item.latency_us for item in row.invocations if item.is_used]
     is_drawn = row.own is not None and not row.case.is_per_token and len(used) > 1
-    yield "runs", run_at, run_at + len(shown), _percentiles(used) if is_drawn else ""
-    if len(shown) < len(row.invocations):
-        left = len(row.invocations) - len(shown)
-        what = "invocations of the sustained run are left out here; its chart has them."
-        yield _p(("small", f"{left} {what}"))
-    # What changes over time is drawn of all of them, those left out too.
-    listed = {item.run.run_id for item in shown}
+    yield "runs", run_at, run_at + len(row.invocations), _percentiles(used) if is_drawn else ""
     moments = []
     for item in row.invocations:
         run, number = item.run, _number(item)
-        is_listed = int(run.run_id in listed)
         for word, state in (("before", run.state_before), ("after", run.state_after)):
             if state is not None:
-                moments.append((number, word, is_listed, *moment_of(state)))
+                moments.append((number, word, *moment_of(state)))
     if moments:
         yield "h3", "Conditions before and after"
         yield "moments", moments
@@ -261,19 +249,6 @@ def _number(item: InvocationRow) -> str:
         return f"{item.number} {item.run.run_pass}"
     tried, number = divmod(item.run.invocation, ATTEMPT_NUMBERS)
     return f"{number + 1} {item.run.run_pass}" + (f", attempt {tried + 1}" if tried else "")
-
-
-def _without_middle(runs: Sequence[InvocationRow]) -> Sequence[InvocationRow]:
-    """Return the invocations without the hundreds that a sustained run has between its beginning
-    and its end.
-    """
-    if len(runs) <= 2 * _SUSTAINED_SHOWN:
-        return runs
-    sustained = [item for item in runs if goes_on(item.run)]
-    if len(sustained) <= 2 * _SUSTAINED_SHOWN:
-        return runs
-    hidden = {item.run.run_id for item in sustained[_SUSTAINED_SHOWN:-_SUSTAINED_SHOWN]}
-    return [item for item in runs if item.run.run_id not in hidden]
 
 
 def _log(run: InvocationRow, whole_log: LogExcerpt, characters: int) -> Iterator[Block]:

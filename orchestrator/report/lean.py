@@ -6,6 +6,7 @@ together would make a figure of neither, with an interval that says nothing.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -54,16 +55,16 @@ def newest_runs(stored: Stored) -> Stored:
     """
     campaigns, runs = stored.campaigns, list(stored.runs)
     order = {item.campaign_id: item.created_at for item in campaigns}
-    newest: dict[tuple[CaseKey, Pass], CampaignId] = {}
-    repeated: set[CaseKey] = set()
+    ran_in: dict[tuple[CaseKey, Pass], set[CampaignId]] = defaultdict(set)
     for run in runs:
-        if run.outcome is Outcome.UNFIT or run.campaign_id not in order:
-            continue
-        key = run.case.case_key, run.run_pass
-        known = newest.setdefault(key, run.campaign_id)
-        if known != run.campaign_id and not shown(run.run_pass).keeps_all_campaigns:
-            repeated.add(run.case.case_key)
-        newest[key] = max(known, run.campaign_id, key=lambda name: order[name])
+        if run.outcome is not Outcome.UNFIT and run.campaign_id in order:
+            ran_in[run.case.case_key, run.run_pass].add(run.campaign_id)
+    newest = {key: max(names, key=order.__getitem__) for key, names in ran_in.items()}
+    repeated = {
+        case_key
+        for (case_key, run_pass), names in ran_in.items()
+        if len(names) > 1 and not shown(run_pass).keeps_all_campaigns
+    }
     counting = {
         campaign for (_, run_pass), campaign in newest.items() if shown(run_pass).is_in_plans
     }

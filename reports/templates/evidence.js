@@ -72,8 +72,8 @@
   }
   function conditions(moments) {
     var heads = ["#", "when", "hottest zone °C", "battery", "clock of limit MHz"];
-    var rows = moments.filter(function (item) { return item[2]; }).map(function (item) {
-      var state = stateOf(item.slice(3));
+    var rows = moments.map(function (item) {
+      var state = stateOf(item.slice(2));
       var clocks = cpus(state).map(function (cpu) { return "cpu" + cpu + " " + mhz(state.clocks[cpu]) + "/" + mhz(state.limits[cpu]); });
       var heat = state.heat === null ? "---" : state.heat.toFixed(1) + " (" + state.zone + ")";
       return [item[0], item[1], heat, battery(state), clocks.join(", ") || "---"];
@@ -85,7 +85,7 @@
       row.cells[0].scope = "row";
       table.tBodies[0].append(row);
     });
-    var states = moments.map(function (item) { return stateOf(item.slice(3)); });
+    var states = moments.map(function (item) { return stateOf(item.slice(2)); });
     states.sort(function (a, b) { return a.at - b.at; });
     return [table.parentElement].concat(traces("Temperature and clocks over time", states));
   }

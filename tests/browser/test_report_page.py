@@ -197,16 +197,6 @@ def test_samples_of_a_run_are_lines_and_what_nobody_saw_is_said_to_be_unknown(op
     ]
 
 
-def test_sustained_run_lists_its_ends_and_says_how_much_it_leaves_out(open_report):
-    gpu = case(PIXEL_3, MOBILENET, DelegateName.GPU, 1)
-    dialog = open_report("rich", fragment=f"#c-{gpu.case_key}").get_by_role("dialog")
-    expect(dialog).to_contain_text("10 invocations of the sustained run are left out here")
-    heads = dialog.get_by_role("table", name="Invocations").locator("tbody th")
-    assert [text for text in heads.all_inner_texts() if "sustained" in text] == [
-        f"{number} sustained" for number in (*range(1, 11), *range(21, 31))
-    ]
-
-
 def test_the_page_s_script_writes_each_cell_as_the_other_forms_do(open_address, tmp_path):
     """Other words than the figure, signs, what rounds to nothing, halves of the last digit."""
     rows = [0.0, -0.0, -0.04, 0.0004, -0.0004, 4_185.0, -4_185.0, 123_450.0, 4_214.96, None]
