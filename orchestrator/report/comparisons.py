@@ -136,8 +136,6 @@ def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
     doubt is skipped.
     """
     name = _xml_text(f"benchfarm compare: {comparison.candidate} against {comparison.baseline}")
-    suites = ElementTree.Element("testsuites", name="benchfarm")
-    suite = ElementTree.SubElement(suites, "testsuite", name=name)
     tests: list[tuple[str, str, str, str]] = []
     for row in worst_first(comparison):
         outcome = row.verdict.outcome
@@ -147,19 +145,21 @@ def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
         tests.append((case_title(row) + virtual, tag, kind, " ".join(sentences(row))))
     if comparison.overall is None and fail_on is not FailOn.NEVER:
         tests.append(("whole", "error", "nothing-compared", summary_line(comparison)))
+    tags = [tag for _, tag, _, _ in tests]
+    counts = {
+        "tests": str(len(tests)),
+        "failures": str(tags.count("failure")),
+        "errors": str(tags.count("error")),
+    }
+    suites = ElementTree.Element("testsuites", counts, name="benchfarm")
+    skipped = str(tags.count("skipped"))
+    suite = ElementTree.SubElement(suites, "testsuite", counts, name=name, skipped=skipped)
     for title, tag, kind, text in tests:
         words = {"classname": "benchfarm.compare", "name": _xml_text(title), "time": "0"}
         test = ElementTree.SubElement(suite, "testcase", words)
         if tag:
-            reason = ElementTree.SubElement(test, tag, message=_xml_text(text))
-            reason.set("type", kind)
+            ElementTree.SubElement(test, tag, message=_xml_text(text), type=kind)
         ElementTree.SubElement(test, "system-out").text = _xml_text(text)
-    tags = [tag for _, tag, _, _ in tests]
-    counts = {"tests": len(tests), "failures": tags.count("failure"), "errors": tags.count("error")}
-    for key, count in counts.items():
-        suites.set(key, str(count))
-        suite.set(key, str(count))
-    suite.set("skipped", str(tags.count("skipped")))
     ElementTree.indent(suites)
     return ElementTree.tostring(suites, encoding="unicode") + "\n"
 

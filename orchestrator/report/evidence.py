@@ -270,7 +270,5 @@ def _log(run: InvocationRow, whole_log: LogExcerpt, characters: int) -> Iterator
 def _identity(row: ResultRow) -> Block:
     model, build = row.model.sha256[:SHORT_HASH], row.case.build_sha256[:SHORT_HASH]
     named = (("case", row.key), ("model", model), ("build", build), ("serial", row.device.serial))
-    pieces: list[Piece] = []
-    for name, value in named:
-        pieces += [f"{name} ", ("code", visible(value)), " \N{MIDDLE DOT} "]
-    return _p(*pieces[:-1], look="identity")
+    text = " \N{MIDDLE DOT} ".join(f"{name} {visible(value)}" for name, value in named)
+    return _p(text, look="identity")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from orchestrator.analysis.comparison import ComparedCase, Comparison
 from orchestrator.analysis.measured import Measured
@@ -119,9 +118,7 @@ def _whole_title(title: str, data: ReportData) -> str:
     same words.
     """
     subject = data.headline.subject
-    # A campaign that nobody named has its first model's name, and how many more there are.
-    name = re.sub(r" and \d+ more$", "", title)
-    return subject if name in subject else f"{title}: {subject}"
+    return subject if title in subject else f"{title}: {subject}"
 
 
 _STEPS: Final[Sequence[Column[ThreadStep]]] = (
@@ -224,9 +221,8 @@ def matrix_tables(data: ReportData) -> list[Table[MatrixLine]]:
 MOST_SHOWN: Final = 200
 _MOST_ALONE: Final = 40
 _MOST_NAMED: Final = 8
-_SIDES: Final = ("baseline", "candidate")
 #: A fact, and its values on the two sides.
-Fact = tuple[str, Sequence[str], Sequence[str]]
+Fact = tuple[str, str, str]
 
 
 def render_comparison(comparison: Comparison) -> str:
@@ -235,7 +231,7 @@ def render_comparison(comparison: Comparison) -> str:
     """
     shown = worst_first(comparison)[:MOST_SHOWN]
     table, grid = _table(comparison, shown)
-    sides = zip(_SIDES, (comparison.only_baseline, comparison.only_candidate), strict=True)
+    sides = {"baseline": comparison.only_baseline, "candidate": comparison.only_candidate}
     return template("compared.html.j2").render(
         title=f"{comparison.candidate} against {comparison.baseline}",
         comparison=comparison,
@@ -248,7 +244,7 @@ def render_comparison(comparison: Comparison) -> str:
         threshold=format_percent(comparison.claim.threshold),
         has_real=any(not row.is_virtual for row in comparison.rows),
         more=len(comparison.rows) - len(shown),
-        only=[(name, titles) for name, titles in sides if titles],
+        only=[(name, titles) for name, titles in sides.items() if titles],
         folds={},
         MOST_ALONE=_MOST_ALONE,
     )
@@ -321,29 +317,28 @@ def _facts(comparison: Comparison) -> Table[Fact]:
     rows = [
         (
             name,
-            sorted({of(row.baseline) for row in comparison.rows} - {""}),
-            sorted({of(row.candidate) for row in comparison.rows} - {""}),
+            _listed({of(row.baseline) for row in comparison.rows}),
+            _listed({of(row.candidate) for row in comparison.rows}),
         )
         for name, of in facts.items()
     ]
 
-    def side(place: Literal[1, 2]) -> Column[Fact]:
-        return Column(
-            _SIDES[place - 1],
-            _SIDES[place - 1],
-            lambda fact: fact[place],
-            shown=lambda fact: _listed(fact[place]),
-            tone=lambda fact: "" if fact[1] == fact[2] else "doubt",
-        )
+    def tone(fact: Fact) -> str:
+        return "" if fact[1] == fact[2] else "doubt"
 
     return Table(
         name="sides",
         caption="What each side is made of",
-        columns=(Column("fact", "what", lambda fact: fact[0]), side(1), side(2)),
+        columns=(
+            Column("fact", "what", lambda fact: fact[0]),
+            Column("baseline", "baseline", lambda fact: fact[1], tone=tone),
+            Column("candidate", "candidate", lambda fact: fact[2], tone=tone),
+        ),
         rows=rows,
     )
 
 
-def _listed(values: Sequence[str]) -> str:
+def _listed(texts: set[str]) -> str:
+    values = sorted(texts - {""})
     more = [f"and {len(values) - _MOST_NAMED} more"] * (len(values) > _MOST_NAMED)
     return "; ".join([*values[:_MOST_NAMED], *more]) or NOTHING

@@ -49,11 +49,6 @@ class MatrixLine:
     words: Mapping[str, str]
     rows: Mapping[str, ResultRow] = field(default_factory=dict)
 
-    def share(self, label: str) -> float | None:
-        """Return a figure as a share of the device's slowest."""
-        figure = self.figures.get(label)
-        return None if figure is None else figure / max(self.figures.values())
-
     @property
     def remarks(self) -> str:
         """What data says of figures that aren't clean, and of those that are missing."""
@@ -131,7 +126,6 @@ def matrix_table(
             shown=lambda line: line.words.get(label),
             tone=lambda line: look_of(row) if (row := line.rows.get(label)) is not None else "",
             case=lambda line: row.key if (row := line.rows.get(label)) is not None else "",
-            bar=lambda line: line.share(label),
         )
 
     return Table(

@@ -86,8 +86,6 @@ def test_rebuilt_library_has_a_column_of_its_own_in_the_matrix():
     (line,) = table.listed
     shown = [row.median_us for row in line.rows.values()]
     assert sorted(shown) == pytest.approx([7_000, 9_000], rel=0.05)
-    figures = [column for column in table.columns if column.bar is not None]
-    assert sorted(column.bar(line) for column in figures)[1] == 1.0
 
 
 def test_a_pass_that_a_case_lacks_takes_the_place_of_no_figure_in_the_matrix():
@@ -96,5 +94,5 @@ def test_a_pass_that_a_case_lacks_takes_the_place_of_no_figure_in_the_matrix():
     data = build_report_data(lab_of(series(own, 9_000), skipped=(without,)).inputs())
     (table,) = matrix_tables(data)
     (line,) = table.listed
-    (figure,) = (column for column in table.columns if column.bar is not None)
+    (figure,) = (column for column in table.columns if column.name.endswith("median_us"))
     assert (figure.value(line), figure.shown(line)) == (pytest.approx(9_000, rel=0.05), None)
