@@ -8,7 +8,7 @@ They follow the runtime's own list of best practices
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -127,11 +127,11 @@ def _slow_delegate(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
 def _dominating(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
     for of_model in _by_model(row for row in rows if row.profiles):
         row = fastest_row(of_model)
-        shares: Counter[str] = Counter()
+        shares: defaultdict[str, float] = defaultdict(float)
         for item in row.profiles[-1].rows:
             if not item.is_partition:
                 shares[item.node_type] += item.share
-        for name, share in shares.most_common(1):
+        for name, share in sorted(shares.items(), key=lambda pair: -pair[1])[:1]:
             if share >= _DOMINATING:
                 text = f"{row.configuration}: {format_percent(share, 0)} of the time is in {name}: look at it first"
                 yield Sentence(text, [row])

@@ -186,18 +186,6 @@ def test_nothing_can_be_exported():
     assert csv_rows(EMPTY) == []
 
 
-def test_a_long_configuration_is_shown_whole_in_the_text_table():
-    long = "xnnpack, 4 threads, native, xnnpack_force_fp16=true, num_runs 1000"
-    first, second, *_ = DATA.results
-    data = dataclasses.replace(
-        DATA, results=(dataclasses.replace(first, configuration=long), second)
-    )
-    lines = render_text_table(data).splitlines()
-    (number,) = (number for number, line in enumerate(lines) if long in line)
-    assert re.search(r"\d\.\d\d", lines[number + 1])
-    assert all(display_width(line) <= 80 for line in lines), TOO_WIDE
-
-
 @pytest.mark.parametrize(
     "name",
     ["Samsung SM-S911B", "Samsung Galaxy S23 Ultra Enterprise Edition of a long name, really"],
