@@ -59,18 +59,6 @@ def console(
     )
 
 
-def view(*, runs: int = 250, mean_ms: float = 4.0, warmup_runs: int = 125) -> str:
-    """Return the text of the app's result view."""
-
-    def block(count: int) -> str:
-        return (
-            f" - Num runs: {count}\n - Average: {mean_ms:g} ms\n - Min: {mean_ms - 0.1:g} ms \n"
-            f" - Max: {mean_ms + 0.1:g} ms \n - Std deviation: 0.04 ms\n"
-        )
-
-    return f"Startup latency: 23.5 ms\n\nInference:\n{block(runs)}\nWarmup:\n{block(warmup_runs)}"
-
-
 def litert_log(
     flags: Mapping[str, str], *, mean_us: float, delegate_lines: str, only_stderr: bool = False
 ) -> str:

@@ -1,6 +1,4 @@
-"""What an output comes wrapped in: gzip, a zip archive, JSON, a notebook, HTML; and what can't be
-read at all.
-"""
+"""What an output comes wrapped in: gzip, JSON, a notebook, HTML; and what can't be read at all."""
 
 from __future__ import annotations
 
@@ -12,7 +10,6 @@ import json
 import mmap
 import re
 import tempfile
-import zipfile
 import zlib
 from collections.abc import Iterator
 from typing import IO, Final
@@ -24,7 +21,6 @@ from orchestrator.reading.lines import Buffer
 #: More than this isn't unpacked: a file of a few kilobytes may claim to hold terabytes.
 MOST_UNPACKED_BYTES: Final = 1 << 30
 _PIECE_BYTES: Final = 1 << 20
-_MOST_MEMBERS: Final = 1000
 #: JSON and HTML are taken apart as a whole, so that larger ones are read as the text that they are.
 _MOST_WHOLE_BYTES: Final = 1 << 26
 _SAMPLE_BYTES: Final = 65_536
@@ -34,7 +30,7 @@ _NOT_TEXT: Final = frozenset(
     {"metadata", "execution_count", "cell_type", "output_type", "name", "image/png", "text/html"}
 )
 _JSON_STARTS: Final = frozenset('{["')
-_HINT: Final = "give the program's output as text, or that text in gzip or zip"
+_HINT: Final = "give the program's output as text, or that text in gzip"
 
 _TAG: Final = re.compile(
     r"</?(?:html|head|body|pre|p|div|span|code|samp|kbd|td|th|tr|table|tbody|thead|li|ul|ol|b|i|em|strong|font|a|h[1-6]"
@@ -52,7 +48,7 @@ _HTML: Final = re.compile(
 
 @contextlib.contextmanager
 def unpacked(buffer: Buffer) -> Iterator[Buffer]:
-    """Give what a file holds, out of gzip or zip and as UTF-8.
+    """Give what a file holds, out of gzip and as UTF-8.
 
     Raises:
         OutputParseError: the file is damaged, or it unpacks to too much.
@@ -60,8 +56,6 @@ def unpacked(buffer: Buffer) -> Iterator[Buffer]:
     with contextlib.ExitStack() as stack:
         if buffer[:2] == b"\x1f\x8b":
             buffer = _in_file(stack, _gzip_pieces(buffer))
-        elif buffer[:4] == b"PK\x03\x04":
-            buffer = _in_file(stack, _zip_pieces(buffer))
         yield to_utf8(buffer)
 
 
@@ -213,31 +207,3 @@ def _gzip_pieces(buffer: Buffer) -> Iterator[bytes]:
             if not piece:
                 return
             yield piece
-
-
-def _zip_pieces(buffer: Buffer) -> Iterator[bytes]:
-    try:
-        with zipfile.ZipFile(io.BytesIO(buffer[:])) as archive:
-            members = [member for member in archive.infolist() if not member.is_dir()]
-            if len(members) > _MOST_MEMBERS:
-                raise OutputParseError(
-                    f"the archive has more than {_MOST_MEMBERS} files", hint="unpack it"
-                )
-            for member in members:
-                with archive.open(member) as file:
-                    piece = file.read(_PIECE_BYTES)
-                    if _is_binary(piece[:_HEAD_BYTES]):
-                        continue
-                    while piece:
-                        yield piece
-                        piece = file.read(_PIECE_BYTES)
-                yield b"\n"
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        RuntimeError,
-        NotImplementedError,
-        OSError,
-    ) as error:
-        raise OutputParseError(f"the zip archive can't be read: {error}", hint=_HINT) from error

@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import json
 import mmap
-import re
 import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -22,8 +21,6 @@ from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.texts.forms import json_text, unwrapped
 from orchestrator.extensions.interop.texts.pasted import (
     Rejoiner,
-    is_long_logcat,
-    iterate_long_logcat,
     parse_pasted,
 )
 from orchestrator.extensions.interop.texts.splitting import (
@@ -38,12 +35,9 @@ from orchestrator.programs.litert import is_result, report_of
 from orchestrator.reading.failures import Crash, SystemLog
 from orchestrator.reading.lines import (
     LONGEST_LINE_BYTES,
-    NUMBER,
     Buffer,
     Line,
     iterate_blocks,
-    parse_number,
-    to_us,
     without_foreign,
 )
 from orchestrator.reading.report import build_report
@@ -107,8 +101,7 @@ def parse_text(text: bytes | str) -> tuple[ToolReport, ...]:
 
     Args:
         text: what was printed: console, logcat of any format, a notebook, several runs in a row,
-            the summary of performance options, the LiteRT banner, the iOS app's view or console, an
-            adb session.
+            the summary of performance options, the LiteRT banner, an adb session.
 
     Raises:
         OutputParseError: nothing in the text is the output of a benchmark program.
@@ -148,9 +141,6 @@ def _lines(
     Blocks without any word of a benchmark are passed over while the splitter waits for none.
     Without ``with_foreign`` most lines of other tags are left out.
     """
-    if is_long_logcat(buffer):
-        yield from iterate_long_logcat(buffer)
-        return
     rejoiner = Rejoiner()
     for each in iterate_blocks(buffer):
         block = each if with_foreign else without_foreign(each)
@@ -231,7 +221,7 @@ def _reports_in(packed: Buffer) -> Iterator[ToolReport]:
     raise OutputParseError(
         f"nothing in the {what} is the output of a benchmark program",
         hint="give the program's standard output and error, or the phone's logcat with the tags tflite and litert: "
-        "any format of 'adb logcat -v' that has tags, or what Android Studio shows",
+        "any format of 'adb logcat -v' that has tags in its lines, or what Android Studio shows",
     )
 
 
@@ -302,12 +292,12 @@ def _report_of(run: Transcript, system: SystemLog) -> ToolReport:
 
 
 def _other_formats(buffer: Buffer) -> list[ToolReport]:
-    """Read what has no line of the tool itself: an app's view, an adb session."""
+    """Read what has no line of the tool itself: an adb session."""
     if len(buffer) > _SMALL_BYTES:
         return []
     text = buffer[0 : len(buffer)].decode("utf-8", "replace")
     peeled = "".join(f"{parse_pasted(line).raw}\n" for line in text.splitlines())
-    return parse_ios_view(text) or parse_adb_session(peeled)
+    return parse_adb_session(peeled)
 
 
 def _crash_report(crash: Crash) -> ToolReport:
@@ -376,64 +366,3 @@ def _row_report(row: SummaryRow) -> ToolReport:
         delegate=DelegateEvidence(requested=row.requested, accelerator=row.accelerator),
         label=row.name,
     )
-
-
-_STARTUP: Final = re.compile(rf"^\s*Startup latency: ({NUMBER}) ms\s*$", re.ASCII | re.MULTILINE)
-_BLOCK: Final = re.compile(
-    r"^\s*(Inference|Warmup):[ \t]*$(?P<body>(?:\r?\n[ \t]*- .*)*)", re.MULTILINE
-)
-_RUNS: Final = re.compile(r"- Num runs: (\d{1,18})[ \t]*\r?$", re.ASCII | re.MULTILINE)
-_ENTRY: Final = re.compile(
-    rf"- (Average|Min|Max|Std deviation): ({NUMBER}) ms[ \t]*\r?$", re.ASCII | re.MULTILINE
-)
-_FIELDS: Final = {"Average": "mean_us", "Min": "min_us", "Max": "max_us", "Std deviation": "std_us"}
-
-
-def parse_ios_view(text: str) -> list[ToolReport]:
-    """Read the view's text; one report per run, none when it isn't such a text."""
-    if not text.endswith("\n"):
-        # A copy from the view ends without a line end; its last line is whole when it ends in its
-        # unit.
-        text += "\n"
-    starts = list(_STARTUP.finditer(text))
-    reports = []
-    for index, start in enumerate(starts):
-        end = starts[index + 1].start() if index + 1 < len(starts) else len(text)
-        reports.append(_report(start[1], text[start.end() : end]))
-    return reports
-
-
-def _report(startup: str, body: str) -> ToolReport:
-    blocks = {match[1]: _summary(match["body"]) for match in _BLOCK.finditer(body)}
-    inference, warmup = blocks.get("Inference"), blocks.get("Warmup")
-    value = parse_number(startup)
-    has_result = inference is not None and inference.mean_us is not None
-    is_empty = inference is not None and inference.count == 0
-    code = "no-inferences" if is_empty else "" if has_result else "no-result"
-    return ToolReport(
-        outcome="failed" if is_empty else "ok" if has_result else "truncated",
-        failure_code=code,
-        failure_reason={
-            "no-inferences": "Num runs: 0",
-            "no-result": "no average under Inference",
-        }.get(code, ""),
-        init_us=None if value is None else to_us(value, "ms"),
-        inference=inference,
-        inference_mean_us=inference.mean_us if inference is not None and not is_empty else None,
-        warmup=warmup,
-        warmup_mean_us=warmup.mean_us if warmup is not None and warmup.count != 0 else None,
-    )
-
-
-def _summary(body: str) -> LatencySummary | None:
-    runs = _RUNS.search(body)
-    if not runs:
-        return None
-    values = {
-        _FIELDS[name]: to_us(value, "ms")
-        for name, figure in _ENTRY.findall(body)
-        if (value := parse_number(figure)) is not None
-    }
-    count = int(runs[1])
-    # A count with nothing after it may lack digits.
-    return LatencySummary(count=count, **values) if values or count == 0 else None

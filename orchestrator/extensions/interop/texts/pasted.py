@@ -7,8 +7,7 @@ Before a line logs put a header: the same message reaches us as ``INFO: msg`` (c
 2023), ``msg`` (console, older), ``06-18 10:20:41.572 4669 4669 I tflite  : msg`` (logcat
 threadtime), ``06-18 10:20:41.572 I/tflite ( 4669): msg`` (time), ``I/tflite  ( 4669): msg``
 (brief), ``I( 4669) msg  (tflite)`` (process), ``I( 4669: 4669) msg`` (thread), with seconds in the
-place of the date (epoch, monotonic), below a line ``[ 06-18 10:20:41.572  4669: 4669 I/tflite   ]``
-(long), as Android Studio shows it, with an NSLog header (iOS), or indented; and any of these in
+place of the date (epoch, monotonic), as Android Studio shows it, with an NSLog header (iOS), or indented; and any of these in
 UTF-16, which a Windows shell writes. benchfarm itself logs in the first of logcat's formats, which
 ``reading.lines`` reads.
 """
@@ -18,7 +17,7 @@ from __future__ import annotations
 import codecs
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -31,7 +30,6 @@ from orchestrator.reading.lines import (
     SECONDS,
     Buffer,
     Line,
-    own_lines,
     parse_decoded,
     threadtime_header,
 )
@@ -337,15 +335,6 @@ _NSLOG: Final = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+(?:[+-]\d{4})? [^\[\]]{1,100}\[(?P<pid>\d{1,9})(?::\d+)?\] (?P<text>.*)$",
     re.ASCII | re.DOTALL,
 )
-_LONG_HEADER: Final = re.compile(
-    rf"\[ +(?:{DATE}\.\d{{3,9}}(?: [+-]\d{{4}})?|{SECONDS})\s+(?:[a-z_]\w*:\s*)?"
-    r"(?P<pid>\d{1,9}):\s*(?:0x)?[0-9a-f]{1,9} (?P<severity>[VDIWEFAS])/(?P<tag>.*?)\s*\]$",
-    re.ASCII,
-)
-_LONG_START: Final = re.compile(
-    rb"^(?:\x1b\[[\d;]*m)?\[ +(?:(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d|\d{1,12})\.\d{3}.{3,60} [VDIWEFAS]/.{0,80}\]\r?$",
-    re.MULTILINE,
-)
 #: Logcat's letters; only a line that begins with one of these and a mark, or a digit, can have a
 #: header.
 _LETTERS: Final = frozenset("VDIWEFAS")
@@ -395,28 +384,3 @@ def to_utf8(buffer: Buffer) -> Buffer:
         if buffer[: len(mark)] == mark:
             return buffer[len(mark) :].decode(encoding, "replace").encode()
     return buffer
-
-
-def is_long_logcat(buffer: Buffer) -> bool:
-    """Whether the text has the headers of ``logcat -v long``, each on a line of its own above its
-    message.
-    """
-    return _LONG_START.search(buffer[0:65_536]) is not None
-
-
-def iterate_long_logcat(buffer: Buffer) -> Iterator[Line]:
-    """Yield the lines of every message of a ``logcat -v long`` text, each as if its header stood
-    before it.
-    """
-    header: re.Match[str] | None = None
-    for line in own_lines(buffer, header=any_header):
-        found = _LONG_HEADER.match(line.raw.rstrip()) if line.style == "console" else None
-        if found is not None:
-            header = found
-        elif header is None or line.style != "console":
-            yield line
-        else:
-            line.style, line.tag = "logcat", header["tag"]
-            line.severity, line.pid = header["severity"], int(header["pid"])
-            line.header = header[0]
-            yield line

@@ -158,18 +158,6 @@ def test_zero_averages_with_exit_code_0_are_no_measurement() -> None:
     assert report.inference_mean_us is None
 
 
-def test_view_of_the_ios_app_is_read() -> None:
-    (report,) = parse_text(
-        "Startup latency: 12.5 ms\n\nInference:\n - Num runs: 50\n - Average: 3.25 ms\n - Min: 3.1 ms \n - Max: 4 ms \n"
-        " - Std deviation: 0.1 ms\n\nWarmup:\n - Num runs: 2\n - Average: 9.5 ms\n - Min: 9 ms \n - Max: 10 ms \n"
-        " - Std deviation: 0.5 ms"
-    )
-    assert (report.outcome, report.init_us, report.inference_mean_us) == ("ok", 12500.0, 3250.0)
-    assert report.inference is not None
-    assert (report.inference.count, report.inference.max_us) == (50, 4000.0)
-    assert report.warmup_mean_us == 9500.0
-
-
 @pytest.mark.parametrize(
     ("line", "code", "outcome"),
     [
@@ -206,37 +194,3 @@ def test_names_are_those_of_a_stored_report_and_lines_leave_out_what_is_unknown(
     lines = describe(report)
     assert {"  inference_mean_us: 11293", "    truth: partial"} <= set(lines)
     assert not [line for line in lines if "None" in line or "peak_memory_mib" in line]
-
-
-def long_logcat(text: str, header: str = "[ 06-18 10:20:41.572  4669: 4669 I/tflite   ]") -> str:
-    """Return every message below a header of its own, an empty line after it, as ``logcat -v long``
-    writes."""
-    return "--------- beginning of main\n" + "".join(
-        f"{header}\n{line}\n\n" for line in text.splitlines() if line
-    )
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        "[ 06-18 10:20:41.572  4669: 4669 I/tflite   ]",
-        "[ 06-18 10:20:41.572  4669:0x123d I/tflite ]",
-        "[ 2026-06-18 10:20:41.572123 +0200  4669: 4669 I/tflite   ]",
-    ],
-)
-def test_long_logcat_gives_the_same_report(header: str) -> None:
-    (plain,) = parse_text(RUN)
-    (report,) = parse_text(long_logcat(RUN, header))
-    assert figures(report) == figures(plain)
-    assert report.extra["pid"] == 4669
-    assert figures(parse_run(logcat=long_logcat(RUN, header).encode(), exit_code=None)) == figures(
-        plain
-    )
-
-
-def test_long_logcat_of_two_processes_and_others_is_told_apart() -> None:
-    others = long_logcat("count=1 curr=5\n", "[ 06-18 10:20:41.572  99: 99 I/Other ]")
-    second = long_logcat(RUN, "[ 06-18 10:20:43.572  77: 77 I/tflite ]")
-    reports = parse_text(long_logcat(RUN) + others + second)
-    assert [report.extra["pid"] for report in reports] == [4669, 77]
-    assert [report.inference_mean_us for report in reports] == [11293.0, 11293.0]
