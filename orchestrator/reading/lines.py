@@ -192,16 +192,10 @@ def without_foreign(block: bytes) -> bytes:
 
 NUMBER: Final = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|nan|inf)"
 
-#: What somebody's settings put into figures: thousands apart, or a comma for the point. A comma
-#: before a blank is the program's own; a blank parts three digits, else it begins another word.
+#: What somebody's settings put into figures, which then aren't read: thousands apart, or a comma for
+#: the point. A comma before a blank is the program's own; a blank parts three digits, else it begins
+#: another word.
 _SEPARATED: Final = r"(?:[,'\u2019]\d| \d{3}(?![\d:-]))"
-_WITH_SEPARATORS: Final = re.compile(
-    r"(?<=[=\s])\d+(?:[,'\u2019]\d+)+(?:\.\d+)?(?:e[+-]\d+)?(?![\d.,'\u2019]*\d)", re.ASCII
-)
-_GROUPED: Final = re.compile(
-    r"\d{1,3}(?:(?:[,'\u2019]\d{3})+\.\d+|(?:['\u2019]\d{3})+|(?:,\d{3}){2,})", re.ASCII
-)
-_DECIMAL_COMMA: Final = re.compile(r"\d+,(?:\d{1,2}|\d{4,}|\d+e[+-]\d+)", re.ASCII)
 
 _STATS: Final = re.compile(
     rf"count=(?P<count>\d{{1,18}})(?![\d.]|{_SEPARATED})(?P<rest>(?:\s+\w{{1,16}}={NUMBER}(?:\(all same\))?)*)",
@@ -267,25 +261,6 @@ def parse_number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def has_separators(text: str) -> bool:
-    """Whether a figure of a line has a comma, an apostrophe or a blank inside."""
-    return re.search(rf"[=\s]\d+{_SEPARATED}", text, re.ASCII) is not None
-
-
-def _with_points(text: str) -> str:
-    """Return a line whose separated figures are as the programs print them, where they can mean one
-    number only: ``378,502`` stays.
-    """
-    return _WITH_SEPARATORS.sub(_with_point, text) if has_separators(text) else text
-
-
-def _with_point(match: re.Match[str]) -> str:
-    figure = match[0]
-    if _GROUPED.fullmatch(figure):
-        return re.sub("[,'\u2019]", "", figure)
-    return figure.replace(",", ".") if _DECIMAL_COMMA.fullmatch(figure) else figure
-
-
 def has_all_digits(figure: str, *, may_have_power: bool = True) -> bool:
     """Whether a figure can't go on: the programs print at most six significant digits, and from a
     million up a power.
@@ -316,7 +291,6 @@ def parse_stats(
     says that this program's other lines end in percentiles, ``is_cut`` that the text ends after the
     line.
     """
-    text = _with_points(text)
     match = _STATS.match(text)
     if not match:
         return None
@@ -366,7 +340,7 @@ def parse_timings(text: str) -> dict[str, float] | None:
     The last figure of a line without the inference's is left out: the line was cut, and the figure
     may lack digits.
     """
-    match = _TIMINGS.match(_with_points(text))
+    match = _TIMINGS.match(text)
     if not match:
         return None
     names = {
@@ -394,7 +368,7 @@ def parse_memory(text: str, *, is_cut: bool = False) -> dict[str, float] | None:
     Both are high-water marks, so that an overall below what the start needed was cut, as was a
     start without one. ``is_cut``: the text ends after the line.
     """
-    match = _MEMORY.match(_with_points(text))
+    match = _MEMORY.match(text)
     if not match:
         return None
     found = {name: parse_footprint(figure) for name, figure in _STAT.findall(match["rest"])}

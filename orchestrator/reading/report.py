@@ -462,10 +462,6 @@ def _find_failure(run: _Run, system: SystemLog) -> Failure | None:
     if exit_code:
         return Failure(code="benchmark-failed", reason=f"exit code {exit_code}")
     reason = "the result line is cut off" if log.is_result_cut else "no result line"
-    if log.is_result_ambiguous:
-        reason = (
-            "a comma or blank in the result line's mean may stand for a point or part thousands"
-        )
     return Failure(code="no-result", reason=reason, outcome="truncated")
 
 

@@ -15,7 +15,6 @@ from orchestrator.reading.lines import (
     NUMBER,
     Line,
     has_all_digits,
-    has_separators,
     mean_as_printed,
     parse_banner,
     parse_footprint,
@@ -131,8 +130,6 @@ class Transcript:
     timings: dict[str, float] = field(default_factory=dict)
     #: Whether the result line ends inside its last figure.
     is_result_cut: bool = False
-    #: Whether a figure of the result line may be one of two numbers.
-    is_result_ambiguous: bool = False
     short_result_us: float | None = None
     memory: dict[str, float] = field(default_factory=dict)
     peak_memory_mib: float | None = None
@@ -360,7 +357,6 @@ class Transcript:
             if timings is None:
                 return False
             self.timings = self._without_cut_mean(timings)
-            self.is_result_ambiguous = "inference" not in timings and has_separators(text)
             self._reach(STAGE_DONE)
         elif match := _SHORT_RESULT.match(text):
             value = parse_number(match[1])
