@@ -59,10 +59,6 @@ _MOST_KEPT_OF_NO_USE: Final = 64
 _MOST_PROTO_LINES: Final = 500_000
 #: Statistics lines that are kept; of more than these the first ones and the last ones count.
 _FIRST_STATS, _MOST_STATS = 4, 8
-#: A row of an operator table, whose columns are set apart by TABs.
-_ROW: Final = re.compile(
-    r"\t *\w+(?:\t *[\d.]+%?){5,7}(?:\t\[[^\[\]=>!\x00-\x1f*\x7f-\U0010ffff]*\]:\d+)?", re.ASCII
-)
 _PROFILE_ENDS: Final = (
     "STARTING!",
     "Log parameter values",
@@ -215,11 +211,6 @@ class Transcript:
         """
         return self.stage >= STAGE_DONE or self.is_ended or self.has_profile
 
-    @property
-    def takes_any_line(self) -> bool:
-        """Whether the next line may be a part of a table or a list that was begun."""
-        return self.in_profile or self._in_proto or self._in_refused
-
     def has_said(self, text: str) -> bool:
         """Whether a line is one that a process prints once, and was read before."""
         if text.startswith("Running benchmark for"):
@@ -301,16 +292,6 @@ class Transcript:
             if (text[0] in _SETUP_LETTERS or line.source_file) and self._read_setup(line, text):
                 return
             self._read_rest(line, text)
-
-    def take_row(self, raw: str) -> bool:
-        """Take a console's line if it can be nothing but a row of the operator table that is being
-        read, which is told faster than by taking it apart.
-        """
-        if not self.in_profile or _ROW.fullmatch(raw) is None:
-            return False
-        self.last_lines = raw.strip(), self.last_lines[0]
-        self._feed_profile(raw)
-        return True
 
     def _feed_profile(self, raw: str) -> None:
         if self.profile is None:

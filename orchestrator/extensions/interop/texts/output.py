@@ -46,52 +46,6 @@ from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolRepor
 
 #: Texts without any line of a benchmark program are looked through for other forms up to this size.
 _SMALL_BYTES: Final = 2_000_000
-#: One of these is in any block of lines that tells of a benchmark, or of how a program ended.
-_TELLING_WORDS: Final = tuple(
-    word.encode()
-    for word in (
-        "count=",
-        "nference",
-        "elegate",
-        "TARTING!",
-        "lite",
-        "enchmark",
-        ": [",
-        "node(s)",
-        "nitialized",
-        "ailed",
-        "rror",
-        "odel",
-        "(MB)",
-        "NNAPI",
-        "NN API",
-        "GPU",
-        "bort",
-        "Killed",
-        "Terminated",
-        "Segmentation",
-        "Illegal",
-        "Fatal",
-        "Bus error",
-        "memory",
-        "avg)",
-        "node type",
-        "usage:",
-        "ignature",
-        "INSTALL_",
-        "CANNOT LINK",
-        "not exec",
-        "not found",
-        "space left",
-        "libhexagon",
-        "Qnn",
-        "euron",
-        "Signal",
-        "has died",
-        "Killing",
-        "tokens",
-    )
-)
 #: Runs that are held back, because a summary may name them or the phone's log say how they ended.
 _MOST_HELD_RUNS: Final = 1024
 
@@ -130,44 +84,14 @@ def iterate_file(path: Path) -> Iterator[ToolReport]:
         raise OutputParseError(f"{path} can't be read: {error}") from error
 
 
-def _lines(
-    buffer: Buffer,
-    splitter: RunSplitter | None = None,
-    *,
-    with_foreign: bool = True,
-) -> Iterator[Line]:
-    """Yield the lines that a splitter has to be fed with.
-
-    Blocks without any word of a benchmark are passed over while the splitter waits for none.
-    Without ``with_foreign`` most lines of other tags are left out.
-    """
+def _lines(buffer: Buffer, *, with_foreign: bool = True) -> Iterator[Line]:
+    """Yield the lines of a text; without ``with_foreign`` most lines of other tags are left out."""
     rejoiner = Rejoiner()
     for each in iterate_blocks(buffer):
         block = each if with_foreign else without_foreign(each)
-        if not rejoiner.waits_for(block[: block.find(b"\n")].decode("utf-8", "replace")):
-            yield from rejoiner.flush()
-            if (
-                splitter is not None
-                and splitter.is_idle
-                and not any(word in block for word in _TELLING_WORDS)
-            ):
-                continue
-        # Runs repeat most of their parameters: each text is taken apart once a block. Nobody
-        # changes a line.
-        known: dict[str, Line] = {}
         *texts, last = block.decode("utf-8", "replace").split("\n")
         for text in texts:
-            if (
-                text.startswith("\t")
-                and splitter is not None
-                and not rejoiner.holds
-                and splitter.take_row(text)
-            ):
-                continue
-            line = known.get(text)
-            if line is None:
-                line = known[text] = _pasted(text)
-            yield from rejoiner.feed(line)
+            yield from rejoiner.feed(_pasted(text))
         if last:
             yield from rejoiner.feed(_pasted(last, cut=True))
     yield from rejoiner.end()
@@ -253,7 +177,7 @@ def _runs_in(buffer: Buffer) -> Iterator[ToolReport]:
     before the rest.
     """
     splitter = RunSplitter()
-    for line in _lines(buffer, splitter, with_foreign=False):
+    for line in _lines(buffer, with_foreign=False):
         splitter.feed(line)
         if len(splitter.runs) >= _MOST_HELD_RUNS:
             yield from _released(splitter, _MOST_HELD_RUNS // 2)

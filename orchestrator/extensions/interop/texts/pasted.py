@@ -183,15 +183,6 @@ class Rejoiner:
             return done
         return (*done, line) if done else (line,)
 
-    @property
-    def holds(self) -> bool:
-        """Whether a line is held back, as more of it may follow."""
-        return bool(self._held)
-
-    def waits_for(self, text: str) -> bool:
-        """Whether the next line may belong to the last one."""
-        return bool(self._held) and self._goes_on(parse_pasted(text))
-
     def flush(self) -> Sequence[Line]:
         """Return the lines that were held back."""
         held = self._held

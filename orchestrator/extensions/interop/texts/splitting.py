@@ -286,20 +286,6 @@ class RunSplitter:
                 moment = _MOMENT.search(line.header)
                 transcript.logged_at = moment[0] if moment is not None else ""
 
-    def take_row(self, raw: str) -> bool:
-        """Take a line of a text if it can be nothing but a row of the open run's operator table."""
-        run = self._open.get(None)
-        return run is not None and not self._command and not self._nslog_texts and run.take_row(raw)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no line is taken for what it follows, but only for what it says itself."""
-        return not (
-            self._command
-            or self._nslog_texts
-            or any(run.takes_any_line for run in self._open.values())
-        )
-
     def release(self, held: int) -> list[Transcript]:
         """Return the oldest runs, all but ``held`` of them, and forget them: a later line opens a
         new run.
