@@ -39,55 +39,6 @@ CRASH_CODES: Final = frozenset(
     {"segfault", "aborted", "bus-error", "illegal-instruction", "app-crashed"}
 )
 _SHELL_CODES: Final[Mapping[int, str]] = {126: "not-executable", 127: "program-not-found"}
-#: All rules that stand at a line's start at once, without groups, which is tried far faster; and
-#: words of which one is in whatever the others know: most lines are of no rule.
-_AT_START: Final = re.compile(
-    "|".join(
-        re.sub(r"(?<!\\)\((?!\?)", "(?:", p.pattern)
-        for _, _, p in RULES
-        if not p.pattern.startswith((".*?", "(?:"))
-    )
-)
-_INSIDE: Final = (
-    "not executable",
-    "cannot execute",
-    "Exec format",
-    "-bit instead of",
-    "bad ELF magic",
-    "is for EM_",
-    "loading shared libraries",
-    "Activity class ",
-    "INSTALL_",
-    "Qnn ",
-    "Stub lib id",
-    "context binary",
-    "Neuron SDK",
-    "dispatch runtime version",
-    "DelegateKernelLiteRt",
-    "not accelerated",
-    "bad_alloc",
-    "ut of memory",
-    "No space left",
-    "adb: ",
-    "error: ",
-    "program alignment",
-    "TLS segment",
-    "osition-independent",
-    "osition independent",
-    "for the namespace",
-    "taskset: ",
-    "SecurityException",
-    "Permission Denial",
-    "does not exist",
-    "cmd: ",
-    "system running?",
-    "Failure [",
-    "undefined symbol: cl",
-    "cl_khr_",
-    "hexagon_nn_",
-    "load skel",
-    "qnn_open",
-)
 #: What a shell says of a child that a signal ended.
 _SHELL_WORDS: Final[Mapping[str, int]] = {
     "Segmentation fault": 11,
@@ -182,16 +133,15 @@ class FailureClues:
             return True
         if severity == "F":
             self.is_fatal = True
-        if _AT_START.match(text) or any(word in text for word in _INSIDE):
-            for rank, code, pattern in RULES:
-                if match := pattern.match(text):
-                    reason = match[1].strip()
-                    if code == "op-failed" and not self.invoke_failure:
-                        self.invoke_failure = reason
-                    if self.best is None or rank < self.rank:
-                        self.best, self.rank = Failure(code=code, reason=reason), rank
-                    self._remember(text)
-                    return True
+        for rank, code, pattern in RULES:
+            if match := pattern.match(text):
+                reason = match[1].strip()
+                if code == "op-failed" and not self.invoke_failure:
+                    self.invoke_failure = reason
+                if self.best is None or rank < self.rank:
+                    self.best, self.rank = Failure(code=code, reason=reason), rank
+                self._remember(text)
+                return True
         if severity in {"E", "F"}:
             self._remember(text)
             if self.best is None and not self.unknown_error:

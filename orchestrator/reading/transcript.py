@@ -11,7 +11,6 @@ from orchestrator.delegates import SWITCHES
 from orchestrator.delegates.evidence import ECHO_NAMES, DelegateClues
 from orchestrator.reading.failures import FailureClues, SystemLog
 from orchestrator.reading.lines import (
-    BANNER_KEYS,
     NUMBER,
     Line,
     has_all_digits,
@@ -55,7 +54,6 @@ _OPERATOR_REFUSED: Final = re.compile(
 )
 _FLAG: Final = re.compile(r"--([\w-]+)=(\"[^\"]*\"|'[^']*'|\S*)")
 _MOST_NAMES: Final = 2000
-_MOST_KEPT_OF_NO_USE: Final = 64
 _MOST_PROTO_LINES: Final = 500_000
 #: Statistics lines that are kept; of more than these the first ones and the last ones count.
 _FIRST_STATS, _MOST_STATS = 4, 8
@@ -71,22 +69,6 @@ _PROFILE_ENDS: Final = (
     "Running benchmark for",
     "count=",
 )
-#: What the lines of figures, and those of setting up, begin with; most other lines are told from
-#: them by it.
-_FIGURE_STARTS: Final = (
-    "count=",
-    "Average inference",
-    "Inference",
-    "Running benchmark",
-    "Memory footprint",
-    "Peak memory",
-    "Overall",
-    "No inference runs",
-    "Fully accelerated",
-    "Signature name",
-    *BANNER_KEYS,
-)
-_SETUP_LETTERS: Final = frozenset("SULIRTFPO=irm")
 #: What LiteRT-LM prints, which generates text; of its runtime it has lines in common with our
 #: programs.
 _OF_LITERT_LM: Final = re.compile(
@@ -153,8 +135,6 @@ class Transcript:
     last_lines: tuple[str, str] = ("", "")
     _in_proto: bool = False
     _in_refused: bool = False
-    #: Lines without a severity that no rule knows, in which nothing is found when they come again.
-    _of_no_use: set[str] = field(default_factory=set)
 
     @property
     def is_empty(self) -> bool:
@@ -280,17 +260,11 @@ class Transcript:
                     self.delegates.add_cpu_operator(match[1], match[2])
                 return
             self._in_refused = False
-        if self.failures.has_seen(text) or (
-            text in self._of_no_use and not line.severity and not line.source_file
+        if text and not (
+            self.failures.has_seen(text)
+            or self._read_figures(line, text)
+            or self._read_setup(line, text)
         ):
-            return
-        if text:
-            if (text.startswith(_FIGURE_STARTS) or "RPC" in text) and self._read_figures(
-                line, text
-            ):
-                return
-            if (text[0] in _SETUP_LETTERS or line.source_file) and self._read_setup(line, text):
-                return
             self._read_rest(line, text)
 
     def _feed_profile(self, raw: str) -> None:
@@ -453,12 +427,6 @@ class Transcript:
             )
         elif _OF_LITERT_LM.match(text):
             self.has_litert_lm_lines = True
-        elif (
-            not line.severity
-            and not line.source_file
-            and len(self._of_no_use) < _MOST_KEPT_OF_NO_USE
-        ):
-            self._of_no_use.add(text)
 
     def _reach(self, stage: int) -> None:
         if self.stage == STAGE_NEW and stage < STAGE_DONE:
