@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from orchestrator.extensions.interop.texts.output import iterate_file
+from orchestrator.extensions.interop.texts.output import parse_file
 
 _RUN: Final = """\
 STARTING!
@@ -109,7 +109,7 @@ def _measure(path: Path) -> str:
     lines = _pass_over(path)
     plain_s = time.process_time() - started
     started = time.process_time()
-    runs = sum(1 for _ in iterate_file(path))
+    runs = sum(1 for _ in parse_file(path))
     read_s = time.process_time() - started
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return f"{runs}\t{lines}\t{plain_s:.2f}\t{read_s:.2f}\t{peak_mib:.0f}"

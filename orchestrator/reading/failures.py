@@ -84,9 +84,6 @@ _PHANTOM: Final = re.compile(
 )
 _ABORT: Final = re.compile(r"\s*Abort message: '(.{1,300}?)'?$")
 _ANR: Final = re.compile(r"ANR in (\S+)")
-#: What follows it, each in a line of its own.
-_ANR_PID: Final = re.compile(r"\s*PID: (\d{1,9})\s*", re.ASCII)
-_ANR_REASON: Final = re.compile(r"\s*Reason: (.{1,300})")
 #: One denial of SELinux; with ``permissive=1`` it is only noted, and what was asked for is allowed.
 _DENIAL: Final = re.compile(r"avc: {1,2}denied {1,2}(\{[^}]{1,200}\} for .{1,600})")
 _DENIED_PID: Final = re.compile(r"\bpid=(\d{1,9})", re.ASCII)
@@ -238,18 +235,11 @@ class SystemLog:
     def _read_java_crash(self, text: str) -> None:
         if match := _JAVA.match(text):
             self._add(Crash(code="app-crashed", reason="", pid=int(match[2]), process=match[1]))
-        elif self.crashes and (last := self.crashes[-1]).code == "app-crashed":
-            if not last.reason:
-                last.reason = text.strip()[:300]
-            elif (cause := text.strip()).startswith("Caused by: "):
-                # What the exceptions above it only pass on.
-                last.reason = f"{last.reason.partition('; Caused by: ')[0]}; {cause[:300]}"
+        elif self.crashes and self.crashes[-1].code == "app-crashed":
+            self.crashes[-1].reason = self.crashes[-1].reason or text.strip()[:300]
 
     def _read_killing(self, text: str, tag: str) -> None:
-        is_killer, last = (
-            tag in {"lowmemorykiller", "lmkd"},
-            self.crashes[-1] if self.crashes else None,
-        )
+        is_killer = tag in {"lowmemorykiller", "lmkd"}
         if match := _PHANTOM.search(text):
             reason = text.strip()[:300]
             self._add(
@@ -264,11 +254,6 @@ class SystemLog:
             )
         elif match := _ANR.search(text):
             self._add(Crash(code="app-not-responding", reason=match[0], process=match[1]))
-        elif last is not None and last.code == "app-not-responding":
-            if (match := _ANR_PID.fullmatch(text)) and last.pid is None:
-                last.pid = int(match[1])
-            elif (match := _ANR_REASON.match(text)) and ": " not in last.reason:
-                last.reason = f"{last.reason}: {match[1].strip()}"
 
     def _add(self, crash: Crash) -> None:
         """Keep a process's end; of very many the latest count."""

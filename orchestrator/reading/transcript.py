@@ -229,12 +229,6 @@ class Transcript:
             if len(self.flags) < _MOST_NAMES:
                 self.flags.setdefault(name, value.strip("\"'`"))
 
-    def take_command(self, above: Transcript) -> None:
-        """Take the command that was read for another run, of which nothing else was."""
-        self.title, self.flags, self.has_command = self.title or above.title, above.flags, True
-        self.is_litert, self.is_elided = above.is_litert, above.is_elided
-        above.title, above.flags, above.has_command = "", {}, False
-
     def read_unconsumed(self, text: str) -> None:
         """Take the flags that the program says it doesn't know; of delegates' flags its line is
         evidence.

@@ -30,7 +30,7 @@ from orchestrator.records.run import RunRecord
 from orchestrator.units import counted
 
 if TYPE_CHECKING:
-    from orchestrator.extensions.interop.bundle import TakenIn
+    pass
 
 
 def _write_bundle(
@@ -86,21 +86,15 @@ def _import_bundle(settings: Settings, request: ImportRequest) -> CommandResult:
     new = f"new: {len(done.new_campaigns)} of {counted(len(done.campaigns), 'campaign')}, {', '.join(done.campaigns)}"
     lines = [f"{counted(done.new_runs, 'run')} taken in, {done.known_runs} stored before; {new}"]
     origin = f"imported from {path.name}, sha256 {done.origin.sha256}"
-    lines.append(f"{_how_read(done)}; {origin}" if done.new_runs else origin)
+    how = "read again from their raw output"
+    if done.pruned_runs:
+        none = f"{done.pruned_runs} of {done.new_runs} have no raw output, which was deleted before"
+        how = f"{none}: their figures are the bundle's, and suspect (imported-unread)"
+    lines.append(f"{how}; {origin}" if done.new_runs else origin)
     if done.other_runs:
         why = "the store holds others in their place, or they are of a campaign of its own"
         lines.append(f"{counted(len(done.other_runs), 'run')} left out: {why}")
     return CommandResult(text="\n".join(lines), data=done, exit_code=1 if done.other_runs else 0)
-
-
-def _how_read(done: TakenIn) -> str:
-    """Return where the figures of a bundle's new runs come from."""
-    if not done.pruned_runs:
-        return "read again from their raw output"
-    none = f"{done.pruned_runs} of {done.new_runs} have no raw output, which was deleted before"
-    theirs = "their figures are as the bundle has them, and suspect (imported-unread)"
-    rest = "; the others were read again" if done.pruned_runs < done.new_runs else ""
-    return f"{none}: {theirs}{rest}"
 
 
 def _import_sessions(settings: Settings, request: ImportRequest) -> CommandResult:

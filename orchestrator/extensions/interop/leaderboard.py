@@ -3,7 +3,7 @@ computer ran.
 
 A line tells either of a model's inferences (``latency_ms``) or of a language model's tokens
 (``metrics`` and ``iterations``); litert-samples' benchmark/leaderboard has both files. ``Row`` has
-the columns, which are read and written. Whoever wrote a line is a stranger: every value is checked
+the columns that are read. Whoever wrote a line is a stranger: every value is checked
 before it is used, and what a line doesn't tell stays unknown. A line of ours says ``measured`` only
 of a clean figure of a real phone, shown to be the delegate's; any other says what it is. What the
 leaderboard has no column for stands under ``benchfarm``.
@@ -123,8 +123,6 @@ _Day = Annotated[Text, AfterValidator(_day)]
 _Needed = Annotated[Text, Field(pattern=r"\S")]
 _Number = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 _Count = Annotated[int, Field(ge=0, le=10_000_000)]
-#: A column that is only written, whatever others have in it.
-_Unread = Any
 Item = TypeVar("Item")
 Few = Annotated[list[Item], Field(max_length=_MOST_ITERATIONS)]
 
@@ -169,7 +167,6 @@ class _Conditions(Part):
     prefill_tokens: _Count = 0
     decode_tokens: _Count = 0
     max_num_tokens: _Count = 0
-    iterations: _Unread = None
     warmup_iterations: Annotated[int, Field(ge=0, le=_MOST_ITERATIONS)] = 0
 
 
@@ -178,7 +175,6 @@ class _Tokens(Part):
     decode_tok_s: _Number = 0.0
     ttft_s: _Number = 0.0
     init_total_ms: _Number = 0.0
-    init_executor_ms: _Unread = None
     peak_mem_mb: _Number | None = None
 
 
@@ -196,7 +192,6 @@ class Row(Part):
     #: The repository.
     model: _Needed
     file: _Needed
-    task: _Unread = None
     model_size_mb: _Number | None = None
     platform: Literal["android", "ios", "macos", "linux", "windows"]
     device_id: _Needed
@@ -221,12 +216,9 @@ class Row(Part):
     warmup_runs: _Count = 0
     latency_ms: _Times | None = None
     memory_mb: _Memory = _Memory()
-    throughput_mb_s: _Unread = None
     conditions: _Conditions = _Conditions()
     metrics: _Tokens | None = None
     iterations: Few[_Tokens] = []
-    repeat: _Unread = None
-    benchfarm: _Unread = None
 
     @model_validator(mode="after")
     def _has_figures(self) -> Row:
@@ -510,7 +502,7 @@ def _line(
             ),
         },
     }
-    return _columns(Row, **(identity | figures))
+    return identity | figures
 
 
 def _status(runs: list[RunRecord]) -> str:
@@ -527,12 +519,6 @@ def _ms(value_us: float | None) -> float | None:
     return None if value_us is None else round(value_us / US_PER_MS, 6)
 
 
-def _columns(kind: type[Part], **values: object) -> dict[str, object]:
-    """Return an object of a line; its columns are those that are read."""
-    assert values.keys() <= kind.model_fields.keys(), values.keys() - kind.model_fields.keys()
-    return values
-
-
 def _inferences(run: RunRecord) -> dict[str, object]:
     report = run.report
     assert report is not None, "it has a figure"
@@ -543,10 +529,8 @@ def _inferences(run: RunRecord) -> dict[str, object]:
     times["avg"] = report.inference_mean_us or times["avg"]
     times |= {key: getattr(report, field) for key, field in _TIMES.items()}
     return {
-        "latency_ms": _columns(_Times, **{key: _ms(value) for key, value in times.items()}),
-        "memory_mb": _columns(
-            _Memory, **{key: getattr(report, field) for key, field in _MEMORY.items()}
-        ),
+        "latency_ms": {key: _ms(value) for key, value in times.items()},
+        "memory_mb": {key: getattr(report, field) for key, field in _MEMORY.items()},
         "runs": getattr(figures, "count", None),
         "warmup_runs": getattr(warmup, "count", None),
         "throughput_mb_s": None,
@@ -581,26 +565,21 @@ def _tokens(runs: list[RunRecord], row_id: str) -> dict[str, object]:
     conditions = {name: asked[name] for name in _LETTERS if name in asked}
     count = max(map(len, speeds.values()))
     iterations = [
-        _columns(
-            _Tokens,
-            **{
-                f"{phase}_tok_s": own[place] if place < len(own) else None
-                for phase, own in speeds.items()
-            },
-            ttft_s=None,
-            init_total_ms=metrics["init_total_ms"],
-        )
+        {
+            f"{phase}_tok_s": own[place] if place < len(own) else None
+            for phase, own in speeds.items()
+        }
+        | {"ttft_s": None, "init_total_ms": metrics["init_total_ms"]}
         for place in range(count)
     ]
     named = "-".join(f"{_LETTERS[name]}{number}" for name, number in conditions.items())
     return {
         "row_id": f"{row_id}/{named}",
-        "conditions": _columns(
-            _Conditions,
+        "conditions": {
             **conditions,
-            iterations=count or int(flags.get(REPETITIONS, "1")),
-            warmup_iterations=warmups,
-        ),
-        "metrics": _columns(_Tokens, **metrics),
+            "iterations": count or int(flags.get(REPETITIONS, "1")),
+            "warmup_iterations": warmups,
+        },
+        "metrics": metrics,
         "iterations": iterations,
     }

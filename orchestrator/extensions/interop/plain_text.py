@@ -48,6 +48,7 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.model import FIGURE, PHASES, SIGNATURE, chosen_signature, is_model_file
 from orchestrator.records.run import ToolReport
 from orchestrator.tables.escapes import one_line
+from orchestrator.units import counted
 
 _NOTE: Final = "text of unknown origin: what measured it, on what and when, nobody has proven"
 #: What a text calls delegates, and which each is.
@@ -95,7 +96,6 @@ _TOKEN_FIGURES: Final = {"prefill_tokens": "prompt_tokens", "max_num_tokens": "c
 _PLACEHOLDER: Final = re.compile(r"[{}<>$]|%[sd]|\.\.\.|\u2026")
 #: Digits beyond the first ones that runs of one case don't share by chance.
 _TELLING_DIGITS: Final = 6
-_MOST_NAMED: Final = 20
 #: Sizes are printed with six digits.
 _SIZE_TOLERANCE: Final = 1e-5
 
@@ -144,15 +144,12 @@ def import_texts(workspace: Workspace, request: ImportRequest) -> list[Imported]
 
 def _read_source(path: Path) -> tuple[bytes, bytes]:
     """Return a file's bytes and the text in them, as UTF-8; raises UsageError."""
-    lines = f"grep -a -e tflite -e litert {shlex.quote(str(path))} > part.txt"
     try:
-        size = path.stat().st_size
-        require_size(path, size, hint=f"import it in parts; of a phone's log: {lines}")
+        require_size(path, path.stat().st_size)
         packed = read_source(path)
-        with unpacked(packed) as text:
-            hint = "unpack it, and import it in parts"
-            require_size(path, len(text), hint=hint)
-            return packed, text[:]
+        text = unpacked(packed)
+        require_size(path, len(text))
+        return packed, text[:]
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except OutputParseError as error:
@@ -197,11 +194,11 @@ def _batch(
     is_of_several = len({name for name in map(_model_name, reports) if name}) > 1
     places = [one_line(f"{path.name}, run {number + 1}") for number in range(len(reports))]
     known: set[str] = set()
-    repeats: list[str] = []
+    repeats = 0
     for number, (report, place) in enumerate(zip(reports, places, strict=True)):
         if _is_unlike_others(report):
             if (told := repr(report)) in known:
-                repeats.append(str(number + 1))
+                repeats += 1
                 continue
             known.add(told)
         # Both figures of a language model are of one process.
@@ -220,12 +217,9 @@ def _batch(
         batch.models[model.sha256] = model
         batch.runs.append(ForeignRun(case=case, raw=raw_output(path, source_of(data, number))))
     if repeats:
-        numbers = ", ".join([*repeats[:_MOST_NAMED], *(["..."] if repeats[_MOST_NAMED:] else [])])
-        runs = (
-            "1 run repeats another" if len(repeats) == 1 else f"{len(repeats)} runs repeat others"
-        )
         batch.notes.append(
-            f"{one_line(path.name)}: {runs} to the last figure and isn't counted again: run {numbers}"
+            f"{one_line(path.name)}: {counted(repeats, 'run')} repeated to the last figure, "
+            "not counted again"
         )
     return batch
 

@@ -62,10 +62,10 @@ _JOB: Final = re.compile(r"(cpu|gpu|npu)-([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
 _FILES: Final = (RESULTS, RUNTIME_INFO, METRICS, PROVENANCE, LOGCAT, STDOUT)
 _DEVICE_ID: Final = re.compile(r"([a-z][a-z0-9]*)-(\d{2})")
 _FLAG: Final = re.compile(r"--(\w+)=(\S+)")
-_OF_FOLDER: Final = (
-    "a session's folder has jobs cpu-DEVICE or gpu-DEVICE with results.pb or metrics.pb in them"
+_HINT: Final = (
+    "a session's folder has jobs cpu-DEVICE or gpu-DEVICE with results.pb or metrics.pb in them, "
+    "a leaderboard's file a JSON object with row_id in each line"
 )
-_OF_FILE: Final = "a leaderboard's file has a JSON object with row_id in each line"
 #: The flag of an imported case that says whether a process before had filled the caches; and what
 #: that one left.
 MODEL_CACHES: Final = "model_caches"
@@ -106,17 +106,7 @@ def import_sessions(workspace: Workspace, request: ImportRequest) -> list[Import
         batch = _Batch(known=known)
         return batch, _folder(path, batch) if path.is_dir() else _file(path, batch)
 
-    def hint(path: Path) -> str:
-        return _OF_FOLDER if path.is_dir() else _OF_FILE
-
-    return [_with_doubts(taken) for taken in import_each(workspace, request, read, hint=hint)]
-
-
-def _with_doubts(taken: Imported) -> Imported:
-    runs = taken.result.runs
-    doubted = sum(run.verdict.quality.value == "suspect" for run in runs)
-    told = f"{doubted} of {len(runs)} figures are suspect by their own numbers"
-    return replace(taken, notes=[*taken.notes, told]) if doubted else taken
+    return import_each(workspace, request, read, hint=lambda _: _HINT)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -172,9 +162,7 @@ class _Batch(ImportBatch):
             fingerprint=build,
             is_imported=True,
         )
-        known = self.devices.setdefault(serial, facts)
-        if not known.model and title:
-            self.devices[serial] = replace(known, model=title)
+        self.devices.setdefault(serial, facts)
         return serial
 
     def add(self, case: Case, raw: RawOutput, *, is_language_model: bool) -> None:

@@ -141,7 +141,6 @@ def test_console_texts_of_the_ios_app_are_judged_runs_of_the_iphone(
         (iphone_console(size_bytes=315_688), {}, "0.315688 MB"),
         (iphone_console(), {"profile": "nosuch"}, "nosuch"),
         (iphone_console(), {"device": " "}, "--serial"),
-        (iphone_console(), {"device": "two\nlines"}, "--serial"),
         (iphone_console(), {"device": "half \udc80"}, "--serial"),
     ],
 )

@@ -168,19 +168,10 @@ def test_signs_of_heat_in_summaries_are_told(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"row_id": 1}', "row_id: Input should be a valid string, not 1"),
         ('{"row_id": "a", ' + '"x": [' * 5000, "Invalid JSON"),
         (
             json.dumps(row("a") | {"runs": 10**400}),
             "runs: Input should be less than or equal to 10000000",
-        ),
-        (
-            json.dumps(row("a", median=float("nan"))),
-            "latency_ms.median: Input should be a finite number",
-        ),
-        (
-            json.dumps(row("a") | {"accelerator": "../cpu"}),
-            "accelerator: Input should be 'cpu', 'gpu' or 'npu', not '../cpu'",
         ),
         (
             json.dumps(row("a") | {"file": "a\x1b[2J\nb"}),
@@ -196,11 +187,6 @@ def test_signs_of_heat_in_summaries_are_told(cli: Cli, tmp_path: Path) -> None:
             json.dumps(tokens_row("cpu", HOT, conditions={})),
             "conditions.prefill_tokens: the speed is of an unknown context",
         ),
-        (
-            json.dumps(tokens_row("cpu", HOT, iterations=["x"])),
-            "iterations.0: Input should be an object, not 'x'",
-        ),
-        ("[]", "the line is wrong: Input should be an object"),
     ],
 )
 def test_a_hostile_line_gives_one_clear_error_and_nothing_is_stored(
@@ -320,7 +306,6 @@ def test_a_session_folder_gives_its_jobs_and_tells_which_are_left_out(
     told = cli("import", nothing).ended_with(2).stderr
     assert f"{nothing}: nothing to import" in told
     assert "a session's folder has jobs" in told
-    assert "leaderboard" not in told
 
 
 @pytest.mark.parametrize(
@@ -480,30 +465,6 @@ def test_own_results_leave_as_the_leaderboards_lines(
         assert lab.serials[0] not in json.dumps(line)
     taken = cli("import", out, "--json")
     assert {run["outcome"] for run in taken.json["runs"]} == {"failed"}
-    # What a program wrote is read as a lab's file; of a model that nothing names, --model says
-    # which it is.
-    job = tmp_path / "session-1" / "cpu-caiman-35"
-    job.mkdir(parents=True)
-    (job / "results.pb").write_bytes(result(36.0))
-    # The session's file is of another device than the job: the job's own name counts.
-    (job.parent / "session.json").write_text(
-        json.dumps(
-            {
-                "runner": "app",
-                "platform": "ios",
-                "device_id": "iphone16pro-18-3",
-                "device": "iPhone 16 Pro",
-            }
-        )
-    )
-    assert "name its file with --model" in cli("import", job.parent).ended_with(2).stderr
-    (read,) = cli("import", job.parent, "--model", model, "--json").ok().json["runs"]
-    assert read["report"]["inference"]["median_us"] == 10_000
-    assert read["case"]["serial"] == "caiman-35@app"
-    assert (read["case"]["model_name"], codes(read) - {"few-inferences"}) == (
-        model.stem,
-        {"delegate-unknown"},
-    )
     # The same lines of a real phone are read as what they were.
     write(out, *(line | {"status": "measured"} for line in rows))
     again = [run["report"] for run in cli("import", out, "--json").ok().json["runs"]]

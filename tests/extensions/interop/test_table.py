@@ -146,9 +146,7 @@ def test_what_others_published_is_shown_only_where_it_is_asked_for(tmp_path):
     assert {row["source"] for row in own} == {""}
 
 
-@pytest.mark.parametrize(
-    "devices", [("pixle-3",), ("pixel-4,pixle-3",), ("pixel-4", "--serial", "pixle-3")]
-)
+@pytest.mark.parametrize("devices", [("pixel-4,pixle-3",), ("pixel-4", "--serial", "pixle-3")])
 def test_a_device_that_nothing_is_known_of_is_refused_with_the_nearest_name(tmp_path, devices):
     refused = Cli(home=tmp_path)("table", "--source", "published", "--serial", *devices).ended_with(
         2
@@ -241,14 +239,6 @@ def test_the_table_for_a_pull_request_has_the_fastest_of_each_model_and_phone(tm
     assert lines[0] in report
 
 
-def test_a_model_is_found_by_the_name_that_the_table_shows(tmp_path):
-    home = stored(tmp_path / "home", small_lab())
-    rows = json.loads(table(home, "--json"))
-    own = [row for row in rows if row["model"] == rows[0]["model"]]
-    assert len(own) < len(rows)
-    assert json.loads(table(home, "-m", rows[0]["model"], "--json")) == own
-
-
 @pytest.mark.parametrize("name", ["old", "new.tflite", "n*"])
 def test_a_model_is_found_by_each_name_that_it_was_measured_by(tmp_path, name):
     other = replace(REAL_PIXEL, serial="OTHER1")
@@ -264,7 +254,7 @@ def test_a_model_is_found_by_each_name_that_it_was_measured_by(tmp_path, name):
     assert "There is no figure for these devices and models." in said
 
 
-@pytest.mark.parametrize("form", [(), ("--all",), ("--json",), ("--source", "store,published")])
+@pytest.mark.parametrize("form", [(), ("--source", "store,published")])
 def test_a_model_that_nothing_is_known_of_is_refused_with_what_it_is_like(tmp_path, form):
     home = stored(tmp_path / "home", small_lab())
     refused = Cli(home=home)("table", "-m", "mobilenet_v1_1.0_225", *form).ended_with(2)

@@ -86,7 +86,7 @@ TWO_MODELS = [("mobilenet_v2", "", 233.0), ("resnet50", "", 2339.0)]
                     ("unknown model of log.txt, run 2", "", 3.0005),
                 ],
             )
-            for name in ("{model}.tflite", "$m.tflite", "${1}", "<your_model>.tflite", "%s.tflite")
+            for name in ("{model}.tflite", "$m.tflite", "<your_model>.tflite")
         ),
         (
             litert_lm(5, model="/tmp/gemma3-1b.litertlm")
@@ -197,7 +197,7 @@ def test_run_that_a_text_holds_twice_counts_once(
     path.write_text(text)
     done = cli("import", path, "-s", "A Phone", "--json").ok().json
     assert done["imported"] == runs
-    assert ("isn't counted again" in str(done["notes"])) == (runs == 1)
+    assert ("not counted again" in str(done["notes"])) == (runs == 1)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_import_reads_the_forms_that_parse_reads(
     assert sorted(run["report"]["inference_mean_us"] for run in runs) == [233e3, 2339e3]
 
 
-def test_a_text_that_is_too_large_says_what_to_import_of_it(cli: Cli, tmp_path: Path) -> None:
+def test_a_text_that_is_too_large_is_refused(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     with path.open("wb") as file:
         file.write(litert(2339, model="a.tflite").encode())
@@ -225,5 +225,4 @@ def test_a_text_that_is_too_large_says_what_to_import_of_it(cli: Cli, tmp_path: 
     done = cli("import", path)
     assert done.exit_code == 2
     assert "more than 64 MiB" in done.stderr
-    hint = f"in parts; of a phone's log: grep -a -e tflite -e litert {path} > part.txt"
-    assert hint in " ".join(done.stderr.split())
+    assert "import it in parts" in done.stderr

@@ -69,12 +69,6 @@ def parsed(
     return LitertLmTool().parse(raw, case)
 
 
-def test_text_and_metrics_of_a_good_process_agree() -> None:
-    report = parsed(CREATED + NODES + THREE)
-    assert (report.outcome, report.disagreements) == ("ok", ())
-    assert report.inference_mean_us == pytest.approx(2040 / 32)
-
-
 def test_what_failed_on_one_stream_is_no_result_by_the_other_one() -> None:
     case = sample_lab.case(tool=ToolName.LITERT_LM, flags=(*FLAGS.items(), ("figure", "decode")))
     too_long = (
@@ -257,24 +251,6 @@ def test_exit_codes_and_sentences_name_the_failure(said: str, code: int, failure
     report = parsed(said, written=b"", code=code)
     assert report.outcome != "ok"
     assert failure in report.failure_code, report.failure_code
-
-
-def test_the_gpus_share_is_each_signatures_own() -> None:
-    gpu = (
-        "INFO: Created default OpenCL device.\n"
-        "VERBOSE: Replacing 87 out of 87 node(s) with delegate (LITERT_CL) node, yielding 1 partitions for subgraph 0 "
-        "(decode).\nVERBOSE: Replacing 60 out of 87 node(s) with delegate (LITERT_CL) node, yielding 9 partitions for "
-        "subgraph 1 (prefill_128).\nINFO: [accelerator_registry.cc:54] RegisterAccelerator: ptr=0x5, name=GPU WebGPU\n"
-    )
-    decode, prefill = (
-        parsed(gpu + THREE, phase, delegate="gpu") for phase in ("decode", "prefill")
-    )
-    assert (decode.delegate.truth.value, prefill.delegate.truth.value) == ("full", "partial")
-    # An accelerator that is registered has run nothing.
-    assert (
-        parsed(CREATED + gpu.splitlines()[-1] + "\n" + THREE, delegate="gpu").delegate.truth.value
-        == "fell-back"
-    )
 
 
 def test_memory_is_the_processs_last_high_water_mark() -> None:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import gzip
 import html
-import io
 import json
-import mmap
 import re
-import tempfile
 import zlib
-from collections.abc import Iterator
-from typing import IO, Final
+from typing import Final
 
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.texts.pasted import to_utf8
 from orchestrator.reading.lines import Buffer
 
 #: More than this isn't unpacked: a file of a few kilobytes may claim to hold terabytes.
-MOST_UNPACKED_BYTES: Final = 1 << 30
-_PIECE_BYTES: Final = 1 << 20
+MOST_UNPACKED_BYTES: Final = 1 << 28
+_GZIP: Final = b"\x1f\x8b"
 #: JSON and HTML are taken apart as a whole, so that larger ones are read as the text that they are.
 _MOST_WHOLE_BYTES: Final = 1 << 26
 _SAMPLE_BYTES: Final = 65_536
@@ -46,34 +40,27 @@ _HTML: Final = re.compile(
 )
 
 
-@contextlib.contextmanager
-def unpacked(buffer: Buffer) -> Iterator[Buffer]:
-    """Give what a file holds, out of gzip and as UTF-8.
+def unpacked(buffer: Buffer) -> Buffer:
+    """Return what a file holds, out of gzip and as UTF-8.
 
     Raises:
         OutputParseError: the file is damaged, or it unpacks to too much.
     """
-    with contextlib.ExitStack() as stack:
-        if buffer[:2] == b"\x1f\x8b":
-            buffer = _in_file(stack, _gzip_pieces(buffer))
-        yield to_utf8(buffer)
+    return to_utf8(_gunzipped(buffer[:]) if buffer[:2] == _GZIP else buffer)
 
 
-@contextlib.contextmanager
-def unwrapped(packed: Buffer) -> Iterator[Buffer]:
-    """Give the text that a file holds, as UTF-8.
+def unwrapped(packed: Buffer) -> Buffer:
+    """Return the text that a file holds, as UTF-8.
 
     Raises:
         OutputParseError: the file is known to be something else than text, it is damaged, or it
             unpacks to too much.
     """
-    with unpacked(packed) as buffer:
-        if _is_binary(buffer[:_HEAD_BYTES]):
-            raise OutputParseError("the file is no text", hint=_HINT)
-        if len(buffer) <= _MOST_WHOLE_BYTES and _HTML.search(buffer[:_SAMPLE_BYTES]):
-            yield _without_tags(buffer)
-        else:
-            yield buffer
+    buffer = unpacked(packed)
+    if _is_binary(buffer[:_HEAD_BYTES]):
+        raise OutputParseError("the file is no text", hint=_HINT)
+    is_html = len(buffer) <= _MOST_WHOLE_BYTES and _HTML.search(buffer[:_SAMPLE_BYTES])
+    return _without_tags(buffer) if is_html else buffer
 
 
 def _is_binary(head: bytes) -> bool:
@@ -175,35 +162,23 @@ def _without_tags(buffer: Buffer) -> bytes:
     return html.unescape(_TAG.sub("", text)).encode("utf-8", "replace")
 
 
-def _in_file(stack: contextlib.ExitStack, pieces: Iterator[bytes]) -> Buffer:
-    file: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
-    size = 0
-    for piece in pieces:
-        size += len(piece)
-        if size > MOST_UNPACKED_BYTES:
-            raise OutputParseError(
-                f"the file unpacks to more than {MOST_UNPACKED_BYTES >> 20} MiB",
-                hint="unpack it, and give the part that you need",
-            )
-        file.write(piece)
-    file.flush()
-    return (
-        stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if size else b""
-    )
-
-
-def _gzip_pieces(buffer: Buffer) -> Iterator[bytes]:
-    with gzip.GzipFile(fileobj=io.BytesIO(buffer[:])) as file:
-        while True:
-            try:
-                piece = file.read1(_PIECE_BYTES)
-            except EOFError:
-                # It was cut off: what came before still counts.
-                return
-            except (OSError, zlib.error) as error:
+def _gunzipped(data: bytes) -> bytes:
+    """Return the content of a gzip file; of one that was cut off what came before."""
+    pieces: list[bytes] = []
+    left = MOST_UNPACKED_BYTES
+    try:
+        while data[:2] == _GZIP:
+            reader = zlib.decompressobj(wbits=31)
+            pieces.append(reader.decompress(data, left))
+            left -= len(pieces[-1])
+            if reader.unconsumed_tail or left <= 0:
                 raise OutputParseError(
-                    f"the gzip file is damaged: {error}", hint="copy it again"
-                ) from error
-            if not piece:
-                return
-            yield piece
+                    f"the file unpacks to more than {MOST_UNPACKED_BYTES >> 20} MiB",
+                    hint="unpack it, and give the part that you need",
+                )
+            data = reader.unused_data
+    except zlib.error as error:
+        raise OutputParseError(
+            f"the gzip file is damaged: {error}", hint="copy it again"
+        ) from error
+    return b"".join(pieces)

@@ -1,7 +1,7 @@
 """Reading what a benchmark program printed: one grammar for all programs, years and ways that
 output takes.
 
-``parse_text`` and ``iterate_file`` read what somebody pastes or keeps: it is split into runs, and
+``parse_text`` and ``parse_file`` read what somebody pastes or keeps: it is split into runs, and
 each is read by ``orchestrator.reading``, as a run of ours is. Nothing is invented: what isn't
 printed stays None.
 """
@@ -46,8 +46,6 @@ from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolRepor
 
 #: Texts without any line of a benchmark program are looked through for other forms up to this size.
 _SMALL_BYTES: Final = 2_000_000
-#: Runs that are held back, because a summary may name them or the phone's log say how they ended.
-_MOST_HELD_RUNS: Final = 1024
 
 
 def parse_text(text: bytes | str) -> tuple[ToolReport, ...]:
@@ -64,13 +62,11 @@ def parse_text(text: bytes | str) -> tuple[ToolReport, ...]:
     return tuple(_reports_in(data))
 
 
-def iterate_file(path: Path) -> Iterator[ToolReport]:
-    """Read a file like :func:`parse_text` and yield the reports as they are read; memory grows
-    neither with the file nor with its runs.
+def parse_file(path: Path) -> tuple[ToolReport, ...]:
+    """Read a file like :func:`parse_text`.
 
     Raises:
-        OutputParseError: as :func:`parse_text`, at the first report that is asked for, or where
-            reading fails.
+        OutputParseError: as :func:`parse_text`, or where reading fails.
     """
     try:
         with path.open("rb") as file:
@@ -79,7 +75,7 @@ def iterate_file(path: Path) -> Iterator[ToolReport]:
                     "the text is empty", hint="see whether the program wrote elsewhere"
                 )
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-                yield from _reports_in(mapped)
+                return tuple(_reports_in(mapped))
     except (OSError, ValueError) as error:
         raise OutputParseError(f"{path} can't be read: {error}") from error
 
@@ -104,43 +100,29 @@ def _pasted(text: str, *, cut: bool = False) -> Line:
     return line
 
 
-def _reports_in(packed: Buffer) -> Iterator[ToolReport]:
-    with unwrapped(packed) as buffer:
-        if len(buffer) <= _SMALL_BYTES and buffer.find(STARTING) >= 0:
-            rest, refused = without_refused_starts(
-                buffer[0 : len(buffer)].decode("utf-8", "replace")
-            )
-            if refused:
-                yield from refused
-                # A log below it is of a run before: what was typed isn't its command.
-                with contextlib.suppress(OutputParseError):
-                    yield from filter(_has_figure, _reports_in(rest.encode()))
-                return
-        texts = json_text(buffer)
-        held: list[ToolReport] | None = []
-        for report in _runs_in(buffer if texts is None else texts):
-            if held is not None and not _has_figure(report) and len(held) < _MOST_HELD_RUNS:
-                # What tells only of a failure may be another program's.
-                held.append(report)
-                continue
-            yield from held or ()
-            held = None
-            yield report
-        others = _litert_result(buffer) if texts is not None else []
-        for source in program_sources():
-            for text in (buffer,) if texts is None else (texts, buffer):
-                if not any(map(_has_figure, others)):
-                    others = source.read(text, _lines) or others
-        if held is None or any(map(_has_figure, others)):
-            yield from filter(_is_surely_ours, held or ())
-            yield from others if held is not None else filter(_tells, others)
-            return
-        if others:
-            others = [*filter(_is_surely_ours, held), *others]
-        others = others or held or _other_formats(buffer)
-        if others:
-            yield from others
-            return
+def _reports_in(packed: Buffer) -> list[ToolReport]:
+    buffer = unwrapped(packed)
+    if len(buffer) <= _SMALL_BYTES and buffer.find(STARTING) >= 0:
+        rest, refused = without_refused_starts(buffer[0 : len(buffer)].decode("utf-8", "replace"))
+        if refused:
+            # A log below it is of a run before: what was typed isn't its command.
+            with contextlib.suppress(OutputParseError):
+                refused += filter(_has_figure, _reports_in(rest.encode()))
+            return refused
+    texts = json_text(buffer)
+    runs = _runs_in(buffer if texts is None else texts)
+    others = _litert_result(buffer) if texts is not None else []
+    for source in program_sources():
+        for text in (buffer,) if texts is None else (texts, buffer):
+            if not any(map(_has_figure, others)):
+                others = source.read(text, _lines) or others
+    if any(map(_has_figure, runs)):
+        return [*runs, *filter(_tells, others)]
+    if others:
+        # What tells only of a failure may be another program's.
+        return [*filter(_is_surely_ours, runs), *others]
+    if found := runs or _other_formats(buffer):
+        return found
     what = "text" if texts is None else "JSON"
     raise OutputParseError(
         f"nothing in the {what} is the output of a benchmark program",
@@ -172,31 +154,19 @@ def _is_surely_ours(report: ToolReport) -> bool:
     return bool(report.echoed) or report.init_us is not None or "graph" in report.extra
 
 
-def _runs_in(buffer: Buffer) -> Iterator[ToolReport]:
-    """Yield the runs of a text; those of a part that is closed by a summary, or of the oldest part,
-    before the rest.
-    """
+def _runs_in(buffer: Buffer) -> list[ToolReport]:
+    """Return the runs of a text, named by the rows of its summaries."""
     splitter = RunSplitter()
     for line in _lines(buffer, with_foreign=False):
         splitter.feed(line)
-        if len(splitter.runs) >= _MOST_HELD_RUNS:
-            yield from _released(splitter, _MOST_HELD_RUNS // 2)
     splitter.end()
-    # An app that crashed at its start has no line of the tool itself.
-    yield from _released(splitter, 0) or map(_crash_report, splitter.system.crashes)
-
-
-def _released(splitter: RunSplitter, held: int) -> list[ToolReport]:
-    """Return the reports of the splitter's oldest runs, all but ``held``, named by the summaries'
-    rows.
-    """
     reports = [
         _report_of(run, splitter.system)
-        for run in splitter.release(held)
+        for run in splitter.runs
         if not (run.is_empty or run.is_of_litert_lm)
     ]
-    rows, splitter.rows = splitter.rows, []
-    return _with_rows(reports, rows)
+    # An app that crashed at its start has no line of the tool itself.
+    return _with_rows(reports, splitter.rows) or [*map(_crash_report, splitter.system.crashes)]
 
 
 def _report_of(run: Transcript, system: SystemLog) -> ToolReport:

@@ -342,7 +342,6 @@ def any_header(whole: str) -> Line | None:
     if not start[:1].isdigit() and not (start[:1] in _LETTERS and start[1:] in {"/", "(", " "}):
         return None
     if (line := threadtime_header(whole)) is not None:
-        line.tag = _whole_tag(line.tag)
         return line
     for pattern in (_BRIEF, _STUDIO, _SHORTENED, _PROCESS, _THREAD):
         if match := pattern.match(whole):
@@ -353,20 +352,12 @@ def any_header(whole: str) -> Line | None:
                 text=text,
                 severity=match["severity"],
                 style="logcat",
-                tag=_whole_tag(groups.get("tag", "tflite").strip()),
+                tag=groups.get("tag", "tflite").strip(),
                 pid=int(pid) if pid else None,
             )
     if match := _NSLOG.match(whole):
         return Line(raw=match["text"], text=match["text"], style="nslog", pid=int(match["pid"]))
     return None
-
-
-def _whole_tag(tag: str) -> str:
-    """Return the tag of ours that Android Studio shortened in its middle; any other as it is."""
-    start, dots, end = tag.partition("...")
-    if not dots:
-        return tag
-    return next((ours for ours in OUR_TAGS if ours.startswith(start) and ours.endswith(end)), tag)
 
 
 def to_utf8(buffer: Buffer) -> Buffer:

@@ -286,19 +286,6 @@ class RunSplitter:
                 moment = _MOMENT.search(line.header)
                 transcript.logged_at = moment[0] if moment is not None else ""
 
-    def release(self, held: int) -> list[Transcript]:
-        """Return the oldest runs, all but ``held`` of them, and forget them: a later line opens a
-        new run.
-        """
-        count = max(0, len(self.runs) - held)
-        released, self.runs = self.runs[:count], self.runs[count:]
-        self._overlapping.clear()
-        gone = {id(transcript) for transcript in released}
-        self._open = {
-            key: transcript for key, transcript in self._open.items() if id(transcript) not in gone
-        }
-        return released
-
     def end(self, *, is_torn: bool = False) -> None:
         """Take what was held back in the hope of more lines; ``is_torn``: the rest of its last word
         isn't known.
@@ -329,16 +316,6 @@ class RunSplitter:
         if before is not None and before.is_empty and not before.has_command:
             # A heading belongs to the command that follows it.
             transcript.title = before.title
-        above = self._open.get(None)
-        if (
-            key is not None
-            and before is None
-            and above is not None
-            and above.has_command
-            and above.is_empty
-        ):
-            # A command at a prompt, and below it what the phone's log says of its process.
-            transcript.take_command(above)
         return self._add_run(transcript, key)
 
     def _note_overlap(

@@ -44,19 +44,6 @@ def test_what_a_run_printed_is_read_with_the_figures_that_are_stored(
             assert read[name] == stored[name], name
 
 
-def test_what_litert_lm_printed_is_read_as_prefill_and_decode(cli: Cli, tmp_path: Path) -> None:
-    path = tmp_path / "lm.txt"
-    path.write_text(
-        "Benchmarking model: a.litertlm (/a.litertlm)\nBackend                    : cpu\n"
-        "Number of tokens in prefill: 128\nNumber of tokens in decode : 64\n----- Results -----\n"
-        "Prefill speed:        30183.56 tokens/s\nDecode speed:         0.00 tokens/s\n"
-    )
-    told = cli("parse", path)
-    assert "tokens_per_s: 30183.56" in told.stdout
-    assert "failure_reason: the program printed a decode speed of 0.00 tokens/s" in told.stdout
-    assert [item["label"] for item in cli("parse", path, "--json").json] == ["prefill", "decode"]
-
-
 def test_a_process_substitution_is_read_like_a_file(cli: Cli, tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     log.write_text(

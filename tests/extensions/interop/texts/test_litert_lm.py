@@ -6,7 +6,6 @@ import pytest
 from orchestrator.analysis.findings import repetition_findings
 from orchestrator.extensions.interop.cli import describe, to_public
 from orchestrator.extensions.interop.texts.output import parse_text
-from orchestrator.extensions.runtimes.litert_lm_output import duration_us
 from orchestrator.records.run import DelegateTruth, ToolReport
 from tests.samples.beside import OTHER_PROGRAMS
 
@@ -59,18 +58,9 @@ def read(text: str) -> tuple[ToolReport, ToolReport]:
     return prefill, decode
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted_us"),
-    [
-        ("0", 0),
-        ("11.2us", 11.2),
-        ("92.41119ms", 92411.19),
-        ("3.86435584s", 3864355.84),
-        ("1m2.5s", 62.5e6),
-    ],
-)
-def test_durations_are_read_in_all_their_units(text: str, wanted_us: float) -> None:
-    assert duration_us(text) == pytest.approx(wanted_us, rel=1e-12)
+def test_a_duration_may_have_minutes() -> None:
+    prefill, _ = read(block((100, "1m2.5s"), (100, "1s")))
+    assert prefill.inference_mean_us == 625_000
 
 
 def test_a_repetition_is_read_by_its_tokens_and_times() -> None:
@@ -260,31 +250,10 @@ def test_an_answer_that_stopped_at_the_contexts_end_is_told() -> None:
     assert "cut short" in read(text)[1].disagreements[0]
 
 
-def test_the_gpus_missing_sampler_is_told_of_the_answer() -> None:
-    gpu = "I Created default OpenCL device.\nW GPU sampler unavailable. Falling back to CPU sampling. \n"
-    prefill, decode = read(gpu + block((10, "1s"), (10, "1s")))
-    assert (decode.extra["sampled_on_cpu"], "sampled_on_cpu" in prefill.extra) == ("yes", False)
-    # How much of the model it took isn't printed.
-    assert (decode.delegate.actual, decode.delegate.truth) == ("gpu", DelegateTruth.UNKNOWN)
-
-
-@pytest.mark.parametrize(
-    ("speeds", "codes"),
-    [
-        # Two published rows of one phone, the CPU's hot and the GPU's with a jump; a prompt's
-        # steady one.
-        ((6.21, 3.307, 2.749, 3.378), ["unsteady-trend"]),
-        ((22.073, 21.686, 28.116, 20.783), ["unsteady"]),
-        ((585.428, 591.097, 597.082, 591.071), []),
-        ((100.0,), []),
-    ],
-)
-def test_repetitions_that_fall_or_jump_are_suspect(
-    speeds: tuple[float, ...], codes: list[str]
-) -> None:
-    assert [
-        finding.code for finding in repetition_findings([1e6 / speed for speed in speeds])
-    ] == codes
+def test_repetitions_that_jump_are_suspect() -> None:
+    speeds = (22.073, 21.686, 28.116, 20.783)
+    findings = repetition_findings([1e6 / speed for speed in speeds])
+    assert [finding.code for finding in findings] == ["unsteady"]
 
 
 @pytest.mark.skipif(
@@ -339,7 +308,7 @@ def test_what_another_program_of_the_text_ran_on_is_not_the_model_s(is_before: b
     }
 
 
-@pytest.mark.parametrize("at", range(1, 12))
+@pytest.mark.parametrize("at", range(1, 12, 2))
 def test_another_program_that_prints_between_its_lines_takes_no_figure_away(at: int) -> None:
     own = block((128, "11.2ms"), (64, "92.4ms")).splitlines(keepends=True)
     other = f"STARTING!\nLoaded model /data/local/tmp/a.tflite\n{CREATED}{GPU_NODES}\n"

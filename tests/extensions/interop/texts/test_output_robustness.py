@@ -87,14 +87,3 @@ def test_reading_an_invocation_never_fails(
         requested=requested,
     )  # fmt: skip
     json.dumps(to_public(report), allow_nan=False)
-
-
-def test_cut_before_the_result_line_is_never_a_completed_run() -> None:
-    data = (NATIVE / "default_float_025_128.txt").read_bytes()
-    marker = data.index(b"Inference timings in us")
-    for end in range(0, marker + len(b"Inference timings in us: Init: 7765, "), 3):
-        try:
-            (report,) = parse_text(data[:end])
-        except OutputParseError:
-            continue
-        assert report.outcome == "truncated"

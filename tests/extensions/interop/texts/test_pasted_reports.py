@@ -53,19 +53,14 @@ def lines(values: list[str]) -> str:
 
 DECORATED = {
     "code in a list": lambda number, line: f"- `{line}`",
-    "a list": lambda number, line: f"* {line}",
     "an ordered list": lambda number, line: f"{number}. {line}",
     "numbers": lambda number, line: f"{number:4d}  {line}",
     "cat -n": lambda number, line: f"{number:6d}\t{line}",
-    "grep -H": lambda number, line: f"logcat.txt:{line}",
     "grep -Hn": lambda number, line: f"runs/logcat.txt:{number}:{line}",
-    "grep -n": lambda number, line: f"{number}:{line}",
     "a table's cells": lambda number, line: f"| {line} |",
     "unbroken spaces": lambda number, line: line.replace(" ", "\u00a0"),
     "colours without ESC": lambda number, line: f"[38;5;40m{line}[0m",
-    "colours written out": lambda number, line: f"\\x1b[32m{line}\\x1b[0m",
     "bold": lambda number, line: f"**{line}**",
-    "quoted twice": lambda number, line: f">> {line}",
     "an omission": lambda number, line: f"... {line}",
 }
 
@@ -79,14 +74,6 @@ def test_what_people_put_around_lines_changes_no_figure(form: str, source: list[
 
 def test_a_log_that_names_threads_and_no_tags_is_read() -> None:
     assert one(lines([f"I(23002:23002) {line}" for line in LOG])).items() >= FIGURES.items()
-
-
-def test_a_line_of_which_only_the_tag_was_kept_is_read() -> None:
-    text = (
-        "... tflite  : Inference timings in us: "
-        "Init: 5811, First inference: 67743, Warmup (avg): 65539, Inference (avg): 65155.5\n"
-    )
-    assert one(text)["inference_avg_us"] == 65155.5
 
 
 Wrap = Callable[[str, int], list[str]]
@@ -258,29 +245,6 @@ def test_a_last_figure_that_may_lack_digits_isnt_taken() -> None:
     text = "Inference timings in us: Init: 22483, First inference: 29129, Warmup (avg): 14069, Inference (avg): 1360"
     assert "inference_avg_us" not in one(text)
     assert "overall_mem_mb" not in one("\n".join(LOG)[:-2])
-
-
-NNAPI_2018 = """\
-STARTING!
-Num threads: [-1]
-Graph: [/data/local/tmp/a.tflite]
-Use nnapi : [1]
-Loaded model /data/local/tmp/a.tflite
-Initialized session in 76.197ms
-Running benchmark for 1 iterations
-Op code 67 is currently not delegated to NNAPI
-Returning error since NNAPI returned failure nnapi_delegate.cc:664.
-Failed to build graph for NNAPI
-Failed to invoke!
-Aborted
-"""
-
-
-def test_nnapi_of_2018_that_failed_is_no_fallback() -> None:
-    report = one(NNAPI_2018)
-    assert (report["outcome"], report["failure_code"]) == ("crashed", "nnapi-failed")
-    assert "NNAPI returned failure nnapi_delegate.cc:664" in str(report["failure_reason"])
-    assert (report["requested_delegate"], report["delegate_truth"]) == ("nnapi", "failed")
 
 
 TABLE = """\
@@ -476,13 +440,6 @@ def test_what_litert_says_of_its_accelerators_is_evidence(line: str, truth: str)
     )
     assert report["delegate_truth"] == truth
     assert line in str(report["delegate_evidence"])
-
-
-def test_a_figure_has_no_noise_of_binary_fractions() -> None:
-    assert 32.44 * 1000 != 32440
-    assert (
-        one(NCNN.replace(" 2.64", "32.44").replace(" 2.66", "32.50"))["inference_avg_us"] == 32440
-    )
 
 
 RESULT_LINE = (

