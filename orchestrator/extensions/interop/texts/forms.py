@@ -128,31 +128,11 @@ def _collect(value: object, texts: list[str]) -> None:
 
 
 def _logcat_message(entry: dict[str, object]) -> str | None:
-    """Return a message as ``logcat -v brief`` shows it.
-
-    None for what isn't one of Android Studio's or a log tool's.
-    """
-    header = entry.get("header")
-    about = header if isinstance(header, dict) else entry
-    message, tag = entry.get("message", entry.get("msg")), about.get("tag")
-    if not isinstance(message, str) or not isinstance(tag, str):
+    """Return a message as ``logcat -v brief`` shows it; None for what isn't one of Android Studio's."""
+    header, message = entry.get("header"), entry.get("message")
+    if not isinstance(header, dict) or not isinstance(message, str):
         return None
-    level = next(
-        (
-            v
-            for k in ("logLevel", "level", "priority", "severity")
-            if isinstance(v := about.get(k), str)
-        ),
-        "I",
-    )
-    pid = about.get("pid", "")
-    pid = (
-        pid
-        if isinstance(pid, int) or (isinstance(pid, str) and pid.isascii() and pid.isdigit())
-        else ""
-    )
-    mark = f"{'F' if level[:1].upper() == 'A' else level[:1].upper() or 'I'}/{tag}"
-    mark = f"{mark}({pid})" if pid != "" else mark
+    mark = f"{str(header.get('logLevel'))[:1]}/{header.get('tag')}({header.get('pid')})"
     # A message is whole, whatever follows it.
     return "".join(f"{mark}: {line}\n" for line in message.split("\n"))
 

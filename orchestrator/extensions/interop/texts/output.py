@@ -90,7 +90,7 @@ def _lines(buffer: Buffer, *, with_foreign: bool = True) -> Iterator[Line]:
             yield from rejoiner.feed(_pasted(text))
         if last:
             yield from rejoiner.feed(_pasted(last, cut=True))
-    yield from rejoiner.end()
+    yield from rejoiner.flush()
 
 
 def _pasted(text: str, *, cut: bool = False) -> Line:

@@ -122,8 +122,6 @@ _WHOLE: Final = re.compile(
     re.ASCII,
 )
 _DIGITS: Final = re.compile(r"[\d.]{1,12}(?:e[+-]?\d*)?(?:$|[ ,(].*)", re.ASCII)
-_DIGITS_ALONE: Final = re.compile(r"[\d.]{1,12}(?:e[+-]?\d*)?(?:$|, [A-Z]| [a-z]\w*=)", re.ASCII)
-_DATE_START: Final = re.compile(r"\d{1,2}", re.ASCII)
 _NUMBER_END: Final = re.compile(r"[\d.]$", re.ASCII)
 #: Into how many lines a message is broken, at most.
 _MOST_PIECES: Final = 7
@@ -190,16 +188,6 @@ class Rejoiner:
             return ()
         self._held = []
         return held if len(held) == 1 else _joined(held)
-
-    def end(self) -> Sequence[Line]:
-        """Return the lines that were held back at the end of the text."""
-        held = self._held
-        while len(held) > 1 and not held[-1].raw.strip():
-            held.pop()
-        if len(held) > 1 and held[0].style != "console" and _DATE_START.fullmatch(held[-1].raw):
-            # The log ends in the next line's date.
-            held.pop()
-        return self.flush()
 
     def _goes_on(self, line: Line) -> bool:
         return len(_pieces(self._held)) < _MOST_PIECES and _continues(self._held, line)
@@ -273,8 +261,7 @@ def _is_broken(held: Sequence[Line]) -> bool:
     pieces = _pieces(held)
     if len(pieces) < 2 or not _NUMBER_END.search(held[0].text):
         return False
-    # Below an empty line a number may begin a sentence.
-    return (_DIGITS if held[1].raw.strip() else _DIGITS_ALONE).match(pieces[1]) is not None
+    return _DIGITS.match(pieces[1]) is not None
 
 
 def _joined(held: Sequence[Line]) -> Sequence[Line]:

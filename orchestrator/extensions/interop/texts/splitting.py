@@ -166,17 +166,16 @@ class SummaryRow:
     @property
     def requested(self) -> str:
         """The delegate that the option asks for, "" when the name is new."""
-        for start, delegate in (
-            ("gpu", "gpu"),
-            ("nnapi", "nnapi"),
-            ("dsp", "hexagon"),
-            ("coreml", "coreml"),
-        ):
-            if self.name.startswith(start):
-                return delegate
-        if self.name.startswith("cpu"):
-            return "xnnpack" if "xnnpack" in self.name else "cpu"
-        return ""
+        word = re.split(r"\W", self.name)[0]
+        if word == "cpu" and "xnnpack" in self.name:
+            return "xnnpack"
+        return {
+            "cpu": "cpu",
+            "gpu": "gpu",
+            "nnapi": "nnapi",
+            "dsp": "hexagon",
+            "coreml": "coreml",
+        }.get(word, "")
 
     @property
     def accelerator(self) -> str:

@@ -125,11 +125,6 @@ def test_a_piece_that_looks_like_an_item_s_number_belongs_to_its_message(around:
     assert one(text).items() >= {"delegated_nodes": 89, "partitions": 3}.items()
 
 
-def test_a_sentence_below_an_empty_line_takes_no_figure_away() -> None:
-    text = f"{lines(LOG[:-1])}\n2026 was the year of this run\n"
-    assert one(text)["inference_avg_us"] == 52970.5
-
-
 def test_a_figure_whose_rest_stands_in_the_next_line_is_joined() -> None:
     text = lines(
         [

@@ -236,21 +236,6 @@ def test_switched_off_xnnpack_beside_lines_of_nnapi_is_no_request_for_the_cpu() 
     assert report.delegate.requested == "nnapi"
 
 
-def test_operator_table_that_can_not_be_of_the_run_is_not_given_to_it() -> None:
-    table = (
-        "Operator-wise Profiling Info for Regular Benchmark Runs:\n"
-        "============================== Run Order ==============================\n"
-        "\t[node type]\t[first]\t[avg ms]\t[%]\t[cdf%]\t[mem KB]\t[times called]\t[Name]\n"
-        "\tCONV_2D\t{ms}\t{ms}\t100%\t100%\t0.000\t1\t[a]:0\n\n"
-        "Timings (microseconds): count=50 first={us} curr={us} min={us} max={us} avg={us} std=1\n"
-    )
-    (own,) = parse_text(f"STARTING!\n{END}{table.format(ms='2.8', us=2800)}")
-    (other,) = parse_text(f"STARTING!\n{END}{table.format(ms='158.7', us=158700)}")
-    assert (len(own.operators), own.disagreements) == (1, ())
-    assert other.operators == ()
-    assert "another run" in other.disagreements[0]
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
