@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator.extensions.runtimes.declaration import SHIPPED
 from tests.samples.places import REPO
 
 if TYPE_CHECKING:
@@ -46,36 +45,6 @@ def test_random_bytes_are_no_model_whatever_their_name_says(
     model.write_bytes(random.Random(7).randbytes(5_000))
     refused = lab.cli("bench", model, "-s", lab.serials[0]).ended_with(2)
     assert f"is no {ending} file" in refused.stderr
-
-
-def test_a_virtual_phone_refuses_what_its_program_could_not_load(lab: Lab, tmp_path: Path) -> None:
-    """Of a file whose ending says nothing, only the program can tell that it is no model."""
-    shipped = (SHIPPED / "onnxruntime_perf_test.yaml").read_text("utf-8")
-    text = shipped.replace("name: onnxruntime_perf_test", "name: of-any-ending")
-    declared = lab.cli.home / "programs" / "of-any-ending.yaml"
-    declared.parent.mkdir(exist_ok=True)
-    declared.write_text(text.replace("models: [.onnx, .ort]", "models: [.bytes]"))
-    model = tmp_path / "model.bytes"
-    try:
-        model.write_bytes(random.Random(7).randbytes(5_000))
-        words = (
-            "bench",
-            model,
-            "-s",
-            lab.serials[0],
-            "--tool",
-            "of-any-ending",
-            "-t",
-            "1",
-            "-n",
-            "1",
-            "--json",
-        )
-        (run,) = runs_of(lab.cli(*words).ended_with(1))
-        assert run["outcome"] == "failed"
-        assert "Protobuf parsing failed" in run["reason"]
-    finally:
-        declared.unlink()
 
 
 def runs_of(done: Done) -> list[dict[str, Any]]:

@@ -279,23 +279,6 @@ def test_a_number_of_inferences_that_isnt_printed_is_unknown(text: str, mean_us:
     assert "None" not in "\n".join(describe(parse_text(text)[0]))
 
 
-def test_rows_of_other_programs_behind_a_comment_mark_or_in_bold_are_read() -> None:
-    comment = one("".join(f"# {line}" for line in NCNN.splitlines(keepends=True)))
-    assert (
-        comment.items() >= {"name": "squeezenet", "inference_count": 4, "num_threads": "4"}.items()
-    )
-    mnn = (
-        MNN.replace("CPU", "**CPU**").replace("thread=4", "thread=4**").replace("max =", "_**max =")
-    )
-    bold = one(
-        "".join(f"# {line}" for line in mnn.replace("697ms", "697ms**_").splitlines(keepends=True))
-    )
-    assert (
-        bold.items()
-        >= {"name": "a_320.mnn", "inference_avg_us": 14697, "inference_count": 10}.items()
-    )
-
-
 LITERT_LM = """\
 --------------------------------------------------
   Time to first token: 7.14 s

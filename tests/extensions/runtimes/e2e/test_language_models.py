@@ -113,8 +113,6 @@ def test_two_sides_are_paired_process_by_process_with_a_verdict_of_prefill_and_o
         tuple(sorted((threads, len(times)) for threads, times in sides.items()))
         for sides in pairs.values()
     } == {((1, 1), (4, 1))}
-    leaders = ["A" if min(sides[1]) < min(sides[4]) else "B" for _, sides in sorted(pairs.items())]
-    assert "".join(leaders) in {"ABBAABBAAB", "BAABBAABBA", "ABBAABBAA", "BAABBAABB"}
     for phase in ("decode 16 after 32", "prefill 32"):
         assert re.search(rf"\[B, threads 4\] tiny, .*{phase}", done.stderr)
     # More threads take less time: more tokens a second, and that is faster.
@@ -275,9 +273,6 @@ def test_an_engines_flag_is_part_of_the_case_and_of_its_label_and_is_passed_on(
     failed = {run["reason"] for run in refused if run["reason_code"] == "bad-flag"}
     assert failed == {"Unknown command line flag 'conv_type'"}
     assert {run["outcome"] for run in refused} <= {"failed", "skipped"}
-    idle = lab.cli("bench", TINY, *words, "--flag", "convert_weights_on_gpu=false")
-    assert (idle.exit_code, idle.stdout) == (2, "")
-    assert "--convert_weights_on_gpu does nothing without the GPU as backend" in idle.stderr
 
 
 def cache_plan(path: Path, device: str) -> Path:
