@@ -160,17 +160,6 @@ def text_of(name: bytes) -> str:
     return name.decode("utf-8", "replace")
 
 
-def _parsed_text(name: str, text: str) -> Any:  # noqa: ANN401
-    from google.protobuf import text_format
-
-    message = _messages()[name]()
-    try:
-        text_format.Parse(text, message, allow_unknown_field=True)
-    except (text_format.ParseError, ValueError, RecursionError) as error:
-        raise OutputParseError(f"{len(text)} characters are no {name}: {error}") from error
-    return message
-
-
 def optional_figure(message: Any, name: str, factor: float = 1.0) -> float | None:  # noqa: ANN401
     """Return a field's figure; None where it isn't set or is no finite number."""
     if not message.HasField(name):
@@ -331,4 +320,11 @@ def decode_op_profile(data: bytes) -> OperatorProfile:
 
 def parse_op_profile(text: str) -> OperatorProfile:
     """Read the same message in its text form; raises OutputParseError."""
-    return _profile(_parsed_text("BenchmarkProfilingData", text))
+    from google.protobuf import text_format
+
+    message = _messages()["BenchmarkProfilingData"]()
+    try:
+        text_format.Parse(text, message, allow_unknown_field=True)
+    except (text_format.ParseError, ValueError, RecursionError) as error:
+        raise OutputParseError(f"{len(text)} characters are no profile: {error}") from error
+    return _profile(message)

@@ -58,7 +58,7 @@ _DECORATION: Final = re.compile(
     r"|\s{0,12}(?:>\s?)+|\s{0,12}#\s+"
     # An item of a list, a line number, an omission. What is indented further is a program's own
     # list.
-    r"|(?P<item>\s{0,3}(?:[-*+\u2022]\s+(?=\S)|(?:\.\.\.|\u2026)\s+)"
+    r"|(?:\s{0,3}(?:[-*+\u2022]\s+(?=\S)|(?:\.\.\.|\u2026)\s+)"
     r"|\s{0,8}\d{1,6}(?:[.)]\s+|\t|\s{1,2}(?=[A-Z\d\[(|/]|count=)))"
     # What grep puts in front.
     r"|(?:[^\s:]{1,200}\.(?:txt|log|out|md|logcat)|\(standard input\))[:-](?:\d{1,7}[:-](?!\d\d \d))?"
@@ -95,9 +95,6 @@ _STARTS: Final = (
 )
 #: A list of the phone's accelerators, or the name of one: as a parameter is told.
 _ACCELERATOR: Final = "NNAPI accelerator"
-_BEGINNINGS: Final = frozenset(
-    start[:size] for start in (*_STARTS, _ACCELERATOR) for size in range(1, len(start))
-)
 #: Messages from their beginning to their end.
 _WHOLE: Final = re.compile(
     rf"count=\d+(?: \w+={NUMBER})* (?:std|p95)={NUMBER}|count=\d+ curr={NUMBER}(?:\(all same\))?"
@@ -139,25 +136,23 @@ def parse_pasted(text: str, *, cut: bool = False) -> Line:
     for _ in range(_MOST_DECORATIONS):
         if line.style != "console" or (found := _without_decoration(text)) is None:
             break
-        text, stream, item = found[0], found[1] or line.stream, line.item + found[2]
+        text, stream = found[0], found[1] or line.stream
         line = parse_decoded(text, cut=cut, header=any_header)
-        line.stream, line.item = stream, item
+        line.stream = stream
     return line
 
 
-def _without_decoration(text: str) -> tuple[str, str, str] | None:
-    """Return a line without what somebody put before it, the process that this names, and the mark
-    or number of an item.
-    """
+def _without_decoration(text: str) -> tuple[str, str] | None:
+    """Return a line without what somebody put before it, and the process that this names."""
     first = text.lstrip()[:1]
     if first in {"|", "\u2502"} and (cell := _CELL.fullmatch(text)):
-        return cell[1], "", ""
+        return cell[1], ""
     if first == "`" and (code := _CODE.fullmatch(text)):
-        return code[2], "", ""
+        return code[2], ""
     found = _DECORATION.match(text)
     if found is None:
         return None
-    return text[found.end() :], found["unit"] or found["container"] or "", found["item"] or ""
+    return text[found.end() :], found["unit"] or found["container"] or ""
 
 
 class Rejoiner:
@@ -197,11 +192,7 @@ def _starts(line: Line) -> bool:
     text = line.text
     if line.is_foreign or not text:
         return False
-    if text.startswith((*_STARTS, _ACCELERATOR)) or (
-        ":" in text and _ECHO_START.match(text) is not None
-    ):
-        return True
-    return text in _BEGINNINGS
+    return text.startswith((*_STARTS, _ACCELERATOR)) or _ECHO_START.match(text) is not None
 
 
 def _continues(held: list[Line], line: Line) -> bool:
@@ -224,16 +215,11 @@ def _continues(held: list[Line], line: Line) -> bool:
 def _pieces(held: Sequence[Line]) -> list[str]:
     """Return what the lines add to a message: without the first one's indentation, and without
     empty ones.
-
-    What looks like an item's number belongs to the message where the first line is no item.
     """
     indent = ""
     if held[0].style == "console":
         indent = held[0].raw[: len(held[0].raw) - len(held[0].raw.lstrip())]
-    is_list = held[0].item != ""
-    rest = (
-        ("" if is_list else line.item) + line.raw.rstrip().removeprefix(indent) for line in held[1:]
-    )
+    rest = (line.raw.rstrip().removeprefix(indent) for line in held[1:])
     # A message has one space between its words; more were put in front of its lines.
     return [
         held[0].text,
