@@ -144,16 +144,13 @@ def import_texts(workspace: Workspace, request: ImportRequest) -> list[Imported]
 
 def _read_source(path: Path) -> tuple[bytes, bytes]:
     """Return a file's bytes and the text in them, as UTF-8; raises UsageError."""
+    packed = read_source(path)
     try:
-        require_size(path, path.stat().st_size)
-        packed = read_source(path)
-        text = unpacked(packed)
-        require_size(path, len(text))
-        return packed, text[:]
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
+        text = unpacked(packed)[:]
     except OutputParseError as error:
         raise UsageError(f"{path}: {error}", hint=error.hint) from error
+    require_size(path, len(text))
+    return packed, text
 
 
 def _facts(workspace: Workspace, request: ImportRequest, path: Path, data: bytes) -> DeviceFacts:
