@@ -3,8 +3,8 @@ the same process.
 
 Each case is one file of the size that is asked for: plain lines before a run, "Replacing" lines,
 rows of an operator table, runs after runs, and a sentence that is begun and never ended. What
-counts is the ratio to the pass that only takes each line out of the file, and that neither it nor
-the memory grows with the size.
+counts is the ratio to the pass that only takes each line out of the file, and that it doesn't grow
+with the size; memory grows with the runs.
 
 Times are the processor's, which a busy machine hardly changes. Run it:
 ``python benchmarks/parse_large.py [--megabytes 100] [--case NAME]``.
