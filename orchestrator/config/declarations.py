@@ -32,11 +32,8 @@ def load_builds(folders: Sequence[Path]) -> tuple[BuildSpec, ...]:
     Raises:
         PlanError: with one line for each fault of all files.
     """
-    problems: list[str] = []
-    found = load_each(folders, load_build, problems)
-    if problems:
-        raise PlanError("the build files have faults:", faults=problems)
-    return tuple(spec for path in sorted(found, key=lambda path: path.stem) for spec in found[path])
+    found = load_each(folders, load_build, what="build files")
+    return tuple(spec for specs in found.values() for spec in specs)
 
 
 def load_build(path: Path) -> tuple[BuildSpec, ...]:
@@ -88,11 +85,7 @@ def load_profiles(folders: Sequence[Path]) -> tuple[DeviceProfile, ...]:
     Raises:
         PlanError: with one line for each fault of all files.
     """
-    problems: list[str] = []
-    found = load_each(folders, load_profile, problems)
-    if problems:
-        raise PlanError("the device profiles have faults:", faults=problems)
-    return tuple(sorted(found.values(), key=lambda profile: profile.name))
+    return tuple(load_each(folders, load_profile, what="device profiles").values())
 
 
 def load_profile(path: Path) -> DeviceProfile:

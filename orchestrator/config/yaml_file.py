@@ -11,7 +11,7 @@ process, at a few kilobytes of ``[``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,7 +23,7 @@ from pydantic_core import ErrorDetails
 from yaml.composer import Composer
 
 from orchestrator.errors import PlanError, closest
-from orchestrator.fields import TEXTS, not_one_of
+from orchestrator.fields import TEXTS
 from orchestrator.units import counted
 
 FILE_BYTES_MAX: Final = 1_000_000
@@ -34,11 +34,6 @@ _VALUES_MAX: Final = 100_000
 Value = str | list["Value"] | dict[str, "Value"]
 Location = tuple[str | int, ...]
 Place = tuple[int, int]
-
-_NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
-#: Stands where a node has its tag.
-_NULL: Final = "null"
-_MERGE_KEY: Final = "<<"
 
 
 def format_location(location: Location) -> str:
@@ -57,19 +52,13 @@ def read_yaml(path: Path) -> YamlFile:
     try:
         with path.open("rb") as stream:
             content = stream.read(FILE_BYTES_MAX + 1)
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise PlanError(f"{path}: isn't UTF-8 text: {error}") from error
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise PlanError(
-            f"{path}: can't be read: {reason}", hint="check the path and its permissions"
-        ) from error
+        raise PlanError(f"{path}: can't be read: {error}") from error
     if len(content) > FILE_BYTES_MAX:
         raise PlanError(f"{path}: is larger than {FILE_BYTES_MAX} bytes; was another file meant?")
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        column = error.start - content.rfind(b"\n", 0, error.start)
-        raise PlanError(f"{path}:{line}:{column}: isn't UTF-8 text; save it as UTF-8") from error
     return parse_yaml(text, label=str(path))
 
 
@@ -79,61 +68,28 @@ def parse_yaml(text: str, *, label: str) -> YamlFile:
     Raises PlanError as :func:`read_yaml` does.
     """
     try:
-        root = _Loader(text.removeprefix("\ufeff")).get_single_node()
+        root = _Loader(text).get_single_node()
     except RecursionError:
         raise PlanError(f"{label}: is nested more than {_DEPTH_MAX} levels deep") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        if error.problem == "but found another document":
-            raise PlanError(
-                f"{label}:{line}:{column}: a second document begins here; one file, one document"
-            ) from error
-        raise PlanError(
-            f"{label}:{line}:{column}: isn't YAML: {_explain(text, line, error)}"
-        ) from error
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        code = error.character if isinstance(error.character, int) else ord(error.character)
-        raise PlanError(
-            f"{label}:{line}: isn't YAML: character U+{code:04X} isn't allowed"
-        ) from error
-    if root is None or root.tag == _NULL:
-        raise PlanError(f"{label}: is empty; it needs keys and values")
+        place = f"{label}:{mark.line + 1}:{mark.column + 1}" if mark else label
+        reason = " ".join(filter(None, (error.context, error.problem)))
+        raise PlanError(f"{place}: isn't YAML: {reason}") from error
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise PlanError(f"{label}: isn't YAML: {reason}") from error
     if not isinstance(root, yaml.MappingNode):
-        line, column = _place(root)
-        what = "a list" if isinstance(root, yaml.SequenceNode) else "a single value"
-        raise PlanError(
-            f"{label}:{line}:{column}: must be keys and values (key: value), but is {what}"
-        )
+        raise PlanError(f"{label}:1:1: must be keys and values (key: value)")
     return YamlFile(label, text, root)
 
 
-def _explain(text: str, line: int, error: yaml.MarkedYAMLError) -> str:
-    lines = text.splitlines()
-    problem = str(error.problem or error.context or "it can't be read")
-    if problem.startswith("found character") and 0 < line <= len(lines):
-        indent = lines[line - 1][: len(lines[line - 1]) - len(lines[line - 1].lstrip())]
-        if "\t" in indent:
-            return "a tab can't be used to indent; use spaces"
-    return f"{problem} ({error.context})" if error.context and error.context != problem else problem
-
-
 class _Loader(Composer, yaml.CSafeLoader):
-    """Nodes whose tag is empty, ``_NULL``, or one that was written and changes what the value is."""
+    """libyaml's events as nodes; what a scalar's tag would make of it isn't asked."""
 
     def __init__(self, text: str) -> None:
         yaml.CSafeLoader.__init__(self, text)
         Composer.__init__(self)
-
-    def resolve(self, kind: type[yaml.Node], value: str, implicit: tuple[bool, bool] | bool) -> str:
-        """Return the tag of a node for which none was written."""
-        is_plain = isinstance(implicit, tuple) and implicit[0]
-        return _NULL if kind is yaml.ScalarNode and is_plain and value in _NULLS else ""
-
-
-def _place(node: yaml.Node) -> Place:
-    return node.start_mark.line + 1, node.start_mark.column + 1
 
 
 class YamlFile:
@@ -145,17 +101,13 @@ class YamlFile:
         #: The file as it is named in messages.
         self.label = label
         self.text = text
-        #: What is wrong with the file's form and doesn't keep it from being read on, one line each.
-        self.faults: list[str] = []
-        #: Where each value begins, and where the key of each value of a mapping stands: line and
-        #: column, from 1.
-        self.places: dict[Location, Place] = {(): _place(root)}
-        self.key_places: dict[Location, Place] = {}
+        #: Where each item of a list and each key of a mapping begins: line and column, from 1.
+        self.places: dict[Location, Place] = {(): (1, 1)}
         self.value: dict[str, Value] = dict(self._entries(root, ()))
 
-    def describe(self, location: Location, *, at_key: bool = False) -> str:
-        """Return ``file:line:column: key.path`` of a location, or of the nearest one around it that
-        the file has.
+    def describe(self, location: Location) -> tuple[Place, str]:
+        """Return the place, and ``file:line:column: key.path``, of a location, or of the nearest one
+        around it that the file has.
         """
         known: Location = ()
         for part in location:
@@ -164,63 +116,45 @@ class YamlFile:
             # A list of one may stand there as that one.
             elif not isinstance(part, int):
                 break
-        place = self.places[known]
-        return self._line(known, self.key_places.get(known, place) if at_key else place)
+        line, column = self.places[known]
+        path = format_location(known)
+        return (line, column), f"{self.label}:{line}:{column}" + (f": {path}" if path else "")
 
-    def _line(self, location: Location, place: Place) -> str:
-        path = format_location(location)
-        return f"{self.label}:{place[0]}:{place[1]}" + (f": {path}" if path else "")
+    def _fault(self, node: yaml.Node, message: str) -> PlanError:
+        line, column = _place(node)
+        return PlanError(f"{self.label}:{line}:{column}: {message}")
 
     def _value(self, node: yaml.Node, location: Location) -> Value:
         if len(location) > _DEPTH_MAX:
-            raise PlanError(
-                f"{self._line((), _place(node))}: is nested more than {_DEPTH_MAX} levels deep"
-            )
-        self.places[location] = _place(node)
+            raise self._fault(node, f"is nested more than {_DEPTH_MAX} levels deep")
         if len(self.places) > _VALUES_MAX:
-            raise PlanError(
-                f"{self._line((), _place(node))}: the file holds more than {_VALUES_MAX} values",
-                hint="an alias (*name) counts as often as it stands there; write less, or several files",
-            )
-        if node.tag:
-            self._fault(
-                location, f"tags such as {node.tag} aren't supported; write the plain value", node
-            )
-        if isinstance(node, yaml.SequenceNode):
-            items = [item for item in node.value if self._has_value(item, location)]
-            return [self._value(item, (*location, number)) for number, item in enumerate(items)]
-        return (
-            dict(self._entries(node, location))
-            if isinstance(node, yaml.MappingNode)
-            else str(node.value)
-        )
+            raise self._fault(node, f"the file holds more than {_VALUES_MAX} values")
+        if isinstance(node, yaml.MappingNode):
+            return dict(self._entries(node, location))
+        if not isinstance(node, yaml.SequenceNode):
+            return str(node.value)
+        items = []
+        for number, item in enumerate(node.value):
+            self.places[*location, number] = _place(item)
+            items.append(self._value(item, (*location, number)))
+        return items
 
     def _entries(
         self, mapping: yaml.MappingNode, location: Location
     ) -> Iterator[tuple[str, Value]]:
         for key, value in mapping.value:
             if not isinstance(key, yaml.ScalarNode):
-                self._fault(location, "a key must be a single word", key)
-                continue
+                raise self._fault(key, "a key must be a single word")
             here = (*location, key.value)
-            if key.value == _MERGE_KEY:
-                self._fault(location, "merge keys (<<) aren't supported; write the keys out", key)
-            elif here in self.key_places:
-                line = self.key_places[here][0]
-                self._fault(here, f"is given twice, first in line {line}; keep one of them", key)
-            else:
-                self.key_places[here] = _place(key)
-                if self._has_value(value, here):
-                    yield key.value, self._value(value, here)
+            if here in self.places:
+                line, _ = self.places[here]
+                raise self._fault(key, f"{key.value} is given twice, first in line {line}")
+            self.places[here] = _place(key)
+            yield key.value, self._value(value, here)
 
-    def _has_value(self, node: yaml.Node, location: Location) -> bool:
-        if node.tag == _NULL:
-            self.places.setdefault(location, _place(node))
-            self._fault(location, "has no value; give it one or remove it", node)
-        return node.tag != _NULL
 
-    def _fault(self, location: Location, message: str, node: yaml.Node) -> None:
-        self.faults.append(f"{self._line(location, _place(node))}: {message}")
+def _place(node: yaml.Node) -> Place:
+    return node.start_mark.line + 1, node.start_mark.column + 1
 
 
 class Section(BaseModel):
@@ -238,13 +172,11 @@ class OptionSource:
     names: Mapping[Location, str]
     value: dict[str, Any] = field(default_factory=dict)
 
-    def describe(self, location: Location, *, at_key: bool = False) -> str:
-        """Return the option that a location came from."""
-        for length in range(len(location), 0, -1):
-            if location[:length] in self.names:
-                return self.names[location[:length]]
-        last = next((part for part in reversed(location) if isinstance(part, str)), "")
-        return f"--{last.replace('_', '-')}" if last else format_location(location)
+    def describe(self, location: Location) -> tuple[Place, str]:
+        """Return no place, and the option that a location came from."""
+        around = (location[:length] for length in range(len(location), 0, -1))
+        name = next((self.names[part] for part in around if part in self.names), None)
+        return (0, 0), name or format_location(location)
 
 
 #: Where values come from, and how a location in it is shown to people.
@@ -256,22 +188,18 @@ class Faults:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._lines = [*source.faults] if isinstance(source, YamlFile) else []
+        self._found: set[tuple[Place, str]] = set()
 
-    def add(self, location: Location, message: str, *, at_key: bool = False) -> None:
+    def add(self, location: Location, message: str) -> None:
         """Note one fault."""
-        self._lines.append(f"{self._source.describe(location, at_key=at_key)}: {message}")
+        place, where = self._source.describe(location)
+        self._found.add((place, f"{where}: {message}"))
 
     def raise_if_any(self) -> None:
         """Raise PlanError with all that was noted, in the order in which it stands in the file."""
-        lines = sorted(set(self._lines), key=_order)
+        lines = [line for _, line in sorted(self._found)]
         if lines:
             raise PlanError(f"{self._source.label}: {counted(len(lines), 'fault')}:", faults=lines)
-
-
-def _order(line: str) -> tuple[list[int], str]:
-    place = re.search(r":(\d+):(\d+):", line)
-    return ([int(place[1]), int(place[2])] if place else [0, 0]), line
 
 
 class _Named(Protocol):
@@ -285,8 +213,7 @@ ModelT = TypeVar("ModelT")
 NamedT = TypeVar("NamedT", bound=_Named)
 #: What pydantic calls a key that a section doesn't have, and a record.
 _UNKNOWN: Final = {"extra_forbidden", "unexpected_keyword_argument"}
-#: What it puts behind a mapping's key that was refused.
-_KEY: Final = "[key]"
+_OF_MAPPINGS: Final = {"dict_type", "model_type", "dataclass_type"}
 
 
 @cache
@@ -304,29 +231,21 @@ def checked(
     Raises:
         PlanError: with one line for each fault.
     """
-    faults = Faults(source)
+    adapter = adapter_of(cast("Any", model))
+    rules = {TEXTS: True, **(context or {})}
     try:
-        rules = {TEXTS: True, **(context or {})}
-        result: ModelT = adapter_of(cast("Any", model)).validate_python(
-            source.value, extra="forbid", context=rules
-        )
+        return cast("ModelT", adapter.validate_python(source.value, extra="forbid", context=rules))
     except ValidationError as error:
-        details = error.errors(include_url=False)
-        for detail in details:
-            location = tuple(detail["loc"])
-            if _follows(source, detail, details):
-                continue
-            refusal = _message(detail)
-            if location[-1:] == (_KEY,):
-                faults.add(location[:-1], _key_fault(model, location[:-1], refusal), at_key=True)
-            elif detail["type"] in _UNKNOWN or _lacks_name(model, detail):
-                faults.add(location, _key_fault(model, location), at_key=True)
-            else:
-                faults.add(location, refusal)
+        faults = Faults(source)
+        for detail in error.errors(include_url=False):
+            # What pydantic puts behind a mapping's key that was refused.
+            location = tuple(part for part in detail["loc"] if part != "[key]")
+            is_unknown = detail["type"] in _UNKNOWN
+            faults.add(
+                location, _unknown_key(adapter, location) if is_unknown else _message(detail)
+            )
         faults.raise_if_any()
         raise
-    faults.raise_if_any()
-    return result
 
 
 def read_named(
@@ -346,157 +265,62 @@ def read_named(
 
 
 def load_each(
-    folders: Sequence[Path], load: Callable[[Path], ModelT], problems: list[str]
-) -> dict[Path, ModelT]:
-    """Return what the files (``*.yaml``) of some folders hold; of two with one name the first
-    folder's.
+    folders: Sequence[Path], load: Callable[[Path], ModelT], *, what: str
+) -> dict[str, ModelT]:
+    """Return what the files (``*.yaml``) of some folders hold, by their names in order; of two with
+    one name the first folder's is taken.
 
-    The faults of all are added to ``problems``.
+    Raises PlanError with one line for each fault of all files; ``what`` names these.
     """
     paths: dict[str, Path] = {}
     for folder in folders:
         for path in sorted(folder.glob("*.yaml")):
             paths.setdefault(path.stem, path)
-    found: dict[Path, ModelT] = {}
-    for path in paths.values():
+    found: dict[str, ModelT] = {}
+    faults: list[str] = []
+    for name, path in sorted(paths.items()):
         try:
-            found[path] = load(path)
+            found[name] = load(path)
         except PlanError as error:
-            problems += error.faults or [str(error)]
+            faults += error.faults or [str(error)]
+    if faults:
+        raise PlanError(f"the {what} have faults:", faults=faults)
     return found
 
 
-def _follows(source: Source, detail: ErrorDetails, others: Iterable[ErrorDetails]) -> bool:
-    """Whether a fault is only what follows from another one."""
-    location = tuple(detail["loc"])
-    if any(tuple(other["loc"]) == (*location, _KEY) for other in others):
-        return True  # Its key was refused.
-    match detail["type"]:
-        case "missing":  # It is there without a value, which is a fault of the file's form.
-            return isinstance(source, YamlFile) and location in source.places
-        case "too_short":  # Its items were refused, and nothing was left.
-            return any(
-                len(other["loc"]) > len(location) and other["loc"][: len(location)] == location
-                for other in others
-            )
-        case _:
-            return False
+def _unknown_key(adapter: TypeAdapter[Any], location: Location) -> str:
+    """Return what to say of a key that isn't known where it stands; it may be known elsewhere."""
+    schema = adapter.json_schema()
+    paths = sorted(_key_paths(schema, schema), key=lambda path: path.count("."), reverse=True)
+    by_word = {path.rpartition(".")[2]: path for path in paths}
+    near = closest(str(location[-1]), by_word)
+    if near:
+        return f"unknown key; did you mean {by_word[near]!r}?"
+    here = ".".join(str(part) for part in location[:-1] if isinstance(part, str))
+    beside = [path for path in paths if path.rpartition(".")[0] == here]
+    return f"unknown key; known are {', '.join(sorted(beside or paths))}"
 
 
-def _key_fault(model: type, location: Location, refusal: str = "") -> str:
-    """Return what is wrong with a key that isn't known where it stands, or was refused there."""
-    word = str(location[-1])
-    owners = _owners(model)
-    if word in owners:
-        return f"isn't a key here; it belongs {_home(owners[word])}"
-    if refusal:
-        return refusal
-    here = [part for part in location[:-1] if not isinstance(part, int)]
-    own = sorted(name for name, places in owners.items() if any(_is_at(here, at) for at in places))
-    near = closest(word, own) or closest(word, sorted(owners))
-    if not near and len(own) == 1 and any((*here, *own, _ANY_NAME) in at for at in owners.values()):
-        return f"unknown key; names belong under {own[0]}:"
-    if not near:
-        return f"unknown key; known are {', '.join(own or sorted(owners))}"
-    home = f" It belongs {_home(owners[near])}" if own and near not in own else ""
-    return f"unknown key; did you mean {near!r}?{home}"
-
-
-def _lacks_name(model: type, detail: ErrorDetails) -> bool:
-    """Whether a key stands where a name must, under which that key belongs."""
-    if detail["type"] not in _OF_MAPPINGS or not detail["loc"]:
-        return False
-    here = [part for part in detail["loc"][:-1] if not isinstance(part, int)]
-    places = _owners(model).get(str(detail["loc"][-1]), ())
-    return any(place[-1:] == (_ANY_NAME,) and _is_at(here, place[:-1]) for place in places)
-
-
-def _owners(model: type) -> Mapping[str, list[Location]]:
-    """Return the places of each key that a file may have."""
-    owners: dict[str, list[Location]] = {}
-    schema = adapter_of(model).json_schema()
-    for place, names in _places(schema, schema):
-        for name in names:
-            owners.setdefault(name, []).append(place)
-    return owners
-
-
-#: A key of a place, which may be any name there.
-_ANY_NAME: Final = ""
-
-
-def _places(
-    schema: Mapping[str, Any], part: Mapping[str, Any], place: Location = ()
-) -> Iterator[tuple[Location, Iterable[str]]]:
-    """Yield the places of a file where keys may stand, and the keys that are known there.
-
-    A place is the keys around it; those of a list's items are at the place of the list.
-    """
+def _key_paths(schema: Mapping[str, Any], part: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """Yield the keys that a file may have, ``matrix.threads``; * stands for any name."""
     if "$ref" in part:
         part = schema["$defs"][part["$ref"].rpartition("/")[2]]
-    yield place, part.get("properties", {})
-    yield place, part.get("propertyNames", {}).get("enum", ())
     for name, inner in part.get("properties", {}).items():
-        yield from _places(schema, inner, (*place, name))
+        yield f"{path}{name}"
+        yield from _key_paths(schema, inner, f"{path}{name}.")
     if isinstance(inner := part.get("additionalProperties"), dict):
-        yield from _places(schema, inner, (*place, _ANY_NAME))
+        yield from _key_paths(schema, inner, f"{path}*.")
     for same in filter(None, (part.get("items"), *part.get("anyOf", ()))):
-        yield from _places(schema, same, place)
-
-
-def _is_at(here: Sequence[str], place: Location) -> bool:
-    return len(here) == len(place) and all(
-        known in (_ANY_NAME, own) for own, known in zip(here, place, strict=True)
-    )
-
-
-def _home(places: Sequence[Location]) -> str:
-    """Return where a key belongs that is known at some places: at those nearest to the top."""
-    depth = min(map(len, places))
-    if not depth:
-        return "at the top"
-    homes = (
-        f"{place[-1]}:" if place[-1] != _ANY_NAME else f"a name in {place[-2]}:"
-        for place in places
-        if len(place) == depth
-    )
-    return f"under {' or '.join(dict.fromkeys(homes))}"
-
-
-_OF_WHOLE: Final = {"int_parsing", "int_type", "int_from_float"}
-_OF_MAPPINGS: Final = {"dict_type", "model_type", "dataclass_type"}
-_OF_SCALARS: Final = _OF_WHOLE | {"enum", "literal_error", "bool_type", "bool_parsing"}
+        yield from _key_paths(schema, same, path)
 
 
 def _message(detail: ErrorDetails) -> str:
     """Return what is wrong, in this program's words where pydantic's need any."""
-    given, context = detail["input"], detail.get("ctx", {})
-    match detail["type"]:
-        case "missing":
-            return f"{detail['loc'][-1]} is missing"
-        case kind if kind in _OF_SCALARS and isinstance(given, list | tuple | dict):
-            return f"must be a single value, but is {_shown(given)}"
-        case "enum" | "literal_error":
-            return not_one_of(str(given), re.findall(r"'([^']*)'", context["expected"]))
-        case "value_error":
-            return str(context["error"])
-        case "too_short":
-            return "must not be empty"
-        case kind if kind in _OF_MAPPINGS:
-            return f"must be keys and values (key: value), but is {_shown(given)}"
-        case kind if kind in _OF_WHOLE:
-            return f"{_shown(given)} isn't a whole number"
-        case _:
-            return re.sub(r"^Input", _shown(given), detail["msg"])
-
-
-def _shown(given: object) -> str:
-    match given:
-        case str():
-            return repr(given)
-        case list() | tuple():
-            return "a list"
-        case dict():
-            return "keys and values"
-        case _:
-            return str(given)
+    if detail["type"] == "missing":
+        return f"{detail['loc'][-1]} is missing"
+    given = detail["input"]
+    is_several = isinstance(given, list | tuple | dict)
+    shown = f"a {type(given).__name__}" if is_several else repr(given)
+    if detail["type"] in _OF_MAPPINGS:
+        return f"must be keys and values (key: value), but is {shown}"
+    return re.sub("^Input", lambda _: shown, detail["msg"].removeprefix("Value error, "))

@@ -107,7 +107,7 @@ class BuildSpec:
     variant: _Name = "plain"
     #: Whether it is taken for its tool when no build is named.
     default: bool = False
-    abis: Annotated[dict[_Abi, BuildSource], Field(min_length=1)]
+    abis: Annotated[dict[_Abi, BuildSource], SOME]
     #: By their file names on the phone.
     libraries: dict[_Name, LibrarySpec] = field(default_factory=dict)
     expected: Expected = Expected()

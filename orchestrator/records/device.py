@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final, NamedTuple, Protocol, assert_never
 from pydantic import AfterValidator, Field
 
 from orchestrator.errors import UsageError, nearest
-from orchestrator.fields import Celsius, OneOrMany, Text, unique
+from orchestrator.fields import SOME, Celsius, OneOrMany, Text, unique
 from orchestrator.records.case import DelegateName, Serial
 from orchestrator.units import parse_bytes
 
@@ -93,15 +93,11 @@ class DeviceProfile:
     title: Text
     kind: DeviceKind
     #: Property name -> value that must be equal (or one of several) for the profile to fit a phone.
-    match: Annotated[dict[str, OneOrMany[tuple[Text, ...]]], Field(min_length=1)]
+    match: Annotated[dict[str, OneOrMany[tuple[Text, ...]]], SOME]
     soc: Text
     #: Number of cores in each cluster, slowest first.
-    cluster_cores: Annotated[
-        OneOrMany[tuple[Annotated[int, Field(ge=1, le=64)], ...]], Field(min_length=1)
-    ]
-    delegates: Annotated[
-        OneOrMany[tuple[DelegateName, ...]], Field(min_length=1), AfterValidator(unique)
-    ]
+    cluster_cores: Annotated[OneOrMany[tuple[Annotated[int, Field(ge=1, le=64)], ...]], SOME]
+    delegates: Annotated[OneOrMany[tuple[DelegateName, ...]], SOME, AfterValidator(unique)]
     #: Zone name (regular expression) -> limit in degrees Celsius under which a run may start.
     thermal_limits_c: Annotated[
         dict[str, Annotated[Celsius, Field(gt=0, lt=150)]],

@@ -373,7 +373,7 @@ class Matrix:
                 ...,
             ]
         ],
-        Field(min_length=1),
+        SOME,
         AfterValidator(_delegates),
         Key(
             "cpu, xnnpack, gpu, nnapi, hexagon ... (a,b,c), or all (default: try what is there).",
@@ -693,7 +693,8 @@ class PlanTerms:
     #: The loads of the pass ``contention`` (records/case.py).
     contention: Annotated[
         OneOrMany[tuple[Annotated[Text, AfterValidator(_load)], ...]],
-        Field(min_length=1, max_length=16),
+        Field(max_length=16),
+        SOME,
         AfterValidator(unique),
         Key(
             "Loads of the pass contention.",
@@ -765,7 +766,7 @@ class Plan(PlanTerms):
                 ...,
             ]
         ],
-        Field(min_length=1),
+        SOME,
         Key(
             "Model files (.tflite).",
             # No option: an argument of some commands, -m of others.
@@ -790,7 +791,7 @@ class Plan(PlanTerms):
                 ...,
             ]
         ],
-        Field(min_length=1),
+        SOME,
         AfterValidator(unique),
         Key(
             "Passes (a,b).",

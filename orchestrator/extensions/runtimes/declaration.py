@@ -20,7 +20,7 @@ from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
 from orchestrator.config.yaml_file import Faults, Section, checked, read_yaml
 from orchestrator.errors import OutputParseError, PlanError, ProgramInUseError, UsageError, nearest
-from orchestrator.fields import AnyText, OneOrMany, Text, unique
+from orchestrator.fields import SOME, AnyText, OneOrMany, Text, unique
 from orchestrator.installation import forget_programs_in, look_for_programs_in, program_places
 from orchestrator.records.case import DECLARED, DelegateName, ToolName
 from orchestrator.records.model import BUNDLES, FOREIGN, PHASES
@@ -273,12 +273,12 @@ class ProgramSection(Section):
     #: given) that they are.
     echo: dict[FieldName, Name] = Field(default_factory=dict)
     #: One of these words is in every text of the program.
-    marks: Annotated[OneOrMany[tuple[Text, ...]], Field(min_length=1)]
+    marks: Annotated[OneOrMany[tuple[Text, ...]], SOME]
     lines: tuple[LineSection, ...] = ()
     tables: tuple[TableSection, ...] = ()
     #: Fields that are taken apart into others.
     split: dict[FieldName, Expression] = Field(default_factory=dict)
-    results: Annotated[tuple[ResultSection, ...], Field(min_length=1)]
+    results: Annotated[tuple[ResultSection, ...], SOME]
     ran_on: tuple[RanOnSection, ...] = ()
 
     @property

@@ -106,8 +106,6 @@ def test_what_is_no_share_is_refused(text: str, word: str) -> None:
         (("native=x", "apk=y"), ("native", "apk"), {"native": "x", "apk": "y"}),
         (("native=x", "x"), (), {"native": "x"}),
         (("prog",), ("native", "apk"), "'prog' doesn't say which of native, apk it is for"),
-        (("natif=prog",), (), "'natif' isn't a tool"),
-        (("native=",), (), "names no program"),
         (("native=x", "native=y"), (), "names two programs for native: x and y"),
         (("native=x",), ("apk",), "is for native, and --tool says apk"),
     ],

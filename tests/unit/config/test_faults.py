@@ -34,7 +34,7 @@ def test_each_mistake_has_its_message(kind: str, tmp_path: Path) -> None:
         path.write_text(f"{text}\n")
         with pytest.raises(PlanError) as raised:
             LOADERS[kind](path)
-        (fault,) = raised.value.faults
+        (fault,) = raised.value.faults or (str(raised.value),)
         # Of a long list of what there is, the first.
         fault = re.sub(r"((?:isn't one of|known are) [^,]+), [^;]*", r"\1, ...", fault)
         return fault.replace(f"{tmp_path}/", "").replace(str(tmp_path), "FOLDER")
