@@ -83,7 +83,7 @@ def explain(
         path.relative_to(folder).with_suffix("").as_posix(): path
         for path in sorted(folder.rglob("*.md"))
     }
-    wanted = word.strip().strip("'\"`").casefold().replace("_", "-")
+    wanted = word.strip().casefold()
     if not wanted:
         terms = [
             f"{page}: {', '.join(item.term for item in known if item.page == page)}"
@@ -95,7 +95,7 @@ def explain(
     found = [
         item
         for item in known
-        if (term := item.term.casefold().replace("_", "-")) in {wanted, wanted.replace("-", " ")}
+        if (term := item.term.casefold()) in {wanted, wanted.replace("-", " ")}
         or term.rpartition(".")[2] == wanted
     ]
     name = wanted.removeprefix("docs/").removesuffix(".md")

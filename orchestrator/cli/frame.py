@@ -28,7 +28,7 @@ import typer.core
 
 from orchestrator.app.options import Option, Paths, Texts, arg, opt
 from orchestrator.cli.output import OutputLostError, say, say_json, stop_no_more
-from orchestrator.errors import UsageError, nearest
+from orchestrator.errors import UsageError
 from orchestrator.installation import require_packages
 from orchestrator.plugins import command_words, load
 from orchestrator.units import split
@@ -81,62 +81,37 @@ def sections() -> Mapping[str, Mapping[str, str]]:
     return found | {"Other": found.pop("Other", {})}
 
 
-@functools.cache
-def _abouts() -> Mapping[str, str]:
-    return {word: about for words in sections().values() for word, about in words.items()}
-
-
 class Root(typer.core.TyperGroup):
-    """The root command. It loads the modules of a word when the word is used; help needs none of
-    them.
+    """The root command. It loads the modules of a word when the word is used; help and completion
+    need none of them.
     """
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - the parser's types have no public names
-        """Return the command or group of a word; None for a word that means nothing."""
-        if cmd_name not in _loaded and cmd_name in _abouts():
+        """Return the command or group of a word; None for a word that means nothing.
+
+        ``lab`` is what ``virtual`` was called before a lab was the user's; no help has it.
+        """
+        cmd_name = "virtual" if cmd_name == "lab" else cmd_name
+        if cmd_name in self.commands and cmd_name not in _loaded:
             _loaded.add(cmd_name)
             for item in command_words():
                 if item.words[0] == cmd_name:
                     load(item.entry, ModuleType)
         return self.commands.get(cmd_name)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as above
-        """Return the command of the first word.
-
-        Raises UsageError naming the words that are like an unknown one.
-        """
-        if args[:1] == ["lab"]:
-            # What the word was before a lab was the user's; no help has it.
-            args = ["virtual", *args[1:]]
-        # A completion must not print into the user's line.
-        if args and args[0] not in _abouts() and not ctx.resilient_parsing:
-            hint = nearest(args[0], _abouts()) or "'benchfarm -h' lists all"
-            raise UsageError(f"there is no command {args[0]!r}", hint=hint)
-        return super().resolve_command(ctx, args)
-
     def load(self) -> None:
         """Load every command, for who walks through all of them."""
-        for name in _abouts():
+        for name in [*self.commands]:
             self.get_command(None, name)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:  # noqa: ANN401 - as above
-        """Return what completes a word of the top level.
-
-        No module is loaded: somebody waits with a finger on TAB.
-        """
-        self.commands = {
-            word: typer.core.TyperCommand(word, help=about) for word, about in _abouts().items()
-        }
-        _loaded.update(_abouts())
+        """Return what completes a word of the top level; no module is loaded."""
+        _loaded.update(self.commands)
         return super().shell_complete(ctx, incomplete)
-
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - as above
-        """Return all words, in the order of the help."""
-        return list(_abouts())
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
         """Write one block a section."""
-        width = max(map(len, _abouts()), default=0)
+        width = max(map(len, self.commands))
         for section, words in sections().items():
             with formatter.section(section):
                 formatter.write_dl([(word.ljust(width), about) for word, about in words.items()])
@@ -201,9 +176,9 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
         found.setdefault("as_json", (Json, False))
 
         def call(**given: Any) -> None:  # noqa: ANN401 - as typer read them
-            from orchestrator.cli.output import format_of
-
-            form = format_of(given.pop("table_form", ""), None, TABLE_FORMS, default="text")
+            form = given.pop("table_form", "text")
+            if form not in TABLE_FORMS:
+                raise UsageError(f"there is no format {form!r}; choose one of {_FORMS}")
             form = "json" if given["as_json"] else form
             given["as_json"] = form != "text"
             if "as_json" not in hints:
@@ -233,10 +208,12 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
         alone.command(name, cls=Command)(call)
         group: Any = ROOT
         for word in above:
-            if word not in group.commands:
-                about = _abouts().get(word, "") if group is ROOT else ""
-                group.add_command(typer.core.TyperGroup(name=word, help=about, **_LOOK))
-            group = group.commands[word]
+            known = group.commands.get(word)
+            if not isinstance(known, typer.core.TyperGroup):
+                about = known.help if known else ""
+                known = typer.core.TyperGroup(name=word, help=about, **_LOOK)
+                group.add_command(known)
+            group = known
         group.add_command(typer.main.get_command(alone))
         return function
 
@@ -365,7 +342,8 @@ def _html(out: Path | None) -> Path | None:
 
 #: The forms that a command's table is printed in.
 TABLE_FORMS: Final = ("text", "markdown", "csv", "html", "json")
-_TableForm = Annotated[str, opt("--format -f", "text, markdown, csv, html or json.")]
+_FORMS: Final = "text, markdown, csv, html or json"
+_TableForm = Annotated[str, opt("--format -f", f"{_FORMS}.")]
 Json = Annotated[bool, opt("--json", "Print the result as JSON.")]
 DryRun = Annotated[bool, opt("--dry-run", "Only list what would be done.")]
 HtmlOut = Annotated[Path | None, opt("--out -o", "File for the HTML report.", callback=_html)]
@@ -428,6 +406,12 @@ _app.callback()(_root)
 _root_command = typer.main.get_command(_app)
 assert isinstance(_root_command, Root)
 ROOT: Final = _root_command
+#: What help and completion need; a word's own command takes the place of each when it is loaded.
+ROOT.commands = {
+    word: typer.core.TyperCommand(word, help=about)
+    for words in sections().values()
+    for word, about in words.items()
+}
 
 
 def _settings(*, is_json: bool) -> Settings:
@@ -467,15 +451,12 @@ def _show(result: CommandResult | DoneAnswer, form: str) -> NoReturn:
                 # A large campaign's rows are never held.
                 for line in itertools.chain(["\n"] * bool(number), csv_lines(table)):
                     say(line, end="")
-        elif form != "text" and result.tables:
-            whole = [replace(table, rows=[*table.rows]) for table in result.tables]
-            if form == "html":
-                from orchestrator.tables.html import page
+        elif form == "html" and result.tables:
+            from orchestrator.tables.html import page
 
-                text = page(whole)
-            else:
-                text = "\n".join(map(as_markdown, whole))
-            say(text.rstrip("\n"))
+            say(page(result.tables).rstrip("\n"))
+        elif form == "markdown" and result.tables:
+            say("\n".join(map(as_markdown, result.tables)).rstrip("\n"))
         else:
             for line in [result.text] if result.text else result.lines:
                 say(line, looks=result.looks)

@@ -23,7 +23,6 @@ from orchestrator.cli.output import (
     LOCK,
     CommandResult,
     columns,
-    lines_that_fit,
     say,
     shown,
     stop_no_more,
@@ -61,20 +60,20 @@ if TYPE_CHECKING:
 #: In a picture that must fit, of serial numbers.
 _SERIAL_MAX: Final = 24
 _BAR: Final = 10
-#: What a phone does is told in at least this many characters.
+#: What a phone does is told in at least this many characters, with so many beside it.
 _DOING_MIN: Final = 10
+_BESIDE: Final = 40
 _DOTS: Final = ".."
 
 #: A phone of a campaign.
 _Phone = tuple[Status, PhoneStatus]
 
 
-def _phones(
-    rows: Sequence[_Phone], *, serial_max: int | None = None, doing_max: int | None = None
-) -> Table[_Phone]:
-    """Return phones of campaigns; people read so many characters of a serial number and of what each
-    does (None: all).
+def _phones(rows: Sequence[_Phone], *, doing_max: int | None = None) -> Table[_Phone]:
+    """Return phones of campaigns; where a line must fit, people read so many characters of what each
+    does, and of a serial number (None: all).
     """
+    serial_max = None if doing_max is None else _SERIAL_MAX
     columns: list[Column[_Phone]] = [
         Column(
             "serial",
@@ -286,12 +285,11 @@ def picture(
     lines = [(_title(title or status.name, status, width), "title")]
     if shown:
         rows = [(status, phone) for phone in shown]
-        serial_max = None if width is None else _SERIAL_MAX
-        found = laid_out(_phones(rows, serial_max=serial_max))
-        if width is not None and (over := max(len(line) for line, _ in found) - width) > 0:
-            doing_max = max(_DOING_MIN, max(len(_doing(phone)) for phone in shown) - over)
-            found = laid_out(_phones(rows, serial_max=serial_max, doing_max=doing_max))
-        lines += [(_cut(line, width), look) for line, look in found]
+        # Beside what a phone does stand its serial number, counts, heat and time.
+        doing_max = None if width is None else max(_DOING_MIN, width - _BESIDE)
+        lines += [
+            (_cut(line, width), look) for line, look in laid_out(_phones(rows, doing_max=doing_max))
+        ]
     if hidden:
         lines.append((_cut(f"... and {len(hidden)} more: {_counted(hidden)}", width), "head"))
     left = None if height is None else height - len(lines)
@@ -392,10 +390,9 @@ class TerminalObserver:
             atexit.unregister(self._live.stop)
         if _is_remembered(event) and (text := self._describe(event)):
             self._console.print(
-                "\n".join(lines_that_fit(visible(text))),
+                visible(text),
                 markup=False,
                 highlight=False,
-                soft_wrap=True,
             )
 
     def _drawing(self) -> Text:
@@ -449,7 +446,7 @@ class LineObserver:
                 else f"{datetime.now().astimezone():%H:%M:%S} {text}"
             )
             with LOCK:
-                say("\n".join(lines_that_fit(line)) if sys.stderr.isatty() else line, err=True)
+                say(line, err=True)
 
 
 def observer_for_stderr(log_format: str = "text") -> Observer:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from orchestrator.app.options import Wait, arg, opt
 from orchestrator.cli.frame import HtmlOut, PlanKeys, command
-from orchestrator.cli.output import CUT_EXIT_CODE, CommandResult, Streamed, columns, command_lines
+from orchestrator.cli.output import CUT_EXIT_CODE, CommandResult, Streamed, columns
 from orchestrator.errors import BenchfarmError, HostStorageError, UsageError
 from orchestrator.files import check_writable
 from orchestrator.records.plan import Plan, PlanOptions
@@ -155,7 +155,7 @@ def told(workspace: Workspace, measured: MeasuredCampaign, out: Path | None) -> 
     found = winners(data.contests)
     won = fastest_table(found)
     advice = next_steps(found, campaign.terms)
-    further = [line for text in advice if found for line in command_lines(text)]
+    further = advice if found else []
     width = columns()
     lines = text_lines(data, width)
     # What is to be typed or opened stays whole.

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar, cast
 
 from orchestrator import __version__
 from orchestrator.errors import UsageError
-from orchestrator.tables.escapes import display_width, is_unseen, one_line, visible_block
+from orchestrator.tables.escapes import is_unseen, one_line, visible_block
 
 if TYPE_CHECKING:
     from orchestrator.tables.table import Table
@@ -43,37 +43,6 @@ def room() -> int | None:
     a file, gets it.
     """
     return max(columns(), 80) if sys.stdout.isatty() else None
-
-
-def lines_that_fit(line: str) -> list[str]:
-    """Return one line of prose as lines that fit the terminal; a word that is longer stays whole."""
-    import textwrap
-
-    width = max(20, columns() - 1)
-    return textwrap.wrap(
-        line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-    ) or [""]
-
-
-def command_lines(advice: str) -> list[str]:
-    """Return advice that ends with a command as lines that fit the terminal.
-
-    A command that doesn't fit stands below, broken so that a shell still reads it as one.
-    """
-    import re
-
-    about, found, command = advice.partition(": benchfarm ")
-    if not found or display_width(advice) < columns():
-        return [advice]
-    lines = ["  benchfarm"]
-    # An option stays beside its value.
-    word = r"""(?:\$'(?:\\.|[^'\\])*'|'[^']*'|"[^"]*"|[^\s'"])+"""
-    for part in re.findall(rf"{word}(?: (?!-){word})*", command):
-        if display_width(lines[-1]) + display_width(part) + 3 > columns():
-            lines[-1] += " \\"
-            lines.append("   ")
-        lines[-1] += f" {part}"
-    return [f"{about}:", *lines]
 
 
 #: How a terminal shows a line by its look (tables.renderers.Line); any other look changes nothing.
@@ -116,10 +85,8 @@ def _styled(line: str, look: str) -> str:
 
 def _has_colours(stream: TextIO) -> bool:
     """Whether a stream is a terminal that shows colours, and nobody said that it shouldn't."""
-    environ = os.environ
-    if environ.get("NO_COLOR") or environ.get("TERM") == "dumb":
-        return False
-    return bool(environ.get("FORCE_COLOR")) or stream.isatty()
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return stream.isatty() and not is_plain
 
 
 def say_json(pieces: Iterable[str], *, err: bool = False) -> None:
@@ -406,25 +373,14 @@ def format_of(
 
     ``endings`` has the formats by the ending of a file's name.
 
-    Raises UsageError for a format that isn't known, and for an ending that belongs to another
-    format.
+    Raises UsageError for a format that isn't known, and for an ending of another one.
     """
-    # "md" is the format that such a file has.
-    of_ending = next(iter(endings.get(f".{chosen}", ())), "")
-    chosen = of_ending if of_ending in known and chosen not in known else chosen
     if chosen and chosen not in known:
         raise UsageError(f"there is no format {chosen!r}", hint=f"choose one of {', '.join(known)}")
     fitting = endings.get(out.suffix.lower()) if out is not None else None
-    if fitting is None:
+    if chosen or fitting is None:
         return chosen or default
-    if chosen and chosen not in fitting:
-        raise UsageError(
-            f"{out}: the file's name ends as {fitting[0]} does, and --format is {chosen}"
-        )
-    possible = [item for item in (chosen, default, *fitting) if item in fitting and item in known]
+    possible = [item for item in (default, *fitting) if item in fitting and item in known]
     if not possible:
-        raise UsageError(
-            f"{out}: this command writes {', '.join(known)}, not {fitting[0]}",
-            hint="name another file",
-        )
+        raise UsageError(f"{out}: this command writes {', '.join(known)}, not {fitting[0]}")
     return possible[0]

@@ -15,10 +15,8 @@ from orchestrator.cli.frame import command
 from orchestrator.cli.output import CommandResult, shown, to_json
 from orchestrator.errors import AdbUnavailableError, UsageError
 from orchestrator.files import write_file
-from orchestrator.records.case import FIGURE_PASS, SkippedCase
+from orchestrator.records.case import SkippedCase
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.plan import Plan
-from orchestrator.records.run import OUT_OF_TIME
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table, fields_of
@@ -98,13 +96,9 @@ def show(
         if most_s == least_s
         else f"{format_duration(least_s)} to {format_duration(most_s)}"
     )
-    parts.append(
-        f"{_times(plan)}{span} on the busiest device, beside loading and waiting for cool phones"
-    )
+    parts.append(f"{span} on the busiest device, beside loading and waiting for cool phones")
     if plan.budget is not None:
-        late = sum(skip.reason_code == OUT_OF_TIME for skip in expansion.skipped)
-        cut = f"; {late} of {len(expansion.cases) + late} cases are left out" if late else ""
-        parts.append(f"\neach device has {format_duration(plan.budget)}{cut}")
+        parts.append(f"\neach device has {format_duration(plan.budget)}")
     # Without these nothing runs there: it is the last thing that is read.
     parts += ["\nmissing:", *(f"  {item.reason}" for item in missing)] if missing else []
     return shown(
@@ -141,16 +135,6 @@ def _not_chosen(opened: OpenedDevices) -> dict[str, str]:
         **{str(serial): one_line(reason) for serial, reason in by_rule.items()},
         **opened.left_out,
     }
-
-
-def _times(plan: Plan) -> str:
-    rule = plan.stopping
-    if rule is None or FIGURE_PASS not in plan.passes:
-        return ""
-    return (
-        f"{rule.first} invocations of each case, and up to {rule.most} where the interval is wider than "
-        f"{100 * rule.half_width:g} %: "
-    )
 
 
 @command("plan init")

@@ -81,11 +81,12 @@ def campaigns(
             and (state := state_of(workspace, item, here.get(item.campaign_id)))
             and status in {"", state}
         ]
-        nothing = f"nothing is stored yet in {workspace.store.name}"
-    if out_of_lists and not hidden:
-        nothing = f"all {len(out_of_lists)} campaigns are hidden: 'benchfarm results list --all' lists them"
-    elif name or status:
-        nothing = "no campaign fits"
+        name_of_store = workspace.store.name
+    nothing = (
+        "no campaign fits"
+        if listed or out_of_lists
+        else f"nothing is stored yet in {name_of_store}"
+    )
     rows = [
         StoredCampaign(item, progress[item.campaign_id], item.campaign_id in out_of_lists, state)
         for item, state in found
@@ -156,10 +157,7 @@ def runs(
         if shown:
             yield from as_text(listed_runs(shown), columns()).split("\n")
         if not count:
-            is_whole = which == RunFilter(limit=limit)
-            what = "has no runs yet" if is_whole else "has no run that fits"
-            hint = "" if campaign else "; 'benchfarm results list' lists the others"
-            yield f"campaign {', '.join(chosen)} {what}{hint}"
+            yield f"campaign {', '.join(chosen)} has no run that fits"
 
     def chosen_runs() -> Iterable[RunRecord]:
         return deque(fitting(), maxlen=limit) if limit else fitting()
@@ -278,13 +276,7 @@ def prune(
     pruned = stored.prune(settings, older_than=older_than, is_trial=dry_run, compact=compact)
     runs = f"{counted(pruned.runs, 'run')} in {counted(pruned.campaigns, 'campaign')}"
     freed = f"{format_bytes(pruned.freed_bytes)} of the database"
-    deleted = (
-        "would be deleted"
-        if dry_run
-        else "deleted, and given back to the disk"
-        if compact
-        else "deleted; later runs use that space, --compact gives it back to the disk"
-    )
+    deleted = "would be deleted" if dry_run else "deleted"
     text = f"raw output of {runs}, {freed}: {deleted}; their figures, verdicts and states stay"
     return CommandResult(text=text, data={"trial": dry_run, **asdict(pruned)})
 

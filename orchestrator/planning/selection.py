@@ -167,8 +167,10 @@ def misfit(selection: DeviceSelection, facts: DeviceFacts, labels: Labels | None
         return f"it isn't in the pool {' or '.join(selection.pools)}"
     if missing := [tag for tag in selection.tags if tag not in labels.tags]:
         return f"it lacks the tag {', '.join(missing)}"
-    wrong = (text for text in selection.where if not parse_predicate(text).holds(facts, labels))
-    return next((f"{text!r} doesn't hold" for text in wrong), "")
+    for text in selection.where:
+        if not all(claim.holds(facts, labels) for claim in parse_predicate(text)):
+            return f"{text!r} doesn't hold"
+    return ""
 
 
 def _unneeded(selection: DeviceSelection, facts: DeviceFacts, chosen: Sequence[DeviceFacts]) -> str:

@@ -195,22 +195,16 @@ def _longest_pause_s(terms: PlanTerms) -> float:
 
 
 def usual_pause_s(recent: Recent, terms: PlanTerms) -> float:
-    """Return the median time between two runs of a device on its last day; 0 when nothing is known.
+    """Return the median time between two runs of a device; 0 when nothing is known.
 
     A few long ones, of an outage or of a hot phone, don't make all runs seem long. ``recent`` must
     hold all series that the device measured in turns: those of others would count as pause.
     """
     runs = [run for own in recent.values() for run in own]
-    if not runs:
-        return 0.0
-    newest = max(run.started_at for run in runs)
-    last_day = sorted(
-        (run for run in runs if newest - run.started_at < timedelta(days=1)),
-        key=lambda run: run.started_at,
-    )
+    runs.sort(key=lambda run: run.started_at)
     pauses = [
         (after.started_at - before.started_at).total_seconds() - before.duration_s
-        for before, after in itertools.pairwise(last_day)
+        for before, after in itertools.pairwise(runs)
         if before.campaign == after.campaign
     ]
     longest_s = max(_longest_pause_s(terms), _EARLIER_PAUSE_S)

@@ -310,12 +310,11 @@ class Status:
     def eta_s(self) -> float | None:
         """How long the campaign takes: as its longest phone.
 
-        None while nothing is known. Phones that are away or abandoned aren't waited for; one whose
-        pace isn't known yet is taken for as slow as the slowest of the others.
+        None while nothing is known. Phones that are away or abandoned aren't waited for.
         """
-        left = [phone for phone in self.phones if phone.left and phone.standing.is_under_way]
-        known = [(phone.eta_s, phone.left) for phone in left if phone.eta_s is not None]
-        if not known:
-            return None
-        slowest_s = max(eta_s / count for eta_s, count in known)
-        return max(slowest_s * p.left if p.eta_s is None else p.eta_s for p in left)
+        known = [
+            phone.eta_s
+            for phone in self.phones
+            if phone.left and phone.standing.is_under_way and phone.eta_s is not None
+        ]
+        return max(known, default=None)

@@ -300,7 +300,7 @@ _TEXT_MAX: Final = 1000
 _AND: Final = re.compile(r"""(?<!\S)and(?!\S)(?=(?:[^"']|"[^"]*"|'[^']*')*\Z)""", re.IGNORECASE)
 _CLAIM: Final = re.compile(
     r"""(?P<not>not\s+)?(?P<name>[^\s"'=<>!()]+)"""
-    r"""(?:\s*(?P<symbol>==|!=|<=|>=|=|<|>)\s*"""
+    r"""(?:\s*(?P<symbol>!=|<=|>=|=|<|>)\s*"""
     r"""(?P<value>"[^"]*"|'[^']*'|[\d.]+\s+\w+|[^\s"'=<>!()]+))?""",
     re.IGNORECASE,
 )
@@ -352,16 +352,6 @@ class Claim(NamedTuple):
             parts = len(self.value)
             actual = (*actual, *(0,) * parts)[:parts]
         return _COMPARE[self.symbol](actual, self.value)
-
-
-class Predicate(NamedTuple):
-    """Claims that all hold of a device that is meant."""
-
-    claims: tuple[Claim, ...]
-
-    def holds(self, facts: DeviceFacts, labels: Labels) -> bool:
-        """Whether all claims are known to be true of a device."""
-        return all(claim.holds(facts, labels) for claim in self.claims)
 
 
 class _Askable(NamedTuple):
@@ -456,11 +446,11 @@ _READ: Final[Mapping[str, Callable[[str], Any]]] = {
 }
 
 
-def parse_predicate(text: str) -> Predicate:
+def parse_predicate(text: str) -> tuple[Claim, ...]:
     """Parse claims joined by ``and``; raises UsageError naming the one that is wrong."""
     if len(text) > _TEXT_MAX:
         raise UsageError(f"the predicate is longer than {_TEXT_MAX} characters")
-    return Predicate(tuple(map(_claim, _AND.split(text))))
+    return tuple(map(_claim, _AND.split(text)))
 
 
 def _claim(text: str) -> Claim:
@@ -476,7 +466,7 @@ def _claim(text: str) -> Claim:
         known = nearest(name, _NAMES) or f"known are {', '.join(_NAMES)}"
         raise UsageError(f"unknown fact {name!r} in {text!r}; {known}")
     kind = "text" if "." in name else "texts" if name in _LABELS else FIELDS[name].kind
-    symbol = (found["symbol"] or "").replace("==", "=")
+    symbol = found["symbol"] or ""
     if kind == "truth" and not symbol:
         return Claim(name, kind, "=", not found["not"])
     if not symbol or found["not"]:

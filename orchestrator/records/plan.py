@@ -215,9 +215,7 @@ def _flag_set(flags: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]
     """Return one set of flags in the order of their names."""
     for name, text in flags:
         if not _FLAG_NAME.fullmatch(name):
-            bare = name.lstrip("-")
-            hint = f"; write {bare}" if bare != name and _FLAG_NAME.fullmatch(bare) else ""
-            raise ValueError(f"{name!r} isn't the name of a flag{hint}")
+            raise ValueError(f"{name!r} isn't the name of a flag")
         if name in OWNED_FLAGS:
             raise ValueError(f"the flag {name} can't be set here: {OWNED_FLAGS[name]}")
         if "\0" in text or "\n" in text:
@@ -254,11 +252,6 @@ THERMAL_STATUS: Final = ("none", "light", "moderate", "severe", "critical", "eme
 
 def _thermal_status(value: object) -> object:
     return THERMAL_STATUS.index(value) if value in THERMAL_STATUS else value
-
-
-def _screen(value: object) -> object:
-    # YAML's own words for true and false are read as they are written; people mean these.
-    return {"true": "on", "false": "off"}.get(value, value) if isinstance(value, str) else value
 
 
 def _load(text: str) -> str:
@@ -616,7 +609,7 @@ def fixed(count: int) -> Invocations:
 
 
 def _bounds(given: object) -> object:
-    """Return the bounds that a number, ``8-40`` or a first round alone means."""
+    """Return the bounds that a number or ``8-40`` means."""
     if isinstance(given, str):
         first, dash, most = given.partition("-")
         if dash and first.strip():
@@ -629,9 +622,6 @@ def _bounds(given: object) -> object:
         if not 1 <= count <= 10_000:
             raise ValueError(f"{count} isn't between 1 and 10000")
         return {"first": count, "most": count}
-    # A larger first round raises the bound.
-    if isinstance(given, dict) and "most" not in given and str(given.get("first", "")).isdecimal():
-        return {**given, "most": max(int(given["first"]), StoppingRule().most)}
     return given
 
 
@@ -639,9 +629,7 @@ def _bounds(given: object) -> object:
 class Quiet:
     """How a phone is brought to rest; None leaves a setting as it is."""
 
-    screen: Annotated[Screen, BeforeValidator(_screen), Key("`on` or `off` while measuring.")] = (
-        Screen.ON
-    )
+    screen: Annotated[Screen, Key("`on` or `off` while measuring.")] = Screen.ON
     airplane: Annotated[bool | None, Key("Airplane mode.", default="as it is")] = None
     no_doze: Annotated[bool | None, Key("Keep Doze off.", default="as it is")] = None
     animations_off: Annotated[bool | None, Key("Switch animations off.", default="as it is")] = None

@@ -39,6 +39,10 @@ PIXEL = DeviceFacts(
 UNKNOWN = DeviceFacts(serial=Serial("x"), kind=DeviceKind.ANDROID, is_virtual=True)
 
 
+def judged(text, facts=PIXEL):
+    return all(claim.holds(facts, NoLabels()) for claim in parse_predicate(text))
+
+
 @pytest.mark.parametrize(
     ("text", "holds"),
     [
@@ -57,7 +61,7 @@ UNKNOWN = DeviceFacts(serial=Serial("x"), kind=DeviceKind.ANDROID, is_virtual=Tr
         ("virtual = false", True),
         ("virtual", False),
         ("not virtual", True),
-        ("cores == 5", True),
+        ("cores = 5", True),
         ("memory >= 6 GB", True),
         ("memory >= 8 GiB and not virtual", False),
         ("memory < 9e9", True),
@@ -73,7 +77,7 @@ UNKNOWN = DeviceFacts(serial=Serial("x"), kind=DeviceKind.ANDROID, is_virtual=Tr
     ],
 )
 def test_claim_is_judged_by_the_facts(text, holds):
-    assert parse_predicate(text).holds(PIXEL, NoLabels()) is holds
+    assert judged(text) is holds
 
 
 @pytest.mark.parametrize(
@@ -91,7 +95,7 @@ def test_claim_is_judged_by_the_facts(text, holds):
     ],
 )
 def test_a_claim_about_what_is_not_known_does_not_hold(fact):
-    assert not parse_predicate(fact).holds(UNKNOWN, NoLabels())
+    assert not judged(fact, UNKNOWN)
 
 
 def test_fault_names_the_claim_and_what_is_wrong():
@@ -108,13 +112,12 @@ def test_fault_names_the_claim_and_what_is_wrong():
 def test_any_fact_can_be_asked_for():
     for name, field in FIELDS.items():
         value = {"number": "1", "version": "1", "bytes": "1", "truth": "true"}.get(field.kind, "x")
-        assert isinstance(parse_predicate(f"{name} = {value}").holds(PIXEL, NoLabels()), bool)
+        assert isinstance(judged(f"{name} = {value}"), bool)
 
 
 @given(st.text(alphabet=st.sampled_from("sdk soc=<>!()'\"andornt 13*[.\\\n"), max_size=60))
 def test_any_text_is_judged_or_refused_with_a_usage_error(text):
     try:
-        predicate = parse_predicate(text)
+        assert judged(text) in {True, False}
     except UsageError:
-        return
-    assert predicate.holds(PIXEL, NoLabels()) in {True, False}
+        pass

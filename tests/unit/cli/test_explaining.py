@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 
 import pytest
 
 from orchestrator.app.progress import listed_runs
 from orchestrator.cli.explaining import entries, explain
-from orchestrator.cli.output import command_lines
 from orchestrator.errors import UsageError
 from orchestrator.passes import pass_names
 from orchestrator.plugins import plugins
@@ -18,7 +16,6 @@ from orchestrator.records.plan import Plan, keys_of
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Outputs
 from orchestrator.report.assembly import build_report_data
-from orchestrator.tables.escapes import shell_word
 from orchestrator.tables.renderers import as_text
 from orchestrator.tables.results import RESULTS, listed_table
 from orchestrator.tables.rows import BestMark
@@ -118,29 +115,3 @@ def test_each_run_of_a_virtual_phone_says_so() -> None:
     assert runs
     lines = as_text(listed_runs(runs), 300).split("\n")[1:]
     assert all("(virtual)" in line for line in lines[: len(runs)])
-
-
-ADVICE = (
-    "to try every delegate with other thread counts: "
-    "benchfarm bench {file} -s VIRTUAL-PIXEL-3 -d all -t 1,2,4"
-)
-
-
-@pytest.mark.parametrize("name", ["my models/mobilenet", "new\nline -d it's", "a -b 'c' -d"])
-def test_a_command_that_does_not_fit_is_broken_so_that_a_shell_reads_it_whole(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    path = f"/data/{name}.tflite"
-    advice = ADVICE.format(file=shell_word(path))
-    monkeypatch.setenv("COLUMNS", "60")
-    about, *lines = command_lines(advice)
-    assert about == "to try every delegate with other thread counts:"
-    assert all(len(line) <= 60 for line in lines)
-    assert len(lines) > 1
-    script = "\n".join(lines).replace("benchfarm", "printf '%s|'", 1)
-    words = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
-    assert words.stdout.split("|")[:-1] == [
-        "bench", path, "-s", "VIRTUAL-PIXEL-3", "-d", "all", "-t", "1,2,4",
-    ]  # fmt: skip
-    monkeypatch.setenv("COLUMNS", "200")
-    assert command_lines(advice) == [advice]

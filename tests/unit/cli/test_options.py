@@ -28,17 +28,12 @@ REFUSED: list[tuple[str, str]] = [
     ("compare a b --campaign c", "--campaign is for --by"),
     # A file's name says its format.
     ("report --out r.xml", "r.xml: this command writes html, text, markdown"),
-    ("report --format html --out r.csv", "r.csv: the file's name ends as csv does"),
-    ("export --format bundle --out e.csv", "e.csv: the file's name ends as csv does"),
-    ("compare --format junit --out c.md", "c.md: the file's name ends as markdown does"),
     ("history changes --out c.html", "c.html: this command writes text, markdown, json, not html"),
     ("bench model.tflite --out b.csv", "b.csv: this command writes html, not csv"),
     ("report --format pdf", "there is no format 'pdf'"),
     # A percentage says that it is one.
     ("compare --threshold 0.03", f"--threshold: {EITHER_WAY}"),
-    ("compare --level 0.03", f"--level: {EITHER_WAY}"),
     ("ab build:a build:b -m m.tflite --detect 0.03", f"--detect: {EITHER_WAY}"),
-    ("bisect a@1a2b3c a@4d5e6f -m m --detect 0.03", EITHER_WAY),
     ("history changes --threshold 0.03", f"--threshold: {EITHER_WAY}"),
     (f"bench {MODEL} --precision 0.03", f"--precision: {EITHER_WAY}"),
 ]
@@ -138,22 +133,9 @@ def test_every_kind_of_side_is_understood_before_a_phone_is_looked_for(cli: Cli,
     assert "no adb server answers" in done.ended_with(3).stderr
 
 
-def test_virtual_is_also_read_by_its_old_name(cli: Cli) -> None:
-    by_old, by_new = cli("lab up no-such-profile"), cli("virtual up no-such-profile")
-    assert by_old.exit_code == 2
-    assert (by_old.exit_code, by_old.said) == (by_new.exit_code, by_new.said)
-    assert "there is no command" not in by_old.said
-
-
 def test_the_adb_server_is_shown_or_stopped_and_nothing_else(cli: Cli) -> None:
     assert cli("adb").ok().stdout == cli("adb status").ok().stdout
     assert "stop" in cli("adb start").ended_with(2).stderr
-
-
-def test_a_format_may_be_named_by_the_ending_of_its_files(cli: Cli) -> None:
-    table = cli("build list --format md").ok().stdout
-    assert "\n| ---" in table
-    assert table == cli("build list --format markdown").stdout
 
 
 def test_a_key_that_completes_prints_no_error_into_a_line_with_an_unknown_word(cli: Cli) -> None:
@@ -161,12 +143,6 @@ def test_a_key_that_completes_prints_no_error_into_a_line_with_an_unknown_word(c
         "", COMP_WORDS="benchfarm tabel ", COMP_CWORD="2", _BENCHFARM_COMPLETE="complete_bash"
     )
     assert (done.exit_code, done.stderr) == (0, "")
-
-
-def test_a_form_of_progress_that_there_is_not_is_refused_by_what_needs_no_settings(
-    cli: Cli,
-) -> None:
-    assert "neither text nor json" in cli("--log-format xml explain trusted").ended_with(2).stderr
 
 
 def test_help_shows_an_argument_that_may_be_repeated_with_dots(cli: Cli) -> None:
