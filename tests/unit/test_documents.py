@@ -117,20 +117,13 @@ def test_a_moment_that_no_calendar_can_count_with_is_refused(at: str) -> None:
 
 def test_what_a_program_printed_beyond_all_bounds_is_kept_at_the_bound() -> None:
     summary = LatencySummary(count=-(10**30), mean_us=1e300, std_us=math.inf, p5_us=math.nan)
-    report = ToolReport(outcome="ok", init_us=10**400, inference=summary)
+    extra = {"speed": math.inf, "unit": "x"}
+    report = ToolReport(outcome="ok", init_us=10**400, inference=summary, extra=extra)
 
     read = load_document(ToolReport, dump_document(report), where="here")
 
-    assert read.init_us == 2.0**63
+    assert (read.init_us, read.extra) == (2.0**63, {"speed": 2.0**63, "unit": "x"})
     assert read.inference == LatencySummary(count=-(2**63 - 1), mean_us=2.0**63, std_us=2.0**63)
-
-
-def test_a_figure_beyond_all_bounds_that_may_be_a_text_is_kept_at_the_bound() -> None:
-    report = ToolReport(outcome="ok", extra={"speed": math.inf, "least": -math.inf, "unit": "x"})
-
-    read = load_document(ToolReport, dump_document(report), where="here")
-
-    assert read.extra == {"speed": 2.0**63, "least": -(2.0**63), "unit": "x"}
 
 
 def test_every_record_can_be_written_and_what_has_no_required_field_read_again() -> None:
@@ -163,9 +156,7 @@ def test_every_record_can_be_written_and_what_has_no_required_field_read_again()
         '{"outcome": 3}',
         '{"outcome": "ok", "init_us": "3"}',
         '{"outcome": "ok", "init_us": true}',
-        '{"outcome": "ok", "init_us": [1]}',
         '{"outcome": "ok", "inference": {"count": 1.0}}',
-        '{"outcome": "ok", "inference": {"count": "1"}}',
         '{"outcome": "ok", "echoed": {"a": 1}}',
         '{"outcome": "ok", "unconsumed_flags": "abc"}',
         '{"outcome": "ok", "delegate": {"cpu_operators": [["a"]]}}',
@@ -173,7 +164,7 @@ def test_every_record_can_be_written_and_what_has_no_required_field_read_again()
         '{"outcome": "ok", "newer": ' + "[" * 100_000 + "]" * 100_000 + "}",
         '{"label": "\\ud800", "newer": ' + "[" * 100_000 + "]" * 100_000 + "}",
     ],
-    ids=range(12),
+    ids=range(10),
 )
 def test_a_value_of_another_type_is_an_error_with_its_place(text: str) -> None:
     with pytest.raises(StoreError, match="run r-17: the stored document") as refused:

@@ -114,23 +114,6 @@ def test_a_pass_whose_flags_a_program_lacks_is_no_ordinary_run_under_its_name(
     assert {item.run_pass for item in both.invocations[COMPUTER.serial]} == {Pass.TIMING}
 
 
-@needs_extension("runtimes")
-def test_a_pass_that_a_case_cannot_do_is_skipped_with_a_reason_also_beside_another() -> None:
-    matrix = Matrix(tools=(ToolName.LITERT_LM,), threads=(1,))
-    bundle = Model(name="m", sha256=ModelSha("m"), size_bytes=1, path=Path("m.litertlm"))
-    stock = Stock(
-        builds={(PHONE.serial, ToolName.LITERT_LM): replace(NATIVE, tool=ToolName.LITERT_LM)}
-    )
-    cold, both = (
-        expand(plan(matrix=matrix, passes=passes), [PHONE], [bundle], stock)
-        for passes in ((Pass.COLD,), (Pass.TIMING, Pass.COLD))
-    )
-    assert cold.cases == ()
-    for found in (cold, both):
-        assert {skip.reason_code for skip in found.skipped} == {"pass-not-in-tool"}
-    assert {item.run_pass for item in both.invocations[PHONE.serial]} == {Pass.TIMING}
-
-
 def test_interleaving_runs_each_case_once_before_any_case_again() -> None:
     matrix = Matrix(threads=(1, 2, 4))
     queue = queue_of(plan(matrix=matrix, invocations=4))
@@ -190,11 +173,8 @@ def test_without_a_build_all_is_skipped_with_what_to_do() -> None:
 
 @pytest.mark.parametrize("soc", ["SM8250", "SDM845", "sm8150", "Snapdragon 855"])
 def test_hexagon_is_tried_on_qualcomm(soc: str) -> None:
-    expansion = expanded(
-        plan(matrix=Matrix(delegates=(DelegateName.HEXAGON,))),
-        replace(PHONE, soc=soc),
-        WITH_HEXAGON,
-    )
+    matrix = Matrix(delegates=(DelegateName.HEXAGON,))
+    expansion = expanded(plan(matrix=matrix), replace(PHONE, soc=soc), WITH_HEXAGON)
     assert len(expansion.cases) == 2
     assert expansion.cases[0].files == (
         ("libhexagon_interface.so", "1" * 64),
@@ -296,13 +276,6 @@ def test_the_reference_workload_is_the_same_whatever_a_plan_measures() -> None:
     assert case is not None
     assert (case.threads, case.delegate, case.min_secs) == (1, DelegateName.XNNPACK, 1.0)
     assert reference_case(plan(), PHONE, MODELS[0], {}) is None
-
-
-def test_without_a_named_program_each_device_gets_its_usual_one() -> None:
-    assert {case.tool for case in expanded(plan()).cases} == {ToolName.NATIVE}
-    assert {
-        case.tool for case in expanded(plan(matrix=Matrix(threads=(1,))), COMPUTER, LITERT).cases
-    } == {ToolName.LITERT}
 
 
 def test_flags_of_another_program_are_skipped_and_the_set_without_flags_runs() -> None:

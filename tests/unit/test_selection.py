@@ -46,8 +46,6 @@ def chosen(**selection: object) -> list[str]:
         ({"pools": ("nightly", "other")}, ["A", "B"]),
         ({"pools": ("nightly",), "tags": ("rooted", "new")}, ["A"]),
         ({"where": ("pool = nightly and tag != rooted",)}, ["B"]),
-        ({"where": ("pool != nightly",)}, ["C", "D", "E"]),
-        ({"where": ("android >= 15",)}, ["D"]),
         ({"one_of_each": "profile"}, ["A", "B"]),
         ({"any": 2}, ["A", "B"]),
         ({"one_of_each": "profile", "any": 1}, ["A"]),
