@@ -36,7 +36,6 @@ from orchestrator.units import split
 if TYPE_CHECKING:
     from orchestrator.cli.output import CommandResult
     from orchestrator.records.answers import DoneAnswer
-    from orchestrator.records.plan import Plan
     from orchestrator.settings import Settings
 
 _FunctionT = TypeVar("_FunctionT", bound="Callable[..., CommandResult | DoneAnswer]")
@@ -225,13 +224,13 @@ class PlanKeys:
     was typed.
     """
 
-    def __init__(self, names: str = "", *, model: type[Plan] | None = None, **about: str) -> None:
+    def __init__(self, names: str = "", **about: str) -> None:
         """``names`` are separated by spaces (empty: all that have an option); ``about`` has other
         lines of help.
         """
         from orchestrator.passes import plan_keys
 
-        keys = plan_keys() if model is None else plan_keys(model)
+        keys = plan_keys()
         self.parameters: dict[str, tuple[Any, Any]] = {}
         for name in names.split() or [name for name, key in keys.items() if key.key.option]:
             item, key = keys[name], keys[name].key

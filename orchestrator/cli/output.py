@@ -147,7 +147,7 @@ def tell(log_format: str, event: str, text: str, *, level: str = "info", **keys:
 
 
 def logs_as_json() -> None:
-    """Let what libraries warn of be written as JSON too, and what ends a thread."""
+    """Let what libraries warn of be written as JSON too."""
     import logging
     import traceback
 
@@ -165,17 +165,6 @@ def logs_as_json() -> None:
 
     logging.basicConfig(level=logging.WARNING, handlers=[LibraryLines()], force=True)
     logging.captureWarnings(True)
-    threading.excepthook = _thread_ended
-
-
-def _thread_ended(what: threading.ExceptHookArgs) -> None:
-    import traceback
-
-    error = what.exc_value
-    if error is not None and not isinstance(error, SystemExit):
-        text = f"{what.thread.name if what.thread is not None else 'a thread'} ended: {type(error).__name__}: {error}"
-        told = "".join(traceback.format_exception(error))
-        write_line("error", text, level="error", code="internal", traceback=told)
 
 
 class _Progress:

@@ -133,9 +133,9 @@ def terms_from_options(**options: str) -> PlanTerms:
     return checked(OptionSource(label="command line", names=names, value={**options}), PlanTerms)
 
 
-def plan_json_schema(model: type[Plan] = Plan) -> dict[str, Any]:
+def plan_json_schema() -> dict[str, Any]:
     """Return the JSON schema of plan files, for editors that check while one types."""
-    schema = TypeAdapter(model).json_schema()
+    schema = TypeAdapter(Plan).json_schema()
     for section in (schema, *schema["$defs"].values()):
         if section.get("type") == "object":
             section["additionalProperties"] = False
@@ -148,9 +148,9 @@ def plan_json_schema(model: type[Plan] = Plan) -> dict[str, Any]:
     }
 
 
-def keys_table(model: type[Plan] = Plan) -> Iterator[tuple[str, str, str]]:
+def keys_table() -> Iterator[tuple[str, str, str]]:
     """Yield the key, meaning and default of each key, as docs/reference/plans.md has them."""
-    for key in keys_of(model):
+    for key in keys_of(Plan):
         yield (
             ".".join(key.at),
             key.key.means or re.sub(r" \(default[^)]*\)|\.$", "", key.key.about),

@@ -292,12 +292,12 @@ def _unknown_key(adapter: TypeAdapter[Any], location: Location) -> str:
     """Return what to say of a key that isn't known where it stands; it may be known elsewhere."""
     schema = adapter.json_schema()
     paths = sorted(_key_paths(schema, schema), key=lambda path: path.count("."), reverse=True)
-    by_word = {path.rpartition(".")[2]: path for path in paths}
-    near = closest(str(location[-1]), by_word)
-    if near:
-        return f"unknown key; did you mean {by_word[near]!r}?"
-    here = ".".join(str(part) for part in location[:-1] if isinstance(part, str))
+    here = ".".join(part for part in location[:-1] if isinstance(part, str))
     beside = [path for path in paths if path.rpartition(".")[0] == here]
+    for known in (beside, paths):
+        by_word = {path.rpartition(".")[2]: path for path in known}
+        if near := closest(str(location[-1]), by_word):
+            return f"unknown key; did you mean {by_word[near]!r}?"
     return f"unknown key; known are {', '.join(sorted(beside or paths))}"
 
 

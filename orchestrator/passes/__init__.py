@@ -90,9 +90,9 @@ def plan_pass_names() -> tuple[str, ...]:
     return tuple(name for name in pass_names() if name != Pass.REFERENCE)
 
 
-def plan_keys(model: type = Plan) -> Mapping[str, PlanKey]:
+def plan_keys() -> Mapping[str, PlanKey]:
     """Return the keys of a plan by their names as keywords; what its ``passes`` are, is said there."""
-    keys = {key.keyword: key for key in keys_of(model)}
+    keys = {key.keyword: key for key in keys_of(Plan)}
     first, *others = plan_pass_names()
     own = replace(keys["passes"].key, about=f"{first} (the default), {', '.join(others)} (a,b).")
     return {**keys, "passes": replace(keys["passes"], key=own)}

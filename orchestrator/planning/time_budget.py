@@ -241,8 +241,6 @@ class TimeLeft:
         if seconds is None:
             return
         self._deadline = Deadline(seconds, clock)
-        #: The end of the campaign, where that is nearer than the end of the device's own time.
-        self._end = terms.until if budget_s is None or seconds < budget_s else None
         series = dict.fromkeys(
             item.case.series_key for item in campaign.invocations if item.case.serial == serial
         )
@@ -269,15 +267,8 @@ class TimeLeft:
         needed_s = sum(_needed_s(item, self._taken_s, self._terms) for item in invocations)
         if self._deadline.remaining_s >= needed_s + self._reserve_s:
             return ""
-        ends = (
-            f"which ends {self._end:%Y-%m-%d %H:%M} UTC"
-            if self._end is not None
-            else "that was given"
-        )
         left = format_duration(self._deadline.remaining_s)
-        return (
-            f"about {format_duration(needed_s)} are needed, and {left} are left of the time {ends}"
-        )
+        return f"about {format_duration(needed_s)} are needed, and {left} are left"
 
 
 def busy_s(terms: Terms, runs: Sequence[RunRecord]) -> float:

@@ -7,23 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 import yaml
-from pydantic import Field
 
 from orchestrator.analysis.rounds import decide
 from orchestrator.app.preparing import terms_of, wants_reference_check
-from orchestrator.cli.frame import PlanKeys
 from orchestrator.clock import Deadline
-from orchestrator.config.plan import keys_table, plan_json_schema
-from orchestrator.config.yaml_file import checked, parse_yaml
 from orchestrator.devices.probes import unfit, wait_until_fit
 from orchestrator.devices.quiet import steps_for
 from orchestrator.documents import dump_document, load_document
-from orchestrator.errors import PlanError
-from orchestrator.fields import Seconds
 from orchestrator.passes import plan_keys
 from orchestrator.planning.expansion import Expansion, Stock, expand
 from orchestrator.planning.selection import choose, tools_for
@@ -31,7 +25,7 @@ from orchestrator.planning.time_budget import costs_of
 from orchestrator.records.campaign import Terms
 from orchestrator.records.case import Model, ModelSha, Serial
 from orchestrator.records.device import DeviceState, NoLabels
-from orchestrator.records.plan import MEASURING, Key, Plan, PlanTerms, keys_of
+from orchestrator.records.plan import Plan, PlanTerms, keys_of
 from tests.samples.extensions import needs_extension
 from tests.samples.places import REPO
 from tests.samples.plan_files import read_plan
@@ -294,35 +288,6 @@ def test_a_campaign_keeps_what_its_plan_says_of_the_work(folder: Path) -> None:
         )
         assert getattr(terms, item.name) == getattr(plan, item.name)
     assert load_document(Terms, dump_document(terms), where="here") == terms
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cooler(Plan):
-    """A plan with one more key, which is this one line."""
-
-    cooldown: Annotated[
-        Seconds, Field(ge=0), Key("Pause between processes.", "--cooldown", MEASURING)
-    ] = 0.0
-
-
-def test_a_new_key_is_one_line(folder: Path) -> None:
-    schema = plan_json_schema(Cooler)["properties"]["cooldown"]
-    assert (schema["description"], schema["default"]) == ("Pause between processes.", 0.0)
-    assert ("cooldown", "Pause between processes", "`0`") in list(keys_table(Cooler))
-    hint, default = PlanKeys(model=Cooler).parameters["cooldown"]
-    (option,) = hint.__metadata__
-    assert (option.names, option.about, default) == (
-        ("--cooldown",),
-        "Pause between processes.",
-        None,
-    )
-    assert plan_keys(Cooler)["cooldown"].at == ("cooldown",)
-    plan = checked(parse_yaml("models: a.tflite\ncooldown: 5 s\n", label="p"), Cooler)
-    assert plan.cooldown == 5.0
-    assert load_document(Cooler, dump_document(plan), where="here") == plan
-    with pytest.raises(PlanError) as raised:
-        checked(parse_yaml("models: a.tflite\ncooldwn: 5\n", label="p"), Cooler)
-    assert raised.value.faults == ("p:2:1: cooldwn: unknown key; did you mean 'cooldown'?",)
 
 
 def test_bench_takes_every_key_that_has_an_option() -> None:

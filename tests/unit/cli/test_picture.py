@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from orchestrator.app.progress import describe, describe_run
+from orchestrator.app.progress import describe_run
 from orchestrator.app.status import PublishedStatus, running_here
 from orchestrator.cli.live import STYLES, TerminalObserver, about, picture
 from orchestrator.cli.output import to_json
@@ -25,10 +25,9 @@ from orchestrator.records.campaign import (
     Status,
 )
 from orchestrator.records.case import CampaignId, Serial
-from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.report.assembly import build_report_data
 from orchestrator.tables.results import invocations_table
-from tests.samples.sample_lab import case, lab_of, run, series
+from tests.samples.sample_lab import case, lab_of, series
 from tests.samples.stores import Samples
 
 
@@ -174,19 +173,6 @@ def test_another_process_sees_how_a_campaign_is_as_long_as_it_runs(tmp_path: Pat
     assert running_here(folder, campaigns) == {}
 
 
-def test_a_status_that_could_not_be_written_is_written_at_the_next_event(tmp_path: Path) -> None:
-    folder, campaigns = tmp_path / "status", Locks(tmp_path / "campaigns")
-    release = campaigns.take(CAMPAIGN.campaign_id)
-    assert release is not None
-    folder.write_text("in the way")
-    published = PublishedStatus(Nobody(), folder)
-    published.on_event(STARTED)
-    folder.unlink()
-    published.on_event(object())
-    assert set(running_here(folder, campaigns)) == {"night-1"}
-    release()
-
-
 def test_campaigns_of_one_process_are_shown_each_until_its_own_end(tmp_path: Path) -> None:
     folder, campaigns = tmp_path / "status", Locks(tmp_path / "campaigns")
     one, other = PublishedStatus(Nobody(), folder), PublishedStatus(Nobody(), folder)
@@ -222,7 +208,7 @@ def test_the_live_view_prints_what_is_to_be_remembered_and_gives_the_terminal_ba
     console = Console(
         file=out, force_terminal=True, width=60, height=12, _environ={"TERM": "xterm"}
     )
-    observer = TerminalObserver(describe, console)
+    observer = TerminalObserver(console)
     assert observer.can_draw
     observer.on_event(STARTED)
     observer.on_event(DeviceNote(serial=A, text="lost: the cable", is_problem=True, is_away=True))
@@ -233,16 +219,6 @@ def test_the_live_view_prints_what_is_to_be_remembered_and_gives_the_terminal_ba
     assert "campaign night-1 finished: 7 stored, 0 left" in written
     assert "away: the cable" in written
     assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l")
-
-
-def test_a_reason_that_was_found_twice_is_told_once() -> None:
-    hot = [
-        Finding(code="throttled", severity=Severity.WARNING, message=f"a limit of cpu{cpu} fell")
-        for cpu in (0, 4)
-    ]
-    busy = Finding(code="foreign-load", severity=Severity.WARNING, message="busy")
-    record = run(case(), quality=Quality.SUSPECT, findings=(hot[0], busy, hot[1]))
-    assert "suspect (throttled, foreign-load)" in describe_run(record)
 
 
 def test_invocations_count_from_one_wherever_they_are_read() -> None:

@@ -34,13 +34,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-def faults_of(folder, text):
-    with pytest.raises(PlanError) as raised:
-        read_plan(text, folder)
-    faults = (fault.removeprefix(f"{folder}/") for fault in raised.value.faults)
-    return [fault.removesuffix("; all models of a folder are FOLDER/*.tflite") for fault in faults]
-
-
 @needs_extension("energy")
 def test_example_holds_every_key_and_loads():
     plan = load_plan(EXAMPLE)
@@ -55,26 +48,6 @@ def test_example_holds_every_key_and_loads():
     assert set(written) == {at[0] for at in keys}
     for section in ("matrix", "settings", "limits", "quiet"):
         assert set(written[section]) == {at[1] for at in keys if at[0] == section}
-
-
-def test_five_mistakes_are_told_at_once_with_line_column_and_key(folder):
-    text = """\
-models: [a.tflite, missing.tflite]
-matrix:
-  delegates: [xnnpack, gpuu]
-  threds: 4
-devices:
-  where: sdk >> 3
-invocations: many
-"""
-    names = ", ".join([*DelegateName, "auto", "all"])
-    assert faults_of(folder, text) == [
-        f"p.yaml:1:20: models[1]: there is no file '{folder}/missing.tflite'",
-        f"p.yaml:3:24: matrix.delegates[1]: 'gpuu' isn't one of {names}; did you mean 'gpu'?",
-        "p.yaml:4:3: matrix.threds: unknown key; did you mean 'matrix.threads'?",
-        "p.yaml:6:3: devices.where: 'sdk >> 3' isn't a claim about a device",
-        "p.yaml:7:1: invocations: 'many' isn't a whole number",
-    ]
 
 
 def test_models_are_found_from_the_plans_folder_sorted_and_once(folder, monkeypatch):
