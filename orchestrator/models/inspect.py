@@ -198,8 +198,6 @@ def _facts(model: schema.ModelT, size_bytes: int) -> ModelFacts:
     constants = {tensor.buffer: tensor.constant_bytes for tensor in tensors}
     return ModelFacts(
         size_bytes=size_bytes,
-        schema_version=model.version,
-        description=_text(model.description),
         inputs=main.inputs,
         outputs=main.outputs,
         signatures=tuple(

@@ -43,9 +43,6 @@ class ModelFacts:
     """A model's structure; nothing here is a measurement."""
 
     size_bytes: int
-    schema_version: int
-    #: What its maker wrote into it, often the converter's name.
-    description: str
     inputs: tuple[TensorFacts, ...]
     outputs: tuple[TensorFacts, ...]
     signatures: tuple[SignatureFacts, ...]

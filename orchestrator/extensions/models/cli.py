@@ -32,8 +32,6 @@ def _lines(facts: ModelFacts) -> list[str]:
     lines = [
         f"size           {format_bytes(facts.size_bytes)}, {format_bytes(facts.weights_bytes)} of it weights",
         f"tensors        {', '.join(f'{count} {name}' for name, count in facts.tensors.items()) or 'none'}",
-        f"schema         version {facts.schema_version}",
-        f"description    {facts.description or 'none'}",
         *(f"input          {_tensor(tensor)}" for tensor in facts.inputs),
         *(f"output         {_tensor(tensor)}" for tensor in facts.outputs),
         *(
