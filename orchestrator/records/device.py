@@ -430,9 +430,9 @@ def _read_version(text: str) -> tuple[int, ...]:
 
 
 def _read_truth(text: str) -> bool:
-    if text.lower() not in {"true", "yes", "false", "no"}:
+    if text.lower() not in {"true", "false"}:
         raise ValueError(f"{text!r} isn't true or false")
-    return text.lower() in {"true", "yes"}
+    return text.lower() == "true"
 
 
 #: Reads the value that a fact of this kind is compared with; raises ValueError.
