@@ -345,7 +345,7 @@ def test_the_first_slow_one_of_five_builds_is_found_and_found_again_without_meas
         ("ab build:a model:b.tflite", "differ in kind"),
         ("ab build:a build:b", "-m FILE.tflite"),
         ("ab build: build:b -m x.tflite", "names nothing"),
-        ("ab threads:x threads:2 -m x.tflite", "\nthreads:x: 'x' isn't a whole number"),
+        ("ab threads:x threads:2 -m x.tflite", "\nthreads:x: 'x' should be a valid integer"),
         ("ab model:x.tflite y.tflite", "\nmodel:x.tflite: there is no file"),
         ("ab a b -m x.tflite --detect 0%", "--detect"),
         ("ab a b -m x.tflite --budget -5", "--budget"),
