@@ -9,7 +9,7 @@ import sqlite3
 import stat
 import tempfile
 import weakref
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from datetime import tzinfo
 from pathlib import Path
 from typing import Final
@@ -28,7 +28,7 @@ from orchestrator.errors import (
 from orchestrator.files import draft_of, make_private
 from orchestrator.installation import require_packages
 from orchestrator.store.campaigns import Campaigns
-from orchestrator.store.database import Database, postgresql_engine, sqlite_engine, store_errors
+from orchestrator.store.database import postgresql_engine, sqlite_engine, store_errors
 from orchestrator.store.retention import Retention
 from orchestrator.store.schema import METADATA, SETTINGS, VERSION
 from orchestrator.store.usage import Usage
@@ -71,7 +71,7 @@ class MemoryStore(Store):
         prepare_file(path, busy_timeout_s=30.0)
         engine = sqlite_engine(path, busy_timeout_s=30.0, is_durable=False)
         super().__init__(engine, name=name, path=path, busy_timeout_s=30.0)
-        _prepare(self)
+        _prepared(self)
 
     def close(self) -> None:
         """Let go of the database, and delete it."""
@@ -173,31 +173,23 @@ def _open_server(url: URL, makes_new: bool, busy_timeout_s: float) -> Store:
 
 
 def _prepared(store: Store, *, makes_new: bool = True) -> Store:
-    try:
-        _prepare(store, makes_new=makes_new)
-    except BaseException:
-        store.close()
-        raise
+    """Return a store after its schema was checked, and its tables made where there were none."""
+    with ExitStack() as stack:
+        stack.callback(store.close)
+        with store.reading() as connection:
+            has_tables = _has_tables(connection, store.name)
+        if not has_tables:
+            if not makes_new:
+                raise _missing(f"{store.name}: there is no store in this database")
+            with store.writing() as connection:
+                # Another process may have made them.
+                if not _has_tables(connection, store.name):
+                    METADATA.create_all(connection, checkfirst=False)
+                    settings = {"version": str(VERSION), "timezone": own_timezone()}
+                    rows = [{"name": name, "value": value} for name, value in settings.items()]
+                    connection.execute(insert(SETTINGS), rows)
+        stack.pop_all()
     return store
-
-
-def _prepare(store: Database, *, makes_new: bool = True) -> None:
-    """Check a database's schema, and make the tables where there are none."""
-    with store.reading() as connection:
-        has_tables = _has_tables(connection, store.name)
-    if has_tables:
-        return
-    if not makes_new:
-        raise _missing(f"{store.name}: there is no store in this database")
-    with store.writing() as connection:
-        # Another process may have made them.
-        if not _has_tables(connection, store.name):
-            METADATA.create_all(connection, checkfirst=False)
-            settings = {"version": str(VERSION), "timezone": own_timezone()}
-            connection.execute(
-                insert(SETTINGS),
-                [{"name": name, "value": value} for name, value in settings.items()],
-            )
 
 
 def _has_tables(connection: Connection, name: str) -> bool:

@@ -64,8 +64,8 @@ class Retention(Database):
                     connection.execute(update(CAMPAIGNS).where(is_it).values(pruned=policy))
         with self.reading() as connection:
             # At most: what a run has that stays is counted, too.
-            for page in pages(list(large)):
-                sizes = select(func.length(BLOBS.c.data)).where(BLOBS.c.sha256.in_(page))
+            for contents in pages(list(large)):
+                sizes = select(func.length(BLOBS.c.data)).where(BLOBS.c.sha256.in_(contents))
                 freed_bytes += sum(connection.scalars(sizes))
         return Pruned(campaigns=len(campaigns), runs=count, freed_bytes=max(0, freed_bytes))
 

@@ -229,17 +229,9 @@ class Runs(Database):
     def attachments_of(
         self, run_ids: Sequence[RunId]
     ) -> Iterator[tuple[RunId, tuple[Attachment, ...]]]:
-        """Yield what each of some runs left behind, page by page; unknown runs are left out."""
-        for page in pages(list(dict.fromkeys(run_ids)), _RUN_PAGE):
-            with self.reading() as connection:
-                query = (
-                    select(RUNS.c.run_id, RUNS.c.output)
-                    .where(RUNS.c.run_id.in_(page))
-                    .order_by(RUNS.c.run_no)
-                )
-                found = connection.execute(query).all()
-            for run_id, output in found:
-                yield RunId(run_id), self._attachments(RunId(run_id), output)
+        """Yield what each of some runs left behind."""
+        for run_id in dict.fromkeys(run_ids):
+            yield run_id, self.attachments(run_id)
 
     def _attachments(self, run_id: RunId, output: bytes) -> tuple[Attachment, ...]:
         """Return what a run left behind; large content is read one run after the other."""
@@ -336,8 +328,13 @@ def _document_kind() -> type[Any]:
 
 def _run_of(row: RowMapping, text: str, case: Case) -> RunRecord:
     read = load_document(_document_kind(), text, where=f"run {row['run_id']}")
-    ids = {"run_id": RunId(row["run_id"]), "campaign_id": CampaignId(row["campaign_id"])}
-    return RunRecord(**ids, **vars(read), case=case, attachments=())
+    return RunRecord(
+        run_id=RunId(row["run_id"]),
+        campaign_id=CampaignId(row["campaign_id"]),
+        case=case,
+        attachments=(),
+        **vars(read),
+    )
 
 
 def _makes_room(connection: Connection, run: RunRecord) -> bool:

@@ -91,6 +91,8 @@ def test_series_opens_from_the_overview_and_leads_to_its_report(open_page):
     series_of(page)
     expect(page.locator("table[data-table=nights] tbody tr")).to_have_count(NIGHTS)
     expect(page.locator(f"{CHART} .change")).to_have_count(1)
+    expect(page.locator(f"{CHART} g > g:has(circle):has(line)")).to_have_count(NIGHTS)
+    expect(page.locator(f"{CHART} .suspect")).to_have_count(1)
     told = page.locator(f"{CHART} g > g > title").first.text_content()
     assert re.fullmatch(r"\d{4}-\d\d-\d\d: \S+ ms \(\S+ to \S+\), clean.*", told)
     follow(page, page.locator("table[data-table=nights] a").first)

@@ -139,8 +139,9 @@ def selftest(settings: Settings) -> CommandResult:
         columns=DETECTIONS,
         rows=[item for item in detections(nights.latency_us) if item.series],
         nothing=f"no series has {LEAST_NIGHTS} nights yet: a step can't be told from noise",
+        notes=[f"found: reported within {NIGHTS} nights"],
     )
-    return shown(table, f"found: reported within {NIGHTS} nights")
+    return shown(table)
 
 
 @command("history expect", has_table=True)
@@ -163,47 +164,31 @@ def annotate(
     from orchestrator.plugins import Workspace
 
     # An empty word is a variable that a script doesn't have: not nothing.
-    if selection is None:
-        return _expected(settings) if remove is None else _forgotten(settings, remove)
-    if not (selection and night and text) or remove is not None:
+    is_new = selection is not None
+    if is_new and (not (selection and night and text) or remove is not None):
         raise UsageError("an expected change is SERIES DATE TEXT", hint="give all three, in quotes")
     # In a store of another name nobody would find it.
-    with Workspace(settings, makes_store=settings.is_default_store) as workspace:
-        kept, fitting = history.expect(workspace, selection, night, text)
-    return CommandResult(
-        text=f"annotation {kept.annotation_id}: {fitting} series fit it now",
-        data={**asdict(kept), "series": fitting},
-    )
-
-
-def _expected(settings: Settings) -> CommandResult:
-    from orchestrator.plugins import Workspace
-
-    with Workspace(settings, makes_store=False) as workspace:
-        found = list(workspace.store.annotations())
-    return shown(
-        Table(
-            name="annotations",
-            caption="Expected changes",
-            columns=_ANNOTATIONS,
-            rows=found,
-            nothing="nothing is annotated",
-        )
-    )
-
-
-def _forgotten(settings: Settings, annotation_id: str) -> CommandResult:
-    from orchestrator.plugins import Workspace
-
-    with Workspace(settings, makes_store=False) as workspace:
-        if not workspace.store.delete_annotation(annotation_id):
-            raise UsageError(
-                f"there is no annotation {annotation_id!r}",
-                hint="'benchfarm history expect' lists them",
+    with Workspace(settings, makes_store=is_new and settings.is_default_store) as workspace:
+        if selection is not None:
+            kept, fitting = history.expect(workspace, selection, night, text)
+            told = f"annotation {kept.annotation_id}: {fitting} series fit it now"
+            return CommandResult(text=told, data={**asdict(kept), "series": fitting})
+        if remove is None:
+            found = list(workspace.store.annotations())
+            return shown(
+                Table(
+                    name="annotations",
+                    caption="Expected changes",
+                    columns=_ANNOTATIONS,
+                    rows=found,
+                    nothing="nothing is annotated",
+                )
             )
-    return CommandResult(
-        text=f"annotation {annotation_id} is gone", data={"annotation_id": annotation_id}
-    )
+        if not workspace.store.delete_annotation(remove):
+            raise UsageError(
+                f"there is no annotation {remove!r}", hint="'benchfarm history expect' lists them"
+            )
+    return CommandResult(text=f"annotation {remove} is gone", data={"annotation_id": remove})
 
 
 _ANNOTATIONS: Final[Sequence[Column[Annotation]]] = (

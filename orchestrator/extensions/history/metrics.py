@@ -17,7 +17,6 @@ from orchestrator.extensions.history.farm_now import ORDER, FarmNow
 from orchestrator.extensions.history.regressions import FoundChange
 from orchestrator.extensions.history.web import ServedPage
 from orchestrator.plugins import Workspace
-from orchestrator.records.device import DeviceState
 
 #: Runs are counted of the campaigns begun in these hours.
 HOURS: Final = 24
@@ -88,7 +87,12 @@ class Numbers(Collector):
             for run in activity.newest
             if (state := run.state_after or run.state_before) is not None
         }
-        heat = _heat(states)
+        # A phone may have a zone of that name too.
+        heat = {
+            (serial, zone): value
+            for serial, state in states.items()
+            for zone, value in {**state.heat_c, "battery": state.battery_heat_c}.items()
+        }
         yield _gauge(
             "benchfarm_phone_heat_celsius", f"Temperatures {_OF_RUN}", ["serial", "sensor"], heat
         )
@@ -156,12 +160,3 @@ def _gauge(
         if value is not None:
             family.add_metric((key,) if isinstance(key, str) else key, float(value))
     return family
-
-
-def _heat(states: Mapping[str, DeviceState]) -> dict[tuple[str, str], float | None]:
-    found: dict[tuple[str, str], float | None] = {}
-    for serial, state in states.items():
-        found |= {(serial, zone): value for zone, value in state.heat_c.items()}
-        # A phone may have a zone of that name too.
-        found[serial, "battery"] = state.battery_heat_c
-    return found

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.app.stored import report_data
-from orchestrator.errors import UsageError
+from orchestrator.errors import NotFoundError, UsageError
 from orchestrator.extensions.history.changepoint import SEGMENT_NIGHTS
 from orchestrator.extensions.history.changes import CHANGES
 from orchestrator.extensions.history.farm_now import (
@@ -104,7 +104,7 @@ def overview_page(site: Site) -> str:
         site,
         here="overview",
         root="",
-        counts=_counts(site),
+        silent=sum(row.silent_nights >= SILENT_NIGHTS for row in site.series),
         faulty=site.faulty_outputs[:_MOST_GROUPS],
         more_faulty=max(0, len(site.faulty_outputs) - _MOST_GROUPS),
         groups=[_group(item) for item in site.groups[:_MOST_GROUPS]],
@@ -357,16 +357,6 @@ _CAMPAIGNS: Final[Sequence[Column[CampaignAnswer]]] = (
 )
 
 
-def _counts(site: Site) -> dict[str, int]:
-    changes = [row.newest for row in site.series if row.newest is not None]
-    return {
-        "confirmed": sum(change.state == "confirmed" for change in changes),
-        "open": sum(change.state == "not confirmed yet" for change in changes),
-        "faulty": len(site.faulty_outputs),
-        "silent": sum(row.silent_nights >= SILENT_NIGHTS for row in site.series),
-    }
-
-
 def _series_table(site: Site) -> Table[SiteSeries]:
     names = short_names((row.case.configuration, row.case) for row in site.series)
     drawn = {row.page: _spark(site, row) for row in site.series}
@@ -541,6 +531,7 @@ def _save(out: Path, files: Mapping[str, str]) -> None:
 def campaign_html(workspace: Workspace, campaign_id: CampaignId) -> str:
     """Return a campaign's report as a page of the site."""
     campaign = workspace.store.campaign(campaign_id)
-    assert campaign is not None
+    if campaign is None:
+        raise NotFoundError(f"campaign {campaign_id} was removed")
     data = report_data(workspace, [campaign])
     return render_html(data, title=campaign.name or campaign.campaign_id, is_of_site=True)

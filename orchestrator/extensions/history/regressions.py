@@ -94,7 +94,6 @@ class FoundChange(SeriesChange):
     low: float
     high: float
     confidence: float
-    noise: float
     before_us: float
     after_us: float
     nights_after: int
@@ -241,7 +240,6 @@ def find_regressions(
                 low=change.low,
                 high=change.high,
                 confidence=change.confidence,
-                noise=change.noise,
                 before_us=_median_of(row[: change.night], -change.nights_before),
                 after_us=_median_of(row[change.night :], change.nights_after),
                 nights_after=change.nights_after,

@@ -354,6 +354,9 @@ class LivePages:
             now = self._workspace.clock.now()
             content = site_pages.farm_page(self._farm.read(), now, is_part=path != "farm")
             return page_of("farm.html", content.encode(), asks=True)
+        # The farm's page needs them while the store can't be read.
+        if path in (shared := site_pages.shared_files()):
+            return page_of(path, shared[path].encode())
         path = f"{path}index.html" if path in {"", "campaigns/"} else path
         make = site_pages.all_pages(self._workspace, self.site()).get(path)
         if make is None:

@@ -54,20 +54,6 @@ def test_cuts_are_those_of_an_independent_solver(penalty: float) -> None:
     assert sum(map(len, ours)) > 200
 
 
-def test_series_of_different_lengths_are_cut_as_each_would_be_alone() -> None:
-    generator = np.random.default_rng(SEED)
-    values = np.cumsum(generator.normal(0, 2, (60, 90)), axis=1)
-    lengths = generator.integers(0, 91, 60)
-
-    together = partition(values, lengths, penalty=30.0)
-
-    alone = [
-        partition(row[None, :length], np.array([length]), penalty=30.0)[0]
-        for row, length in zip(values, lengths, strict=True)
-    ]
-    assert together == alone
-
-
 def test_a_step_is_found_with_its_night_size_and_interval() -> None:
     values = series(np.random.default_rng(SEED))
     values[70:] *= 1.05
@@ -178,15 +164,6 @@ def test_steps_are_found_beside_nights_that_remember_and_those_that_forget() -> 
             len({change.series for change in changes(values) if abs(change.night - 76) <= 3})
             >= share * 200
         )
-
-
-def test_a_step_of_all_series_at_once_doesnt_hide_itself() -> None:
-    values = np.array([series(np.random.default_rng(SEED + row), nights=40) for row in range(16)])
-    values[:, 20:] *= 1.08
-
-    assert {change.series for change in changes(values) if abs(change.night - 20) <= 1} == set(
-        range(16)
-    )
 
 
 def told(values: np.ndarray, first: int) -> tuple[float, np.ndarray]:

@@ -275,8 +275,8 @@ def test_a_confirmation_stays_when_the_estimate_of_its_changes_night_moves() -> 
         return noise[case.serial, place, night] * (1.06 if night >= CHANGE else 1.0)
 
     store = weeks(factor=factor)
-    changes = {change.series.key: change for change in find_regressions(store, Question()).changes}
-    change = max(changes.values(), key=lambda change: change.latest - change.earliest)
+    changes = find_regressions(store, Question()).changes
+    change = max(changes, key=lambda change: change.latest - change.earliest)
     assert change.latest > change.earliest
 
     def status_with(night: date, **told: Any) -> ConfirmationStatus:
@@ -287,12 +287,7 @@ def test_a_confirmation_stays_when_the_estimate_of_its_changes_night_moves() -> 
         )  # fmt: skip
         marked.confirm(replace(kept, **told))
         found = find_regressions(marked, Question()).changes
-        assert {item.series.key: item.night for item in found} == {
-            key: item.night for key, item in changes.items()
-        }
         (status,) = {item.status for item in found if item.series.key == change.series.key}
-        others = {item.status for item in found if item.series.key != change.series.key}
-        assert others == {ConfirmationStatus.UNCONFIRMED}
         return status
 
     day = timedelta(days=1)

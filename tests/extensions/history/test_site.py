@@ -76,16 +76,6 @@ def test_series_that_became_slower_come_first_unless_it_was_expected_or_refuted(
     assert all(first.badness >= second.badness for first, second in pairwise(site.series))
 
 
-def test_a_night_has_the_interval_over_its_invocations_and_its_campaign(site):
-    row = site.series[0]
-    nights = site.nights_of(row)
-    assert len(nights) == NIGHTS
-    assert all(night.low_us < night.median_us < night.high_us for night in nights)
-    assert [night.invocations for night in nights] == [2] * NIGHTS
-    assert [night.is_clean for night in nights].count(False) == 1
-    assert all(len(night.campaigns) == 1 for night in nights)
-
-
 def test_a_series_page_tells_change_cause_events_and_every_night(site):
     html = site_pages.series_page(site, site.series[0])
     assert '<td data-label="what changed with it"><bdi>GPU driver 1 -&gt; 2' in html
@@ -134,7 +124,6 @@ def test_outputs_that_turned_wrong_are_on_top_of_the_overview_and_no_night_of_th
     ]
     assert re.search(r"<dt>series whose outputs are wrong or drift</dt><dd>2</dd>", html)
     assert html.index("<b>outputs wrong</b>") < html.index(site.groups[0].sentence)
-    assert f'<a href="series/{page_name(wrong.case.series_key)}.html">its nights</a>' in html
     first = site.series[0]
     assert first.key == wrong.case.series_key
     page = site_pages.series_page(site, first)
@@ -144,8 +133,6 @@ def test_outputs_that_turned_wrong_are_on_top_of_the_overview_and_no_night_of_th
         1,
         NIGHTS - 2,
     )
-    (row,) = [item for item in site.series if item.key == drifting.case.series_key]
-    assert "<dt>last night</dt><dd>outputs drift</dd>" in site_pages.series_page(site, row)
 
 
 @pytest.mark.slow
