@@ -63,6 +63,7 @@ def make_api(
         redoc_url=None,
         responses={status: {"model": ErrorAnswer} for status in (401, 403, 404, 409, 422, 503)},
         default_response_class=_AsciiResponse,
+        dependencies=[Depends(_check_texts)],
     )
 
     @api.exception_handler(BenchfarmError)
@@ -212,3 +213,25 @@ class _AsciiResponse(JSONResponse):
     def render(self, content: Any) -> bytes:  # noqa: ANN401 - any JSON value
         """Return the body."""
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+async def _check_texts(request: Request) -> None:
+    """Raise RequestValidationError for text that no database takes: with NUL, or with half of a
+    character.
+    """
+    try:
+        given = json.loads(await request.body() or b"null")
+    except ValueError:
+        # FastAPI says what is wrong with it.
+        given = None
+    where = {
+        "path": request.scope["path"],
+        "query": list(request.query_params.multi_items()),
+        "body": given,
+    }
+    for place, value in where.items():
+        text = json.dumps(value, ensure_ascii=False)
+        if "\\u0000" in text or any("\ud800" <= char <= "\udfff" for char in text):
+            raise RequestValidationError(
+                [{"loc": (place,), "msg": "holds a character that is no text"}]
+            )
