@@ -181,6 +181,13 @@ def test_what_goes_without_a_store_makes_none_and_misses_none(
     assert not path.exists()
 
 
+def test_doctor_tells_of_a_store_that_is_missed(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.sqlite"
+    said = cli("--store", path, "doctor").ended_with(1).stdout
+    assert f"{path}: there is no store" in " ".join(said.split())
+    assert not path.exists()
+
+
 def test_a_folder_for_the_store_that_can_not_be_made(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = cli("--store", tmp_path / "file" / "s.sqlite", "results", "list")

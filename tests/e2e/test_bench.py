@@ -76,6 +76,9 @@ def test_a_model_is_measured_with_each_delegate_and_thread_count(lab: Lab, model
         assert "virtual-device" in {finding["code"] for finding in run["verdict"]["findings"]}
     report = Path(result["report"]).read_text("utf-8")
     assert "virtual" in report.lower()
+    # A good run's log is asked for nothing.
+    good = next(run["run_id"] for run in runs if run not in skipped)
+    assert lab.cli("results log --attachment logcat", good).exit_code == 2
 
 
 def test_without_a_delegate_what_is_there_is_tried_and_the_winner_named(

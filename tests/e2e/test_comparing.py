@@ -265,6 +265,18 @@ def test_a_killed_comparison_goes_on_without_repeating_or_losing_a_run(bench: Be
     assert result.json["cases"][0]["verdict"]["outcome"] == "slower"
 
 
+def test_a_comparison_that_is_stopped_after_its_warm_up_is_shown(
+    bench: Bench,
+) -> None:
+    words = f"ab threads:1 threads:2 -d xnnpack --min-secs 100 --max-secs 150 -s {bench.serial}"
+    process = bench.cli.start(words, "-m", bench.model)
+    heard(process, " 2/")
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, rest
+    assert "no pair that counts is whole: " in " ".join(rest.split())
+
+
 def test_a_closed_comparison_says_how_many_runs_were_abandoned_and_when_it_was_closed(
     bench: Bench,
 ) -> None:
@@ -331,8 +343,10 @@ def test_the_first_slow_one_of_five_builds_is_found_and_found_again_without_meas
     assert again.stdout.count("<- first bad") == 1
     assert len(bench.cli("results list --json").ok().json) == stored
     # A budget without time for a pair compares nothing that could be used again.
-    short = bench.cli(*words, "--budget", "0.01s", timeout_s=PATIENCE_S).ended_with(1)
-    assert "The budget left no time for a whole pair; give more with --budget." in short.stdout
+    for more in (1, 2):
+        short = bench.cli(*words, "--budget", "0.01s", timeout_s=PATIENCE_S).ended_with(1)
+        assert "The budget left no time for a whole pair; give more with --budget." in short.stdout
+        assert len(bench.cli("results list --json").ok().json) == stored + more
     swapped = bench.cli("bisect", f"mine@{mine['v4']}", f"mine@{mine['v0']}", "-m", bench.model)
     assert swapped.exit_code == 2
     assert "wasn't archived before" in swapped.stderr
