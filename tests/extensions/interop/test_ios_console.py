@@ -158,16 +158,6 @@ def test_what_can_not_be_stored_is_refused_and_nothing_is(
         assert list(workspace.store.campaigns()) == []
 
 
-def test_a_text_that_names_nothing_is_of_an_unknown_phone_and_model(
-    settings: Settings, take: Callable[..., CommandResult]
-) -> None:
-    take(iphone_console(use_gpu="true"), device="", models=())
-    with Workspace(settings) as workspace:
-        (run,) = workspace.store.runs()
-    assert run.case.serial.startswith("unknown-")
-    assert (run.case.model_name, run.case.threads) == ("net", 2)
-
-
 @pytest.mark.parametrize("seconds", ["nan", "inf", "1e400", "soon"])
 def test_a_run_whose_parameters_can_not_be_is_left_out_and_told(
     settings: Settings, take: Callable[..., CommandResult], seconds: str
