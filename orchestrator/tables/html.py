@@ -96,15 +96,19 @@ def whole(table: Table[R], look: str = "cards") -> Html:
         f'<div class="scroll" role="region" tabindex="0" aria-label="{caption}">'
         f'<table class="whole {look}" data-table="{plain(table.name)}">'
         f'<caption class="unseen">{caption}</caption><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{''.join(_lines(table, columns))}</tbody></table></div>"
+        f"<tbody>{''.join(_lines(table, columns, look))}</tbody></table></div>"
         + (tag("p", plain(f"In all rows: {told}."), "legend") if told else "")
     )
 
 
-def _lines(table: Table[R], columns: Sequence[tuple[Column[R], Sequence[Any]]]) -> Iterator[str]:
+def _lines(
+    table: Table[R], columns: Sequence[tuple[Column[R], Sequence[Any]]], look: str
+) -> Iterator[str]:
     """Yield the rows as HTML; the first cell of each is its head, and says whether it is virtual."""
     rows = table.listed
-    drawn = [_cells(table, column, cells) for column, cells in columns]
+    # Cards have the heads beside their cells on a narrow window; small tables never are cards.
+    is_small = look.startswith("small")
+    drawn = [_cells(table, column, cells, is_small=is_small) for column, cells in columns]
     virtual = " " + badge("virtual", "virtual")
     for row, (first, *others) in zip(rows, zip(*drawn, strict=True), strict=True):
         is_virtual = table.is_virtual(row)
@@ -123,12 +127,13 @@ def _head(column: Column[Any]) -> str:
     return tag("th", plain(column.head) + unit, "n" if column.is_figure else "", scope="col")
 
 
-def _cells(table: Table[R], column: Column[R], cells: Sequence[Any]) -> list[str]:
+def _cells(
+    table: Table[R], column: Column[R], cells: Sequence[Any], *, is_small: bool
+) -> list[str]:
     """Return a column's cells as HTML from their attributes on, without their ends."""
     if column.kind is Kind.PICTURE:
         return [f' class="picture"><div>{cell}</div>' for cell in cells]
-    # Cards have the heads beside their cells on a narrow window.
-    label = f' data-label="{plain(column.head)}"'
+    label = "" if is_small else f' data-label="{plain(column.head)}"'
     side = "n" if column.is_figure else ""
     found = []
     for row, cell in zip(table.listed, cells, strict=True):
