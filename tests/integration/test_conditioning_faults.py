@@ -138,8 +138,8 @@ def test_every_wish_is_made_true_and_all_of_it_undone(
         device.shell("cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor").text.split()
     ) == {"performance"}
     assert device.shell(
-        "cmd connectivity airplane-mode; dumpsys deviceidle enabled"
-    ).text.split() == ["enabled", "0"]
+        "settings get global airplane_mode_on; dumpsys deviceidle enabled deep"
+    ).text.split() == ["1", "0"]
     assert phone.userland.state.fixed_performance
     assert phone.userland.settings.get("global", "wifi_on") == "0"
     assert "state doze deep" in changed(before, whole(device))
