@@ -1,5 +1,5 @@
 """The report's drawings. The first screen: each model's configurations on each phone as dots with
-intervals, and who wins; and sustained runs.
+intervals, and who wins; and what more threads bring, and sustained runs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from orchestrator.report.drawing import (
     lines,
     ticks,
 )
-from orchestrator.report.winners import Contest, model_answer
+from orchestrator.report.winners import Contest, alike, by_threads, model_answer
 from orchestrator.tables.html import Html
 from orchestrator.tables.labels import ShortNames, delegate_place, figure_unit, short_names
 from orchestrator.tables.results import RESULTS, figures_decimals
@@ -63,6 +63,34 @@ def sustained_charts(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
 def _colour_of(row: ResultRow) -> str:
     """Return the colour of a case's delegate."""
     return f"d{delegate_place(row.case) % COLOURS}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadStep:
+    """One case among those that differ from it in nothing but the number of threads."""
+
+    row: ResultRow
+    #: Over the case with the fewest threads.
+    speed_up: float
+    #: The speed-up divided by how many times as many threads it took: 1.0 is ideal.
+    efficiency: float
+
+
+def thread_steps(rows: Iterable[ResultRow]) -> Iterator[list[ThreadStep]]:
+    """Yield the cases that differ in nothing but their number of threads, the fewest first; only
+    figures of the delegate itself count.
+    """
+    for members in by_threads(row for row in rows if row.own is not None and row.case.threads > 0):
+        figures = alike({row.key: row.result for row in members})
+        fewest = members[0]
+        if fewest.key not in figures:
+            continue
+        steps = []
+        for row in (row for row in members if row.key in figures):
+            speed_up = figures[fewest.key].median_us / figures[row.key].median_us
+            efficiency = speed_up * fewest.case.threads / row.case.threads
+            steps.append(ThreadStep(row=row, speed_up=speed_up, efficiency=efficiency))
+        yield steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

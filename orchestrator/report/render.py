@@ -12,8 +12,10 @@ from orchestrator.passes import pass_tables
 from orchestrator.records.case import grouped
 from orchestrator.report.advice import advice_of
 from orchestrator.report.charts import (
+    ThreadStep,
     model_pictures,
     sustained_charts,
+    thread_steps,
 )
 from orchestrator.report.comparisons import level_text, sentences, summary_line
 from orchestrator.report.data import ReportData
@@ -26,6 +28,7 @@ from orchestrator.tables.findings import kinds_table, skips_table
 from orchestrator.tables.html import Html, pack, page_data, template, whole
 from orchestrator.tables.operators import CHANGES, OPERATORS, TYPES, DiffPair, DiffRow
 from orchestrator.tables.results import (
+    OWN_COLUMNS,
     delegates_table,
     figures_decimals,
     parts_of,
@@ -118,6 +121,28 @@ def _whole_title(title: str, data: ReportData) -> str:
     return subject if title in subject else f"{title}: {subject}"
 
 
+_STEPS: Final[Sequence[Column[ThreadStep]]] = (
+    Column("threads", "threads", lambda step: step.row.case.threads, Kind.COUNT),
+    Column(
+        "speed_up",
+        "speed-up",
+        lambda step: step.speed_up,
+        Kind.NUMBER,
+        "x fewest threads",
+        digits=2,
+    ),
+    Column(
+        "efficiency",
+        "efficiency",
+        lambda step: step.efficiency,
+        Kind.NUMBER,
+        "% per thread",
+        100,
+        digits=0,
+    ),
+)
+
+
 def page_tables(data: ReportData) -> Mapping[str, Table[Any]]:
     """Return the tables that have rows, by name; ``results`` is always among them."""
     rows = data.results
@@ -126,6 +151,7 @@ def page_tables(data: ReportData) -> Mapping[str, Table[Any]]:
         results_table(rows),
         starts_table(rows),
         *(pass_table(table, rows) for table in pass_tables()),
+        _threads(rows),
         delegates_table(rows),
         _operators(profiled),
         parts_table(
@@ -137,6 +163,12 @@ def page_tables(data: ReportData) -> Mapping[str, Table[Any]]:
         _changes(data.diffs),
     )
     return {table.name: table for table in tables if table.listed or table.name == "results"}
+
+
+def _threads(rows: Sequence[ResultRow]) -> Table[Any]:
+    caption = "Thread scaling of each case that was measured with several numbers"
+    steps = [(step.row, step) for steps in thread_steps(rows) for step in steps]
+    return parts_table("threads", caption, steps, _STEPS, of_case=OWN_COLUMNS)
 
 
 def _operators(rows: Sequence[ResultRow]) -> Table[Any]:

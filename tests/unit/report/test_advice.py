@@ -52,18 +52,6 @@ def test_threads_that_pay_are_not_advised_against(tmp_path: Path) -> None:
     assert advice(tmp_path, measured(9_000.0, threads=2), measured(5_000.0, threads=4)) == {}
 
 
-def test_threads_on_other_cores_are_not_compared(tmp_path: Path) -> None:
-    def on(affinity: str, threads: int, latency_us: float) -> list[RunRecord]:
-        owner = replace(case(threads=threads), affinity=affinity)
-        return [
-            replace(record, run_id=f"{owner.case_key[:8]}-{record.run_id}")
-            for record in series(owner, latency_us)
-        ]
-
-    rows = on("all", 1, 7_000), on("all", 2, 3_000), on("big", 2, 6_000), on("big", 4, 3_500)
-    assert advice(tmp_path, *rows) == {}
-
-
 def test_only_clean_figures_count(tmp_path: Path) -> None:
     doubted = series(case(threads=8), 5_000.0, quality=Quality.SUSPECT)
     assert advice(tmp_path, measured(5_000.0), doubted) == {}

@@ -12,11 +12,11 @@ import pytest
 from orchestrator.analysis.drift import ATTEMPT_NUMBERS
 from orchestrator.analysis.effect import Mean
 from orchestrator.records.campaign import Terms
-from orchestrator.records.case import DelegateName, Pass
+from orchestrator.records.case import DelegateName, Pass, ToolName
 from orchestrator.records.run import NOT_BEGUN, Outcome
 from orchestrator.records.verdict import Quality
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.charts import sustained_charts
+from orchestrator.report.charts import sustained_charts, thread_steps
 from orchestrator.report.exports import to_json
 from orchestrator.report.render import render_html
 from orchestrator.report.tables import render_text_table
@@ -27,6 +27,7 @@ from tests.samples.sample_lab import (
     MOBILENET,
     MOBILENET_INT8,
     PIXEL_3,
+    PIXEL_4,
     START,
     case,
     lab_of,
@@ -112,6 +113,30 @@ def test_starts_are_shown_only_where_there_are_any() -> None:
 
 
 ACCURACY = {MOBILENET.sha256: 71.8, MOBILENET_INT8.sha256: 70.7}
+
+
+def test_efficiency_is_the_gain_by_the_threads_that_it_took() -> None:
+    runs = [
+        *series(case(threads=1), 40_000),
+        *series(case(threads=2), 25_000),
+        *series(case(threads=4), 16_000),
+    ]
+    (steps,) = thread_steps(build_report_data(lab_of(runs).inputs()).results)
+    assert [step.row.case.threads for step in steps] == [1, 2, 4]
+    assert [round(step.speed_up, 3) for step in steps] == [1.0, 1.6, 2.5]
+    assert [round(step.efficiency, 3) for step in steps] == [1.0, 0.8, 0.625]
+
+
+def test_threads_of_other_tools_delegates_and_devices_arent_one_series() -> None:
+    runs = [
+        *series(case(threads=1), 40_000),
+        *series(case(threads=4, tool=ToolName.APK), 20_000),
+        *series(case(PIXEL_4, threads=4), 20_000),
+        *series(case(delegate=DelegateName.CPU, threads=4), 20_000),
+    ]
+    assert (
+        list(thread_steps(build_report_data(lab_of(runs, PIXEL_3, PIXEL_4).inputs()).results)) == []
+    )
 
 
 def test_delegate_row_names_the_operators_that_fell_off_it() -> None:
