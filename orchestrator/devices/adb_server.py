@@ -352,10 +352,15 @@ class OwnServer(AdbServer):
     def stop(self) -> bool:
         """Stop it and wait for its end; return whether it ran, also one that didn't answer."""
         is_found = bool(running(self.arguments))
+        is_told_only = not is_found and self.answers()
         if Path(self.address.path).exists():
             with self._locked():
+                if is_told_only:
+                    # Nobody tells of processes here. It ends instead of saying more.
+                    with contextlib.suppress(DeviceError):
+                        self.ask("host:kill")
                 self._end()
-        return is_found
+        return is_found or is_told_only
 
     @contextlib.contextmanager
     def _locked(self) -> Generator[None]:
