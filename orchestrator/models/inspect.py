@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import functools
 import math
+import mmap
+import shutil
 import stat
 import struct
+import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from orchestrator.errors import ModelError
 from orchestrator.files import sha256_of
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
 
 _IDENTIFIER: Final = b"TFL3"
 _HEAD_BYTES: Final = 64
+_READ_BYTES_MAX: Final = 64 << 20
+#: Metadata that says the oldest runtime version that has all operators of a model.
+_MIN_RUNTIME: Final = "min_runtime_version"
 #: What files that are given by mistake begin with, and what they are.
 _OTHER_FORMATS: Final = (
     (b"version https://git-lfs", "a Git LFS pointer; fetch the model itself with 'git lfs pull'"),
@@ -109,10 +115,14 @@ def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> 
 
 
 def inspect_model(path: Path) -> ModelFacts:
-    """Return what a .tflite model holds; raises ModelError as :func:`identify_model` does."""
+    """Return what a .tflite model holds; raises ModelError as :func:`identify_model` does.
+
+    A large file is mapped, which costs no memory, as a copy in TMPDIR: where others cut a mapped
+    file short, a process ends without a word.
+    """
     from ai_edge_litert import schema_py_generated as schema
 
-    head, _ = _head(path)
+    head, size_bytes = _head(path)
     if head[4:8] != _IDENTIFIER:
         what = next((what for start, what in _OTHER_FORMATS if head.lstrip().startswith(start)), "")
         raise ModelError(
@@ -121,8 +131,8 @@ def inspect_model(path: Path) -> ModelFacts:
             hint="give a .tflite file",
         )
     try:
-        # Not mapped: where others cut a mapped file short, a process ends without a word.
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = _mapped_copy(file) if size_bytes > _READ_BYTES_MAX else file.read()
         return _facts(schema.ModelT.InitFromPackedBuf(content, 0), len(content))
     except OSError as error:
         raise ModelError(f"{str(path)!r} can't be read: {error.strerror}") from error
@@ -161,18 +171,37 @@ def _head(path: Path) -> tuple[bytes, int]:
         ) from error
 
 
+def _mapped_copy(file: BinaryIO) -> mmap.mmap:
+    folder = tempfile.gettempdir()
+    try:
+        with tempfile.TemporaryFile(dir=folder) as own:
+            shutil.copyfileobj(file, own, 1 << 20)
+            own.flush()
+            return mmap.mmap(own.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise ModelError(
+            f"a large model is copied to {folder} before it is read, which fails: {error.strerror}",
+            hint="set TMPDIR for another folder",
+        ) from error
+
+
 class _Tensor(NamedTuple):
     #: The size of its data in the file, 0 for one that is computed.
     constant_bytes: int
     buffer: int
+    #: Whether its numbers stand for real ones: as a whole, by channel, or by block.
+    is_quantised: bool
     facts: TensorFacts
 
 
 class _Operator(NamedTuple):
     name: str
     is_custom: bool
-    #: Its name in a profile: its first output, of fused ones the last layer's.
-    layer: str
+    #: None for an input that is left out.
+    inputs: tuple[_Tensor | None, ...]
+    outputs: tuple[_Tensor | None, ...]
+    #: Whether a matrix product takes its first input transposed.
+    is_first_transposed: bool
 
 
 class _Subgraph(NamedTuple):
@@ -191,13 +220,20 @@ def _facts(model: schema.ModelT, size_bytes: int) -> ModelFacts:
     main, signatures = subgraphs[0], _all(model.signatureDefs)
     for signature in signatures:
         _at(subgraphs, signature.subgraphIndex)
+    pieces = {_text(piece.name): piece.buffer for piece in _all(model.metadata)}
+    told = _at(model.buffers, pieces[_MIN_RUNTIME]).data if _MIN_RUNTIME in pieces else None
     operators = [operator for subgraph in subgraphs for operator in subgraph.operators]
     counts = Counter(operator.name for operator in operators)
     outside = sorted({operator.name for operator in operators if operator.is_custom})
     tensors = [tensor for subgraph in subgraphs for tensor in subgraph.tensors]
-    constants = {tensor.buffer: tensor.constant_bytes for tensor in tensors}
+    constants = {tensor.buffer: tensor for tensor in tensors if tensor.constant_bytes}
     return ModelFacts(
         size_bytes=size_bytes,
+        schema_version=model.version,
+        description=_text(model.description),
+        min_runtime_version=bytes(() if told is None else told[:16])
+        .split(b"\0")[0]
+        .decode("ascii", "replace"),
         inputs=main.inputs,
         outputs=main.outputs,
         signatures=tuple(
@@ -210,12 +246,22 @@ def _facts(model: schema.ModelT, size_bytes: int) -> ModelFacts:
         ),
         subgraph_count=len(subgraphs),
         operators=dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))),
-        layers=tuple((operator.name, operator.layer) for operator in main.operators),
+        layers=tuple((operator.name, _layer_name(operator)) for operator in main.operators),
         custom_operators=tuple(name for name in outside if not name.startswith("Flex")),
         flex_operators=tuple(name for name in outside if name.startswith("Flex")),
+        metadata={name: _at(sizes, buffer) for name, buffer in pieces.items()},
         tensors=dict(Counter(tensor.facts.dtype for tensor in tensors).most_common()),
-        weights_bytes=sum(constants.values()),
+        parameters=sum(map(_parameters, constants.values())),
+        multiply_adds=_multiply_adds(main),
+        weights_bytes=sum(tensor.constant_bytes for tensor in constants.values()),
+        precision=_precision(subgraphs),
     )
+
+
+def _layer_name(operator: _Operator) -> str:
+    """Return an operator's name in a profile: its first output, of fused ones the last layer's."""
+    first = next((tensor for tensor in operator.outputs if tensor is not None), None)
+    return "" if first is None else first.facts.name.partition(";")[0]
 
 
 def _constant_bytes(buffer: schema.BufferT, size_bytes: int) -> int:
@@ -257,6 +303,8 @@ def _tensor(tensor: schema.TensorT, sizes: Sequence[int]) -> _Tensor:
     return _Tensor(
         constant_bytes=_at(sizes, tensor.buffer) if sizes else 0,
         buffer=tensor.buffer,
+        # Blocks of its elements may have a scale each, which are in a tensor of their own.
+        is_quantised=bool(scales) or hasattr(getattr(quantization, "details", None), "blockSize"),
         facts=facts,
     )
 
@@ -270,12 +318,16 @@ def _operator(
     number = max(code.deprecatedBuiltinCode, code.builtinCode)
     name = _schema_names()[0].get(number, f"UNKNOWN_{number}")
     is_custom = name == "CUSTOM"
-    # -1 stands for one that is left out.
-    outputs = [_at(tensors, at) for at in _integers(operator.outputs) if at != -1]
+
+    def used(items: Sequence[Any] | None) -> tuple[_Tensor | None, ...]:
+        return tuple(None if at == -1 else _at(tensors, at) for at in _integers(items))
+
     return _Operator(
         name=(_text(code.customCode) if is_custom else "") or name,
         is_custom=is_custom,
-        layer=outputs[0].facts.name.partition(";")[0] if outputs else "",
+        inputs=used(operator.inputs),
+        outputs=used(operator.outputs),
+        is_first_transposed=bool(getattr(operator.builtinOptions, "adjX", False)),
     )
 
 
@@ -311,3 +363,87 @@ def _schema_names() -> tuple[Mapping[int, str], Mapping[int, str]]:
         }
 
     return by_number(schema.BuiltinOperator), by_number(schema.TensorType)
+
+
+def _parameters(tensor: _Tensor) -> int:
+    """Return how many weights a constant holds: none in shapes, axes and paddings, which are plain
+    integers.
+    """
+    facts = tensor.facts
+    is_real = tensor.is_quantised or facts.dtype.startswith(("float", "bfloat"))
+    return math.prod(facts.shape) if is_real and min(facts.shape, default=1) > 0 else 0
+
+
+def _multiply_adds(subgraph: _Subgraph) -> int | None:
+    work = [_work(operator) for operator in subgraph.operators if operator.name in _WEIGHED]
+    return None if None in work else sum(each or 0 for each in work)
+
+
+def _work(operator: _Operator) -> int | None:
+    """Return an operator's multiply-adds, None when a shape is unknown."""
+    used = [*operator.inputs[:3], *operator.outputs[:1]]
+    if len(operator.inputs) < 2 or not operator.outputs or None in (*used[:2], used[-1]):
+        return None
+    shapes = [tensor.facts.shape if tensor is not None else () for tensor in used]
+    first, weights, result = shapes[0], shapes[1], shapes[-1]
+    if not result or min((*first, *weights, *result)) <= 0:
+        return None
+    match operator.name, len(weights):
+        case "CONV_2D", 4:  # [out, height, width, in of its group]
+            return math.prod(result) * math.prod(weights[1:])
+        case "DEPTHWISE_CONV_2D", 4:  # [1, height, width, out]
+            return math.prod(result) * weights[1] * weights[2]
+        case "TRANSPOSE_CONV", 4 if len(shapes) > 3 and min(shapes[2], default=0) > 0:
+            # Each input element meets each weight of its channel; inputs: shape, weights, data.
+            return math.prod(shapes[2]) * math.prod(weights[:3])
+        case "FULLY_CONNECTED", 2:  # [out, in]
+            return math.prod(result) * weights[1]
+        case "BATCH_MATMUL", _ if len(first) >= 2:
+            return math.prod(result) * (first[-2] if operator.is_first_transposed else first[-1])
+        case _:
+            return None
+
+
+#: Operators whose work is counted: those that multiply by a matrix of weights.
+_WEIGHED: Final = frozenset(
+    {"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "BATCH_MATMUL"}
+)
+
+
+def _precision(subgraphs: Sequence[_Subgraph]) -> str:
+    """Return in what the weighed operators compute; without any of them, what the constants are
+    stored in.
+    """
+    found = {kind for subgraph in subgraphs for kind in _computed_kinds(subgraph)}
+    if not found:
+        constants = {t.facts.dtype for s in subgraphs for t in s.tensors if t.constant_bytes}
+        found = constants & {"float32", "float16", "int8", "uint8", "int16"}
+    if not found:
+        return "none"
+    return found.pop() if len(found) == 1 else "mixed"
+
+
+def _computed_kinds(subgraph: _Subgraph) -> Iterator[str]:
+    #: Constants that are stored small and widened before use: result -> what it is widened from.
+    widened = {
+        id(operator.outputs[0]): stored
+        for operator in subgraph.operators
+        if operator.name in {"DEQUANTIZE", "DENSIFY"} and operator.outputs
+        for stored in operator.inputs[:1]
+        if stored is not None and stored.constant_bytes
+    }
+    for operator in subgraph.operators:
+        inputs = operator.inputs
+        if operator.name not in _WEIGHED or len(inputs) < 2:
+            continue
+        data, weights = (
+            inputs[2 if operator.name == "TRANSPOSE_CONV" and inputs[2:] else 0],
+            inputs[1],
+        )
+        if data is None or weights is None:
+            continue
+        kind, weights = data.facts.dtype, widened.get(id(weights), weights)
+        if kind == "float32" and weights.facts.dtype != kind and weights.constant_bytes:
+            yield "float16" if weights.facts.dtype == "float16" else "dynamic-range"
+        else:
+            yield kind

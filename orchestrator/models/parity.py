@@ -68,6 +68,8 @@ class HostReference:
         self._folder = folder
         self._cancelled = cancelled or threading.Event()
         self._made_s = time.monotonic()
+        #: A large model is copied to be read: once, however many phones and cases ask.
+        self._reading = threading.Lock()
         self._facts: dict[str, ModelFacts] = {}
 
     def reason_against(self, model: Model) -> str:
@@ -117,9 +119,10 @@ class HostReference:
             raise ModelError(
                 f"{model.name}: its file isn't here, so there is no reference for its outputs"
             )
-        if model.sha256 not in self._facts:
-            self._facts[model.sha256] = inspect_model(model.path)
-        facts = self._facts[model.sha256]
+        with self._reading:
+            if model.sha256 not in self._facts:
+                self._facts[model.sha256] = inspect_model(model.path)
+            facts = self._facts[model.sha256]
         _check(model, facts)
         return facts
 

@@ -43,6 +43,11 @@ class ModelFacts:
     """A model's structure; nothing here is a measurement."""
 
     size_bytes: int
+    schema_version: int
+    #: What its maker wrote into it, often the converter's name.
+    description: str
+    #: The oldest runtime that has all its operators, as its metadata says; empty when unknown.
+    min_runtime_version: str
     inputs: tuple[TensorFacts, ...]
     outputs: tuple[TensorFacts, ...]
     signatures: tuple[SignatureFacts, ...]
@@ -55,10 +60,22 @@ class ModelFacts:
     custom_operators: tuple[str, ...] = ()
     #: Names of TensorFlow operators that need the Flex delegate, with their prefix: ``FlexAddV2``.
     flex_operators: tuple[str, ...] = ()
+    #: Name and size in bytes of each piece of metadata.
+    metadata: Mapping[str, int] = field(default_factory=dict)
     #: Tensors of all subgraphs by their type, most frequent first.
     tensors: Mapping[str, int] = field(default_factory=dict)
+    #: Weights: elements of constants that are real numbers or stand for some; each buffer counted
+    #: once.
+    parameters: int = 0
+    #: Multiply-adds of convolutions and fully connected layers of the main subgraph, for the shapes
+    #: that the file tells; None when a shape that is needed is missing.
+    multiply_adds: int | None = None
     #: Constant data, each buffer counted once.
     weights_bytes: int = 0
+    #: ``float32``, ``float16`` (weights stored as such), ``dynamic-range`` (int8 weights, float
+    #: computation), ``int8``, ``uint8``, ``int16`` (activations), or ``mixed``; ``none`` for a
+    #: model without weights.
+    precision: str = "none"
 
     @property
     def operator_count(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -29,9 +30,18 @@ if TYPE_CHECKING:
 
 
 def _lines(facts: ModelFacts) -> list[str]:
+    macs = "unknown" if facts.multiply_adds is None else f"{facts.multiply_adds / 1e6:.1f} million"
     lines = [
         f"size           {format_bytes(facts.size_bytes)}, {format_bytes(facts.weights_bytes)} of it weights",
+        f"precision      {facts.precision}",
+        f"parameters     {facts.parameters / 1e6:.3g} million"
+        if facts.parameters
+        else "parameters     none",
+        f"multiply-adds  {macs}",
         f"tensors        {', '.join(f'{count} {name}' for name, count in facts.tensors.items()) or 'none'}",
+        f"schema         version {facts.schema_version}, runtime {facts.min_runtime_version or 'unknown'}",
+        f"description    {facts.description or 'none'}",
+        *(f"metadata       {name} ({format_bytes(size)})" for name, size in facts.metadata.items()),
         *(f"input          {_tensor(tensor)}" for tensor in facts.inputs),
         *(f"output         {_tensor(tensor)}" for tensor in facts.outputs),
         *(
@@ -105,7 +115,8 @@ def build(settings: Settings, request: BuildRequest) -> CommandResult:
     for item in done.failures:
         lines.append(one_line(f"{item.name} couldn't be built: {item.reason}"))
         lines += [f"  {item.hint}"] if item.hint else []
-    lines += dict.fromkeys(entry.note for entry in done.entries if entry.note)
+    notes = Counter(note for entry in done.entries for note in entry.note.split("; ") if note)
+    lines += [f"{count} of {len(done.entries)}: {note}" for note, count in notes.items()]
     lines.append(f"how to build them again is in {done.manifest}")
     table = Table(name="models", caption="Models that were built", columns=_FILES, rows=done.models)
     facts = {"entries": done.entries, "failures": done.failures, "manifest": done.manifest}

@@ -152,13 +152,21 @@ def build(settings: Settings, request: BuildRequest, *, on_done: Callable[[str],
 
 
 def _entry(order: BuildOrder, model: BuiltModel) -> ManifestEntry:
+    from orchestrator.models.inspect import inspect_model
+
+    notes = [RANDOM_NOTE] if order.is_named else []
+    variant = model.build["variant"]
+    if variant != "float32" and inspect_model(model.path).precision == "float32":
+        notes.append(
+            f"{variant} changed nothing: no weights were large enough for the converter to make smaller"
+        )
     return ManifestEntry(
         name=model.name,
         sha256=model.sha256,
         path=model.path,
         command=_command(order, model.build),
         build=model.build,
-        note=RANDOM_NOTE if order.is_named else "",
+        note="; ".join(notes),
     )
 
 

@@ -5,6 +5,9 @@ import os
 import re
 import shutil
 import struct
+import subprocess
+import sys
+import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -40,6 +43,8 @@ def test_facts_agree_with_the_runtimes_own_reader(path):
     model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(path.read_bytes(), 0))
     graph = model.subgraphs[0]
     assert facts.operator_count == len(graph.operators)
+    assert facts.schema_version == model.version
+    assert facts.description == model.description.decode()
     assert [t.name for t in facts.inputs] == [graph.tensors[i].name.decode() for i in graph.inputs]
     assert [list(t.shape) for t in facts.outputs] == [
         list(graph.tensors[i].shape) for i in graph.outputs
@@ -59,9 +64,33 @@ def test_facts_agree_with_the_runtimes_own_reader(path):
     )
 
 
+def test_multiply_adds_are_those_of_a_quarter_width_mobilenet():
+    # By hand, from the layers' shapes: h*w*out*kh*kw*in (h*w*c*kh*kw for depthwise ones).
+    pairs = [
+        (16, 1),
+        (32, 2),
+        (32, 1),
+        (64, 2),
+        (64, 1),
+        (128, 2),
+        *[(128, 1)] * 5,
+        (256, 2),
+        (256, 1),
+    ]
+    side, channels = 128, 8
+    expected = side * side * 8 * 27
+    for wider, stride in pairs:
+        side //= stride
+        expected += side * side * channels * 9 + side * side * channels * wider
+        channels = wider
+    expected += 256 * 64
+    assert inspect_model(FLOAT).multiply_adds == inspect_model(INT8).multiply_adds == expected
+
+
 def test_int8_twin_is_told_from_the_float_model():
+    assert inspect_model(FLOAT).precision == "float32"
     facts = inspect_model(INT8)
-    assert (inspect_model(FLOAT).inputs[0].dtype, facts.inputs[0].dtype) == ("float32", "int8")
+    assert (facts.precision, facts.inputs[0].dtype) == ("int8", "int8")
     assert facts.inputs[0].scale == pytest.approx(2 / 255, rel=1e-3)
 
 
@@ -175,6 +204,68 @@ def test_mutated_model_gives_facts_or_a_model_error(tmp_path_factory, data):
     assert_facts_or_model_error(path)
 
 
+def test_a_model_larger_than_the_memory_that_it_may_take_is_read_without_holding_it(tmp_path):
+    def edit(model):
+        weights = max((b for b in model.buffers if b.data is not None), key=lambda b: len(b.data))
+        weights.data, weights.offset, weights.size = None, 1 << 20, 250_000_000
+
+    path = edited(FLOAT, tmp_path / "m.tflite", edit)
+    with path.open("r+b") as stream:
+        stream.truncate((1 << 20) + 250_000_000)
+    code = (
+        "import sys; from pathlib import Path; from orchestrator.models.inspect import *\n"
+        "facts = inspect_model(Path(sys.argv[1])); assert facts.weights_bytes > 250_000_000\n"
+        "assert identify_model(Path(sys.argv[1])).size_bytes > 250_000_000\n"
+        # Not getrusage: a program that is started inherits the highest figure of whoever started
+        # it.
+        "print(next(line for line in open('/proc/self/status') if line.startswith('VmHWM')).split()[1])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert int(done.stdout) < 150_000  # kB, nearly all of it Python and the schema's names
+    with path.open("r+b") as stream:
+        stream.truncate((1 << 20) + 200_000_000)
+    with pytest.raises(ModelError, match="truncated or damaged"):
+        inspect_model(path)
+
+
+def test_a_large_model_that_cant_be_copied_says_so(tmp_path, monkeypatch):
+    path = tmp_path / "large.tflite"
+    path.write_bytes(INT8.read_bytes())
+    os.truncate(path, 65 << 20)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(
+        ModelError,
+        match=r"a large model is copied to .*none before it is read, which fails: No such",
+    ):
+        identify_model(path)
+
+
+def test_metadata_and_parameters_are_told():
+    facts, quantised = inspect_model(FLOAT), inspect_model(INT8)
+    assert (facts.metadata["min_runtime_version"], facts.min_runtime_version) == (16, "1.6.0")
+    assert facts.parameters == quantised.parameters == 226_784
+
+
+@pytest.mark.parametrize(("name", "bits"), [("INT4", 4), ("UINT4", 4), ("INT2", 2)])
+def test_weights_quantised_by_block_count_as_what_they_stand_for(tmp_path, name, bits):
+    def edit(model):
+        graph = model.subgraphs[0]
+        weights = next(tensor for tensor in graph.tensors if list(tensor.shape) == [64, 256])
+        weights.type = getattr(schema.TensorType, name)
+        model.buffers[weights.buffer].data = [0] * (64 * 256 * bits // 8)
+        weights.quantization = schema.QuantizationParametersT()
+        weights.quantization.detailsType = schema.QuantizationDetails.BlockwiseQuantization
+        weights.quantization.details = schema.BlockwiseQuantizationT()
+        weights.quantization.details.blockSize = 32
+
+    plain, facts = inspect_model(FLOAT), inspect_model(edited(FLOAT, tmp_path / "m.tflite", edit))
+    assert facts.parameters == plain.parameters
+    assert facts.tensors[name.lower()] == 1
+    assert facts.weights_bytes == plain.weights_bytes - 64 * 256 * 4 + 64 * 256 * bits // 8
+
+
 def test_open_shape_is_told_and_scale_that_is_no_number_is_left_out(tmp_path):
     def edit(model):
         tensor = model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]]
@@ -199,7 +290,7 @@ def models(tmp_path):
 def test_inspect_command_shows_operators_and_refuses_what_cannot_be(models, tmp_path):
     done = models("inspect", INT8)
     assert re.search(r"operators +30 in 1 subgraphs", done.stdout)
-    assert models("inspect", INT8, "--json").json["inputs"][0]["dtype"] == "int8"
+    assert models("inspect", INT8, "--json").json["precision"] == "int8"
     (tmp_path / "m.tflite").write_bytes(INT8.read_bytes()[:5000])
     refused = models("inspect", tmp_path / "m.tflite")
     assert (refused.exit_code, refused.stdout) == (2, "")

@@ -3,6 +3,7 @@ reason.
 """
 
 import sys
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -70,6 +71,17 @@ def test_model_without_a_reference_says_why(made, reason, tmp_path):
     with pytest.raises(ModelError, match=reason):
         HostReference(tmp_path / "kept").basis(model)
     assert not (tmp_path / "kept").exists()
+
+
+def test_a_large_model_is_copied_once_however_often_it_is_asked_for(tmp_path, monkeypatch):
+    path = written(tmp_path / "m.tflite").path
+    with path.open("ab") as file:
+        file.truncate(65 << 20)
+    model = identify_model(path)
+    reference = HostReference(tmp_path / "kept")
+    assert reference.reason_against(model) == ""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "no-such-folder"))
+    assert reference.reason_against(model) == ""
 
 
 @pytest.mark.slow
