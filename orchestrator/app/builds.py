@@ -70,9 +70,12 @@ def add_build(workspace: Workspace, request: AddRequest) -> Build:
 
     Raises ArtifactError for any other file.
     """
+    from orchestrator.artifacts.program import check_shows_benchmark
     from orchestrator.config.declarations import tool_named
 
     wanted = tool_named(request.tool) if request.tool else None
+    if wanted is None or not wanted.is_declared:
+        check_shows_benchmark(request.file)
     return workspace.library.add(
         request.file,
         name=request.name,

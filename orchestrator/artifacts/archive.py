@@ -172,6 +172,17 @@ class Archive:
         names = sorted(path.stem for path in self._releases.glob("*.json"))
         return [release for name in names for release in self.releases(name)]
 
+    def tags_of(self, sha256: str) -> set[str]:
+        """Return the releases, as tags, that a content came with; what a person added to a program
+        that was fetched is of none.
+        """
+        return {
+            release.tag
+            for release in self.all()
+            for file in release.files
+            if file.sha256 == sha256 and release.tag and (file.url or not release.program.url)
+        }
+
     def in_use(self, name: str, abi: str) -> Release | None:
         """Return the release that is in use for an ABI, None for none."""
         return next((item for item in reversed(self.releases(name)) if abi in item.abis), None)

@@ -60,6 +60,8 @@ class ProgramFacts:
     debuggable: bool = False
     #: A fake binary that only a virtual phone can run.
     is_fake: bool
+    #: Shared libraries that a binary is linked against (DT_NEEDED).
+    needed: tuple[str, ...] = ()
 
 
 def inspect_elf(path: Path) -> ProgramFacts:
@@ -110,11 +112,12 @@ def _elf_facts(file: Any, label: str) -> ProgramFacts:  # noqa: ANN401 - pyelfto
     if (machine, bits) not in _ABIS:
         raise ArtifactError(f"{label!r} is for a machine that no phone has: {machine}, {bits} bits")
     android_abi, machine_name = _ABIS[machine, bits]
-    interpreter, notes, is_pie = "", [], False
+    interpreter, needed, notes, is_pie = "", [], [], False
     for segment in _at_most(file.iter_segments()):
         if isinstance(segment, InterpSegment):
             interpreter = str(segment.get_interp_name())
         elif isinstance(segment, DynamicSegment):
+            needed = [str(tag.needed) for tag in _at_most(segment.iter_tags("DT_NEEDED"))]
             is_pie = any(tag["d_val"] & _PIE for tag in _at_most(segment.iter_tags("DT_FLAGS_1")))
         elif isinstance(segment, NoteSegment):
             notes += list(_at_most(segment.iter_notes()))
@@ -141,6 +144,7 @@ def _elf_facts(file: Any, label: str) -> ProgramFacts:  # noqa: ANN401 - pyelfto
         is_apk=False,
         abis=(f"linux-{machine_name}" if is_linux else android_abi,),
         is_program=file["e_type"] == "ET_EXEC" or bool(interpreter) or is_pie or is_fake,
+        needed=tuple(needed),
         min_sdk=next((int.from_bytes(level, "little") for level in levels), None),
         version=next((content.hex() for content in ids if len(content) <= 64), ""),
         is_fake=is_fake,

@@ -138,6 +138,9 @@ class BuildLibrary:
             check_against(spec, facts, sha256, path, abi=abi)
             check_complete(spec, list(libraries))
         check_set(name, facts, libraries)
+        # What was downloaded with the program is of its release, seen before or not.
+        others = {item: place for item, place in libraries.items() if files[item].url is None}
+        self._check_release(name, {tag} - {""} or self.archive.tags_of(sha256), others)
         file_name = spec.program if spec is not None and abi else path.name
         kept = []
         for item, place in {"": path, **libraries}.items():
@@ -279,6 +282,9 @@ class BuildLibrary:
             sha for spec in self.specs if spec.name == name_or_path for sha in spec.source.sha256
         }
         usable = [r for r in fitting if not pins or r.program.sha256 in pins]
+        if not usable and name_or_path and Path(name_or_path).is_file():
+            # No build has the name, and a file of the working directory has.
+            return self._from_path(Path(name_or_path), tool, wanted)
         if not usable:
             raise self._missing(tool, wanted, name_or_path, named)
         # What a list shows as in use, where no digits name another.
@@ -352,6 +358,7 @@ class BuildLibrary:
         name = self._name_for(path, facts, tool)
         beside = self._beside(name, tool, path.parent)
         check_set(path.name, facts, beside)
+        self._check_release(path.name, self.archive.tags_of(_known_sha256(path)), beside)
         return Build(
             name=name,
             tool=tool,
@@ -465,6 +472,17 @@ class BuildLibrary:
         any_of_them = of_name[0]
         unpinned = replace(any_of_them.source, sha256=())
         return replace(any_of_them, abis={any_of_them.abi: unpinned})
+
+    def _check_release(self, name: str, own: set[str], libraries: Mapping[str, Path]) -> None:
+        """Raise ArtifactError for a library that came with another release than the program."""
+        for library, path in libraries.items():
+            theirs = self.archive.tags_of(_known_sha256(path))
+            if own and theirs and not own & theirs:
+                raise ArtifactError(
+                    f"{library} is of release {' and '.join(sorted(theirs))}, "
+                    f"{name} of {' and '.join(sorted(own))}: they don't belong together",
+                    hint="take all files from one release",
+                )
 
     def _beside(self, name: str, tool: ToolName | None, folder: Path) -> dict[str, Path]:
         """Return the libraries in a program's folder, by name: those that are declared of the build

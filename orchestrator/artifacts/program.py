@@ -4,8 +4,10 @@ its libraries.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from orchestrator.artifacts.executables import (
     ELF_MAGIC,
@@ -19,6 +21,16 @@ from orchestrator.artifacts.executables import (
 from orchestrator.errors import ArtifactError
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.device import DeviceKind
+
+#: Flags and words of every benchmark program of TFLite and LiteRT: one of them stands in the file
+#: of each.
+_WORDS: Final = (
+    b"Inference timings in us",
+    b"num_threads",
+    b"warmup_runs",
+    b"graph file name",
+    b"benchmark_prefill_tokens",
+)
 
 
 def inspect_program(path: Path) -> ProgramFacts:
@@ -59,6 +71,28 @@ def is_shared_library(path: Path) -> bool:
     except (OSError, ValueError):
         return False  # inspect_program says why
     return is_elf and not inspect_elf(path).is_program
+
+
+def check_shows_benchmark(path: Path) -> None:
+    """Raise ArtifactError for an executable that holds no word of a benchmark program.
+
+    An APK is known by its package, a fake binary by its mark, and a library comes with its program.
+    One that is packed, or starts another, is refused.
+    """
+    try:
+        facts = inspect_program(path)
+    except ArtifactError:
+        # Whoever reads it next reports what is wrong with it, or takes it as a library.
+        return
+    if facts.is_apk or facts.is_fake:
+        return
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        is_shown = any(content.find(word) >= 0 for word in _WORDS)
+    if not is_shown:
+        raise ArtifactError(
+            f"{str(path)!r} is no benchmark program: none of its strings are (num_threads, warmup_runs)",
+            hint="add benchmark_model or another benchmark program of TFLite or LiteRT, not a packed one",
+        )
 
 
 def check_against(
@@ -112,6 +146,56 @@ def fits(built_for: Sequence[str], wanted: str) -> bool:
     return not built_for or wanted in built_for
 
 
+#: What every phone has: the NDK's public libraries, and the vendors' that programs in
+#: /data/local/tmp may load.
+_ON_PHONES: Final = frozenset(
+    {
+        "libEGL.so",
+        "libGLESv1_CM.so",
+        "libGLESv2.so",
+        "libGLESv3.so",
+        "libOpenCL.so",
+        "libOpenMAXAL.so",
+        "libOpenSLES.so",
+        "libRS.so",
+        "libaaudio.so",
+        "libamidi.so",
+        "libandroid.so",
+        "libbase.so",
+        "libbinder.so",
+        "libbinder_ndk.so",
+        "libc++.so",
+        "libc.so",
+        "libcamera2ndk.so",
+        "libcdsprpc.so",
+        "libadsprpc.so",
+        "libcutils.so",
+        "libdl.so",
+        "libdl_android.so",
+        "libft2.so",
+        "libhardware.so",
+        "libicu.so",
+        "libjnigraphics.so",
+        "liblog.so",
+        "libm.so",
+        "libmediandk.so",
+        "libnativehelper.so",
+        "libnativewindow.so",
+        "libneuralnetworks.so",
+        "libsdsprpc.so",
+        "libstdc++.so",
+        "libsync.so",
+        "libui.so",
+        "libutils.so",
+        "libvndksupport.so",
+        "libvulkan.so",
+        "libz.so",
+    }
+)
+#: Beginnings of the names of libraries that some vendors' phones have for their accelerators.
+_ON_SOME_PHONES: Final = ("libQnn", "libSnpe", "libapu", "libedgetpu", "libenn", "libneuron")
+
+
 def check_set(name: str, facts: ProgramFacts, libraries: Mapping[str, Path]) -> None:
     """Refuse a program and libraries that can't work together on a phone.
 
@@ -121,14 +205,32 @@ def check_set(name: str, facts: ProgramFacts, libraries: Mapping[str, Path]) -> 
         libraries: What is to lie beside it, by name.
 
     Raises:
-        ArtifactError: a library is for another machine.
+        ArtifactError: a library for another machine, or one that is missing.
     """
     if facts.is_fake or facts.is_apk:
         return
+    needed = {name: facts.needed}
     for library, path in libraries.items():
-        (abi,) = inspect_elf(path).abis
-        if abi != HEXAGON and abi not in facts.abis:
+        found = inspect_elf(path)
+        (abi,) = found.abis
+        if abi == HEXAGON:
+            continue
+        if abi not in facts.abis:
             raise ArtifactError(
                 f"{library} is built for {abi}, {name} for {', '.join(facts.abis)}: "
                 "they can't be used together"
+            )
+        needed[library] = found.needed
+    if all(abi.startswith("linux-") for abi in facts.abis):
+        return
+    for user, names in needed.items():
+        missing = [
+            item
+            for item in names
+            if item not in needed.keys() | _ON_PHONES and not item.startswith(_ON_SOME_PHONES)
+        ]
+        if missing:
+            raise ArtifactError(
+                f"{user} needs {' and '.join(missing)}, which no phone has and which doesn't come with it",
+                hint="add it together with the program: benchfarm build add FILE --with LIBRARY",
             )

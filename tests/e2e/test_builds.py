@@ -13,6 +13,7 @@ from tests.e2e.conftest import Lab
 from tests.samples.command import Cli, Done
 from tests.samples.places import MODELS
 from tests.unit.artifacts.file_server import FileServer, file_server
+from tests.unit.artifacts.sample_files import elf
 
 MODEL = MODELS / "texturenet_0.25_256_float.tflite"
 PLACE = "/files.example/latest"
@@ -136,6 +137,23 @@ def test_interrupted_download_leaves_nothing_in_the_cache(
     assert not (declared.home / "cache" / "builds").exists()
     server.released.set()
     declared(*words, **mirror).ok()
+
+
+def test_a_program_that_shows_nothing_of_a_benchmark_is_refused(cli: Cli, tmp_path: Path) -> None:
+    other, benchmark, fake = (
+        tmp_path / "other",
+        tmp_path / "benchmark",
+        tmp_path / "benchmark_model",
+    )
+    other.write_bytes(elf(machine=62, is_program=True))
+    benchmark.write_bytes(elf(machine=62, is_program=True) + b"\0Inference timings in us: Init: \0")
+    fake.write_bytes(program("1"))
+    for path in (other, Path("/bin/true")):
+        assert "is no benchmark program" in cli("build add", path).ended_with(4).said
+        assert "is no benchmark program" in cli("build add --name own", path).ended_with(4).said
+    assert not [item for item in cli("build list --json").ok().json if item["release_id"]]
+    for path in (benchmark, fake):
+        cli("build add", path).ok()
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ def app_bytes(**options) -> bytes:
 def elf(
     *,
     machine: int = 183,
+    needed: tuple[str, ...] = (),
     mark: str = "",
     is_program: bool = False,
     flags_1: int = 0,
@@ -53,16 +54,19 @@ def elf(
     another content.
     """
     wide = machine in {183, 62}
+    strings = b"\0" + b"".join(name.encode() + b"\0" for name in needed)
     head, segment = (64, 56) if wide else (52, 32)
-    dynamic_at = head + 2 * segment
-    entries = [(5, dynamic_at), (10, 1), (0x6FFFFFFB, flags_1), (0, 0)]
+    strings_at = head + 2 * segment
+    entries = [(1, strings.index(name.encode())) for name in needed]
+    entries += [(5, strings_at), (10, len(strings)), (0x6FFFFFFB, flags_1), (0, 0)]
     dynamic = b"".join(struct.pack("<qQ" if wide else "<iI", *entry) for entry in entries)
-    content = dynamic + mark.encode()
+    content = strings + dynamic + mark.encode()
+    dynamic_at = strings_at + len(strings)
     ident = b"\x7fELF" + bytes([2 if wide else 1, 1, 1]) + bytes(9)
     rest = (2 if is_program else 3, machine, 1, 0, head, 0, 0, head, segment, 2, 0, 0, 0)
     header = ident + struct.pack("<HHIQQQIHHHHHH" if wide else "<HHIIIIIHHHHHH", *rest)
     # What is loaded, all of the file, and within it what the linker reads.
-    for kind, at, size in ((1, 0, dynamic_at + len(content)), (2, dynamic_at, len(dynamic))):
+    for kind, at, size in ((1, 0, strings_at + len(content)), (2, dynamic_at, len(dynamic))):
         values = (
             (kind, 4, at, at, at, size, size, 8) if wide else (kind, at, at, at, size, size, 4, 4)
         )

@@ -19,11 +19,16 @@ PHONE = DeviceFacts(
 )
 
 
-def litert_folder(folder):
-    """Write LiteRT's benchmark_model with its runtime and a dispatch library."""
-    write_elf(folder / "benchmark_model", is_program=True, mark="main")
-    write_elf(folder / "libLiteRt.so", mark="runtime")
-    write_elf(folder / "libLiteRtDispatch_Qualcomm.so", mark="dispatch")
+def litert_folder(folder, *, release: str = "1"):
+    """Write LiteRT's benchmark_model with its runtime and a dispatch library; each release has its
+    own bytes.
+    """
+    beside = ("libLiteRt.so", "liblog.so", "libc.so")
+    write_elf(folder / "benchmark_model", is_program=True, needed=beside, mark=f"main{release}")
+    write_elf(folder / "libLiteRt.so", needed=("libc.so",), mark=f"r{release}")
+    write_elf(
+        folder / "libLiteRtDispatch_Qualcomm.so", needed=("libLiteRt.so",), mark=f"d{release}"
+    )
     return folder
 
 
@@ -63,7 +68,35 @@ def test_program_without_a_library_that_it_needs_is_refused(library, tmp_path):
         ArtifactError, match=r"benchmark_litert_model needs libLiteRt\.so beside it"
     ):
         library.add(folder / "benchmark_model", name="benchmark_litert_model")
+    with pytest.raises(
+        ArtifactError, match=r"benchmark_model needs libLiteRt\.so, which no phone has"
+    ):
+        library.resolve(
+            ToolName.LITERT_NATIVE, "arm64-v8a", name_or_path=str(folder / "benchmark_model")
+        )
     assert library.archive.all() == []
+
+
+def test_libraries_of_another_release_are_refused(library, tmp_path):
+    old, new = (
+        litert_folder(tmp_path / "old", release="1"),
+        litert_folder(tmp_path / "new", release="2"),
+    )
+    library.add(old / "benchmark_model", name="benchmark_litert_model", release="2.1.0")
+    library.add(new / "benchmark_model", name="benchmark_litert_model", release="2.2.0")
+    mixed = litert_folder(tmp_path / "mixed", release="2")
+    (mixed / "libLiteRtDispatch_Qualcomm.so").write_bytes(
+        (old / "libLiteRtDispatch_Qualcomm.so").read_bytes()
+    )
+    message = r"libLiteRtDispatch_Qualcomm\.so is of release 2\.1\.0, benchmark\w+ of 2\.2\.0: they don't belong together"
+    with pytest.raises(ArtifactError, match=message):
+        library.add(mixed / "benchmark_model", name="benchmark_litert_model")
+    with pytest.raises(ArtifactError, match=message):
+        library.resolve(
+            ToolName.LITERT_NATIVE, "arm64-v8a", name_or_path=str(mixed / "benchmark_model")
+        )
+    with pytest.raises(ArtifactError, match=message):
+        library.add(old / "libLiteRtDispatch_Qualcomm.so", name="benchmark_litert_model")
 
 
 def test_library_for_another_machine_is_refused(tmp_path):
@@ -75,6 +108,18 @@ def test_library_for_another_machine_is_refused(tmp_path):
     skel = write_elf(tmp_path / "libhexagon_nn_skel.so", machine=DSP)
     assert inspect_elf_bytes(elf(machine=DSP), "x").abis == ("hexagon",)
     check(main, skel)
+
+
+def test_library_that_needs_one_that_is_not_there_is_refused(tmp_path):
+    main = program(tmp_path / "p")
+    lacking = write_elf(tmp_path / "libx.so", needed=("libc.so", "libc++_shared.so"))
+    with pytest.raises(
+        ArtifactError, match=r"libx\.so needs libc\+\+_shared\.so, which no phone has"
+    ):
+        check(main, lacking)
+    check(main, lacking, write_elf(tmp_path / "libc++_shared.so"))
+    # What only some vendors' phones have can't be known here.
+    check(main, write_elf(tmp_path / "libv.so", needed=("libedgetpu_litert.so",)))
 
 
 def test_hexagon_libraries_are_added_to_the_program_in_use(library, tmp_path):

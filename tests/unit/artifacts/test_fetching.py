@@ -55,6 +55,10 @@ def shop(server, tmp_path):
         (binary("1")[:300], "damaged ELF file"),
         (binary("1", abi="armeabi-v7a"), "it is built for armeabi-v7a, not for arm64-v8a"),
         (app_bytes(), "it is an APK"),
+        (
+            elf(is_program=True, needed=("libmissing.so",)),
+            r"needs libmissing\.so, which no phone has",
+        ),
     ],
 )
 def test_what_is_not_the_declared_program_is_refused_and_nothing_kept(shop, content, message):
@@ -135,6 +139,15 @@ def test_libraries_that_a_person_added_stay_beside_a_newer_program(server, tmp_p
     shop.serve(elf(mark="i2"), "/latest/libi.so")
     shop.fetch()
     assert shop.library.resolve(ToolName.NATIVE, "arm64-v8a").companions == added
+
+
+def test_a_library_that_did_not_change_comes_with_a_newer_program(server, tmp_path):
+    shop = Shop(server, tmp_path, libraries={"libi.so": LibrarySpec()})
+    for day, version in ((20, "1"), (21, "2")):
+        date = f"Fri, {day} Nov 2026 10:00:00 GMT"
+        server.put("/latest/prog", binary(version), last_modified=date)
+        server.put("/latest/libi.so", elf(mark="same"), last_modified=date)
+        assert shop.fetch().release.tag == f"latest 2026-11-{day}"
 
 
 def test_apk_must_be_debuggable_as_declared(server, tmp_path):

@@ -47,6 +47,7 @@ def elf_with_notes(
 def test_stand_in_is_told_by_its_mark_with_its_abi(tmp_path, abi):
     facts = inspect_elf(write_benchmark_elf(tmp_path / "b", abi=abi))
     assert (facts.abis, facts.is_program, facts.is_fake) == ((abi,), True, True)
+    assert "libc.so" in facts.needed
 
 
 def test_android_program_tells_the_api_level_and_the_id_of_its_build():
