@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 from zoneinfo import ZoneInfo
@@ -91,12 +91,31 @@ def zone_of(name: str) -> ZoneInfo | None:
 
 
 def own_timezone() -> str:
-    """Return the name of this computer's time zone, UTC where nothing names it."""
+    """Return the name of this computer's time zone.
+
+    Where nothing names it, that of its offset now (``Etc/GMT-2`` is east of Greenwich), or UTC
+    where that isn't of whole hours.
+    """
     name = os.environ.get("TZ", "").removeprefix(":")
-    if not name:
-        with suppress(OSError):
-            name = str(Path("/etc/localtime").readlink()).rpartition("zoneinfo/")[2]
-    if not name:
-        with suppress(OSError, ValueError):
-            name = Path("/etc/timezone").read_text("ascii").strip()
-    return name if zone_of(name) is not None else "UTC"
+    if zone_of(name) is not None:
+        return name
+    with suppress(OSError):
+        name = str(Path("/etc/localtime").readlink()).rpartition("zoneinfo/")[2]
+        if _is_own(name):
+            return name
+    with suppress(OSError, ValueError):
+        name = Path("/etc/timezone").read_text("ascii").strip()
+        if _is_own(name):
+            return name
+    hours, rest = divmod(datetime.now().astimezone().utcoffset() or timedelta(), timedelta(hours=1))
+    name = f"Etc/GMT{-hours:+d}"
+    return name if hours and not rest and zone_of(name) is not None else "UTC"
+
+
+def _is_own(name: str) -> bool:
+    """Whether a zone is this computer's: $TZ may say otherwise in a form that names no zone."""
+    zone = zone_of(name)
+    moments = [datetime(datetime.now(UTC).year, month, 1, tzinfo=UTC) for month in (1, 7)]
+    return zone is not None and all(
+        at.astimezone(zone).utcoffset() == at.astimezone().utcoffset() for at in moments
+    )

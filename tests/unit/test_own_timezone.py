@@ -22,8 +22,10 @@ def own_zone_again() -> Iterator[None]:
     [
         ("Europe/Berlin", "Europe/Berlin"),
         (":Europe/Berlin", "Europe/Berlin"),
-        # A form that names no zone.
-        ("XYZ-3", "UTC"),
+        # Forms that name no zone.
+        ("XYZ-3", "Etc/GMT-3"),
+        ("XYZ4", "Etc/GMT+4"),
+        ("XYZ-5:45", "UTC"),
     ],
 )
 def test_a_time_zone_always_has_a_name(

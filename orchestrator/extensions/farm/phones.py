@@ -434,7 +434,9 @@ class HostPhones:
         """
         serial = Serial(attached.seen.serial or attached.seen.address)
         unusable = "" if attached.seen.usable else attached.seen.reason
-        if serial in self._restoring:
+        if not can_have_jobs(serial):
+            unusable = NO_JOBS
+        elif serial in self._restoring:
             unusable = _RESTORING
         elif not unusable and (kept_out := workspace.quarantine.reason(serial)):
             unusable = f"{IN_QUARANTINE}{kept_out}"

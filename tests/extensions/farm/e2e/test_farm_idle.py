@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -67,6 +67,33 @@ def test_a_fault_of_the_devices_file_is_told_once_and_what_it_said_before_counts
     finally:
         inventory.unlink()
     poll_until(lambda: told() == ({"free"}, [], ""), "it is mended", PATIENCE_S)
+
+
+def test_a_phone_whose_serial_number_no_job_can_have_is_left_out_and_the_others_get_theirs(
+    lab: Lab, database: Database, worker: Path, plan_file: Callable[..., Path]
+) -> None:
+    def farm(*words: object) -> Any:
+        done = lab.cli("farm", *words, "--json", BENCHFARM_STORE=database.url)
+        return done.ok().json
+
+    def states() -> dict[str, str]:
+        return {phone["serial"]: phone["state"] for phone in farm("status")["devices"]}
+
+    lab.cli("virtual up pixel-4 --serial host").ok()
+    try:
+        poll_until(lambda: len(states()) == 3, "all are announced", PATIENCE_S)
+        assert states() == {**dict.fromkeys(lab.serials, "free"), "host": "unusable"}
+        farm("pause")
+        # A test that is tried once more is another submission.
+        name = f"s-{secrets.token_hex(3)}"
+        sent = farm("submit", plan_file(()), "--name", name)
+        assert [job["serial"] for job in sent["jobs"]] == sorted(lab.serials)
+        assert sent["left_out"]["host"].startswith("no job can be given to its serial number")
+        farm("cancel", name)
+    finally:
+        lab.cli("virtual down host")
+        with FarmQueue(database.url) as queue:
+            queue.resume("farm")
 
 
 def test_a_phone_that_hangs_while_it_is_restored_keeps_no_other_from_being_offered(
