@@ -140,9 +140,21 @@ def _ineffective(given: Mapping[str, str], schema: FlagSchema) -> list[FlagFault
         if not _is_on(given.get(spec.needs, schema.flags[spec.needs].default)):
             need = schema.flags[spec.needs]
             example = f"--{need.name}=true" if need.kind == "bool" else f"--{need.name}=..."
-            message = f"--{name} does nothing without {example}"
-            faults.append(FlagFault(code="ineffective-flag", flag=name, message=message))
+            faults.append(_idle(name, f"without {example}"))
+    if _is_on(given.get("nnapi_accelerator_name", "")) and "disable_nnapi_cpu" in given:
+        faults.append(_idle("disable_nnapi_cpu", "when --nnapi_accelerator_name is given"))
+    if (
+        "run_delay" in given
+        and _DECIMAL.fullmatch(rate := given.get("run_frequency", ""))
+        and float(rate) > 0
+    ):
+        faults.append(_idle("run_delay", "when --run_frequency is above 0"))
     return faults
+
+
+def _idle(name: str, when: str) -> FlagFault:
+    message = f"--{name} does nothing {when}"
+    return FlagFault(code="ineffective-flag", flag=name, message=message)
 
 
 def _is_on(value: str) -> bool:

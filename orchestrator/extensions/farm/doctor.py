@@ -17,6 +17,7 @@ from orchestrator.units import format_duration
 #: A job whose phone is free is taken within seconds.
 _LAG_S: Final = 120.0
 _CLOCK_MOST_S: Final = 5.0
+_WRONG: Final = ("clash", "quarantined", "unusable")
 
 
 def of_farm(workspace: Workspace) -> list[Finding]:
@@ -85,12 +86,14 @@ def _phones(farm: FarmAnswer) -> Iterable[Finding]:
         if phone.state == "clash":
             step = f"unplug all but one, then {forget}"
             yield problem("phones", f"{phone.serial}: {phone.reason}", step)
-        elif phone.state in {"quarantined", "unusable"}:
+        elif phone.state in _WRONG:
             text = f"{phone.serial} at {phone.host}: {phone.state}: {phone.reason}"
             yield problem("phones", text, f"look at it at {phone.host}")
         elif phone.state == "away" and phone.seen_at is not None:
             step = f"plug it in, or start its host's worker; gone for good: {forget}"
             yield warning("phones", f"{phone.serial} is away {phone.reason}", step)
+    if not {item.state for item in farm.devices} - {*_WRONG, "away", "silent"}:
+        yield problem("phones", "no phone can be used", "benchfarm farm status")
 
 
 def _pauses(farm: FarmAnswer) -> Iterable[Finding]:

@@ -126,8 +126,14 @@ def _shape(
 ) -> list[int]:
     fixed = list(shape)
     if fixed:
+        if fixed[0] not in {None, batch}:
+            raise ValueError(f"its batch is fixed at {fixed[0]}, so it can't be built for {batch}")
         fixed[0] = batch
     if size is not None and len(fixed) == 4 and not order.is_named:
+        if fixed[1] not in {None, size} or fixed[2] not in {None, size}:
+            raise ValueError(
+                f"its pictures are fixed at {fixed[1]}x{fixed[2]}, so it can't be built for {size}"
+            )
         fixed[1] = fixed[2] = size
     if any(length is None for length in fixed):
         shown = ["?" if length is None else str(length) for length in fixed]

@@ -14,6 +14,7 @@ import re
 import resource
 import secrets
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -192,6 +193,30 @@ def test_killed_and_resumed(cell: Cell, phase: str, by_another: bool) -> None:
     assert cell.job["tries"] <= 10
 
 
+@pytest.mark.parametrize("phase", PHASES)
+def test_database_restarted(cell: Cell, phase: str) -> None:
+    cell.farm.until_announced(cell.farm.one)
+    cell.submit()
+    with cell.at(phase):
+        cell.farm.database.restart("immediate")
+    cell.check()
+
+
+@pytest.mark.parametrize("phase", ["claimed", "running"])
+def test_asleep_and_back(cell: Cell, phase: str) -> None:
+    """A host sleeps, another one takes its job, then it wakes up and believes that the job is its
+    own."""
+    one, two = cell.farm.one, reaches_the_others_phone(cell.farm)
+    cell.farm.until_announced(one)
+    cell.submit()
+    with cell.at(phase):
+        one.worker.send_signal(signal.SIGSTOP)
+    _ = two.worker
+    cell.farm.until(lambda: cell.job["deaths"] == 1)
+    one.worker.send_signal(signal.SIGCONT)
+    cell.check()
+
+
 @pytest.mark.parametrize("phase", ["running", "done"])
 def test_delivered_twice(cell: Cell, phase: str) -> None:
     cell.farm.until_announced(cell.farm.one)
@@ -209,6 +234,21 @@ def test_delivered_twice(cell: Cell, phase: str) -> None:
     )
     again.close()
     cell.check()
+
+
+def test_two_hosts_want_one_phone(cell: Cell) -> None:
+    one, two = cell.farm.one, reaches_the_others_phone(cell.farm)
+    _ = one.worker, two.worker
+
+    def knowing() -> set[str]:
+        rows = cell.farm.queue.phones()
+        return {row["host"] for row in rows if row["serial"] == one.serial and row["facts"]}
+
+    cell.farm.until(lambda: knowing() == {"one", "two"})
+    names = [cell.name, f"{cell.name}-more"]
+    for name in names:
+        cell.submit(name)
+    cell.check(*names)
 
 
 @pytest.mark.parametrize("phase", ["claimed", "running"])

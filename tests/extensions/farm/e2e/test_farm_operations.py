@@ -349,10 +349,11 @@ def test_two_phones_of_one_serial_number_are_a_problem_and_not_usable(
         queue.announce(host, phones)
         welcome(queue, phones, set())
     result = devices.doctor(settings, farm=True)
-    (same,) = found(result, "problem")["phones"]
+    same, none = found(result, "problem")["phones"]
     assert same.startswith("0123: several phones have this serial number: a ")
     assert "Pixel 3 (virtual) at one" in same
     assert "Pixel 4 (virtual) at two" in same
+    assert none == "no phone can be used"
     assert same.removeprefix("0123: ") in farm.farm_status(settings).text
     assert 'benchfarm_phones{state="clash"} 1.0' in metrics(settings, queue)
     assert "phones" not in found(result, "warning")
