@@ -165,7 +165,7 @@ class ChangeAnswer:
     state: str
     #: Names the series for people.
     label: str
-    #: Path of the series' page on this server.
+    #: Path of the series' page on this server; empty where its nights aren't shown.
     page: str
     #: Whether 'benchfarm history changes' reports it: its series' newest, which began or went away
     #: in the last 14 nights (more where it lacks nights). Those that began before 'serve --since'

@@ -325,7 +325,7 @@ def serve(settings: Settings, listening: Listening, since: Since = "") -> Comman
         queue = queue_beside(settings, stack)
         farm = FarmNow(workspace, queue, can_be_steered=bool(access.token))
         pages = LivePages(workspace, farm, since=first)
-        numbers = Numbers(workspace, farm, lambda: pages.site().changes)
+        numbers = Numbers(workspace, farm, lambda: pages.site().news)
         opened = stack.enter_context(web.listen(listening.host, listening.port))
         url = f"{address_of(opened)}/"
         if listening.token == "new":  # noqa: S105 - a word, no secret

@@ -37,7 +37,7 @@ class Numbers(Collector):
         farm: FarmNow,
         changes: Callable[[], Sequence[FoundChange]],
     ) -> None:
-        """``changes`` gives those of all series."""
+        """``changes`` gives those of the last nights."""
         self._workspace = workspace
         self._farm = farm
         self._changes = changes
@@ -103,7 +103,7 @@ class Numbers(Collector):
         counts = Counter(
             ("slower" if change.ratio > 1 else "faster", change.state)
             for change in self._changes()
-            if change.is_news and change.counts
+            if change.counts
         )
         none = {("slower", "not confirmed yet"): 0, ("faster", "not confirmed yet"): 0}
         about = (

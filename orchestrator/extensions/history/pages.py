@@ -33,13 +33,13 @@ from orchestrator.extensions.history.site import (
     SiteSeries,
     first_night,
     gather,
-    report_marks,
 )
 from orchestrator.files import unwritable, write_file
 from orchestrator.installation import data_folder
 from orchestrator.plugins import Page, Workspace, every
 from orchestrator.records.answers import (
     CampaignAnswer,
+    ChangeAnswer,
     FarmAnswer,
     JobAnswer,
     NightFigure,
@@ -158,7 +158,9 @@ def campaigns_page(site: Site) -> str:
     )
 
 
-def farm_page(farm: FarmAnswer, now: datetime, *, is_part: bool) -> str:
+def farm_page(
+    farm: FarmAnswer, changes: Sequence[ChangeAnswer], now: datetime, *, is_part: bool
+) -> str:
     """Return the live page of the farm, or the part of it that its script asks for again."""
     jobs: dict[str, list[JobAnswer]] = {}
     for job in farm.jobs[:_MOST_JOBS]:
@@ -171,6 +173,8 @@ def farm_page(farm: FarmAnswer, now: datetime, *, is_part: bool) -> str:
         is_live=True,
         is_virtual=False,
         more=_more(),
+        changes=changes,
+        most_changes=_MOST_GROUPS,
         farm=farm,
         states=[(state, count, TONES.get(state) == "v-error") for state, count in states.items()],
         phones=phones_table(farm, now),
@@ -458,12 +462,10 @@ def build(workspace: Workspace, out: Path, *, since: str = "") -> WrittenSite:
 
     Raises UsageError, HostStorageError.
     """
-    # Before the rest is read: later ones differ when something changes meanwhile.
-    marks = report_marks(workspace.store)
     site = gather(workspace.store, since=first_night(since, workspace))
     makers = all_pages(workspace, site)
     files = dict.fromkeys(makers, "") | {
-        item.page: marks.get(CampaignId(item.campaign_id), "") for item in site.campaigns
+        item.page: site.marks[CampaignId(item.campaign_id)] for item in site.campaigns
     }
     before = _known_files(out)
     # A build that is cut off leaves pages that the next one knows as its own.

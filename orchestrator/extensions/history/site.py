@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, tzinfo
 from functools import cache, cached_property
@@ -53,7 +53,7 @@ from orchestrator.records.answers import (
     SeriesAnswer,
     answer_of,
 )
-from orchestrator.records.campaign import Progress
+from orchestrator.records.campaign import Campaign, Progress
 from orchestrator.records.case import CampaignId, SeriesKey
 from orchestrator.records.history import DeviceSighting
 from orchestrator.records.verdict import ParityVerdict
@@ -159,10 +159,15 @@ class Site:
     #: Worst first.
     series: tuple[SiteSeries, ...]
     groups: tuple[ChangeGroup, ...]
+    #: What 'history changes' reports, also where it began before these nights.
+    news: tuple[FoundChange, ...]
     #: Those that nobody expected and those that are wrong first.
     faulty_outputs: tuple[OutputsChange, ...]
     #: Newest first.
     campaigns: tuple[CampaignAnswer, ...]
+    #: Of each campaign what changes when its report does. They are of the moment before the rest
+    #: was read: later ones differ when something changes meanwhile.
+    marks: Mapping[CampaignId, str]
     #: Whether a server shows it, with the live page of the farm beside it.
     is_live: bool = False
 
@@ -175,6 +180,10 @@ class Site:
     def by_id(self) -> Mapping[str, CampaignAnswer]:
         """The campaigns by their ids."""
         return {item.campaign_id: item for item in self.campaigns}
+
+    @cached_property
+    def _shown(self) -> Collection[SeriesKey]:
+        return frozenset(self.table.series)
 
     def nights_of(self, series: SiteSeries) -> list[NightFigure]:
         """Return the nights of a series that have a figure, oldest first."""
@@ -213,27 +222,22 @@ class Site:
         )
 
     def change_answer(self, change: FoundChange) -> ChangeAnswer:
-        """Return a change as the API has it."""
+        """Return a change as the API has it; a series without a figure in these nights has no page."""
         series = change.series
         return answer_of(
             ChangeAnswer,
             change,
             series_key=series.key,
             label=series.label,
-            page=f"series/{series.page}",
+            page=f"series/{series.page}" if series.key in self._shown else "",
             is_recent=change.is_news,
             is_virtual=series.is_virtual,
         )
 
-    @property
-    def changes(self) -> Sequence[FoundChange]:
-        """All changes, series by series."""
-        return [change for row in self.series for change in row.changes]
-
     @cached_property
     def change_answers(self) -> Sequence[ChangeAnswer]:
         """All changes, the newest first and of a night the largest first."""
-        found = map(self.change_answer, self.changes)
+        found = [self.change_answer(change) for row in self.series for change in row.changes]
         return sorted(found, key=lambda item: (item.night, abs(math.log(item.ratio))), reverse=True)
 
     @property
@@ -259,11 +263,16 @@ def gather(store: Store, *, since: date | None) -> Site:
     nights = nights_of(plain, store.zone)
     first = since or (nights[-WINDOW_NIGHTS] if len(nights) > WINDOW_NIGHTS else date.min)
     chosen = [item for item in campaigns if night_of(item.created_at, store.zone) >= first]
+    marks = report_marks(store, chosen)
     only = {item.campaign_id for item in plain} & {item.campaign_id for item in chosen}
     whole, points = read_nights(store, since=first)
     table = night_table(points, only=only, zone=store.zone)
     details = night_details(points, table)
     found = find_regressions(store, Question(since=first), table=whole)
+    recent = found
+    # What is news may have begun on any of the newest ninety nights.
+    if nights and first > nights[-WINDOW_NIGHTS:][0]:
+        recent = find_regressions(store, Question(), table=whole)
     series = sorted(
         _series(store, table, details.is_trusted, found),
         key=lambda row: (-row.badness, row.key),
@@ -277,6 +286,7 @@ def gather(store: Store, *, since: date | None) -> Site:
         details=details,
         series=tuple(series),
         groups=found.groups,
+        news=tuple(change for change in recent.changes if change.is_news),
         # The unexpected and the wrong ones first.
         faulty_outputs=tuple(
             sorted(
@@ -302,6 +312,7 @@ def gather(store: Store, *, since: date | None) -> Site:
             for item in chosen
             for stored, planned, _ in (progress.get(item.campaign_id, Progress()),)
         ),
+        marks=marks,
     )
 
 
@@ -376,11 +387,11 @@ def _contents(table: NightTable, place: int, builds: Mapping[str, str]) -> Itera
             )
 
 
-def report_marks(store: Store) -> Mapping[CampaignId, str]:
+def report_marks(store: Store, campaigns: Sequence[Campaign]) -> Mapping[CampaignId, str]:
     """Return of each campaign what its report depends on, as a hash: how far it is, and what was
     read from its runs.
     """
-    campaigns, progress = store.campaigns(), store.progress()
+    progress = store.progress()
     readings = store.readings([item.campaign_id for item in campaigns])
     marks = {}
     for item in campaigns:

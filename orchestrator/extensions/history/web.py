@@ -14,13 +14,16 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
+import math
 import re
 import secrets
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
@@ -34,8 +37,10 @@ from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.extensions.history import api
 from orchestrator.extensions.history import pages as site_pages
 from orchestrator.extensions.history.farm_now import FarmNow, Kept
-from orchestrator.extensions.history.site import Site, gather
+from orchestrator.extensions.history.site import Site, gather, report_marks
 from orchestrator.plugins import Workspace
+from orchestrator.records.answers import ChangeAnswer
+from orchestrator.records.case import CampaignId
 from orchestrator.tables.html import script_hash
 
 _COOKIE: Final = "benchfarm-token"
@@ -333,41 +338,97 @@ def server_of(app: FastAPI) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
+_KEPT_REPORTS: Final = 8
 #: How many times as long as gathering it took is shown what the pages show.
-_AGE_FACTOR: Final = 20.0
+_AGE_FACTOR: Final = 10.0
 
 
 class LivePages:
-    """The pages of a store as it was a moment ago."""
+    """The pages of a store as it is now; gathered again when something was stored, or read again,
+    since.
+    """
 
     def __init__(self, workspace: Workspace, farm: FarmNow, *, since: date | None) -> None:
         self._workspace = workspace
         self._farm = farm
         self._since = since
         self._kept = Kept(self._gather, age_factor=_AGE_FACTOR)
+        #: What of the store says, with each report's mark, whether what was gathered is still so.
+        self._seen: object = None
         #: Pages are made one after the other.
         self._lock = threading.Lock()
+        self._report = lru_cache(maxsize=_KEPT_REPORTS)(self._made_report)
+        #: The changes that the farm's page has, and of which night and campaigns.
+        self._changes: tuple[object, Sequence[ChangeAnswer]] = (None, ())
 
     def page(self, path: str) -> ServedPage | None:
         """Return the page of a path, None when there is none."""
         if path in {"farm", "farm/now"}:
-            now = self._workspace.clock.now()
-            content = site_pages.farm_page(self._farm.read(), now, is_part=path != "farm")
+            content = self._farm_page(is_part=path != "farm")
             return page_of("farm.html", content.encode(), asks=True)
         # The farm's page needs them while the store can't be read.
         if path in (shared := site_pages.shared_files()):
             return page_of(path, shared[path].encode())
         path = f"{path}index.html" if path in {"", "campaigns/"} else path
-        make = site_pages.all_pages(self._workspace, self.site()).get(path)
-        if make is None:
-            return None
-        is_report = path.startswith("campaigns/") and path != "campaigns/index.html"
+        site = self.site()
+        reports = {item.page: CampaignId(item.campaign_id) for item in site.campaigns}
         with self._lock:
-            return page_of(path, make().encode(), script=script_hash("report") if is_report else "")
+            if path in reports:
+                content = self._report(reports[path], site.marks[reports[path]])
+                return page_of(path, content, script=script_hash("report"))
+            make = site_pages.all_pages(self._workspace, site).get(path)
+            return page_of(path, make().encode()) if make is not None else None
 
     def site(self) -> Site:
         """Return what the pages show now."""
         return self._kept.now()
 
-    def _gather(self, _before: Site | None) -> Site:
-        return replace(gather(self._workspace.store, since=self._since), is_live=True)
+    def _farm_page(self, *, is_part: bool) -> str:
+        """Return the farm's page.
+
+        Changes are looked for again when a campaign was begun, ended or hidden, or somebody expected
+        or confirmed a change: that reads the whole history, and every page that is open asks again
+        and again.
+        """
+        farm, store = self._farm.read(), self._workspace.store
+        with suppress(BenchfarmError):
+            if not farm.fault:
+                mark = (
+                    farm.night.night,
+                    farm.night.left == 0,
+                    store.campaign_count(),
+                    store.hidden_campaigns(),
+                    list(store.annotations()),
+                    list(store.confirmations()),
+                )
+                if mark != self._changes[0]:
+                    # What is kept may be of before the mark.
+                    self._changes = (mark, recent_changes(self._kept.now(is_fresh=True)))
+        now = self._workspace.clock.now()
+        return site_pages.farm_page(farm, self._changes[1], now, is_part=is_part)
+
+    def _made_report(self, campaign_id: CampaignId, _mark: str) -> bytes:
+        return site_pages.campaign_html(self._workspace, campaign_id).encode()
+
+    def _gather(self, before: Site | None) -> Site:
+        """Return what was known, unless something was stored, or read again, since."""
+        store = self._workspace.store
+        campaigns = store.campaigns()
+        seen = (len(campaigns), list(store.annotations()), list(store.confirmations()))
+        if before is not None and seen == self._seen:
+            shown = [item for item in campaigns if item.campaign_id in before.marks]
+            if report_marks(store, shown) == before.marks:
+                return before
+        site = replace(gather(store, since=self._since), is_live=True)
+        self._seen = seen
+        return site
+
+
+def recent_changes(site: Site) -> list[ChangeAnswer]:
+    """Return the changes that began or went away in the last nights and that nobody expected or
+    refuted; what happened last first, and of a night the largest.
+    """
+    passed = {"expected", "refuted"}
+    found = [change for change in site.news if change.state not in passed]
+    found.sort(key=lambda item: (item.ended or item.night, abs(math.log(item.ratio))), reverse=True)
+    return [site.change_answer(change) for change in found]

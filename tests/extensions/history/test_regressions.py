@@ -3,6 +3,7 @@ expected."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ from orchestrator.errors import UsageError
 from orchestrator.extensions.history.changes import find_changes
 from orchestrator.extensions.history.farm_now import FarmNow
 from orchestrator.extensions.history.metrics import Numbers
+from orchestrator.extensions.history.pages import farm_page
 from orchestrator.extensions.history.regressions import (
     Question,
     Regressions,
@@ -24,6 +26,7 @@ from orchestrator.extensions.history.regressions import (
     night_meant,
 )
 from orchestrator.extensions.history.site import gather
+from orchestrator.extensions.history.web import LivePages, recent_changes
 from orchestrator.records.case import BuildSha, Case, DelegateName, Pass, content_key
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus, Points
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
@@ -137,7 +140,7 @@ def test_metrics_count_the_series_that_changed_and_read_them_anew_only_when_some
         farm = FarmNow(workspace, None, can_be_steered=False)
 
         def lines() -> list[str]:
-            changes = gather(store, since=None).changes
+            changes = gather(store, since=None).news
             return Numbers(workspace, farm, lambda: changes).page().content.decode().splitlines()
 
         slower, faster = (
@@ -162,17 +165,76 @@ def test_every_list_of_what_is_new_has_the_same_changes(tmp_path: Path) -> None:
     assert {change.series.case.serial for change in told} == {"P0", "P1"}
     assert {change.series.case.serial for change in told if change.ended is not None} == {"P0"}
     site = gather(store, since=None)
-    recent = [item for item in site.change_answers if item.is_recent]
+    recent = recent_changes(site)
     assert {item.series_key for item in recent} == {change.series.key for change in told}
+    # What happened last is first, though it began long ago.
+    assert ["went away" in item.state for item in recent] == [True] * 4 + [False] * 4
     with workspace_of(tmp_path, store) as workspace:
         farm = FarmNow(workspace, None, can_be_steered=False)
-        numbers = Numbers(workspace, farm, lambda: site.changes).page().content.decode()
+        numbers = Numbers(workspace, farm, lambda: site.news).page().content.decode()
+        page = farm_page(farm.read(), recent, workspace.clock.now(), is_part=True)
         fails = {
             serial: find_changes(workspace, Question(selections=(f"serial={serial}",))).fails
             for serial in ("P0", "P1")
         }
     assert fails == {"P0": False, "P1": True}
+    told = "in the last 14 nights (more where a series lacks nights), newest first"
+    assert f"8 unexpected changes that began or went away {told}" in page
     assert "went away" not in numbers
+
+
+def test_what_is_new_is_the_same_however_few_nights_the_pages_show(tmp_path: Path) -> None:
+    """One phone became slower and was away on the nights that are shown."""
+    store = weeks(
+        factor=lambda case, night: 1.3 if case.serial in ("P0", "P1") and night >= CHANGE else 1.0,
+        is_away=lambda serial, night: serial == "P1" and night >= NIGHTS - 2,
+    )
+    told = find_regressions(store, Question()).changes
+    assert {change.series.case.serial for change in told} == {"P0", "P1"}
+    site = gather(store, since=night_of_place(NIGHTS - 2))
+    assert all(row.changes == () for row in site.series)
+    recent = recent_changes(site)
+    assert {item.series_key for item in recent} == {change.series.key for change in told}
+    assert {item.label.split("(")[1][:2] for item in recent if not item.page} == {"P1"}
+    with workspace_of(tmp_path, store) as workspace:
+        farm = FarmNow(workspace, None, can_be_steered=False)
+        live = LivePages(workspace, farm, since=night_of_place(NIGHTS - 2))
+        page = live.page("farm/now")
+        numbers = Numbers(workspace, farm, lambda: live.site().news).page()
+        assert page is not None
+        assert b"8 unexpected changes" in page.content
+        links = re.findall(r'href="(series/.*?)"', page.content.decode())
+        assert len(links) == 4
+        assert all(live.page(link) is not None for link in links)
+    slower = 'benchfarm_changed_series{direction="slower",state="not confirmed yet"} 8.0'
+    assert slower in numbers.content.decode()
+
+
+def test_the_farms_page_forgets_changes_that_are_expected_or_whose_campaigns_are_hidden(
+    tmp_path: Path, slowed: Store
+) -> None:
+    store = copied(slowed)
+    with workspace_of(tmp_path, store) as workspace:
+        pages = LivePages(workspace, FarmNow(workspace, None, can_be_steered=False), since=None)
+
+        def has_changes() -> bool:
+            page = pages.page("farm/now")
+            assert page is not None
+            return b"4 unexpected changes" in page.content
+
+        assert has_changes()
+        night = night_of_place(CHANGE)
+        store.annotate(
+            Annotation(
+                annotation_id="a", selection="*", night=night, text="driver", created_at=START
+            )
+        )
+        assert not has_changes()
+        store.delete_annotation("a")
+        assert has_changes()
+        for campaign in store.campaigns()[: NIGHTS - CHANGE]:
+            store.hide_campaign(campaign.campaign_id)
+        assert not has_changes()
 
 
 def known(found: Regressions, serial: str = "P") -> list[tuple[str, date, float, float]]:

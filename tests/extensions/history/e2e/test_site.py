@@ -315,6 +315,7 @@ def test_the_farm_s_page_is_drawn_by_the_server_and_its_part_is_sent_again_only_
 ):
     status, headers, page = ask(live, "/farm")
     assert (status, "connect-src 'self'" in headers["content-security-policy"]) == (200, True)
+    assert "not confirmed yet" in page
     status, headers, part = ask(live, "/farm/now")
     assert (status, part in page) == (200, True)
     assert ask(live, "/farm/now", If_None_Match=headers["etag"])[0] == 304
