@@ -249,12 +249,16 @@ class Listening:
 def token_of(settings: Settings, listening: Listening) -> str:
     """Return the token of the file, the option or the environment, in this order; empty for none.
 
-    Raises UsageError when the file can't be read, or the token is too short to be one.
+    Raises UsageError when the file can't be read, the token is too short to be one, or there are two.
     """
     from orchestrator.extensions.history.notifying import secret_in
 
     token, file = listening.token or settings.token, listening.token_file
     if file is not None:
+        if listening.token:
+            raise UsageError(
+                "--token and --token-file are two tokens", hint="leave one of them out"
+            )
         token = secret_in(file, "--token-file")
     if token == "new":  # noqa: S105 - a word, no secret
         return secrets.token_urlsafe(24)
@@ -277,6 +281,11 @@ def access_of(settings: Settings, listening: Listening) -> Access:
         raise UsageError(
             f"{listening.host} can be reached by other computers: that needs a token",
             hint=f"--token-file FILE or $BENCHFARM_TOKEN; {_MADE_UP}; on 127.0.0.1 only this computer can connect",
+        )
+    if listening.anyone_reads and not token:
+        raise UsageError(
+            "--anyone-reads is about a server with a token",
+            hint="give --token-file, or leave it out",
         )
     return web.Access(
         hosts=(
@@ -367,6 +376,8 @@ def _parts(found: Regressions) -> list[tuple[str, Table[Any]]]:
 
 
 def _heading(found: Regressions) -> str:
+    from orchestrator.extensions.history.changepoint import SEGMENT_NIGHTS
+
     recent = "new in the last 14 nights, more where a series lacks nights"
     asked = f"since {found.since}" if found.since else recent
     worse = sum(item.is_worse for item in found.outputs)
@@ -376,8 +387,14 @@ def _heading(found: Regressions) -> str:
         if found.other_figures
         else ""
     )
+    least = 2 * SEGMENT_NIGHTS
+    few = (
+        f"; it takes {least} nights to find a change"
+        if found.series and found.nights < least
+        else ""
+    )
     changes, nights = counted(len(found.changes), "change"), counted(found.nights, "night")
-    return f"{changes} {asked}, in {found.series} series over {nights}{outputs}{figures}"
+    return f"{changes} {asked}, in {found.series} series over {nights}{few}{outputs}{figures}"
 
 
 def _rendered(done: history.Changes, form: str) -> str:

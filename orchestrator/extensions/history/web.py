@@ -16,8 +16,10 @@ import hmac
 import ipaddress
 import math
 import re
+import resource
 import secrets
 import socket
+import struct
 import threading
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
@@ -44,7 +46,8 @@ from orchestrator.records.case import CampaignId
 from orchestrator.tables.html import script_hash
 
 _COOKIE: Final = "benchfarm-token"
-#: At once: far fewer than the descriptors that a process may have.
+#: At once, and never more than a quarter of the descriptors that the process may have: the rest is
+#: for what is measured beside it.
 _MOST_CONNECTIONS: Final = 64
 #: What a host and its port look like in a request: a name, an address, or an IPv6 address in
 #: brackets.
@@ -305,8 +308,16 @@ class _Guarded(H11Protocol):
         # What was aborted is among them for a moment yet.
         connections = (item for item in self.connections if isinstance(item, _Guarded))
         there = [item for item in connections if not item.transport.is_closing()]
-        if len(there) > _MOST_CONNECTIONS:
-            min(there, key=lambda item: item.begun_s).transport.abort()
+        if len(there) > _most_connections():
+            min(there, key=lambda item: item.begun_s).drop()
+
+    def drop(self) -> None:
+        """End the connection at once; what it didn't read is forgotten, by the system too."""
+        linger = struct.pack("ii", 1, 0)
+        self.transport.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, linger
+        )
+        self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
@@ -317,9 +328,19 @@ class _Guarded(H11Protocol):
         unread, self._unread = self._unread, self.transport.get_write_buffer_size()
         is_silent = self.cycle is None or self.cycle.response_complete
         if is_silent or 0 < unread <= self._unread:
-            self.transport.abort()
+            self.drop()
         else:
             self._later = self.loop.call_later(_REQUEST_S, self._end_idle)
+
+
+def _most_connections() -> int:
+    """Return how many connections are held at once."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (
+        _MOST_CONNECTIONS
+        if soft == resource.RLIM_INFINITY
+        else max(1, min(_MOST_CONNECTIONS, soft // 4))
+    )
 
 
 def server_of(app: FastAPI) -> uvicorn.Server:

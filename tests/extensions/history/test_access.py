@@ -22,7 +22,7 @@ from orchestrator.cli.output import write_line
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history import web
-from orchestrator.extensions.history.cli import Listening, access_of
+from orchestrator.extensions.history.cli import Listening, access_of, address_of
 from orchestrator.extensions.history.farm_now import FarmNow
 from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.records.case import Serial
@@ -63,6 +63,10 @@ def test_a_token_comes_from_option_file_or_environment_and_is_never_short(tmp_pa
             access_of(known, Listening(token_file=file))
     with pytest.raises(UsageError, match="No such file"):
         access_of(known, Listening(token_file=tmp_path / "none"))
+    with pytest.raises(UsageError, match="--anyone-reads"):
+        access_of(settings(tmp_path), Listening(anyone_reads=True))
+    with pytest.raises(UsageError, match="two tokens"):
+        access_of(known, Listening(token=TOKEN, token_file=file))
 
 
 def test_a_source_that_can_t_be_read_is_told_and_the_others_stay(tmp_path: Path) -> None:
@@ -117,7 +121,7 @@ def test_who_sends_nonsense_fills_no_log(capfd: pytest.CaptureFixture[str]) -> N
 
 _FEW_DESCRIPTORS = """
 import resource, sys, threading
-resource.setrlimit(resource.RLIMIT_NOFILE, (160, 160))
+resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
 from orchestrator.extensions.history import web
 hello = web.ServedPage(content=b"hello", media_type="text/plain")
 with web.listen("127.0.0.1", 0) as listening:
@@ -169,6 +173,17 @@ def connected(address: tuple[str, int]) -> socket.socket:
     connection.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n" * TIMES)
     assert connection.recv(1) == b"H"
     return connection
+
+
+def test_who_asks_and_never_reads_keeps_nobody_out() -> None:
+    app = web.make_app(lambda path: PAGE, access=web.Access())
+    with ExitStack() as stack:
+        listening = stack.enter_context(web.listen("127.0.0.1", 0))
+        stack.enter_context(answering(app, listening))
+        for _ in range(110):
+            stack.enter_context(connected(listening.getsockname()))
+        with urllib.request.urlopen(f"{address_of(listening)}/metrics", timeout=60) as answer:
+            assert len(answer.read()) == len(PAGE.content)
 
 
 def test_who_reads_nothing_more_of_an_answer_is_disconnected(
