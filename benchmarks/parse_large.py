@@ -3,8 +3,8 @@ the same process.
 
 Each case is one file of the size that is asked for: plain lines before a run, "Replacing" lines,
 rows of an operator table, runs after runs, and a sentence that is begun and never ended. What
-counts is the ratio to the pass that only takes each line out of the file, and that it doesn't grow
-with the size; memory grows with the runs.
+counts is the ratio to the pass that only takes each line out of the file, and that neither it nor
+the memory grows with the size.
 
 Times are the processor's, which a busy machine hardly changes. Run it:
 ``python benchmarks/parse_large.py [--megabytes 100] [--case NAME]``.
@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from orchestrator.extensions.interop.texts.output import parse_file
+from orchestrator.extensions.interop.texts.output import iterate_file
 
 _RUN: Final = """\
 STARTING!
@@ -109,7 +109,7 @@ def _measure(path: Path) -> str:
     lines = _pass_over(path)
     plain_s = time.process_time() - started
     started = time.process_time()
-    runs = sum(1 for _ in parse_file(path))
+    runs = sum(1 for _ in iterate_file(path))
     read_s = time.process_time() - started
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return f"{runs}\t{lines}\t{plain_s:.2f}\t{read_s:.2f}\t{peak_mib:.0f}"

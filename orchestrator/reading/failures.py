@@ -39,6 +39,55 @@ CRASH_CODES: Final = frozenset(
     {"segfault", "aborted", "bus-error", "illegal-instruction", "app-crashed"}
 )
 _SHELL_CODES: Final[Mapping[int, str]] = {126: "not-executable", 127: "program-not-found"}
+#: All rules that stand at a line's start at once, without groups, which is tried far faster; and
+#: words of which one is in whatever the others know: most lines are of no rule.
+_AT_START: Final = re.compile(
+    "|".join(
+        re.sub(r"(?<!\\)\((?!\?)", "(?:", p.pattern)
+        for _, _, p in RULES
+        if not p.pattern.startswith((".*?", "(?:"))
+    )
+)
+_INSIDE: Final = (
+    "not executable",
+    "cannot execute",
+    "Exec format",
+    "-bit instead of",
+    "bad ELF magic",
+    "is for EM_",
+    "loading shared libraries",
+    "Activity class ",
+    "INSTALL_",
+    "Qnn ",
+    "Stub lib id",
+    "context binary",
+    "Neuron SDK",
+    "dispatch runtime version",
+    "DelegateKernelLiteRt",
+    "not accelerated",
+    "bad_alloc",
+    "ut of memory",
+    "No space left",
+    "adb: ",
+    "error: ",
+    "program alignment",
+    "TLS segment",
+    "osition-independent",
+    "osition independent",
+    "for the namespace",
+    "taskset: ",
+    "SecurityException",
+    "Permission Denial",
+    "does not exist",
+    "cmd: ",
+    "system running?",
+    "Failure [",
+    "undefined symbol: cl",
+    "cl_khr_",
+    "hexagon_nn_",
+    "load skel",
+    "qnn_open",
+)
 #: What a shell says of a child that a signal ended.
 _SHELL_WORDS: Final[Mapping[str, int]] = {
     "Segmentation fault": 11,
@@ -84,6 +133,8 @@ _PHANTOM: Final = re.compile(
 )
 _ABORT: Final = re.compile(r"\s*Abort message: '(.{1,300}?)'?$")
 _ANR: Final = re.compile(r"ANR in (\S+)")
+#: What follows it in a line of its own.
+_ANR_PID: Final = re.compile(r"\s*PID: (\d{1,9})\s*", re.ASCII)
 #: One denial of SELinux; with ``permissive=1`` it is only noted, and what was asked for is allowed.
 _DENIAL: Final = re.compile(r"avc: {1,2}denied {1,2}(\{[^}]{1,200}\} for .{1,600})")
 _DENIED_PID: Final = re.compile(r"\bpid=(\d{1,9})", re.ASCII)
@@ -130,15 +181,16 @@ class FailureClues:
             return True
         if severity == "F":
             self.is_fatal = True
-        for rank, code, pattern in RULES:
-            if match := pattern.match(text):
-                reason = match[1].strip()
-                if code == "op-failed" and not self.invoke_failure:
-                    self.invoke_failure = reason
-                if self.best is None or rank < self.rank:
-                    self.best, self.rank = Failure(code=code, reason=reason), rank
-                self._remember(text)
-                return True
+        if _AT_START.match(text) or any(word in text for word in _INSIDE):
+            for rank, code, pattern in RULES:
+                if match := pattern.match(text):
+                    reason = match[1].strip()
+                    if code == "op-failed" and not self.invoke_failure:
+                        self.invoke_failure = reason
+                    if self.best is None or rank < self.rank:
+                        self.best, self.rank = Failure(code=code, reason=reason), rank
+                    self._remember(text)
+                    return True
         if severity in {"E", "F"}:
             self._remember(text)
             if self.best is None and not self.unknown_error:
@@ -240,6 +292,7 @@ class SystemLog:
 
     def _read_killing(self, text: str, tag: str) -> None:
         is_killer = tag in {"lowmemorykiller", "lmkd"}
+        last = self.crashes[-1] if self.crashes else None
         if match := _PHANTOM.search(text):
             reason = text.strip()[:300]
             self._add(
@@ -254,6 +307,13 @@ class SystemLog:
             )
         elif match := _ANR.search(text):
             self._add(Crash(code="app-not-responding", reason=match[0], process=match[1]))
+        elif (
+            last is not None
+            and last.code == "app-not-responding"
+            and last.pid is None
+            and (match := _ANR_PID.fullmatch(text))
+        ):
+            last.pid = int(match[1])
 
     def _add(self, crash: Crash) -> None:
         """Keep a process's end; of very many the latest count."""

@@ -78,6 +78,8 @@ class Line:
     header: str = ""
     #: The process or container that stood before it, "" where none did.
     stream: str = ""
+    #: The mark or number of a list's item that stood before it, "" where none did.
+    item: str = ""
     #: Source file that a LiteRT line names, for example ``dispatch_delegate.cc``.
     source_file: str = ""
     #: The last word of a line that was cut off; it isn't part of ``text``: a figure in it may lack
@@ -162,16 +164,21 @@ def own_lines(
 
 
 def iterate_blocks(buffer: Buffer) -> Iterator[bytes]:
-    """Yield the text in blocks of whole lines, about ``_BLOCK_BYTES`` each."""
+    """Yield the text in blocks of whole lines, about ``_BLOCK_BYTES`` each.
+
+    A longer line is a block of its own, and what is beyond ``LONGEST_LINE_BYTES`` of it is dropped.
+    """
     start, size = 0, len(buffer)
     while start < size:
-        end = (
-            buffer.rfind(b"\n", start, start + _BLOCK_BYTES) + 1
-            if start + _BLOCK_BYTES < size
-            else size
-        )
-        end = end or buffer.find(b"\n", start) + 1 or size
-        yield buffer[start:end]
+        end = buffer.rfind(b"\n", start, min(size, start + _BLOCK_BYTES)) + 1
+        if end <= start or start + _BLOCK_BYTES >= size:
+            end = size if start + _BLOCK_BYTES >= size else buffer.find(b"\n", start) + 1 or size
+        if end - start <= LONGEST_LINE_BYTES:
+            yield buffer[start:end]
+        else:
+            yield buffer[start : start + LONGEST_LINE_BYTES] + (
+                b"\n" if buffer[end - 1 : end] == b"\n" else b""
+            )
         start = end
 
 

@@ -191,7 +191,7 @@ def build_report(
     )
     profile = written or _NO_PROFILE
     if written is None and (log.profile_proto or log.has_profile):
-        profile = _profile_in_log(log, doubts)
+        profile = _own_profile(_profile_in_log(log, doubts), run, doubts)
     if profile.blocks:
         profile = _in_cycles(profile, log)
         delegate = _delegate_in_profile(delegate, profile, log)
@@ -538,6 +538,37 @@ def _profile_in_log(log: Transcript, doubts: list[str]) -> OperatorProfile:
     text = "\n".join(log.profile_proto)
     in_text = _decoded(parse_op_profile, text, "operator profile in the log", doubts)
     return in_text or (log.profile.finish() if log.profile is not None else _NO_PROFILE)
+
+
+def _own_profile(profile: OperatorProfile, run: _Run, doubts: list[str]) -> OperatorProfile:
+    """Return a log's operator tables where their sum can be of the run's inferences; nothing, and
+    why, where not.
+
+    What the operators take is a part of each inference: more can't be, and much less only where
+    little is measured. A run's tables are of as many inferences as its statistics; LiteRT's count
+    the warm-up too.
+    """
+    log, mean = run.log, run.mean
+    total = next(
+        (
+            block.timings
+            for block in profile.blocks
+            if block.phase == "run" and block.block != "delegate" and block.timings
+        ),
+        None,
+    )
+    if mean is None or total is None or total.mean_us is None:
+        return profile
+    operators = total.mean_us
+    counts = {total.count, *(stats.count for stats, _ in log.stats[-1:])}
+    is_more = operators > 1.25 * mean + US_PER_MS
+    is_of_others = operators < mean / 2 and len(counts) > 1 and not log.is_litert
+    if not (is_more or is_of_others or operators < mean / 50 - 10 * US_PER_MS):
+        return profile
+    doubts.append(
+        f"the operator tables are of another run: {operators:.12g} us an inference, the result line says {mean:.12g}"
+    )
+    return OperatorProfile()
 
 
 def _in_cycles(profile: OperatorProfile, log: Transcript) -> OperatorProfile:

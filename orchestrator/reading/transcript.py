@@ -11,6 +11,7 @@ from orchestrator.delegates import SWITCHES
 from orchestrator.delegates.evidence import ECHO_NAMES, DelegateClues
 from orchestrator.reading.failures import FailureClues, SystemLog
 from orchestrator.reading.lines import (
+    BANNER_KEYS,
     NUMBER,
     Line,
     has_all_digits,
@@ -54,9 +55,14 @@ _OPERATOR_REFUSED: Final = re.compile(
 )
 _FLAG: Final = re.compile(r"--([\w-]+)=(\"[^\"]*\"|'[^']*'|\S*)")
 _MOST_NAMES: Final = 2000
+_MOST_KEPT_OF_NO_USE: Final = 64
 _MOST_PROTO_LINES: Final = 500_000
 #: Statistics lines that are kept; of more than these the first ones and the last ones count.
 _FIRST_STATS, _MOST_STATS = 4, 8
+#: A row of an operator table, whose columns are set apart by TABs.
+_ROW: Final = re.compile(
+    r"\t *\w+(?:\t *[\d.]+%?){5,7}(?:\t\[[^\[\]=>!\x00-\x1f*\x7f-\U0010ffff]*\]:\d+)?", re.ASCII
+)
 _PROFILE_ENDS: Final = (
     "STARTING!",
     "Log parameter values",
@@ -69,6 +75,22 @@ _PROFILE_ENDS: Final = (
     "Running benchmark for",
     "count=",
 )
+#: What the lines of figures, and those of setting up, begin with; most other lines are told from
+#: them by it.
+_FIGURE_STARTS: Final = (
+    "count=",
+    "Average inference",
+    "Inference",
+    "Running benchmark",
+    "Memory footprint",
+    "Peak memory",
+    "Overall",
+    "No inference runs",
+    "Fully accelerated",
+    "Signature name",
+    *BANNER_KEYS,
+)
+_SETUP_LETTERS: Final = frozenset("SULIRTFPO=irm")
 #: What LiteRT-LM prints, which generates text; of its runtime it has lines in common with our
 #: programs.
 _OF_LITERT_LM: Final = re.compile(
@@ -135,6 +157,8 @@ class Transcript:
     last_lines: tuple[str, str] = ("", "")
     _in_proto: bool = False
     _in_refused: bool = False
+    #: Lines without a severity that no rule knows, in which nothing is found when they come again.
+    _of_no_use: set[str] = field(default_factory=set)
 
     @property
     def is_empty(self) -> bool:
@@ -191,6 +215,11 @@ class Transcript:
         """
         return self.stage >= STAGE_DONE or self.is_ended or self.has_profile
 
+    @property
+    def takes_any_line(self) -> bool:
+        """Whether the next line may be a part of a table or a list that was begun."""
+        return self.in_profile or self._in_proto or self._in_refused
+
     def has_said(self, text: str) -> bool:
         """Whether a line is one that a process prints once, and was read before."""
         if text.startswith("Running benchmark for"):
@@ -229,6 +258,12 @@ class Transcript:
             if len(self.flags) < _MOST_NAMES:
                 self.flags.setdefault(name, value.strip("\"'`"))
 
+    def take_command(self, above: Transcript) -> None:
+        """Take the command that was read for another run, of which nothing else was."""
+        self.title, self.flags, self.has_command = self.title or above.title, above.flags, True
+        self.is_litert, self.is_elided = above.is_litert, above.is_elided
+        above.title, above.flags, above.has_command = "", {}, False
+
     def read_unconsumed(self, text: str) -> None:
         """Take the flags that the program says it doesn't know; of delegates' flags its line is
         evidence.
@@ -254,12 +289,28 @@ class Transcript:
                     self.delegates.add_cpu_operator(match[1], match[2])
                 return
             self._in_refused = False
-        if text and not (
-            self.failures.has_seen(text)
-            or self._read_figures(line, text)
-            or self._read_setup(line, text)
+        if self.failures.has_seen(text) or (
+            text in self._of_no_use and not line.severity and not line.source_file
         ):
+            return
+        if text:
+            if (text.startswith(_FIGURE_STARTS) or "RPC" in text) and self._read_figures(
+                line, text
+            ):
+                return
+            if (text[0] in _SETUP_LETTERS or line.source_file) and self._read_setup(line, text):
+                return
             self._read_rest(line, text)
+
+    def take_row(self, raw: str) -> bool:
+        """Take a console's line if it can be nothing but a row of the operator table that is being
+        read, which is told faster than by taking it apart.
+        """
+        if not self.in_profile or _ROW.fullmatch(raw) is None:
+            return False
+        self.last_lines = raw.strip(), self.last_lines[0]
+        self._feed_profile(raw)
+        return True
 
     def _feed_profile(self, raw: str) -> None:
         if self.profile is None:
@@ -421,6 +472,12 @@ class Transcript:
             )
         elif _OF_LITERT_LM.match(text):
             self.has_litert_lm_lines = True
+        elif (
+            not line.severity
+            and not line.source_file
+            and len(self._of_no_use) < _MOST_KEPT_OF_NO_USE
+        ):
+            self._of_no_use.add(text)
 
     def _reach(self, stage: int) -> None:
         if self.stage == STAGE_NEW and stage < STAGE_DONE:

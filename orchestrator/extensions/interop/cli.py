@@ -5,12 +5,14 @@ for people.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
+from orchestrator.cli.output import Streamed
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.plugins import CommandResult, Texts, arg, command
 from orchestrator.records.failures import next_step_of
@@ -31,32 +33,45 @@ def parse_files(
 
     Example: benchfarm parse log.txt
     """
-    read = [(file, read_file(file)) for file in files]
-    data = [
-        {**({"file": file} if len(files) > 1 else {}), **to_public(report)}
-        for file, reports in read
-        for report in reports
-    ]
-    blocks = [
-        "\n".join(
-            [
-                f"{file}, run {number}" if len(reports) > 1 else file,
-                *(f"  {one_line(line)}" for line in describe(report)),
-            ]
-        )
-        for file, reports in read
-        for number, report in enumerate(reports, start=1)
-    ]
-    is_single = len(files) == 1 and len(data) == 1
-    return CommandResult(text="\n\n".join(blocks), data=data[0] if is_single else data)
+    # A file without any run is told before anything is printed; runs are read while they are
+    # written, so that a file may hold any number of them.
+    readers = [(file, *begun_reading(file)) for file in files]
+
+    def items() -> Iterator[dict[str, object]]:
+        for file, _, reports in readers:
+            for report in reports:
+                yield ({"file": file, **to_public(report)} if len(files) > 1 else to_public(report))
+
+    def lines() -> Iterator[str]:
+        is_first = True
+        for file, begun, reports in readers:
+            for number, report in enumerate(reports, start=1):
+                if not is_first:
+                    yield ""
+                is_first = False
+                yield f"{file}, run {number}" if len(begun) > 1 else file
+                yield from (f"  {one_line(line)}" for line in describe(report))
+
+    begun = readers[0][1]
+    is_single = len(files) == 1 and len(begun) == 1
+    return CommandResult(
+        text="", lines=lines(), data=to_public(begun[0]) if is_single else Streamed(items)
+    )
 
 
-def read_file(file: str) -> tuple[ToolReport, ...]:
-    """Return the runs of a file (``-``: of standard input).
+def begun_reading(file: str) -> tuple[list[ToolReport], Iterator[ToolReport]]:
+    """Return the first runs of a file (``-``: of standard input), at most two, and an iterator over
+    all of them.
 
     Raises UsageError for an unreadable file, OutputParseError for one without any run.
     """
-    from orchestrator.extensions.interop.texts.output import parse_file
+    reports = _reports(file)
+    begun = list(itertools.islice(reports, 2))
+    return begun, itertools.chain(begun, reports)
+
+
+def _reports(file: str) -> Iterator[ToolReport]:
+    from orchestrator.extensions.interop.texts.output import iterate_file
 
     try:
         with contextlib.ExitStack() as stack:
@@ -66,7 +81,7 @@ def read_file(file: str) -> tuple[ToolReport, ...]:
             elif not path.is_file():
                 # A pipe (and what can't be opened is a wrong name, not a wrong text).
                 path = stack.enter_context(_kept(stack.enter_context(path.open("rb"))))
-            return parse_file(path)
+            yield from iterate_file(path)
     except OutputParseError as error:
         raise OutputParseError(
             f"{'standard input' if file == '-' else file}: {error}", hint=error.hint

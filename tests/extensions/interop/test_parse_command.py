@@ -33,7 +33,7 @@ def test_one_run_is_an_object_and_several_are_a_list(tmp_path: Path) -> None:
     assert json.loads(to_json(parse_files((two,)).data)) == [single, single]
     both = json.loads(to_json(parse_files((one, two)).data))
     assert [entry["file"] for entry in both] == [one, two, two]
-    lines = parse_files((one, two)).text.splitlines()
+    lines = list(parse_files((one, two)).lines)
     assert [line for line in lines if line and not line.startswith(" ")] == [
         one,
         f"{two}, run 1",

@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.errors import OutputParseError, PlanError, ProgramInUseError, UsageError
 from orchestrator.extensions.interop.cli import to_public
-from orchestrator.extensions.interop.texts.output import parse_file, parse_text
+from orchestrator.extensions.interop.texts.output import iterate_file, parse_text
 from orchestrator.extensions.runtimes.declaration import (
     SHIPPED,
     Pattern,
@@ -146,13 +146,13 @@ def test_a_real_output_gives_the_figures_that_are_printed_in_it(
 def test_what_a_figure_is_rounded_to_is_read_from_its_digits(
     form: str, steps_us: dict[str, float]
 ) -> None:
-    reports = list(parse_file(LLAMA_BENCH / f"debian_sid_0.7.0_host_{form}.txt"))
+    reports = list(iterate_file(LLAMA_BENCH / f"debian_sid_0.7.0_host_{form}.txt"))
     found = {report.label: report.extra["resolution_us"] for report in reports}
     assert found == pytest.approx(steps_us, rel=0.05)
 
 
 def assert_figures(path: Path, wanted: dict[str, float]) -> None:
-    reports = list(parse_file(path))
+    reports = list(iterate_file(path))
     assert {report.label: report.inference_mean_us for report in reports} == pytest.approx(
         wanted, rel=1e-5
     )
@@ -162,7 +162,7 @@ def assert_figures(path: Path, wanted: dict[str, float]) -> None:
 @needs_other_programs
 def test_real_tables_of_many_models_give_a_report_for_each_row() -> None:
     path = OTHER_PROGRAMS / "ncnn" / "benchncnn_phones.txt"
-    reports = list(parse_file(path))
+    reports = list(iterate_file(path))
     printed = [line.split() for line in path.read_text().splitlines() if " avg = " in line]
     assert [report.label for report in reports] == [words[0] for words in printed]
     assert [report.inference_mean_us for report in reports] == pytest.approx(
@@ -170,7 +170,7 @@ def test_real_tables_of_many_models_give_a_report_for_each_row() -> None:
     )
     assert Counter(report.delegate.actual for report in reports) == {"cpu": 614, "gpu": 202}
     for name in ("2019-2-18.md", "2019-5-7.md"):
-        reports = list(parse_file(OTHER_PROGRAMS / "mnn" / name))
+        reports = list(iterate_file(OTHER_PROGRAMS / "mnn" / name))
         assert Counter(report.delegate.actual for report in reports) == {"cpu": 12, "": 12}
 
 

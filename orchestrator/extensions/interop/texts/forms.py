@@ -1,20 +1,30 @@
-"""What an output comes wrapped in: gzip, JSON, a notebook, HTML; and what can't be read at all."""
+"""What an output comes wrapped in: gzip, a zip archive, JSON, a notebook, HTML; and what can't be
+read at all.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import html
+import io
 import json
+import mmap
 import re
+import tempfile
+import zipfile
 import zlib
-from typing import Final
+from collections.abc import Iterator
+from typing import IO, Final
 
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.texts.pasted import to_utf8
 from orchestrator.reading.lines import Buffer
 
 #: More than this isn't unpacked: a file of a few kilobytes may claim to hold terabytes.
-MOST_UNPACKED_BYTES: Final = 1 << 28
-_GZIP: Final = b"\x1f\x8b"
+MOST_UNPACKED_BYTES: Final = 1 << 30
+_PIECE_BYTES: Final = 1 << 20
+_MOST_MEMBERS: Final = 1000
 #: JSON and HTML are taken apart as a whole, so that larger ones are read as the text that they are.
 _MOST_WHOLE_BYTES: Final = 1 << 26
 _SAMPLE_BYTES: Final = 65_536
@@ -24,7 +34,7 @@ _NOT_TEXT: Final = frozenset(
     {"metadata", "execution_count", "cell_type", "output_type", "name", "image/png", "text/html"}
 )
 _JSON_STARTS: Final = frozenset('{["')
-_HINT: Final = "give the program's output as text, or that text in gzip"
+_HINT: Final = "give the program's output as text, or that text in gzip or zip"
 
 _TAG: Final = re.compile(
     r"</?(?:html|head|body|pre|p|div|span|code|samp|kbd|td|th|tr|table|tbody|thead|li|ul|ol|b|i|em|strong|font|a|h[1-6]"
@@ -40,27 +50,36 @@ _HTML: Final = re.compile(
 )
 
 
-def unpacked(buffer: Buffer) -> Buffer:
-    """Return what a file holds, out of gzip and as UTF-8.
+@contextlib.contextmanager
+def unpacked(buffer: Buffer) -> Iterator[Buffer]:
+    """Give what a file holds, out of gzip or zip and as UTF-8.
 
     Raises:
         OutputParseError: the file is damaged, or it unpacks to too much.
     """
-    return to_utf8(_gunzipped(buffer[:]) if buffer[:2] == _GZIP else buffer)
+    with contextlib.ExitStack() as stack:
+        if buffer[:2] == b"\x1f\x8b":
+            buffer = _in_file(stack, _gzip_pieces(buffer))
+        elif buffer[:4] == b"PK\x03\x04":
+            buffer = _in_file(stack, _zip_pieces(buffer))
+        yield to_utf8(buffer)
 
 
-def unwrapped(packed: Buffer) -> Buffer:
-    """Return the text that a file holds, as UTF-8.
+@contextlib.contextmanager
+def unwrapped(packed: Buffer) -> Iterator[Buffer]:
+    """Give the text that a file holds, as UTF-8.
 
     Raises:
         OutputParseError: the file is known to be something else than text, it is damaged, or it
             unpacks to too much.
     """
-    buffer = unpacked(packed)
-    if _is_binary(buffer[:_HEAD_BYTES]):
-        raise OutputParseError("the file is no text", hint=_HINT)
-    is_html = len(buffer) <= _MOST_WHOLE_BYTES and _HTML.search(buffer[:_SAMPLE_BYTES])
-    return _without_tags(buffer) if is_html else buffer
+    with unpacked(packed) as buffer:
+        if _is_binary(buffer[:_HEAD_BYTES]):
+            raise OutputParseError("the file is no text", hint=_HINT)
+        if len(buffer) <= _MOST_WHOLE_BYTES and _HTML.search(buffer[:_SAMPLE_BYTES]):
+            yield _without_tags(buffer)
+        else:
+            yield buffer
 
 
 def _is_binary(head: bytes) -> bool:
@@ -128,11 +147,31 @@ def _collect(value: object, texts: list[str]) -> None:
 
 
 def _logcat_message(entry: dict[str, object]) -> str | None:
-    """Return a message as ``logcat -v brief`` shows it; None for what isn't one of Android Studio's."""
-    header, message = entry.get("header"), entry.get("message")
-    if not isinstance(header, dict) or not isinstance(message, str):
+    """Return a message as ``logcat -v brief`` shows it.
+
+    None for what isn't one of Android Studio's or a log tool's.
+    """
+    header = entry.get("header")
+    about = header if isinstance(header, dict) else entry
+    message, tag = entry.get("message", entry.get("msg")), about.get("tag")
+    if not isinstance(message, str) or not isinstance(tag, str):
         return None
-    mark = f"{str(header.get('logLevel'))[:1]}/{header.get('tag')}({header.get('pid')})"
+    level = next(
+        (
+            v
+            for k in ("logLevel", "level", "priority", "severity")
+            if isinstance(v := about.get(k), str)
+        ),
+        "I",
+    )
+    pid = about.get("pid", "")
+    pid = (
+        pid
+        if isinstance(pid, int) or (isinstance(pid, str) and pid.isascii() and pid.isdigit())
+        else ""
+    )
+    mark = f"{'F' if level[:1].upper() == 'A' else level[:1].upper() or 'I'}/{tag}"
+    mark = f"{mark}({pid})" if pid != "" else mark
     # A message is whole, whatever follows it.
     return "".join(f"{mark}: {line}\n" for line in message.split("\n"))
 
@@ -142,23 +181,63 @@ def _without_tags(buffer: Buffer) -> bytes:
     return html.unescape(_TAG.sub("", text)).encode("utf-8", "replace")
 
 
-def _gunzipped(data: bytes) -> bytes:
-    """Return the content of a gzip file; of one that was cut off what came before."""
-    pieces: list[bytes] = []
-    left = MOST_UNPACKED_BYTES
-    try:
-        while data[:2] == _GZIP:
-            reader = zlib.decompressobj(wbits=31)
-            pieces.append(reader.decompress(data, left))
-            left -= len(pieces[-1])
-            if reader.unconsumed_tail or left <= 0:
+def _in_file(stack: contextlib.ExitStack, pieces: Iterator[bytes]) -> Buffer:
+    file: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
+    size = 0
+    for piece in pieces:
+        size += len(piece)
+        if size > MOST_UNPACKED_BYTES:
+            raise OutputParseError(
+                f"the file unpacks to more than {MOST_UNPACKED_BYTES >> 20} MiB",
+                hint="unpack it, and give the part that you need",
+            )
+        file.write(piece)
+    file.flush()
+    return (
+        stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if size else b""
+    )
+
+
+def _gzip_pieces(buffer: Buffer) -> Iterator[bytes]:
+    with gzip.GzipFile(fileobj=io.BytesIO(buffer[:])) as file:
+        while True:
+            try:
+                piece = file.read1(_PIECE_BYTES)
+            except EOFError:
+                # It was cut off: what came before still counts.
+                return
+            except (OSError, zlib.error) as error:
                 raise OutputParseError(
-                    f"the file unpacks to more than {MOST_UNPACKED_BYTES >> 20} MiB",
-                    hint="unpack it, and give the part that you need",
+                    f"the gzip file is damaged: {error}", hint="copy it again"
+                ) from error
+            if not piece:
+                return
+            yield piece
+
+
+def _zip_pieces(buffer: Buffer) -> Iterator[bytes]:
+    try:
+        with zipfile.ZipFile(io.BytesIO(buffer[:])) as archive:
+            members = [member for member in archive.infolist() if not member.is_dir()]
+            if len(members) > _MOST_MEMBERS:
+                raise OutputParseError(
+                    f"the archive has more than {_MOST_MEMBERS} files", hint="unpack it"
                 )
-            data = reader.unused_data
-    except zlib.error as error:
-        raise OutputParseError(
-            f"the gzip file is damaged: {error}", hint="copy it again"
-        ) from error
-    return b"".join(pieces)
+            for member in members:
+                with archive.open(member) as file:
+                    piece = file.read(_PIECE_BYTES)
+                    if _is_binary(piece[:_HEAD_BYTES]):
+                        continue
+                    while piece:
+                        yield piece
+                        piece = file.read(_PIECE_BYTES)
+                yield b"\n"
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        RuntimeError,
+        NotImplementedError,
+        OSError,
+    ) as error:
+        raise OutputParseError(f"the zip archive can't be read: {error}", hint=_HINT) from error

@@ -1,7 +1,7 @@
 """Reading what a benchmark program printed: one grammar for all programs, years and ways that
 output takes.
 
-``parse_text`` and ``parse_file`` read what somebody pastes or keeps: it is split into runs, and
+``parse_text`` and ``iterate_file`` read what somebody pastes or keeps: it is split into runs, and
 each is read by ``orchestrator.reading``, as a run of ours is. Nothing is invented: what isn't
 printed stays None.
 """
@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import json
 import mmap
+import re
 import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.texts.forms import json_text, unwrapped
 from orchestrator.extensions.interop.texts.pasted import (
     Rejoiner,
+    is_long_logcat,
     parse_pasted,
 )
 from orchestrator.extensions.interop.texts.splitting import (
@@ -35,9 +37,12 @@ from orchestrator.programs.litert import is_result, report_of
 from orchestrator.reading.failures import Crash, SystemLog
 from orchestrator.reading.lines import (
     LONGEST_LINE_BYTES,
+    NUMBER,
     Buffer,
     Line,
     iterate_blocks,
+    parse_number,
+    to_us,
     without_foreign,
 )
 from orchestrator.reading.report import build_report
@@ -46,6 +51,54 @@ from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolRepor
 
 #: Texts without any line of a benchmark program are looked through for other forms up to this size.
 _SMALL_BYTES: Final = 2_000_000
+#: One of these is in any block of lines that tells of a benchmark, or of how a program ended.
+_TELLING_WORDS: Final = tuple(
+    word.encode()
+    for word in (
+        "count=",
+        "nference",
+        "elegate",
+        "TARTING!",
+        "lite",
+        "enchmark",
+        ": [",
+        "node(s)",
+        "nitialized",
+        "ailed",
+        "rror",
+        "odel",
+        "(MB)",
+        "NNAPI",
+        "NN API",
+        "GPU",
+        "bort",
+        "Killed",
+        "Terminated",
+        "Segmentation",
+        "Illegal",
+        "Fatal",
+        "Bus error",
+        "memory",
+        "avg)",
+        "node type",
+        "usage:",
+        "ignature",
+        "INSTALL_",
+        "CANNOT LINK",
+        "not exec",
+        "not found",
+        "space left",
+        "libhexagon",
+        "Qnn",
+        "euron",
+        "Signal",
+        "has died",
+        "Killing",
+        "tokens",
+    )
+)
+#: Runs that are held back, because a summary may name them or the phone's log say how they ended.
+_MOST_HELD_RUNS: Final = 1024
 
 
 def parse_text(text: bytes | str) -> tuple[ToolReport, ...]:
@@ -53,7 +106,8 @@ def parse_text(text: bytes | str) -> tuple[ToolReport, ...]:
 
     Args:
         text: what was printed: console, logcat of any format, a notebook, several runs in a row,
-            the summary of performance options, the LiteRT banner, an adb session.
+            the summary of performance options, the LiteRT banner, the iOS app's view or console, an
+            adb session.
 
     Raises:
         OutputParseError: nothing in the text is the output of a benchmark program.
@@ -62,11 +116,13 @@ def parse_text(text: bytes | str) -> tuple[ToolReport, ...]:
     return tuple(_reports_in(data))
 
 
-def parse_file(path: Path) -> tuple[ToolReport, ...]:
-    """Read a file like :func:`parse_text`.
+def iterate_file(path: Path) -> Iterator[ToolReport]:
+    """Read a file like :func:`parse_text` and yield the reports as they are read; memory grows
+    neither with the file nor with its runs.
 
     Raises:
-        OutputParseError: as :func:`parse_text`, or where reading fails.
+        OutputParseError: as :func:`parse_text`, at the first report that is asked for, or where
+            reading fails.
     """
     try:
         with path.open("rb") as file:
@@ -75,22 +131,52 @@ def parse_file(path: Path) -> tuple[ToolReport, ...]:
                     "the text is empty", hint="see whether the program wrote elsewhere"
                 )
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-                return tuple(_reports_in(mapped))
+                yield from _reports_in(mapped)
     except (OSError, ValueError) as error:
         raise OutputParseError(f"{path} can't be read: {error}") from error
 
 
-def _lines(buffer: Buffer, *, with_foreign: bool = True) -> Iterator[Line]:
-    """Yield the lines of a text; without ``with_foreign`` most lines of other tags are left out."""
+def _lines(
+    buffer: Buffer,
+    splitter: RunSplitter | None = None,
+    *,
+    with_foreign: bool = True,
+) -> Iterator[Line]:
+    """Yield the lines that a splitter has to be fed with.
+
+    Blocks without any word of a benchmark are passed over while the splitter waits for none.
+    Without ``with_foreign`` most lines of other tags are left out.
+    """
     rejoiner = Rejoiner()
     for each in iterate_blocks(buffer):
         block = each if with_foreign else without_foreign(each)
+        if not rejoiner.waits_for(block[: block.find(b"\n")].decode("utf-8", "replace")):
+            yield from rejoiner.flush()
+            if (
+                splitter is not None
+                and splitter.is_idle
+                and not any(word in block for word in _TELLING_WORDS)
+            ):
+                continue
+        # Runs repeat most of their parameters: each text is taken apart once a block. Nobody
+        # changes a line.
+        known: dict[str, Line] = {}
         *texts, last = block.decode("utf-8", "replace").split("\n")
         for text in texts:
-            yield from rejoiner.feed(_pasted(text))
+            if (
+                text.startswith("\t")
+                and splitter is not None
+                and not rejoiner.holds
+                and splitter.take_row(text)
+            ):
+                continue
+            line = known.get(text)
+            if line is None:
+                line = known[text] = _pasted(text)
+            yield from rejoiner.feed(line)
         if last:
             yield from rejoiner.feed(_pasted(last, cut=True))
-    yield from rejoiner.flush()
+    yield from rejoiner.end()
 
 
 def _pasted(text: str, *, cut: bool = False) -> Line:
@@ -100,29 +186,48 @@ def _pasted(text: str, *, cut: bool = False) -> Line:
     return line
 
 
-def _reports_in(packed: Buffer) -> list[ToolReport]:
-    buffer = unwrapped(packed)
-    if len(buffer) <= _SMALL_BYTES and buffer.find(STARTING) >= 0:
-        rest, refused = without_refused_starts(buffer[0 : len(buffer)].decode("utf-8", "replace"))
-        if refused:
-            # A log below it is of a run before: what was typed isn't its command.
-            with contextlib.suppress(OutputParseError):
-                refused += filter(_has_figure, _reports_in(rest.encode()))
-            return refused
-    texts = json_text(buffer)
-    runs = _runs_in(buffer if texts is None else texts)
-    others = _litert_result(buffer) if texts is not None else []
-    for source in program_sources():
-        for text in (buffer,) if texts is None else (texts, buffer):
-            if not any(map(_has_figure, others)):
-                others = source.read(text, _lines) or others
-    if any(map(_has_figure, runs)):
-        return [*runs, *filter(_tells, others)]
-    if others:
-        # What tells only of a failure may be another program's.
-        return [*filter(_is_surely_ours, runs), *others]
-    if found := runs or _other_formats(buffer):
-        return found
+def _reports_in(packed: Buffer) -> Iterator[ToolReport]:
+    with unwrapped(packed) as buffer:
+        if is_long_logcat(buffer):
+            raise OutputParseError(
+                "the log has its headers on lines of their own ('adb logcat -v long')",
+                hint="take it again with 'adb logcat -v threadtime', which has the tag in each line",
+            )
+        if len(buffer) <= _SMALL_BYTES and buffer.find(STARTING) >= 0:
+            rest, refused = without_refused_starts(
+                buffer[0 : len(buffer)].decode("utf-8", "replace")
+            )
+            if refused:
+                yield from refused
+                # A log below it is of a run before: what was typed isn't its command.
+                with contextlib.suppress(OutputParseError):
+                    yield from filter(_has_figure, _reports_in(rest.encode()))
+                return
+        texts = json_text(buffer)
+        held: list[ToolReport] | None = []
+        for report in _runs_in(buffer if texts is None else texts):
+            if held is not None and not _has_figure(report) and len(held) < _MOST_HELD_RUNS:
+                # What tells only of a failure may be another program's.
+                held.append(report)
+                continue
+            yield from held or ()
+            held = None
+            yield report
+        others = _litert_result(buffer) if texts is not None else []
+        for source in program_sources():
+            for text in (buffer,) if texts is None else (texts, buffer):
+                if not any(map(_has_figure, others)):
+                    others = source.read(text, _lines) or others
+        if held is None or any(map(_has_figure, others)):
+            yield from filter(_is_surely_ours, held or ())
+            yield from others if held is not None else filter(_tells, others)
+            return
+        if others:
+            others = [*filter(_is_surely_ours, held), *others]
+        others = others or held or _other_formats(buffer)
+        if others:
+            yield from others
+            return
     what = "text" if texts is None else "JSON"
     raise OutputParseError(
         f"nothing in the {what} is the output of a benchmark program",
@@ -154,19 +259,31 @@ def _is_surely_ours(report: ToolReport) -> bool:
     return bool(report.echoed) or report.init_us is not None or "graph" in report.extra
 
 
-def _runs_in(buffer: Buffer) -> list[ToolReport]:
-    """Return the runs of a text, named by the rows of its summaries."""
+def _runs_in(buffer: Buffer) -> Iterator[ToolReport]:
+    """Yield the runs of a text; those of a part that is closed by a summary, or of the oldest part,
+    before the rest.
+    """
     splitter = RunSplitter()
-    for line in _lines(buffer, with_foreign=False):
+    for line in _lines(buffer, splitter, with_foreign=False):
         splitter.feed(line)
+        if len(splitter.runs) >= _MOST_HELD_RUNS:
+            yield from _released(splitter, _MOST_HELD_RUNS // 2)
     splitter.end()
+    # An app that crashed at its start has no line of the tool itself.
+    yield from _released(splitter, 0) or map(_crash_report, splitter.system.crashes)
+
+
+def _released(splitter: RunSplitter, held: int) -> list[ToolReport]:
+    """Return the reports of the splitter's oldest runs, all but ``held``, named by the summaries'
+    rows.
+    """
     reports = [
         _report_of(run, splitter.system)
-        for run in splitter.runs
+        for run in splitter.release(held)
         if not (run.is_empty or run.is_of_litert_lm)
     ]
-    # An app that crashed at its start has no line of the tool itself.
-    return _with_rows(reports, splitter.rows) or [*map(_crash_report, splitter.system.crashes)]
+    rows, splitter.rows = splitter.rows, []
+    return _with_rows(reports, rows)
 
 
 def _report_of(run: Transcript, system: SystemLog) -> ToolReport:
@@ -186,12 +303,12 @@ def _report_of(run: Transcript, system: SystemLog) -> ToolReport:
 
 
 def _other_formats(buffer: Buffer) -> list[ToolReport]:
-    """Read what has no line of the tool itself: an adb session."""
+    """Read what has no line of the tool itself: an app's view, an adb session."""
     if len(buffer) > _SMALL_BYTES:
         return []
     text = buffer[0 : len(buffer)].decode("utf-8", "replace")
     peeled = "".join(f"{parse_pasted(line).raw}\n" for line in text.splitlines())
-    return parse_adb_session(peeled)
+    return parse_ios_view(text) or parse_adb_session(peeled)
 
 
 def _crash_report(crash: Crash) -> ToolReport:
@@ -260,3 +377,64 @@ def _row_report(row: SummaryRow) -> ToolReport:
         delegate=DelegateEvidence(requested=row.requested, accelerator=row.accelerator),
         label=row.name,
     )
+
+
+_STARTUP: Final = re.compile(rf"^\s*Startup latency: ({NUMBER}) ms\s*$", re.ASCII | re.MULTILINE)
+_BLOCK: Final = re.compile(
+    r"^\s*(Inference|Warmup):[ \t]*$(?P<body>(?:\r?\n[ \t]*- .*)*)", re.MULTILINE
+)
+_RUNS: Final = re.compile(r"- Num runs: (\d{1,18})[ \t]*\r?$", re.ASCII | re.MULTILINE)
+_ENTRY: Final = re.compile(
+    rf"- (Average|Min|Max|Std deviation): ({NUMBER}) ms[ \t]*\r?$", re.ASCII | re.MULTILINE
+)
+_FIELDS: Final = {"Average": "mean_us", "Min": "min_us", "Max": "max_us", "Std deviation": "std_us"}
+
+
+def parse_ios_view(text: str) -> list[ToolReport]:
+    """Read the view's text; one report per run, none when it isn't such a text."""
+    if not text.endswith("\n"):
+        # A copy from the view ends without a line end; its last line is whole when it ends in its
+        # unit.
+        text += "\n"
+    starts = list(_STARTUP.finditer(text))
+    reports = []
+    for index, start in enumerate(starts):
+        end = starts[index + 1].start() if index + 1 < len(starts) else len(text)
+        reports.append(_report(start[1], text[start.end() : end]))
+    return reports
+
+
+def _report(startup: str, body: str) -> ToolReport:
+    blocks = {match[1]: _summary(match["body"]) for match in _BLOCK.finditer(body)}
+    inference, warmup = blocks.get("Inference"), blocks.get("Warmup")
+    value = parse_number(startup)
+    has_result = inference is not None and inference.mean_us is not None
+    is_empty = inference is not None and inference.count == 0
+    code = "no-inferences" if is_empty else "" if has_result else "no-result"
+    return ToolReport(
+        outcome="failed" if is_empty else "ok" if has_result else "truncated",
+        failure_code=code,
+        failure_reason={
+            "no-inferences": "Num runs: 0",
+            "no-result": "no average under Inference",
+        }.get(code, ""),
+        init_us=None if value is None else to_us(value, "ms"),
+        inference=inference,
+        inference_mean_us=inference.mean_us if inference is not None and not is_empty else None,
+        warmup=warmup,
+        warmup_mean_us=warmup.mean_us if warmup is not None and warmup.count != 0 else None,
+    )
+
+
+def _summary(body: str) -> LatencySummary | None:
+    runs = _RUNS.search(body)
+    if not runs:
+        return None
+    values = {
+        _FIELDS[name]: to_us(value, "ms")
+        for name, figure in _ENTRY.findall(body)
+        if (value := parse_number(figure)) is not None
+    }
+    count = int(runs[1])
+    # A count with nothing after it may lack digits.
+    return LatencySummary(count=count, **values) if values or count == 0 else None

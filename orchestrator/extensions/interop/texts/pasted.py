@@ -7,9 +7,9 @@ Before a line logs put a header: the same message reaches us as ``INFO: msg`` (c
 2023), ``msg`` (console, older), ``06-18 10:20:41.572 4669 4669 I tflite  : msg`` (logcat
 threadtime), ``06-18 10:20:41.572 I/tflite ( 4669): msg`` (time), ``I/tflite  ( 4669): msg``
 (brief), ``I( 4669) msg  (tflite)`` (process), ``I( 4669: 4669) msg`` (thread), with seconds in the
-place of the date (epoch, monotonic), as Android Studio shows it, with an NSLog header (iOS), or indented; and any of these in
-UTF-16, which a Windows shell writes. benchfarm itself logs in the first of logcat's formats, which
-``reading.lines`` reads.
+place of the date (epoch, monotonic), as Android Studio shows it, with an NSLog header (iOS), or
+indented; and any of these in UTF-16, which a Windows shell writes. benchfarm itself logs in the
+first of logcat's formats, which ``reading.lines`` reads.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _DECORATION: Final = re.compile(
     r"|\s{0,12}(?:>\s?)+|\s{0,12}#\s+"
     # An item of a list, a line number, an omission. What is indented further is a program's own
     # list.
-    r"|(?:\s{0,3}(?:[-*+\u2022]\s+(?=\S)|(?:\.\.\.|\u2026)\s+)"
+    r"|(?P<item>\s{0,3}(?:[-*+\u2022]\s+(?=\S)|(?:\.\.\.|\u2026)\s+)"
     r"|\s{0,8}\d{1,6}(?:[.)]\s+|\t|\s{1,2}(?=[A-Z\d\[(|/]|count=)))"
     # What grep puts in front.
     r"|(?:[^\s:]{1,200}\.(?:txt|log|out|md|logcat)|\(standard input\))[:-](?:\d{1,7}[:-](?!\d\d \d))?"
@@ -95,6 +95,9 @@ _STARTS: Final = (
 )
 #: A list of the phone's accelerators, or the name of one: as a parameter is told.
 _ACCELERATOR: Final = "NNAPI accelerator"
+_BEGINNINGS: Final = frozenset(
+    start[:size] for start in (*_STARTS, _ACCELERATOR) for size in range(1, len(start))
+)
 #: Messages from their beginning to their end.
 _WHOLE: Final = re.compile(
     rf"count=\d+(?: \w+={NUMBER})* (?:std|p95)={NUMBER}|count=\d+ curr={NUMBER}(?:\(all same\))?"
@@ -119,6 +122,8 @@ _WHOLE: Final = re.compile(
     re.ASCII,
 )
 _DIGITS: Final = re.compile(r"[\d.]{1,12}(?:e[+-]?\d*)?(?:$|[ ,(].*)", re.ASCII)
+_DIGITS_ALONE: Final = re.compile(r"[\d.]{1,12}(?:e[+-]?\d*)?(?:$|, [A-Z]| [a-z]\w*=)", re.ASCII)
+_DATE_START: Final = re.compile(r"\d{1,2}", re.ASCII)
 _NUMBER_END: Final = re.compile(r"[\d.]$", re.ASCII)
 #: Into how many lines a message is broken, at most.
 _MOST_PIECES: Final = 7
@@ -136,23 +141,25 @@ def parse_pasted(text: str, *, cut: bool = False) -> Line:
     for _ in range(_MOST_DECORATIONS):
         if line.style != "console" or (found := _without_decoration(text)) is None:
             break
-        text, stream = found[0], found[1] or line.stream
+        text, stream, item = found[0], found[1] or line.stream, line.item + found[2]
         line = parse_decoded(text, cut=cut, header=any_header)
-        line.stream = stream
+        line.stream, line.item = stream, item
     return line
 
 
-def _without_decoration(text: str) -> tuple[str, str] | None:
-    """Return a line without what somebody put before it, and the process that this names."""
+def _without_decoration(text: str) -> tuple[str, str, str] | None:
+    """Return a line without what somebody put before it, the process that this names, and the mark
+    or number of an item.
+    """
     first = text.lstrip()[:1]
     if first in {"|", "\u2502"} and (cell := _CELL.fullmatch(text)):
-        return cell[1], ""
+        return cell[1], "", ""
     if first == "`" and (code := _CODE.fullmatch(text)):
-        return code[2], ""
+        return code[2], "", ""
     found = _DECORATION.match(text)
     if found is None:
         return None
-    return text[found.end() :], found["unit"] or found["container"] or ""
+    return text[found.end() :], found["unit"] or found["container"] or "", found["item"] or ""
 
 
 class Rejoiner:
@@ -176,6 +183,15 @@ class Rejoiner:
             return done
         return (*done, line) if done else (line,)
 
+    @property
+    def holds(self) -> bool:
+        """Whether a line is held back, as more of it may follow."""
+        return bool(self._held)
+
+    def waits_for(self, text: str) -> bool:
+        """Whether the next line may belong to the last one."""
+        return bool(self._held) and self._goes_on(parse_pasted(text))
+
     def flush(self) -> Sequence[Line]:
         """Return the lines that were held back."""
         held = self._held
@@ -183,6 +199,16 @@ class Rejoiner:
             return ()
         self._held = []
         return held if len(held) == 1 else _joined(held)
+
+    def end(self) -> Sequence[Line]:
+        """Return the lines that were held back at the end of the text."""
+        held = self._held
+        while len(held) > 1 and not held[-1].raw.strip():
+            held.pop()
+        if len(held) > 1 and held[0].style != "console" and _DATE_START.fullmatch(held[-1].raw):
+            # The log ends in the next line's date.
+            held.pop()
+        return self.flush()
 
     def _goes_on(self, line: Line) -> bool:
         return len(_pieces(self._held)) < _MOST_PIECES and _continues(self._held, line)
@@ -192,7 +218,11 @@ def _starts(line: Line) -> bool:
     text = line.text
     if line.is_foreign or not text:
         return False
-    return text.startswith((*_STARTS, _ACCELERATOR)) or _ECHO_START.match(text) is not None
+    if text.startswith((*_STARTS, _ACCELERATOR)) or (
+        ":" in text and _ECHO_START.match(text) is not None
+    ):
+        return True
+    return text in _BEGINNINGS
 
 
 def _continues(held: list[Line], line: Line) -> bool:
@@ -215,11 +245,16 @@ def _continues(held: list[Line], line: Line) -> bool:
 def _pieces(held: Sequence[Line]) -> list[str]:
     """Return what the lines add to a message: without the first one's indentation, and without
     empty ones.
+
+    What looks like an item's number belongs to the message where the first line is no item.
     """
     indent = ""
     if held[0].style == "console":
         indent = held[0].raw[: len(held[0].raw) - len(held[0].raw.lstrip())]
-    rest = (line.raw.rstrip().removeprefix(indent) for line in held[1:])
+    is_list = held[0].item != ""
+    rest = (
+        ("" if is_list else line.item) + line.raw.rstrip().removeprefix(indent) for line in held[1:]
+    )
     # A message has one space between its words; more were put in front of its lines.
     return [
         held[0].text,
@@ -247,7 +282,8 @@ def _is_broken(held: Sequence[Line]) -> bool:
     pieces = _pieces(held)
     if len(pieces) < 2 or not _NUMBER_END.search(held[0].text):
         return False
-    return _DIGITS.match(pieces[1]) is not None
+    # Below an empty line a number may begin a sentence.
+    return (_DIGITS if held[1].raw.strip() else _DIGITS_ALONE).match(pieces[1]) is not None
 
 
 def _joined(held: Sequence[Line]) -> Sequence[Line]:
@@ -299,6 +335,10 @@ _NSLOG: Final = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+(?:[+-]\d{4})? [^\[\]]{1,100}\[(?P<pid>\d{1,9})(?::\d+)?\] (?P<text>.*)$",
     re.ASCII | re.DOTALL,
 )
+_LONG_START: Final = re.compile(
+    rb"^(?:\x1b\[[\d;]*m)?\[ +(?:(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d|\d{1,12})\.\d{3}.{3,60} [VDIWEFAS]/.{0,80}\]\r?$",
+    re.MULTILINE,
+)
 #: Logcat's letters; only a line that begins with one of these and a mark, or a digit, can have a
 #: header.
 _LETTERS: Final = frozenset("VDIWEFAS")
@@ -315,6 +355,7 @@ def any_header(whole: str) -> Line | None:
     if not start[:1].isdigit() and not (start[:1] in _LETTERS and start[1:] in {"/", "(", " "}):
         return None
     if (line := threadtime_header(whole)) is not None:
+        line.tag = _whole_tag(line.tag)
         return line
     for pattern in (_BRIEF, _STUDIO, _SHORTENED, _PROCESS, _THREAD):
         if match := pattern.match(whole):
@@ -325,12 +366,20 @@ def any_header(whole: str) -> Line | None:
                 text=text,
                 severity=match["severity"],
                 style="logcat",
-                tag=groups.get("tag", "tflite").strip(),
+                tag=_whole_tag(groups.get("tag", "tflite").strip()),
                 pid=int(pid) if pid else None,
             )
     if match := _NSLOG.match(whole):
         return Line(raw=match["text"], text=match["text"], style="nslog", pid=int(match["pid"]))
     return None
+
+
+def _whole_tag(tag: str) -> str:
+    """Return the tag of ours that Android Studio shortened in its middle; any other as it is."""
+    start, dots, end = tag.partition("...")
+    if not dots:
+        return tag
+    return next((ours for ours in OUR_TAGS if ours.startswith(start) and ours.endswith(end)), tag)
 
 
 def to_utf8(buffer: Buffer) -> Buffer:
@@ -339,3 +388,10 @@ def to_utf8(buffer: Buffer) -> Buffer:
         if buffer[: len(mark)] == mark:
             return buffer[len(mark) :].decode(encoding, "replace").encode()
     return buffer
+
+
+def is_long_logcat(buffer: Buffer) -> bool:
+    """Whether the text has the headers of ``logcat -v long``, each on a line of its own above its
+    message.
+    """
+    return _LONG_START.search(buffer[0:65_536]) is not None

@@ -166,16 +166,17 @@ class SummaryRow:
     @property
     def requested(self) -> str:
         """The delegate that the option asks for, "" when the name is new."""
-        word = re.split(r"\W", self.name)[0]
-        if word == "cpu" and "xnnpack" in self.name:
-            return "xnnpack"
-        return {
-            "cpu": "cpu",
-            "gpu": "gpu",
-            "nnapi": "nnapi",
-            "dsp": "hexagon",
-            "coreml": "coreml",
-        }.get(word, "")
+        for start, delegate in (
+            ("gpu", "gpu"),
+            ("nnapi", "nnapi"),
+            ("dsp", "hexagon"),
+            ("coreml", "coreml"),
+        ):
+            if self.name.startswith(start):
+                return delegate
+        if self.name.startswith("cpu"):
+            return "xnnpack" if "xnnpack" in self.name else "cpu"
+        return ""
 
     @property
     def accelerator(self) -> str:
@@ -285,6 +286,33 @@ class RunSplitter:
                 moment = _MOMENT.search(line.header)
                 transcript.logged_at = moment[0] if moment is not None else ""
 
+    def take_row(self, raw: str) -> bool:
+        """Take a line of a text if it can be nothing but a row of the open run's operator table."""
+        run = self._open.get(None)
+        return run is not None and not self._command and not self._nslog_texts and run.take_row(raw)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no line is taken for what it follows, but only for what it says itself."""
+        return not (
+            self._command
+            or self._nslog_texts
+            or any(run.takes_any_line for run in self._open.values())
+        )
+
+    def release(self, held: int) -> list[Transcript]:
+        """Return the oldest runs, all but ``held`` of them, and forget them: a later line opens a
+        new run.
+        """
+        count = max(0, len(self.runs) - held)
+        released, self.runs = self.runs[:count], self.runs[count:]
+        self._overlapping.clear()
+        gone = {id(transcript) for transcript in released}
+        self._open = {
+            key: transcript for key, transcript in self._open.items() if id(transcript) not in gone
+        }
+        return released
+
     def end(self, *, is_torn: bool = False) -> None:
         """Take what was held back in the hope of more lines; ``is_torn``: the rest of its last word
         isn't known.
@@ -315,6 +343,16 @@ class RunSplitter:
         if before is not None and before.is_empty and not before.has_command:
             # A heading belongs to the command that follows it.
             transcript.title = before.title
+        above = self._open.get(None)
+        if (
+            key is not None
+            and before is None
+            and above is not None
+            and above.has_command
+            and above.is_empty
+        ):
+            # A command at a prompt, and below it what the phone's log says of its process.
+            transcript.take_command(above)
         return self._add_run(transcript, key)
 
     def _note_overlap(

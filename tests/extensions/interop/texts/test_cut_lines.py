@@ -65,6 +65,23 @@ INFO: [./litert/tools/benchmark_litert_model.h:114] Overall footprint:    4.03 M
 INFO: [./litert/tools/benchmark_litert_model.h:120] Peak memory usage not available.
 INFO: [./litert/tools/benchmark_litert_model.h:125] ======================================
 """
+IPHONE_VIEW = """\
+Startup latency: 12.5 ms
+
+Inference:
+ - Num runs: 250
+ - Average: 3.25 ms
+ - Min: 3.1 ms\x20
+ - Max: 14.25 ms\x20
+ - Std deviation: 0.11 ms
+
+Warmup:
+ - Num runs: 125
+ - Average: 19.5 ms
+ - Min: 9.25 ms\x20
+ - Max: 10.5 ms\x20
+ - Std deviation: 0.52 ms
+"""
 _MEMORY = ("init_memory_mib", "overall_memory_mib", "peak_memory_mib")
 _OTHERS = ("init_us", "first_inference_us", "warmup_mean_us", "inference_mean_us", "model_size_mb")
 _NODES = ("delegated_nodes", "total_nodes", "partitions", "kernels")
@@ -96,8 +113,11 @@ LOGS = {
     "performance options, one": native("perf_none"),
     "performance options, several": native("perf_cpu"),
     "iPhone, console before the percentiles": OLD_IPHONE,
+    "iPhone, view": IPHONE_VIEW,
     "app, logcat": logcat(native("default_float_025_128")),
+    "app, logcat before the percentiles": logcat(OLD_IPHONE),
     "LiteRT, console": LITERT,
+    "LiteRT, logcat": logcat(LITERT),
 }
 
 

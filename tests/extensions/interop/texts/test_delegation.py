@@ -405,3 +405,9 @@ def test_who_took_the_nodes_isnt_known_where_the_name_is_cut(line: str, requeste
     cut = f"Replacing 31 out of 31 node(s) with delegate {line}\n"
     evidence = judged(cut, requested)
     assert (evidence.truth, evidence.actual) == (DelegateTruth.UNKNOWN, "")
+
+
+def test_an_npu_that_failed_has_failed_where_its_error_is_wrapped() -> None:
+    text = f"{replacing('DispatchDelegate')}Failed to create a dispatch delegate ker\nnel: No usable Dispatch runtime found\n"
+    (report,) = parse_text(text)
+    assert (report.outcome, report.failure_code) == ("failed", "npu-init-failed")

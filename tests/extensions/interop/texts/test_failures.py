@@ -181,6 +181,16 @@ def test_a_denial_explains_a_run_that_says_nothing_else() -> None:
 ANR = "ANR in org.tensorflow.lite.benchmark (org.tensorflow.lite.benchmark/.BenchmarkModelActivity)"
 
 
+def test_an_anr_is_of_the_process_that_it_names() -> None:
+    system = SystemLog()
+    for text in (ANR, "PID: 4242"):
+        system.feed(text, tag="ActivityManager", pid=1003, severity="E")
+    anr = system.end_of(4242)
+    assert anr is not None
+    assert (anr.code, anr.pid) == ("app-not-responding", 4242)
+    assert system.end_of(77) is None
+
+
 @pytest.mark.parametrize(
     ("timed_out", "code"), [(False, "app-not-responding"), (True, "timed-out")]
 )

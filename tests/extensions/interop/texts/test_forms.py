@@ -3,7 +3,9 @@ or HTML."""
 
 import gzip
 import html
+import io
 import json
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.texts import forms
-from orchestrator.extensions.interop.texts.output import parse_file, parse_text
+from orchestrator.extensions.interop.texts.output import iterate_file, parse_text
 from tests.samples.outputs import RUN
 
 LINES = RUN.replace("\n\n", "\n").splitlines()
@@ -19,6 +21,14 @@ LINES = RUN.replace("\n\n", "\n").splitlines()
 
 def each(form: str) -> str:
     return "".join(form.format(line) + "\n" for line in LINES)
+
+
+def zipped(**members: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in members.items():
+            archive.writestr(name.replace("__", "/"), text)
+    return file.getvalue()
 
 
 def notebook(text: str) -> str:
@@ -72,7 +82,12 @@ FORMS: dict[str, bytes] = {
     "HTML": (
         "<html><body><p>" + "<br/>".join(html.escape(line) for line in LINES) + "</p></body></html>"
     ).encode(),
+    "HTML with line ends": (
+        "<pre>" + "".join(f"<span>{html.escape(line)}</span><br>\n" for line in LINES) + "</pre>"
+    ).encode(),
     "gzip": gzip.compress(RUN.encode()),
+    "zip": zipped(logs__run_txt=RUN),
+    "zip of gzip's neighbour": zipped(readme="nothing", run=RUN),
 }
 
 
@@ -84,7 +99,7 @@ def test_every_form_gives_what_the_plain_text_gives(form: str, tmp_path: Path) -
     assert replace(report, extra=plain.extra) == plain
     path = tmp_path / "log"
     path.write_bytes(FORMS[form])
-    assert tuple(parse_file(path)) == (report,)
+    assert tuple(iterate_file(path)) == (report,)
 
 
 def test_a_gzip_file_that_was_cut_off_gives_what_it_still_holds() -> None:
@@ -98,11 +113,12 @@ def test_a_gzip_file_that_was_cut_off_gives_what_it_still_holds() -> None:
     [
         (b"\x1c\x00\x00\x00TFL3" + b"\0" * 40, "the file is no text"),
         (b"\x1f\x8bnot really", "gzip file is damaged"),
+        (b"PK\x03\x04not really", "zip archive can't be read"),
         (json.dumps({"latency": [1, 2, 3]}).encode(), "nothing in the JSON"),
         (json.dumps([["cell", 1.5], ["cell", 2]]).encode(), "nothing in the JSON"),
         (b"[" * 100_000, "nothing in the text"),
     ],
-    ids=["model", "gzip", "object", "array", "deep"],
+    ids=["model", "gzip", "zip", "object", "array", "deep"],
 )
 def test_what_holds_no_output_is_refused_by_its_name(data: bytes, said: str) -> None:
     with pytest.raises(OutputParseError, match=said) as refused:
@@ -115,14 +131,15 @@ def test_what_unpacks_to_too_much_is_refused_before_it_fills_the_disk(
 ) -> None:
     monkeypatch.setattr(forms, "MOST_UNPACKED_BYTES", 1 << 21)
     bomb = b"x" * (1 << 23)
-    with pytest.raises(OutputParseError, match="unpacks to more than 2 MiB"):
-        parse_text(gzip.compress(bomb))
+    for data in (gzip.compress(bomb), zipped(a=bomb.decode())):
+        with pytest.raises(OutputParseError, match="unpacks to more than 2 MiB"):
+            parse_text(data)
 
 
 @pytest.mark.parametrize(
     "head", ['{"event": "start", "job": 12}\n', '["a", "b"]\n\n', '"started"\n']
 )
-@pytest.mark.parametrize("end", ["", "{not JSON\n"])
+@pytest.mark.parametrize("end", ["", '{"event": "end"}\n', "{not JSON\n"])
 def test_lines_beside_documents_of_json_are_read(head: str, end: str) -> None:
     (plain,) = parse_text(RUN)
     (report,) = parse_text(head + RUN + end)

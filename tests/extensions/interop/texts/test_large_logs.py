@@ -1,4 +1,4 @@
-"""Lines of others in a phone's log change nothing."""
+"""A phone's log of any size gives the same as a small one, and takes no more memory."""
 
 import pytest
 
@@ -6,6 +6,22 @@ from orchestrator.extensions.interop.texts.output import parse_text
 from tests.samples.outputs import RUN
 
 LINES = tuple(line for line in RUN.splitlines() if line)
+NOISE = b"06-18 10:20:41.572  1234  1234 I ActivityManager: Start proc 77:com.example.app/u0a7 for service\n"
+
+
+def noisy(pid: int, texts: tuple[str, ...], repeats: int) -> bytes:
+    return b"".join(
+        NOISE * repeats + f"06-18 10:20:41.572  {pid}  {pid} I tflite  : {text}\n".encode()
+        for text in texts
+    )
+
+
+def test_crash_in_a_large_log_is_found_for_the_run_without_a_result() -> None:
+    data = noisy(11, LINES[:11], 2500)
+    data += b"06-18 10:20:42.000    11    11 F libc    : Fatal signal 11 (SIGSEGV), code 1 (SEGV_MAPERR), fault addr 0x8\n"
+    data += NOISE * 100
+    (report,) = parse_text(data)
+    assert (report.outcome, report.failure_code) == ("crashed", "segfault")
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,12 @@ def test_tables_of_2019_padded_with_spaces_and_with_a_start_column_are_read() ->
     assert (profile.operators[0].mean_us, profile.operators[0].name) == (7237.0, "[Mobile/Conv]")
 
 
+def test_row_that_was_cut_off_is_left_out() -> None:
+    whole = (FILES / "op_prof.txt").read_bytes()
+    place = whole.index(b"DEPTHWISE_CONV_2D") + 60
+    assert len(parse_text(whole[:place])[0].operators) == 2
+
+
 def test_cycles_of_a_hexagon_profile_are_not_called_times() -> None:
     table = (
         "============================== Run Order ==============================\n"

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.cli.output import to_json
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.cli import describe, to_public
-from orchestrator.extensions.interop.texts.output import parse_file, parse_text
+from orchestrator.extensions.interop.texts.output import iterate_file, parse_text
 from orchestrator.reading.report import parse_run
 from orchestrator.records.run import DelegateTruth, ToolReport
 from tests.samples.outputs import RUN
@@ -80,13 +80,22 @@ def test_processes_of_one_log_are_told_apart(prefixes: tuple[str, str]) -> None:
     assert [figures(report) for report in parse_text(both)] == [figures(each) for each in alone]
 
 
+def test_a_long_tag_that_android_studio_shortens_is_known() -> None:
+    start = "2024-06-18 10:20:40.572  4669-4669  tflite_Ben...delActivity org.tensorflow.lite.benchmark        I  "
+    text = f"{start}Running TensorFlow Lite benchmark with args: --use_gpu=true --graph=m.tflite\n"
+    (report,) = parse_text(
+        text + prefixed(RUN.removeprefix("STARTING!\n"), PREFIXES["Android Studio"])
+    )
+    assert (report.delegate.requested, report.delegate.truth) == ("gpu", DelegateTruth.FELL_BACK)
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
 def test_what_a_windows_shell_writes_is_read(encoding: str, tmp_path: Path) -> None:
     mark = "\ufeff" if encoding.startswith("utf-16-") else ""
     path = tmp_path / "log.txt"
     path.write_bytes((mark + RUN.replace("\n", "\r\n")).encode(encoding))
     assert parse_text(path.read_bytes()) == parse_text(RUN)
-    assert tuple(parse_file(path)) == parse_text(RUN)
+    assert tuple(iterate_file(path)) == parse_text(RUN)
 
 
 def test_bytes_that_are_no_text_change_nothing() -> None:
@@ -130,6 +139,18 @@ def test_zero_averages_with_exit_code_0_are_no_measurement() -> None:
     assert report.inference_mean_us is None
 
 
+def test_view_of_the_ios_app_is_read() -> None:
+    (report,) = parse_text(
+        "Startup latency: 12.5 ms\n\nInference:\n - Num runs: 50\n - Average: 3.25 ms\n - Min: 3.1 ms \n - Max: 4 ms \n"
+        " - Std deviation: 0.1 ms\n\nWarmup:\n - Num runs: 2\n - Average: 9.5 ms\n - Min: 9 ms \n - Max: 10 ms \n"
+        " - Std deviation: 0.5 ms"
+    )
+    assert (report.outcome, report.init_us, report.inference_mean_us) == ("ok", 12500.0, 3250.0)
+    assert report.inference is not None
+    assert (report.inference.count, report.inference.max_us) == (50, 4000.0)
+    assert report.warmup_mean_us == 9500.0
+
+
 @pytest.mark.parametrize(
     ("line", "code", "outcome"),
     [
@@ -161,3 +182,12 @@ def test_names_are_those_of_a_stored_report_and_lines_leave_out_what_is_unknown(
     lines = describe(report)
     assert {"  inference_mean_us: 11293", "    truth: partial"} <= set(lines)
     assert not [line for line in lines if "None" in line or "peak_memory_mib" in line]
+
+
+def test_long_logcat_is_refused_as_its_processes_could_not_be_told_apart() -> None:
+    text = "".join(
+        f"[ 06-18 10:20:41.572  4669: 4669 I/tflite   ]\n{line}\n\n" for line in RUN.splitlines()
+    )
+    with pytest.raises(OutputParseError, match="logcat -v long") as refused:
+        parse_text(text)
+    assert "-v threadtime" in str(refused.value.hint)

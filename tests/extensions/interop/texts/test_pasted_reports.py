@@ -90,7 +90,7 @@ def at_words(line: str, width: int) -> list[str]:
 @pytest.mark.parametrize("wrap", [hard, at_words])
 @pytest.mark.parametrize("source", [LOG, LOGGED], ids=["console", "logcat"])
 def test_a_wrapped_line_has_its_figures_in_any_window(wrap: Wrap, source: list[str]) -> None:
-    for width in range(70, 150):
+    for width in range(56, 150):
         report = one(lines([part for line in source for part in wrap(line, width)]))
         # The log's last figure is left out where its rest may be the beginning of the next line's
         # date.
@@ -111,9 +111,23 @@ AROUND: dict[str, Callable[[str], str]] = {
 def test_what_was_wrapped_and_then_indented_quoted_or_spaced_has_its_figures(
     form: str, source: list[str]
 ) -> None:
-    for width in (74, 80, 91, 100, 120):
+    for width in (56, 60, 66, 74, 80, 91, 100, 120):
         wrapped = [AROUND[form](part) for line in source for part in hard(line, width)]
         assert one(lines(wrapped)).items() >= FIGURES.items(), f"at {width} columns"
+
+
+@pytest.mark.parametrize("around", ["", "> "])
+def test_a_piece_that_looks_like_an_item_s_number_belongs_to_its_message(around: str) -> None:
+    text = f"""\
+{around}Replacing 89 out of 266 node(s) with delegate (TfLiteGpuDelegateV
+{around}2) node, yielding 3 partitions for subgraph 0.
+"""
+    assert one(text).items() >= {"delegated_nodes": 89, "partitions": 3}.items()
+
+
+def test_a_sentence_below_an_empty_line_takes_no_figure_away() -> None:
+    text = f"{lines(LOG[:-1])}\n2026 was the year of this run\n"
+    assert one(text)["inference_avg_us"] == 52970.5
 
 
 def test_a_figure_whose_rest_stands_in_the_next_line_is_joined() -> None:

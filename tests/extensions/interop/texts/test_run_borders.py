@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.extensions.interop.texts.output import parse_file, parse_text
+from orchestrator.extensions.interop.texts.output import iterate_file, parse_text
 from orchestrator.records.run import ToolReport
 
 END = (
@@ -56,15 +56,27 @@ def asked(report: ToolReport) -> tuple[object, ...]:
     return report.delegate.requested, report.extra.get("graph"), report.extra.get("num_threads")
 
 
+@pytest.mark.parametrize("indent", ["", "    "])
 @pytest.mark.parametrize("command", WRAPPED)
-def test_command_that_is_wrapped_inside_a_word_is_read_or_unknown(command: str) -> None:
+def test_command_behind_a_mark_is_read_where_its_rest_is_indented(
+    command: str, indent: str
+) -> None:
+    (report,) = parse_text(f"{indent}# cmd: {command[:70]}\n{indent} {command[70:]}\n{END}")
+    assert report.delegate.requested == "gpu"
+
+
+@pytest.mark.parametrize("indent", ["", "    "])
+@pytest.mark.parametrize("command", WRAPPED)
+def test_command_that_is_wrapped_inside_a_word_is_read_or_unknown(
+    command: str, indent: str
+) -> None:
     end = f"Initialized session in 1.5ms.\n{END}"
     (whole,) = parse_text(f"{command}\n{end}")
     assert asked(whole)[::2] == ("gpu", 4)
     read = 0
     for width in range(40, len(command)):
         folded = "".join(
-            f"    {command[at : at + width]}\n" for at in range(0, len(command), width)
+            f"{indent}{command[at : at + width]}\n" for at in range(0, len(command), width)
         )
         (report,) = parse_text(f"{folded}{end}")
         assert asked(report) in {asked(whole), ("", None, None)}, folded
@@ -116,6 +128,17 @@ def test_variable_of_a_command_is_what_the_script_above_sets_it_to(
 ) -> None:
     (report,) = parse_text(f"{above}\n!adb shell {TMP}/benchmark_model --graph={word}\n{END}")
     assert report.extra["graph"] == name
+
+
+def test_command_above_a_phone_s_log_is_its_first_process_s() -> None:
+    flags = "--graph=m --use_gpu=true"
+    app = f"adb shell am start -n org.tensorflow.lite.benchmark/.BenchmarkModelActivity --es args '\"{flags}\"'"
+    for command in ("$ ./benchmark_model --graph=m --use_gpu=true", app):
+        first, second = (
+            "".join(f"I/tflite  ({pid}): {line}\n" for line in END.splitlines()) for pid in (11, 12)
+        )
+        reports = parse_text(f"{command}\n{first}{second}")
+        assert [report.delegate.requested for report in reports] == ["gpu", ""]
 
 
 @pytest.mark.parametrize(
@@ -236,6 +259,30 @@ def test_switched_off_xnnpack_beside_lines_of_nnapi_is_no_request_for_the_cpu() 
     assert report.delegate.requested == "nnapi"
 
 
+def test_run_that_ends_in_the_compiler_of_nnapi_has_failed_and_nothing_fell_back() -> None:
+    text = "STARTING!\nGraph: [m.tflite]\nUse NNAPI: [1]\nLoaded model m.tflite\n"
+    compiler = "NN API returned error ANEURALNETWORKS_OP_FAILED at line 4768 while completing NNAPI compilation.\n"
+    for end in ("Benchmarking failed.\n", "Aborted\n", ""):
+        (report,) = parse_text(f"{text}ERROR: {compiler}{end}")
+        assert report.outcome != "ok"
+        assert report.delegate.truth.value == "failed"
+
+
+def test_operator_table_that_can_not_be_of_the_run_is_not_given_to_it() -> None:
+    table = (
+        "Operator-wise Profiling Info for Regular Benchmark Runs:\n"
+        "============================== Run Order ==============================\n"
+        "\t[node type]\t[first]\t[avg ms]\t[%]\t[cdf%]\t[mem KB]\t[times called]\t[Name]\n"
+        "\tCONV_2D\t{ms}\t{ms}\t100%\t100%\t0.000\t1\t[a]:0\n\n"
+        "Timings (microseconds): count=50 first={us} curr={us} min={us} max={us} avg={us} std=1\n"
+    )
+    (own,) = parse_text(f"STARTING!\n{END}{table.format(ms='2.8', us=2800)}")
+    (other,) = parse_text(f"STARTING!\n{END}{table.format(ms='158.7', us=158700)}")
+    assert (len(own.operators), own.disagreements) == (1, ())
+    assert other.operators == ()
+    assert "another run" in other.disagreements[0]
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -324,22 +371,28 @@ def test_four_times_the_text_takes_four_times_the_work(kind: str) -> None:
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_a_sentence_that_never_ends(tmp_path: Path) -> None:
-    before, line, after = LONG["a sentence"]
+@pytest.mark.parametrize(
+    "kind",
+    ["plain lines", "a phone's log", "delegated subgraphs", "runs", "a sentence", "statistics"],
+)
+def test_memory_does_not_grow_with_the_text(kind: str, tmp_path: Path) -> None:
+    before, line, after = LONG[kind]
 
     def peak(size: int) -> int:
         path = tmp_path / f"{size}"
         path.write_text(before + "".join(map(line, range(size))) + after, encoding="utf-8")
         tracemalloc.start()
         try:
-            assert len(parse_file(path)) == 1
+            assert sum(1 for _ in iterate_file(path)) == (size if kind == "runs" else 1)
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
 
+    # Each run is many lines, and each takes its time; a quarter is more than are held back.
+    most = 4_500 if kind == "runs" else 12_000
     # The first text also loads what is known of programs.
-    peak(1_000)
-    assert peak(12_000) < 1.3 * peak(3_000) + 100_000
+    peak(most // 12)
+    assert peak(most) < 1.3 * peak(most // 4) + 100_000
 
 
 def test_an_error_counts_although_its_words_were_printed_before_without_a_severity() -> None:
