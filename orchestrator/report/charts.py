@@ -1,44 +1,123 @@
 """The report's drawings. The first screen: each model's configurations on each phone as dots with
-intervals, and who wins; and what more threads bring, and sustained runs.
+intervals, and who wins; and beside it threads and what more of them bring, layers, sustained runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Final
 
+from orchestrator.analysis.outcome import figure_us
 from orchestrator.records.case import grouped
+from orchestrator.records.run import FigureKind, RunRecord
+from orchestrator.report.data import ReportData
 from orchestrator.report.drawing import (
     COLOURS,
     Across,
     Axis,
     Dot,
     Line,
+    Part,
     Point,
+    Spread,
     axis_of,
     dots,
     grid_lines,
     lines,
     ticks,
+    treemap,
 )
-from orchestrator.report.winners import Contest, alike, by_threads, model_answer
+from orchestrator.report.winners import Contest, alike, by_threads, kind_title, model_answer
 from orchestrator.tables.html import Html
 from orchestrator.tables.labels import ShortNames, delegate_place, figure_unit, short_names
+from orchestrator.tables.operators import Profile
 from orchestrator.tables.results import RESULTS, figures_decimals
 from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.tables.table import Column, Kind, R, Table
 from orchestrator.units import (
     US_PER_MS,
+    counted,
+    format_latency,
+    format_percent,
     three_digits,
     tokens_per_s,
 )
 
+_MOST_CHARTS: Final = 12
 _MOST_LINES: Final = 8
+#: Layers of a map; what is smaller is one part.
+_MOST_PARTS: Final = 60
+#: Runs of a case that are drawn.
+_MOST_RUNS: Final = 60
 
 
-def sustained_charts(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
-    """Yield the sustained runs of each model on each phone with a title: latency over time."""
+def charts_of(data: ReportData) -> Mapping[str, Sequence[tuple[str, Html]]]:
+    """Return the first charts with their titles, by the section that they stand in; one more than
+    are shown where there are more.
+    """
+    profiled = sorted(
+        (row for row in data.results if row.profiles),
+        key=lambda row: (row.model.label, row.median_us or 0.0),
+    )
+    charts = {
+        "threads": _threads(data.results),
+        "operators": ((row.who, _map(row, row.profiles[-1])) for row in profiled),
+        "sustained": _sustained(data.results),
+    }
+    return {name: list(islice(found, _MOST_CHARTS + 1)) for name, found in charts.items()}
+
+
+def _threads(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
+    of_place = grouped(thread_steps(rows), lambda steps: steps[0].row.place)
+    for series in of_place.values():
+        members = [step.row for steps in series for step in steps]
+        names = short_names((row.configuration, row.case) for row in members)
+        drawn = [
+            Line(
+                points=[Point(x=step.row.case.threads, y=_ms(step.row)) for step in steps],
+                label=_without_threads(names.of(steps[-1].row.configuration)),
+                look=_colour_of(steps[0].row),
+            )
+            for steps in series
+        ]
+        title = members[0].where
+        told = f"{title}: median in ms by number of threads"
+        words = [(n, f"{n}") for n in sorted({row.case.threads for row in members})]
+        shown = drawn[:_MOST_LINES]
+        yield title, lines(shown, told, Across(name="threads", words=words, is_log=True))
+
+
+def _without_threads(configuration: str) -> str:
+    return ", ".join(part for part in configuration.split(", ") if " thread" not in part)
+
+
+def _map(row: ResultRow, profile: Profile) -> Html:
+    """Return the layers of a profiled case as large as their shares."""
+    places = {kind.node_type: place for place, kind in enumerate(profile.by_type(), start=1)}
+    ordered = sorted(profile.rows, key=lambda item: -item.mean_us)
+    parts = [
+        Part(
+            label=f"{item.layer} {format_percent(item.share, 0)}",
+            share=item.mean_us,
+            told=f"{item.layer} ({item.node_type}): {format_latency(item.mean_us)}, {format_percent(item.share)}",
+            look=f"d{places[item.node_type] % COLOURS}",
+        )
+        for item in ordered[:_MOST_PARTS]
+    ]
+    rest = {
+        "smaller layers": sum(item.mean_us for item in ordered[_MOST_PARTS:]),
+        "outside of operators": profile.outside_us,
+    }
+    for name, us in rest.items():
+        told = f"{name}: {format_latency(us)}"
+        parts.append(Part(label=name, share=us, told=told, look="d0"))
+    return treemap(parts, f"{row.who}: the time of an inference by layer")
+
+
+def _sustained(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
     of_place = grouped(
         (row for row in rows if row.of_passes.get("sustained")),
         lambda row: row.place,
@@ -60,9 +139,41 @@ def sustained_charts(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
         yield title, lines(drawn[:_MOST_LINES], told, Across(name="s"))
 
 
+def _ms(row: ResultRow) -> float:
+    return (row.median_us or 0.0) / US_PER_MS
+
+
 def _colour_of(row: ResultRow) -> str:
     """Return the colour of a case's delegate."""
     return f"d{delegate_place(row.case) % COLOURS}"
+
+
+def spread_of(runs: Sequence[RunRecord], kind: FigureKind, name: str, look: str) -> Spread:
+    """Return runs as a strip draws them: each with its figure of this kind, and where its inferences
+    lie from 5 % to 95 %, in milliseconds.
+    """
+    figures = [figure_us(run, kind) for run in runs]
+    found = []
+    for run, latency_us in list(zip(runs, figures, strict=True))[:_MOST_RUNS]:
+        if run.report is None or latency_us is None:
+            continue
+        spread = run.report.inference
+        ends = (spread.p5_us, spread.p95_us) if spread is not None else (None, None)
+        low, high = (None if end is None else end / US_PER_MS for end in ends)
+        found.append((latency_us / US_PER_MS, low, high))
+    return Spread(runs=found, label=f"{name}: {percentiles(figures)}", look=look)
+
+
+def percentiles(figures_us: Iterable[float | None]) -> str:
+    """Return of how many runs the median and what 90 and 99 % are below: ``5 runs, p50 6.45, p90 6.50, p99 6.52 ms``."""
+    known = sorted(filter(None, figures_us))
+    if not known:
+        return "no figure"
+    shown = {50: statistics.median(known)} | {
+        share: known[min(len(known) - 1, len(known) * share // 100)] for share in (90, 99)
+    }
+    parts = [f"p{share} {figure_us / US_PER_MS:.4g}" for share, figure_us in shown.items()]
+    return f"{counted(len(known), 'run')}, {', '.join(parts)} ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +202,10 @@ def thread_steps(rows: Iterable[ResultRow]) -> Iterator[list[ThreadStep]]:
             efficiency = speed_up * fewest.case.threads / row.case.threads
             steps.append(ThreadStep(row=row, speed_up=speed_up, efficiency=efficiency))
         yield steps
+
+
+#: A phone that is so many times slower than the next is beyond the axis' end.
+_BEYOND: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +257,10 @@ def _picture(members: Sequence[Contest], names: ShortNames) -> ModelPicture:
                 key=lambda item: (item.shown.is_virtual, item.best is None, _order(item.shown)),
             ),
             is_virtual=lambda item: row_of(item).is_virtual,
+            attributes=lambda item: {
+                "data-model": row_of(item).model.label,
+                "data-device": kind_title(row_of(item)),
+            },
         ),
         grid=grid_lines(axis),
     )
@@ -225,17 +344,34 @@ def _winner_column(word: Callable[[R], str]) -> Column[R]:
 
 
 def _axis(members: Sequence[Contest]) -> Axis:
-    """Return an axis for the figures of a model with their intervals."""
-    known = [(row, row.own) for item in members for row in item.rows if row.own is not None]
-    ends = [(row, own.median_us) for row, own in known]
-    ends += [
-        (row, end)
-        for row, own in known
-        if own.interval is not None
-        for end in (own.interval.low, own.interval.high)
-        if end > 0
-    ]
-    return axis_of(_scaled(row, end) for row, end in ends)
+    """Return an axis for the model.
+
+    A lone phone far beyond all others doesn't press them flat, nor does a figure that isn't clean,
+    nor the interval of one that isn't.
+    """
+    is_clean = any(item.clean for item in members)
+    reached = sorted(
+        (max(values), min(values))
+        for item in members
+        if (
+            values := _reached(
+                item.clean or item.rows, has_intervals=bool(item.clean) or not is_clean
+            )
+        )
+    )
+    while len(reached) > 2 and reached[-1][1] > _BEYOND * reached[-2][0]:
+        reached.pop()
+    return axis_of(end for pair in reached for end in pair)
+
+
+def _reached(rows: Iterable[ResultRow], *, has_intervals: bool) -> list[float]:
+    found = []
+    for row in rows:
+        if row.own is not None:
+            interval = row.own.interval if has_intervals else None
+            ends = (interval.low, interval.high) if interval is not None else ()
+            found += [_scaled(row, end) for end in (row.own.median_us, *ends) if end > 0]
+    return found
 
 
 def _scaled(row: ResultRow, us: float) -> float:

@@ -1,4 +1,4 @@
-"""Drawings of pages as SVG: dots on an axis, and lines over a quantity or over nights.
+"""Drawings of pages as SVG: dots on an axis, lines over a quantity or over nights, strips and treemaps.
 
 Places are percentages of the drawing's width, so that it is as wide as there is room for and text
 keeps its size. Colours are classes of the style sheet: ``d0`` to ``d7``. Labels stand beside what
@@ -15,6 +15,7 @@ from typing import Final
 
 from orchestrator.tables.escapes import display_width
 from orchestrator.tables.html import Html, plain, tag
+from orchestrator.units import three_digits
 
 #: A range with a larger factor between its ends is drawn on a logarithmic axis.
 _LOG_FROM: Final = 10.0
@@ -82,6 +83,11 @@ class Axis:
         place = _BEGIN + min(1.0, max(0.0, share)) * (_END - _BEGIN)
         return math.floor(place * 100 + 0.5) / 100
 
+    def holds(self, value: float) -> bool:
+        """Whether a value isn't beyond the axis' ends."""
+        margin = (self.high - self.low) / 1000
+        return self.low - margin <= value <= self.high + margin
+
     def ticks(self, most: int = 6) -> list[float]:
         """Return round values on the axis, not more than asked for."""
         for steps in ((1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)) if self.is_log else ():
@@ -96,9 +102,9 @@ class Axis:
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [step * n for n in range(first, last + 1)]
 
-    def span(self, low: float, high: float, y: int) -> str:
+    def span(self, low: float, high: float, y: float, look: str = "") -> str:
         """Return a line from one value to another."""
-        return _line(f"{self.at(low)}%", f"{self.at(high)}%", str(y))
+        return _line(f"{self.at(low)}%", f"{self.at(high)}%", f"{y:g}", look=look)
 
 
 def axis_of(values: Iterable[float], *, from_zero: bool = False) -> Axis:
@@ -111,12 +117,18 @@ def axis_of(values: Iterable[float], *, from_zero: bool = False) -> Axis:
     return Axis(low, high if high > low else low * 1.1 or 1.0)
 
 
+#: Changes beyond this quantile are cut: one case of a hundred must not press all others flat.
+_SHOWN_QUANTILE: Final = 0.9
 _LEAST_CHANGE: Final = 0.05
 
 
-def change_axis(changes: Iterable[float], threshold: float) -> Axis:
-    """Return an axis around no change that all of these changes are on, as shares."""
-    reach = max(2 * threshold, _LEAST_CHANGE, *map(abs, changes))
+def change_axis(changes: Sequence[float], threshold: float) -> Axis:
+    """Return an axis around no change that most of these changes are on, as shares."""
+    ordered = sorted(map(abs, changes))
+    usual = ordered[int((len(ordered) - 1) * _SHOWN_QUANTILE)] if ordered else 0.0
+    whole = max(usual, 2 * threshold, _LEAST_CHANGE)
+    step = 0.1 if whole <= 0.5 else 0.5
+    reach = math.ceil(whole / step - 1e-9) * step
     return Axis(-reach, reach)
 
 
@@ -134,6 +146,8 @@ class Dot:
     look: str = ""
     #: The case that it opens; empty for none.
     key: str = ""
+    #: Two values of which a thin line is drawn below, if any.
+    bracket: tuple[float, float] | None = None
 
     @property
     def is_best(self) -> bool:
@@ -145,7 +159,7 @@ def dots(
     axis: Axis, items: Sequence[Dot], told: str, *, band: tuple[float, float] | None = None
 ) -> Html:
     """Return a row of dots with intervals on an axis, each with its label beside it where there is
-    room; ``band`` are the ends of a ground behind them.
+    room, and in a list below where the row is narrow; ``band`` are the ends of a ground behind them.
     """
     ends = [_ends(axis, item) for item in items]
     sides = _label_sides(items, ends)
@@ -156,7 +170,17 @@ def dots(
     # The best is drawn above all others.
     for place in sorted(range(len(items)), key=lambda place: items[place].is_best):
         drawn.append(_dot(axis, items[place], ends[place], sides.get(place, "")))
-    return _drawing("dots", told, _DOTS_HEIGHT, drawn)
+    return Html(_drawing("dots", told, _DOTS_HEIGHT, drawn) + _labels_below(items))
+
+
+def _labels_below(items: Iterable[Dot]) -> str:
+    """Return the labels with their figures in the order of the dots: what a phone has room for."""
+    names = [
+        tag("li", f"{plain(item.label)} {three_digits(item.value)}", item.look)
+        for item in sorted(items, key=lambda item: item.value)
+        if item.label
+    ]
+    return tag("ul", "".join(names), "below") if names else ""
 
 
 def ticks(axis: Axis, unit: str, words: Callable[[float], str] = "{:.6g}".format) -> Html:
@@ -182,10 +206,18 @@ def _dot(axis: Axis, item: Dot, ends: tuple[float, float, float], side: str) -> 
     low, x, high = ends
     y = _DOTS_HEIGHT // 2
     shapes = []
+    if item.bracket is not None:
+        shapes.append(axis.span(*item.bracket, y + 8, "visible"))
     if item.low is not None and item.high is not None:
         shapes.append(_line(f"{low}%", f"{high}%", str(y)))
     low, high = min(low, x), max(x, high)
-    shapes.append(_circle(x, str(y), 6 if item.is_best else 4))
+    if axis.holds(item.value):
+        shapes.append(_circle(x, str(y), 6 if item.is_best else 4))
+    else:
+        mark = "\N{BLACK LEFT-POINTING TRIANGLE}"
+        if item.value > axis.low:
+            mark = "\N{BLACK RIGHT-POINTING TRIANGLE}"
+        shapes.append(_text(f"{x}%", str(y + 4), mark, ' class="off"'))
     if side == "right":
         shapes.append(_text(f"{high}%", str(y + 4), item.label, ' dx="9" text-anchor="start"'))
     elif side == "left":
@@ -262,6 +294,7 @@ class Across:
     #: The places that are named below, where only those have points: each point is marked then;
     #: round places else.
     words: Sequence[tuple[float, str]] = ()
+    is_log: bool = False
     #: A line is broken where it has no point for so long or longer.
     break_at: float = math.inf
 
@@ -282,7 +315,7 @@ def lines(
     """Return lines over a quantity, each named at its end."""
     points = [point for item in items for point in item.points]
     xs, ys = [point.x for point in points], [point.y for point in points]
-    horizontal = Axis(min(xs), max(xs)) if max(xs) > min(xs) else axis_of(xs)
+    horizontal = Axis(min(xs), max(xs), across.is_log) if max(xs) > min(xs) else axis_of(xs)
     upright = vertical or axis_of(ys, from_zero=max(ys) <= _LOG_FROM * min(ys))
 
     def y_of(value: float) -> str:
@@ -363,3 +396,88 @@ def sparkline(figures: Sequence[float], changes: Iterable[tuple[int, str]], brea
         x = f"{100 * (place + 0.5) / span:.2f}%"
         parts.append(_line(x, x, "0", "100%", look=look))
     return Html(f'<svg class="spark" aria-hidden="true">{"".join(parts)}</svg>')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of a whole."""
+
+    label: str
+    share: float
+    told: str
+    look: str = ""
+
+
+#: A treemap's sides, for the shape of its parts and for the room of their names; pixels.
+_MAP: Final = (1100.0, 220.0)
+_NAMED_FROM: Final = (46.0, 16.0)
+
+
+def treemap(items: Iterable[Part], told: str) -> Html:
+    """Return rectangles as large as the parts' shares, the largest first, each with its name."""
+    groups = []
+    ordered = sorted((item for item in items if item.share > 0), key=lambda item: -item.share)
+    for item, x, y, width, height in _tiles(ordered, 0, 0, *_MAP):
+        letters = int((width - 8) / _CHARACTER)
+        name = item.label if len(item.label) <= letters else f"{item.label[: letters - 1]}…"
+        shown = [tag("title", plain(item.told)), '<rect width="100%" height="100%"/>']
+        if width >= _NAMED_FROM[0] and height >= _NAMED_FROM[1]:
+            shown.append(_text("6", "15", name))
+        box = {"x": x / _MAP[0], "y": y / _MAP[1]}
+        box |= {"width": width / _MAP[0], "height": height / _MAP[1]}
+        places = {key: f"{share:.3%}" for key, share in box.items()}
+        groups.append(tag("svg", "".join(shown), item.look, **places))
+    return _drawing("treemap", told, _MAP[1], groups)
+
+
+def _tiles(
+    items: Sequence[Part], x: float, y: float, width: float, height: float
+) -> Iterator[tuple[Part, float, float, float, float]]:
+    """Yield the parts with their rectangles: the longer side is cut in two, again and again."""
+    if len(items) == 1:
+        yield items[0], x, y, width, height
+    if len(items) < 2:
+        return
+    whole, first, cut = sum(item.share for item in items), items[0].share, 1
+    while cut < len(items) - 1 and 2 * first + items[cut].share <= whole:
+        first += items[cut].share
+        cut += 1
+    if width >= height:
+        left = width * first / whole
+        yield from _tiles(items[:cut], x, y, left, height)
+        yield from _tiles(items[cut:], x + left, y, width - left, height)
+    else:
+        top = height * first / whole
+        yield from _tiles(items[:cut], x, y, width, top)
+        yield from _tiles(items[cut:], x, y + top, width, height - top)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """The runs of a case: each with its figure, and how far its inferences reach where it is known."""
+
+    runs: Sequence[tuple[float, float | None, float | None]]
+    label: str
+    look: str = ""
+
+
+def strips(items: Sequence[Spread], told: str, unit: str) -> Html:
+    """Return the runs of cases, one case below the other on one axis: a line each, a dot at its
+    figure.
+    """
+    axis = axis_of(end for item in items for run in item.runs for end in run if end is not None)
+    groups, y = [], 12
+    for item in items:
+        shapes = [_text("0", str(y), item.label)]
+        for figure, low, high in item.runs:
+            y += 7
+            if low is not None and high is not None:
+                shapes.append(axis.span(low, high, y))
+            shapes.append(_circle(axis.at(figure), str(y), 3))
+        groups.append(_group(shapes, item.look))
+        y += 20
+    marks = [
+        _text(f"{axis.at(value)}%", str(y + 2), f"{value:.6g}", ' text-anchor="middle"')
+        for value in axis.ticks()
+    ]
+    return _drawing("strips", f"{told}, in {unit}", y + 8, [*groups, _group(marks, "frame")])

@@ -5,8 +5,7 @@ whatever a phone, a file or a user wrote is text there.
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from orchestrator.passes import goes_on
 from orchestrator.records.case import FIGURE_PASS
 from orchestrator.records.run import DelegateEvidence
 from orchestrator.records.verdict import OUTPUT_FINDINGS
+from orchestrator.report.charts import percentiles
 from orchestrator.tables.escapes import visible, visible_block
 from orchestrator.tables.findings import findings_table
 from orchestrator.tables.html import page_data
@@ -31,7 +31,7 @@ from orchestrator.tables.results import INVOCATIONS, RESULTS, Invocation, figure
 from orchestrator.tables.rows import FindingRow, InvocationRow, ResultRow
 from orchestrator.tables.runs import LOG_CHARACTERS, LogExcerpt, moment_of, shorter
 from orchestrator.tables.table import NOTHINGS, PAGE, Column, Table
-from orchestrator.units import US_PER_MS, counted, format_bytes
+from orchestrator.units import counted, format_bytes
 
 #: A piece of a line: text, or an element's name, its text and its class. A block: its kind, and
 #: what evidence.js draws it from.
@@ -208,7 +208,7 @@ def _runs(row: ResultRow, run_at: int, characters: int) -> Iterator[Block]:
     yield "h3", "Invocations"
     used = [item.latency_us for item in row.invocations if item.is_used]
     is_drawn = row.own is not None and not row.case.is_per_token and len(used) > 1
-    yield "runs", run_at, run_at + len(row.invocations), _percentiles(used) if is_drawn else ""
+    yield "runs", run_at, run_at + len(row.invocations), percentiles(used) if is_drawn else ""
     moments = []
     for item in row.invocations:
         run, number = item.run, _number(item)
@@ -227,18 +227,6 @@ def _runs(row: ResultRow, run_at: int, characters: int) -> Iterator[Block]:
     for item in row.invocations:
         if item.log is not None:
             yield from _log(item, item.log, characters)
-
-
-def _percentiles(figures_us: Iterable[float | None]) -> str:
-    """Return of how many runs the median and what 90 and 99 % are below: ``5 runs, p50 6.45, p90 6.50, p99 6.52 ms``."""
-    known = sorted(filter(None, figures_us))
-    if not known:
-        return "no figure"
-    shown = {50: statistics.median(known)} | {
-        share: known[min(len(known) - 1, len(known) * share // 100)] for share in (90, 99)
-    }
-    parts = [f"p{share} {figure_us / US_PER_MS:.4g}" for share, figure_us in shown.items()]
-    return f"{counted(len(known), 'run')}, {', '.join(parts)} ms"
 
 
 def _number(item: InvocationRow) -> str:

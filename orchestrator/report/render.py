@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from orchestrator.analysis.comparison import ComparedCase, Comparison
@@ -13,17 +13,20 @@ from orchestrator.records.case import grouped
 from orchestrator.report.advice import advice_of
 from orchestrator.report.charts import (
     ThreadStep,
+    charts_of,
     model_pictures,
-    sustained_charts,
+    spread_of,
     thread_steps,
 )
 from orchestrator.report.comparisons import level_text, sentences, summary_line
 from orchestrator.report.data import ReportData
-from orchestrator.report.drawing import Dot, change_axis, dots, grid_lines, ticks
+from orchestrator.report.drawing import Dot, change_axis, dots, grid_lines, strips, ticks
 from orchestrator.report.evidence import TOGETHER, evidence_of
 from orchestrator.report.tables import MatrixLine, labels_of, lines_of, matrix_table
+from orchestrator.report.winners import kind_title
 from orchestrator.tables.comparisons import case_title, compared_table, worst_first
 from orchestrator.tables.devices import BUILDS, CAMPAIGNS, DEVICES, MODELS
+from orchestrator.tables.escapes import visible
 from orchestrator.tables.findings import kinds_table, skips_table
 from orchestrator.tables.html import Html, pack, page_data, template, whole
 from orchestrator.tables.operators import CHANGES, OPERATORS, TYPES, DiffPair, DiffRow
@@ -44,6 +47,8 @@ from orchestrator.units import format_figure, format_percent
 
 #: Models whose pictures stand on the page; of more they are folded into it, below what won.
 _MOST_OPEN: Final = 3
+#: Models and kinds of devices that rows can be chosen by; of more, the search finds them.
+_MOST_CHIPS: Final = 14
 
 
 def _used_tables(data: ReportData) -> Sequence[tuple[str, Table[Any]]]:
@@ -98,10 +103,11 @@ def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> st
         data=data,
         blocks=blocks,
         is_folded=is_folded,
+        chips=_chips(data),
         advice=advice_of(data),
         grids=grids,
         pass_tables=pass_tables(),
-        sustained=list(sustained_charts(data.results)),
+        charts=charts_of(data),
         findings=kinds_table(measured),
         skipped=skips_table(data.skipped),
         used=_used_tables(data),
@@ -119,6 +125,17 @@ def _whole_title(title: str, data: ReportData) -> str:
     """
     subject = data.headline.subject
     return subject if title in subject else f"{title}: {subject}"
+
+
+def _chips(data: ReportData) -> Sequence[tuple[str, Sequence[str]]]:
+    """Return what rows can be chosen by: the models and the kinds of devices, where it is a choice."""
+    models = list(dict.fromkeys(visible(row.model.label) for row in data.results))
+    devices = list(dict.fromkeys(visible(kind_title(row)) for row in data.results))
+    return [
+        (name, words)
+        for name, words in (("model", models), ("device", devices))
+        if 1 < len(words) <= _MOST_CHIPS
+    ]
 
 
 _STEPS: Final[Sequence[Column[ThreadStep]]] = (
@@ -217,12 +234,23 @@ def matrix_tables(data: ReportData) -> list[Table[MatrixLine]]:
     ]
 
 
-#: Cases that are shown; of a longer comparison, Markdown and JSON have the others.
+#: Cases that are drawn with their runs; of a longer comparison, Markdown and JSON have the others.
 MOST_SHOWN: Final = 200
 _MOST_ALONE: Final = 40
 _MOST_NAMED: Final = 8
 #: A fact, and its values on the two sides.
 Fact = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseDetails:
+    """What stands behind a compared case."""
+
+    title: str
+    is_virtual: bool
+    #: The runs of both sides on one axis; None where neither has a figure.
+    runs: Html | None
+    sentences: Sequence[str]
 
 
 def render_comparison(comparison: Comparison) -> str:
@@ -238,7 +266,7 @@ def render_comparison(comparison: Comparison) -> str:
         answer=summary_line(comparison),
         table=table,
         grid=grid,
-        details=[(row, case_title(row), sentences(row)) for row in shown],
+        details=[_details(row) for row in shown],
         sides=_facts(comparison),
         level=level_text(comparison.claim.level).replace("%", " %"),
         threshold=format_percent(comparison.claim.threshold),
@@ -268,12 +296,13 @@ def _table(
     def picture(row: ComparedCase) -> Html:
         verdict, told, change = row.verdict, "nothing to compare", []
         if verdict.ratio is not None:
-            told = f"{verdict.ratio - 1:+.1%} time"
+            told, seen = f"{verdict.ratio - 1:+.1%} time", verdict.detectable
             change.append(
                 Dot(
                     value=verdict.ratio - 1,
                     low=None if verdict.low is None else verdict.low - 1,
                     high=None if verdict.high is None else verdict.high - 1,
+                    bracket=None if seen is None else (-seen, seen),
                     look=f"r-{verdict.outcome} best",
                     told=told,
                 )
@@ -302,6 +331,21 @@ def _no_result(item: Measured) -> str | None:
     if other_us is None:
         return None
     return f"no result: {format_figure(other_us, is_per_token=item.case.is_per_token)}"
+
+
+def _details(row: ComparedCase) -> CaseDetails:
+    sides = {"baseline": row.baseline, "candidate": row.candidate}
+    spreads = [
+        spread_of(list(item.used.values()), item.result.figure, name, f"d{colour}")
+        for colour, (name, item) in enumerate(sides.items(), start=1)
+    ]
+    known = [spread for spread in spreads if spread.runs]
+    return CaseDetails(
+        title=case_title(row),
+        is_virtual=row.is_virtual,
+        runs=strips(known, "The runs of both sides", "ms") if known else None,
+        sentences=sentences(row),
+    )
 
 
 def _facts(comparison: Comparison) -> Table[Fact]:

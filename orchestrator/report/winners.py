@@ -324,6 +324,12 @@ def _speed_ups(group: Sequence[ResultRow]) -> Iterator[tuple[str, tuple[Ratio, s
             yield key, (gain, rows[fastest].configuration)
 
 
+def kind_title(row: ResultRow) -> str:
+    """Return what equal phones are called."""
+    facts = row.device.facts
+    return row.device.label if facts is None else facts.kind_title
+
+
 def answers_of(contests: Iterable[Contest]) -> tuple[str, ...]:
     """Return what won as a sentence for each contest; of many, for each model how often what wins."""
     every = list(contests)

@@ -181,6 +181,7 @@
     var matches = words.length ? this.matching(words) : null;
     var chosen = this.choices.filter(function (pair) { return pair[1].value !== ""; });
     var judged = this.judged && this.judged.value, real = this.real && this.real.checked;
+    var fits = this.fitting();
     var group = this.group === null ? -1 : page.groups.words.indexOf(this.group);
     next: for (row = 0; row < this.count; row += 1) {
       if (this.group !== null && page.groups.places[row] !== group) { continue; }
@@ -190,6 +191,7 @@
         if (chosen[c][0].places[row] !== Number(chosen[c][1].value)) { continue next; }
       }
       if (matches && !matches(row)) { continue; }
+      if (fits && !fits(row)) { continue; }
       rows.push(row);
     }
     if (this.sorted) { this.order(rows); }
@@ -213,6 +215,15 @@
         return byColumn.some(function (fits, index) { return fits[columns[index].places[row]]; });
       });
     };
+  };
+  /* What the page's chips choose: a model, a kind of device. */
+  Grid.prototype.fitting = function () {
+    var grid = this, chosen = report.chosen || {};
+    var rules = ["model", "device"].map(function (name) {
+      var column = chosen[name] && grid.page.columns.find(function (item) { return item.name === name && item.words; });
+      return column && function (row) { return grid.word(column, row).indexOf(chosen[name]) === 0; };
+    }).filter(Boolean);
+    return rules.length && function (row) { return rules.every(function (rule) { return rule(row); }); };
   };
   Grid.prototype.order = function (rows) {
     var column = this.columns[this.sorted[0]], direction = this.sorted[1], ranks = null;
@@ -402,6 +413,7 @@
       });
     });
   });
+  document.addEventListener("report-chosen", function () { grids.forEach(function (grid) { grid.refresh(); }); });
   window.addEventListener("beforeprint", function () {
     grids.forEach(function (grid) { if (grid.isLong) { grid.fill(0, Math.min(grid.rows.length, PRINTED)); } });
   });

@@ -1,6 +1,7 @@
-/* Tables that stand on the page whole: sorted by a click on a head, copied as Markdown. */
+/* Tables that stand on the page whole: chosen from by chips, sorted by a click on a head, copied as Markdown. */
 (function () {
   var make = report.element, collator = new Intl.Collator(undefined, { numeric: true });
+  var chosen = { model: "", device: "" };
 
   function text(cell) { return cell.dataset.word !== undefined ? cell.dataset.word : cell.textContent.trim(); }
   function compared(first, second) {
@@ -43,9 +44,32 @@
     copier.addEventListener("click", function () { report.copied(copier, copy(table)); });
     tools.append(copier);
     table.parentElement.after(tools);
+    choose(table);
+  }
+  function choose(scope) {
+    scope.querySelectorAll("tr[data-model]").forEach(function (row) {
+      row.hidden = Boolean(chosen.model && row.dataset.model !== chosen.model || chosen.device && row.dataset.device !== chosen.device);
+    });
   }
   function all(scope) { scope.querySelectorAll("table.whole").forEach(ready); }
 
+  var form = report.byId("chips");
+  if (form) {
+    form.addEventListener("click", function (event) {
+      var chip = event.target.closest("[data-chip]");
+      if (!chip) { return; }
+      var name = chip.closest("[data-chips]").dataset.chips;
+      chosen[name] = chip.dataset.chip;
+      chip.parentElement.querySelectorAll("[data-chip]").forEach(function (other) { other.setAttribute("aria-pressed", String(other === chip)); });
+      choose(document);
+      document.querySelectorAll(".model-block").forEach(function (block) {
+        block.hidden = Boolean(chosen.model && block.dataset.model !== chosen.model);
+        if (chosen.model && !block.hidden) { block.open = true; }
+      });
+      report.chosen = chosen;
+      document.dispatchEvent(new Event("report-chosen"));
+    });
+  }
   /* Pictures of a report of many models are folded until they are looked at. */
   document.querySelectorAll("[data-fold]").forEach(function (holder) {
     report.whenSeen(holder, function () {

@@ -55,6 +55,7 @@ def test_worst_is_first_with_its_runs_behind_it(open_page):
     expect(cases.first).not_to_contain_text("INCOMPARABLE")
     cases.first.locator("summary").click()
     expect(cases.first).to_contain_text("gpu, full and xnnpack, fell-back")
+    expect(cases.first.locator("svg.strips")).to_be_visible()
 
 
 @pytest.mark.parametrize(

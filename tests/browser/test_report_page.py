@@ -265,6 +265,7 @@ def test_evidence_of_a_large_report_opens_too(open_report):
 
 def test_without_scripts_a_link_leads_to_the_figures_and_the_reasons_of_its_case(open_report):
     page = open_report("small", java_script_enabled=False, is_unfolded=False)
+    expect(page.locator("#chips")).to_be_hidden()
     page.locator("#cases > summary").click()
     link = page.locator(".model-picture td a.open").first
     row = page.locator(f"[id='{link.get_attribute('href')[1:]}']")
@@ -420,6 +421,21 @@ def test_a_figure_in_the_table_of_all_configurations_opens_its_case_and_the_addr
     assert page.evaluate("location.hash") == ""
 
 
+def test_chips_choose_rows_of_pictures_and_of_tables(open_report):
+    page = open_report("twelve")
+    host = grid(page)
+    page.get_by_role("button", name="Google Pixel 4").click()
+    assert {text.split(" (")[0] for text in column(host, "device")} == {"Google Pixel 4"}
+    shown = page.locator(".model-picture tbody tr:visible th")
+    assert all("Pixel 4" in text for text in shown.all_inner_texts())
+    page.get_by_role("button", name="other", exact=True).click()
+    expect(page.locator(".model-block:visible")).to_have_count(1)
+    assert {text.split()[0] for text in column(host, "model")} == {"other"}
+    page.get_by_role("button", name="all models").click()
+    page.get_by_role("button", name="all devices").click()
+    expect(page.locator(".model-block:visible")).to_have_count(3)
+
+
 def test_a_picture_is_sorted_by_a_head_and_copied_as_markdown(open_report):
     page = open_report("small")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -506,7 +522,7 @@ def test_print_is_light_and_has_no_controls(open_report):
     page.emulate_media(media="print", color_scheme="dark")
     assert ground(page) == "rgb(255, 255, 255)"
     expect(label).to_have_css("fill", "rgb(11, 98, 168)")
-    for hidden in ("#theme", ".table-tools >> nth=0"):
+    for hidden in ("#chips", "#theme", ".table-tools >> nth=0"):
         expect(page.locator(hidden)).to_be_hidden()
     expect(page.locator(".virtual-banner")).to_be_visible()
 

@@ -244,6 +244,12 @@ def test_nothing_is_a_page_too():
     assert "benchfarm bench MODEL.tflite" in html
 
 
+@pytest.mark.slow
+def test_report_of_two_hundred_cases_stays_under_two_megabytes():
+    html = page_of(large_lab(200, invocations=5))
+    assert len(html.encode()) < 2_000_000
+
+
 def evidence_of(lab):
     """The blocks of each case's evidence."""
     return [

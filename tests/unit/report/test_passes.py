@@ -16,7 +16,7 @@ from orchestrator.records.case import DelegateName, Pass, ToolName
 from orchestrator.records.run import NOT_BEGUN, Outcome
 from orchestrator.records.verdict import Quality
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.charts import sustained_charts, thread_steps
+from orchestrator.report.charts import charts_of, thread_steps
 from orchestrator.report.exports import to_json
 from orchestrator.report.render import render_html
 from orchestrator.report.tables import render_text_table
@@ -31,6 +31,7 @@ from tests.samples.sample_lab import (
     START,
     case,
     lab_of,
+    rich_lab,
     run,
     series,
     small_lab,
@@ -175,7 +176,7 @@ def test_attempt_that_was_cut_is_no_part_of_the_one_begun_again() -> None:
         (2, True, 8),
     ]
     assert (cut.curve.burst_us, whole.curve.burst_us) == (9_000.0, 6_000.0)
-    ((_, drawing),) = sustained_charts(data.results)
+    ((_, drawing),) = charts_of(data)["sustained"]
     assert re.findall(r">([^<]+)</text></g>", drawing)[1:] == ["xnnpack", "xnnpack, 2."]
 
 
@@ -198,3 +199,29 @@ def test_an_interval_that_says_nothing_is_told_in_words() -> None:
     mean = Mean(value=2.0, half_width=3.0, count=2)
     assert half_words(mean, 1.5) == half_words(mean, None) == "too few runs"
     assert half_words(mean, 0.2) is half_words(None, None) is None
+
+
+def test_a_chart_of_threads_names_its_lines_at_their_ends_and_only_measured_counts() -> None:
+    runs = [
+        *series(case(threads=1), 40_000),
+        *series(case(threads=4), 16_000),
+        *series(case(delegate=DelegateName.CPU, threads=1), 90_000),
+        *series(case(delegate=DelegateName.CPU, threads=4), 30_000),
+    ]
+    ((title, drawing),) = charts_of(build_report_data(lab_of(runs).inputs()))["threads"]
+    assert title == "mobilenet_v1_1.0_224 on Google Pixel 3 (virtual)"
+    assert re.findall(r'y="100%"[^>]*>(\w+)<', drawing) == ["threads", "1", "4"]
+    assert re.findall(r">([^<]+)</text></g>", drawing)[1:] == ["cpu", "xnnpack"]
+
+
+def test_a_map_of_layers_is_as_large_as_their_shares() -> None:
+    drawn = [
+        drawing for _, drawing in charts_of(build_report_data(rich_lab().inputs()))["operators"]
+    ]
+    for drawing in drawn:
+        sides = re.findall(r'<svg [^>]*width="([0-9.]+)%" height="([0-9.]+)%"', drawing)
+        areas = [float(width) * float(height) / 10_000 for width, height in sides]
+        assert abs(sum(areas) - 1) < 0.001
+        assert areas == sorted(areas, reverse=True)
+    titles = re.findall(r"<title>(\w+) ", drawn[-1])
+    assert titles == ["conv2", "conv1", "top"]

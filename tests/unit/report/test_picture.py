@@ -83,6 +83,22 @@ def test_a_tie_is_one_answer_whichever_of_the_two_leads():
     assert picture.sentence == "a tie on 2 of 2 phones; outputs not checked."
 
 
+def test_a_slow_phone_and_a_suspect_figure_dont_press_the_others_flat():
+    three = phones(3)
+    runs = [run for phone in three[:2] for run in contest(phone, 6_000, 12_000)]
+    slow = picture_of([*runs, *contest(three[2], 900_000, 1_800_000)], *three)
+    assert "logarithmic" not in slow.table.columns[1].box
+    (*_, beyond) = (slow.table.columns[1].value(line) for line in slow.table.listed)
+    assert beyond.count('class="off"') == 2
+    runs = [
+        *series(case(three[0]), 12_000),
+        *series(
+            case(three[0], threads=1), 10_000_000, quality=Quality.SUSPECT, findings=(THROTTLED,)
+        ),
+    ]
+    assert "linear" in picture_of(runs, three[0]).table.columns[1].box
+
+
 def test_a_range_of_more_than_ten_times_is_logarithmic():
     axis = axis_of([1.0, 2.0, 300.0])
     assert axis.is_log
@@ -153,6 +169,11 @@ def test_of_one_phone_each_configuration_has_a_row_the_fastest_first() -> None:
         ("xnnpack, 4 threads", "12.00", ""),
         ("xnnpack, 1 thread", "40.00", "suspect (throttled)"),
     ]
+    column = {column.name: column for column in picture.table.columns}["picture"]
+    drawn = [column.value(line) for line in picture.table.listed]
+    # What isn't clean, and is far beyond the others, is at the axis' end.
+    assert [html.count("<circle") for html in drawn] == [1, 1, 0]
+    assert 'class="off"' in drawn[2]
 
 
 def test_names_leave_out_what_is_the_same_everywhere_unless_two_would_be_alike():
