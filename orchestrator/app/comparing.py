@@ -208,6 +208,8 @@ def _newest_sides(
     that measured it.
     """
     newest: list[list[Measured]] = [[], []]
+    # Where nothing of a side has a result, the newest that tried it says why.
+    tried: list[list[Measured]] = [[], []]
     for listed in workspace.store.campaigns():
         campaign = workspace.store.campaign(listed.campaign_id)
         assert campaign is not None, "it has just been listed"
@@ -222,7 +224,8 @@ def _newest_sides(
             known or (side if there else [])
             for known, side, there in zip(newest, sides, has, strict=True)
         ]
-    return newest
+        tried = [known or side for known, side in zip(tried, sides, strict=True)]
+    return [known or fallen_back for known, fallen_back in zip(newest, tried, strict=True)]
 
 
 def _selector(workspace: Workspace, axis: Axis, word: str) -> Callable[[Case], bool]:

@@ -345,6 +345,13 @@ _FORMS: Final = "text, markdown, csv, html or json"
 _TableForm = Annotated[str, opt("--format -f", f"{_FORMS}.")]
 Json = Annotated[bool, opt("--json", "Print the result as JSON.")]
 DryRun = Annotated[bool, opt("--dry-run", "Only list what would be done.")]
+Legend = Annotated[
+    bool,
+    opt(
+        "--legend",
+        "Explain the table's marks and its words for figures; 'benchfarm explain WORD' has all.",
+    ),
+]
 HtmlOut = Annotated[Path | None, opt("--out -o", "File for the HTML report.", callback=_html)]
 
 

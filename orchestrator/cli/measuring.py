@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from orchestrator.app.options import Wait, arg, opt
-from orchestrator.cli.frame import HtmlOut, PlanKeys, command
+from orchestrator.cli.frame import HtmlOut, Legend, PlanKeys, command
 from orchestrator.cli.output import CUT_EXIT_CODE, CommandResult, Streamed, columns
 from orchestrator.errors import BenchfarmError, HostStorageError, UsageError
 from orchestrator.files import check_writable
@@ -30,6 +30,7 @@ class Ending:
 
     out: HtmlOut = None
     wait: Wait = ""
+    legend: Legend = False
 
 
 @command("bench")
@@ -59,7 +60,7 @@ def _measured(
         check_writable(ending.out)
     with workspace_telling(settings, ending.wait) as workspace:
         measured = measuring.run(workspace, plan, despite_losses=despite_losses)
-        return told(workspace, measured, ending.out)
+        return told(workspace, measured, ending.out, legend=ending.legend)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,10 +130,12 @@ def _resumed(settings: Settings, campaign: str, request: RunRequest) -> CommandR
             return CommandResult(text=text, data={"campaign_id": None})
         if done.campaign.terms.pairing is not None:
             return told_pairs(workspace, done, Output())
-        return told(workspace, done, request.out)
+        return told(workspace, done, request.out, legend=request.legend)
 
 
-def told(workspace: Workspace, measured: MeasuredCampaign, out: Path | None) -> CommandResult:
+def told(
+    workspace: Workspace, measured: MeasuredCampaign, out: Path | None, *, legend: bool = False
+) -> CommandResult:
     """Write a campaign's report, and return its result; raises what ended a device's part."""
     from orchestrator.app.measuring import read_again, stopped
     from orchestrator.app.stored import write_report
@@ -157,7 +160,7 @@ def told(workspace: Workspace, measured: MeasuredCampaign, out: Path | None) -> 
     advice = next_steps(found, campaign.terms)
     further = advice if found else []
     width = columns()
-    lines = text_lines(data, width)
+    lines = text_lines(data, width, legend=legend)
     # What is to be typed or opened stays whole.
     lines += [("", "")]
     lines += [(line, "doubt") for text in measured.problems for line in wrap(text, width)]

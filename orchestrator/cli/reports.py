@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from orchestrator.app.exchange import ExportRequest, ImportRequest
 from orchestrator.app.options import Campaigns, Out, Texts, opt
-from orchestrator.cli.frame import command
+from orchestrator.cli.frame import Legend, command
 from orchestrator.cli.output import ENDINGS, CommandResult, columns, format_of
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
@@ -33,6 +33,8 @@ def report(
     form: Annotated[
         str, opt("--format -f", "html, text, markdown, csv or json (default: by --out, else html).")
     ] = "",
+    *,
+    legend: Legend = False,
 ) -> CommandResult:
     """Render a report of one or more campaigns.
 
@@ -51,7 +53,7 @@ def report(
         name = "" if name in {"newest", "previous"} else name
         path = write_report(settings, data, chosen, out, name)
         return CommandResult(text=str(path), data={"path": path, **named})
-    lines = tables.text_lines(data, columns()) if form == "text" else []
+    lines = tables.text_lines(data, columns(), legend=legend) if form == "text" else []
     match form:
         case "text":
             text = "\n".join(line for line, _ in lines) + "\n"
@@ -85,7 +87,7 @@ def _data(
 
 @command("advise")
 def advise(settings: Settings, campaigns: Campaigns = ()) -> CommandResult:
-    """Apply rules of good practice to stored results.
+    """Apply six rules of good practice to stored results.
 
     Example: benchfarm advise newest
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -243,6 +243,8 @@ class PassSpec:
     figures: tuple[Figure, ...] = ()
     #: A table of its own, for what isn't a figure a run; None for none.
     table: PassTable[Any] | None = None
+    #: Rules of advice by their names: what each says of a device's clean rows (report/advice.py).
+    advice: Mapping[str, Callable[[Sequence[Any]], Iterator[Any]]] = field(default_factory=dict)
     #: Whether a run's latency is told when it is stored.
     tells_latency: bool = False
     #: What else is told of a run when it is stored; empty: that it is done.

@@ -1,5 +1,5 @@
-"""What a campaign's clean figures advise: rules, each with a condition and a sentence that names its
-figure.
+"""What a campaign's clean figures advise: rules of the core and of passes, each with a condition
+and a sentence that names its figure.
 
 They follow the runtime's own list of best practices
 (https://ai.google.dev/edge/litert/performance/best_practices). Only cases with a clean figure count
@@ -8,15 +8,17 @@ They follow the runtime's own list of best practices
 
 from __future__ import annotations
 
-from collections import defaultdict
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Final, NamedTuple
 
 from orchestrator.analysis.effect import Ratio, speed_up
+from orchestrator.passes import passes
 from orchestrator.records.case import grouped
 from orchestrator.report.data import ReportData
-from orchestrator.report.winners import by_threads, fastest_row, figure_of
+from orchestrator.report.winners import alike, by_threads, fastest_row, figure_of
 from orchestrator.tables.escapes import visible
 from orchestrator.tables.rows import ResultRow
 from orchestrator.units import counted, format_percent
@@ -26,6 +28,24 @@ from orchestrator.units import counted, format_percent
 _UNTESTED: Final = 0.25
 #: An operator type with this share of an inference is where work on a model pays.
 _DOMINATING: Final = 0.5
+#: Copies and conversions with this share together are a reason to check the model's types and
+#: layouts.
+_MOVED_MOST: Final = 0.1
+#: Operators and kernels that compute nothing: they copy, reorder or convert.
+_MOVING: Final = re.compile(
+    r"(?:copy|cast|convert|transpose|reshape|quantize|dequantize|identity|slice|strided_slice|split|split_v|pack|unpack"
+    r"|concatenation|concatenate|pad|padv2|squeeze|expand_dims|static_reshape)(?:\b|_|\s)",
+    re.IGNORECASE,
+)
+#: Parts of a model's name that say its numbers' type and nothing else: of a quantised one, and of
+#: any.
+_QUANTISED_WORDS: Final = (
+    r"u?int8|int16x8|i8|quant(?:ized|ised)?|q8|dynamic(?:[-_]?range)?|dynrange"
+)
+_QUANTISED: Final = re.compile(rf"[-_.](?:{_QUANTISED_WORDS})(?=$|[-_.])")
+_TYPE_WORDS: Final = re.compile(
+    rf"[-_.](?:float(?:16|32)?|fp(?:16|32)|f(?:16|32)|int16|{_QUANTISED_WORDS})(?=$|[-_.])"
+)
 
 
 class Sentence(NamedTuple):
@@ -60,6 +80,9 @@ class AdviceReport:
 def advice_of(data: ReportData) -> AdviceReport:
     """Return all advice, device by device."""
     judged = [row for row in data.results if row.compared is not None]
+    rules = dict(RULES)
+    for own in passes():
+        rules |= own.advice
     return AdviceReport(
         lines=tuple(
             Advice(
@@ -70,7 +93,7 @@ def advice_of(data: ReportData) -> AdviceReport:
                 runs=tuple(dict.fromkeys(run for row in found.rows for run in row.result.used)),
             )
             for rows in grouped(judged, lambda row: row.device.serial).values()
-            for name, find in RULES.items()
+            for name, find in rules.items()
             for found in find(rows)
         ),
         judged=len(judged),
@@ -87,8 +110,12 @@ def _is_slower(row: ResultRow, than: ResultRow) -> bool:
     return speed_up(figure_of(row), figure_of(than)).is_faster(_UNTESTED)
 
 
-def _times(ratio: Ratio) -> str:
+def times_as_long(row: ResultRow, than: ResultRow) -> str:
     """Return how much longer a case takes: ``1.34 times [1.31, 1.37]``."""
+    return _times(speed_up(figure_of(row), figure_of(than)))
+
+
+def _times(ratio: Ratio) -> str:
     if ratio.interval is None:
         return f"{ratio.value:.2f} times (one run, not tested)"
     return f"{ratio.value:.2f} times [{ratio.interval.low:.2f}, {ratio.interval.high:.2f}]"
@@ -101,8 +128,7 @@ def _threads(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
         more = [row for row in group if row.case.threads > enough.case.threads]
         if more:
             told = ", ".join(
-                f"{row.case.threads} take {_times(speed_up(figure_of(row), figure_of(enough)))} as long"
-                for row in more
+                f"{row.case.threads} take {times_as_long(row, enough)} as long" for row in more
             )
             text = f"{enough.configuration}: no number of threads above it is known to be faster: {told}"
             yield Sentence(text, [enough, *more])
@@ -124,22 +150,64 @@ def _slow_delegate(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
                 yield Sentence(text, [best, cpu])
 
 
-def _dominating(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
+def _shares(rows: Sequence[ResultRow]) -> Iterator[tuple[ResultRow, list[tuple[str, float]]]]:
+    """Yield each model's fastest profiled case with the share of the time of each type of operator,
+    largest first.
+    """
     for of_model in _by_model(row for row in rows if row.profiles):
         row = fastest_row(of_model)
-        shares: defaultdict[str, float] = defaultdict(float)
-        for item in row.profiles[-1].rows:
-            if not item.is_partition:
-                shares[item.node_type] += item.share
-        for name, share in sorted(shares.items(), key=lambda pair: -pair[1])[:1]:
+        types = grouped(
+            (item for item in row.profiles[-1].rows if not item.is_partition),
+            lambda item: item.node_type,
+        )
+        shares = [(name, sum(item.share for item in items)) for name, items in types.items()]
+        yield row, sorted(shares, key=lambda pair: -pair[1])
+
+
+def _dominating(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
+    for row, shares in _shares(rows):
+        for name, share in shares[:1]:
             if share >= _DOMINATING:
                 text = f"{row.configuration}: {format_percent(share, 0)} of the time is in {name}: look at it first"
                 yield Sentence(text, [row])
 
 
+def _moves_data(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
+    for row, shares in _shares(rows):
+        moving = [(name, share) for name, share in shares if _MOVING.match(name)]
+        if (moved := sum(share for _, share in moving)) >= _MOVED_MOST:
+            listed = ", ".join(f"{name} {format_percent(share, 0)}" for name, share in moving[:6])
+            text = f"{format_percent(moved, 0)} of the time only copies, reorders or converts data: {listed}"
+            yield Sentence(f"{row.configuration}: {text}", [row])
+
+
+def _quantised(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
+    """Compare models whose names differ by their numbers' type only, each by its fastest
+    configuration.
+    """
+    models = grouped(rows, lambda row: row.case.model_name)
+    twins = grouped(models, lambda name: _TYPE_WORDS.sub("", name.lower()))
+    for names in twins.values():
+        if len(names) < 2:
+            continue
+        group = [row for name in names for row in models[name]]
+        figures = alike({row.key: row.result for row in group})
+        same_kind = [replace(row, compared=figures[row.key]) for row in group if row.key in figures]
+        best = [fastest_row(of_model) for of_model in _by_model(same_kind)]
+        small = [row for row in best if _QUANTISED.search(row.case.model_name.lower())]
+        for one, other in product(small, [row for row in best if row not in small]):
+            if _is_slower(other, one):
+                text = f"{other.case.model_name} takes {times_as_long(other, one)} as long"
+                yield Sentence(
+                    f"{one.configuration}: its twin {text}, each at its best", [one, other]
+                )
+
+
 #: What each rule says of the clean cases of one device.
 RULES: Final[Mapping[str, Callable[[Sequence[ResultRow]], Iterable[Sentence]]]] = {
+    "quantised-is-faster": _quantised,
     "dominating-operator": _dominating,
+    "moves-data": _moves_data,
     "threads-enough": _threads,
     "delegate-not-faster": _slow_delegate,
 }

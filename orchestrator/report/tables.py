@@ -13,12 +13,12 @@ from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.passes import pass_tables, shown
 from orchestrator.records.case import FIGURE_PASS, grouped
 from orchestrator.records.model import worded
-from orchestrator.records.run import OUT_OF_TIME, Outcome
-from orchestrator.records.verdict import ParityVerdict
+from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome
+from orchestrator.records.verdict import Outputs, ParityVerdict
 from orchestrator.report.data import ReportData
 from orchestrator.report.winners import fastest_table
 from orchestrator.tables.devices import origin_of
-from orchestrator.tables.escapes import visible, wrap
+from orchestrator.tables.escapes import display_width, visible, wrap
 from orchestrator.tables.labels import PARITY_WORDS, ShortNames, configuration_order, figure_text
 from orchestrator.tables.operators import slowest_table
 from orchestrator.tables.renderers import WIDTH, Line, laid_out
@@ -30,7 +30,7 @@ from orchestrator.tables.results import (
     pass_table,
     unusual,
 )
-from orchestrator.tables.rows import DeviceRow, ResultRow, SkipRow
+from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow, SkipRow
 from orchestrator.tables.table import DATA, LINES, MS, PAGE, Column, Kind, Table
 from orchestrator.units import counted
 
@@ -163,24 +163,24 @@ _MOST_LISTED: Final = 40
 #: Fewer columns have no room for what is the least asked for of the fastest.
 _ROOM_FOR_ALL: Final = 100
 _ELSEWHERE: Final = "the fastest of each; the report and 'benchfarm table --all' have all {cases}"
-_EXPLAINED: Final = "'benchfarm explain WORD' explains the words"
 #: More cases of one kind are counted.
 _MOST_NAMED: Final = 5
 
 
-def render_text_table(data: ReportData, width: int = WIDTH) -> str:
+def render_text_table(data: ReportData, width: int = WIDTH, *, legend: bool = False) -> str:
     """Return the results as plain text, see :func:`text_lines`."""
-    return "\n".join(line for line, _ in text_lines(data, width)) + "\n"
+    return "\n".join(line for line, _ in text_lines(data, width, legend=legend)) + "\n"
 
 
-def text_lines(data: ReportData, width: int = WIDTH) -> list[Line]:
+def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) -> list[Line]:
     """Return the results for a terminal of so many columns, each line with its look.
 
     Fewer than 80 are taken for 80.
 
     Cases are listed each below its phone; of many the fastest of each model on each phone. A
     figure that isn't the requested delegate's, or that was rejected, isn't shown: its place says
-    why. Below stand who won and what went wrong with its cure.
+    why. Below stand who won, what went wrong with its cure, and one line of legend; ``legend``
+    explains marks and words for figures; ``benchfarm explain`` has all.
     """
     if not data.results:
         return [(data.headline.scope, "")]
@@ -218,7 +218,7 @@ def text_lines(data: ReportData, width: int = WIDTH) -> list[Line]:
     told([data.headline.state, *data.headline.warnings], "doubt")
     origins = ((row.name or row.campaign_id, origin_of(row)) for row in data.campaigns)
     told(dict.fromkeys(f"campaign {name}: {origin}" for name, origin in origins if origin))
-    told([f"all {names.common}" if names.common else "", _EXPLAINED], "head")
+    told(_legend(data, names) if legend else [_short_legend(names, width)], "head")
     start = next((place for place, (line, _) in enumerate(lines) if line), 0)
     return [(line.rstrip(), look) for line, look in lines[start:]]
 
@@ -268,3 +268,47 @@ def _fastest_first(row: ResultRow) -> tuple[object, ...]:
     """Return the sort key of a case in a list: by model and device, those without a figure last."""
     place = row.model.label, row.device.is_virtual, row.device.label
     return *place, row.median_us is None, row.median_us or 0.0
+
+
+def _short_legend(names: ShortNames, width: int) -> str:
+    """Return one line: what the names leave out, and where the rest is explained."""
+    where = "--legend explains the words"
+    common = f"all {names.common}; {where}" if names.common else where
+    return common if display_width(common) <= width else where
+
+
+def _legend(data: ReportData, names: ShortNames) -> list[str]:
+    """Return what marks and words for figures mean, of those that stand in the table."""
+    rows = data.results
+    lines = [data.headline.trust, f"all {names.common}" if names.common else ""]
+    if any(row.best is not BestMark.NONE for row in rows):
+        lines.append(
+            "* fastest of this model on this device; = tied, can't be told from the fastest (95 % interval)"
+        )
+    if any(row.outputs is Outputs.NOT_CHECKED for row in rows):
+        lines.append("not checked: nobody compared the outputs with the reference's")
+    if any(row.has_mean for row in rows):
+        lines.append("mean: the program printed no medians")
+    if any(row.case.is_per_token for row in rows):
+        lines.append(
+            "tokens/s: all tokens over their time together, the harmonic mean of the repetitions' speeds"
+        )
+    lines.append("; ".join(_list_words(rows)))
+    if any(row.delegate_text == "fell back to CPU" for row in rows):
+        lines.append("fell back: the CPU ran it, so the figure isn't the delegate's")
+    if data.has_virtual:
+        lines.append("virtual: from benchfarm's own virtual phone, no measurement")
+    return lines
+
+
+def _list_words(rows: Sequence[ResultRow]) -> Iterable[str]:
+    """Yield what the words mean that stand in a list of cases."""
+    own = [row for row in rows if row.own is not None]
+    if any(row.speed_up is not None for row in rows):
+        yield "vs CPU: times as fast as the fastest on the CPU"
+    if any(row.result.truth is DelegateTruth.FULL for row in own):
+        yield "full: the delegate ran all operators"
+    if any(row.result.truth is DelegateTruth.PARTIAL for row in own):
+        yield "partial n/m: it ran n of m, the CPU the rest"
+    if any(row.result.is_judged for row in own):
+        yield "clean: nothing found that spoils the figure"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.analysis.effect import Mean, mean_of
+from orchestrator.analysis.effect import Mean, mean_of, ratio_of
 from orchestrator.analysis.outcome import worst_quality
 from orchestrator.extensions.energy.figure import (
     LEAST_REST_S,
@@ -28,9 +28,12 @@ from orchestrator.records.case import Case, Pass
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import Quality
-from orchestrator.tables.passes import PassTable, half_words, quality_class, quality_word
+from orchestrator.report.advice import Sentence, times_as_long
+from orchestrator.report.winners import by_threads, fastest_row
+from orchestrator.tables.passes import PassTable, Round, half_words, quality_class, quality_word
+from orchestrator.tables.rows import ResultRow
 from orchestrator.tables.table import PAGE, PEOPLE, Column, Form, Kind
-from orchestrator.units import counted
+from orchestrator.units import counted, format_percent
 
 #: Rounds where no fixed number is given.
 _ROUNDS: Final = 6
@@ -77,8 +80,12 @@ class EnergyRow:
     drift: float | None = None
     #: Why blocks have no figure, with their number.
     missing: tuple[tuple[str, int], ...] = ()
-    #: Blocks with a figure.
-    blocks: int
+    #: Net energy by round.
+    blocks: Mapping[Round, float]
+
+    def against(self, other: EnergyRow) -> Mean | None:
+        """Return how many times as much as another case it takes, by the rounds that both have."""
+        return ratio_of(self.blocks, other.blocks) if self.grade == other.grade else None
 
 
 def energy_row(runs: Sequence[RunRecord]) -> EnergyRow | None:
@@ -111,7 +118,10 @@ def energy_row(runs: Sequence[RunRecord]) -> EnergyRow | None:
         quality=worst_quality(run for run, _ in found) if blocks else None,
         drift=max((_drift(extra) for _, extra in blocks), default=None),
         missing=tuple(missing.most_common()),
-        blocks=len(blocks),
+        blocks={
+            (str(run.campaign_id), run.invocation): float(extra["energy_net_uj"])
+            for run, extra in blocks
+        },
     )
 
 
@@ -166,7 +176,7 @@ _COLUMNS: Final[Sequence[Column[EnergyRow]]] = (
         exact=3,
     ),
     Column("energy_grade", "by", lambda item: item.grade or None, is_choice=True),
-    Column("blocks", "blocks", lambda item: item.blocks, Kind.COUNT, forms=PEOPLE),
+    Column("blocks", "blocks", lambda item: len(item.blocks), Kind.COUNT, forms=PEOPLE),
     Column(
         "drift",
         "rests differ by",
@@ -228,6 +238,39 @@ TABLE: Final = PassTable(
 )
 
 
+def _energy_uj(row: ResultRow) -> float | None:
+    for energy in row.of_passes.get(TABLE.name, ()):
+        if energy.quality is Quality.TRUSTED and energy.net_uj is not None:
+            return float(energy.net_uj.value)
+    return None
+
+
+def energy_of_threads(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
+    """Yield what the fastest number of threads costs beside the most frugal one."""
+    for group in by_threads(row for row in rows if _energy_uj(row) is not None):
+        fastest, frugal = fastest_row(group), min(group, key=lambda row: _energy_uj(row) or 0.0)
+        (one,), (other,) = (row.of_passes[TABLE.name] for row in (fastest, frugal))
+        ratio = one.against(other)
+        if (
+            fastest is frugal
+            or ratio is None
+            or ratio.half_width is None
+            or ratio.value <= 1 + ratio.half_width
+        ):
+            continue
+        many, fewer = (counted(row.case.threads, "thread") for row in (fastest, frugal))
+        low, high = (
+            ratio.value / (1 + ratio.half_width) - 1,
+            ratio.value * (1 + ratio.half_width) - 1,
+        )
+        unit = "a token" if fastest.case.is_per_token else "an inference"
+        text = (
+            f"{fastest.configuration}: {fewer} would take {times_as_long(frugal, fastest)} as long; {many} cost "
+            f"{format_percent(ratio.value - 1)} more energy {unit} [{format_percent(low)}, {format_percent(high)}]"
+        )
+        yield Sentence(text, [fastest, frugal])
+
+
 PASS = PassSpec(
     name=Pass("energy"),
     about="The energy of an inference, by the phone's own meters",
@@ -238,5 +281,6 @@ PASS = PassSpec(
     least_s=_least_s,
     read=_read,
     table=TABLE,
+    advice={"energy-of-threads": energy_of_threads},
     warns=True,
 )

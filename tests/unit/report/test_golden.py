@@ -95,7 +95,7 @@ def _json(data: ReportData) -> str:
 
 FORMS: dict[str, Callable[[ReportData], str]] = {
     "html": _page,
-    "txt": lambda data: render_text_table(data, 100),
+    "txt": lambda data: render_text_table(data, 100, legend=True),
     "md": to_markdown,
     "csv": to_csv,
     "json": _json,
