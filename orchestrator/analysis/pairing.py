@@ -28,7 +28,7 @@ from orchestrator.records.campaign import Campaign, Invocation, Pairing
 from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Serial
 from orchestrator.records.run import ABANDONED, FAILED_BEFORE, OUT_OF_TIME, Outcome, RunRecord
 from orchestrator.records.verdict import ComparisonVerdict
-from orchestrator.units import counted, format_duration
+from orchestrator.units import counted, format_change, format_duration
 
 #: So many pairs are measured of sides that can't be compared: enough for an interval of their ratio.
 _APART_PAIRS: Final = 3
@@ -268,6 +268,12 @@ class PairProgress:
         pair_s = pair_seconds([run for runs in self._runs.values() for run in runs])
         lasts = f", about {format_duration(pairs * pair_s)}" if pair_s else ""
         undecided = counted(len(going), "comparison")
+        if len(going) == 1:
+            ((side, count),) = going.items()
+            if (verdict := count.verdict) is not None:
+                interval = f"{format_change(verdict.low)} to {format_change(verdict.high)}"
+                after = counted(len(self._usable(side)), "pair")
+                undecided = f"{format_change(verdict.ratio)} ({interval}) after {after}"
         return f"not decided yet: {undecided}; {counted(pairs, 'more pair')}{lasts}"
 
     def places(self, side: int) -> tuple[str, ...]:

@@ -174,3 +174,15 @@ def test_a_first_pair_whose_sides_ran_in_different_places_is_followed_by_two(
     whole = progress(range(last + 1))
     assert (whole.added() == []) is (kind == "build")
     assert (told in whole.plan_text()) is (kind == "build")
+
+
+def test_what_follows_is_told_with_the_difference_so_far() -> None:
+    numbers = range(9)
+    runs = [run(A, number, 20_000 + 900 * (number % 3)) for number in numbers]
+    runs += [run(B, number, 20_600 + 700 * (number % 2)) for number in numbers]
+    progress = PairProgress(
+        replace(campaign_of(runs), terms=Terms(pairing=PAIRING)), A.serial, runs
+    )
+    assert progress.plan_text() == (
+        "not decided yet: -0.4 % (-12.8 % to +13.6 %) after 8 pairs; 4 more pairs, about 8 min 00 s"
+    )
