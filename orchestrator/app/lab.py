@@ -417,10 +417,13 @@ class Results(Sequence[ResultRow]):
                 "results.report('report.html') writes the whole report, one file, and links it"
             ]
         from orchestrator.tables.html import notebook_html
-        from orchestrator.tables.results import results_table
+        from orchestrator.tables.results import bar_of, results_table
 
         table = results_table(self.data.results)
-        return notebook_html(table, self.title, notes, report=self._report)
+        place = [column.name for column in table.columns].index("median_us") + 1
+        columns = [*table.columns[:place], bar_of(self.data.results), *table.columns[place:]]
+        shown = replace(table, columns=columns)
+        return notebook_html(shown, self.title, notes, report=self._report)
 
 
 class Comparison(Sequence[ComparedCase]):

@@ -366,11 +366,13 @@ def notebook_html(
     *,
     report: Path | None = None,
 ) -> str:
-    """Return a table for a notebook: its first rows, winners bold, and how many more there are.
+    """Return a table for a notebook: its first rows, winners bold, bars beside figures, and how many
+    more there are.
 
     ``report`` is linked to.
     """
-    shown = replace(table, rows=table.listed[:NOTEBOOK_ROWS], key=None)
+    columns = [_bar(column) if column.kind is Kind.BAR else column for column in table.columns]
+    shown = replace(table, rows=table.listed[:NOTEBOOK_ROWS], key=None, columns=columns)
     return template("notebook.html.j2").render(
         title=title,
         table=whole(shown),
@@ -378,3 +380,13 @@ def notebook_html(
         report=report and (report.as_uri() if report.is_absolute() else quote(report.as_posix())),
         more=len(table.listed) - len(shown.listed),
     )
+
+
+def _bar(column: Column[R]) -> Column[R]:
+    """Return a column of shares as bars."""
+
+    def drawn(row: R) -> str:
+        inner = f"width: {column.value(row) or 0.0:.0%}; height: .8em; background: currentColor; opacity: .35"
+        return f'<div style="width: 8em"><div style="{inner}"></div></div>'
+
+    return replace(column, kind=Kind.MARKUP, value=drawn)

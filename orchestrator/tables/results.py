@@ -411,7 +411,7 @@ def _reasons(row: ResultRow) -> str:
     return "; ".join([*told, *result.notes])
 
 
-def _bar_of(rows: Sequence[ResultRow]) -> Column[ResultRow]:
+def bar_of(rows: Sequence[ResultRow]) -> Column[ResultRow]:
     """Return the bar of a figure: its share of the slowest one of its model on its device."""
     slowest: dict[tuple[str, str], float] = {}
     for row in rows:
@@ -439,7 +439,7 @@ def listed_table(rows: Sequence[ResultRow], names: ShortNames) -> Table[ResultRo
         named["tokens_per_s"],
         named["precision"],
         named["speed_up"],
-        _bar_of(rows),
+        bar_of(rows),
         named["winner"],
         named["outputs"],
         Column("notes", "", unusual, is_optional=True),

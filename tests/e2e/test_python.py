@@ -96,12 +96,13 @@ def test_a_terminal_and_a_notebook_get_one_line_of_progress_and_others_none(
 
 
 @pytest.mark.usefixtures("python")
-def test_devices_show_themselves_as_tables(running_lab: VirtualPhones) -> None:
+def test_a_lab_and_its_devices_show_themselves_as_tables(running_lab: VirtualPhones) -> None:
     lab = Lab()
     devices = lab.devices()
     assert isinstance(devices, list)
-    for shown in (devices._repr_html_(), str(devices)):
+    for shown in (devices._repr_html_(), lab._repr_html_(), str(devices)):
         assert all(serial in shown for serial in running_lab.serials)
+    assert "store.sqlite" in lab._repr_html_()
     assert re.fullmatch(r"Lab\(store='.*/store\.sqlite'\)", repr(lab))
     kept = "postgresql://me:secret@server/runs"
     assert repr(Lab(store=kept)) == "Lab(store='postgresql://me:***@server/runs')"
@@ -159,6 +160,8 @@ def test_a_notebook_is_given_html_in_which_names_are_text(
     shown = python["results"]._repr_html_()
     assert len(re.findall('<tr class="(winner|unproven)', shown)) >= len(running_lab.serials)
     assert "is the fastest" in shown
+    # The slowest of each phone has the longest bar.
+    assert shown.count("width: 100%") == len(running_lab.serials)
     assert "<a href" not in html
     path = python["results"].report("results.html")
     assert f'<a href="{path}" target="_blank">' in python["results"]._repr_html_()
