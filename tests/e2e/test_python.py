@@ -224,7 +224,7 @@ def test_a_store_in_memory_lasts_as_long_as_its_lab(
     [
         (
             {"delegates": "gpuu", "threads": "x"},
-            ("delegates: 'gpuu'", "threads: 'x' isn't a whole"),
+            ("delegates: 'gpuu'", "threads: 'x' should be a valid integer"),
         ),
         ({"flags": {"use_gpu": "true"}}, ("flags: the flag use_gpu can't be set here",)),
         ({"flags": "allow_fp16"}, ("flags: 'allow_fp16' lacks a value",)),
