@@ -50,9 +50,14 @@ _LINE: Final = re.compile(
 STATE_NOTES: Final[Mapping[str, tuple[str, str]]] = {
     "unauthorized": ("the phone doesn't know this computer's key", ALLOW_KEY),
     "authorizing": ("the phone is being asked to let this computer in", TAP_ALLOW),
+    "connecting": ("the connection is being made", "wait a few seconds and look again"),
     "offline": (
         "the phone doesn't answer adb",
         "plug it in again (or 'adb disconnect' and 'adb connect' it); if that doesn't help, reboot it",
+    ),
+    "recovery": (
+        "the phone is in recovery mode",
+        "choose 'Reboot system now' on its screen, or 'adb reboot'",
     ),
 }
 _UDEV_ADVICE: Final = (
