@@ -81,6 +81,14 @@ def test_a_campaign_that_was_cut_off_is_resumed_and_its_phone_restored(
     assert listed["status"] == "finished"
 
 
+def test_a_campaign_that_was_cut_off_is_closed(lab: Lab, model: Path, tmp_path: Path) -> None:
+    campaign = cut_off(lab, model)
+    said = ask(lab.cli, "another boot", tmp_path, f"$B results close {campaign}")
+    assert f"{campaign} (" in said
+    assert "closed, 2 invocations abandoned" in said
+    assert "left changed" not in lab.cli("doctor").said
+
+
 @pytest.mark.parametrize("world", ["another boot", "no /proc"])
 def test_a_stranger_that_has_the_number_of_a_run_that_was_cut_off_lives_on(
     cli: Cli, model: Path, tmp_path: Path, world: str
