@@ -31,6 +31,9 @@ from benchfarm_virtual.errors import UsageError
 
 __all__ = ["FAULT_NOTES", "MOMENTS", "Fault", "FaultKind", "FaultTable", "describe", "parse_fault"]
 
+#: Subjects of faults that count the link's bytes: to the phone, and from it.
+_DIRECTIONS: Final = ("up", "down")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
@@ -66,6 +69,15 @@ class Fault:
             raise UsageError(f"fault {self.kind} counts no bytes: leave 'bytes' out")
         if min(self.at_bytes or 0, self.times or 0) < 0:
             raise UsageError(f"fault {self.kind}: bytes and times must be 0 or more")
+        if self.at_bytes and self.moment and self.moment not in (*OF_FILES, *PRINTING):
+            counting = ", ".join(name for name in (*OF_FILES, *PRINTING) if name in note.moments)
+            raise UsageError(
+                f"fault {self.kind}: no bytes pass at {self.moment!r}; they do at {counting}"
+            )
+        if self.moment and self.subject in _DIRECTIONS:
+            raise UsageError(
+                f"fault {self.kind}: subject {self.subject!r} is the link's, which goes without a moment"
+            )
 
     @property
     def times_left(self) -> int:
@@ -115,7 +127,9 @@ def parse_fault(kind: str, settings: Sequence[str] = ()) -> Fault:
     fields: dict[str, Any] = {}
     args: dict[str, FaultArg] = {}
     for setting in settings:
-        name, _, text = setting.partition("=")
+        name, equals, text = setting.partition("=")
+        if not equals:
+            raise UsageError(f"fault {kind}: {setting!r} isn't name=value")
         form = _FORMS.get(name) or type(FAULT_NOTES[known].args.get(name, ""))
         try:
             value = form(text)
@@ -342,6 +356,8 @@ class FaultTable:
 IN_A_RUN: Final = ("start", "init", "delegate", "warmup", "run", "results")
 #: While which service sends its output, or a program prints.
 PRINTING: Final = ("shell", "exec", "program")
+#: At which so many bytes of a file pass.
+OF_FILES: Final = ("push",)
 #: What is announced to everything on a phone; ``open`` is for all of its kind, ``tool`` is the start
 #: of a tool or program (subject: its path).
 ANNOUNCED: Final = (
@@ -350,7 +366,7 @@ ANNOUNCED: Final = (
     "open:shell",
     "open:exec",
     "open:sync",
-    "push",
+    *OF_FILES,
     "push:done",
     "tool",
     *IN_A_RUN,

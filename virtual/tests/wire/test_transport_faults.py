@@ -82,6 +82,7 @@ def test_every_kind_is_described():
     ("kind", "settings", "word"),
     [
         ("explode", [], "explode"),
+        ("cut", ["bytes"], "name=value"),
         ("cut", ["bytes=x"], "bytes must be a number"),
         ("cut", ["bytes=-1"], "0 or more"),
         ("cut", ["times=-1"], "0 or more"),
@@ -94,6 +95,12 @@ def test_every_kind_is_described():
         ),
         ("no-space", ["moment=push"], "its moments: none"),
         ("segv", ["bytes=10"], "counts no bytes"),
+        ("reboot", ["moment=run", "bytes=10"], "no bytes pass at 'run'; they do at push"),
+        (
+            "cut",
+            ["moment=push", "bytes=9", "subject=up"],
+            "'up' is the link's, which goes without a moment",
+        ),
     ],
 )
 def test_fault_that_cannot_be_is_refused_with_the_word_that_is_wrong(kind, settings, word):
