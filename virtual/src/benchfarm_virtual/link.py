@@ -384,12 +384,15 @@ class PhoneServer:
                         # No descriptor is left: trying on would only spin.
                         time.sleep(_ACCEPT_PAUSE_S)
                     continue
-                if self._listener is not listener:
+                try:
+                    if self._listener is not listener:
+                        raise RuntimeError("the phone went away")
+                    connection = Connection(sock, self._link, self._connections.discard)
+                    self._connections.add(connection)
+                    connection.start()
+                except (OSError, RuntimeError) as failed:  # the phone goes on listening
+                    _LOG.warning("%s: no connection was made: %s", self._link.serial, failed)
                     sock.close()
-                    return
-                connection = Connection(sock, self._link, self._connections.discard)
-                self._connections.add(connection)
-                connection.start()
 
 
 def _bound_socket(port: int) -> socket.socket:
