@@ -21,6 +21,20 @@ _SIGNALS: Final = (
     "EXIT HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD CONT "
     "STOP TSTP TTIN TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS"
 )
+#: What the shell says of a foreground command that ended by a signal (mksh's words).
+SIGNAL_WORDS: Final[Mapping[int, str]] = {
+    1: "Hangup",
+    4: "Illegal instruction",
+    5: "Trap",
+    6: "Aborted",
+    7: "Bus error",
+    8: "Floating point exception",
+    9: "Killed",
+    11: "Segmentation fault",
+    15: "Terminated",
+}
+#: What ends no process; nothing stops and continues one here.
+_HARMLESS: Final = frozenset({17, 18, 19, 20, 21, 22, 23, 28})
 #: Where app uids begin; u0_a0 is uid 10000.
 FIRST_APP_UID: Final = 10000
 _USER_NAMES: Final[Mapping[int, str]] = {0: "root", 1000: "system", SHELL_UID: "shell"}
@@ -91,6 +105,8 @@ class Process:
 
     def deliver(self, signal: int) -> None:
         """Let a signal arrive: ignored, caught, or the end of the process."""
+        if signal in _HARMLESS:
+            return
         if signal != 9:
             with self._deciding:
                 is_ignored, is_caught = signal in self.ignored, signal in self.caught

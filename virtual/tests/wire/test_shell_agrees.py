@@ -72,8 +72,8 @@ def snippets(path: Path) -> Sequence[str]:
 
 def normalised(text: str, folder: str) -> str:
     """Replace all that may differ: the folder, a killed pid, what Debian's mksh puts before its
-    errors, how a tool quotes a path; leave out by which signal a command ended."""
-    text = re.sub(r"(?m)^[A-Z][a-z ]+ \n", "", text.replace(folder, "TOP"))
+    errors, how a tool quotes a path."""
+    text = text.replace(folder, "TOP")
     text = re.sub(r"(?m)^(\w+: )(?:bad )?'(.*)'(: .*)$", r"\1\2\3", text)
     text = re.sub(r"(kill: )\d+(: No such process)", r"\1PID\2", text)
     return re.sub(r"\b[WE]: (?=sh: )", "", text)

@@ -78,6 +78,10 @@ class Builtin:
         except PhoneFileError as exc:
             shell.complain(f"{arguments[0]}: {exc}")
             return 1
+        except (ValueError, IndexError) as exc:
+            # Of an argument that isn't there, or not the number or name that it has to be.
+            shell.complain(f"{arguments[0]}: bad argument: {exc}")
+            return 1
 
 
 def _echo(shell: Shell, args: Sequence[str]) -> int:
@@ -233,7 +237,7 @@ def wait_builtin(shell: Shell, args: Sequence[str]) -> int:
         if not shell.wait_for(found):
             return _interrupted(shell)
         shell.jobs.remove(found)
-        status = found.status
+        status = shell.ended(found, found.status)
     return status
 
 

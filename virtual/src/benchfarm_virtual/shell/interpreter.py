@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from benchfarm_virtual.contract import (
     PhoneFileError,
@@ -16,7 +17,7 @@ from benchfarm_virtual.contract import (
 from benchfarm_virtual.files import PhoneTree
 from benchfarm_virtual.launching import DEFAULT_PATH, Launch
 from benchfarm_virtual.open_files import OpenFile
-from benchfarm_virtual.processes import Process, acting_for, listed
+from benchfarm_virtual.processes import SIGNAL_WORDS, Process, acting_for, listed
 from benchfarm_virtual.shell.expansion import (
     ArithmeticFaultError,
     Expander,
@@ -45,6 +46,9 @@ from benchfarm_virtual.shell.syntax import (
     Statement,
     Subshell,
 )
+
+#: Signals after which mksh exits with 128 + the signal instead of dying of it.
+_SHELL_EXITS: Final = frozenset({1, 2, 3, 15})
 
 
 class Shell:
@@ -281,6 +285,17 @@ class Shell:
                 stirred.clear()
         return True
 
+    def ended(self, process: Process, status: int) -> int:
+        """Say, as mksh does, by which signal a command ended; a shell ends by itself when it gets
+        most of them.
+        """
+        words = SIGNAL_WORDS.get(process.signal) if process.signal else None
+        if process.is_shell and process.signal in _SHELL_EXITS:
+            words = None
+        if words is not None and status == 128 + process.signal:
+            self.error(f"{words} ")
+        return status
+
     # Messages
 
     def write(self, descriptor: int, data: bytes) -> None:
@@ -289,7 +304,11 @@ class Shell:
         if handle is not None and data:
             handle.write(data)
 
-    def complain(self, message: str) -> None:
-        """Write a line to stderr after the shell's name, if anyone reads it."""
+    def error(self, text: str) -> None:
+        """Write a line to stderr, if anyone reads it."""
         with contextlib.suppress(StreamClosedError, PhoneFileError, ProgramDiedError):
-            self.write(2, encoded(f"{self.name}: {message}\n"))
+            self.write(2, encoded(f"{text}\n"))
+
+    def complain(self, message: str) -> None:
+        """Write a line to stderr after the shell's name."""
+        self.error(f"{self.name}: {message}")

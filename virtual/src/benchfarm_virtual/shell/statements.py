@@ -82,7 +82,7 @@ def execute(shell: Shell, statement: Statement) -> int:
             finally:
                 child.close()
                 shell.system.processes.end(child.process, status)
-            return status
+            return shell.ended(child.process, status)
         case Function(name, body):
             shell.functions[name] = body
             return 0
@@ -228,7 +228,7 @@ def external(
     finally:
         if not replace:
             processes.end(process, status)
-    return status
+    return status if replace else shell.ended(process, status)
 
 
 # Assignments
@@ -395,7 +395,7 @@ def run_pipe(shell: Shell, commands: Sequence[Statement]) -> int:
     thread.run()
     for stage, _ in started[:-1]:
         shell.wait_for(stage.process)
-    return last.status
+    return shell.ended(last.process, last.status)
 
 
 def _replace(fds: dict[int, OpenFile], descriptor: int, handle: OpenFile) -> None:
