@@ -392,9 +392,13 @@ def _model_files(pattern: str, folder: Path, named: Mapping[str, ManifestEntry])
     except (OSError, RuntimeError) as error:
         raise ValueError(f"{pattern!r} can't be looked up: {error}") from error
     if not files:
-        raise ValueError(
-            f"there is no file {str(path)!r}; all models of a folder are FOLDER/*.tflite"
+        # Most likely the second value of an option: --threads 1 4.
+        hint = (
+            "several values of an option are written with commas: --threads 1,4"
+            if Path(pattern).name.isdigit()
+            else "all models of a folder are FOLDER/*.tflite"
         )
+        raise ValueError(f"there is no file {str(path)!r}; {hint}")
     for file in files:
         # Bytes that are no UTF-8 are surrogates in a name.
         if str(file) != str(file).encode("utf-8", "replace").decode():
@@ -403,7 +407,9 @@ def _model_files(pattern: str, folder: Path, named: Mapping[str, ManifestEntry])
 
 
 def _input_folder(value: object, *, folder: Path) -> object:
-    path = (folder / Path(str(value)).expanduser()).resolve()
+    if not isinstance(value, str | Path) or not str(value).strip():
+        raise ValueError("must be the path of a folder")
+    path = (folder / Path(value).expanduser()).resolve()
     if not path.is_dir():
         raise ValueError(f"{path} is no folder")
     return path
@@ -444,15 +450,18 @@ def _models_of(
             faults.add(("models", number), message)
             continue
         for path in files:
-            known = found.get(path.resolve(), PlanModel(name=path.stem, path=path))
-            name = model.name or known.name
+            known = found.get(path.resolve())
+            name = model.name or (known.name if known else path.stem)
             other = by_name.setdefault(name, path.resolve())
-            if other != path.resolve():
+            if known is not None and known.name != name:
+                message = f"{str(path)!r} is named twice, as {known.name!r} and {name!r}"
+                faults.add(("models", number), message)
+            elif other != path.resolve():
                 message = (
                     f"{str(path)!r} and {str(other)!r} would both be called {name!r}; rename one, or give it another "
                     "name in a plan: {path: FILE, name: NAME}"
                 )
                 faults.add(("models", number), message)
-            sha256 = model.sha256 or known.sha256 or pins.get(path.resolve())
+            sha256 = model.sha256 or (known and known.sha256) or pins.get(path.resolve())
             found[path.resolve()] = PlanModel(name=name, path=path, sha256=sha256)
     return tuple(found.values())

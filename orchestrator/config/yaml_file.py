@@ -35,6 +35,11 @@ Value = str | list["Value"] | dict[str, "Value"]
 Location = tuple[str | int, ...]
 Place = tuple[int, int]
 
+_NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
+#: Stands where a node has its tag.
+_NULL: Final = "null"
+_MERGE_KEY: Final = "<<"
+
 
 def format_location(location: Location) -> str:
     """Return a location as people write it: ``models[0].sha256``."""
@@ -85,11 +90,16 @@ def parse_yaml(text: str, *, label: str) -> YamlFile:
 
 
 class _Loader(Composer, yaml.CSafeLoader):
-    """libyaml's events as nodes; what a scalar's tag would make of it isn't asked."""
+    """Nodes whose tag is empty, ``_NULL``, or one that was written and changes what the value is."""
 
     def __init__(self, text: str) -> None:
         yaml.CSafeLoader.__init__(self, text)
         Composer.__init__(self)
+
+    def resolve(self, kind: type[yaml.Node], value: str, implicit: tuple[bool, bool] | bool) -> str:
+        """Return the tag of a node for which none was written."""
+        is_plain = isinstance(implicit, tuple) and implicit[0]
+        return _NULL if kind is yaml.ScalarNode and is_plain and value in _NULLS else ""
 
 
 class YamlFile:
@@ -101,6 +111,10 @@ class YamlFile:
         #: The file as it is named in messages.
         self.label = label
         self.text = text
+        #: What is wrong with the file's form and doesn't keep it from being read on.
+        self.faults: list[tuple[Place, str]] = []
+        #: Where these are; what else is wrong there follows from them.
+        self.refused: set[Location] = set()
         #: Where each item of a list and each key of a mapping begins: line and column, from 1.
         self.places: dict[Location, Place] = {(): (1, 1)}
         self.value: dict[str, Value] = dict(self._entries(root, ()))
@@ -120,15 +134,25 @@ class YamlFile:
         path = format_location(known)
         return (line, column), f"{self.label}:{line}:{column}" + (f": {path}" if path else "")
 
-    def _fault(self, node: yaml.Node, message: str) -> PlanError:
+    def _line(self, node: yaml.Node, message: str) -> tuple[Place, str]:
         line, column = _place(node)
-        return PlanError(f"{self.label}:{line}:{column}: {message}")
+        return (line, column), f"{self.label}:{line}:{column}: {message}"
+
+    def _fault(self, node: yaml.Node, location: Location, message: str) -> None:
+        path = format_location(location)
+        self.refused.add(location)
+        self.faults.append(self._line(node, f"{path}: {message}" if path else message))
 
     def _value(self, node: yaml.Node, location: Location) -> Value:
         if len(location) > _DEPTH_MAX:
-            raise self._fault(node, f"is nested more than {_DEPTH_MAX} levels deep")
+            raise PlanError(self._line(node, f"is nested more than {_DEPTH_MAX} levels deep")[1])
         if len(self.places) > _VALUES_MAX:
-            raise self._fault(node, f"the file holds more than {_VALUES_MAX} values")
+            raise PlanError(self._line(node, f"the file holds more than {_VALUES_MAX} values")[1])
+        if node.tag == _NULL:
+            self._fault(node, location, "has no value; give it one or remove it")
+        elif node.tag:
+            message = f"tags such as {node.tag} aren't supported; write the plain value"
+            self._fault(node, location, message)
         if isinstance(node, yaml.MappingNode):
             return dict(self._entries(node, location))
         if not isinstance(node, yaml.SequenceNode):
@@ -144,13 +168,17 @@ class YamlFile:
     ) -> Iterator[tuple[str, Value]]:
         for key, value in mapping.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise self._fault(key, "a key must be a single word")
+                self._fault(key, location, "a key must be a single word")
+                continue
             here = (*location, key.value)
-            if here in self.places:
+            if key.value == _MERGE_KEY:
+                self._fault(key, location, "merge keys (<<) aren't supported; write the keys out")
+            elif here in self.places:
                 line, _ = self.places[here]
-                raise self._fault(key, f"{key.value} is given twice, first in line {line}")
-            self.places[here] = _place(key)
-            yield key.value, self._value(value, here)
+                self._fault(key, here, f"is given twice, first in line {line}; keep one of them")
+            else:
+                self.places[here] = _place(key)
+                yield key.value, self._value(value, here)
 
 
 def _place(node: yaml.Node) -> Place:
@@ -188,10 +216,16 @@ class Faults:
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self._refused: set[Location] = set()
         self._found: set[tuple[Place, str]] = set()
+        if isinstance(source, YamlFile):
+            self._refused |= source.refused
+            self._found |= set(source.faults)
 
     def add(self, location: Location, message: str) -> None:
-        """Note one fault."""
+        """Note one fault, where the file's form isn't at fault already."""
+        if any(location[:length] in self._refused for length in range(1, len(location) + 1)):
+            return
         place, where = self._source.describe(location)
         self._found.add((place, f"{where}: {message}"))
 
@@ -233,10 +267,10 @@ def checked(
     """
     adapter = adapter_of(cast("Any", model))
     rules = {TEXTS: True, **(context or {})}
+    faults = Faults(source)
     try:
-        return cast("ModelT", adapter.validate_python(source.value, extra="forbid", context=rules))
+        found: ModelT = adapter.validate_python(source.value, extra="forbid", context=rules)
     except ValidationError as error:
-        faults = Faults(source)
         for detail in error.errors(include_url=False):
             # What pydantic puts behind a mapping's key that was refused.
             location = tuple(part for part in detail["loc"] if part != "[key]")
@@ -246,6 +280,8 @@ def checked(
             )
         faults.raise_if_any()
         raise
+    faults.raise_if_any()
+    return found
 
 
 def read_named(

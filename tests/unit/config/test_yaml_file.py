@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.config.yaml_file import FILE_BYTES_MAX, parse_yaml, read_yaml
+from orchestrator.config.yaml_file import FILE_BYTES_MAX, Faults, parse_yaml, read_yaml
 from orchestrator.errors import PlanError
 
 
@@ -31,8 +31,6 @@ def test_places_are_lines_and_columns_of_characters():
         ("a: &a [*a]\n", "nested more than 32 levels"),
         ("a: " + "[" * 100_000, "nested more than 32 levels|maximum nesting depth"),
         ("a: " + "[" * 50 + "]" * 50, "f.yaml:1:36: is nested more than 32 levels"),
-        ("a: 1\nb:\na: 2\n", "f.yaml:3:1: a is given twice, first in line 1"),
-        ("? [x]\n: y\na: b\n", "f.yaml:1:3: a key must be a single word"),
     ],
 )
 def test_what_cannot_be_read_is_told_in_one_line_with_its_place(text, message):
@@ -41,8 +39,24 @@ def test_what_cannot_be_read_is_told_in_one_line_with_its_place(text, message):
     assert "\n" not in str(raised.value)
 
 
-def test_a_tag_makes_nothing_of_a_text():
-    assert parse("a: !!python/object:os.system x\n").value == {"a": "x"}
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a: 1\nb:\na: 2\n", "f.yaml:3:1: a: is given twice, first in line 1"),
+        ("b: 1\na:\n", "f.yaml:2:3: a: has no value"),
+        ("a: [x, ~]\n", "f.yaml:1:8: a[1]: has no value"),
+        (
+            "a: !!python/object:os.system x\n",
+            "f.yaml:1:4: a: tags such as tag:yaml.org,2002:python/object:os.system",
+        ),
+        ("? [x]\n: y\na: b\n", "f.yaml:1:3: a key must be a single word"),
+        ("x: &x {a: b}\ny:\n  <<: *x\n", "f.yaml:3:3: y: merge keys (<<) aren't supported"),
+    ],
+)
+def test_faults_of_form_are_told_with_all_others(text, line):
+    with pytest.raises(PlanError) as raised:
+        Faults(parse(text)).raise_if_any()
+    assert any(fault.startswith(line) for fault in raised.value.faults)
 
 
 def test_alias_stands_for_what_it_names():
