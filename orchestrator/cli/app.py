@@ -4,11 +4,12 @@ exit code.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import FrameType
 from typing import NoReturn, Protocol, runtime_checkable
@@ -43,6 +44,7 @@ def _run() -> NoReturn:
         # nohup's are ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
+    options.log_format = _format_on_command_line(sys.argv)
     if "_BENCHFARM_COMPLETE" in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
@@ -101,6 +103,16 @@ def _refuse(error: _Refusal) -> NoReturn:
         message = f"{command} needs a command"
     hint = f"'{command} -h' shows what there is"
     _fail({**UsageError(message, hint=hint).facts, "exit_code": error.exit_code})
+
+
+def _format_on_command_line(words: Sequence[str]) -> str | None:
+    """Return what ``--log-format`` says, for what is refused before the options are read."""
+    for word, following in itertools.pairwise((*words, "")):
+        if word == "--log-format":
+            return following
+        if word.startswith("--log-format="):
+            return word.partition("=")[2]
+    return None
 
 
 def _is_json_wanted() -> bool:

@@ -175,9 +175,9 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
         found.setdefault("as_json", (Json, False))
 
         def call(**given: Any) -> None:  # noqa: ANN401 - as typer read them
-            form = given.pop("table_form", "text")
-            if form not in TABLE_FORMS:
-                raise UsageError(f"there is no format {form!r}; choose one of {_FORMS}")
+            from orchestrator.cli.output import format_of
+
+            form = format_of(given.pop("table_form", ""), None, TABLE_FORMS, default="text")
             form = "json" if given["as_json"] else form
             given["as_json"] = form != "text"
             if "as_json" not in hints:
@@ -341,8 +341,7 @@ def _html(out: Path | None) -> Path | None:
 
 #: The forms that a command's table is printed in.
 TABLE_FORMS: Final = ("text", "markdown", "csv", "html", "json")
-_FORMS: Final = "text, markdown, csv, html or json"
-_TableForm = Annotated[str, opt("--format -f", f"{_FORMS}.")]
+_TableForm = Annotated[str, opt("--format -f", "text, markdown, csv, html or json.")]
 Json = Annotated[bool, opt("--json", "Print the result as JSON.")]
 DryRun = Annotated[bool, opt("--dry-run", "Only list what would be done.")]
 Legend = Annotated[

@@ -147,7 +147,7 @@ def tell(log_format: str, event: str, text: str, *, level: str = "info", **keys:
 
 
 def logs_as_json() -> None:
-    """Let what libraries warn of be written as JSON too."""
+    """Let what libraries warn of be written as JSON too, and what ends a thread."""
     import logging
     import traceback
 
@@ -165,6 +165,18 @@ def logs_as_json() -> None:
 
     logging.basicConfig(level=logging.WARNING, handlers=[LibraryLines()], force=True)
     logging.captureWarnings(True)
+    threading.excepthook = _thread_ended
+
+
+def _thread_ended(what: threading.ExceptHookArgs) -> None:
+    import traceback
+
+    error = what.exc_value
+    if error is not None and not isinstance(error, SystemExit):
+        name = what.thread.name if what.thread is not None else "a thread"
+        told = "".join(traceback.format_exception(error))
+        text = f"{name} ended: {type(error).__name__}: {error}"
+        write_line("error", text, level="error", code="internal", traceback=told)
 
 
 class _Progress:
@@ -364,12 +376,19 @@ def format_of(
 
     Raises UsageError for a format that isn't known, and for an ending of another one.
     """
+    # "md" is the format that such a file has.
+    of_ending = next(iter(endings.get(f".{chosen}", ())), "")
+    chosen = of_ending if of_ending in known and chosen not in known else chosen
     if chosen and chosen not in known:
         raise UsageError(f"there is no format {chosen!r}", hint=f"choose one of {', '.join(known)}")
     fitting = endings.get(out.suffix.lower()) if out is not None else None
-    if chosen or fitting is None:
+    if fitting is None:
         return chosen or default
-    possible = [item for item in (default, *fitting) if item in fitting and item in known]
+    if chosen and chosen not in fitting:
+        raise UsageError(
+            f"{out}: the file's name ends as {fitting[0]} does, and --format is {chosen}"
+        )
+    possible = [item for item in (chosen, default, *fitting) if item in fitting and item in known]
     if not possible:
         raise UsageError(f"{out}: this command writes {', '.join(known)}, not {fitting[0]}")
     return possible[0]

@@ -110,16 +110,21 @@ def export(settings: Settings, request: ExportRequest) -> CommandResult:
     from orchestrator.app import exchange
 
     known = plugins("exporters")
-    form = format_of(request.form, request.out, known, default="bundle", endings=_endings())
+    endings = _endings(request.out.suffix.lower()) if request.out is not None else ENDINGS
+    form = format_of(request.form, request.out, known, default="bundle", endings=endings)
     path, done = exchange.export(settings, replace(request, form=form))
     data = {"format": form, "files": [str(path)], **done.data}
     return CommandResult(text=f"{path}: {done.text}" if done.text else str(path), data=data)
 
 
-def _endings() -> dict[str, tuple[str, ...]]:
-    """Return ``ENDINGS`` with the exporters of each ending, the usual one first."""
+def _endings(asked: str) -> dict[str, tuple[str, ...]]:
+    """Return ``ENDINGS`` with the exporters of each ending, the usual one first.
+
+    Raises PluginError for a broken one where the ending that is asked for may be its.
+    """
     found = dict(ENDINGS)
-    for name, item in every("exporters", Exporter, skips_broken=True).items():
+    known = every("exporters", Exporter, skips_broken=not asked or asked in ENDINGS)
+    for name, item in known.items():
         ending = item.path.suffix.lower()
         if ending and name not in found.get(ending, ()):
             found[ending] = (*found.get(ending, ()), name)

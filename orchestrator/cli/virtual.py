@@ -9,9 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import typer
+
 from orchestrator.app.options import Texts, arg, opt
 from orchestrator.app.virtual_phones import LabRequest
-from orchestrator.cli.frame import command
+from orchestrator.cli.frame import command, refuse
 from orchestrator.cli.output import CommandResult, shown
 from orchestrator.errors import UsageError
 from orchestrator.settings import Settings
@@ -20,7 +22,7 @@ from orchestrator.units import counted
 
 
 @command("virtual up", has_table=True)
-def up(settings: Settings, request: LabRequest) -> CommandResult:
+def up(settings: Settings, context: typer.Context, request: LabRequest) -> CommandResult:
     """Start virtual phones (default: two), or attach more.
 
     Example: benchfarm virtual up pixel-3 pixel-8
@@ -28,6 +30,7 @@ def up(settings: Settings, request: LabRequest) -> CommandResult:
     from orchestrator.app import virtual_phones
 
     if request.profiles and virtual_phones.is_up(settings):
+        refuse(context, {"speed", "seed"}, "for phones that join others")
         phones = virtual_phones.attach(settings, request)
     else:
         phones = virtual_phones.start(settings, request)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,10 @@ def test_what_is_refused_is_one_line(cli: Cli, words: list[str], exit_code: int,
     assert ("Traceback" in line.get("traceback", "")) == ("--debug" in words)
 
 
-def test_what_the_option_parser_refuses_is_told_as_text_and_as_json(cli: Cli) -> None:
+def test_the_option_counts_before_it_is_read(cli: Cli) -> None:
+    for words in (("--log-format", "json", "--nope"), ("--log-format=json", "--nope")):
+        (line,) = lines_of(cli(*words).stderr)
+        assert "--nope" in line["text"]
     # For people as ever.
     assert "'benchfarm run -h' shows what there is" in cli("run --nope").stderr
     # With --json standard output says the same.
@@ -61,12 +65,25 @@ def test_what_the_option_parser_refuses_is_told_as_text_and_as_json(cli: Cli) ->
     assert refused.json["error"]["message"] == lines_of(refused.stderr)[0]["text"]
 
 
-def test_a_format_that_is_none_is_refused(cli: Cli) -> None:
-    for words, environ in (
-        ("--log-format bogus devices", {}),
-        ("devices", {"BENCHFARM_LOG": "bogus"}),
-    ):
-        assert "error: BENCHFARM_LOG is 'bogus'" in cli(words, **environ).stderr
+def test_a_format_that_is_none_is_refused_by_the_name_of_where_it_was_given(cli: Cli) -> None:
+    # By what needs no settings, too.
+    for words in ("devices", "explain trusted"):
+        told = cli("--log-format", "bogus", *words.split()).ended_with(2).stderr
+        assert "error: --log-format is 'bogus', neither text nor json" in told
+    assert "error: BENCHFARM_LOG is 'bogus'" in cli("devices", BENCHFARM_LOG="bogus").stderr
+
+
+def test_a_thread_that_ends_by_an_error_is_told_as_json() -> None:
+    program = (
+        "import threading; from orchestrator.cli.output import logs_as_json; logs_as_json(); "
+        "threading.Thread(target=lambda: 1 / 0, name='reader').start()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    (line,) = lines_of(done.stderr)
+    assert line["text"] == "reader ended: ZeroDivisionError: division by zero"
+    assert "Traceback" in line["traceback"]
 
 
 def test_all_that_is_told_while_phones_are_worked_with_is_json(

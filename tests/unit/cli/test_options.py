@@ -28,6 +28,9 @@ REFUSED: list[tuple[str, str]] = [
     ("compare a b --campaign c", "--campaign is for --by"),
     # A file's name says its format.
     ("report --out r.xml", "r.xml: this command writes html, text, markdown"),
+    ("report --format html --out r.csv", "r.csv: the file's name ends as csv does"),
+    ("export --format bundle --out e.csv", "e.csv: the file's name ends as csv does"),
+    ("compare --format junit --out c.md", "c.md: the file's name ends as markdown does"),
     ("history changes --out c.html", "c.html: this command writes text, markdown, json, not html"),
     ("bench model.tflite --out b.csv", "b.csv: this command writes html, not csv"),
     ("report --format pdf", "there is no format 'pdf'"),
@@ -136,6 +139,12 @@ def test_every_kind_of_side_is_understood_before_a_phone_is_looked_for(cli: Cli,
 def test_the_adb_server_is_shown_or_stopped_and_nothing_else(cli: Cli) -> None:
     assert cli("adb").ok().stdout == cli("adb status").ok().stdout
     assert "stop" in cli("adb start").ended_with(2).stderr
+
+
+def test_a_format_may_be_named_by_the_ending_of_its_files(cli: Cli) -> None:
+    table = cli("build list --format md").ok().stdout
+    assert "\n| ---" in table
+    assert table == cli("build list --format markdown").stdout
 
 
 def test_a_key_that_completes_prints_no_error_into_a_line_with_an_unknown_word(cli: Cli) -> None:
