@@ -456,12 +456,15 @@ def _show(result: CommandResult | DoneAnswer, form: str) -> NoReturn:
                 # A large campaign's rows are never held.
                 for line in itertools.chain(["\n"] * bool(number), csv_lines(table)):
                     say(line, end="")
-        elif form == "html" and result.tables:
-            from orchestrator.tables.html import page
+        elif form != "text" and result.tables:
+            whole = [replace(table, rows=[*table.rows]) for table in result.tables]
+            if form == "html":
+                from orchestrator.tables.html import page
 
-            say(page(result.tables).rstrip("\n"))
-        elif form == "markdown" and result.tables:
-            say("\n".join(map(as_markdown, result.tables)).rstrip("\n"))
+                text = page(whole)
+            else:
+                text = "\n".join(map(as_markdown, whole))
+            say(text.rstrip("\n"))
         else:
             for line in [result.text] if result.text else result.lines:
                 say(line, looks=result.looks)
