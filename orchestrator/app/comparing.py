@@ -20,7 +20,7 @@ from orchestrator.analysis.comparison import (
 from orchestrator.analysis.measured import Measured
 from orchestrator.analysis.summary import session_noises
 from orchestrator.app.pairing import pair_comparison
-from orchestrator.app.stored import find_campaigns, load_measured, named_campaigns
+from orchestrator.app.stored import check_stored, find_campaigns, load_measured, named_campaigns
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.records.campaign import Campaign
@@ -131,7 +131,7 @@ def _between_campaigns(workspace: Workspace, words: Sequence[str], rule: Rule) -
         raise UsageError(
             "two sides can be compared, not more", hint="benchfarm compare BASELINE CANDIDATE"
         )
-
+    check_stored(*words)
     before, after = (find_campaigns(workspace.store, word) for word in words)
     if both := {item.campaign_id for item in before} & {item.campaign_id for item in after}:
         raise UsageError(

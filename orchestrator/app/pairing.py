@@ -107,8 +107,9 @@ def parse_side(text: str) -> Side:
 
 def compare_ab(
     workspace: Workspace, words: Sequence[str], options: PlanOptions, request: AbRequest
-) -> MeasuredCampaign:
-    """Measure two sides in turns.
+) -> MeasuredCampaign | Plan:
+    """Measure two sides in turns; return the plan of both, unmeasured, where they are one
+    configuration.
 
     ``words`` are the sides as typed, ``options`` the devices and settings of both. Raises UsageError
     kinds before anything runs.
@@ -118,10 +119,7 @@ def compare_ab(
 
     prepared = prepare(workspace, words, options, request)
     if pairing_of(prepared.campaign).is_same:
-        raise UsageError(
-            "both sides are one configuration",
-            hint="'benchfarm device check --sessions 4' tells what a phone can resolve",
-        )
+        return plans_of(words, options, request)[1][0]
     return measure(workspace, start(workspace, prepared))
 
 

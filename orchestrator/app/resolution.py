@@ -120,10 +120,13 @@ VISIBLE: Final[Sequence[Column[Visible]]] = (
 def measure_equal_sides(
     workspace: Workspace, plan: Plan, *, sessions: int
 ) -> Sequence[MeasuredCampaign]:
-    """Measure a plan in several sessions, each a campaign of its own; raises as ``measuring.run``,
-    and what ended a device's part. Sessions that were measured before an error are stored.
+    """Measure a plan in several sessions, each a campaign of its own with its part of the budget.
+
+    Raises as ``measuring.run``, and what ended a device's part. Sessions that were measured before
+    an error are stored.
     """
-    own = replace(plan, name=NAME, check_outputs=False, reference_check=False)
+    budget = plan.budget and plan.budget / sessions
+    own = replace(plan, name=NAME, check_outputs=False, reference_check=False, budget=budget)
     return [run(workspace, own, despite_losses=False).checked() for _ in range(sessions)]
 
 

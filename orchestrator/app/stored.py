@@ -23,6 +23,7 @@ from orchestrator.files import check_folder, write_file
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import CampaignId, Pass, RunId, campaign_id_of
 from orchestrator.records.history import Pruned
+from orchestrator.records.model import is_model_file
 from orchestrator.records.run import Attachment, Outcome, RunRecord
 from orchestrator.settings import Settings, this_computer
 from orchestrator.tables.escapes import one_line
@@ -54,12 +55,25 @@ def find_campaigns(store: Store, word: str) -> list[Campaign]:
         return _with_its_submission(store, _previous(store, newest, others))
     if word in {"", "newest"}:
         return _with_its_submission(store, find_campaign(store, word))
+    check_stored(word)
     jobs = [] if store.campaign(CampaignId(word)) is not None else _jobs_of(store, word)
     found = find_campaign(store, word) if not jobs else jobs[0]
     if not jobs and not found.campaign_id.startswith(word):
         # It is known by its plan's name, which all phones of a submission have.
         jobs = _with_its_submission(store, found)
     return jobs or [found]
+
+
+def check_stored(*words: str) -> None:
+    """Raise UsageError where words name files of models instead of what is stored."""
+    models = [word for word in words if is_model_file(Path(word))]
+    if models:
+        sides = [*models, "OTHER.tflite"][:2]
+        raise UsageError(
+            f"{models[0]!r} is a model, and compare is for what is stored",
+            hint="measure two models in turns: benchfarm ab "
+            + " ".join(shlex.quote(f"model:{side}") for side in sides),
+        )
 
 
 def _previous(store: Store, newest: Sequence[Campaign], others: Sequence[Campaign]) -> Campaign:

@@ -75,10 +75,22 @@ def moment_of(text: str, now: datetime) -> datetime:
         raise UsageError(
             f"--until: {error}", hint="for example 06:00 or 2026-11-23T06:00"
         ) from error
-    moment = next((item.astimezone(UTC) for item in named if item.astimezone(UTC) > now), None)
+    moment = next((moment for local in named for moment in _moments(local) if moment > now), None)
     if moment is None:
         raise UsageError(f"--until {text} has passed")
     return moment
+
+
+def _moments(local: datetime) -> list[datetime]:
+    """Return when a local time is (UTC): in the hour that the end of summer time repeats, twice.
+
+    One that is left out when summer time begins is taken as the one an hour later.
+    """
+    moments = sorted(local.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
+    if local.tzinfo is not None:
+        return moments[:1]
+    is_there = [item for item in moments if item.astimezone().replace(tzinfo=None, fold=0) == local]
+    return is_there or moments[1:]
 
 
 def _left_out_of(

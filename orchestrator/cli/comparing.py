@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from orchestrator.app.options import Listed, Out, Texts, arg, opt, percentage
 from orchestrator.app.pairing import AbRequest
 from orchestrator.cli.builds import RELEASE
+from orchestrator.cli.devices import EqualSides, equal_sides_of
 from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, command
 from orchestrator.cli.live import facts_of, reporting, workspace_telling
 from orchestrator.cli.output import CommandResult, columns, format_of, shown, to_json
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
-from orchestrator.records.plan import PlanOptions
+from orchestrator.records.plan import Plan, PlanOptions, fixed
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import NESTED, Column, Kind, Table
@@ -205,11 +206,19 @@ def ab(
     """Measure two sides in turns on the same phone.
 
     Example: benchfarm ab build:OLD build:NEW -m model.tflite
+
+    Two equal sides tell what the phone can resolve, as 'benchfarm device check --sessions'; --runs
+    is of a session then.
     """
     from orchestrator.app import pairing
 
     with workspace_telling(settings, request.wait) as workspace:
         measured = pairing.compare_ab(workspace, sides, options, request)
+        if isinstance(measured, Plan):
+            # Nothing to compare: what equal sides show is what the phone can resolve.
+            runs = min(EqualSides.runs, 2 * request.most)
+            plan = replace(measured, invocations=fixed(runs))
+            return equal_sides_of(workspace, plan)
         return told_pairs(workspace, measured, output)
 
 

@@ -17,8 +17,8 @@ import typer
 from orchestrator import __version__
 from orchestrator.app.options import Listed, Texts, Wait, arg, opt
 from orchestrator.cli.frame import DryRun, command, refuse
-from orchestrator.cli.live import workspace_telling
-from orchestrator.cli.output import CommandResult, shown, to_json
+from orchestrator.cli.live import reporting, workspace_telling
+from orchestrator.cli.output import CUT_EXIT_CODE, CommandResult, shown, to_json
 from orchestrator.errors import DeviceError, UsageError
 from orchestrator.files import write_file
 from orchestrator.records.answers import DoneAnswer
@@ -32,6 +32,7 @@ from orchestrator.tables.table import EVERYWHERE, Column, Form, Kind, Table, fie
 
 if TYPE_CHECKING:
     from orchestrator.app.doctor import Finding
+    from orchestrator.app.measuring import MeasuredCampaign
     from orchestrator.app.workspace import Workspace
     from orchestrator.ports import Device, PhoneCheck
 
@@ -244,13 +245,43 @@ class EqualSides:
         )
 
 
-def _equal_sides(workspace: Workspace, plan: Plan, sessions: int) -> tuple[list[str], int]:
-    """Measure equal sides; return what was meant and isn't there, each once, and the exit code."""
+def equal_sides_of(workspace: Workspace, plan: Plan, *, sessions: int = 4) -> CommandResult:
+    """Measure equal sides, and return what the phones can resolve; raises what ended a device's
+    part.
+    """
     from orchestrator.app import resolution
 
     measured = resolution.measure_equal_sides(workspace, plan, sessions=sessions)
+    with reporting(workspace, measured[-1]) as where:
+        wanted = plan.devices.serials
+        facts = [
+            known
+            for serial, known in workspace.store.devices().items()
+            if serial in wanted or not wanted
+        ]
+        found = resolution.known_resolutions(workspace, facts)
+        where += [one_line(item.text) for item in found]
+        where.append(f"campaign: {measured[-1].campaign.campaign_id}")
+        parts = [
+            part
+            for item in found
+            for part in (one_line(item.text), resolution.resolution_table(item), "")
+        ]
+        problems, exit_code = _lacking(measured)
+    return shown(
+        *parts[:-1],
+        *problems,
+        facts={"resolutions": found, "problems": problems},
+        exit_code=exit_code,
+    )
+
+
+def _lacking(measured: Sequence[MeasuredCampaign]) -> tuple[list[str], int]:
+    """Return what was meant and isn't there, each once, and the exit code."""
     problems = dict.fromkeys(text for item in measured for text in item.problems)
-    return list(problems), int(any(item.is_lacking for item in measured))
+    is_cut = any(item.cut for item in measured)
+    exit_code = int(any(item.is_lacking for item in measured)) or CUT_EXIT_CODE * is_cut
+    return list(problems), exit_code
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,7 +319,10 @@ def check(
         refuse(context, {"model", "delegate", "runs", "wait"}, "without --sessions")
     with workspace_telling(settings, sides.wait, makes_store=bool(sides.sessions)) as workspace:
         if sides.sessions:
-            problems, exit_code = _equal_sides(workspace, sides.plan(serials), sides.sessions)
+            measured = resolution.measure_equal_sides(
+                workspace, sides.plan(serials), sessions=sides.sessions
+            )
+            problems, exit_code = _lacking(measured)
         for device, facts, checks, path in check_phones(workspace, serials, options.out):
             content = to_json(_report(device, facts, checks)) + "\n"
             write_file(path, content, makes_folder=options.out is None)

@@ -191,8 +191,6 @@ def test_what_neither_side_can_run_is_told_beside_what_was_compared(bench: Bench
     done = bench.ab(*sides, "--fail-on", "never").ok()
     assert "over 1 case" in done.stdout
     assert f"not run on {bench.serial}: coreml, native: 'native' has no" in done.stdout
-    same = bench.ab("threads:1", "threads:1", "-d", "xnnpack").ended_with(2)
-    assert "both sides are one configuration" in same.stderr
 
 
 def test_a_phone_without_a_pair_has_no_part_in_a_comparison(
@@ -379,3 +377,20 @@ def test_what_cannot_be_compared_is_told_in_one_clear_error(
     done = cli(words)
     assert done.exit_code == 2, done.stdout + done.stderr
     assert message in done.stderr
+
+
+def test_a_side_against_itself_tells_what_the_phone_can_resolve(bench: Bench) -> None:
+    copy = bench.folder / "copy"
+    shutil.copy(bench.program("old"), copy)
+    done = bench.ab(bench.program("old"), copy, "--runs", "5", "--budget", "20min")
+    assert done.exit_code == 0
+    assert "smallest change found" in done.stdout
+    with closing(open_store(bench.cli.home / "store.sqlite")) as store:
+        budgets = [item.terms.budget for item in store.campaigns() if item.name == "aa"]
+    assert budgets == [300.0] * 4
+    sessions = bench.cli("results list --name aa --json").ok().json
+    # At most five pairs in each.
+    assert [item["stored"] for item in sessions] == [10] * 4
+    assert re.search(r"^ab, 5 pairs +\d", done.stdout, re.MULTILINE)
+    cut = bench.ab(bench.program("old"), copy, "--budget", "0.1s").ended_with(6)
+    assert "no time for all" in cut.said

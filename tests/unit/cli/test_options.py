@@ -26,6 +26,7 @@ def cli(tmp_path: Path) -> Cli:
 
 REFUSED: list[tuple[str, str]] = [
     ("compare a b --campaign c", "--campaign is for --by"),
+    ("compare old.tflite new.tflite", "benchfarm ab model:old.tflite model:new.tflite"),
     # A file's name says its format.
     ("report --out r.xml", "r.xml: this command writes html, text, markdown"),
     ("report --format html --out r.csv", "r.csv: the file's name ends as csv does"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,6 +37,37 @@ def test_a_time_of_day_is_the_next_one_here_and_a_date_is_itself() -> None:
     if earlier.date() == local.date():
         assert moment_of(f"{earlier:%H:%M}", NOW) == expected
     assert moment_of("2026-03-02T06:00+00:00", NOW) == NOW + timedelta(hours=5)
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("berlin")
+@pytest.mark.parametrize(
+    ("now", "text", "expected"),
+    [
+        # Summer time ends at 01:00 UTC: 02:00 to 03:00 come twice.
+        ("2026-10-25T00:30", "02:45", "2026-10-25T00:45"),
+        ("2026-10-25T00:50", "02:45", "2026-10-25T01:45"),
+        ("2026-10-25T01:30", "02:45", "2026-10-25T01:45"),
+        ("2026-10-25T01:30", "2026-10-25T02:45", "2026-10-25T01:45"),
+        ("2026-10-25T01:50", "02:45", "2026-10-26T01:45"),
+        # Summer time begins: 02:00 to 03:00 aren't there.
+        ("2026-03-29T00:30", "02:45", "2026-03-29T01:45"),
+        ("2026-03-29T01:50", "02:45", "2026-03-30T00:45"),
+    ],
+)
+def test_a_time_of_day_is_the_next_one_also_where_clocks_change(
+    now: str, text: str, expected: str
+) -> None:
+    found = moment_of(text, datetime.fromisoformat(now).replace(tzinfo=UTC))
+    assert found == datetime.fromisoformat(expected).replace(tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
