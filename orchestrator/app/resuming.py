@@ -63,37 +63,47 @@ def _chosen(workspace: Workspace) -> Campaign | None:
     else the newest of a plan; None when none is open.
 
     A trace is left to whoever names it: it answered somebody who was waiting. Raises UsageError
-    when all that are open are somebody else's.
+    when all others that are open are somebody else's.
     """
     listed = workspace.store.campaigns(only_open=True)
     if not listed:
         return None
     # What a job left open on another computer is resumed by who names it.
     others = run_by_others(workspace, listed, trusts_jobs=False)
-    free, reasons = list[Campaign](), list[str]()
+    free, reasons, by_name = list[Campaign](), list[str](), list[str]()
     for item in listed:
         identity = item.campaign_id
         if holder := workspace.campaigns.live_holder(identity):
             reasons.append(f"{identity} is run by {holder}")
         elif (other := others.get(identity)) is not None:
             reasons.append(f"{identity} is {other.reason}")
+            by_name += [f"{identity} ({other.reason})"] if other.may_be_gone else []
         elif kind := _kind_of(_whole(workspace, identity)):
             reasons.append(f"{identity} is {kind}")
+            by_name.append(f"{identity} ({kind})")
         else:
             free.append(item)
     if not free:
         raise UsageError(
             f"no campaign in {workspace.store.name} can be resumed here: {'; '.join(reasons)}",
-            hint="'benchfarm run --resume ID' resumes one by name",
+            hint="'benchfarm run --resume ID' resumes one by name"
+            if by_name
+            else "'benchfarm results list' lists them",
         )
     progress = workspace.store.progress(only_open=True)
+    told = {
+        item.campaign_id: f"{item.campaign_id} ({item.name}, {stored}"
+        f"{f' of {planned}' if stored < planned else ''} runs stored)"
+        for item in free
+        for stored, planned, _ in [progress.get(item.campaign_id, Progress())]
+    }
     # The store lists the newest first.
     chosen = next(
         (item for item in free if progress.get(item.campaign_id, Progress()).stored), free[0]
     )
-    text = f"resumes campaign {chosen.campaign_id} ({chosen.name})"
-    if len(listed) > 1:
-        text += "; 'benchfarm status' lists the others that are open"
+    text = f"resumes campaign {told.pop(chosen.campaign_id)}"
+    if further := [*told.values(), *by_name]:
+        text += f"; 'benchfarm run --resume ID' resumes another one: {', '.join(further)}"
     keys = {"campaign_id": chosen.campaign_id, "campaign": chosen.name}
     workspace.observer.on_event(Notice(event="campaign-resumed", text=text, keys=keys))
     return _whole(workspace, chosen.campaign_id)

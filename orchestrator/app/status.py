@@ -366,6 +366,8 @@ class OtherRunner(NamedTuple):
 
     reason: str
     cure: str
+    #: Only that computer knows whether it is still at it.
+    may_be_gone: bool
 
 
 def run_by_others(
@@ -381,11 +383,15 @@ def run_by_others(
         owner = owners.get(item.campaign_id)
         if owner is not None and owner.is_open:
             cure = f"'benchfarm farm cancel {owner.submission} -s {owner.serial}' ends it and closes this"
-            found[item.campaign_id] = OtherRunner("a job of the farm that waits or runs", cure)
+            found[item.campaign_id] = OtherRunner(
+                "a job of the farm that waits or runs", cure, may_be_gone=False
+            )
         elif (owner is None or not trusts_jobs) and (
             where := runner_elsewhere(workspace.settings, item)
         ):
             found[item.campaign_id] = OtherRunner(
-                f"run by {where}, as far as is known here", "close it on that computer"
+                f"run by {where}, as far as is known here",
+                "close it on that computer",
+                may_be_gone=True,
             )
     return found

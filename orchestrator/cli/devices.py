@@ -17,7 +17,7 @@ import typer
 from orchestrator import __version__
 from orchestrator.app.options import Listed, Texts, Wait, arg, opt
 from orchestrator.cli.frame import DryRun, command, refuse
-from orchestrator.cli.live import reporting, workspace_telling
+from orchestrator.cli.live import workspace_telling
 from orchestrator.cli.output import CUT_EXIT_CODE, CommandResult, shown, to_json
 from orchestrator.errors import DeviceError, UsageError
 from orchestrator.files import write_file
@@ -252,22 +252,19 @@ def equal_sides_of(workspace: Workspace, plan: Plan, *, sessions: int = 4) -> Co
     from orchestrator.app import resolution
 
     measured = resolution.measure_equal_sides(workspace, plan, sessions=sessions)
-    with reporting(workspace, measured[-1]) as where:
-        wanted = plan.devices.serials
-        facts = [
-            known
-            for serial, known in workspace.store.devices().items()
-            if serial in wanted or not wanted
-        ]
-        found = resolution.known_resolutions(workspace, facts)
-        where += [one_line(item.text) for item in found]
-        where.append(f"campaign: {measured[-1].campaign.campaign_id}")
-        parts = [
-            part
-            for item in found
-            for part in (one_line(item.text), resolution.resolution_table(item), "")
-        ]
-        problems, exit_code = _lacking(measured)
+    wanted = plan.devices.serials
+    facts = [
+        known
+        for serial, known in workspace.store.devices().items()
+        if serial in wanted or not wanted
+    ]
+    found = resolution.known_resolutions(workspace, facts)
+    parts = [
+        part
+        for item in found
+        for part in (one_line(item.text), resolution.resolution_table(item), "")
+    ]
+    problems, exit_code = _lacking(measured)
     return shown(
         *parts[:-1],
         *problems,

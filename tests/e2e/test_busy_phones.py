@@ -81,7 +81,9 @@ def test_a_phone_in_use_is_waited_for_as_long_as_was_said(lab: Lab, model: Path)
     assert "--wait" in lab.cli("bench --wait soon", model, "-s", serial).ended_with(2).stderr
 
 
-def test_a_resume_that_names_none_prefers_what_has_runs(lab: Lab, model: Path) -> None:
+def test_a_resume_that_names_none_prefers_what_has_runs_and_tells_of_the_others(
+    lab: Lab, model: Path
+) -> None:
     serial = lab.serials[0]
     words = ("bench -n 3 --min-secs 0.1", model, "-s", serial, *WORDS[:4])
     for stored in (1, 0):
@@ -94,7 +96,9 @@ def test_a_resume_that_names_none_prefers_what_has_runs(lab: Lab, model: Path) -
         lab.clear()
     newest, older = [item["campaign_id"] for item in listed(lab)[:2]]
     done = lab.cli("run --resume").ok()
-    assert f"resumes campaign {older} ({model.stem}); 'benchfarm status' lists" in done.stderr
+    assert f"resumes campaign {older} ({model.stem}, " in done.stderr
+    others = done.stderr.partition("'benchfarm run --resume ID' resumes another one: ")[2]
+    assert re.match(rf"{newest} \(.*, 0 of 3 runs stored\)", others)
     assert (
         json.loads(lab.cli("run --resume --json", newest[:-1]).ok().stdout)["campaign_id"] == newest
     )

@@ -235,7 +235,9 @@ def test_cancelling_closes_what_had_begun_and_waits_and_leaves_what_runs_to_its_
     assert open_ones(shared) == {"night_A"}
 
 
-def test_a_trace_is_resumed_by_name_only(settings: Settings, samples: Samples) -> None:
+def test_what_is_resumed_by_name_only_is_named_by_a_resume_that_names_none(
+    settings: Settings, samples: Samples
+) -> None:
     def traced(store: Store, name: str) -> None:
         case = samples.case()
         invocations = (Invocation(case=case, number=0, run_pass=Pass("trace")),)
@@ -260,6 +262,4 @@ def test_a_trace_is_resumed_by_name_only(settings: Settings, samples: Samples) -
         with pytest.raises(BenchfarmError):
             resume(opened)
     (told,) = [item.text for item in seen if isinstance(item, Notice)]
-    assert (
-        told == "resumes campaign cut (nightly); 'benchfarm status' lists the others that are open"
-    )
+    assert told.endswith("'benchfarm run --resume ID' resumes another one: look (a trace)")
