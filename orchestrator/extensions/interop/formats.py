@@ -7,7 +7,6 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from orchestrator.errors import UsageError
 from orchestrator.extensions.interop.leaderboard import leaderboard_lines
@@ -28,9 +27,6 @@ from orchestrator.records.case import RunId
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RunRecord
 from orchestrator.units import counted
-
-if TYPE_CHECKING:
-    pass
 
 
 def _write_bundle(

@@ -96,6 +96,7 @@ _TOKEN_FIGURES: Final = {"prefill_tokens": "prompt_tokens", "max_num_tokens": "c
 _PLACEHOLDER: Final = re.compile(r"[{}<>$]|%[sd]|\.\.\.|\u2026")
 #: Digits beyond the first ones that runs of one case don't share by chance.
 _TELLING_DIGITS: Final = 6
+_MOST_NAMED: Final = 20
 #: Sizes are printed with six digits.
 _SIZE_TOLERANCE: Final = 1e-5
 
@@ -146,11 +147,11 @@ def _read_source(path: Path) -> tuple[bytes, bytes]:
     """Return a file's bytes and the text in them, as UTF-8; raises UsageError."""
     packed = read_source(path)
     try:
-        text = unpacked(packed)[:]
+        with unpacked(packed) as text:
+            require_size(path, len(text), hint="unpack it, and import it in parts")
+            return packed, text[:]
     except OutputParseError as error:
         raise UsageError(f"{path}: {error}", hint=error.hint) from error
-    require_size(path, len(text))
-    return packed, text
 
 
 def _facts(workspace: Workspace, request: ImportRequest, path: Path, data: bytes) -> DeviceFacts:
@@ -191,11 +192,11 @@ def _batch(
     is_of_several = len({name for name in map(_model_name, reports) if name}) > 1
     places = [one_line(f"{path.name}, run {number + 1}") for number in range(len(reports))]
     known: set[str] = set()
-    repeats = 0
+    repeats: list[str] = []
     for number, (report, place) in enumerate(zip(reports, places, strict=True)):
         if _is_unlike_others(report):
             if (told := repr(report)) in known:
-                repeats += 1
+                repeats.append(str(number + 1))
                 continue
             known.add(told)
         # Both figures of a language model are of one process.
@@ -214,9 +215,10 @@ def _batch(
         batch.models[model.sha256] = model
         batch.runs.append(ForeignRun(case=case, raw=raw_output(path, source_of(data, number))))
     if repeats:
+        numbers = ", ".join([*repeats[:_MOST_NAMED], *(["..."] if repeats[_MOST_NAMED:] else [])])
         batch.notes.append(
-            f"{one_line(path.name)}: {counted(repeats, 'run')} repeated to the last figure, "
-            "not counted again"
+            f"{one_line(path.name)}: {counted(len(repeats), 'run')} repeated to the last figure, "
+            f"not counted again: run {numbers}"
         )
     return batch
 

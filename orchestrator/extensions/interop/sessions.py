@@ -106,7 +106,15 @@ def import_sessions(workspace: Workspace, request: ImportRequest) -> list[Import
         batch = _Batch(known=known)
         return batch, _folder(path, batch) if path.is_dir() else _file(path, batch)
 
-    return import_each(workspace, request, read, hint=lambda _: _HINT)
+    each = import_each(workspace, request, read, hint=lambda _: _HINT)
+    return [_with_doubts(taken) for taken in each]
+
+
+def _with_doubts(taken: Imported) -> Imported:
+    runs = taken.result.runs
+    doubted = sum(run.verdict.quality.value == "suspect" for run in runs)
+    told = f"{doubted} of {len(runs)} figures are suspect by their own numbers"
+    return replace(taken, notes=[*taken.notes, told]) if doubted else taken
 
 
 @dataclass(slots=True, kw_only=True)
@@ -162,7 +170,9 @@ class _Batch(ImportBatch):
             fingerprint=build,
             is_imported=True,
         )
-        self.devices.setdefault(serial, facts)
+        known = self.devices.setdefault(serial, facts)
+        if not known.model and title:
+            self.devices[serial] = replace(known, model=title)
         return serial
 
     def add(self, case: Case, raw: RawOutput, *, is_language_model: bool) -> None:

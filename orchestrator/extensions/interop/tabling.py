@@ -5,11 +5,11 @@ each other, with figures that others published where they are asked for.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from orchestrator.app.options import Listed, Texts, opt
 from orchestrator.cli.output import room, shown
@@ -19,7 +19,7 @@ from orchestrator.plugins import CommandResult, Settings, command
 from orchestrator.records.case import FIGURE_PASS, grouped
 from orchestrator.records.device import device_matches
 from orchestrator.records.model import FIGURE, PHASES, TOKENS, worded
-from orchestrator.tables.table import Column, Table
+from orchestrator.tables.table import DATA, MS, Column, Kind, Table
 from orchestrator.units import US_PER_MS, US_PER_S
 
 if TYPE_CHECKING:
@@ -46,6 +46,21 @@ class PublishedFigure:
     text: str
     #: Where it stands, when it was published and what to know about it.
     source: str
+    #: What the file is called that `benchfarm model fetch` gets; empty where nothing is fetched.
+    file_name: str = ""
+
+    def is_of(self, row: ResultRow, names: Iterable[str]) -> bool:
+        """Whether a case of this lab, whose model has some names, is the same model, phone, delegate
+        and number of threads.
+        """
+        delegate, _, threads = self.configuration.partition(", ")
+        own = {name.lower().removesuffix(".tflite") for name in names}
+        return (
+            not own.isdisjoint({self.model.lower(), self.file_name})
+            and device_matches(self.device, row.device.names)
+            and row.case.delegate == delegate
+            and (not threads or row.case.threads == int(threads.split()[0]))
+        )
 
 
 def load_published() -> tuple[PublishedFigure, ...]:
@@ -59,6 +74,7 @@ def load_published() -> tuple[PublishedFigure, ...]:
             latency_us=float(row["latency_ms"]) * US_PER_MS,
             text=row["latency_ms"],
             source=_GUIDE,
+            file_name=row["file_name"],
         )
         for row in _rows("tflite_published.csv")
         if row["latency_ms"]
@@ -162,17 +178,68 @@ def show_table(settings: Settings, request: TableRequest) -> CommandResult:
         )
         if not chosen and not figures:
             raise _nothing_stored(workspace)
-        table = _table(workspace, request, chosen, figures)
-        return shown(table, width=room() if request.every else None)
+        return shown(
+            *_tables(workspace, request, chosen, figures), width=room() if request.every else None
+        )
 
 
-def _table(
+#: A published figure and the case of this lab that it is set against.
+_Both: TypeAlias = "tuple[PublishedFigure, ResultRow]"
+_BESIDE: Final[Sequence[Column[_Both]]] = (
+    Column("model", "model", lambda both: both[0].model),
+    Column("device", "phone", lambda both: both[1].device.title),
+    Column("configuration", "configuration", lambda both: both[0].configuration),
+    Column("theirs_us", "theirs", lambda both: both[0].latency_us, **MS),
+    Column("mine_us", "mine", lambda both: _mine_us(both[1]), **MS),
+    Column(
+        "ratio",
+        "mine is",
+        lambda both: _mine_us(both[1]) / both[0].latency_us,
+        Kind.NUMBER,
+        digits=2,
+        shown=lambda both: f"{_mine_us(both[1]) / both[0].latency_us:.2f} of theirs",
+    ),
+    Column("is_virtual", "", lambda both: both[1].is_virtual, Kind.FLAG, forms=DATA),
+    Column("source", "source", lambda both: both[0].source),
+)
+
+
+def _mine_us(row: ResultRow) -> float:
+    """Return a clean case's figure in microseconds, 0 for one that has none."""
+    return (row.median_us or 0.0) if row.result.is_judged else 0.0
+
+
+def _beside(
+    figures: Sequence[PublishedFigure],
+    rows: Sequence[ResultRow],
+    names: Mapping[str, Collection[str]],
+) -> Table[_Both]:
+    """Return the published figures of which this lab has a clean one, of several the fastest of a
+    real phone; what was imported is somebody else's.
+    """
+    mine = [row for row in rows if _mine_us(row) and not row.origin]
+    both = [
+        (figure, min(own, key=lambda row: (row.is_virtual, _mine_us(row))))
+        for figure in figures
+        if (own := [row for row in mine if figure.is_of(row, names[row.model.subject])])
+    ]
+    return Table(
+        name="beside",
+        caption="Latency: the means that others published, and the figures measured here",
+        columns=_BESIDE,
+        rows=both,
+        nothing="Nothing that others published has a clean figure of this lab beside it.",
+        is_virtual=lambda item: item[1].is_virtual,
+    )
+
+
+def _tables(
     workspace: Workspace,
     request: TableRequest,
     chosen: Sequence[Campaign],
     figures: Sequence[PublishedFigure],
-) -> Table[Any]:
-    """Return the fastest of each, or all configurations beside each other."""
+) -> Iterator[Table[Any]]:
+    """Yield the table, and where figures of others stand beside the store's those that both have."""
     from orchestrator.analysis.case_result import CaseStatus
     from orchestrator.app.stored import report_data
     from orchestrator.report.tables import labels_of, lines_of, matrix_table
@@ -194,7 +261,8 @@ def _table(
     if not request.every and not figures:
         fastest = fastest_table([item for item in data.contests if is_wanted(item.shown)])
         is_all = not (request.models or request.devices)
-        return fastest if is_all else replace(fastest, nothing=_NO_FIGURE)
+        yield fastest if is_all else replace(fastest, nothing=_NO_FIGURE)
+        return
     rows = [
         row
         for row in data.results
@@ -214,7 +282,7 @@ def _table(
         Column("model", "model", lambda line: line.model),
         Column("source", "source", lambda line: line.source, is_optional=True),
     )
-    return replace(
+    yield replace(
         matrix,
         columns=(around[0], *matrix.columns, around[1]),
         # On a terminal, where columns may stand in several bands, a row is known by its phone.
@@ -222,6 +290,8 @@ def _table(
         nothing=_NO_FIGURE,
         notes=notes_of(rows, names),
     )
+    if figures and "store" in request.sources:
+        yield _beside(published, rows, called)
 
 
 def _published_lines(figures: Iterable[PublishedFigure]) -> list[MatrixLine]:

@@ -51,6 +51,8 @@ _UNITS: Final = {
 }
 #: A text of such a program shows one of its marks early.
 _SAMPLE_BYTES: Final = 4 << 20
+_PIECE_BYTES: Final = 1 << 15
+_LONGEST_MARK: Final = 200
 #: Characters of one JSON document, results of one process, and values of one field, at most.
 _MOST_JSON: Final = 4 << 20
 _MOST_RESULTS: Final = 100_000
@@ -342,15 +344,19 @@ def declared_reports(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) 
 
 
 def _named_in(buffer: Buffer, sections: Iterable[ProgramSection]) -> list[ProgramSection]:
-    """Return the programs of which a text has a mark, in the order in which the marks stand."""
-    sample = buffer[:_SAMPLE_BYTES].lower()
-    found = []
-    for section in sections:
-        places = [sample.find(mark.lower().encode()) for mark in section.marks]
-        found += (
-            [(min(place for place in places if place >= 0), section)] if max(places) >= 0 else []
-        )
-    return [section for _, section in sorted(found, key=lambda item: item[0])]
+    """Return the programs of which a text has a mark, in the order in which the marks are found."""
+    left = {
+        section.name: (section, [mark.lower().encode() for mark in section.marks])
+        for section in sections
+    }
+    named = []
+    for start in range(0, min(len(buffer), _SAMPLE_BYTES), _PIECE_BYTES):
+        piece = buffer[start : start + _PIECE_BYTES + _LONGEST_MARK].lower()
+        for name, (section, marks) in list(left.items()):
+            if any(mark in piece for mark in marks):
+                named.append(section)
+                del left[name]
+    return named
 
 
 def reports_of(

@@ -4,6 +4,7 @@ out, refused."""
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -150,6 +151,7 @@ def test_signs_of_heat_in_summaries_are_told(cli: Cli, tmp_path: Path) -> None:
     ]
     done = cli("import", write(tmp_path / "board.jsonl", *rows), "--json")
     assert done.exit_code == 1, "one of them has no result"
+    assert re.search(r"\d of 10 figures are suspect by their own numbers", str(done.json["notes"]))
     runs = {run["case"]["model_name"]: run for run in done.json["runs"]}
     found = {name: codes(run) for name, run in runs.items()}
     assert found["steady"] == found["log"] == set()

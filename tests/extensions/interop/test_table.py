@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from orchestrator.installation import data_folder
-from orchestrator.records.campaign import Pairing, Terms
+from orchestrator.records.campaign import Origin, Pairing, Terms
 from orchestrator.records.case import CampaignId, DelegateName, ModelSha, Pass, RunId
 from tests.samples.command import Cli
 from tests.samples.sample_lab import (
@@ -79,7 +79,7 @@ def test_language_models_have_each_speed_of_the_shipped_file(tmp_path):
 def test_own_figures_stand_in_rows_of_their_own_and_virtual_ones_say_so(tmp_path):
     home = stored(tmp_path / "home", small_lab())
     words = ("--source", "store,published", "--serial", "pixel-3,Pixel 4")
-    shown = rows_of(home, *words)
+    shown, beside = rows_of(home, *words).values()
     own = [row for row in shown if not row["source"]]
     assert {row["is_virtual"] for row in own} == {True}
     assert {row["is_virtual"] for row in shown if row not in own} == {False}
@@ -92,7 +92,15 @@ def test_own_figures_stand_in_rows_of_their_own_and_virtual_ones_say_so(tmp_path
     )
     # It fell back: its figure is the CPU's and must not stand here.
     assert of_model["Google Pixel 3 (virtual)"]["nnapi, native, median_us"] is None
+    # Theirs, mine and the ratio of what both have; what isn't clean is set against nobody's.
+    assert {(row["model"], row["device"], row["configuration"]) for row in beside} == {
+        ("Mobilenet_1.0_224(float)", f"Google Pixel {n} (virtual)", "gpu") for n in (3, 4)
+    }
+    gpu = beside[0]
+    assert (gpu["theirs_us"], gpu["is_virtual"]) == (pytest.approx(6_450), True)
+    assert gpu["ratio"] == pytest.approx(gpu["mine_us"] / gpu["theirs_us"])
     text = table(home, *words, "--all")
+    assert re.search(rf"gpu +6\.45 +6\.\d+ +{gpu['ratio']:.2f} of theirs", text)
     assert "fell back to CPU" in text
     assert "(suspect" in text
     assert re.search(r"\(partial \d+/\d+", text)
@@ -100,6 +108,29 @@ def test_own_figures_stand_in_rows_of_their_own_and_virtual_ones_say_so(tmp_path
     assert "no measurement" in text
     for form in ("markdown", "html", "csv"):
         assert "irtual" in table(home, "--all", "--format", form)
+
+
+def test_own_figures_of_a_real_phone_stand_beside_published_ones_not_virtual_or_imported_ones(
+    tmp_path,
+):
+    words = ("--source", "store,published", "--serial", "pixel-3", "--json")
+    other = replace(REAL_PIXEL, serial="OTHER1")
+    own = series(case(PIXEL_3, MOBILENET, DelegateName.GPU, 1), 5_000) + series(GPU, 7_000)
+    theirs = series(replace(GPU, serial=other.serial), 6_000, campaign_id="theirs")
+    origin = Origin(file="theirs.zip", sha256="a" * 64)
+    imported = campaign_of(theirs, campaign_id="theirs", terms=Terms(origin=origin))
+    lab = lab_of(own + theirs, PIXEL_3, REAL_PIXEL, other)
+    home = stored(tmp_path / "home", replace(lab, campaigns=[campaign_of(own), imported]))
+    (row,) = json.loads(table(home, *words))["beside"]
+    assert (row["mine_us"], row["is_virtual"]) == (pytest.approx(7_000, 0.01), False)
+    # Without such a figure the shape is the same, and without the store it is one table.
+    found = json.loads(table(home, "--campaign", "theirs", *words))
+    assert list(found) == ["matrix", "beside"]
+    assert any("theirs.zip" in row["source"] for row in found["matrix"])
+    assert found["beside"] == []
+    said = table(home, "--campaign", "theirs", *words[:-1])
+    assert "Nothing that others published has a clean figure" in said
+    assert isinstance(json.loads(table(home, "--source", "published", "--json")), list)
 
 
 def test_the_newest_campaign_wins_and_a_title_that_two_phones_share_gets_their_serials(tmp_path):

@@ -1,7 +1,9 @@
 """Texts of several models, signatures and language models: no run counts for another's case."""
 
 import gzip
+import io
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -197,13 +199,20 @@ def test_run_that_a_text_holds_twice_counts_once(
     path.write_text(text)
     done = cli("import", path, "-s", "A Phone", "--json").ok().json
     assert done["imported"] == runs
-    assert ("not counted again" in str(done["notes"])) == (runs == 1)
+    assert ("not counted again: run 2" in str(done["notes"])) == (runs == 1)
+
+
+def zipped(text: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("logs/run.txt", text)
+    return file.getvalue()
 
 
 @pytest.mark.parametrize(
     "form",
-    [lambda text: text.encode("utf-16"), lambda text: gzip.compress(text.encode())],
-    ids=["a Windows shell's", "gzip"],
+    [lambda text: text.encode("utf-16"), lambda text: gzip.compress(text.encode()), zipped],
+    ids=["a Windows shell's", "gzip", "zip"],
 )
 def test_import_reads_the_forms_that_parse_reads(
     cli: Cli, tmp_path: Path, form: Callable[[str], bytes]
