@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.samples.command import Cli
-from tests.samples.places import DATA
+from tests.samples.places import MODELS
 
 
 def litert(ms: int, *, model: str = "", signature: str = "", header: str = "INFO: ") -> str:
@@ -146,7 +146,7 @@ def test_answers_of_other_lengths_are_other_cases_and_shown_as_speeds(
 
 
 def test_a_model_file_is_no_other_model_of_its_text(cli: Cli, tmp_path: Path) -> None:
-    model = next(DATA.rglob("*.tflite"))
+    model = MODELS / "texturenet_0.25_256_int8.tflite"
     path = tmp_path / "log.txt"
     path.write_text(litert(23, model=f"/tmp/{model.name}") + litert(233, model="/tmp/b.tflite"))
     done = cli("import", path, "-m", model, "-s", "A Phone", "--json").json
