@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from orchestrator.analysis.case_result import (
@@ -67,6 +69,18 @@ from orchestrator.tables.runs import LogExcerpt, Outputs, shown_logs
 _MODEL_SUFFIX = ".tflite"
 
 
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """Keep the garbage collector off; it is on again afterwards when it was on before."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
     """What is stored of some campaigns, as a report is made of it."""
@@ -92,6 +106,7 @@ class Stored:
     left_out: str = ""
 
 
+@collector_off()
 def build_report_data(stored: Stored) -> ReportData:
     """Derive the figures of a report over some campaigns."""
     campaigns, builds = stored.campaigns, stored.builds

@@ -11,6 +11,7 @@ from orchestrator.analysis.measured import Measured
 from orchestrator.passes import pass_tables
 from orchestrator.records.case import grouped
 from orchestrator.report.advice import advice_of
+from orchestrator.report.assembly import collector_off
 from orchestrator.report.charts import (
     ThreadStep,
     charts_of,
@@ -70,6 +71,7 @@ def _is_virtual(item: object) -> bool:
     return bool(getattr(item, "is_virtual", False))
 
 
+@collector_off()
 def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> str:
     """Return the report as one HTML file: no reference to anything outside of it, styles and
     scripts inside.

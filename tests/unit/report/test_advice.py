@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.records.case import DelegateName, Model
+from orchestrator.records.case import DelegateName, Model, ModelSha, content_key
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Quality
 from tests.samples.command import Cli
 from tests.samples.sample_lab import MOBILENET, PIXEL_3, case, lab_of, profile, run, series, stored
 
 GPU = DelegateName.GPU
+
+
+def model(name: str) -> Model:
+    return Model(name=name, sha256=ModelSha(content_key(name)), size_bytes=1)
 
 
 def measured(
@@ -74,11 +78,21 @@ def test_a_delegate_that_is_faster_is_not_advised_against(tmp_path: Path) -> Non
     assert advice(tmp_path, measured(5_000.0), measured(2_000.0, gpu=True)) == {}
 
 
+@pytest.mark.parametrize("variant", ["int8", "int16x8", "dynamic-range"])
+def test_a_quantised_twin_that_is_faster_is_named(tmp_path: Path, variant: str) -> None:
+    twins = model("net_float32"), model(f"net_{variant}")
+    both = [measured(5_000.0, twins[0]), measured(2_500.0, twins[1])]
+    text = advice(tmp_path, *both, models=twins)["quantised-is-faster"]
+    assert "its twin net_float32 takes 2.00 times [" in text
+
+
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
         ([("CONV_2D", "a", 600.0), ("ADD", "b", 350.0), ("CAST", "c", 50.0)],
          {"dominating-operator": "60 % of the time is in CONV_2D"}),
+        ([("CONV_2D", "a", 450.0), ("ADD", "b", 400.0), ("TRANSPOSE", "c", 90.0), ("CAST", "d", 60.0)],
+         {"moves-data": "15 % of the time only copies, reorders or converts data: TRANSPOSE 9 %, CAST 6 %"}),
         ([("CONV_2D", "a", 480.0), ("ADD", "b", 440.0), ("CAST", "c", 80.0)], {}),
     ],
 )  # fmt: skip
