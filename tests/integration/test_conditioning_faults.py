@@ -26,6 +26,7 @@ from orchestrator.errors import (
     BenchfarmError,
     DeviceBusyError,
     DeviceChangedError,
+    DeviceCommandError,
     DeviceStorageError,
 )
 from orchestrator.ports import Change, ShellResult
@@ -447,6 +448,19 @@ def test_a_screen_that_goes_off_on_a_phone_that_was_quiet_is_on_again_afterwards
     conditioner.restore(device)
     assert device.state().screen_on is True
     assert conditioner.unrestored() == []
+
+
+def test_a_note_that_cannot_be_removed_is_told_and_removed_by_the_next_restore(
+    device: Tripwire, phone: Phone, tmp_path: Path
+) -> None:
+    before = whole(device)
+    prepare(conditioner := LadderConditioner(tmp_path), device, SOME)
+    phone.faults.add(parse_fault("permission-denied", ["subject=*/owner"]))
+    with pytest.raises(DeviceCommandError, match="owner: open: Permission denied"):
+        conditioner.restore(device)
+    clear(phone, device)
+    conditioner.restore(device)
+    as_before(device, phone, before)
 
 
 @pytest.mark.parametrize("screen", [Screen.ON, Screen.OFF])
