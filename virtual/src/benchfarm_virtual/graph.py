@@ -20,6 +20,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from ai_edge_litert import schema_py_generated as schema
 
+#: More than any phone can hold; a damaged shape counts as this many, so that sizes stay within a
+#: float.
+MAX_ELEMENTS: Final = 2**62
+
 #: What the schema's accessors raise for offsets that lead out of the file, or to something else
 #: than they say.
 _DAMAGE: Final = (
@@ -70,7 +74,7 @@ class Tensor:
     @property
     def elements(self) -> int:
         """How many elements it has; unknown dimensions count as 1."""
-        return math.prod(abs(n) for n in self.shape)
+        return min(MAX_ELEMENTS, math.prod(abs(n) for n in self.shape))
 
     @property
     def size_bytes(self) -> int:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -106,7 +107,7 @@ def _run(request: Launch, path: str) -> int:
         except CommandFaultError as exc:
             invocation.complain(str(exc))
             status = exc.code
-        except (PhoneFileError, ValueError, IndexError, OverflowError) as exc:
+        except (PhoneFileError, ValueError, LookupError, OverflowError, re.error) as exc:
             # Others are of an argument that isn't there, or not the number or date it has to be.
             invocation.complain(
                 str(exc) if isinstance(exc, PhoneFileError) else f"bad argument: {exc}"
@@ -158,7 +159,7 @@ def run_executable(launch: Launch, path: str, head: bytes) -> int:
     program = launch.system.shelf.native(path.rsplit("/", 1)[-1], head, abis)
     if program is None:
         raise LaunchFaultError(
-            f"{launch.argv[0]}: not executable: {64 if head[4] == 2 else 32}-bit ELF file: "
+            f"{launch.argv[0]}: not executable: {64 if 2 in head[4:5] else 32}-bit ELF file: "
             "this virtual phone has no fake binary for it",
             126,
         )

@@ -78,7 +78,7 @@ class Builtin:
         except PhoneFileError as exc:
             shell.complain(f"{arguments[0]}: {exc}")
             return 1
-        except (ValueError, IndexError) as exc:
+        except (ValueError, LookupError) as exc:
             # Of an argument that isn't there, or not the number or name that it has to be.
             shell.complain(f"{arguments[0]}: bad argument: {exc}")
             return 1
