@@ -21,6 +21,7 @@ from orchestrator.errors import (
     HostStorageError,
     NoDeviceError,
     UsageError,
+    nearest,
 )
 from orchestrator.planning.selection import Choice, check_names, choose, missed
 from orchestrator.records.case import Serial
@@ -314,7 +315,7 @@ def _open_phones(
     host_is_enough = resumes and selection.host
     if names_each and not resumes and not (despite_losses and usable):
         for serial in selection.serials:
-            pick(serial, attached)
+            pick(workspace, serial, attached)
     opened, lost = _open_each(workspace, usable)
     if lost and names_each and not despite_losses:
         raise next(iter(lost.values()))
@@ -447,20 +448,38 @@ def with_known_gpu(facts: DeviceFacts, known: Mapping[Serial, DeviceFacts]) -> D
     return replace(facts, gpu=before.gpu, gpu_driver=before.gpu_driver) if is_same else facts
 
 
-def pick(serial: str, found: Sequence[Attached]) -> Attached:
+def pick(workspace: Workspace, serial: str, found: Sequence[Attached]) -> Attached:
     """Return the phone that a serial number, or the server's name, means.
 
     Raises NoDeviceError and other kinds.
     """
     fitting = [item for item in found if item.fits((serial,))]
     if not fitting:
-        hint = "'benchfarm devices' lists what is"
+        names = [
+            name
+            for name in workspace.profiles
+            if name.replace("-", "") == serial.lower().replace("-", "")
+        ]
+        hint = f"{serial} is a profile: --profile {names[0]}" if names else ""
+        if not hint and not _is_known(workspace, Serial(serial)):
+            hint = nearest(serial, [item.seen.serial for item in found])
+            hint = hint and f"no such phone is known here; {hint}"
+        hint = hint or "'benchfarm devices' lists what is"
         raise NoDeviceError("is not attached" + _reasons(found), serial=serial, hint=hint)
     usable = next((item for item in fitting if item.seen.usable), None)
     if usable is None:
         kind = DeviceBusyError if fitting[0].is_busy else DeviceUnusableError
         raise kind(fitting[0].seen.reason, serial=serial, hint=fitting[0].seen.advice)
     return usable
+
+
+def _is_known(workspace: Workspace, serial: Serial) -> bool:
+    """Whether a phone was measured, changed or labelled here: its serial number isn't misspelt."""
+    return (
+        serial in workspace.conditioner.unrestored()
+        or serial in workspace.inventory
+        or serial in workspace.store.devices()
+    )
 
 
 def _reasons(attached: Sequence[Attached]) -> str:

@@ -284,7 +284,7 @@ class Lab:
         """
         if self._line is not None:
             self._line.end()
-        return Results(measured.checked().data, [measured.campaign], measured=measured)
+        return Results(measured.checked().data, measured.campaigns, measured=measured)
 
 
 def bench(model: OneOrMore[str | Path], /, **options: Any) -> Results:  # noqa: ANN401 - each key has its own type

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,24 +13,31 @@ from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.rounds import standings
 from orchestrator.app import time_limits
 from orchestrator.app.attached import OpenedDevices, open_devices
-from orchestrator.app.preparing import Prepared, inputs_of, prepare, start
+from orchestrator.app.phones import unchecked_hint
+from orchestrator.app.preparing import Prepared, identify, inputs_of, prepare, start
 from orchestrator.app.status import PublishedStatus
 from orchestrator.app.stored import report_data
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import run_on_devices
-from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving
+from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving, Notice
 from orchestrator.engine.invocation import Context
 from orchestrator.engine.open_work import open_works, slim
-from orchestrator.errors import InterruptedByUserError, UsageError
+from orchestrator.errors import (
+    ArtifactError,
+    DeviceError,
+    InterruptedByUserError,
+    NoDeviceError,
+    UsageError,
+)
 from orchestrator.files import sha256_of
 from orchestrator.passes import is_around_others
 from orchestrator.planning.expansion import NOT_IN_TOOL
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus
-from orchestrator.records.case import Build, Case, Model, Serial
+from orchestrator.records.case import Build, CampaignId, Case, Model, Serial, ToolName
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan, PlanOptions
-from orchestrator.records.run import RunRecord
+from orchestrator.records.run import TOO_FAST, RunRecord
 from orchestrator.records.verdict import ParityVerdict
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import counted
@@ -56,11 +64,24 @@ class MeasuredCampaign:
     result: CampaignEnded
     #: The devices that it began with, and those that could not be used.
     opened: OpenedDevices
+    #: The campaign before it, of a program whose digits were too few, and how many of that one's
+    #: runs it stands for.
+    coarser: tuple[Campaign, ...] = ()
+    replaced_runs: int = 0
 
     @property
     def campaign(self) -> Campaign:
         """The campaign at its end."""
         return self.result.campaign
+
+    @property
+    def campaigns(self) -> list[Campaign]:
+        """All that were measured, the last one last."""
+        return [*self.coarser, self.campaign]
+
+    @property
+    def _ids(self) -> list[CampaignId]:
+        return [item.campaign_id for item in self.campaigns]
 
     def checked(self) -> Self:
         """Return it; raises what ended a device's part and isn't the device's."""
@@ -71,13 +92,13 @@ class MeasuredCampaign:
     @cached_property
     def data(self) -> ReportData:
         """Its cases as a report shows them."""
-        return report_data(self.workspace, [self.campaign])
+        return report_data(self.workspace, self.campaigns)
 
     @cached_property
     def without_result(self) -> int:
         """How many runs gave no result."""
-        given = self.workspace.store.yields([self.campaign.campaign_id]).values()
-        return sum(item.without_result for item in given)
+        given = self.workspace.store.yields(self._ids).values()
+        return sum(item.without_result for item in given) - self.replaced_runs
 
     @property
     def runs_text(self) -> str:
@@ -89,8 +110,8 @@ class MeasuredCampaign:
     @cached_property
     def cut(self) -> Sequence[Mapping[str, object]]:
         """What there was no time for, as ``time_limits.stored_left_out`` returns it."""
-        campaign_id = self.campaign.campaign_id
-        return time_limits.stored_left_out(self.workspace.store, [campaign_id]).get(campaign_id, [])
+        found = time_limits.stored_left_out(self.workspace.store, self._ids)
+        return [item for left_out in found.values() for item in left_out]
 
     @property
     def missing(self) -> Mapping[str, str]:
@@ -187,16 +208,95 @@ def bench_plan(options: PlanOptions, *, in_python: bool = False) -> Plan:
 def run(workspace: Workspace, plan: Plan, *, despite_losses: bool = True) -> MeasuredCampaign:
     """Run a plan, however it came to be, on the phones that are there when it begins.
 
-    With ``despite_losses`` phones that it names may be missing, as long as one is there.
+    A model that is too fast for its program is measured with a finer one where that is there. With
+    ``despite_losses`` phones that it names may be missing, as long as one is there.
 
     Raises:
         UsageError kinds, NoDeviceError, ArtifactError: before anything runs.
         InterruptedByUserError: Ctrl-C; devices are restored, what was measured is stored.
         StoreError, HostStorageError: a run couldn't be kept.
     """
+    measured = _run_once(workspace, plan, despite_losses=despite_losses)
+    ended = measured.result
+    if ended.fault is not None or ended.lost or ended.left:
+        # What is missing is told, and measured by a resume, first.
+        return measured
+    runs = workspace.store.runs(
+        campaign_ids=[measured.campaign.campaign_id], reason_codes=[TOO_FAST]
+    )
+    too_fast = Counter(run.case for run in runs)
+    for tool in dict.fromkeys(case.tool for case in too_fast):
+        if (finer := program(tool).finer) is not None and finer not in plan.matrix.tools:
+            fast = {case: count for case, count in too_fast.items() if case.tool is tool}
+            return _again_with(workspace, plan, measured, fast, finer)
+    return measured
+
+
+def _again_with(
+    workspace: Workspace,
+    plan: Plan,
+    measured: MeasuredCampaign,
+    fast: Mapping[Case, int],
+    finer: ToolName,
+) -> MeasuredCampaign:
+    """Measure those of a plan's models with a finer program that were too fast for the other one:
+    its cases, with how many runs each has.
+
+    What was measured stays as it is where that program isn't there.
+    """
+    coarse = next(iter(fast)).tool
+    sha256s = {case.model_sha256 for case in fast}
+    models = tuple(
+        item
+        for item, model in zip(plan.models, identify(plan), strict=True)
+        if model.sha256 in sha256s
+    )
+    names = ", ".join(item.name or item.path.stem for item in models)
+    budget, end = plan.budget, measured.campaign.finished_at
+    if budget is not None and end is not None:
+        budget -= (end - measured.campaign.created_at).total_seconds()
+        if budget <= 0:
+            return measured
+    text = f"{names}: too fast for the digits of {coarse}, so measured with {finer}"
+    other = replace(
+        plan,
+        models=models,
+        budget=budget,
+        matrix=replace(plan.matrix, tools=(finer,)),
+        devices=DeviceSelection(serials=tuple({case.serial for case in fast})),
+        text=f"# {text}\n{plan.text}",
+    )
+    keys = {"campaign_id": measured.campaign.campaign_id}
+    try:
+        workspace.observer.on_event(Notice(event="too-fast", text=text, keys=keys))
+        again = _run_once(workspace, other, despite_losses=False)
+    except (UsageError, ArtifactError, DeviceError, NoDeviceError) as error:
+        text = f"{names}: it can't be measured with {finer}: {error}"
+        workspace.observer.on_event(Notice(event="too-fast", text=text, level="warning", keys=keys))
+        return measured
+    return replace(
+        again,
+        result=replace(
+            again.result,
+            stored=measured.result.stored + again.result.stored,
+            not_run=measured.result.not_run + again.result.not_run,
+        ),
+        opened=replace(
+            again.opened,
+            missing={**measured.opened.missing, **again.opened.missing},
+            left_out={**measured.opened.left_out, **again.opened.left_out},
+        ),
+        coarser=(measured.campaign,),
+        replaced_runs=sum(fast.values()),
+    )
+
+
+def _run_once(workspace: Workspace, plan: Plan, *, despite_losses: bool) -> MeasuredCampaign:
     # Before any phone is looked for: what is wrong with a plan's files is wrong without phones too.
     inputs = inputs_of(plan)
     opened = open_devices(workspace, plan.devices, despite_losses=despite_losses)
+    for hint in filter(None, (unchecked_hint(workspace.settings, facts) for facts in opened.facts)):
+        workspace.observer.on_event(Notice(event="hint", text=hint))
     prepared = prepare(workspace, plan, opened, inputs)
     if not prepared.campaign.invocations:
         raise UsageError(
@@ -390,11 +490,13 @@ def _unchanged_file(name: str, sha256: str, campaign: Campaign) -> Path:
     return path
 
 
-def read_again(workspace: Workspace, campaign: Campaign) -> Callable[[], Iterable[RunRecord]]:
-    """Return what reads the runs of a campaign, also when the workspace is closed."""
+def read_again(
+    workspace: Workspace, campaigns: Sequence[Campaign]
+) -> Callable[[], Iterable[RunRecord]]:
+    """Return what reads the runs of some campaigns, also when the workspace is closed."""
     from orchestrator.store.opening import IN_MEMORY
 
-    wanted = [campaign.campaign_id]
+    wanted = [item.campaign_id for item in campaigns]
     if workspace.settings.store == IN_MEMORY:
         # They are gone with the workspace.
         held = list(workspace.store.runs(campaign_ids=wanted))
@@ -408,8 +510,9 @@ def read_again(workspace: Workspace, campaign: Campaign) -> Callable[[], Iterabl
 
 
 def stopped(campaign: Campaign, runs: Iterable[RunRecord]) -> Iterator[Mapping[str, object]]:
-    """Yield why each case has as many invocations as it has."""
-    for key, item in standings(campaign, map(slim, runs)).items():
+    """Yield why each case has as many invocations as it has; runs of other campaigns pass by."""
+    own = (slim(run) for run in runs if run.campaign_id == campaign.campaign_id)
+    for key, item in standings(campaign, own).items():
         yield {"case_key": key} | {
             name: getattr(item, name) for name in ("reason", "text", "stored", "used", "half_width")
         }

@@ -43,8 +43,10 @@ from orchestrator.records.campaign import (
 from orchestrator.records.case import (
     FIGURE_PASS,
     Build,
+    BuildSha,
     CampaignId,
     Case,
+    Companion,
     DelegateName,
     Model,
     Serial,
@@ -146,6 +148,19 @@ class MissingProgram:
     #: What is declared of it; None for a program that nobody declared.
     spec: BuildSpec | None
 
+    @property
+    def assumed(self) -> Build:
+        """The build that a plan is made with as if it were there; nothing can be run with it."""
+        spec = self.spec
+        libraries = spec.needed if spec else []
+        return Build(
+            name=spec.name if spec else self.tool.value,
+            tool=self.tool,
+            sha256=BuildSha("0" * 64),
+            abi=spec.abi if spec else "",
+            companions=tuple(Companion(name=name, sha256="0" * 64) for name in libraries),
+        )
+
 
 def missing_programs(
     workspace: Workspace, plan: Plan, facts: Sequence[DeviceFacts]
@@ -179,15 +194,20 @@ def expansion_of(
     plan: Plan,
     devices: Sequence[tuple[Device, DeviceFacts]],
     inputs: Inputs,
+    assumed: Mapping[tuple[Serial, ToolName], Build] | None = None,
 ) -> tuple[Expansion, list[Build]]:
     """Return what a plan means on these devices, and the builds for it.
 
     Raises PlanError for flags that are wrong, ArtifactError for a named build that can't be used.
+
+    ``assumed`` stand for programs that aren't on this computer; nobody is asked to download them.
     """
     facts = [known for _, known in devices]
-    if wanted := [item.spec for item in missing_programs(workspace, plan, facts) if item.spec]:
+    if assumed is None and (
+        wanted := [item.spec for item in missing_programs(workspace, plan, facts) if item.spec]
+    ):
         workspace.on_missing(wanted)
-    found = workspace.builds.of(plan, facts)
+    found = {**workspace.builds.of(plan, facts), **(assumed or {})}
     builds = {build.sha256: build for build in found.values() if isinstance(build, Build)}
     twins = (
         workspace.builds.with_flex(list(builds.values()))
@@ -298,11 +318,14 @@ def planned(
     plan: Plan,
     opened: OpenedDevices,
     inputs: Inputs,
+    assumed: Mapping[tuple[Serial, ToolName], Build] | None = None,
 ) -> tuple[Expansion, list[Build], dict[str, OutputCheck]]:
     """Return a plan's cases on these devices in the time that it has, the builds for it, and the
-    known checks of outputs there; raises as `expansion_of`.
+    known checks of outputs there.
+
+    Parameters and errors are those of `expansion_of`.
     """
-    expansion, builds = expansion_of(workspace, plan, opened.devices, inputs)
+    expansion, builds = expansion_of(workspace, plan, opened.devices, inputs, assumed)
     checks, is_wanted = unchecked(workspace, plan, opened.facts, inputs.models)
     expansion = with_output_checks(expansion, is_wanted)
     kept = cut_to_time(

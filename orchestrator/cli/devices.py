@@ -43,15 +43,16 @@ def list_attached(settings: Settings) -> CommandResult:
 
     Example: benchfarm devices
     """
-    from orchestrator.app.phones import list_devices, listed_table
+    from orchestrator.app.phones import list_devices, listed_table, unchecked_hint
 
     with workspace_telling(settings) as workspace:
         listed = list_devices(workspace)
-    notes = [
-        f"{item.address}: {item.reason}{f' ({item.hint})' if item.hint else ''}"
-        for item in listed
-        if item.reason
-    ]
+    notes = []
+    for item in listed:
+        if item.reason:
+            notes.append(f"{item.address}: {item.reason}{f' ({item.hint})' if item.hint else ''}")
+        elif item.facts and (offer := unchecked_hint(settings, item.facts)):
+            notes.append(offer)
     table = listed_table(listed)
     exit_code = 0 if all(item.usable for item in listed) else DeviceError.exit_code
     return shown(table, *notes, exit_code=exit_code)

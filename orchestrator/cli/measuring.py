@@ -154,7 +154,7 @@ def told(
             # What was measured is stored; a report can be rendered again.
             where.append(f"the report could not be written: {error}")
             where.append(f"'benchfarm report {campaign.campaign_id} --out FILE' renders it again")
-    again = read_again(workspace, campaign)
+    again = read_again(workspace, measured.campaigns)
     found = winners(data.contests)
     won = fastest_table(found)
     advice = next_steps(found, campaign.terms)

@@ -41,13 +41,15 @@ def show(
     from orchestrator.tables.labels import unique_labels
 
     # Nothing is measured or stored. A program that isn't known yet is put on a device and asked for
-    # its flags.
+    # its flags; one that isn't on this computer is listed as missing, and planned with all the
+    # same.
     plan = load_plan(path, home=settings.data_folder)
     inputs = inputs_of(plan)
     with Workspace(settings, makes_store=False, needs_store=False) as workspace:
         opened = open_devices(workspace, plan.devices)
         missing = missing_programs(workspace, plan, opened.facts)
-        expansion, _, _ = planned(workspace, plan, opened, inputs)
+        assumed = {(serial, item.tool): item.assumed for item in missing for serial in item.serials}
+        expansion, _, _ = planned(workspace, plan, opened, inputs, assumed)
     chosen, others, lacking = opened.facts, _not_chosen(opened), opened.choice.lacking
     titles = unique_labels({str(facts.serial): facts.title for facts in chosen})
     counts = Counter(

@@ -37,6 +37,8 @@ class Program:
     #: The kind of device on which it is tried beside the usual program, for the delegates that that
     #: one lacks.
     beside_on: DeviceKind | None = None
+    #: What measures a model that is too fast for the digits that this one prints; None: nothing.
+    finer: ToolName | None = None
     #: Whose flags it has.
     family: FlagFamily = FlagFamily.BENCHMARK_MODEL
     #: Whether a plan may set flags of it.

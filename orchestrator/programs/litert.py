@@ -30,6 +30,7 @@ from orchestrator.programs.running import run_and_collect
 from orchestrator.records.case import Build, BuildSha, Case, CaseKey, DelegateName, RunId, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import (
+    TOO_FAST,
     DelegateEvidence,
     DelegateTruth,
     LatencySummary,
@@ -241,7 +242,7 @@ def report_of(result: Mapping[str, Any]) -> ToolReport:
             f"{counted(count, 'inference')} took less than the {format_latency(RESOLUTION_US)} "
             "that it rounds to; --tool native tells more digits"
         )
-        return ToolReport(outcome="failed", failure_code="too-fast", failure_reason=reason)
+        return ToolReport(outcome="failed", failure_code=TOO_FAST, failure_reason=reason)
     warmups = int(latency.get("num_warmup_runs", 0))
     size_mib = result.get("model_size_mb")
     return ToolReport(
@@ -266,6 +267,7 @@ PROGRAM = Program(
     tool=LitertTool,
     kinds=frozenset({DeviceKind.HOST}),
     usual_on=DeviceKind.HOST,
+    finer=ToolName.NATIVE,
     family=FlagFamily.LITERT_BENCHMARK,
     has_flags=False,
     shares_file_name=True,

@@ -62,13 +62,22 @@ def test_a_phone_left_changed_by_another_home_is_restored_from_the_phones_own_fi
     assert "undo" not in rooted.shell(serial, f"ls {folder}").split()
 
 
-def test_a_phone_that_is_away_is_told_from_one_that_differs(lab: Lab) -> None:
+def test_a_phone_that_is_away_is_told_from_one_that_differs_and_no_other_is_meant(
+    lab: Lab,
+) -> None:
     serial, away = lab.serials[0], f"{lab.serials[0]}-AWAY"
-    dry = lab.cli("device restore --dry-run", serial, away).ended_with(3).stdout
-    assert dry.splitlines() == [
-        f"{serial} (virtual): as it was",
-        f"{away}: not asked: is not attached; 'benchfarm devices' lists what is",
-    ]
+    (lab.cli.home / "devices.yaml").write_text(f"devices: {{{away}: {{pools: [nightly]}}}}")
+    try:
+        dry = lab.cli("device restore --dry-run", serial, away).ended_with(3).stdout
+        assert dry.splitlines() == [
+            f"{serial} (virtual): as it was",
+            f"{away}: not asked: is not attached; 'benchfarm devices' lists what is",
+        ]
+        assert "did you mean" not in lab.cli("device restore", away).ended_with(3).said
+    finally:
+        (lab.cli.home / "devices.yaml").unlink()
+    said = lab.cli("device restore", away).ended_with(3).stdout
+    assert f"no such phone is known here; did you mean '{serial}'?" in said
 
 
 def test_a_phone_that_another_computer_holds_is_refused_with_its_name(rooted: Lab) -> None:

@@ -10,11 +10,14 @@ import zipfile
 from pathlib import Path
 
 import pandas
+import pytest
 
 from tests.conftest import c_compiler
 from tests.samples.command import Cli, Done
-from tests.samples.places import NATIVE
+from tests.samples.places import NATIVE, REPO
 
+#: Two operators, of which this computer runs thousands in the time that LiteRT's program rounds to.
+TINY = REPO / "tests" / "data" / "tiny" / "two_operators.tflite"
 #: Prints a recording, stdout and stderr apart as the real program does, and the arguments that it
 #: was given.
 SOURCE = r"""
@@ -159,3 +162,39 @@ def test_what_is_exported_of_this_computer_names_no_folder_of_it(
     other("import", tmp_path / "night.zip").ok()
     (run,) = other("results runs --json").ok().json
     assert (run["outcome"], run["report"]["delegate"]["truth"]) == ("completed", "full")
+
+
+def test_a_model_that_is_too_fast_for_the_usual_program_is_measured_with_a_finer_one(
+    cli: Cli, tmp_path: Path
+) -> None:
+    program = build(tmp_path, "xnnpack_true_fully_delegated.txt")
+    words = ("bench --with-host -d xnnpack -t 1 -n 1 --min-secs 0.1", TINY)
+
+    def measured(*words: object) -> Done:
+        done = cli(*words, "--json")
+        if "coarse-resolution" in done.stderr:
+            pytest.skip("the smallest model takes this computer one step of LiteRT's digits")
+        return done
+
+    done = measured(*words, "--build", f"native={program}")
+    # What is clean depends on what else this computer does.
+    assert (done.exit_code in {0, 1}, done.json["without_result"]) == (True, 0), done.stderr
+    assert (
+        "two_operators: too fast for the digits of litert, so measured with native" in done.stderr
+    )
+    assert [
+        (run["case"]["tool"], run["outcome"], run["reason_code"]) for run in done.json["runs"]
+    ] == [("litert", "failed", "too-fast"), ("native", "completed", "")]
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        f"models: {TINY}\nmatrix: {{delegates: xnnpack, threads: 1}}\ndevices: {{host: true}}\n"
+        f"settings: {{min_secs: 0.1}}\ninvocations: 1\nbuilds: {{native: {program}}}\n"
+    )
+    planned = measured("run", plan)
+    assert [(run["case"]["tool"], run["reason_code"]) for run in planned.json["runs"]] == [
+        ("litert", "too-fast"),
+        ("native", ""),
+    ], planned.stderr
+    alone = measured(*words).ended_with(1)
+    assert "two_operators: it can't be measured with native: " in alone.stderr
+    assert [run["case"]["tool"] for run in alone.json["runs"]] == ["litert"]
