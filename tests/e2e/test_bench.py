@@ -445,3 +445,9 @@ def test_a_warm_start_uses_the_cache_that_the_first_load_wrote(
     shown = lab.cli("report --format json", result["campaign_id"]).ok().json["results"]
     assert [[start["stage"] for start in row["starts"]] for row in shown] == [STAGES, STAGES]
     assert all(row["median_us"] is None for row in shown)
+
+
+def test_a_phone_that_is_nearly_named_is_told(lab: Lab, model: Path) -> None:
+    small = lab.cli("bench", model, "-s", lab.serials[0].lower()).ended_with(3).stderr
+    assert f"did you mean '{lab.serials[0]}'?" in small
+    assert "--profile pixel-3" in lab.cli("bench -s pixel3", model).ended_with(3).stderr

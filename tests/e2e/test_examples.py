@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import pty
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from orchestrator.config.declarations import load_builds
 from orchestrator.installation import data_folder
 from tests.e2e.conftest import Lab
+from tests.e2e.test_host_native import build
 from tests.samples.command import Cli
+from tests.unit.artifacts.file_server import FileServer, file_server
 
 EXAMPLES = data_folder("reports").parent / "examples"
 
@@ -120,13 +125,17 @@ def test_a_plan_is_shown_without_its_programs_which_are_listed(
     assert missing["serials"] == ["host"]
 
 
-def in_terminal(cli: Cli, *words: object) -> tuple[int, str]:
-    """Run the command on a terminal of its own; return how it ended and what it said."""
+def in_terminal(
+    cli: Cli, answer: str, *words: object, columns: int = 100, **environ: str
+) -> tuple[int, str]:
+    """Run the command on a terminal of its own, answer its first question, and return how it ended
+    and what it said."""
     terminal, its_own = pty.openpty()
     standard = {"stdin": its_own, "stdout": its_own, "stderr": its_own}
-    process = cli.process(words, {"TERM": "xterm", "COLUMNS": "80"}, **standard)
+    process = cli.process(words, {"TERM": "xterm", "COLUMNS": f"{columns}", **environ}, **standard)
     os.close(its_own)
     said = b""
+    asked = False
     while True:
         try:
             chunk = os.read(terminal, 65536)
@@ -135,15 +144,58 @@ def in_terminal(cli: Cli, *words: object) -> tuple[int, str]:
         if not chunk:
             break
         said += chunk
+        if not asked and b"[Y/n]" in said:
+            asked = True
+            os.write(terminal, answer.encode())
     os.close(terminal)
     return process.wait(60), said.decode("utf-8", "replace")
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Iterator[FileServer]:
+    """A mirror that has benchmark_model for this computer."""
+    (spec,) = (
+        item
+        for item in load_builds([data_folder("apk_builds")])
+        if item.name == "benchmark_model" and item.abi == f"linux-{platform.machine()}"
+    )
+    with file_server() as server:
+        content = build(tmp_path, "xnnpack_true_fully_delegated.txt").read_bytes()
+        server.put("/" + spec.source.url.partition("://")[2], content)
+        yield server
+
+
+def test_a_missing_program_is_offered_for_download_on_a_terminal_and_nowhere_else(
+    cli: Cli, model: Path, mirror: FileServer, tmp_path: Path
+) -> None:
+    words = ("bench -s host --tool native -d xnnpack -t 1 -n 2", model)
+    place = {"BENCHFARM_MIRROR": mirror.url}
+    piped = cli(*words, stdin="y\n", **place)
+    assert (piped.exit_code, "[Y/n]" in piped.said, mirror.asked) == (2, False, [])
+    refused, said = in_terminal(cli, "n\n", *words, **place)
+    assert (refused, mirror.asked) == (2, [])
+    assert f"benchmark_model for linux-{platform.machine()} is not on this computer" in said
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        f"models: {model}\nmatrix: {{delegates: xnnpack, tools: native}}\ndevices: {{host: true}}\n"
+    )
+    sides = ("delegate:xnnpack", "delegate:cpu", "-m", model, "-s", "host", "--tool", "native")
+    for others in (("run", plan), ("ab", *sides)):
+        refused, said = in_terminal(cli, "n\n", *others, **place)
+        assert (refused, said.count("[Y/n]"), mirror.asked) == (2, 1, []), said
+    quiet, said = in_terminal(cli, "y\n", *words, "--json", **place)
+    assert (quiet, "[Y/n]" in said, mirror.asked) == (2, False, [])
+    code, said = in_terminal(cli, "\n", *words, **place)
+    assert code in {0, 1}, said
+    assert "report: " in said
+    assert f"linux-{platform.machine()}" in cli("build list").ok().stdout
 
 
 def test_progress_of_an_ab_comparison_names_its_sides_and_breaks_no_word(
     lab: Lab, model: Path
 ) -> None:
     words = ("ab delegate:xnnpack delegate:gpu", "-m", model, "-s", lab.serials[0])
-    code, said = in_terminal(lab.cli, *words, "--runs", "3", "--min-secs", "0.1")
+    code, said = in_terminal(lab.cli, "", *words, "--runs", "3", "--min-secs", "0.1")
     assert code in {0, 1}, said
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "\n", said)
     progress = plain.partition("delegate gpu (candidate)")[0].splitlines()

@@ -457,3 +457,11 @@ def test_processes_that_make_one_store_at_once_all_get_it(unused_database: str) 
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_database_of_a_newer_benchfarm_is_refused(url: str) -> None:
+    open_store(url).close()
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE benchfarm_settings SET value = '9999' WHERE name = 'version'")
+    with pytest.raises(StoreError, match=r"newer benchfarm.*9999"):
+        open_store(url)

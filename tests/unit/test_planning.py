@@ -425,3 +425,27 @@ def test_thread_counts_that_a_delegate_may_leave_unused_count_once_in_the_least_
     assert most == pytest.approx(3 * least)
     every = replace(gpu, matrix=replace(gpu.matrix, every_thread_count=True))
     assert expanded(every).estimate_s(every) == pytest.approx((most, most))
+
+
+def test_without_a_named_program_each_device_gets_its_usual_one() -> None:
+    assert {case.tool for case in expanded(plan()).cases} == {ToolName.NATIVE}
+    assert {
+        case.tool for case in expanded(plan(matrix=Matrix(threads=(1,))), COMPUTER, LITERT).cases
+    } == {ToolName.LITERT}
+
+
+@needs_extension("runtimes")
+def test_a_pass_that_a_case_cannot_do_is_skipped_with_a_reason_also_beside_another() -> None:
+    matrix = Matrix(tools=(ToolName.LITERT_LM,), threads=(1,))
+    bundle = Model(name="m", sha256=ModelSha("m"), size_bytes=1, path=Path("m.litertlm"))
+    stock = Stock(
+        builds={(PHONE.serial, ToolName.LITERT_LM): replace(NATIVE, tool=ToolName.LITERT_LM)}
+    )
+    cold, both = (
+        expand(plan(matrix=matrix, passes=passes), [PHONE], [bundle], stock)
+        for passes in ((Pass.COLD,), (Pass.TIMING, Pass.COLD))
+    )
+    assert cold.cases == ()
+    for found in (cold, both):
+        assert {skip.reason_code for skip in found.skipped} == {"pass-not-in-tool"}
+    assert {item.run_pass for item in both.invocations[PHONE.serial]} == {Pass.TIMING}

@@ -238,3 +238,37 @@ def test_a_case_is_not_compared_with_itself(
 ) -> None:
     with pytest.raises(UsageError, match=r"both sides have mobilenet.* on .*: gpu"):
         compare(settings, CompareOptions(by=by), Output(), sides)
+
+
+def test_an_iphone_and_an_android_phone_are_matched_and_told_what_compares_them(
+    settings: Settings,
+) -> None:
+    result = compared(settings, "89AX0KQ3H", "lab-xs")
+    (row,) = cases_of(result)
+    assert row["verdict"]["outcome"] == "incomparable"
+    assert {item["fact"] for item in row["differences"]} == {"tool", "settings", "grade"}
+    told = " ".join(result.text.split())
+    assert "The tool differs: native and text." in told
+    assert "'--allow grade,settings,tool' compares 1 case more" in told
+
+
+def test_a_campaign_with_both_sides_comes_before_newer_ones_with_one_each(tmp_path: Path) -> None:
+    cpu, gpu = (
+        case(REAL_PIXEL, MOBILENET, delegate, 1)
+        for delegate in (DelegateName.CPU, DelegateName.GPU)
+    )
+    both = [*series(cpu, 9_000, 8), *series(gpu, 6_450, 8)]
+    later = {
+        CampaignId(f"2026031{day}-120000-later"): series(
+            side, 9_000, 8, campaign_id=CampaignId(f"2026031{day}-120000-later")
+        )
+        for day, side in ((5, cpu), (6, gpu))
+    }
+    settings = settings_of(
+        tmp_path,
+        [*both, *(run for runs in later.values() for run in runs)],
+        campaign_of(both),
+        *(campaign_of(runs, campaign_id=name, name=name) for name, runs in later.items()),
+    )
+    (row,) = cases_of(compare(settings, CompareOptions(by="delegate"), Output(), ("cpu", "gpu")))
+    assert {row[side]["campaign_id"] for side in ("baseline", "candidate")} == {str(ANDROID)}
