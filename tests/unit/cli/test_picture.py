@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from orchestrator.app.progress import describe_run
+from orchestrator.app.progress import describe, describe_run
 from orchestrator.app.status import PublishedStatus, running_here
 from orchestrator.cli.live import STYLES, TerminalObserver, about, picture
 from orchestrator.cli.output import to_json
@@ -208,7 +208,7 @@ def test_the_live_view_prints_what_is_to_be_remembered_and_gives_the_terminal_ba
     console = Console(
         file=out, force_terminal=True, width=60, height=12, _environ={"TERM": "xterm"}
     )
-    observer = TerminalObserver(console)
+    observer = TerminalObserver(describe, console)
     assert observer.can_draw
     observer.on_event(STARTED)
     observer.on_event(DeviceNote(serial=A, text="lost: the cable", is_problem=True, is_away=True))
