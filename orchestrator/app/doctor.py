@@ -160,6 +160,10 @@ def _adb(workspace: Workspace) -> list[Finding]:
 
 def _phones(workspace: Workspace) -> list[Finding]:
     attached = attached_devices(workspace, start_server=False)
+    servers = workspace.lab_server(), workspace.running_plugged_server()
+    if not attached and workspace.named_server() is not None and not any(servers):
+        # Of the server that is named the other check tells; what is plugged in nobody can say.
+        return []
     if not attached:
         step = f"plug one in and allow USB debugging; 'benchfarm devices'; {HIDDEN_SAMSUNG}"
         return [warning("phones", "no phone is attached", step)]
