@@ -175,7 +175,8 @@ _FULL_BELOW_BYTES: Final = 1 << 20
 _LOCKS: Final = ("55P03", "40P01")
 #: SQLite's codes of a file that may not be opened or written.
 _ACCESS: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
-_DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+#: Too big: nothing so large is stored, so it was read, from a damaged length.
+_DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG)
 
 
 @contextmanager

@@ -229,9 +229,17 @@ class Runs(Database):
     def attachments_of(
         self, run_ids: Sequence[RunId]
     ) -> Iterator[tuple[RunId, tuple[Attachment, ...]]]:
-        """Yield what each of some runs left behind."""
-        for run_id in dict.fromkeys(run_ids):
-            yield run_id, self.attachments(run_id)
+        """Yield what each of some runs left behind, page by page; unknown runs are left out."""
+        for page in pages(list(dict.fromkeys(run_ids)), _RUN_PAGE):
+            with self.reading() as connection:
+                query = (
+                    select(RUNS.c.run_id, RUNS.c.output)
+                    .where(RUNS.c.run_id.in_(page))
+                    .order_by(RUNS.c.run_no)
+                )
+                found = connection.execute(query).all()
+            for run_id, output in found:
+                yield RunId(run_id), self._attachments(RunId(run_id), output)
 
     def _attachments(self, run_id: RunId, output: bytes) -> tuple[Attachment, ...]:
         """Return what a run left behind; large content is read one run after the other."""

@@ -122,28 +122,32 @@ class Usage(Runs):
                 known += connection.execute(
                     _CASES.where(CASES.c.case_no.between(min(used), max(used)))
                 ).all()
-        series: dict[SeriesSketch, int] = {}
-        contents: dict[Contents, int] = {}
+        series: dict[str, tuple[int, Any]] = {}
         places: dict[int, tuple[int, int]] = {}
+        contents_at: dict[tuple[str, str, str], int] = {}
         for row in sorted(known, key=lambda row: row.case_no):
             if row.case_no in used:
-                sketch = SeriesSketch(
-                    series_key=SeriesKey(row.series_key),
-                    serial=Serial(row.serial),
-                    is_virtual=row.is_virtual,
-                )
-                measured = Contents(
-                    model_sha256=ModelSha(row.model_sha256),
-                    build_sha256=BuildSha(row.build_sha256),
-                    files=tuple((name, sha256) for name, sha256 in json.loads(row.files)),
-                )
+                series_at, _ = series.setdefault(row.series_key, (len(series), row))
+                contents = (row.model_sha256, row.build_sha256, row.files)
                 places[row.case_no] = (
-                    series.setdefault(sketch, len(series)),
-                    contents.setdefault(measured, len(contents)),
+                    series_at,
+                    contents_at.setdefault(contents, len(contents_at)),
                 )
         return Points(
-            series=tuple(series),
-            contents=tuple(contents),
+            series=tuple(
+                SeriesSketch(
+                    series_key=SeriesKey(key), serial=Serial(row.serial), is_virtual=row.is_virtual
+                )
+                for key, (_, row) in series.items()
+            ),
+            contents=tuple(
+                Contents(
+                    model_sha256=ModelSha(model),
+                    build_sha256=BuildSha(build),
+                    files=tuple((name, sha256) for name, sha256 in json.loads(files)),
+                )
+                for model, build, files in contents_at
+            ),
             campaigns=tuple(
                 CampaignSketch(campaign_id=CampaignId(row.campaign_id), created_at=row.created_at)
                 for row in campaigns

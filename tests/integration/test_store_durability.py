@@ -112,6 +112,27 @@ def test_a_copy_that_cannot_be_made_blames_the_place_of_the_copy(
     assert str(told.value).startswith(f"{tmp_path / place}: the copy of {path} can't be written: ")
 
 
+def test_a_store_of_a_url_is_one_file_whoever_asks(tmp_path: Path, samples) -> None:
+    """A URL's escapes are read once, so that the copy is one of what was opened."""
+    meant, other = tmp_path / "my store.sqlite", tmp_path / "my%20store.sqlite"
+    for path, name in ((meant, "meant"), (other, "other")):
+        with closing(open_store(path)) as store:
+            samples.begin(store, samples.campaign(name))
+    cli = Cli(home=tmp_path / "home")
+    url = f"sqlite:///{tmp_path}/my%20store.sqlite"
+    listed = cli("results", "list", "--json", BENCHFARM_STORE=url).ok().json
+    copied = (
+        cli("store", "backup", tmp_path / "copy.sqlite", "--json", BENCHFARM_STORE=url).ok().json
+    )
+    with closing(open_store(tmp_path / "copy.sqlite")) as store:
+        assert [item.campaign_id for item in store.campaigns()] == [
+            item["campaign_id"] for item in listed
+        ]
+    opened = Path(copied["store"])
+    assert {meant.name: "meant", other.name: "other"}[opened.name] == listed[0]["campaign_id"]
+    assert str(opened) in cli("doctor", BENCHFARM_STORE=url).said
+
+
 def test_a_file_for_which_there_is_no_space_is_told_and_leaves_nothing(
     path: Path, tmp_path: Path, samples
 ) -> None:

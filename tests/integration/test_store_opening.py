@@ -28,7 +28,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.settings import Settings
-from orchestrator.store.database import _LIMITS
+from orchestrator.store.database import _LIMITS, store_errors
 from orchestrator.store.opening import open_store
 from tests.samples.command import Cli
 from tests.samples.places import REPO
@@ -223,6 +223,17 @@ def test_damage_in_the_middle_is_told_when_it_is_read(filled: Path) -> None:
         open_store(filled)
 
     assert filled.read_bytes() == before
+
+
+def test_a_length_that_can_not_be_is_damage_too() -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        # What SQLite says of a damaged file now and then.
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100)
+        with (
+            pytest.raises(StoreCorruptError, match=r"runs\.sqlite: .*damaged.*too big"),
+            store_errors("runs.sqlite"),
+        ):
+            connection.execute("SELECT zeroblob(101)")
 
 
 def test_raw_output_that_changed_on_the_disk_is_never_handed_out(filled: Path, samples) -> None:
