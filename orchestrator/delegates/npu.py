@@ -23,8 +23,19 @@ _RUNTIMES = {
 }
 #: LiteRT's doors to the vendors' drivers, and the vendors' own runtimes.
 LIBRARY = re.compile(
-    rf"libLiteRt(?:Dispatch|CompilerPlugin)_(?P<vendor>\w+)\.so$|(?P<runtime>{'|'.join(_RUNTIMES)})"
+    rf"libLiteRt(?:Dispatch|CompilerPlugin)_(?P<vendor>\w+)\.so$|(?P<runtime>{'|'.join(_RUNTIMES)})(?:HtpV(?P<htp>\d+))?"
 )
+#: ``ro.soc.model`` -> version of its Hexagon tensor processor, as Qualcomm's libraries carry it in
+#: their names.
+_HTP_VERSIONS = {
+    "sm8350": "68",
+    "sm8450": "69",
+    "sm8475": "69",
+    "sm8550": "73",
+    "sm8650": "75",
+    "sm8750": "79",
+    "sm8850": "81",
+}
 
 
 def _vendor(facts: DeviceFacts) -> str:
@@ -52,7 +63,10 @@ def needs_library(name: str, facts: DeviceFacts) -> bool:
         return True
     # Google's compiler plugin is spelled google_tensor, its dispatch library GoogleTensor.
     whose = match["vendor"] or _RUNTIMES[match["runtime"]]
-    return whose.replace("_", "").lower() == _vendor(facts).lower()
+    if whose.replace("_", "").lower() != _vendor(facts).lower():
+        return False
+    version = _HTP_VERSIONS.get(facts.properties.get("ro.soc.model", "").lower())
+    return match["htp"] is None or version is None or match["htp"] == version
 
 
 def _library_skip(build: Build, facts: DeviceFacts) -> Skip | None:

@@ -293,24 +293,3 @@ def test_a_store_that_a_process_opens_twice_loses_nothing_once_another_process_c
         first.append_run(samples.run(0))
         done = subprocess.run(counting, check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "1"
-
-
-def test_a_store_of_a_url_is_one_file_whoever_asks(tmp_path: Path, samples) -> None:
-    """A URL's escapes are read once, so that the copy is one of what was opened."""
-    meant, other = tmp_path / "my store.sqlite", tmp_path / "my%20store.sqlite"
-    for path, name in ((meant, "meant"), (other, "other")):
-        with closing(open_store(path)) as store:
-            samples.begin(store, samples.campaign(name))
-    cli = Cli(home=tmp_path / "home")
-    url = f"sqlite:///{tmp_path}/my%20store.sqlite"
-    listed = cli("results", "list", "--json", BENCHFARM_STORE=url).ok().json
-    copied = (
-        cli("store", "backup", tmp_path / "copy.sqlite", "--json", BENCHFARM_STORE=url).ok().json
-    )
-    with closing(open_store(tmp_path / "copy.sqlite")) as store:
-        assert [item.campaign_id for item in store.campaigns()] == [
-            item["campaign_id"] for item in listed
-        ]
-    opened = Path(copied["store"])
-    assert {meant.name: "meant", other.name: "other"}[opened.name] == listed[0]["campaign_id"]
-    assert str(opened) in cli("doctor", BENCHFARM_STORE=url).said
