@@ -462,6 +462,7 @@ def _models_of(
                     "name in a plan: {path: FILE, name: NAME}"
                 )
                 faults.add(("models", number), message)
-            sha256 = model.sha256 or (known and known.sha256) or pins.get(path.resolve())
+            sha256 = model.sha256 or (known.sha256 if known else None)
+            sha256 = sha256 or pins.get(path.resolve())
             found[path.resolve()] = PlanModel(name=name, path=path, sha256=sha256)
     return tuple(found.values())
