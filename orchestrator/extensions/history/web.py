@@ -385,8 +385,8 @@ class LivePages:
     def page(self, path: str) -> ServedPage | None:
         """Return the page of a path, None when there is none."""
         if path in {"farm", "farm/now"}:
-            content = self._farm_page(is_part=path != "farm")
-            return page_of("farm.html", content.encode(), asks=True)
+            farm = self._farm_page(is_part=path != "farm")
+            return page_of("farm.html", farm.encode(), asks=True)
         # The farm's page needs them while the store can't be read.
         if path in (shared := site_pages.shared_files()):
             return page_of(path, shared[path].encode())
