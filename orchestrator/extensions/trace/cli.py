@@ -67,6 +67,10 @@ def _record(
                 f"{tool} can't be traced: traces are recorded on Android phones, with a program that benchfarm starts",
                 hint="docs/guides/why-slow.md says how an iPhone's run is traced by hand",
             )
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(
+            f"{folder} is no folder", hint="--out names the folder for the trace files"
+        )
     check_writable(folder / "trace", makes_folder=True)
     try:
         return measuring.run(workspace, _plan(model, options))

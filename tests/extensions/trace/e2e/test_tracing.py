@@ -190,6 +190,7 @@ def test_what_cannot_be_traced_is_refused_at_once(lab: Lab, model: Path) -> None
         assert "can't be traced" in done.stderr
     done = lab.cli("trace", model, "-s", lab.serials[0], "--out", model)
     assert done.exit_code == 2
+    assert "is no folder" in done.stderr
     done = lab.cli("trace", model, "-s", lab.serials[0], "--out", model / "traces")
     assert (done.exit_code, "campaign" in done.stderr) == (2, False)
 
