@@ -124,6 +124,8 @@ def plan(folder: Path, tool: str, program: Path, *, invocations: int, settings: 
         f"name: texts\nmodels: [{json.dumps(str(min(MODELS.glob('*float*.tflite'))))}]\n"
         f"matrix: {{delegates: [cpu], threads: [1], tools: [{tool}]}}\n"
         f"builds: {{{tool}: {json.dumps(str(program))}}}\npasses: [timing]\ninvocations: {invocations}\n"
+        # Another phone of real parts may be attached.
+        "devices: {serials: [TEXTS]}\n"
         f"settings: {{num_runs: 5{settings}}}\n"
     )
     return path
