@@ -4,10 +4,12 @@ these stay.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
 
-from sqlalchemy import Connection, delete, exists, func, select, update
+from sqlalchemy import Connection, and_, delete, exists, func, or_, select, update
 
 from orchestrator.errors import StoreError
 from orchestrator.records.campaign import CampaignStatus
@@ -28,6 +30,10 @@ from orchestrator.store.schema import (
     unpack_output,
 )
 
+#: A campaign that is said to run and has stored nothing for this long before the moment asked for
+#: was killed.
+_SILENCE: Final = timedelta(days=1)
+
 
 class Retention(Database):
     """Methods of the store that delete."""
@@ -42,31 +48,33 @@ class Retention(Database):
             campaigns = _prunable_campaigns(connection, before)
         note = pack_output([pruned_marker(policy)], "")
         count = freed_bytes = 0
-        large = set[str]()
+        # What several pages share is free only when all of them are deleted.
+        large = Counter[str]()
         for number in campaigns:
             with self.reading() as connection:
                 run_nos = _prunable_runs(connection, number)
             for page in pages(run_nos):
                 with self.reading() if is_trial else self.writing() as connection:
-                    pruned = _with_output(connection, page)
+                    pruned, freed = _prunable_output(connection, page, note)
                     if is_trial:
-                        of_page = select(ATTACHMENTS.c.sha256).where(ATTACHMENTS.c.run_no.in_(page))
-                        large.update(connection.scalars(of_page))
+                        of_page = ATTACHMENTS.c.run_no.in_(page)
+                        large.update(
+                            connection.scalars(select(ATTACHMENTS.c.sha256).where(of_page))
+                        )
                     else:
                         is_pruned = RUNS.c.run_no.in_(pruned)
                         connection.execute(update(RUNS).where(is_pruned).values(output=note))
-                        freed_bytes += delete_large(connection, page)
-                count += len(pruned)
-                freed_bytes += sum(size_bytes - len(note) for size_bytes in pruned.values())
+                        freed += delete_large(connection, page)
+                count, freed_bytes = count + len(pruned), freed_bytes + freed
             if not is_trial:
                 with self.writing() as connection:
                     is_it = CAMPAIGNS.c.campaign_no == number
                     connection.execute(update(CAMPAIGNS).where(is_it).values(pruned=policy))
-        with self.reading() as connection:
-            # At most: what a run has that stays is counted, too.
-            for contents in pages(list(large)):
-                sizes = select(func.length(BLOBS.c.data)).where(BLOBS.c.sha256.in_(contents))
-                freed_bytes += sum(connection.scalars(sizes))
+        if large:
+            with self.reading() as connection:
+                freed_bytes += _large_bytes(connection, large)
+        # A large output that another run has too frees nothing, and the note in its place takes
+        # some bytes.
         return Pruned(campaigns=len(campaigns), runs=count, freed_bytes=max(0, freed_bytes))
 
     def remove_campaign(self, campaign_id: CampaignId) -> None:
@@ -106,12 +114,19 @@ def _prunable_campaigns(connection: Connection, before: datetime) -> list[int]:
     """Return the campaigns begun before a moment whose raw output is still there, oldest first.
 
     What runs isn't touched; what was cut off may still be resumed, which needs nothing of its raw
-    output.
+    output. A killed process leaves its campaign running for ever: it is over when even its newest
+    run is older, by a day.
     """
-    query = select(CAMPAIGNS.c.campaign_no).where(
-        CAMPAIGNS.c.created_at < before,
+    late = before - _SILENCE
+    has_late_run = exists().where(
+        RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no, RUNS.c.started_at >= late
+    )
+    is_over = or_(
         CAMPAIGNS.c.status != CampaignStatus.RUNNING.value,
-        CAMPAIGNS.c.pruned.is_(None),
+        and_(CAMPAIGNS.c.created_at < late, ~has_late_run),
+    )
+    query = select(CAMPAIGNS.c.campaign_no).where(
+        CAMPAIGNS.c.created_at < before, is_over, CAMPAIGNS.c.pruned.is_(None)
     )
     return list(connection.scalars(query.order_by(CAMPAIGNS.c.campaign_no)))
 
@@ -132,12 +147,35 @@ def _prunable_runs(connection: Connection, number: int) -> list[int]:
     return [row.run_no for row in found if row.case_no not in imported]
 
 
-def _with_output(connection: Connection, run_nos: Sequence[int]) -> dict[int, int]:
-    """Return those of some runs that have raw output, with the size of it as it lies there."""
+def _prunable_output(
+    connection: Connection, run_nos: Sequence[int], note: bytes
+) -> tuple[list[int], int]:
+    """Return those of some runs that have raw output, and the bytes that a note in its place frees."""
+    found, freed_bytes = [], 0
     query = select(RUNS.c.run_no, RUNS.c.run_id, RUNS.c.output).where(RUNS.c.run_no.in_(run_nos))
-    found = {}
-    for row in connection.execute(query):
-        names = [name for name, _ in unpack_output(row.output, where=f"run {row.run_id}")]
-        if names and PRUNED_FILE not in names:
-            found[row.run_no] = len(row.output)
-    return found
+    for row in connection.execute(query).all():
+        there = unpack_output(row.output, where=f"run {row.run_id}")
+        has_large = any(isinstance(content, str) for _, content in there)
+        is_small = len(note) >= len(row.output) and not has_large
+        # What takes no more room than the note that it was deleted stays.
+        if not there or PRUNED_FILE in dict(there) or is_small:
+            continue
+        found.append(row.run_no)
+        freed_bytes += len(row.output) - len(note)
+    return found, freed_bytes
+
+
+def _large_bytes(connection: Connection, named: Mapping[str, int]) -> int:
+    """Return the bytes of the large content that no other runs have; ``named`` says how many of these
+    have each.
+    """
+    size_bytes = 0
+    for page in pages(list(named)):
+        of_page = ATTACHMENTS.c.sha256.in_(page)
+        counts = (
+            select(ATTACHMENTS.c.sha256, func.count()).where(of_page).group_by(ATTACHMENTS.c.sha256)
+        )
+        own = [sha256 for sha256, count in connection.execute(counts) if count == named[sha256]]
+        sizes = select(func.length(BLOBS.c.data)).where(BLOBS.c.sha256.in_(own))
+        size_bytes += sum(connection.scalars(sizes))
+    return size_bytes

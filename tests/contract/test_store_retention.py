@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +16,7 @@ import pytest
 
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import CampaignId, ToolName
-from orchestrator.records.history import PRUNED_FILE, is_pruned
+from orchestrator.records.history import PRUNED_FILE, Pruned, is_pruned
 from orchestrator.records.run import Attachment
 from orchestrator.store.opening import Store, compact, copy_to, open_store
 from tests.samples.stores import START
@@ -68,9 +70,7 @@ def test_a_trial_never_takes_the_lock_that_runs_are_stored_with(
     with monkeypatch.context() as patch:
         patch.delattr("orchestrator.store.database.Database.writing")
         trial = store.prune_raw(BEFORE, policy="a test", is_trial=True)
-    pruned = store.prune_raw(BEFORE, policy="a test")
-    assert (pruned.campaigns, pruned.runs) == (trial.campaigns, trial.runs)
-    assert pruned.freed_bytes <= trial.freed_bytes
+    assert store.prune_raw(BEFORE, policy="a test") == trial
 
 
 def test_old_raw_output_goes_and_everything_read_from_it_stays(
@@ -102,6 +102,15 @@ def test_old_raw_output_goes_and_everything_read_from_it_stays(
     assert (again.campaigns, again.runs, again.freed_bytes) == (0, 0, 0)
 
 
+def test_a_campaign_that_runs_keeps_its_raw_output_until_it_must_have_been_killed(
+    store: Store, samples
+) -> None:
+    run = samples.keep(store, samples.night(store, "night-1"), attachments=(OWN,))
+    assert store.prune_raw(run.started_at + timedelta(hours=23), policy="p").runs == 0
+    assert not is_pruned(store.attachments(run.run_id))
+    assert store.prune_raw(run.started_at + timedelta(hours=25), policy="p").runs == 1
+
+
 def test_what_a_campaign_got_after_it_was_pruned_is_pruned_in_its_turn(
     store: Store, samples
 ) -> None:
@@ -110,11 +119,40 @@ def test_what_a_campaign_got_after_it_was_pruned_is_pruned_in_its_turn(
     old = CampaignId("old")
     store.set_status(old, CampaignStatus.RUNNING, None)
     late = samples.keep(store, old, 7, attachments=(OWN,))
-    assert store.prune_raw(BEFORE, policy="p").runs == 0
     store.set_status(old, CampaignStatus.FINISHED, BEFORE)
     again = store.prune_raw(BEFORE, policy="p")
     assert (again.campaigns, again.runs) == (1, 1)
     assert is_pruned(store.attachments(late.run_id))
+
+
+def test_two_that_prune_at_once_do_not_stand_in_each_others_way(
+    reopen: Callable[[], Store], samples
+) -> None:
+    stores = [reopen() for _ in range(2)]
+    fill(stores[0], samples)
+    for number in range(12):
+        samples.night(stores[0], f"more-{number}", status=CampaignStatus.FINISHED)
+    together = threading.Barrier(2)
+
+    def prune(store: Store) -> Pruned:
+        together.wait(60)
+        return store.prune_raw(BEFORE, policy="p")
+
+    with ThreadPoolExecutor() as pool:
+        pruned = list(pool.map(prune, stores))
+    assert sum(item.runs for item in pruned) == 3
+
+
+def test_the_note_of_a_deletion_never_takes_more_room_than_what_it_stands_for(
+    reopen: Callable[[], Store], samples
+) -> None:
+    store = reopen()
+    name = samples.night(store, "old", status=CampaignStatus.FINISHED)
+    small = (Attachment(name="o", data=b"x"),)
+    runs = [samples.keep(store, name, number, attachments=small) for number in range(3)]
+    policy = "by a rule that takes some words to tell"
+    assert store.prune_raw(BEFORE, policy=policy).freed_bytes >= 0
+    assert store.attachments(runs[1].run_id) == small
 
 
 def test_a_compacted_file_is_smaller_and_whole(tmp_path: Path, samples) -> None:
@@ -162,6 +200,13 @@ def test_a_copy_made_while_others_write_is_a_whole_store(tmp_path: Path, samples
     assert all(originals[run.run_id] == run for run in runs)
     found.close()
     store.close()
+    # Restored by putting it where the store was.
+    for name in ("runs.sqlite-wal", "runs.sqlite-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    shutil.copy(tmp_path / "copy.sqlite", path)
+    restored = open_store(path)
+    assert list(restored.runs(with_attachments=True)) == runs
+    restored.close()
 
 
 def test_a_damaged_store_is_not_copied_as_if_it_were_whole(tmp_path: Path, samples) -> None:
