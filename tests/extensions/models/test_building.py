@@ -20,6 +20,7 @@ from orchestrator.extensions.models.building import (
     FailedBuild,
     build_models,
 )
+from orchestrator.extensions.models.conversion import _shape
 from orchestrator.extensions.models.files import BuildRequest
 from orchestrator.models.inspect import identify_model, inspect_model
 from tests.samples.command import Cli
@@ -151,6 +152,18 @@ def test_users_keras_file_gets_batch_and_size(done):
     facts = inspect_model(models["users_16_b3_int8"].path)
     assert sorted(tensor.shape for tensor in facts.inputs) == [(3, 4), (3, 16, 16, 3)]
     assert facts.signatures[0].inputs == ("extra", "picture")
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "message"),
+    [
+        ((4, 8, 8, 3), None, "its batch is fixed at 4, so it can't be built for 1"),
+        ((None, 8, 8, 3), 16, "its pictures are fixed at 8x8, so it can't be built for 16"),
+    ],
+)
+def test_a_source_of_another_batch_or_size_is_refused(shape, size, message):
+    with pytest.raises(ValueError, match=message):
+        _shape(shape, size, 1, BuildOrder(source="users.keras"))
 
 
 def test_tensorflows_own_operators_need_flex(done):
