@@ -275,7 +275,6 @@ def prune(
 
     pruned = stored.prune(settings, older_than=older_than, is_trial=dry_run, compact=compact)
     runs = f"{counted(pruned.runs, 'run')} in {counted(pruned.campaigns, 'campaign')}"
-    # A trial counts what runs that stay have, too.
     freed = f"{format_bytes(pruned.freed_bytes)} of the database"
     deleted = "would be deleted" if dry_run else "deleted"
     text = f"raw output of {runs}, {freed}: {deleted}; their figures, verdicts and states stay"
