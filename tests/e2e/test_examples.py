@@ -195,7 +195,7 @@ def test_progress_of_an_ab_comparison_names_its_sides_and_breaks_no_word(
     lab: Lab, model: Path
 ) -> None:
     words = ("ab delegate:xnnpack delegate:gpu", "-m", model, "-s", lab.serials[0])
-    code, said = in_terminal(lab.cli, "", *words, "--runs", "3", "--min-secs", "0.1")
+    code, said = in_terminal(lab.cli, "", *words, "--runs", "3", "--min-secs", "0.1", columns=80)
     assert code in {0, 1}, said
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "\n", said)
     progress = plain.partition("delegate gpu (candidate)")[0].splitlines()
