@@ -4,10 +4,12 @@ are of.
 
 from __future__ import annotations
 
+import functools
 import re
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from orchestrator.delegates import FlagFamily
@@ -59,6 +61,12 @@ _KERNEL_LAYERS: Final = (
 )
 
 
+@functools.lru_cache(maxsize=8)
+def _layers(path: Path, changed_ns: int) -> tuple[tuple[str, str], ...]:
+    """Return a model's layers, read once for all runs of it."""
+    return inspect_model(path).layers
+
+
 def _run_with_layers(
     tool: Tool,
     device: Device,
@@ -71,7 +79,7 @@ def _run_with_layers(
     path = request.model_file
     try:
         is_read = model_ending(path) == ".tflite"
-        layers = inspect_model(path).layers if path is not None and is_read else ()
+        layers = _layers(path, path.stat().st_mtime_ns) if path is not None and is_read else ()
     except (ModelError, OSError):
         return raw  # it was read before; the operators' times stand without names
     lines = "".join(f"{kind}\t{' '.join(name.split())}\n" for kind, name in layers).encode()
