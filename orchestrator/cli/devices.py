@@ -8,7 +8,7 @@ import json
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -266,12 +266,13 @@ def equal_sides_of(workspace: Workspace, plan: Plan, *, sessions: int = 4) -> Co
         for part in (one_line(item.text), resolution.resolution_table(item), "")
     ]
     problems, exit_code = _lacking(measured)
-    return shown(
+    result = shown(
         *parts[:-1],
         *problems,
         facts={"resolutions": found, "problems": problems},
         exit_code=exit_code,
     )
+    return replace(result, is_kept=True)
 
 
 def _lacking(measured: Sequence[MeasuredCampaign]) -> tuple[list[str], int]:

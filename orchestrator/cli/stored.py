@@ -81,12 +81,9 @@ def campaigns(
             and (state := state_of(workspace, item, here.get(item.campaign_id)))
             and status in {"", state}
         ]
-        name_of_store = workspace.store.name
-    nothing = (
-        "no campaign fits"
-        if listed or out_of_lists
-        else f"nothing is stored yet in {name_of_store}"
-    )
+        nothing = f"nothing is stored yet in {workspace.store.name}"
+    if listed or out_of_lists:
+        nothing = "no campaign fits"
     rows = [
         StoredCampaign(item, progress[item.campaign_id], item.campaign_id in out_of_lists, state)
         for item, state in found
