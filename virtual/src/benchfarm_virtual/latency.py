@@ -18,7 +18,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from benchfarm_virtual.delegation import PlanNode, SubgraphPlan, data_type
+from benchfarm_virtual.delegation import BUILTIN, Delegate, PlanNode, SubgraphPlan, data_type
 from benchfarm_virtual.graph import Operator, Subgraph
 from benchfarm_virtual.profiles import (
     AcceleratorSpec,
@@ -202,7 +202,7 @@ def gpu_speed(
 
 
 def accelerator_speed(device: AcceleratorSpec) -> Speed:
-    """Return the speed of a device behind NNAPI or Hexagon."""
+    """Return the speed of a device that a delegate drives."""
     return _unit_speed(device, device.f32_gmacs, device.int8_gmacs)
 
 
@@ -219,25 +219,23 @@ def _unit_speed(unit: UnitSpec, f32_gmacs: float, int8_gmacs: float) -> Speed:
     )
 
 
-#: The speeds of everything that may run a part of a model, by the delegate's name, as they are now;
-#: "" stands for the builtin kernels, also for those of delegates that compute on the CPU.
-Speeds = Mapping[str, Speed]
+#: The speeds of everything that may run a part of a model as they are now; BUILTIN's are also those
+#: of delegates that compute on the CPU as the runtime does.
+Speeds = Mapping[Delegate, Speed]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeWork:
-    """One node of a plan with its operators' work; ``unit`` is the delegate's name, "" for the
-    builtin kernels.
-    """
+    """One node of a plan with its operators' work; ``unit`` is its delegate, or BUILTIN."""
 
     node: PlanNode
-    unit: str
+    unit: Delegate
     works: tuple[OpWork, ...]
     boundary_bytes: float = 0.0
 
     def op_times_us(self, speeds: Speeds) -> list[float]:
         """Return the time of each of its operators."""
-        speed = speeds.get(self.unit, speeds[""])
+        speed = speeds.get(self.unit, speeds[BUILTIN])
         return [speed.op_us(work) for work in self.works]
 
     def time_us(self, speeds: Speeds) -> float:
@@ -245,7 +243,7 @@ class NodeWork:
         and back costs.
         """
         time_us = sum(self.op_times_us(speeds))
-        fixed_us = speeds.get(self.unit, speeds[""]).fixed_us
+        fixed_us = speeds.get(self.unit, speeds[BUILTIN]).fixed_us
         if fixed_us is not None:
             time_us += fixed_us + self.boundary_bytes / _TRANSFER_GBPS / 1e3
         return time_us
@@ -259,7 +257,7 @@ def plan_work(plan: SubgraphPlan, *, scale: float = 1.0) -> list[NodeWork]:
 def _node_work(plan: SubgraphPlan, node: PlanNode, scale: float) -> NodeWork:
     subgraph = plan.subgraph
     if node.operator is not None:
-        return NodeWork(node=node, unit="", works=(op_work(subgraph, node.operator, scale),))
+        return NodeWork(node=node, unit=BUILTIN, works=(op_work(subgraph, node.operator, scale),))
     replaced = [plan.nodes[i].operator for i in node.replaced]
     boundary = 0.0
     for index in (*node.inputs, *node.outputs):
@@ -267,7 +265,9 @@ def _node_work(plan: SubgraphPlan, node: PlanNode, scale: float) -> NodeWork:
         if tensor is not None and not tensor.constant:
             boundary += tensor.size_bytes * scale
     works = [op_work(subgraph, operator, scale) for operator in replaced if operator is not None]
-    return NodeWork(node=node, unit=node.delegate, works=tuple(works), boundary_bytes=boundary)
+    return NodeWork(
+        node=node, unit=node.delegate or BUILTIN, works=tuple(works), boundary_bytes=boundary
+    )
 
 
 class Noise:

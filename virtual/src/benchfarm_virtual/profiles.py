@@ -103,7 +103,7 @@ class GpuSpec(UnitSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorSpec(UnitSpec):
-    """A device that NNAPI or the Hexagon delegate drives.
+    """A device that NNAPI or another delegate drives.
 
     A rate of 0: it doesn't take that type.
     """
@@ -154,8 +154,8 @@ class VirtualProfile:
     battery_mah: int
     gpu: GpuSpec | None = None
     nnapi: tuple[AcceleratorSpec, ...] = ()
-    #: The DSP that the Hexagon delegate uses, where there is one.
-    hexagon: AcceleratorSpec | None = None
+    #: Delegate, by its record's name -> the device that it drives here.
+    accelerators: Mapping[str, AcceleratorSpec] = field(default_factory=dict)
     scheduling: SchedulingSpec = field(default_factory=SchedulingSpec)
     governors: tuple[str, ...] = ("performance", "schedutil")
     cpu_features: str = ""
@@ -217,5 +217,5 @@ def _converted(kind: Any, value: Any) -> Any:  # noqa: ANN401 - a type of any fo
     if origin is tuple:
         return tuple(_converted(args[0], item) for item in value)
     if origin is Mapping:
-        return {str(key): str(item) for key, item in value.items()}
+        return {str(key): _converted(args[1], item) for key, item in value.items()}
     return value if origin is Literal else kind(value)

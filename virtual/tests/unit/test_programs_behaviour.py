@@ -8,6 +8,10 @@ import re
 
 import pytest
 
+from benchfarm_virtual.faults import Fault, FaultKind
+from benchfarm_virtual.samples import HEXAGON_LIBRARIES, NPU_LIBRARIES
+from virtual.tests.unit.bench_phone import FOLDER
+
 SHORT = ("--num_runs=20", "--min_secs=0", "--warmup_min_secs=0.05")
 
 
@@ -86,6 +90,30 @@ def test_performance_options_list_their_own_flags(phone):
 
 # LiteRT
 # ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_fault_of_the_npu_is_called_by_its_name(bench_phone, models):
+    phone = bench_phone("galaxy-s23")
+    phone.put("m.tflite", models.BY_NAME["tiny_cnn_float.tflite"]())
+    phone.put_libraries(NPU_LIBRARIES)
+    phone.faults.add(Fault(kind=FaultKind.DELEGATE_PARTIAL, subject="npu", args={"share": 0.0}))
+    folders = [f"--{name}_library_path={FOLDER}" for name in ("dispatch", "compiler_plugin")]
+    words = ("--graph=m.tflite", "--use_npu=true", *folders, *SHORT)
+    texts = [phone.run(*words, program="benchmark_litert_model").stderr for _ in range(2)]
+    assert ["(DispatchDelegate)" in text for text in texts] == [False, True]
+
+
+def test_each_of_two_delegates_computes_on_its_own_device(bench_phone, models):
+    phone = bench_phone("pixel-4")
+    phone.put("m.tflite", models.BY_NAME["mobilenet_v1_0.25_128_int8.tflite"]())
+    phone.put_libraries(HEXAGON_LIBRARIES)
+    one, both = (
+        phone.run("--graph=m.tflite", "--use_xnnpack=false", "--use_hexagon=true", *more, *SHORT)
+        for more in ((), ("--use_nnapi=true",))
+    )
+    assert "(TfLiteHexagonDelegate)" in both.stderr
+    medians = [int(re.findall(r"median=(\d+)", run.stdout)[-1]) for run in (one, both)]
+    assert medians[1] == pytest.approx(medians[0], rel=0.2)
 
 
 def test_litert_program_takes_opengl_where_there_is_no_opencl(bench_phone, models):

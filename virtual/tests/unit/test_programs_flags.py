@@ -8,8 +8,8 @@ import re
 import numpy as np
 import pytest
 
+from benchfarm_virtual.programs.delegates import ANDROID_FLAGS
 from benchfarm_virtual.programs.flags import (
-    ANDROID_FLAGS,
     CPU_FLAGS,
     FlagError,
     parse_flags,

@@ -1,7 +1,7 @@
-"""Delegates: which of them the flags ask for, what each takes of a model, and what it says of that.
+"""The delegates: a record of each, what it takes of a model, and what it says of that.
 
-A delegate is created first, which may say why there is none, and applied then, which puts its
-kernels into the plan or ends the run.
+A new one is a record in ``DELEGATES``, at its place among the providers, with its ``create``; the
+rest of the programs, the flags and the speeds follow from it.
 """
 
 from __future__ import annotations
@@ -9,26 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from benchfarm_virtual.contract import PhoneFileError
-from benchfarm_virtual.delegation import (
-    FLEX,
-    GPU,
-    HEXAGON,
-    NNAPI,
-    NPU,
-    XNNPACK,
-    SubgraphPlan,
-    accelerator_takes,
-    gpu_objection,
-    xnnpack_takes,
-)
+from benchfarm_virtual.delegation import Apply, Delegate, SubgraphPlan, data_type
 from benchfarm_virtual.faults import FaultKind
-from benchfarm_virtual.graph import Operator
+from benchfarm_virtual.graph import Operator, Subgraph
+from benchfarm_virtual.latency import op_work
 from benchfarm_virtual.profiles import AcceleratorSpec, GpuSpec
+from benchfarm_virtual.programs.flags import FLAGS, flags_of
 from benchfarm_virtual.programs.process import (
     APP_FOLDERS,
     BenchmarkFailedError,
@@ -44,49 +35,71 @@ if TYPE_CHECKING:
     from benchfarm_virtual.programs.interpreter import Interpreter
 
 
-@dataclass(frozen=True, slots=True)
-class Delegate:
-    """A delegate that was created."""
-
-    #: The provider's name in the tool's lines.
-    provider: str
-    #: What faults and its kernels call it.
-    subject: str
-    kernel: str
-    #: Applies it; returns how many kernels the primary subgraph got. Raises BenchmarkFailedError.
-    apply: Callable[[Interpreter], int]
-
-
-def created(interpreter: Interpreter) -> list[Delegate]:
+def created(interpreter: Interpreter) -> list[tuple[Delegate, Apply]]:
     """Create the delegates that the flags ask for, in the providers' order; return them in the
     command line's.
     """
     run, flags = interpreter.run, interpreter.flags
-    makers: Mapping[str, Callable[[Interpreter], Delegate | None]] = {
-        "use_xnnpack": _create_xnnpack,
-        "external_delegate_path": _create_external,
-        "use_gpu": _create_litert_gpu if run.is_litert else _create_gpu,
-        "use_hexagon": _create_hexagon,
-        "use_nnapi": _create_nnapi,
-        "use_npu": _create_npu,
-        "stable_delegate_settings_file": _create_stable,
-    }
-    found: list[tuple[int, Delegate]] = []
-    for flag, make in makers.items():
-        delegate = make(interpreter) if flags.values.get(flag) else None
-        if delegate is None:
+    found: list[tuple[int, Delegate, Apply]] = []
+    for own in DELEGATES:
+        apply = own.create(interpreter, own) if flags.values.get(own.flag) else None
+        if apply is None:
             continue
         if not run.is_litert and run.is_first("delegate created"):
-            run.say.info(f"{delegate.provider} delegate created.")
-        found.append((flags.positions.get(flag, 0), delegate))
-    return [delegate for _, delegate in sorted(found, key=lambda item: item[0])]
+            run.say.info(f"{own.provider} delegate created.")
+        found.append((flags.positions.get(own.flag, 0), own, apply))
+    return [(own, apply) for _, own, apply in sorted(found, key=lambda item: item[0])]
 
 
 # What all share
 
 
-def _fails(interpreter: Interpreter, kind: FaultKind, subject: str) -> bool:
-    return interpreter.run.take_fault(kind, subject) is not None
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_FLOAT_OPS: Final = _names(
+    """ABS ADD AVERAGE_POOL_2D BATCH_MATMUL CEIL CONCATENATION CONV_2D DEPTH_TO_SPACE DEPTHWISE_CONV_2D DEQUANTIZE DIV
+    ELU EXP EXPAND_DIMS FLOOR FULLY_CONNECTED GELU HARD_SWISH LEAKY_RELU LOG LOGISTIC MAXIMUM MAX_POOL_2D MEAN MINIMUM
+    MUL
+    NEG PAD PRELU QUANTIZE RELU RELU6 RELU_N1_TO_1 RESHAPE RESIZE_BILINEAR ROUND RSQRT SIN SLICE SOFTMAX SPACE_TO_DEPTH
+    SPLIT SQRT SQUARE SQUARED_DIFFERENCE STRIDED_SLICE SUB SUM TANH TRANSPOSE TRANSPOSE_CONV"""
+)
+_INT8_OPS: Final = _FLOAT_OPS - _names(
+    """ABS BATCH_MATMUL CEIL DIV EXP FLOOR GELU HARD_SWISH LOG MINIMUM NEG PRELU RELU_N1_TO_1 ROUND RSQRT SIN SOFTMAX
+    SQRT SQUARE SQUARED_DIFFERENCE STRIDED_SLICE SUM"""
+)
+_GPU_OPS: Final = _names(
+    """ADD AVERAGE_POOL_2D BATCH_MATMUL CAST CONCATENATION CONV_2D COS CUMSUM DEPTH_TO_SPACE DEPTHWISE_CONV_2D
+    DEQUANTIZE DIV ELU EQUAL EXP FLOOR FLOOR_DIV FLOOR_MOD FULLY_CONNECTED GATHER GELU GREATER GREATER_EQUAL HARD_SWISH
+    LEAKY_RELU
+    LESS LESS_EQUAL LOG LOGICAL_AND LOGISTIC LSTM MAXIMUM MAX_POOL_2D MEAN MINIMUM MIRROR_PAD MUL NEG NOT_EQUAL ONE_HOT
+    PACK PAD POW PRELU QUANTIZE REDUCE_MAX REDUCE_MIN REDUCE_PROD RELU RELU6 RELU_N1_TO_1 RESHAPE RESIZE_BILINEAR
+    RESIZE_NEAREST_NEIGHBOR RSQRT SELECT SELECT_V2 SIGN SIN SLICE SOFTMAX SPACE_TO_DEPTH SPLIT SPLIT_V SQRT SQUARE
+    SQUARED_DIFFERENCE STRIDED_SLICE SUB SUM TANH TILE TRANSPOSE TRANSPOSE_CONV UNPACK"""
+)
+_NNAPI_OPS: Final = _names(
+    """ABS ADD ARG_MAX ARG_MIN AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTH_TO_SPACE DEPTHWISE_CONV_2D DEQUANTIZE DIV ELU
+    EXP FLOOR FULLY_CONNECTED GATHER HARD_SWISH L2_NORMALIZATION LOCAL_RESPONSE_NORMALIZATION LOG LOGISTIC MAXIMUM
+    MAX_POOL_2D MEAN MINIMUM MUL NEG PAD PRELU QUANTIZE RELU RELU6 RELU_N1_TO_1 RESHAPE RESIZE_BILINEAR
+    RESIZE_NEAREST_NEIGHBOR RSQRT SIN SLICE SOFTMAX SPACE_TO_DEPTH SPLIT SQRT SQUEEZE STRIDED_SLICE SUB TANH TOPK_V2
+    TRANSPOSE TRANSPOSE_CONV"""
+)
+_HEXAGON_OPS: Final = _names(
+    """ADD ARG_MAX ARG_MIN AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTH_TO_SPACE DEPTHWISE_CONV_2D FULLY_CONNECTED
+    HARD_SWISH L2_NORMALIZATION LOGISTIC MAXIMUM MAX_POOL_2D MEAN MINIMUM MIRROR_PAD MUL NEG PACK PAD QUANTIZE RELU
+    RELU6
+    RELU_N1_TO_1 RESHAPE RESIZE_BILINEAR RESIZE_NEAREST_NEIGHBOR SLICE SOFTMAX SPACE_TO_DEPTH SPLIT SQUARED_DIFFERENCE
+    STRIDED_SLICE SUB TANH TRANSPOSE TRANSPOSE_CONV"""
+)
+#: XNNPACK takes them where weights or shape are in the model.
+_WITH_CONSTANT: Final = _names("CONV_2D DEPTHWISE_CONV_2D TRANSPOSE_CONV RESHAPE")
+_FLOAT_TYPES: Final = frozenset({"FLOAT32", "FLOAT16"})
+_QUANTIZED_TYPES: Final = frozenset({"INT8", "UINT8"})
+
+
+def _fails(interpreter: Interpreter, kind: FaultKind, own: Delegate) -> bool:
+    return interpreter.run.take_fault(kind, own.name) is not None
 
 
 def _say_created(interpreter: Interpreter, text: str) -> None:
@@ -101,12 +114,12 @@ def _taken(plan: SubgraphPlan, takes: Callable[[Operator], bool]) -> frozenset[i
 
 
 def _reduced(
-    interpreter: Interpreter, plan: SubgraphPlan, taken: frozenset[int], subject: str
+    interpreter: Interpreter, plan: SubgraphPlan, taken: frozenset[int], own: Delegate
 ) -> frozenset[int]:
     """Take only a share of the nodes, when that fault was asked for."""
     if plan is not interpreter.plan:
         return taken
-    fault = interpreter.run.take_fault(FaultKind.DELEGATE_PARTIAL, subject)
+    fault = interpreter.run.take_fault(FaultKind.DELEGATE_PARTIAL, own.name)
     if fault is None:
         return taken
     keep = math.floor(len(taken) * max(0.0, min(1.0, fault.number("share"))))
@@ -114,37 +127,35 @@ def _reduced(
 
 
 def _replace(
-    interpreter: Interpreter, plan: SubgraphPlan, delegate: str, taken: frozenset[int]
+    interpreter: Interpreter,
+    plan: SubgraphPlan,
+    own: Delegate,
+    taken: frozenset[int],
+    name: str = "",
 ) -> int:
-    """Put kernels into a plan and say so; return how many."""
+    """Put kernels into a plan and say so; return how many. ``name``: other than the record's."""
+    name, total = name or own.kernel, len(plan.execution)
+    if own.is_simple:
+        partitions = sum(1 for run in plan.partitions(taken) if run and run[0] in taken)
+        interpreter.tell(
+            "INFO",
+            f"{name} delegate: {len(taken)} nodes delegated out of {total} nodes with {partitions} "
+            "partitions.\n",
+        )
     if not taken:
         return 0
-    total = len(plan.execution)
-    partitions, kernels = plan.replace(delegate, taken)
+    partitions, kernels = plan.replace(own, name, taken)
     interpreter.tell(
         "VERBOSE",
-        f"Replacing {len(taken)} out of {total} node(s) with delegate ({interpreter.shown(delegate)}) node, "
+        f"Replacing {len(taken)} out of {total} node(s) with delegate ({name}) node, "
         f"yielding {partitions} partitions for subgraph {plan.index} ({plan.subgraph.name}).",
     )
     return kernels
 
 
-def _say_taken(interpreter: Interpreter, name: str, taken: frozenset[int]) -> None:
-    """Say what a simple delegate takes, as all of them do."""
-    plan = interpreter.plan
-    partitions = sum(1 for run in plan.partitions(taken) if run and run[0] in taken)
-    interpreter.tell(
-        "INFO",
-        f"{name} delegate: {len(taken)} nodes delegated out of {len(plan.execution)} nodes with {partitions} "
-        "partitions.\n",
-    )
-
-
-def _not_prepared(interpreter: Interpreter, delegate: str, node: int) -> NoReturn:
+def _not_prepared(interpreter: Interpreter, own: Delegate, node: int) -> NoReturn:
     """Say that a kernel failed to prepare, and raise BenchmarkFailedError."""
-    interpreter.tell(
-        "ERROR", f"Node number {node} ({interpreter.shown(delegate)}) failed to prepare."
-    )
+    interpreter.tell("ERROR", f"Node number {node} ({own.kernel}) failed to prepare.")
     raise BenchmarkFailedError
 
 
@@ -162,23 +173,35 @@ def _keep(interpreter: Interpreter, path: str, magic: str) -> None:
 _WEIGHT_CACHE_GAIN: Final = 0.4
 
 
-def _create_xnnpack(interpreter: Interpreter) -> Delegate | None:
+def _create_xnnpack(interpreter: Interpreter, own: Delegate) -> Apply | None:
     say, flags = interpreter.run.say, interpreter.flags
-    if _fails(interpreter, FaultKind.DELEGATE_MISSING, "xnnpack"):
+    if _fails(interpreter, FaultKind.DELEGATE_MISSING, own):
         return None
     if flags.switch("xnnpack_force_fp16"):
         say.info("XNNPack FP16 inference enabled.")
     if flags.text("xnnpack_weight_cache_file_path"):
         say.info("XNNPack file-backed weight cache enabled.")
     _say_created(interpreter, _XNNPACK_CREATED)
-    return Delegate("XNNPACK", "xnnpack", XNNPACK, _apply_explicit_xnnpack)
+    return partial(_apply_explicit_xnnpack, interpreter)
 
 
 _XNNPACK_CREATED: Final = "Created TensorFlow Lite XNNPACK delegate for CPU."
 
 
+def _xnnpack_takes(subgraph: Subgraph, operator: Operator) -> bool:
+    """Whether the XNNPACK delegate takes an operator."""
+    if operator.name in _WITH_CONSTANT and len(operator.inputs) > 1:
+        second = subgraph.tensor(operator.inputs[1])
+        if second is None or not second.constant:
+            return False
+    kind = data_type(subgraph, operator)
+    if kind in _QUANTIZED_TYPES:
+        return operator.name in _INT8_OPS
+    return kind in _FLOAT_TYPES and operator.name in _FLOAT_OPS
+
+
 def _apply_explicit_xnnpack(interpreter: Interpreter) -> int:
-    if _fails(interpreter, FaultKind.DELEGATE_FAILING, "xnnpack"):
+    if _fails(interpreter, FaultKind.DELEGATE_FAILING, XNNPACK):
         interpreter.tell("ERROR", "failed to create XNNPACK runtime")
         _not_prepared(interpreter, XNNPACK, len(interpreter.plan.nodes))
     return apply_xnnpack(interpreter)
@@ -192,8 +215,8 @@ def apply_xnnpack(interpreter: Interpreter) -> int:
     kernels = []
     for plan in interpreter.plans:
         subgraph = plan.subgraph
-        taken = _taken(plan, lambda operator: xnnpack_takes(subgraph, operator))  # noqa: B023 - called at once
-        taken = _reduced(interpreter, plan, taken, "xnnpack")
+        taken = _taken(plan, lambda operator: _xnnpack_takes(subgraph, operator))  # noqa: B023 - called at once
+        taken = _reduced(interpreter, plan, taken, XNNPACK)
         kernels.append(_replace(interpreter, plan, XNNPACK, taken))
     path = interpreter.flags.text("xnnpack_weight_cache_file_path")
     if path and kernels[0]:
@@ -215,17 +238,31 @@ def apply_flex(interpreter: Interpreter) -> None:
         _replace(interpreter, plan, FLEX, taken)
 
 
+_TYPE_TAGS: Final = {"FLOAT32": "F32", "FLOAT16": "F16", "INT8": "QS8", "UINT8": "QU8"}
+
+
+def _xnnpack_label(subgraph: Subgraph, operator: Operator, place: int) -> str:
+    del place
+    tag = _TYPE_TAGS.get(data_type(subgraph, operator), "F32")
+    if operator.name not in {"CONV_2D", "DEPTHWISE_CONV_2D"}:
+        return f"{operator.name.replace('_', ' ').title()} (NC, {tag})"
+    tag = tag.replace("QS8", "QC8")
+    return {
+        "depthwise": f"Convolution (NHWC, {tag}) DWConv",
+        "pointwise": f"Fully Connected (NC, {tag}) GEMM",
+        "conv": f"Convolution (NHWC, {tag}) IGEMM",
+    }[op_work(subgraph, operator).op_class]
+
+
 # Delegates from libraries
 
 #: The names in the notes of fake libraries for them, and what their kernels are called.
 DUMMY_PROGRAM: Final = "dummy_external_delegate"
 STABLE_PROGRAM: Final = "sample_stable_delegate"
-_DUMMY: Final = "DummyDelegate"
-_STABLE: Final = "google_sample_delegate"
 _DUMMY_ERRORS: Final = ("error_during_init", "error_during_prepare", "error_during_invoke")
 
 
-def _create_external(interpreter: Interpreter) -> Delegate | None:
+def _create_external(interpreter: Interpreter, own: Delegate) -> Apply | None:
     flags = interpreter.flags
     # A library that is missing, or none, is passed over without a word, as release builds do.
     try:
@@ -241,17 +278,16 @@ def _create_external(interpreter: Interpreter) -> Delegate | None:
     allowed = int(code) if code.isdigit() else -1
     for name, value in (("allowed_builtin_code", allowed), *((name, 0) for name in _DUMMY_ERRORS)):
         interpreter.tell("INFO", f"Dummy delegate: {name} set to {value}.")
-    return Delegate("EXTERNAL", "external", _DUMMY, lambda applied: _apply_dummy(applied, allowed))
+    return lambda: _apply_library(interpreter, own, lambda operator: operator.code == allowed)
 
 
-def _apply_dummy(interpreter: Interpreter, allowed_code: int) -> int:
-    """Give the test delegate the operators of one kind."""
-    taken = _taken(interpreter.plan, lambda operator: operator.code == allowed_code)
-    _say_taken(interpreter, _DUMMY, taken)
-    return _replace(interpreter, interpreter.plan, _DUMMY, taken)
+def _apply_library(
+    interpreter: Interpreter, own: Delegate, takes: Callable[[Operator], bool]
+) -> int:
+    return _replace(interpreter, interpreter.plan, own, _taken(interpreter.plan, takes))
 
 
-def _create_stable(interpreter: Interpreter) -> Delegate | None:
+def _create_stable(interpreter: Interpreter, own: Delegate) -> Apply | None:
     call, say = interpreter.run.call, interpreter.run.say
     path = interpreter.flags.text("stable_delegate_settings_file")
     try:
@@ -268,16 +304,11 @@ def _create_stable(interpreter: Interpreter) -> Delegate | None:
             f"Failed to load stable ABI delegate from stable ABI delegate binary ({library})."
         )
         return None
-    return Delegate("STABLE_DELEGATE", "stable", _STABLE, _apply_stable)
-
-
-def _apply_stable(interpreter: Interpreter) -> int:
-    """Give TensorFlow Lite's sample of a stable delegate the additions and subtractions."""
-    taken = _taken(interpreter.plan, lambda operator: operator.name in {"ADD", "SUB"})
-    return _replace(interpreter, interpreter.plan, _STABLE, taken)
+    return lambda: _apply_library(interpreter, own, lambda operator: operator.name in own.operators)
 
 
 # Devices of the phone's maker: NNAPI, Hexagon, NPU
+
 
 #: The device that every phone with NNAPI has; it computes on the CPU.
 REFERENCE_DEVICE: Final = "nnapi-reference"
@@ -291,34 +322,44 @@ _VENDORS: Final = {
 }
 
 
-def _apply_device(interpreter: Interpreter, device: AcceleratorSpec, delegate: str) -> int:
+def _device_nodes(
+    interpreter: Interpreter, own: Delegate, device: AcceleratorSpec
+) -> frozenset[int]:
+    """Return the nodes that a device takes for a delegate."""
+    plan = interpreter.plan
+
+    def takes(operator: Operator) -> bool:
+        if operator.name not in own.operators:
+            return False
+        kind = "INT8" if operator.name == "QUANTIZE" else data_type(plan.subgraph, operator)
+        if kind in _QUANTIZED_TYPES:
+            return device.int8_gmacs > 0
+        return kind in _FLOAT_TYPES and device.f32_gmacs > 0
+
+    return _taken(plan, takes)
+
+
+def _apply_device(interpreter: Interpreter, own: Delegate, device: AcceleratorSpec) -> int:
     """Give a device what it takes; return how many kernels that makes."""
-    plan, hexagon = interpreter.plan, delegate == HEXAGON
-    taken = _taken(
-        plan, lambda operator: accelerator_takes(plan.subgraph, operator, device, hexagon=hexagon)
-    )
-    taken = _reduced(interpreter, plan, taken, "hexagon" if hexagon else "nnapi")
-    interpreter.accelerator = device
+    plan = interpreter.plan
+    taken = _reduced(interpreter, plan, _device_nodes(interpreter, own, device), own)
+    interpreter.devices[own] = device
     interpreter.init_us += (
         1000 * (device.init_ms + device.compile_ms_per_op * len(taken)) if taken else 0.0
     )
-    if hexagon:
-        _say_taken(interpreter, delegate, taken)
-    return _replace(interpreter, plan, delegate, taken)
+    return _replace(interpreter, plan, own, taken)
 
 
-def _create_nnapi(interpreter: Interpreter) -> Delegate | None:
-    devices, plan = interpreter.run.profile.nnapi, interpreter.plan
-    if _fails(interpreter, FaultKind.DELEGATE_MISSING, "nnapi") or not devices:
+def _create_nnapi(interpreter: Interpreter, own: Delegate) -> Apply | None:
+    devices = interpreter.run.profile.nnapi
+    if _fails(interpreter, FaultKind.DELEGATE_MISSING, own) or not devices:
         interpreter.run.say.warn("NNAPI acceleration is unsupported on this platform.")
         return None
     _say_created(interpreter, "Created TensorFlow Lite delegate for NNAPI.")
 
     def merit(device: AcceleratorSpec) -> tuple[int, float]:
         """NNAPI chooses what takes most of the model, the fastest of equals."""
-        taken = _taken(
-            plan, lambda operator: accelerator_takes(plan.subgraph, operator, device, hexagon=False)
-        )
+        taken = _device_nodes(interpreter, own, device)
         return len(taken), max(device.f32_gmacs, device.int8_gmacs)
 
     named = interpreter.flags.text("nnapi_accelerator_name")
@@ -328,10 +369,10 @@ def _create_nnapi(interpreter: Interpreter) -> Delegate | None:
         if device.name == named or (not named and device.name != REFERENCE_DEVICE)
     ]
     device = max(usable, key=merit, default=None)
-    return Delegate("NNAPI", "nnapi", NNAPI, lambda applied: _apply_nnapi(applied, device))
+    return lambda: _apply_nnapi(interpreter, own, device)
 
 
-def _apply_nnapi(interpreter: Interpreter, device: AcceleratorSpec | None) -> int:
+def _apply_nnapi(interpreter: Interpreter, own: Delegate, device: AcceleratorSpec | None) -> int:
     """Give the device that was named, or the best one, what it takes."""
     named = interpreter.flags.text("nnapi_accelerator_name")
     if named and device is None:
@@ -343,20 +384,20 @@ def _apply_nnapi(interpreter: Interpreter, device: AcceleratorSpec | None) -> in
         raise BenchmarkFailedError
     if device is None:
         return 0
-    kernels = _apply_device(interpreter, device, NNAPI)
-    failing = _fails(interpreter, FaultKind.DELEGATE_FAILING, "nnapi")
+    kernels = _apply_device(interpreter, own, device)
+    failing = _fails(interpreter, FaultKind.DELEGATE_FAILING, own)
     if kernels and (failing or device.compilation_fails):
         interpreter.tell(
             "ERROR",
             "NN API returned error ANEURALNETWORKS_OP_FAILED at line 4768 while completing NNAPI compilation.\n",
         )
-        _not_prepared(interpreter, NNAPI, interpreter.plan.execution[0])
+        _not_prepared(interpreter, own, interpreter.plan.execution[0])
     return kernels
 
 
-def _create_hexagon(interpreter: Interpreter) -> Delegate | None:
-    device = interpreter.run.profile.hexagon
-    is_missing = _fails(interpreter, FaultKind.DELEGATE_MISSING, "hexagon")
+def _create_hexagon(interpreter: Interpreter, own: Delegate) -> Apply | None:
+    device = interpreter.run.profile.accelerators.get(own.name, own.device)
+    is_missing = _fails(interpreter, FaultKind.DELEGATE_MISSING, own)
     if device is None or is_missing or not _has_dsp_libraries(interpreter, device):
         interpreter.tell("WARNING", "Hexagon Delegate is not supported.\n")
         interpreter.run.say.warn(
@@ -364,7 +405,7 @@ def _create_hexagon(interpreter: Interpreter) -> Delegate | None:
         )
         return None
     _say_created(interpreter, "Created TensorFlow Lite delegate for Hexagon.")
-    return Delegate("Hexagon", "hexagon", HEXAGON, lambda applied: _apply_hexagon(applied, device))
+    return lambda: _apply_hexagon(interpreter, own, device)
 
 
 def _has_dsp_libraries(interpreter: Interpreter, device: AcceleratorSpec) -> bool:
@@ -379,15 +420,15 @@ def _has_dsp_libraries(interpreter: Interpreter, device: AcceleratorSpec) -> boo
     )
 
 
-def _apply_hexagon(interpreter: Interpreter, device: AcceleratorSpec) -> int:
+def _apply_hexagon(interpreter: Interpreter, own: Delegate, device: AcceleratorSpec) -> int:
     """Give the DSP the quantized operators."""
-    if _fails(interpreter, FaultKind.DELEGATE_FAILING, "hexagon"):
+    if _fails(interpreter, FaultKind.DELEGATE_FAILING, own):
         interpreter.tell("ERROR", "Failed to prepare graph.")
-        _not_prepared(interpreter, HEXAGON, len(interpreter.plan.nodes))
-    return _apply_device(interpreter, device, HEXAGON)
+        _not_prepared(interpreter, own, len(interpreter.plan.nodes))
+    return _apply_device(interpreter, own, device)
 
 
-def _create_npu(interpreter: Interpreter) -> Delegate | None:
+def _create_npu(interpreter: Interpreter, own: Delegate) -> Apply | None:
     """None when nothing was compiled for it, which the program doesn't say."""
     call, profile = interpreter.run.call, interpreter.run.profile
     folder = interpreter.flags.text("dispatch_library_path")
@@ -406,24 +447,24 @@ def _create_npu(interpreter: Interpreter) -> Delegate | None:
         "INFO", f"[compiled_model.cc:1324] 1 compiler plugins were applied successfully: {vendor}"
     )
     # The phone's fastest accelerator stands for its NPU.
-    known = [device for device in profile.nnapi if device.name != REFERENCE_DEVICE]
-    known += [profile.hexagon] if profile.hexagon is not None else []
+    devices = (*profile.nnapi, *profile.accelerators.values())
+    known = [device for device in devices if device.name != REFERENCE_DEVICE]
     if not known or find_library(call, library, [folder]) is None:
         interpreter.tell("ERROR", _NO_DISPATCH)
         _no_npu_runtime(interpreter)
     interpreter.tell("INFO", f"[litert_dispatch.cc:159] Loading shared library: {folder}/{library}")
     device = max(known, key=lambda device: (device.f32_gmacs, device.int8_gmacs))
-    return Delegate("NPU", "nnapi", NPU, lambda applied: _apply_npu(applied, device))
+    return lambda: _apply_npu(interpreter, own, device)
 
 
-def _apply_npu(interpreter: Interpreter, device: AcceleratorSpec) -> int:
+def _apply_npu(interpreter: Interpreter, own: Delegate, device: AcceleratorSpec) -> int:
     """Give the NPU what the compiler plugin could compile; a runtime that can't be loaded is told
     after the nodes were replaced.
     """
-    failing = _fails(interpreter, FaultKind.DELEGATE_FAILING, "npu")
+    failing = _fails(interpreter, FaultKind.DELEGATE_FAILING, own)
     if failing:
         interpreter.tell("ERROR", _NO_DISPATCH)
-    kernels = _apply_device(interpreter, device, NPU)
+    kernels = _apply_device(interpreter, own, device)
     if failing:
         _no_npu_runtime(interpreter)
     return kernels
@@ -443,6 +484,22 @@ def _no_npu_runtime(interpreter: Interpreter) -> NoReturn:
 _SERIALIZED_SHARE: Final = 0.12
 _OPENGL_COMPILE_SHARE: Final = 0.6
 _LITERT_NAMES: Final = {"cl": "LITERT_CL", "gl": "LITERT_OPENGL"}
+#: LiteRT's values of gpu_backend. What phones have is the accelerator for OpenCL and OpenGL: asked
+#: for WebGPU, it takes OpenCL; else it chooses.
+_LITERT_BACKENDS: Final = {"webgpu": "cl", "opengl": "gl", "gl": "gl"}
+
+
+def _gpu_objection(subgraph: Subgraph, operator: Operator, *, quantized: bool) -> str | None:
+    """Return why the GPU delegate doesn't take an operator, in its words; None when it does."""
+    if operator.name not in GPU.operators:
+        return "Operation is not supported."
+    computed = [
+        t for t in subgraph.operator_inputs(operator) if not t.constant
+    ] + subgraph.operator_outputs(operator)
+    allowed = _FLOAT_TYPES | (_QUANTIZED_TYPES if quantized else frozenset())
+    if any(t.type_name not in allowed or len(t.shape) > 4 for t in computed):
+        return "OP is supported, but tensor type/shape isn't compatible."
+    return None
 
 
 def _gpu_nodes(interpreter: Interpreter, plan: SubgraphPlan) -> frozenset[int]:
@@ -456,11 +513,11 @@ def _gpu_nodes(interpreter: Interpreter, plan: SubgraphPlan) -> frozenset[int]:
         node = plan.nodes[node_id]
         if node.operator is None:
             objections[node_id] = f"DELEGATE {node.name}: Operation is not supported."
-        elif reason := gpu_objection(plan.subgraph, node.operator, quantized=quantized):
+        elif reason := _gpu_objection(plan.subgraph, node.operator, quantized=quantized):
             custom = "CUSTOM " if node.operator.custom else ""
             objections[node_id] = f"{custom}{node.name}: {reason}"
     taken = frozenset(i for i in plan.execution if i not in objections)
-    taken = _reduced(interpreter, plan, taken, "gpu")
+    taken = _reduced(interpreter, plan, taken, GPU)
     taken = plan.largest(taken, max(1, flags.integer("max_delegated_partitions")))
     if objections:
         total, left = len(plan.execution), len(plan.execution) - len(taken)
@@ -479,16 +536,18 @@ def _gpu_nodes(interpreter: Interpreter, plan: SubgraphPlan) -> frozenset[int]:
 def _compile_for_gpu(
     interpreter: Interpreter, gpu: GpuSpec, backend: str, operators: int, share: float = 1.0
 ) -> None:
-    interpreter.gpu_backend = backend
+    interpreter.gpu_backend, interpreter.devices[GPU] = backend, gpu
     compiled = gpu.compile_ms_per_op * operators
     if backend == "gl":
         compiled *= _OPENGL_COMPILE_SHARE
     interpreter.init_us += 1000 * share * (gpu.init_ms + compiled)
 
 
-def _create_gpu(interpreter: Interpreter) -> Delegate | None:
+def _create_gpu(interpreter: Interpreter, own: Delegate) -> Apply | None:
+    if interpreter.run.is_litert:
+        return _create_litert_gpu(interpreter, own)
     _say_created(interpreter, "Created TensorFlow Lite delegate for GPU.")
-    return Delegate("GPU", "gpu", GPU, _apply_gpu)
+    return partial(_apply_gpu, interpreter)
 
 
 def _apply_gpu(interpreter: Interpreter) -> int:
@@ -513,8 +572,8 @@ def _apply_gpu_to(interpreter: Interpreter, plan: SubgraphPlan) -> int:
 def _starts_gpu(interpreter: Interpreter, operators: int) -> bool:
     """Compile for OpenCL, or else OpenGL; False when neither can be had, which is told."""
     gpu, wanted = interpreter.run.profile.gpu, interpreter.flags.text("gpu_backend")
-    missing = _fails(interpreter, FaultKind.DELEGATE_MISSING, "gpu")
-    if _fails(interpreter, FaultKind.DELEGATE_FAILING, "gpu"):
+    missing = _fails(interpreter, FaultKind.DELEGATE_MISSING, GPU)
+    if _fails(interpreter, FaultKind.DELEGATE_FAILING, GPU):
         interpreter.tell(
             "ERROR",
             "TfLiteGpuDelegate Init: Failed to build program executable - Out of resources",
@@ -563,22 +622,22 @@ def _kept_kernels(interpreter: Interpreter, gpu: GpuSpec) -> tuple[float, str]:
     return 1.0, ""
 
 
-def _create_litert_gpu(interpreter: Interpreter) -> Delegate | None:
-    if _fails(interpreter, FaultKind.DELEGATE_MISSING, "gpu"):
+def _create_litert_gpu(interpreter: Interpreter, own: Delegate) -> Apply | None:
+    if _fails(interpreter, FaultKind.DELEGATE_MISSING, own):
         interpreter.tell(
             "WARNING", "[gpu_registry.cc:131] GPU accelerator could not be loaded and registered."
         )
         return None
     interpreter.tell("INFO", "[gpu_environment.h:155] Created LiteRT GpuEnvironment.")
-    return Delegate("GPU", "gpu", GPU, _apply_litert_gpu)
+    return partial(_apply_litert_gpu, interpreter)
 
 
 def _apply_litert_gpu(interpreter: Interpreter) -> int:
     """Give the accelerator for OpenCL or OpenGL, as LiteRT's program loads it, the largest
     partition of what it takes.
     """
-    gpu, wanted = interpreter.run.profile.gpu, interpreter.flags.text("gpu_backend")
-    backend = "gl"
+    gpu = interpreter.run.profile.gpu
+    wanted, backend = _LITERT_BACKENDS.get(interpreter.flags.text("gpu_backend")), "gl"
     if wanted == "cl" or (wanted != "gl" and gpu is not None and "cl" in gpu.backends):
         backend = "cl"
         interpreter.tell("INFO", "Loaded OpenCL library with dlopen.")
@@ -591,14 +650,13 @@ def _apply_litert_gpu(interpreter: Interpreter) -> int:
             "INFO",
             "[ml_drift_cl_gl_accelerator.cc:126] OpenCL not supported on this platform. Using OpenGL instead.",
         )
-    interpreter.shown_names[GPU] = _LITERT_NAMES[backend]
     kernels = []
     for plan in interpreter.plans:
         taken = _gpu_nodes(interpreter, plan)
-        kernels.append(_replace(interpreter, plan, GPU, taken))
+        kernels.append(_replace(interpreter, plan, GPU, taken, _LITERT_NAMES[backend]))
         if not kernels[-1]:
             continue
-        failing = _fails(interpreter, FaultKind.DELEGATE_FAILING, "gpu")
+        failing = _fails(interpreter, FaultKind.DELEGATE_FAILING, GPU)
         if failing or gpu is None or backend not in gpu.backends:
             interpreter.tell(
                 "ERROR",
@@ -607,3 +665,93 @@ def _apply_litert_gpu(interpreter: Interpreter) -> int:
             raise BenchmarkFailedError
         _compile_for_gpu(interpreter, gpu, backend, len(taken))
     return kernels[0]
+
+
+# The records
+
+XNNPACK: Final = Delegate(
+    name="xnnpack",
+    kernel="TfLiteXNNPackDelegate",
+    provider="XNNPACK",
+    flag="use_xnnpack",
+    create=_create_xnnpack,
+    flags=FLAGS["xnnpack"],
+    is_on_cpu=True,
+    packs_weights=True,
+    memory_kb=900.0,
+    label=_xnnpack_label,
+)
+FLEX: Final = Delegate(name="flex", kernel="TfLiteFlexDelegate", is_on_cpu=True)
+GPU: Final = Delegate(
+    name="gpu",
+    kernel="TfLiteGpuDelegateV2",
+    provider="GPU",
+    flag="use_gpu",
+    create=_create_gpu,
+    flags=FLAGS["gpu"],
+    operators=_GPU_OPS,
+    memory_kb=84_000.0,
+    label=lambda subgraph, operator, place: f"{operator.name.lower()} {place}",
+    summary="gpu-default",
+)
+#: In the order of benchmark_model's providers, and of the flags in its --help.
+DELEGATES: Final = (
+    XNNPACK,
+    Delegate(
+        name="external",
+        kernel="DummyDelegate",
+        provider="EXTERNAL",
+        flag="external_delegate_path",
+        create=_create_external,
+        flags=FLAGS["external"],
+        is_simple=True,
+    ),
+    GPU,
+    Delegate(
+        name="hexagon",
+        kernel="TfLiteHexagonDelegate",
+        provider="Hexagon",
+        flag="use_hexagon",
+        create=_create_hexagon,
+        flags=FLAGS["hexagon"],
+        operators=_HEXAGON_OPS,
+        memory_kb=6_000.0,
+        is_simple=True,
+        summary="dsp w/ hexagon",
+    ),
+    Delegate(
+        name="nnapi",
+        kernel="TfLiteNnapiDelegate",
+        provider="NNAPI",
+        flag="use_nnapi",
+        create=_create_nnapi,
+        flags=FLAGS["nnapi"],
+        operators=_NNAPI_OPS,
+        memory_kb=9_500.0,
+        summary="nnapi(w/o accel name)",
+    ),
+    Delegate(
+        name="npu",
+        kernel="DispatchDelegate",
+        provider="NPU",
+        flag="use_npu",
+        create=_create_npu,
+        litert_flags=FLAGS["npu"],
+        operators=_NNAPI_OPS,
+        memory_kb=12_000.0,
+    ),
+    Delegate(
+        name="stable",
+        kernel="google_sample_delegate",
+        provider="STABLE_DELEGATE",
+        flag="stable_delegate_settings_file",
+        create=_create_stable,
+        flags=FLAGS["stable"],
+        operators=frozenset({"ADD", "SUB"}),
+    ),
+)
+#: The flags of a build for Android with every delegate linked.
+ANDROID_FLAGS: Final = (
+    *flags_of("core", "model", "default"),
+    *(flag for own in DELEGATES for flag in own.flags),
+)

@@ -16,7 +16,7 @@ FlagValue = int | float | bool | str
 @dataclass(frozen=True, slots=True)
 class Flag:
     """One flag as ``--help`` lists it; ``echo`` is what the parameter log calls it ("" when it
-    isn't logged).
+    isn't logged), ``only_with`` the switch without which the log leaves it out.
     """
 
     name: str
@@ -24,6 +24,7 @@ class Flag:
     default: FlagValue
     echo: str
     help: str
+    only_with: str = ""
 
 
 #: The flags of each part of the programs, in the order of ``--help``.
@@ -38,11 +39,8 @@ def flags_of(*parts: str) -> tuple[Flag, ...]:
     return tuple(flag for part in parts for flag in FLAGS[part])
 
 
-#: A build with the CPU's delegates only, and one for Android with every delegate linked.
+#: A build with the CPU's delegates only.
 CPU_FLAGS: Final = flags_of("core", "model", "default", "xnnpack", "external")
-ANDROID_FLAGS: Final = CPU_FLAGS + flags_of("gpu", "hexagon", "nnapi", "stable")
-#: Logged only in runs that use NNAPI.
-_NNAPI_DETAILS: Final = frozenset(flag.name for flag in FLAGS["nnapi"]) - {"use_nnapi"}
 #: Logged even when they weren't given.
 _ALWAYS_ECHOED: Final = frozenset({"graph", "signature_to_run_for"})
 #: The order of the parameter log where it isn't that of --help.
@@ -128,7 +126,7 @@ class Parameters:
                 yield from self._echo_one(flag, verbose=verbose)
 
     def _echo_one(self, flag: Flag, *, verbose: bool) -> Iterator[str]:
-        if flag.name in _NNAPI_DETAILS and not self.switch("use_nnapi"):
+        if flag.only_with and not self.switch(flag.only_with):
             return
         if flag.echo and (verbose or flag.name in self.given or flag.name in _ALWAYS_ECHOED):
             yield f"{flag.echo}: [{format_value(self.values[flag.name])}]"

@@ -12,24 +12,17 @@ from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual import latency
 from benchfarm_virtual.contract import PhoneFileError
-from benchfarm_virtual.delegation import (
-    FLEX,
-    GPU,
-    HEXAGON,
-    NNAPI,
-    NPU,
-    XNNPACK,
-    SubgraphPlan,
-)
+from benchfarm_virtual.delegation import BUILTIN, Apply, Delegate, SubgraphPlan
 from benchfarm_virtual.faults import FaultKind
 from benchfarm_virtual.graph import Graph, Subgraph
 from benchfarm_virtual.latency import NodeWork, Speeds
-from benchfarm_virtual.profiles import AcceleratorSpec
-from benchfarm_virtual.programs.delegates import Delegate, apply_flex, apply_xnnpack, created
+from benchfarm_virtual.profiles import AcceleratorSpec, GpuSpec, UnitSpec
+from benchfarm_virtual.programs.delegates import XNNPACK, apply_flex, apply_xnnpack, created
 from benchfarm_virtual.programs.process import (
     BenchmarkFailedError,
     RuntimeSeverity,
     read_whole,
+    threads_of,
 )
 
 if TYPE_CHECKING:
@@ -86,13 +79,12 @@ class Interpreter:
         self.scale = 1.0
         #: The contents of the files that inputs were read from.
         self.input_values: list[bytes] = []
-        #: Names that delegates show instead of their own.
-        self.shown_names: dict[str, str] = {}
         #: The GPU's programming interface in use: cl or gl.
         self.gpu_backend = "cl"
-        self.accelerator: AcceleratorSpec | None = None
+        #: What delegates drive beside the CPU.
+        self.devices: dict[Delegate, UnitSpec] = {}
         #: The delegates that compute wrong numbers (a fault).
-        self.wrong: set[str] = set()
+        self.wrong: set[Delegate] = set()
         self.init_us = 0.0
         self._works: list[NodeWork] | None = None
         self._known_times: dict[tuple[object, ...], float] = {}
@@ -147,18 +139,18 @@ class Interpreter:
             run.fail("Disallowed CPU fallback detected.")
         if len(applied) > 1 and not run.is_litert:
             run.say.info(f"Going to apply {len(applied)} delegates one after another.")
-        for delegate in applied:
-            self._apply(delegate)
+        for delegate, apply in applied:
+            self._apply(delegate, apply)
         self._allocate()
         self.init_us *= run.noise.process_factor * (1.0 + 0.2 * run.noise.uniform())
         run.sleep_us(self.init_us)
         return max(1, round(self.init_us))
 
-    def _apply(self, delegate: Delegate) -> None:
+    def _apply(self, delegate: Delegate, apply: Apply) -> None:
         run = self.run
         nodes_before = len(self.plan.nodes)
         try:
-            replaced = delegate.apply(self)
+            replaced = apply()
         except BenchmarkFailedError:
             if len(self.plan.nodes) > nodes_before:
                 self.tell(
@@ -169,7 +161,7 @@ class Interpreter:
                 if run.is_litert
                 else f"Failed to apply {delegate.provider} delegate."
             )
-        self._note_wrong(delegate.subject, delegate.kernel)
+        self._note_wrong(delegate)
         full = replaced > 0 and self.plan.fully_delegated
         if not full and self.flags.switch("require_full_delegation"):
             run.fail("Disallowed CPU fallback detected.")
@@ -188,22 +180,16 @@ class Interpreter:
                 "the delegate."
             )
 
-    def _note_wrong(self, subject: str, kernel: str) -> None:
+    def _note_wrong(self, delegate: Delegate) -> None:
         """Have a delegate compute wrong numbers, when that fault was asked for."""
-        if self.run.take_fault(FaultKind.DELEGATE_WRONG, subject) is not None:
-            self.wrong.add(kernel)
-
-    def shown(self, delegate: str) -> str:
-        """Return what a delegate calls itself: LiteRT's for the GPU after what it drives it
-        through.
-        """
-        return self.shown_names.get(delegate, delegate)
+        if self.run.take_fault(FaultKind.DELEGATE_WRONG, delegate.name) is not None:
+            self.wrong.add(delegate)
 
     def _allocate(self) -> None:
         run = self.run
         if "use_xnnpack" not in self.flags.given and not self.plan.fully_delegated:
             apply_xnnpack(self)
-            self._note_wrong("xnnpack", XNNPACK)
+            self._note_wrong(XNNPACK)
         if run.flex:
             apply_flex(self)
         for plan in self.plans:
@@ -216,7 +202,7 @@ class Interpreter:
                 ):
                     self._unresolved(node_id, node.name)
         packed = sum(len(plan.delegated) for plan in self.plans)
-        if any(plan.nodes[i].delegate == XNNPACK for plan in self.plans for i in plan.execution):
+        if any(own.packs_weights for own in self.delegates):
             self.init_us += self._preparing_us(self.graph.weight_bytes / _PACK_BYTES_PER_US)
         nodes = packed + sum(len(plan.execution) for plan in self.plans)
         self.init_us += self._preparing_us(_PREPARE_US_PER_OP * nodes)
@@ -260,39 +246,48 @@ class Interpreter:
         return self._works
 
     @property
-    def units(self) -> set[str]:
-        """The names of the delegates in the plan, "" for the builtin kernels."""
+    def delegates(self) -> set[Delegate]:
+        """The delegates in the plans of all subgraphs, with BUILTIN."""
+        nodes = (plan.nodes[i] for plan in self.plans for i in plan.execution)
+        return {node.delegate or BUILTIN for node in nodes}
+
+    @property
+    def units(self) -> set[Delegate]:
+        """The delegates in the plan of the subgraph that runs."""
         return {work.unit for work in self.works}
+
+    @property
+    def used(self) -> list[UnitSpec]:
+        """What computes beside the CPU in the subgraph that runs."""
+        return [device for unit, device in self.devices.items() if unit in self.units]
 
     def threads(self) -> tuple[int, ...]:
         """Return the cores where the CPU's part runs."""
-        wanted = self.flags.integer("num_threads")
-        return latency.place_threads(
-            self.run.profile,
-            threads=wanted,
-            affinity=self.run.call.process.affinity,
-            group=self.run.call.process.group,
-            stray_draw=self.run.noise.stray_draw,
-        )
+        return threads_of(self.run.call, self.flags.integer("num_threads"), self.run.noise)
 
     def speeds(self, shares: dict[int, float], gpu_share: float) -> Speeds:
         """Return the speeds of all units at these clocks."""
-        profile, flags = self.run.profile, self.flags
+        flags = self.flags
         fp16 = flags.switch("xnnpack_force_fp16") or flags.switch("allow_fp16")
         memory = self.run.hardware.memory_share()
-        cpu = partial(latency.cpu_speed, profile, self.threads(), shares, memory_share=memory)
-        speeds = {"": cpu(xnnpack=False), XNNPACK: cpu(xnnpack=True, fp16=fp16)}
-        if profile.gpu is not None:
-            speeds[GPU] = latency.gpu_speed(
-                profile.gpu,
-                gpu_share,
-                fp16=flags.switch("gpu_precision_loss_allowed"),
-                backend=self.gpu_backend,
-                memory_share=memory,
-            )
-        if self.accelerator is not None:
-            accelerator = latency.accelerator_speed(self.accelerator)
-            speeds |= dict.fromkeys((NNAPI, HEXAGON, NPU), accelerator)
+        cpu = partial(
+            latency.cpu_speed, self.run.profile, self.threads(), shares, memory_share=memory
+        )
+        speeds = {BUILTIN: cpu(xnnpack=False)}
+        for unit in self.units:
+            match self.devices.get(unit):
+                case GpuSpec() as gpu:
+                    speeds[unit] = latency.gpu_speed(
+                        gpu,
+                        gpu_share,
+                        fp16=flags.switch("gpu_precision_loss_allowed"),
+                        backend=self.gpu_backend,
+                        memory_share=memory,
+                    )
+                case AcceleratorSpec() as device:
+                    speeds[unit] = latency.accelerator_speed(device)
+                case None if unit.packs_weights:
+                    speeds[unit] = cpu(xnnpack=True, fp16=fp16)
         return speeds
 
     def inference_us(self, shares: dict[int, float], gpu_share: float) -> float:
@@ -306,8 +301,8 @@ class Interpreter:
                 affinity=self.run.call.process.affinity,
                 group=self.run.call.process.group,
             )
-            cpu = sum(w.time_us(speeds) for w in self.works if w.unit in {"", XNNPACK, FLEX})
-            other = sum(w.time_us(speeds) for w in self.works if w.unit not in {"", XNNPACK, FLEX})
+            cpu = sum(w.time_us(speeds) for w in self.works if w.unit.is_on_cpu)
+            other = sum(w.time_us(speeds) for w in self.works if not w.unit.is_on_cpu)
             known = (cpu * factor + other * math.sqrt(factor)) * self.run.time_factor
             known = min(1e12, max(0.3, known))
             self._known_times[key] = known
@@ -317,15 +312,10 @@ class Interpreter:
         """Return what it puts on the phone: cores, their share, the GPU's share, watts in an
         accelerator.
         """
-        units = self.units
-        threads = self.threads()
-        cpu_only = not units & {GPU, NNAPI, HEXAGON, NPU}
-        watts = (
-            self.accelerator.watts
-            if self.accelerator is not None and units & {NNAPI, HEXAGON, NPU}
-            else 0.0
-        )
-        if cpu_only:
+        threads, used = self.threads(), self.used
+        if not used:
             return threads, 1.0, 0.0, 0.0
-        cpus = threads if units & {"", XNNPACK, FLEX} else threads[:1]
-        return cpus, 0.35, 1.0 if GPU in units else 0.0, watts
+        on_gpu = any(isinstance(device, GpuSpec) for device in used)
+        watts = sum(device.watts for device in used if not isinstance(device, GpuSpec))
+        cpus = threads if any(unit.is_on_cpu for unit in self.units) else threads[:1]
+        return cpus, 0.35, float(on_gpu), watts

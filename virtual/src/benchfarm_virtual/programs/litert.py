@@ -9,6 +9,7 @@ from typing import Final
 
 from benchfarm_virtual.commands.invocation import Invocation
 from benchfarm_virtual.programs.benchmark import BenchmarkRun, Results
+from benchfarm_virtual.programs.delegates import DELEGATES
 from benchfarm_virtual.programs.flags import (
     FLAGS,
     Flag,
@@ -25,7 +26,9 @@ from benchfarm_virtual.programs.process import (
 )
 from benchfarm_virtual.programs.reports import save_result
 
-_FLAGS: Final = flags_of("core", "litert")
+#: Of the delegates that only this program has.
+_DELEGATE_FLAGS: Final = tuple(flag for own in DELEGATES for flag in own.litert_flags)
+_FLAGS: Final = (*flags_of("core", "litert"), *_DELEGATE_FLAGS, *FLAGS["litert_options"])
 #: Flags of the vendors' options; the program takes them out of argv first, whatever they say.
 _VENDOR: Final = re.compile(r"--(no)?(qualcomm|mediatek|google_tensor|intel_openvino|samsung)_.*")
 _FILE: Final = "benchmark_litert_model.h"
@@ -106,22 +109,17 @@ def _as_benchmark_model(own: Parameters) -> Parameters:
         shared.set(name, own.values[name])
     if own.switch("use_gpu"):
         shared.set("use_gpu", True)
-        shared.set("gpu_backend", _GPU_BACKENDS.get(own.text("gpu_backend"), ""))
+        shared.set("gpu_backend", own.text("gpu_backend"))
         shared.set("gpu_precision_loss_allowed", own.text("gpu-precision") != "fp32")
     shared.set("enable_op_profiling", own.switch("use_profiler"))
     shared.set("export_model_runtime_info", "model_runtime_info_output_file" in own.given)
     return shared
 
 
-#: What phones have is the accelerator for OpenCL and OpenGL: asked for WebGPU, it takes OpenCL;
-#: else it chooses.
-_GPU_BACKENDS: Final = {"webgpu": "cl", "opengl": "gl", "gl": "gl"}
-_NPU_SHARED: Final = frozenset({"use_npu", "dispatch_library_path", "compiler_plugin_library_path"})
 _SHARED: Final = frozenset(
-    {flag.name for flag in FLAGS["core"]}
+    {flag.name for flag in (*FLAGS["core"], *_DELEGATE_FLAGS)}
     | {"graph", "signature_to_run_for", "require_full_delegation", "xnnpack_weight_cache_file_path"}
     | {"model_runtime_info_output_file"}
-    | _NPU_SHARED
 )
 
 
@@ -129,8 +127,5 @@ def _hidden() -> tuple[Flag, ...]:
     """Return benchmark_model's flags without their echo: this program doesn't log them."""
     return tuple(
         Flag(flag.name, flag.type, flag.default, "", flag.help)
-        for flag in (
-            *flags_of("model", "xnnpack", "gpu"),
-            *(own for own in _FLAGS if own.name in _NPU_SHARED),
-        )
+        for flag in (*flags_of("model", "xnnpack", "gpu"), *_DELEGATE_FLAGS)
     )

@@ -10,8 +10,8 @@ from typing import Final
 from benchfarm_virtual.commands.invocation import Invocation
 from benchfarm_virtual.contract import AppInfo
 from benchfarm_virtual.programs.benchmark import BenchmarkRun
+from benchfarm_virtual.programs.delegates import ANDROID_FLAGS, DELEGATES
 from benchfarm_virtual.programs.flags import (
-    ANDROID_FLAGS,
     FLAGS,
     Flag,
     FlagError,
@@ -100,14 +100,6 @@ def run_activity(call: Invocation, app: AppInfo, extras: Mapping[str, str]) -> i
     return 0
 
 
-#: A run's name in the summary, by what was asked for.
-_NAMES: Final = {
-    "use_gpu": "gpu-default",
-    "use_nnapi": "nnapi(w/o accel name)",
-    "use_hexagon": "dsp w/ hexagon",
-}
-
-
 def run_performance_options(call: Invocation, version: str) -> int:
     """Run benchmark_model once, as ``--perf_options_list=none`` asks for, which is all that a
     virtual phone knows; whatever goes wrong, the exit code is 0.
@@ -125,6 +117,6 @@ def run_performance_options(call: Invocation, version: str) -> int:
         say.error("Error while running a single-option run: 1")
         return 0
     say.info("\n==============Summary of All Runs w/ Different Performance Options==============")
-    wanted = (name for flag, name in _NAMES.items() if parameters.switch(flag))
+    wanted = (own.summary for own in DELEGATES if own.summary and parameters.switch(own.flag))
     say.info(f"{next(wanted, 'cpu w/ 1 threads'):>26}: {runs.line()}")
     return 0

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from benchfarm_virtual.computing import computed_outputs
 from benchfarm_virtual.contract import PhoneFileError
-from benchfarm_virtual.delegation import GPU, HEXAGON, NNAPI, NPU
+from benchfarm_virtual.delegation import BUILTIN
 from benchfarm_virtual.graph import Tensor
+from benchfarm_virtual.profiles import GpuSpec
 from benchfarm_virtual.programs.process import read_whole
 
 if TYPE_CHECKING:
@@ -112,18 +113,14 @@ def _as_delegate(
     """Return the values with the error of the arithmetic that computed them."""
     random = np.random.default_rng([seed, 1])
     units, flags = interpreter.units, interpreter.run.parameters
-    accelerators = units & {NNAPI, HEXAGON, NPU, GPU}
     if _is_whole(dtype):
-        share = _ACCELERATOR_STEPS if accelerators else _CPU_STEPS if units - {""} else 0.0
+        share = _ACCELERATOR_STEPS if interpreter.used else _CPU_STEPS if units - {BUILTIN} else 0.0
         off = random.random(len(values)) < share
         values = values + np.where(off, random.choice([-1.0, 1.0], len(values)), 0.0)
-    elif units - {""}:
-        half = (
-            bool(accelerators - {GPU})
-            or flags.switch("xnnpack_force_fp16")
-            or flags.switch("allow_fp16")
-        )
-        half = half or (GPU in units and flags.switch("gpu_precision_loss_allowed"))
+    elif units - {BUILTIN}:
+        half = flags.switch("xnnpack_force_fp16") or flags.switch("allow_fp16")
+        for device in interpreter.used:
+            half |= not isinstance(device, GpuSpec) or flags.switch("gpu_precision_loss_allowed")
         values = values * (
             1 + random.normal(0.0, _FP16_ERROR if half else _FP32_ERROR, len(values))
         )

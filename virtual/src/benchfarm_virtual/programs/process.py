@@ -147,6 +147,18 @@ _SLEEP_S: Final = 0.32
 _MOST_DRAWN: Final = 64
 
 
+def threads_of(call: Invocation, count: int, noise: Noise) -> tuple[int, ...]:
+    """Return the cores where a process's busy threads run."""
+    process = call.process
+    return place_threads(
+        call.system.hardware.profile,
+        threads=count,
+        affinity=process.affinity,
+        group=process.group,
+        stray_draw=noise.stray_draw,
+    )
+
+
 class Pace:
     """The steps of one process on its cores, or on the GPU."""
 
@@ -160,13 +172,7 @@ class Pace:
         self._profile = self._hardware.profile
         self._time_factor = time_factor_of(version)
         self._gpu = self._profile.gpu if on_gpu else None
-        self._threads = place_threads(
-            self._profile,
-            threads=threads,
-            affinity=call.process.affinity,
-            group=call.process.group,
-            stray_draw=self.noise.stray_draw,
-        )
+        self._threads = threads_of(call, threads, self.noise)
 
     def times_us(
         self, count: int, step_us: Callable[[Speed], float], *, cpu_share: float = 1.0

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchfarm_virtual.delegation import FLEX, GPU, XNNPACK, data_type
-from benchfarm_virtual.graph import Operator, Subgraph
+from benchfarm_virtual.graph import Subgraph
 from benchfarm_virtual.programs import outputs
 from benchfarm_virtual.programs.process import number, write_whole
 from benchfarm_virtual.protos import Value, message
@@ -91,7 +90,8 @@ def _write_profile(run: BenchmarkRun, interpreter: Interpreter, results: Results
         )
         return
     name = interpreter.subgraph.name
-    init = _profile(_initialisation(interpreter), name)
+    init_us = np.array([round(interpreter.init_us)], dtype=np.int64)
+    init = _profile([("AllocateTensors", "AllocateTensors/0", init_us)], name)
     rows = _profile(_operators(interpreter, results.runs.count), name)
     write_whole(run.call, path, message({2: init, 3: rows}))
 
@@ -174,7 +174,7 @@ def runtime_info(interpreter: Interpreter) -> bytes:
             {
                 1: plan.index,
                 2: _edges(plan.subgraph),
-                3: [_node(interpreter, plan, node) for node in plan.nodes],
+                3: [_node(plan, node) for node in plan.nodes],
                 4: tuple(plan.execution),
                 5: _TFLITE_SUBGRAPH,
                 6: plan.subgraph.name,
@@ -185,18 +185,17 @@ def runtime_info(interpreter: Interpreter) -> bytes:
     return message({2: subgraphs})
 
 
-def _node(interpreter: Interpreter, plan: SubgraphPlan, node: PlanNode) -> bytes:
-    name = interpreter.shown(node.name)
+def _node(plan: SubgraphPlan, node: PlanNode) -> bytes:
     is_custom = node.operator is not None and node.operator.custom
     fields: dict[int, Value] = {
         1: node.node_id,
-        2: name,
-        3: "CUSTOM" if is_custom else name,
+        2: node.name,
+        3: "CUSTOM" if is_custom else node.name,
         4: node.inputs,
         5: node.outputs,
     }
-    if node.delegate:
-        fields[8] = message({1: interpreter.shown(node.delegate), 2: node.replaced})
+    if node.delegate is not None:
+        fields[8] = message({1: node.name, 2: node.replaced})
     elif node.node_id in plan.delegated:
         fields[9] = plan.delegated[node.node_id]
     return message(fields)
@@ -205,15 +204,8 @@ def _node(interpreter: Interpreter, plan: SubgraphPlan, node: PlanNode) -> bytes
 _MOST_RUNS: Final = 4000
 
 
-#: An operator's type and name, its times over the runs in whole microseconds, and the memory that
-#: it added in kB.
-_Row = tuple[str, str, NDArray[np.int64], int]
-
-
-def _initialisation(interpreter: Interpreter) -> list[_Row]:
-    """Return what the initialisation consisted of."""
-    time_us = np.array([round(interpreter.init_us)], dtype=np.int64)
-    return [("AllocateTensors", "AllocateTensors/0", time_us, 0)]
+#: An operator's type and name, and its times over the runs in whole microseconds.
+_Row = tuple[str, str, NDArray[np.int64]]
 
 
 def _operators(interpreter: Interpreter, runs: int) -> list[_Row]:
@@ -226,7 +218,7 @@ def _operators(interpreter: Interpreter, runs: int) -> list[_Row]:
         labels = _labels(interpreter, work)
         times = work.op_times_us(speeds) if len(labels) > 1 else [work.time_us(speeds)]
         rows += [
-            (*label, draw(base_us, count), 0) for label, base_us in zip(labels, times, strict=True)
+            (*label, draw(base_us, count)) for label, base_us in zip(labels, times, strict=True)
         ]
     return rows
 
@@ -234,38 +226,15 @@ def _operators(interpreter: Interpreter, runs: int) -> list[_Row]:
 def _labels(interpreter: Interpreter, work: NodeWork) -> list[tuple[str, str]]:
     """Return node types and names: of a delegate that shows its own operators, one for each."""
     plan, node = interpreter.plan, work.node
-    if node.operator is not None or work.unit not in {XNNPACK, GPU}:
+    if (label := work.unit.label) is None:
         names = ", ".join(plan.subgraph.tensors[i].name for i in node.outputs)
-        return [(node.name if work.unit != FLEX else FLEX, f"[{names}]:{node.node_id}")]
+        return [(node.name, f"[{names}]:{node.node_id}")]
     inner = [plan.nodes[i].operator for i in node.replaced]
-    found = []
-    for index, operator in enumerate(op for op in inner if op is not None):
-        label = (
-            _xnnpack_type(plan.subgraph, operator)
-            if work.unit == XNNPACK
-            else f"{operator.name.lower()} {index}"
-        )
-        found.append((label, f"Delegate/{label}:{index}"))
-    return found
-
-
-_TYPE_TAGS: Final = {"FLOAT32": "F32", "FLOAT16": "F16", "INT8": "QS8", "UINT8": "QU8"}
-
-
-def _xnnpack_type(subgraph: Subgraph, operator: Operator) -> str:
-    tag = _TYPE_TAGS.get(data_type(subgraph, operator), "F32")
-    if operator.name == "DEPTHWISE_CONV_2D":
-        return f"Convolution (NHWC, {tag.replace('QS8', 'QC8')}) DWConv"
-    if operator.name == "CONV_2D":
-        weights = subgraph.tensor(operator.inputs[1])
-        point = (
-            weights is not None
-            and len(weights.shape) == 4
-            and weights.shape[1] * weights.shape[2] == 1
-        )
-        tag = tag.replace("QS8", "QC8")
-        return f"Fully Connected (NC, {tag}) GEMM" if point else f"Convolution (NHWC, {tag}) IGEMM"
-    return f"{operator.name.replace('_', ' ').title()} (NC, {tag})"
+    labels = [
+        label(plan.subgraph, operator, index)
+        for index, operator in enumerate(op for op in inner if op is not None)
+    ]
+    return [(text, f"Delegate/{text}:{index}") for index, text in enumerate(labels)]
 
 
 def _statistics(values: NDArray[np.int64]) -> bytes:
@@ -286,12 +255,12 @@ def _profile(rows: Sequence[_Row], subgraph_name: str) -> bytes:
             {
                 1: node_type,
                 2: _statistics(times),
-                3: _statistics(np.full(len(times), mem_kb, dtype=np.int64)),
+                3: _statistics(np.zeros_like(times)),
                 4: 1,
                 5: name,
                 6: order,
             }
         )
-        for order, (node_type, name, times, mem_kb) in enumerate(rows)
+        for order, (node_type, name, times) in enumerate(rows)
     ]
     return message({1: message({1: subgraph_name, 2: 0, 3: operators})})

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchfarm_virtual.contract import TraceEvent
-from benchfarm_virtual.delegation import GPU, HEXAGON, NNAPI, NPU, XNNPACK
 from benchfarm_virtual.latency import LOOP_OVERHEAD_US
 from benchfarm_virtual.programs.process import number
 
@@ -281,7 +280,6 @@ _PAGE_KB: Final = 4
 #: A process before it does anything, and what the interpreter itself takes.
 _PROCESS_KB: Final = 7200.0
 _RUNTIME_KB: Final = 2700.0
-_UNIT_KB: Final = {GPU: 84_000.0, NNAPI: 9_500.0, HEXAGON: 6_000.0, NPU: 12_000.0, XNNPACK: 900.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,15 +297,15 @@ class Footprint:
 
 def footprint_of(interpreter: Interpreter, runs: int) -> Footprint:
     """Return the memory of a run."""
-    units = {plan.nodes[i].delegate for plan in interpreter.plans for i in plan.execution}
+    delegates = interpreter.delegates
     model_kb = interpreter.graph.size_bytes / 1024
     computed = [t for t in interpreter.subgraph.tensors if not t.constant]
     # The arena reuses memory: about the two largest tensors live at a time.
     arena_kb = (
         sum(sorted((t.size_bytes for t in computed), reverse=True)[:3]) / 1024 * interpreter.scale
     )
-    anonymous_kb = arena_kb + sum(_UNIT_KB.get(unit, 0.0) for unit in units)
-    if XNNPACK in units:
+    anonymous_kb = arena_kb + sum(own.memory_kb for own in delegates)
+    if any(own.packs_weights for own in delegates):
         anonymous_kb += 1.3 * model_kb
     init_kb = _RUNTIME_KB + model_kb + anonymous_kb
     # What the program keeps of each run's time.
