@@ -1,4 +1,4 @@
-"""Write what docs/reference says of commands, plan keys, findings and failures from the program's
+"""Write what docs says of commands, plan keys, findings, failures and delegates from the program's
 own records: ``make docs``.
 """
 
@@ -12,8 +12,11 @@ from typing import Any
 from orchestrator.analysis.findings import CODES
 from orchestrator.cli.frame import ROOT, sections
 from orchestrator.config.plan import keys_table
+from orchestrator.delegates import DELEGATES
 from orchestrator.passes import passes
 from orchestrator.passes.specification import Repetition
+from orchestrator.programs import program
+from orchestrator.records.case import DelegateName, ToolName
 from orchestrator.records.failures import ERROR_FAILURES, RUN_FAILURES
 
 HEAD = """# Commands
@@ -93,10 +96,43 @@ HOW_OFTEN = {
 }
 
 
+def quoted(names: Iterable[DelegateName]) -> str:
+    """Return benchfarm's own of some delegates as code, in their order."""
+    chosen = {*names}
+    return ", ".join(f"`{name}`" for name in DelegateName if name in chosen)
+
+
+def concepts_page(text: str) -> str:
+    """Return the text of docs/concepts.md with the delegates that there are."""
+    names = quoted(DelegateName)
+    return re.sub(r"(?<=What runs the operators: )[^.]*", lambda _: names, text)
+
+
+def outputs_page(text: str) -> str:
+    """Return the text of docs/guides/choose-a-delegate.md with the delegates of half precision."""
+    half = quoted(name for name in DelegateName if DELEGATES[name].is_half({}))
+    return re.sub(
+        r"(?<=half precision 1e-2 \()[^)]*(?=\))",
+        lambda _: f"{half}, fp16 flags; `gpu` not with `gpu_precision_loss_allowed=false`",
+        text,
+    )
+
+
+def program_row(row: re.Match[str]) -> str:
+    """Return a row of the programs with the delegates that the program has."""
+    own = program(ToolName(row[2]))
+    names = quoted(name for kind in own.kinds for name in own.delegates(kind))
+    return f"{row[1]}| {names} |"
+
+
 def plans_page(text: str) -> str:
-    """Return the text of docs/reference/plans.md with its tables of keys and passes as the records
-    have them.
+    """Return the text of docs/reference/plans.md with its tables of keys and passes, and the
+    delegates of its programs, as the records have them.
     """
+    head, title, rest = text.partition("\n## Programs\n")
+    programs, end, others = rest.partition("\n## ")
+    rows = re.sub(r"(?m)^(\| `([\w-]+)` \|.*)\|[^|]*\|$", program_row, programs)
+    text = "".join((head, title, rows, end, others))
     keys = (f"| `{key}` | {means} | {default} |" for key, means, default in keys_table())
     text = with_table(text, "Keys", "| key | value | default |", keys)
     rows = (
@@ -107,13 +143,19 @@ def plans_page(text: str) -> str:
     return with_table(text, "Passes", "| pass | what it measures | how often |", rows)
 
 
-#: Page of docs/reference -> its text from what it was; commands.md is made whole.
-PAGES = {"plans.md": plans_page, "findings.md": findings_page, "failures.md": failures_page}
+#: Page of docs -> its text from what it was; reference/commands.md is made whole.
+PAGES = {
+    "concepts.md": concepts_page,
+    "guides/choose-a-delegate.md": outputs_page,
+    "reference/plans.md": plans_page,
+    "reference/findings.md": findings_page,
+    "reference/failures.md": failures_page,
+}
 
 
 if __name__ == "__main__":
-    folder = Path(__file__).with_name("reference")
-    folder.joinpath("commands.md").write_text(page(), "utf-8")
+    folder = Path(__file__).parent
+    folder.joinpath("reference", "commands.md").write_text(page(), "utf-8")
     for name, made in PAGES.items():
         path = folder / name
         path.write_text(made(path.read_text("utf-8")), "utf-8")

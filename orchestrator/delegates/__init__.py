@@ -59,6 +59,8 @@ class Delegate:
     switches: Mapping[str, str] = field(default_factory=dict)
     #: Whether a plan's flags have to name it: any of ``switches``.
     is_named_by_flag: bool = False
+    #: Whether a phone with a profile has it only where the profile lists it.
+    is_in_profiles: bool = False
 
     #: The runtime's own kernels, which nothing but the absence of all delegates proves.
     is_builtin: bool = False

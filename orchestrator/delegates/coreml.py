@@ -7,6 +7,7 @@ from orchestrator.records.device import DeviceKind
 DELEGATE = Delegate(
     name=DelegateName.COREML,
     label="Core ML",
+    is_in_profiles=True,
     flags={},
     kinds=frozenset({DeviceKind.IOS}),
     switches={"use_coreml": "coreml"},

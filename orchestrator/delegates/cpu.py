@@ -6,6 +6,7 @@ from orchestrator.records.case import DelegateName
 DELEGATE = Delegate(
     name=DelegateName.CPU,
     label="CPU",
+    is_in_profiles=True,
     flags={
         FlagFamily.BENCHMARK_MODEL: {"use_xnnpack": "false"},
     },

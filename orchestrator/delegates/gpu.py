@@ -20,6 +20,7 @@ _LITERT = {
 DELEGATE = Delegate(
     name=DelegateName.GPU,
     label="GPU",
+    is_in_profiles=True,
     flags={
         FlagFamily.BENCHMARK_MODEL: _ON,
         FlagFamily.LITERT: {"use_cpu": "false", "use_gpu": "true", "use_npu": "false"},

@@ -42,6 +42,7 @@ def _library_skip(build: Build, facts: DeviceFacts) -> Skip | None:
 DELEGATE = Delegate(
     name=DelegateName.HEXAGON,
     label="Hexagon",
+    is_in_profiles=True,
     flags={
         FlagFamily.BENCHMARK_MODEL: {"use_hexagon": "true", "use_xnnpack": "false"},
     },

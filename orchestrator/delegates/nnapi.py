@@ -23,6 +23,7 @@ def _skip(facts: DeviceFacts) -> Skip | None:
 DELEGATE = Delegate(
     name=DelegateName.NNAPI,
     label="NNAPI",
+    is_in_profiles=True,
     flags={
         FlagFamily.BENCHMARK_MODEL: {"use_nnapi": "true", "use_xnnpack": "false"},
     },

@@ -83,6 +83,7 @@ def _library_skip(build: Build, facts: DeviceFacts) -> Skip | None:
 DELEGATE = Delegate(
     name=DelegateName.NPU,
     label="NPU",
+    is_in_profiles=True,
     flags={
         FlagFamily.LITERT: {"use_cpu": "false", "use_gpu": "false", "use_npu": "true"},
         FlagFamily.LITERT_BENCHMARK: {"use_npu": "", "no_cpu": ""},

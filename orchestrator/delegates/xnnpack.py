@@ -6,6 +6,7 @@ from orchestrator.records.case import DelegateName
 DELEGATE = Delegate(
     name=DelegateName.XNNPACK,
     label="XNNPACK",
+    is_in_profiles=True,
     flags={
         FlagFamily.BENCHMARK_MODEL: {"use_xnnpack": "true"},
         FlagFamily.LITERT: {"use_cpu": "true", "use_gpu": "false", "use_npu": "false"},

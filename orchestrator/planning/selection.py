@@ -429,7 +429,7 @@ def _profile_skip(profile: DeviceProfile | None, delegate: DelegateName) -> Skip
         profile is not None
         and profile.delegates
         and delegate not in profile.delegates
-        and not DELEGATES[delegate].is_named_by_flag
+        and DELEGATES[delegate].is_in_profiles
     ):
         return Skip(
             reason_code="delegate-not-on-profile",

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from orchestrator.delegates import FlagFamily, flags_of
+from orchestrator.delegates import DELEGATES, FlagFamily, flags_of
 from orchestrator.files import write_whole
 from orchestrator.passes import pass_of
 from orchestrator.programs import program
@@ -63,14 +63,27 @@ def documented_flags(family: FlagFamily) -> FlagSchema:
 
     ``flags.tsv`` has a line for each. Type: ``cl|gl`` are the only values that a string may have;
     another is ignored without a word or refused at start. Build: which have it (``gpu``: built with
-    the GPU delegate). Needs: the flag without which it does nothing.
+    the GPU delegate). Needs: the flag without which it does nothing. A delegate's flag without a
+    line is a switch.
     """
     is_litert = family in (FlagFamily.LITERT, FlagFamily.LITERT_BENCHMARK)
     owners = {"all", "litert" if is_litert else "benchmark_model"}
     with _TABLE.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    switches = {
+        name: FlagSpec(
+            name=name,
+            kind="bool",
+            default="false",
+            build=own.name.value,
+            meaning=f"apply the delegate {own.label}",
+        )
+        for own in DELEGATES.values()
+        for name in own.flags.get(family, ())
+    }
     return FlagSchema(
-        flags={
+        flags=switches
+        | {
             row["flag"]: FlagSpec(
                 name=row["flag"],
                 kind="string" if "|" in row["type"] else row["type"],

@@ -11,10 +11,11 @@ from importlib import import_module
 import pytest
 import yaml
 
+from benchfarm_virtual.programs.delegates import ANDROID_FLAGS
+from benchfarm_virtual.programs.litert import LITERT_FLAGS
 from orchestrator.analysis.findings import CODES
-from orchestrator.delegates import DELEGATES, FlagFamily, asked_for
+from orchestrator.delegates import DELEGATES, FlagFamily, asked_for, flags_of
 from orchestrator.plugins import Exporter, plugins
-from orchestrator.programs import programs
 from orchestrator.records.case import DelegateName, Pass
 from tests.omissions import PLACES, Place
 from tests.samples.extensions import needs_extension
@@ -110,43 +111,20 @@ def test_each_delegate_is_one_that_some_device_profile_has() -> None:
     """Without one no run of it is ever begun."""
     texts = [path.read_text("utf-8") for path in (REPO / "device_profiles").glob("*.yaml")]
     listed = {name for text in texts for name in yaml.safe_load(text).get("delegates", ())}
-    missing = {name.value for name in DelegateName} - listed
-    assert not missing, f"no device profile has it under 'delegates:': {sorted(missing)}"
+    asked = {name.value for name in DelegateName if DELEGATES[name].is_in_profiles}
+    assert not asked - listed, f"no device profile has it under 'delegates:': {asked - listed}"
 
 
-def test_each_delegate_stands_in_the_pages() -> None:
-    pages = {
-        "concepts.md": r"\| `delegate` \|.*",
-        "reference/plans.md": r"\| `matrix.delegates` \|.*",
+def test_each_delegate_is_on_the_virtual_phone() -> None:
+    """By the flags of each program that it plays."""
+    own = {
+        FlagFamily.BENCHMARK_MODEL: {flag.name for flag in ANDROID_FLAGS},
+        FlagFamily.LITERT: {flag.name for flag in LITERT_FLAGS},
     }
-    for page, row in pages.items():
-        (line,) = re.findall(row, (REPO / "docs" / page).read_text("utf-8"))
-        missing = [name.value for name in DelegateName if f"`{name}`" not in line]
-        assert missing == [], f"docs/{page}, in the row {row[:25]}"
-    guide = (REPO / "docs" / "guides" / "choose-a-delegate.md").read_text("utf-8")
-    (told,) = re.findall(r"half precision [\d.e-]+ \(([^)]*)\)", guide)
-    half = {name.value for name in DelegateName if DELEGATES[name].is_half({})}
-    assert half == set(re.findall(r"`(\w+)`(?!=)", told)) & {*DelegateName}, "choose-a-delegate.md"
-
-
-def test_each_program_has_a_row_with_its_delegates() -> None:
-    """A row with "the same" is like the one above."""
-    page = (REPO / "docs" / "reference" / "plans.md").read_text("utf-8")
-    section = page.partition("\n## Programs\n")[2].partition("\n## ")[0]
-    known = {
-        own.name.value: {*DelegateName} & {one for kind in own.kinds for one in own.delegates(kind)}
-        for own in programs()
-        if own.kinds
-    }
-    told: dict[str, set[str]] = {}
-    names: set[str] = set()
-    for program, cell in re.findall(r"(?m)^\| `([\w-]+)` \|.*\| ([^|]*) \|$", section):
-        names = names if cell == "the same" else set(re.findall(r"`(\w+)`", cell))
-        told[program] = names
-    # Without the extensions there are fewer programs than rows.
-    assert {name: told.get(name) for name in known} == known, (
-        "docs/reference/plans.md, the table of programs"
-    )
+    for family, known in own.items():
+        used = {flag for name in DelegateName for flag in flags_of(name, family)}
+        where = "virtual/src/benchfarm_virtual/programs/delegates.py: a record with its flags"
+        assert used <= known, f"{where}: {sorted(used - known)}"
 
 
 def test_each_pass_of_an_extension_is_an_entry_point() -> None:

@@ -235,11 +235,6 @@ def test_a_delegate_is_measured_under_its_own_name_and_its_runs_outlive_it(
     benchfarm: Installed,
 ) -> None:
     """The virtual phone hasn't got it: a run that went on without it is a failure of this delegate."""
-    profile = (REPO / "device_profiles" / "pixel-3.yaml").read_text("utf-8")
-    (benchfarm.home / "profiles").mkdir()
-    (benchfarm.home / "profiles" / "pixel-3.yaml").write_text(
-        profile.replace("delegates: [", "delegates: [acme.npu, ")
-    )
     words = ("bench", MODEL, "-d", "acme.npu", "-n", "1", "--min-secs", "0.1")
     benchfarm("virtual", "up", "pixel-3")
     try:
@@ -264,7 +259,6 @@ def test_a_delegate_is_measured_under_its_own_name_and_its_runs_outlive_it(
         )
         told = benchfarm("parse", text, "--json", code=None)
         assert f'"requested": "{asked}"' in told
-    (benchfarm.home / "profiles" / "pixel-3.yaml").unlink()
     for command in (benchfarm, without):
         assert "acme.npu" in str(command("report", "newest", "--format", "text"))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.delegates import DELEGATES, FlagFamily, flags_of
+from orchestrator.delegates import DELEGATES, FlagFamily
 from orchestrator.passes import pass_of
 from orchestrator.programs.flags import (
     FlagBook,
@@ -75,14 +75,6 @@ def test_what_benchfarm_passes_by_itself_has_no_fault(
     assert faults(book, delegate=delegate, tool=tool, run_pass=run_pass) == [], (
         "a program that wasn't asked for --help is refused the delegate"
     )
-
-
-@pytest.mark.parametrize("family", [FlagFamily.BENCHMARK_MODEL, FlagFamily.LITERT])
-def test_each_flag_of_a_delegate_is_documented(family: FlagFamily) -> None:
-    known = documented_flags(family).flags
-    used = {flag for name in DelegateName for flag in flags_of(name, family)}
-    missing = used - known.keys()
-    assert not missing, f"orchestrator/programs/flags.tsv lacks rows: {sorted(missing)}"
 
 
 def test_the_app_takes_no_white_space(book: FlagBook) -> None:

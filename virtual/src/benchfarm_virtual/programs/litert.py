@@ -28,7 +28,7 @@ from benchfarm_virtual.programs.reports import save_result
 
 #: Of the delegates that only this program has.
 _DELEGATE_FLAGS: Final = tuple(flag for own in DELEGATES for flag in own.litert_flags)
-_FLAGS: Final = (*flags_of("core", "litert"), *_DELEGATE_FLAGS, *FLAGS["litert_options"])
+LITERT_FLAGS: Final = (*flags_of("core", "litert"), *_DELEGATE_FLAGS, *FLAGS["litert_options"])
 #: Flags of the vendors' options; the program takes them out of argv first, whatever they say.
 _VENDOR: Final = re.compile(r"--(no)?(qualcomm|mediatek|google_tensor|intel_openvino|samsung)_.*")
 _FILE: Final = "benchmark_litert_model.h"
@@ -41,18 +41,18 @@ def run_litert(call: Invocation, version: str) -> int:
     name, *given = call.launch.argv
     arguments = [argument for argument in given if not _VENDOR.fullmatch(argument)]
     if "--help" in arguments or "-h" in arguments:
-        say.error(usage(name, _FLAGS))
+        say.error(usage(name, LITERT_FLAGS))
         return 0
     say.info("STARTING!")
     try:
-        own = parse_flags(_FLAGS, arguments)
+        own = parse_flags(LITERT_FLAGS, arguments)
         if own.unconsumed:
             say.warn("Unconsumed cmdline flags: " + " ".join(own.unconsumed))
         shared = _as_benchmark_model(own)
         results = BenchmarkRun(call, say, shared, version, is_litert=True).run()
     except FlagError as error:
         say.error(str(error))
-        say.error(usage(name, _FLAGS))
+        say.error(usage(name, LITERT_FLAGS))
         return 1
     except BenchmarkFailedError:
         say.error("Benchmarking failed.")
