@@ -9,15 +9,20 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from orchestrator.analysis.findings import CODES
+from orchestrator.app.exchange import EXPORTERS
 from orchestrator.cli.frame import ROOT, sections
 from orchestrator.config.plan import keys_table
 from orchestrator.delegates import DELEGATES
 from orchestrator.passes import passes
 from orchestrator.passes.specification import Repetition
+from orchestrator.plugins import Exporter, every
 from orchestrator.programs import program
 from orchestrator.records.case import DelegateName, ToolName
 from orchestrator.records.failures import ERROR_FAILURES, RUN_FAILURES
+from orchestrator.records.plan import Plan, keys_of
 
 HEAD = """# Commands
 
@@ -88,6 +93,13 @@ def findings_page(text: str) -> str:
     return with_table(text, "Codes", "| code | severity | meaning |", rows)
 
 
+def exports_page(text: str) -> str:
+    """Return the text of docs/reference/exports.md with its formats as their records are."""
+    known = EXPORTERS | every("exporters", Exporter)
+    rows = (f"| `{name}` | {own.about} |" for name, own in known.items() if own.about)
+    return with_table(text, "Formats", "| format | what it is |", rows)
+
+
 HOW_OFTEN = {
     Repetition.UNTIL_CERTAIN: "until the figure is certain enough",
     Repetition.COUNTED: "a fixed number of times",
@@ -143,13 +155,31 @@ def plans_page(text: str) -> str:
     return with_table(text, "Passes", "| pass | what it measures | how often |", rows)
 
 
+def example_plan(text: str) -> str:
+    """Return the text of examples/plan.yaml with the keys that it lacks, at their defaults; those
+    that are nothing by default are written by hand.
+    """
+    written = yaml.safe_load(text)
+    for key in keys_of(Plan):
+        *section, name = key.at
+        is_there = name in (written[section[0]] if section else written)
+        if not is_there and key.default not in (None, ()):
+            line = f"{'  ' * len(section)}{name}: {yaml.safe_dump(key.default).split()[0]} # {key.key.about}\n"
+            # Below the last line of its section, or of the file.
+            end = rf"(?<=^{section[0]}:\n)(?:[ #].*\n)+" if section else r"(?s).+"
+            text = re.sub(f"(?m){end}", lambda found, line=line: found[0] + line, text, count=1)  # type: ignore[misc]
+    return text
+
+
 #: Page of docs -> its text from what it was; reference/commands.md is made whole.
 PAGES = {
     "concepts.md": concepts_page,
     "guides/choose-a-delegate.md": outputs_page,
+    "reference/exports.md": exports_page,
     "reference/plans.md": plans_page,
     "reference/findings.md": findings_page,
     "reference/failures.md": failures_page,
+    "../examples/plan.yaml": example_plan,
 }
 
 

@@ -40,6 +40,8 @@ class Exporter:
     #: Writes what was asked for of the campaigns to a new file. Raises UsageError. The campaigns
     #: come without their invocations, as of many nights these are many: the store has them.
     write: Callable[[Workspace, Sequence[Campaign], ExportRequest, Path], Exported | None]
+    #: What it is, as docs/reference/exports.md says of ours.
+    about: str = ""
     #: Whether ``--run`` chooses some runs; else it is about whole campaigns.
     takes_runs: bool = False
     #: Whether ``--rows`` chooses what a row is; else it has no rows or always the same.

@@ -27,6 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from orchestrator.errors import PluginError, UsageError, nearest
@@ -198,17 +199,21 @@ def plugins(group: str) -> Mapping[str, EntryPoint]:
     return found
 
 
-def find(group: str, name: str, kind: type[_KindT]) -> _KindT:
-    """Return the plugin of a name.
+def find(
+    group: str, name: str, kind: type[_KindT], own: Mapping[str, _KindT] = MappingProxyType({})
+) -> _KindT:
+    """Return the plugin of a name, or the one that the core has among its ``own``.
 
     Raises UsageError for one that nobody brings, PluginError for a broken one.
     """
+    if name in own:
+        return own[name]
     known = plugins(group)
     if name not in known:
         what = group.removesuffix("s")
         raise UsageError(
             f"there is no {what} {name!r}",
-            hint=nearest(name, known) or f"there are {', '.join(known)}",
+            hint=nearest(name, [*own, *known]) or f"there are {', '.join([*own, *known])}",
         )
     return load(known[name], kind)
 

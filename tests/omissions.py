@@ -24,7 +24,7 @@ CHECKS = (
     *(
         ["pytest", "-q", "-x", "-p", "no:cacheprovider", "--force-reruns", "0", *tests]
         for tests in (
-            ["tests/unit/programs/test_flag_book.py", "-k", "delegate or by_itself"],
+            ["tests/unit/programs/test_flag_book.py", "-k", "by_itself"],
             ["tests/unit/test_plan_keys.py", "tests/unit/config/test_plan.py::test_example_holds_every_key_and_loads"],
             ["tests/unit/test_tables.py", "tests/unit/report/test_labels.py", "tests/unit/analysis/test_quality.py"],
             ["tests/test_docs.py"],
@@ -71,6 +71,18 @@ DELEGATE = Delegate(
     flags={FlagFamily.BENCHMARK_MODEL: {"use_webgpu": "true", "use_xnnpack": "false"}},
 )
 '''
+VIRTUAL = "virtual/src/benchfarm_virtual/programs/delegates.py"
+PLAYED = """\
+    Delegate(
+        name="webgpu",
+        kernel="WebGpuDelegate",
+        provider="WEBGPU",
+        flag="use_webgpu",
+        flags=(Flag("use_webgpu", "bool", False, "Use WebGPU", "apply the WebGPU delegate"),),
+        create=_create_hexagon,
+        operators=_GPU_OPS,
+    ),
+"""
 PASS = '''"""The pass ``quick``: one short run."""
 
 from orchestrator.passes.specification import PassSpec
@@ -107,8 +119,10 @@ def test_thirteen_inferences_are_told() -> None:
     assert "unlucky" in {item.code for item in found}
 """
 EXPORTER = """
-OMITTED = Exporter(path=Path("benchfarm-results.omitted"), write=_parquet)
-"""
+    "omitted": Exporter(
+        path=Path("benchfarm-results.omitted"),
+        write=_parquet,
+    ),"""
 PLACES: Sequence[Place] = (
     Place(
         change="delegate", what="its module", file="orchestrator/delegates/webgpu.py", text=DELEGATE
@@ -136,31 +150,18 @@ PLACES: Sequence[Place] = (
     ),
     Place(
         change="delegate",
-        what="its flag's row",
-        file="orchestrator/programs/flags.tsv",
-        after="\tapply the GPU delegate\n",
-        text="benchmark_model\tuse_webgpu\tbool\tfalse\twebgpu\t\t\tapply the WebGPU delegate\n",
+        what="its record on the virtual phone",
+        file=VIRTUAL,
+        after="DELEGATES: Final = (\n",
+        text=PLAYED,
     ),
     Place(
         change="delegate",
-        what="its name among the concepts",
-        file="docs/concepts.md",
-        after="What runs the operators: `cpu`, ",
-        text="`webgpu`, ",
-    ),
-    Place(
-        change="delegate",
-        what="the programs that have it",
-        file="docs/reference/plans.md",
-        after="| `native` | `benchmark_model` | phones, this computer | `cpu`, ",
-        text="`webgpu`, ",
-    ),
-    Place(
-        change="delegate",
-        what="a phone that has it",
-        file="device_profiles/pixel-8.yaml",
-        after="delegates: [cpu, xnnpack, gpu",
-        text=", webgpu",
+        what="the import that the record there needs",
+        file=VIRTUAL,
+        after="from benchfarm_virtual.programs.flags import FLAGS, ",
+        text="Flag, ",
+        is_change=True,
     ),
     Place(
         change="column",
@@ -198,20 +199,6 @@ PLACES: Sequence[Place] = (
         file="orchestrator/planning/expansion.py",
         after='at least; one that stands for several runs those\n    of all.\n    """\n',
         text=TIME,
-    ),
-    Place(
-        change="plan key",
-        what="the key in the example",
-        file="examples/plan.yaml",
-        after="timeout: 120 s # of one invocation, beyond twice its max_secs\n",
-        text="rest: 0 s # default\n",
-    ),
-    Place(
-        change="plan key",
-        what="that a campaign keeps it",
-        file="tests/unit/test_plan_keys.py",
-        after='passes: [sustained, contention]\\n"\n',
-        text='        "rest: 3 s\\n"\n',
     ),
     Place(
         change="plan key",
@@ -260,23 +247,16 @@ PLACES: Sequence[Place] = (
         change="export format",
         what="the exporter",
         file="orchestrator/app/exchange.py",
-        after='PARQUET = Exporter(path=Path("benchfarm-results.parquet"), write=_parquet, takes_rows=True)\n',
+        after="EXPORTERS: Final = {",
         text=EXPORTER,
         is_change=True,
     ),
     Place(
         change="export format",
-        what="its entry point",
-        file="pyproject.toml",
-        after='[project.entry-points."benchfarm.exporters"]\n',
-        text='omitted = "orchestrator.app.exchange:OMITTED"\n',
-    ),
-    Place(
-        change="export format",
-        what="its row in the docs",
-        file="docs/reference/exports.md",
-        after="|---|---|\n",
-        text="| `omitted` | a result a line |\n",
+        what="what it is",
+        file="orchestrator/app/exchange.py",
+        after='path=Path("benchfarm-results.omitted"),\n',
+        text='        about="a result a line",\n',
     ),
 )
 

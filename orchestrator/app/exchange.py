@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 
 from orchestrator.app.options import Campaigns, Paths, Texts, arg, opt
 from orchestrator.errors import UsageError
@@ -34,6 +34,84 @@ if TYPE_CHECKING:
 
 
 ROWS = ("cases", "invocations")
+_Content: TypeAlias = "Callable[[Iterable[ReportData], Rows], Iterable[str]]"
+
+
+def _parts(
+    workspace: Workspace, campaigns: Sequence[Campaign]
+) -> tuple[Iterator[ReportData], Callable[[str], str]]:
+    """Return what exports show of each campaign on its own, and the redaction of folders.
+
+    A case that was measured on two nights is two results.
+    """
+    from orchestrator.app.stored import report_data
+
+    parts = (
+        report_data(workspace, [campaign], has_logs=False)
+        for one in campaigns
+        if (campaign := workspace.store.campaign(one.campaign_id)) is not None
+    )
+    return parts, redaction_of(workspace.store, campaigns, private_folders(workspace)).hide
+
+
+def _results(path: str, content: _Content, **settings: Any) -> Exporter:  # noqa: ANN401 - Exporter's
+    """Return the exporter of a text file with all results; ``content`` takes them by campaign, and
+    what its rows are.
+    """
+
+    def write(
+        workspace: Workspace, campaigns: Sequence[Campaign], request: ExportRequest, out: Path
+    ) -> None:
+        parts, hide = _parts(workspace, campaigns)
+        # A piece is a whole line or value: no folder's name is torn.
+        write_file(out, map(hide, content(parts, cast("Rows", request.rows))))
+
+    return Exporter(path=Path(path), write=write, **settings)
+
+
+def _parquet(
+    workspace: Workspace, campaigns: Sequence[Campaign], request: ExportRequest, out: Path
+) -> None:
+    from orchestrator.report import exports
+
+    parts, hide = _parts(workspace, campaigns)
+    exports.write_parquet(out, parts, cast("Rows", request.rows), text=hide)
+
+
+def _csv(parts: Iterable[ReportData], rows: Rows) -> Iterable[str]:
+    from orchestrator.report import exports
+
+    return exports.csv_pieces(parts, rows)
+
+
+def _json(parts: Iterable[ReportData], rows: Rows) -> Iterable[str]:
+    from orchestrator.report import exports
+
+    return exports.json_pieces(parts)
+
+
+#: The core's own, by the word for ``--format``.
+EXPORTERS: Final = {
+    "csv": _results(
+        "benchfarm-results.csv",
+        _csv,
+        about="one row for each case and campaign, or with `--rows invocations` one for each process",
+        takes_rows=True,
+    ),
+    "parquet": Exporter(
+        path=Path("benchfarm-results.parquet"),
+        write=_parquet,
+        about="the rows of `csv`; needs the extra `analytics`",
+        takes_rows=True,
+    ),
+    "json": _results(
+        "benchfarm-results.json",
+        _json,
+        about="everything that the report shows: a result for each case and campaign, with its invocations",
+    ),
+}
+#: What ``--format`` takes.
+FORMATS: Final = (*EXPORTERS, *plugins("exporters"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +128,7 @@ class ExportRequest:
     ] = None
     form: Annotated[
         str,
-        opt("--format -f", f"{', '.join(plugins('exporters'))} (default: by --out, else bundle)."),
+        opt("--format -f", f"{', '.join(FORMATS)} (default: by --out, else bundle)."),
     ] = ""
     runs: Annotated[
         Texts, opt("--run", "Export only this run, by id or its beginning. Repeat for several.")
@@ -69,7 +147,7 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
     """
     from orchestrator.app.workspace import Workspace
 
-    exporter = find("exporters", request.form, Exporter)
+    exporter = find("exporters", request.form, Exporter, EXPORTERS)
     target = request.out or exporter.path
     if request.rows not in ROWS:
         raise UsageError(
@@ -128,67 +206,6 @@ def private_folders(workspace: Workspace) -> Sequence[Path]:
         workspace.settings.cache_folder,
         workspace.settings.state_folder,
     )
-
-
-_Content: TypeAlias = "Callable[[Iterable[ReportData], Rows], Iterable[str]]"
-
-
-def _parts(
-    workspace: Workspace, campaigns: Sequence[Campaign]
-) -> tuple[Iterator[ReportData], Callable[[str], str]]:
-    """Return what exports show of each campaign on its own, and the redaction of folders.
-
-    A case that was measured on two nights is two results.
-    """
-    from orchestrator.app.stored import report_data
-
-    parts = (
-        report_data(workspace, [campaign], has_logs=False)
-        for one in campaigns
-        if (campaign := workspace.store.campaign(one.campaign_id)) is not None
-    )
-    return parts, redaction_of(workspace.store, campaigns, private_folders(workspace)).hide
-
-
-def _results(path: str, content: _Content, *, takes_rows: bool) -> Exporter:
-    """Return the exporter of a text file with all results; ``content`` takes them by campaign, and
-    what its rows are.
-    """
-
-    def write(
-        workspace: Workspace, campaigns: Sequence[Campaign], request: ExportRequest, out: Path
-    ) -> None:
-        parts, hide = _parts(workspace, campaigns)
-        # A piece is a whole line or value: no folder's name is torn.
-        write_file(out, map(hide, content(parts, cast("Rows", request.rows))))
-
-    return Exporter(path=Path(path), write=write, takes_rows=takes_rows)
-
-
-def _parquet(
-    workspace: Workspace, campaigns: Sequence[Campaign], request: ExportRequest, out: Path
-) -> None:
-    from orchestrator.report import exports
-
-    parts, hide = _parts(workspace, campaigns)
-    exports.write_parquet(out, parts, cast("Rows", request.rows), text=hide)
-
-
-def _csv(parts: Iterable[ReportData], rows: Rows) -> Iterable[str]:
-    from orchestrator.report import exports
-
-    return exports.csv_pieces(parts, rows)
-
-
-def _json(parts: Iterable[ReportData], rows: Rows) -> Iterable[str]:
-    from orchestrator.report import exports
-
-    return exports.json_pieces(parts)
-
-
-CSV = _results("benchfarm-results.csv", _csv, takes_rows=True)
-JSON = _results("benchfarm-results.json", _json, takes_rows=False)
-PARQUET = Exporter(path=Path("benchfarm-results.parquet"), write=_parquet, takes_rows=True)
 
 
 #: Each run is read from its whole file again, and more memory isn't taken.

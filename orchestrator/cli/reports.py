@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from orchestrator.app.exchange import ExportRequest, ImportRequest
+from orchestrator.app.exchange import EXPORTERS, FORMATS, ExportRequest, ImportRequest
 from orchestrator.app.options import Campaigns, Out, Texts, opt
 from orchestrator.cli.frame import Legend, command
 from orchestrator.cli.output import ENDINGS, CommandResult, columns, format_of
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
-from orchestrator.plugins import Exporter, Importer, every, plugins
+from orchestrator.plugins import Exporter, Importer, every
 from orchestrator.settings import Settings
 from orchestrator.units import counted
 
@@ -109,9 +109,8 @@ def export(settings: Settings, request: ExportRequest) -> CommandResult:
     """
     from orchestrator.app import exchange
 
-    known = plugins("exporters")
     endings = _endings(request.out.suffix.lower()) if request.out is not None else ENDINGS
-    form = format_of(request.form, request.out, known, default="bundle", endings=endings)
+    form = format_of(request.form, request.out, FORMATS, default="bundle", endings=endings)
     path, done = exchange.export(settings, replace(request, form=form))
     data = {"format": form, "files": [str(path)], **done.data}
     return CommandResult(text=f"{path}: {done.text}" if done.text else str(path), data=data)
@@ -124,7 +123,7 @@ def _endings(asked: str) -> dict[str, tuple[str, ...]]:
     """
     found = dict(ENDINGS)
     known = every("exporters", Exporter, skips_broken=not asked or asked in ENDINGS)
-    for name, item in known.items():
+    for name, item in (known | EXPORTERS).items():
         ending = item.path.suffix.lower()
         if ending and name not in found.get(ending, ()):
             found[ending] = (*found.get(ending, ()), name)

@@ -276,16 +276,19 @@ def test_what_takes_time_is_estimated_and_part_of_the_budget(key: str, folder: P
 
 @needs_extension("contention")
 def test_a_campaign_keeps_what_its_plan_says_of_the_work(folder: Path) -> None:
-    text = (
-        "models: a.tflite\nlimits: {wait: 9 s}\nbudget: 5 h\nsustained: 20 s\ncontention: cpu=1\nreboot: true\n"
-        "quiet: {airplane: true}\ntimeout: 7 s\nbuilds: {native: mine}\npasses: [sustained, contention]\n"
-    )
-    plan = replace(read_plan(text, folder), until=NOW)
+    written: dict[str, Any] = {"models": "a.tflite", "builds": {"native": "mine"}}
+    written |= {
+        "limits": {"wait": "9 s"},
+        "quiet": {"airplane": True},
+        "passes": ["sustained", "contention"],
+    }
+    written |= {
+        item.name: EFFECTS[item.name][0] for item in fields(PlanTerms) if item.name in EFFECTS
+    }
+    plan = replace(read_plan(yaml.safe_dump(written), folder), until=NOW)
     terms = terms_of(plan, [], {})
     for item in fields(PlanTerms):
-        assert getattr(plan, item.name) != getattr(Plan(models=()), item.name), (
-            f"add {item.name} to the text of this test"
-        )
+        assert getattr(plan, item.name) != getattr(Plan(models=()), item.name), item.name
         assert getattr(terms, item.name) == getattr(plan, item.name)
     assert load_document(Terms, dump_document(terms), where="here") == terms
 

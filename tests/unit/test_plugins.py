@@ -310,5 +310,5 @@ def test_the_core_works_without_any_extension(tmp_path: Path) -> None:
     assert "bench " in listed
     assert not re.search(r"^  (history|serve|farm|model) ", listed, re.MULTILINE)
     assert tomllib.loads(project.read_text("utf-8"))["project"]["entry-points"][
-        "benchfarm.exporters"
+        "benchfarm.commands"
     ]

@@ -58,8 +58,20 @@ def _write_leaderboard(
     )
 
 
-BUNDLE_OUT = Exporter(path=Path("benchfarm-bundle.zip"), write=_write_bundle, takes_runs=True)
-LEADERBOARD = Exporter(path=Path("benchfarm-measurements.jsonl"), write=_write_leaderboard)
+BUNDLE_OUT = Exporter(
+    path=Path("benchfarm-bundle.zip"),
+    write=_write_bundle,
+    about="everything about the runs, for another benchfarm ([the file](#the-bundles-file))",
+    takes_runs=True,
+)
+LEADERBOARD = Exporter(
+    path=Path("benchfarm-measurements.jsonl"),
+    write=_write_leaderboard,
+    about="a JSON object a line for each process, with the keys of LiteRT's leaderboard, ours under"
+    " `benchfarm`; `status` is `measured` only for a clean figure of a real phone, else `virtual`,"
+    " `suspect` or `not-confirmed`. Other delegates than CPU, GPU and NPU, and what was imported,"
+    " are left out",
+)
 
 
 def _import_bundle(settings: Settings, request: ImportRequest) -> CommandResult:

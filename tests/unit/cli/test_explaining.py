@@ -6,11 +6,11 @@ import re
 
 import pytest
 
+from orchestrator.app.exchange import FORMATS
 from orchestrator.app.progress import listed_runs
 from orchestrator.cli.explaining import entries, explain
 from orchestrator.errors import UsageError
 from orchestrator.passes import pass_names
-from orchestrator.plugins import plugins
 from orchestrator.records.failures import FAILURES, INSTALL_STEPS
 from orchestrator.records.plan import Plan, keys_of
 from orchestrator.records.run import Outcome
@@ -64,7 +64,7 @@ def test_words_of_tables_are_explained(word: str) -> None:
         *((".".join(key.at), "value: ") for key in keys_of(Plan)),
         ("num_runs", "default: 50"),
         *((column.name, "") for column in RESULTS),
-        *((name, "what it is: ") for name in plugins("exporters")),
+        *((name, "what it is: ") for name in FORMATS),
     ],
 )
 def test_passes_keys_columns_and_formats_are_explained(word: str, told: str) -> None:

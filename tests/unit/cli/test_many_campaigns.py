@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.app.exchange import ExportRequest
+from orchestrator.app.exchange import EXPORTERS, ExportRequest
 from orchestrator.cli import reports, stored
 from orchestrator.cli.output import CommandResult, json_pieces
-from orchestrator.plugins import Exporter, find, plugins
+from orchestrator.plugins import Exporter, every
 from orchestrator.records.case import CampaignId, DelegateName
 from orchestrator.settings import Settings
 from tests.samples import sample_lab
@@ -74,7 +74,7 @@ def peaks_of(homes: tuple[Path, Path], work: Callable[[Settings], None]) -> list
 
 
 #: All but bundles, whose runs are written one by one: a test below.
-FORMATS = {name: find("exporters", name, Exporter) for name in plugins("exporters")}
+FORMATS = EXPORTERS | every("exporters", Exporter)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from orchestrator.app.exchange import ExportRequest, export
+from orchestrator.app.exchange import EXPORTERS, FORMATS, ExportRequest, export
 from orchestrator.app.lab import Results
 from orchestrator.errors import UsageError
 from orchestrator.installation import data_folder
-from orchestrator.plugins import Exporter, find, plugins
+from orchestrator.plugins import Exporter, find
 from orchestrator.records.case import Serial
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.exports import (
@@ -101,7 +101,7 @@ def text_of(path: Path) -> str:
     return path.read_text("utf-8")
 
 
-@pytest.mark.parametrize("form", plugins("exporters"))
+@pytest.mark.parametrize("form", FORMATS)
 def test_each_format_says_of_a_virtual_phone_that_it_is_one(form, tmp_path):
     texts = []
     for is_virtual in (True, False):
@@ -109,7 +109,7 @@ def test_each_format_says_of_a_virtual_phone_that_it_is_one(form, tmp_path):
         phone = dataclasses.replace(REAL_PIXEL, is_virtual=is_virtual)
         runs = series(case(phone), 5_000, is_virtual=is_virtual)
         home = stored(tmp_path / f"home-{is_virtual}", lab_of(runs, phone))
-        out = tmp_path / f"{is_virtual}{find('exporters', form, Exporter).path.suffix}"
+        out = tmp_path / f"{is_virtual}{find('exporters', form, Exporter, EXPORTERS).path.suffix}"
         settings = Settings.from_environment({}, home=home)
         texts.append(text_of(export(settings, ExportRequest(out=out, form=form))[0]))
     virtual, real = texts
