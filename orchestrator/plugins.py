@@ -129,44 +129,29 @@ __all__ = [
 _KindT = TypeVar("_KindT")
 #: What plugins use of benchfarm beside its records, and where it is; loaded when it is used.
 _HOMES: Final = {
-    **dict.fromkeys(
-        (
-            "DeviceSource",
-            "Exported",
-            "Exporter",
-            "Importer",
-            "Message",
-            "Notifier",
-            "Page",
-            "ProgramSource",
-            "Receiver",
-        ),
-        "orchestrator.plugin_kinds",
-    ),
-    "open_devices": "orchestrator.app.attached",
-    "ExportRequest": "orchestrator.app.exchange",
-    **dict.fromkeys(("ImportRequest", "store_import"), "orchestrator.app.exchange"),
-    **dict.fromkeys(("ForeignRun", "ImportBatch"), "orchestrator.engine.reread"),
-    **dict.fromkeys(("Texts", "arg", "opt"), "orchestrator.app.options"),
-    "Workspace": "orchestrator.app.workspace",
-    "Settings": "orchestrator.settings",
-    **dict.fromkeys(("Delegate", "FlagFamily"), "orchestrator.delegates"),
-    "HostDevice": "orchestrator.devices.host",
-    "Program": "orchestrator.programs",
-    **dict.fromkeys(
-        ("Change", "CheckResult", "Device", "PhoneCheck", "Seen"), "orchestrator.ports"
-    ),
-    "run_and_collect": "orchestrator.programs.running",
-    "command": "orchestrator.cli.frame",
-    "import_result": "orchestrator.cli.reports",
-    **dict.fromkeys(("Column", "Kind"), "orchestrator.tables.table"),
-    "Table": "orchestrator.tables.table",
-    **dict.fromkeys(("CommandResult", "shown"), "orchestrator.cli.output"),
-    "Pass": "orchestrator.records.case",
-    **dict.fromkeys(
-        ("Figure", "PassSpec", "Repetition", "as_printed", "no_findings", "plainly"),
-        "orchestrator.passes.specification",
-    ),
+    name: f"orchestrator.{module}"
+    for module, names in {
+        "plugin_kinds": "DeviceSource Exported Exporter Importer Message Notifier Page"
+        " ProgramSource Receiver",
+        "app.attached": "open_devices",
+        "app.exchange": "ExportRequest ImportRequest store_import",
+        "app.options": "Texts arg opt",
+        "app.workspace": "Workspace",
+        "cli.frame": "command",
+        "cli.output": "CommandResult shown",
+        "cli.reports": "import_result",
+        "delegates": "Delegate FlagFamily",
+        "devices.host": "HostDevice",
+        "engine.reread": "ForeignRun ImportBatch",
+        "passes.specification": "Figure PassSpec Repetition as_printed no_findings plainly",
+        "ports": "Change CheckResult Device PhoneCheck Seen",
+        "programs": "Program",
+        "programs.running": "run_and_collect",
+        "records.case": "Pass",
+        "settings": "Settings",
+        "tables.table": "Column Kind Table",
+    }.items()
+    for name in names.split()
 }
 _OWN: Final = "benchfarm"
 

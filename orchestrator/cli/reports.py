@@ -123,7 +123,7 @@ def _endings(asked: str) -> dict[str, tuple[str, ...]]:
     """
     found = dict(ENDINGS)
     known = every("exporters", Exporter, skips_broken=not asked or asked in ENDINGS)
-    for name, item in (known | EXPORTERS).items():
+    for name, item in {**known, **EXPORTERS}.items():
         ending = item.path.suffix.lower()
         if ending and name not in found.get(ending, ()):
             found[ending] = (*found.get(ending, ()), name)

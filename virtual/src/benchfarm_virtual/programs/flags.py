@@ -114,22 +114,15 @@ class Parameters:
 
     def echo(self) -> Iterator[str]:
         """Yield the lines of the parameter log after its first."""
-        verbose = self.switch("verbose")
         first = [flag for name in _ECHO_FIRST for flag in self.flags if flag.name == name]
-        for flag in self.flags:
-            if flag.name == _ECHO_FIRST[0]:
-                for leading in first:
-                    yield from self._echo_one(
-                        leading, verbose=verbose and leading.name != "list_signatures"
-                    )
-            elif flag.name not in _ECHO_FIRST:
-                yield from self._echo_one(flag, verbose=verbose)
-
-    def _echo_one(self, flag: Flag, *, verbose: bool) -> Iterator[str]:
-        if flag.only_with and not self.switch(flag.only_with):
-            return
-        if flag.echo and (verbose or flag.name in self.given or flag.name in _ALWAYS_ECHOED):
-            yield f"{flag.echo}: [{format_value(self.values[flag.name])}]"
+        rest = [flag for flag in self.flags if flag not in first]
+        place = self.flags.index(first[0])
+        for flag in (*rest[:place], *first, *rest[place:]):
+            if not flag.echo or (flag.only_with and not self.switch(flag.only_with)):
+                continue
+            is_verbose = self.switch("verbose") and flag.name != "list_signatures"
+            if is_verbose or flag.name in self.given or flag.name in _ALWAYS_ECHOED:
+                yield f"{flag.echo}: [{format_value(self.values[flag.name])}]"
 
 
 def parse_flags(flags: Sequence[Flag], arguments: Sequence[str]) -> Parameters:
