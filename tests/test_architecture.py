@@ -703,6 +703,19 @@ def test_what_only_asks_the_store_loads_no_numbers_library(tmp_path: Path) -> No
     assert done.stderr.strip() == "[]"
 
 
+def test_what_measures_loads_no_report_before_there_is_a_run() -> None:
+    code = (
+        "import sys\n"
+        "import orchestrator.app.measuring\n"
+        "from orchestrator.config.plan import plan_from_options\n"
+        "from orchestrator.models.inspect import sample_models\n"
+        "plan_from_options(models=sample_models())\n"
+        "print([name for name in sys.modules if name.startswith(('orchestrator.report', 'orchestrator.tables.r'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_only_the_farm_needs_the_packages_of_its_extra() -> None:
     code = (
         "import importlib, pkgutil, sys\n"

@@ -5,10 +5,13 @@ opening these.
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.app.virtual_phones import phones_of
@@ -25,8 +28,9 @@ from orchestrator.errors import (
 )
 from orchestrator.planning.selection import Choice, check_names, choose, missed
 from orchestrator.records.case import Serial
-from orchestrator.records.device import HOST_SERIAL, DeviceFacts, Labels, told_apart
+from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, Labels, told_apart
 from orchestrator.records.plan import DeviceSelection
+from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
     from orchestrator.devices.adb_server import AdbServer
@@ -492,3 +496,26 @@ def _reasons(attached: Sequence[Attached]) -> str:
 def _holds(serials: Sequence[str], listed: Iterable[tuple[object, Seen]]) -> bool:
     """Whether phones are named, and all of them are listed."""
     return bool(serials) and set(serials) <= {seen.serial for _, seen in listed}
+
+
+def check_file(settings: Settings, serial: str) -> Path:
+    """Return where the last check of a phone is kept."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", serial).lstrip(".")[:80] or "phone"
+    return settings.data_folder / "checks" / f"{name}.json"
+
+
+def unchecked_hint(settings: Settings, facts: DeviceFacts) -> str:
+    """Return an offer to check a phone that wasn't checked since its last system update; empty when
+    it was.
+
+    A virtual phone needs none, nor does this computer.
+    """
+    if facts.is_virtual or facts.kind is not DeviceKind.ANDROID:
+        return ""
+    try:
+        kept = json.loads(check_file(settings, facts.serial).read_text("utf-8"))
+        if kept["phone"]["fingerprint"] == facts.fingerprint:
+            return ""
+    except (OSError, ValueError, TypeError, KeyError):
+        pass
+    return f"{facts.serial} was never checked with its system: benchfarm device check -s {shlex.quote(facts.serial)}"

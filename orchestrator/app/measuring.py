@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.rounds import standings
 from orchestrator.app import time_limits
-from orchestrator.app.attached import OpenedDevices, open_devices
-from orchestrator.app.phones import unchecked_hint
+from orchestrator.app.attached import OpenedDevices, open_devices, unchecked_hint
 from orchestrator.app.preparing import Prepared, identify, inputs_of, prepare, start
 from orchestrator.app.status import PublishedStatus
-from orchestrator.app.stored import report_data
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving, Notice
@@ -92,6 +90,8 @@ class MeasuredCampaign:
     @cached_property
     def data(self) -> ReportData:
         """Its cases as a report shows them."""
+        from orchestrator.app.stored import report_data
+
         return report_data(self.workspace, self.campaigns)
 
     @cached_property

@@ -5,9 +5,6 @@ servers.
 from __future__ import annotations
 
 import contextlib
-import json
-import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from orchestrator.app.attached import (
     Attached,
     attached_devices,
+    check_file,
     check_known,
     kept_out,
     open_devices,
@@ -38,7 +36,7 @@ from orchestrator.errors import (
 from orchestrator.files import check_writable
 from orchestrator.ports import CheckedDevice, PhoneCheck
 from orchestrator.records.case import Serial
-from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind
+from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.settings import Settings
 from orchestrator.tables.devices import FACTS
@@ -311,29 +309,6 @@ def _facts(
         return facts
     except BenchfarmError as error:
         return str(error)
-
-
-def check_file(settings: Settings, serial: str) -> Path:
-    """Return where the last check of a phone is kept."""
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", serial).lstrip(".")[:80] or "phone"
-    return settings.data_folder / "checks" / f"{name}.json"
-
-
-def unchecked_hint(settings: Settings, facts: DeviceFacts) -> str:
-    """Return an offer to check a phone that wasn't checked since its last system update; empty when
-    it was.
-
-    A virtual phone needs none, nor does this computer.
-    """
-    if facts.is_virtual or facts.kind is not DeviceKind.ANDROID:
-        return ""
-    try:
-        kept = json.loads(check_file(settings, facts.serial).read_text("utf-8"))
-        if kept["phone"]["fingerprint"] == facts.fingerprint:
-            return ""
-    except (OSError, ValueError, TypeError, KeyError):
-        pass
-    return f"{facts.serial} was never checked with its system: benchfarm device check -s {shlex.quote(facts.serial)}"
 
 
 def check_phones(

@@ -20,7 +20,7 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import DeviceBusyError, DeviceError, PlanError, UsageError
 from orchestrator.files import sha256_of
-from orchestrator.passes import around_others, pass_of, passes
+from orchestrator.passes import around_others, output_check, pass_of
 from orchestrator.planning.expansion import (
     Expansion,
     HostFiles,
@@ -375,7 +375,7 @@ def _known_output_checks(
     for run in workspace.store.last_runs(
         _OUTPUT_CHECKS_OF_CASE,
         serials=list(systems),
-        run_passes=[own.name for own in passes() if own.compares_outputs],
+        run_passes=[output_check().name],
     ):
         made_on = run.report.extra.get("parity_system") if run.report is not None else ""
         if made_on and made_on == systems[run.case.serial]:

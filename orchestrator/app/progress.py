@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, Final
 
 from orchestrator.analysis.drift import measured_us
@@ -26,9 +25,6 @@ from orchestrator.records.case import FIGURE_PASS, Case
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.records.verdict import Severity
 from orchestrator.tables.escapes import one_line, visible
-from orchestrator.tables.labels import short_names
-from orchestrator.tables.runs import runs_table
-from orchestrator.tables.table import Column, Table
 from orchestrator.units import counted, format_bytes, format_duration, format_figure
 
 #: Events that are written for programs.
@@ -107,48 +103,13 @@ def describe_run(run: RunRecord) -> str:
         # The outcome and its code may be one word.
         return ": ".join(dict.fromkeys((what, run.outcome.value, run.reason_code, run.reason)))
     grade = f" {run.verdict.grade}" if run.verdict.grade is not None else ""
-    codes = _codes(run)
+    codes = codes_of(run)
     worth = f"{run.verdict.quality.word}{grade}{f' ({codes})' if codes else ''}"
-    told = ", ".join(filter(None, (_figure(run), _nodes(run), worth)))
+    told = ", ".join(filter(None, (figure_of(run), nodes_of(run), worth)))
     return f"{what}: {told}{' [virtual]' if run.is_virtual else ''}"
 
 
-def listed_runs(runs: Sequence[RunRecord]) -> Table[RunRecord]:
-    """Return runs as a terminal lists them: what is the same for all, or usual, is left out.
-
-    What didn't complete, or is another delegate's, has no figure.
-    """
-    table = runs_table(runs)
-    named = {column.name: column for column in table.columns}
-    names = short_names((run.case.configuration, run.case) for run in runs)
-    several = len({run.case.model_name for run in runs}) > 1
-
-    def worth(run: RunRecord) -> str:
-        if run.outcome is not Outcome.COMPLETED:
-            return ": ".join(filter(None, (run.outcome, run.reason_code, run.reason)))
-        doubts = ", ".join(filter(None, (_nodes(run), _codes(run))))
-        return ": ".join(filter(None, (run.verdict.quality.word, doubts)))
-
-    return replace(
-        table,
-        columns=(
-            named["run_id"],
-            named["serial"],
-            *([named["model"]] if several else []),
-            replace(named["configuration"], shown=lambda run: names.of(run.case.configuration)),
-            named["invocation"],
-            replace(
-                named["pass"],
-                shown=lambda run: "" if run.run_pass is FIGURE_PASS else str(run.run_pass),
-                is_optional=True,
-            ),
-            Column[RunRecord]("figure", "figure", _figure),
-            Column[RunRecord]("worth", "worth", worth),
-        ),
-    )
-
-
-def _figure(run: RunRecord) -> str:
+def figure_of(run: RunRecord) -> str:
     """Return a run's figure as people read it; empty for one that didn't complete."""
     if run.outcome is not Outcome.COMPLETED:
         return ""
@@ -159,7 +120,8 @@ def _figure(run: RunRecord) -> str:
     return own.tells(run) or "done"
 
 
-def _nodes(run: RunRecord) -> str:
+def nodes_of(run: RunRecord) -> str:
+    """Return how much a delegate took of a run that it took a part of; empty for others."""
     delegate = run.report.delegate if run.report else None
     if delegate is None or delegate.truth is not DelegateTruth.PARTIAL:
         return ""
@@ -168,7 +130,8 @@ def _nodes(run: RunRecord) -> str:
     return f"{share} operators delegated"
 
 
-def _codes(run: RunRecord) -> str:
+def codes_of(run: RunRecord) -> str:
+    """Return what was found against a run, as codes."""
     found = (item.code for item in run.verdict.findings if item.severity is not Severity.INFO)
     return ", ".join(dict.fromkeys(found))
 

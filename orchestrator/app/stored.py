@@ -9,7 +9,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,16 +17,19 @@ from typing import TYPE_CHECKING, Final
 from orchestrator import __version__
 from orchestrator.analysis.measured import Measured, measured_cases
 from orchestrator.app import time_limits
+from orchestrator.app.progress import codes_of, figure_of, nodes_of
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import NotFoundError, PlanError, UsageError
 from orchestrator.files import check_folder, write_file
 from orchestrator.records.campaign import Campaign, Invocation
-from orchestrator.records.case import CampaignId, Pass, RunId, campaign_id_of
+from orchestrator.records.case import FIGURE_PASS, CampaignId, Pass, RunId, campaign_id_of
 from orchestrator.records.history import Pruned
 from orchestrator.records.model import is_model_file
 from orchestrator.records.run import Attachment, Outcome, RunRecord
 from orchestrator.settings import Settings, this_computer
 from orchestrator.tables.escapes import one_line
+from orchestrator.tables.labels import short_names
+from orchestrator.tables.runs import runs_table
 from orchestrator.tables.table import DATA, EVERYWHERE, Column, Kind, Table
 from orchestrator.units import format_bytes
 
@@ -270,6 +273,41 @@ def backup(settings: Settings, out: Path) -> Path:
         raise UsageError(f"nothing is stored yet in {path}", hint="there is nothing to copy")
     copy_to(path, out)
     return path
+
+
+def listed_runs(runs: Sequence[RunRecord]) -> Table[RunRecord]:
+    """Return runs as a terminal lists them: what is the same for all, or usual, is left out.
+
+    What didn't complete, or is another delegate's, has no figure.
+    """
+    table = runs_table(runs)
+    named = {column.name: column for column in table.columns}
+    names = short_names((run.case.configuration, run.case) for run in runs)
+    several = len({run.case.model_name for run in runs}) > 1
+
+    def worth(run: RunRecord) -> str:
+        if run.outcome is not Outcome.COMPLETED:
+            return ": ".join(filter(None, (run.outcome, run.reason_code, run.reason)))
+        doubts = ", ".join(filter(None, (nodes_of(run), codes_of(run))))
+        return ": ".join(filter(None, (run.verdict.quality.word, doubts)))
+
+    return replace(
+        table,
+        columns=(
+            named["run_id"],
+            named["serial"],
+            *([named["model"]] if several else []),
+            replace(named["configuration"], shown=lambda run: names.of(run.case.configuration)),
+            named["invocation"],
+            replace(
+                named["pass"],
+                shown=lambda run: "" if run.run_pass is FIGURE_PASS else str(run.run_pass),
+                is_optional=True,
+            ),
+            Column[RunRecord]("figure", "figure", figure_of),
+            Column[RunRecord]("worth", "worth", worth),
+        ),
+    )
 
 
 def log_text(run: RunRecord, shown: tuple[Attachment, ...]) -> str:

@@ -43,7 +43,8 @@ def list_attached(settings: Settings) -> CommandResult:
 
     Example: benchfarm devices
     """
-    from orchestrator.app.phones import list_devices, listed_table, unchecked_hint
+    from orchestrator.app.attached import unchecked_hint
+    from orchestrator.app.phones import list_devices, listed_table
 
     with workspace_telling(settings) as workspace:
         listed = list_devices(workspace)

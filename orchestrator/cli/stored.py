@@ -124,8 +124,7 @@ def runs(
 
     Example: benchfarm results runs newest --status failed
     """
-    from orchestrator.app.progress import listed_runs
-    from orchestrator.app.stored import find_campaigns
+    from orchestrator.app.stored import find_campaigns, listed_runs
     from orchestrator.app.workspace import Workspace
     from orchestrator.tables.runs import runs_table
 

@@ -30,7 +30,7 @@ from orchestrator.config.yaml_file import (
 )
 from orchestrator.errors import UsageError
 from orchestrator.fields import not_one_of
-from orchestrator.passes import known_hint, pass_of, passes, plan_keys, plan_pass_names
+from orchestrator.passes import known_hint, pass_of, plan_keys, plan_pass_names
 from orchestrator.plugins import plugins
 from orchestrator.records.case import USUAL_TOOL, DelegateName, Pass
 from orchestrator.records.device import FIELDS, parse_predicate
@@ -205,10 +205,10 @@ def _check_together(plan: Plan, given: Mapping[str, object], faults: Faults) -> 
             "precision says when a case has enough invocations, but their number is fixed "
             f"({plan.invocations.first}); leave one of the two out",
         )
-    for own in passes():
-        key, says = own.plan_key or ("", "")
-        if key in given and own.name not in plan.passes:
-            faults.add((key,), f"{key} {says}; add it to passes")
+    for key in keys_of(Plan):
+        name, only_in = key.at[0], key.key.only_in
+        if only_in and name in given and only_in not in plan.passes:
+            faults.add(key.at, f"{name} is for the pass {only_in!r} alone; add it to passes")
 
 
 def _of_keyword(key: PlanKey, value: Any) -> Any:  # noqa: ANN401 - each key has its own type

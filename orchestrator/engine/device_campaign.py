@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.analysis.drift import ATTEMPT_NUMBERS, Attempt, attempts
-from orchestrator.analysis.pairing import PairProgress
 from orchestrator.clock import Deadline
 from orchestrator.engine.case_runner import CaseFailures, CaseRunner
 from orchestrator.engine.events import (
@@ -253,6 +252,8 @@ class DeviceCampaign:
         if self._campaign.terms.pairing is None:
             self._context.observer.on_event(_round_of(self._serial, added))
             return
+        from orchestrator.analysis.pairing import PairProgress
+
         pairs = PairProgress(self._campaign, self._serial, self._runs)
         counts = repr(pairs.counts())
         text = pairs.plan_text(lambda case: session_of(self._context.tools, case))

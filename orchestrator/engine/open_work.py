@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.analysis.drift import checks, is_over
-from orchestrator.analysis.pairing import PairProgress
 from orchestrator.analysis.rounds import next_round
 from orchestrator.analysis.samples import MEAN_CLOCK, mean_clock_share
 from orchestrator.passes import goes_on, is_around_others, pass_of
@@ -53,6 +52,8 @@ def open_work(
     terms = campaign.terms
     added: tuple[Invocation, ...] = ()
     if terms.pairing is not None:
+        from orchestrator.analysis.pairing import PairProgress
+
         added = tuple(PairProgress(campaign, serial, runs).added()) if not planned else ()
     elif terms.stopping is not None and not any(item.run_pass is FIGURE_PASS for item in planned):
         added = tuple(next_round(campaign, runs, serial, lambda case: session_of(tools, case)))

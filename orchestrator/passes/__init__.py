@@ -122,13 +122,14 @@ def is_around_others(item: Invocation | RunRecord) -> bool:
     """Whether something belongs to the pass that is run around the others, to see whether the
     device changes.
     """
-    from orchestrator.passes.specification import Repetition
-
-    return shown(item.run_pass).repetition is Repetition.AROUND_OTHERS
+    return item.run_pass is Pass.REFERENCE
 
 
 def around_others() -> PassSpec:
-    """Return the pass that is run around the others."""
-    from orchestrator.passes.specification import Repetition
+    """Return the pass that is run around the others: no other one may be."""
+    return pass_of(Pass.REFERENCE)
 
-    return next(own for own in passes() if own.repetition is Repetition.AROUND_OTHERS)
+
+def output_check() -> PassSpec:
+    """Return the pass that is added to a plan whose cases' outputs aren't known yet."""
+    return pass_of(Pass.PARITY)

@@ -422,7 +422,6 @@ PASS = PassSpec(
     needs=lambda program: (
         "" if program.is_benchmark_model else "writes no outputs that could be compared"
     ),
-    plan_key=("parity_inputs", "are the inputs of the pass 'parity'"),
     read=_read,
     findings=_findings,
     tells=_tells,

@@ -227,8 +227,6 @@ class PassSpec:
     takes_declared: bool = False
     #: What a campaign of this pass alone is, if it is no measurement of a plan: ``a trace``.
     alone: str = ""
-    #: The key of a plan that is for this pass alone, and what it says; None for none.
-    plan_key: tuple[str, str] | None = None
     #: The least seconds of an invocation; of a pass that goes on for a time, of all.
     least_s: Callable[[Case, PlanTerms], float] = usual_least_s
     #: What an invocation's number means: a stage, a load; empty for nothing.

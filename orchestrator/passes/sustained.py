@@ -40,7 +40,6 @@ PASS = PassSpec(
     repetition=Repetition.FOR_A_TIME,
     as_run=_as_run,
     takes_declared=True,
-    plan_key=("sustained", "is how long the pass 'sustained' goes on"),
     least_s=_least_s,
     table=PassTable(
         name="sustained",

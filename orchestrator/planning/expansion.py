@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.delegates import DELEGATES, needed_companions
-from orchestrator.passes import pass_of, passes
+from orchestrator.passes import output_check, pass_of
 from orchestrator.passes.parity import can_be_checked
 from orchestrator.passes.specification import PassSpec
 from orchestrator.planning.selection import (
@@ -423,13 +423,12 @@ def _with_checks(
 
 def output_checks(cases: Iterable[Case], is_wanted: Callable[[Case], bool]) -> list[Invocation]:
     """Return the processes that compare the outputs of cases, one for each wanted configuration."""
-    own = next(item for item in passes() if item.compares_outputs)
     # In the plan's order, the fewest threads first: a further number of them may turn out unused.
     found: dict[tuple[str, str], Case] = {}
     for case in sorted(cases, key=lambda case: case.threads):
         found.setdefault((case.serial, case.outputs_key), case)
     return [
-        Invocation(case=case, run_pass=own.name, number=0)
+        Invocation(case=case, run_pass=output_check().name, number=0)
         for case in found.values()
         if can_be_checked(case) and is_wanted(case)
     ]

@@ -82,6 +82,8 @@ class Key:
     default: str = ""
     #: Whether one text may hold several values, joined by commas.
     commas: bool = False
+    #: The one pass that it means anything in; empty: any.
+    only_in: str = ""
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
@@ -676,6 +678,7 @@ class PlanTerms:
             "",
             "how long the pass [`sustained`](../guides/in-use.md#sustained-load) goes on for each case",
             "`30 min`",
+            only_in="sustained",
         ),
     ] = 1800.0
     #: The loads of the pass ``contention`` (records/case.py).
@@ -688,6 +691,7 @@ class PlanTerms:
             "Loads of the pass contention.",
             means="the loads of the pass [`contention`](../guides/in-use.md#contention): `cpu=N`, `memory=N`, `gpu=1`, or "
             "several joined by `+`",
+            only_in="contention",
         ),
     ] = USUAL_LOADS
     #: Whether a phone that doesn't answer any more may be rebooted.
@@ -856,6 +860,7 @@ class Plan(PlanTerms):
             "a folder with inputs for the pass [`parity`](../guides/choose-a-delegate.md#parity), "
             "`<model>.<number>.bin` each, raw",
             "made from a seed",
+            only_in="parity",
         ),
     ] = None
     order: Annotated[

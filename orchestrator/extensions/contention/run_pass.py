@@ -277,7 +277,6 @@ PASS = PassSpec(
     runner=_runner,
     numbers=_numbers,
     turn=lambda terms: 1 + len(terms.contention),
-    plan_key=("contention", "names the loads of the pass 'contention'"),
     variant=load_text,
     read=with_load,
     table=TABLE,

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from orchestrator.app.exchange import FORMATS
-from orchestrator.app.progress import listed_runs
+from orchestrator.app.stored import listed_runs
 from orchestrator.cli.explaining import entries, explain
 from orchestrator.errors import UsageError
 from orchestrator.passes import pass_names
