@@ -444,14 +444,17 @@ def told(findings: Sequence[Finding]) -> CommandResult:
 _FOUND: Sequence[Column[Finding]] = (
     Column("level", "", lambda item: item.level),
     Column("check", "check", lambda item: item.check),
-    Column("text", "found", lambda item: item.text),
+    Column("text", "found", lambda item: item.text, shown=lambda item: one_line(item.text)),
     Column("next_step", "what to do", lambda item: item.next_step, forms=EVERYWHERE - {Form.TEXT}),
 )
 _CHECKS: Sequence[Column[PhoneCheck]] = (
     Column("name", "check", lambda item: item.name),
     Column("result", "result", lambda item: item.result),
     Column(
-        "cost", "what it costs", lambda item: item.cost, shown=lambda item: item.cost or item.seen
+        "cost",
+        "what it costs",
+        lambda item: item.cost,
+        shown=lambda item: one_line(item.cost or item.seen),
     ),
 )
 

@@ -188,6 +188,12 @@ def test_doctor_tells_of_a_store_that_is_missed(cli: Cli, tmp_path: Path) -> Non
     assert not path.exists()
 
 
+def test_doctor_tells_faults_of_several_lines_in_one(cli: Cli) -> None:
+    cli.home.mkdir()
+    (cli.home / "devices.yaml").write_text("a: 1\nb: 2\n")
+    assert ": 2 faults:; " in cli("doctor").ended_with(1).stdout
+
+
 def test_a_folder_for_the_store_that_can_not_be_made(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = cli("--store", tmp_path / "file" / "s.sqlite", "results", "list")

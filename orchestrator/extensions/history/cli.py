@@ -195,7 +195,7 @@ _ANNOTATIONS: Final[Sequence[Column[Annotation]]] = (
     Column("annotation_id", "annotation", lambda item: item.annotation_id),
     Column("night", "night", lambda item: f"{item.night}"),
     Column("selection", "series", lambda item: item.selection),
-    Column("text", "text", lambda item: item.text),
+    Column("text", "text", lambda item: item.text, shown=lambda item: one_line(item.text)),
 )
 
 #: The nights that pages show.
