@@ -15,6 +15,8 @@ from orchestrator.analysis.outcome import of_one_kind
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.app.measuring import MeasuredCampaign, run
 from orchestrator.app.workspace import Workspace
+from orchestrator.engine.events import Notice
+from orchestrator.errors import BenchfarmError
 from orchestrator.records.case import FIGURE_PASS, Serial, grouped
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
@@ -123,11 +125,24 @@ def measure_equal_sides(
     """Measure a plan in several sessions, each a campaign of its own with its part of the budget.
 
     Raises as ``measuring.run``, and what ended a device's part. Sessions that were measured before
-    an error are stored.
+    an error are stored; a notice says what they show.
     """
+    measured: list[MeasuredCampaign] = []
     budget = plan.budget and plan.budget / sessions
     own = replace(plan, name=NAME, check_outputs=False, reference_check=False, budget=budget)
-    return [run(workspace, own, despite_losses=False).checked() for _ in range(sessions)]
+    for _ in range(sessions):
+        try:
+            done = run(workspace, own, despite_losses=False).checked()
+        except BenchfarmError:
+            serials = {item.case.serial for done in measured for item in done.campaign.invocations}
+            facts = [item for item in workspace.store.devices().values() if item.serial in serials]
+            known = [item.text for item in known_resolutions(workspace, facts)]
+            problems = [text for done in measured for text in done.problems]
+            for text in dict.fromkeys([*known, *problems]):
+                workspace.observer.on_event(Notice(event="report", text=text))
+            raise
+        measured.append(done)
+    return measured
 
 
 def sample_model() -> Path:

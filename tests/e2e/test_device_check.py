@@ -4,6 +4,8 @@ writes."""
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 from tests.e2e.conftest import Lab
@@ -87,3 +89,18 @@ def test_equal_sides_tell_what_a_phone_can_resolve_and_the_check_repeats_it(lab:
     found = [line.split() for line in shown.splitlines() if line.startswith("ab, ")]
     changes = [float(words[-2]) for words in found]
     assert changes == sorted(changes, reverse=True)
+
+
+def test_what_ends_a_later_session_hides_none_that_was_measured(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.tflite"
+    shutil.copy(model, own)
+    process = lab.cli.start("device check --sessions 3 -s", lab.serials[0], "-m", own, "-n", 4)
+    assert process.stderr is not None
+    # The phone has the model by now; the next session doesn't find it.
+    assert any(" 1/4 " in line for line in process.stderr)
+    own.unlink()
+    _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 2, stderr
+    assert re.search(r"\), own, .*: 1 session, .* ms to ", stderr), stderr
