@@ -8,7 +8,7 @@ what a delegate took is one operator, the delegate's kernel.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -182,9 +182,14 @@ def _operator_slices(marks: Iterable[Mark]) -> tuple[list[_Slice], Counter[int]]
     """
     found: list[_Slice] = []
     unmatched: Counter[int] = Counter()
-    stacks: dict[int, tuple[int, list[_Slice]]] = {}
+    # The number of a thread that ended may be another process's later; an end names none.
+    owners: dict[int, int] = {}
+    stacks: dict[tuple[int, int], list[_Slice]] = defaultdict(list)
     for mark in sorted(marks, key=lambda mark: mark.at_ns):
-        process, stack = stacks.setdefault(mark.thread, (mark.process, []))
+        if mark.name is not None:
+            owners[mark.thread] = mark.process
+        process = owners.get(mark.thread, mark.process)
+        stack = stacks[process, mark.thread]
         if mark.name is not None:
             stack.append(_Slice(mark.name, mark.process, mark.at_ns))
         elif not stack:
@@ -197,7 +202,7 @@ def _operator_slices(marks: Iterable[Mark]) -> tuple[list[_Slice], Counter[int]]
             if stack:
                 # Time in a slice that is no operator's own stays with the operator around it.
                 stack[-1].inner_ns += ended.duration_ns if ended.is_operator else ended.inner_ns
-    for process, stack in stacks.values():
+    for (process, _), stack in stacks.items():
         unmatched[process] += sum(item.is_operator for item in stack)
     return found, unmatched
 

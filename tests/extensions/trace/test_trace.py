@@ -48,6 +48,13 @@ def test_slices_without_their_other_half_are_left_out_and_counted() -> None:
     assert summary.gaps == ("2 slices lack their begin or end and are left out",)
 
 
+def test_a_thread_number_that_passed_to_another_process_is_told_apart() -> None:
+    marks = (begin(1, "ADD@0/0", process=20), begin(2, "MUL@0/0"), end(4), end(5))
+    summary = summarise(Recording(marks=marks))
+    assert [(item.name, item.self_us) for item in summary.operators] == [("MUL", 0.002)]
+    assert summary.gaps == ("1 slices lack their begin or end and are left out",)
+
+
 def test_the_benchmark_is_the_process_that_the_command_names() -> None:
     marks = (begin(0, "ADD@0/0"), end(5), begin(6, "ADD@0/0"), end(7), begin(0, "MUL@0/0", thread=20, process=20),
              end(9, thread=20))  # fmt: skip
