@@ -571,8 +571,11 @@ def _verdict(before: Measured, after: Measured, rule: Rule) -> ComparisonVerdict
             # Pairs that ended by their looks are judged by what these asked, whatever is compared.
             claim = before.claim or rule.claim
             verdict = compare_pairs(before_us, after_us, claim, resolution_us=resolution_us)
-            left_out = _left_out(before, after, len(before_us))
-            return replace(verdict, reasons=(*verdict.reasons, *left_out))
+            notes = _left_out(before, after, len(before_us))
+            if claim != rule.claim:
+                least = format_percent(claim.threshold)
+                notes.append(f"Its A/B comparison claims a change of at least {least}.")
+            return replace(verdict, reasons=(*verdict.reasons, *notes))
     baseline, candidate = before.result.summary, after.result.summary
     assert baseline is not None, "what is compared has a figure"
     assert candidate is not None, "what is compared has a figure"

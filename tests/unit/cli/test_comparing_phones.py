@@ -19,6 +19,7 @@ from orchestrator.records.case import (
     BuildSha,
     CampaignId,
     DelegateName,
+    RunId,
     Serial,
     ToolName,
     content_key,
@@ -194,6 +195,19 @@ def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path:
             with pytest.raises(UsageError, match=r"own threshold \(1\.5 %\) and level \(99\.0 %\)"):
                 compare(settings, CompareOptions(by=by, **other), Output(), of)
     compare(settings, CompareOptions(threshold=0.015, level=0.99), Output(), (CAMPAIGN,))
+    # Beside pairs that another threshold ended, each has its own.
+    later = [replace(made, campaign_id=IMPORTED, run_id=RunId(f"l-{made.run_id}")) for made in runs]
+    wider = Terms(pairing=replace(pairing, threshold=0.03))
+    both = settings_of(
+        tmp_path / "both",
+        [*runs, *later],
+        campaign_of(runs, terms=Terms(pairing=pairing)),
+        campaign_of(later, campaign_id=IMPORTED, terms=wider),
+    )
+    options = CompareOptions(by="build", campaign=(CAMPAIGN, IMPORTED))
+    told = compare(both, options, Output(), sides).text
+    for least in ("1.5", "3.0"):
+        assert f"Its A/B comparison claims a change of at least {least} %." in told
 
 
 def test_two_a_b_comparisons_are_compared_as_it_is_asked(tmp_path: Path) -> None:
