@@ -201,6 +201,6 @@ def fill(
             status=ConfirmationStatus.REFUTED,
             detail="side by side they are alike",
             ratio=1.0,
-            at=START,
+            at=START + timedelta(days=FALSE_ALARM),
         )
     )

@@ -250,8 +250,9 @@ def _sides(workspace: Workspace, change: FoundChange) -> tuple[tuple[str, str], 
     other_build = before.build_sha256 != after.build_sha256
     other_model = before.model_sha256 != after.model_sha256
     if other_build == other_model:
-        what = "both build and model changed" if other_build else "neither build nor model changed"
-        raise UsageError(f"{what}: there is no old against new to run")
+        if other_build:
+            raise UsageError("both build and model changed: run each alone with 'benchfarm ab'")
+        raise UsageError("neither build nor model changed: there is no old against new to run")
     models = [
         _unchanged(workspace, sha256, "model ")
         for sha256 in ([before.model_sha256] if other_model else []) + [after.model_sha256]

@@ -219,7 +219,7 @@ def find_regressions(
     found = [change for change in found if change.series in place_of]
     annotations = store.annotations()
     causes = Causes(store, table, found, cuts)
-    confirmations = _confirmations(store.confirmations(), table, cuts)
+    confirmations = _confirmations(store, table, cuts)
     members = []
     for change in found:
         series = known[table.series[change.series]]
@@ -306,20 +306,22 @@ def _expected(
 
 
 def _confirmations(
-    stored: Sequence[Confirmation], table: NightTable, cuts: Sequence[Change]
+    store: Store, table: NightTable, cuts: Sequence[Change]
 ) -> dict[tuple[int, int], Confirmation]:
     """Return the newest confirmation of each change, by the places of its series and night.
 
     The night of a change is an estimate, which moves: a confirmation belongs to the nearest change
-    of its direction that may have begun on its night.
+    of its direction that may have begun on its night, and that had when it was measured.
     """
     changes_of, nights = grouped(cuts, lambda change: table.series[change.series]), table.nights
     found = {}
-    for item in sorted(stored, key=lambda item: item.at):
+    for item in sorted(store.confirmations(), key=lambda item: item.at):
+        measured = night_of(item.at, store.zone)
         fitting = [
             change
             for change in changes_of.get(item.series_key, ())
             if nights[change.earliest] <= item.night <= nights[change.latest]
+            and nights[change.night] <= measured
             and item.is_slower in {None, change.ratio > 1}
         ]
         if fitting:

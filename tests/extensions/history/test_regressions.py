@@ -344,7 +344,7 @@ def test_a_confirmation_stays_when_the_estimate_of_its_changes_night_moves() -> 
     def status_with(night: date, **told: Any) -> ConfirmationStatus:
         marked = copied(store)
         kept = Confirmation(
-            series_key=change.series.key, night=night, detail="", at=START,
+            series_key=change.series.key, night=night, detail="", at=START + timedelta(days=NIGHTS),
             status=ConfirmationStatus.REFUTED,
         )  # fmt: skip
         marked.confirm(replace(kept, **told))
@@ -357,6 +357,9 @@ def test_a_confirmation_stays_when_the_estimate_of_its_changes_night_moves() -> 
         assert status_with(night) is ConfirmationStatus.REFUTED
         assert status_with(night, is_slower=True) is ConfirmationStatus.REFUTED
         assert status_with(night, is_slower=False) is ConfirmationStatus.UNCONFIRMED
+        # What was measured before it began is of an earlier one, a blip say, that is seen no more.
+        before = START + (change.night - day - START.date())
+        assert status_with(night, at=before) is ConfirmationStatus.UNCONFIRMED
     for night in (change.earliest - day, change.latest + day):
         assert status_with(night) is ConfirmationStatus.UNCONFIRMED
 
@@ -371,7 +374,7 @@ def test_the_newest_confirmation_of_a_change_counts(slowed: Store) -> None:
                 night=change.latest if days else change.earliest,
                 status=status,
                 detail="",
-                at=START + timedelta(days=days),
+                at=START + timedelta(days=NIGHTS + days),
             )
         )
     found = find_regressions(store, Question()).changes
