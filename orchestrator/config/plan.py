@@ -294,13 +294,20 @@ def _name_of(models: Sequence[str]) -> str:
     return f"{first or 'bench'} and {len(models) - 1} more" if len(models) > 1 else first or "bench"
 
 
+#: What every reader of YAML takes for the same number.
+_NUMBER: Final = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?", re.ASCII)
+
+
 class _PlanDumper(yaml.SafeDumper):
     """Quotes and escapes what isn't printable: in other styles some line ends would be folded to
-    spaces.
+    spaces. A number as an option has it, a text, stands there as a number.
     """
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
         """Return the node of a text."""
+        if _NUMBER.fullmatch(text):
+            kind = "float" if "." in text else "int"
+            return self.represent_scalar(f"tag:yaml.org,2002:{kind}", text)
         return self.represent_scalar(
             "tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"'
         )

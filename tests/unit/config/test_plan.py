@@ -120,6 +120,9 @@ def test_options_make_the_same_plan_as_the_file_that_they_are_written_to(folder,
     assert (plan.budget, plan.sustained, plan.order) == (600.0, 120.0, Order.SEQUENTIAL)
     assert (plan.reference_check, plan.reboot) == (False, True)
     assert read_plan(plan.text, tmp_path_factory.mktemp("elsewhere")) == plan
+    # Numbers stand there as numbers, and what only looks like one as it was.
+    assert "threads:\n  - 1\n  - 4\n" in plan.text
+    assert "- '0123'" in plan.text
 
 
 @pytest.mark.slow
