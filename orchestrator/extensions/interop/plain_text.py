@@ -129,9 +129,11 @@ def import_texts(workspace: Workspace, request: ImportRequest) -> list[Imported]
 
     def read_file(path: Path) -> tuple[ImportBatch, Origin]:
         packed, text = _read_source(path)
-        facts = _facts(workspace, request, path, packed)
-        batch = _batch(path, text, facts, models, request.app)
-        return batch, Origin(file=path.name, sha256=hashlib.sha256(packed).hexdigest())
+        origin = _origin(workspace, path, packed)
+        facts, build = _facts(workspace, request, origin), foreign_build(PROGRAM, request.app)
+        batch = ImportBatch(devices={facts.serial: facts}, builds={build.sha256: build})
+        _add_runs(batch, path, origin.file, text, models)
+        return batch, origin
 
     return import_each(
         workspace,
@@ -154,13 +156,23 @@ def _read_source(path: Path) -> tuple[bytes, bytes]:
         raise UsageError(f"{path}: {error}", hint=error.hint) from error
 
 
-def _facts(workspace: Workspace, request: ImportRequest, path: Path, data: bytes) -> DeviceFacts:
+def _origin(workspace: Workspace, path: Path, data: bytes) -> Origin:
+    """Return where a file's runs come from; one that is stored keeps its name: renamed, it holds no
+    other runs.
+    """
+    sha256 = hashlib.sha256(data).hexdigest()
+    stored = (item.terms.origin for item in workspace.store.campaigns(with_hidden=True))
+    known = (origin for origin in stored if origin is not None and origin.sha256 == sha256)
+    return next(known, Origin(file=path.name, sha256=sha256))
+
+
+def _facts(workspace: Workspace, request: ImportRequest, origin: Origin) -> DeviceFacts:
     """Return what is known of the phone: as it is stored, else what its profile declares.
 
     Texts whose phone isn't named are of phones that nothing says are the same: their sums part
     them.
     """
-    unnamed = f"unknown-{hashlib.sha256(data).hexdigest()[:8]}@{one_line(path.name)}"
+    unnamed = f"unknown-{origin.sha256[:8]}@{one_line(origin.file)}"
     serial = Serial(request.device or unnamed)
     known = workspace.store.devices().get(serial)
     if known is not None and (known.is_virtual or known.kind is DeviceKind.HOST):
@@ -182,15 +194,14 @@ def _facts(workspace: Workspace, request: ImportRequest, path: Path, data: bytes
     )
 
 
-def _batch(
-    path: Path, data: bytes, facts: DeviceFacts, models: Sequence[Model], app: str
-) -> ImportBatch:
-    """Return the runs of one text, and what they are of as far as it says."""
-    build = foreign_build(PROGRAM, app)
-    batch = ImportBatch(devices={facts.serial: facts}, builds={build.sha256: build})
+def _add_runs(
+    batch: ImportBatch, path: Path, name: str, data: bytes, models: Sequence[Model]
+) -> None:
+    """Add the runs of one text, and their models as far as it names them; ``name`` is the file's."""
+    (serial,), (build,) = batch.devices, batch.builds.values()
     reports = read(data.decode("utf-8", "replace"))
     is_of_several = len({name for name in map(_model_name, reports) if name}) > 1
-    places = [one_line(f"{path.name}, run {number + 1}") for number in range(len(reports))]
+    places = [one_line(f"{name}, run {number + 1}") for number in range(len(reports))]
     known: set[str] = set()
     repeats: list[str] = []
     for number, (report, place) in enumerate(zip(reports, places, strict=True)):
@@ -208,7 +219,7 @@ def _batch(
                 if models
                 else _named_model(report, unknown, data)
             )
-            case = _case(report, facts.serial, model, build)
+            case = _case(report, serial, model, build)
         except OutputParseError as error:
             batch.faults.append(f"{place}: {one_line(str(error))}")
             continue
@@ -217,10 +228,9 @@ def _batch(
     if repeats:
         numbers = ", ".join([*repeats[:_MOST_NAMED], *(["..."] if repeats[_MOST_NAMED:] else [])])
         batch.notes.append(
-            f"{one_line(path.name)}: {counted(len(repeats), 'run')} repeated to the last figure, "
+            f"{one_line(name)}: {counted(len(repeats), 'run')} repeated to the last figure, "
             f"not counted again: run {numbers}"
         )
-    return batch
 
 
 def _is_unlike_others(report: ToolReport) -> bool:
