@@ -281,7 +281,8 @@ def cancel(
 def pause(queue: FarmQueue, scopes: Sequence[str]) -> DoneAnswer:
     """Pause hosts or phones (``host:NAME``, ``phone:SERIAL``) or the whole farm."""
     known = {"farm"}
-    known |= {f"host:{row['name']}" for row in queue.hosts()}
+    # A host that ended may come back.
+    known |= {f"host:{row['name']}" for row in queue.rows("SELECT name FROM farm_hosts")}
     known |= {f"phone:{row['serial']}" for row in [*queue.phones(), *queue.away()]}
     if unknown := set(scopes) - known:
         names = ", ".join(sorted(unknown))

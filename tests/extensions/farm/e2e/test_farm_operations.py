@@ -546,7 +546,7 @@ def test_phones_that_went_are_told_with_when_and_where_until_they_are_back_or_lo
     assert queue.away() == []
 
 
-def test_a_phone_that_is_away_can_be_paused_before_it_comes_back(
+def test_a_phone_or_host_that_is_away_can_be_paused_before_it_comes_back(
     queue: FarmQueue, settings: Settings
 ) -> None:
     away_farm(queue)
@@ -554,6 +554,8 @@ def test_a_phone_that_is_away_can_be_paused_before_it_comes_back(
     phones = {serial: Announced(facts=dump(virtual_facts(serial))) for serial in ("A", "B")}
     queue.announce("one", phones)
     assert states(settings)["B"] == ("paused", "paused: phone:B")
+    queue.leave("one")
+    assert submissions.pause(queue, ["host:one"]).text == "paused: host:one, phone:B"
 
 
 def farm_of(workspace: Workspace, queue: QueueView | None) -> FarmNow:
