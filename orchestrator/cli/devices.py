@@ -17,8 +17,8 @@ import typer
 from orchestrator import __version__
 from orchestrator.app.options import Listed, Texts, Wait, arg, opt
 from orchestrator.cli.frame import DryRun, command, refuse
-from orchestrator.cli.live import workspace_telling
-from orchestrator.cli.output import CUT_EXIT_CODE, CommandResult, shown, to_json
+from orchestrator.cli.live import exit_code_of, workspace_telling
+from orchestrator.cli.output import CommandResult, shown, to_json
 from orchestrator.errors import DeviceError, UsageError
 from orchestrator.files import write_file
 from orchestrator.records.answers import DoneAnswer
@@ -266,22 +266,19 @@ def equal_sides_of(workspace: Workspace, plan: Plan, *, sessions: int = 4) -> Co
         for item in found
         for part in (one_line(item.text), resolution.resolution_table(item), "")
     ]
-    problems, exit_code = _lacking(measured)
+    problems = _problems(measured)
     result = shown(
         *parts[:-1],
         *problems,
         facts={"resolutions": found, "problems": problems},
-        exit_code=exit_code,
+        exit_code=exit_code_of(measured),
     )
     return replace(result, is_kept=True)
 
 
-def _lacking(measured: Sequence[MeasuredCampaign]) -> tuple[list[str], int]:
-    """Return what was meant and isn't there, each once, and the exit code."""
-    problems = dict.fromkeys(text for item in measured for text in item.problems)
-    is_cut = any(item.cut for item in measured)
-    exit_code = int(any(item.is_lacking for item in measured)) or CUT_EXIT_CODE * is_cut
-    return list(problems), exit_code
+def _problems(measured: Sequence[MeasuredCampaign]) -> list[str]:
+    """Return what was meant and isn't there, each once."""
+    return list(dict.fromkeys(text for item in measured for text in item.problems))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,7 +319,7 @@ def check(
             measured = resolution.measure_equal_sides(
                 workspace, sides.plan(serials), sessions=sides.sessions
             )
-            problems, exit_code = _lacking(measured)
+            problems, exit_code = _problems(measured), exit_code_of(measured)
         for device, facts, checks, path in check_phones(workspace, serials, options.out):
             content = to_json(_report(device, facts, checks)) + "\n"
             write_file(path, content, makes_folder=options.out is None)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from orchestrator.app.options import opt
 from orchestrator.cli.frame import Json, command
 from orchestrator.cli.output import (
+    CUT_EXIT_CODE,
     LOCK,
     CommandResult,
     columns,
@@ -573,6 +574,14 @@ def reporting(workspace: Workspace, measured: MeasuredCampaign) -> Iterator[list
             for text in where:
                 workspace.observer.on_event(Notice(event="report", text=text, keys=keys))
         measured.checked()
+
+
+def exit_code_of(measured: Sequence[MeasuredCampaign]) -> int:
+    """Return the exit code of campaigns that were measured: 1 where something that was meant lacks
+    a result, 6 where there was no time for some of it.
+    """
+    is_cut = any(item.cut for item in measured)
+    return int(any(item.is_lacking for item in measured)) or CUT_EXIT_CODE * is_cut
 
 
 def facts_of(measured: MeasuredCampaign) -> dict[str, object]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from orchestrator.app.options import Wait, arg, opt
 from orchestrator.cli.frame import HtmlOut, Legend, PlanKeys, command
-from orchestrator.cli.output import CUT_EXIT_CODE, CommandResult, Streamed, columns
+from orchestrator.cli.output import CommandResult, Streamed, columns
 from orchestrator.errors import BenchfarmError, HostStorageError, UsageError
 from orchestrator.files import check_writable
 from orchestrator.records.plan import Plan, PlanOptions
@@ -139,7 +139,7 @@ def told(
     """Write a campaign's report, and return its result; raises what ended a device's part."""
     from orchestrator.app.measuring import read_again, stopped
     from orchestrator.app.stored import write_report
-    from orchestrator.cli.live import facts_of, reporting
+    from orchestrator.cli.live import exit_code_of, facts_of, reporting
     from orchestrator.report.tables import text_lines
     from orchestrator.report.winners import fastest_table, next_steps, winners
 
@@ -179,9 +179,7 @@ def told(
             "runs": Streamed(again),
         },
         is_kept=True,
-        exit_code=HostStorageError.exit_code
-        if path is None
-        else int(measured.is_lacking) or CUT_EXIT_CODE * bool(measured.cut),
+        exit_code=HostStorageError.exit_code if path is None else exit_code_of([measured]),
     )
 
 
