@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +21,11 @@ from orchestrator.extensions.energy.figure import (
     of_rails,
     part_of,
 )
+from orchestrator.records.case import Pass, RunId
+from orchestrator.records.run import RunRecord
+from tests.samples.command import Cli
+from tests.samples.sample_lab import PIXEL_3, case, lab_of, series, stored
+from tests.samples.sample_lab import run as run_of
 
 #: A program of 34 s whose last 33 s are 3300 inferences of 10 ms, between rests of 30 s.
 MARKS = Marks(rest_s=100.0, work_s=130.0, end_s=164.0, over_s=194.0)
@@ -248,3 +255,29 @@ def test_turns_that_are_too_short_have_no_figure_unless_nothing_else_is_done() -
         of_rails(rails, marks, inferences)
     rails, inferences, marks = in_turns(2.5, count=8, is_alone=True)
     assert of_rails(rails, marks, inferences).work_w == pytest.approx(4.0, rel=0.02)
+
+
+@pytest.mark.parametrize(("net_uj", "is_told"), [(14_000.0, True), (10_050.0, False)])
+def test_what_the_fastest_number_of_threads_costs_more_than_noise_is_advised(
+    tmp_path: Path, net_uj: float, *, is_told: bool
+) -> None:
+    runs: list[RunRecord] = []
+    for threads, latency_us, energy_uj in ((1, 9_000.0, 10_000.0), (4, 5_000.0, net_uj)):
+        own = case(PIXEL_3, threads=threads)
+        runs += series(own, latency_us)
+        for number, noise in enumerate((0.99, 1.01, 1.0, 1.02, 0.98, 1.0 + threads / 100)):
+            block = run_of(own, number, latency_us, run_pass=Pass("energy"))
+            assert block.report is not None
+            watts = {"energy_work_w": 2.0, "energy_rest_before_w": 1.0, "energy_rest_after_w": 1.0}
+            figures = dict.fromkeys(("energy_net_uj", "energy_gross_uj"), energy_uj * noise)
+            extra = {"energy_grade": "rails", **watts, **figures}
+            runs.append(replace(block, report=replace(block.report, extra=extra)))
+    unique = [replace(item, run_id=RunId(f"{place}")) for place, item in enumerate(runs)]
+    told = Cli(home=stored(tmp_path / "home", lab_of(unique)))("advise --json").ok().json
+    lines = {line["rule"]: line["text"] for line in told["advice"]["lines"]}
+    assert ("energy-of-threads" in lines) is is_told
+    if is_told:
+        assert re.search(
+            r"1 thread would take 1\.80 times .* as long; 4 threads cost \S+ % more energy an inference",
+            lines["energy-of-threads"],
+        )
