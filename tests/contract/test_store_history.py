@@ -5,14 +5,11 @@ from __future__ import annotations
 import dataclasses
 from datetime import date, timedelta
 
-import pytest
-
 from orchestrator.analysis.findings import finding
 from orchestrator.records.case import BuildSha, CampaignId, Pass, RunId
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Quality, QualityVerdict
-from orchestrator.store import usage
 from orchestrator.store.opening import Store
 from tests.samples.stores import START
 
@@ -263,10 +260,9 @@ def test_the_runs_of_a_case_before_a_campaign_are_the_last_that_were_stored_befo
 
 
 def test_the_last_runs_of_a_series_are_those_that_took_time_newest_first(
-    store: Store, samples, monkeypatch: pytest.MonkeyPatch
+    store: Store, samples
 ) -> None:
-    monkeypatch.setattr(usage, "_RUNS_MOST", 4)
-    fill(store, samples)
+    fill(store, samples, nights=12)
     late = samples.night(store, "late")
     for number, (outcome, duration_s) in enumerate(
         ((Outcome.SKIPPED, 0.0), (Outcome.UNFIT, 0.0), (Outcome.TIMED_OUT, 99.0))
@@ -286,14 +282,15 @@ def test_the_last_runs_of_a_series_are_those_that_took_time_newest_first(
     assert newer.series_key == series_key
     found = store.recent_runs([series_key, other, samples.case(threads=2).series_key])
     assert set(found) == {series_key, other}
-    assert [(run.duration_s, run.outcome, run.run_pass) for run in found[series_key]] == [
+    assert [(run.duration_s, run.outcome, run.run_pass) for run in found[series_key][:4]] == [
         (7.0, Outcome.COMPLETED, Pass.TIMING),
         (99.0, Outcome.TIMED_OUT, Pass.TIMING),
         (4.2, Outcome.COMPLETED, Pass.TIMING),
         (4.2, Outcome.COMPLETED, Pass.MEMORY),
     ]
     assert found[series_key][0].started_at == samples.run(3).started_at
-    assert len(found[other]) == 3
+    # 74 took time.
+    assert (len(found[series_key]), len(found[other])) == (64, 12)
 
 
 def test_points_are_in_the_order_in_which_their_runs_were_stored(store: Store, samples) -> None:

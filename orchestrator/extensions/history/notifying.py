@@ -18,13 +18,22 @@ _PAUSE_S: Final = 2.0
 _ANSWER_S: Final = 10.0
 
 
-def send(receiver: Receiver, message: Message) -> str:
-    """Send a message in up to three tries; return why it wasn't delivered, empty when it was."""
+def send(
+    receiver: Receiver,
+    message: Message,
+    *,
+    answer_s: float = _ANSWER_S,
+    pause_s: float = _PAUSE_S,
+) -> str:
+    """Send a message in up to three tries; return why it wasn't delivered, empty when it was.
+
+    Each try waits up to ``answer_s`` for an answer; the pause before it grows by ``pause_s``.
+    """
     reason, again = "", True
     for number in range(_TRIES):
         if again:
-            time.sleep(_PAUSE_S * number)
-            reason, again = receiver.deliver(message, _ANSWER_S)
+            time.sleep(pause_s * number)
+            reason, again = receiver.deliver(message, answer_s)
     return f"the message to {receiver.name} wasn't delivered: {reason}" if reason else ""
 
 

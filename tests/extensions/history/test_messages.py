@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.extensions.history import notifying
 from orchestrator.extensions.history.notifying import receiver_of, send
 from orchestrator.plugins import Message, Receiver, Settings
 
@@ -41,11 +40,7 @@ def to(address: str) -> Receiver:
     return receiver_of(address, settings)
 
 
-def test_a_server_that_does_not_answer_is_abandoned(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(notifying, "_ANSWER_S", 0.2)
-    monkeypatch.setattr(notifying, "_PAUSE_S", 0.0)
+def test_a_server_that_does_not_answer_is_abandoned(server: Server) -> None:
     tried = []
 
     class Silent(socketserver.BaseRequestHandler):
@@ -55,7 +50,7 @@ def test_a_server_that_does_not_answer_is_abandoned(
                 pass
 
     receiver = to(f"http://{server(Silent)}/hooks/secret")
-    told = send(receiver, MESSAGE)
+    told = send(receiver, MESSAGE, answer_s=0.2, pause_s=0.0)
     assert f"the message to {receiver.name} wasn't delivered: " in told
     assert "secret" not in told
     assert len(tried) == 3
