@@ -29,10 +29,17 @@ from orchestrator.errors import (
 )
 from orchestrator.files import sha256_of
 from orchestrator.passes import is_around_others
-from orchestrator.planning.expansion import NOT_IN_TOOL
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus
-from orchestrator.records.case import Build, CampaignId, Case, Model, Serial, ToolName
+from orchestrator.records.case import (
+    NOT_IN_TOOL,
+    Build,
+    CampaignId,
+    Case,
+    Model,
+    Serial,
+    ToolName,
+)
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan, PlanOptions
 from orchestrator.records.run import TOO_FAST, RunRecord

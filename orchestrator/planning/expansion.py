@@ -10,7 +10,6 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
 
 from orchestrator.delegates import DELEGATES, needed_companions
 from orchestrator.passes import output_check, pass_of
@@ -31,6 +30,7 @@ from orchestrator.programs import program
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import (
     FIGURE_PASS,
+    NOT_IN_TOOL,
     USUAL_DELEGATE,
     Build,
     Case,
@@ -47,9 +47,6 @@ from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.plan import Order, Plan, PlanTerms
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.units import counted
-
-#: Why a case isn't measured in a pass that its program can't be run in; it may be in another one.
-NOT_IN_TOOL: Final = "pass-not-in-tool"
 
 
 def shared_case(case: Case) -> CaseKey | None:

@@ -408,6 +408,10 @@ class Skip:
     reason: str
 
 
+#: Why a case isn't measured in a pass that its program can't be run in; it may be in another one.
+NOT_IN_TOOL: Final = "pass-not-in-tool"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedCase:
     """A combination that the plan names and that isn't run, with the reason."""

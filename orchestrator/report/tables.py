@@ -11,7 +11,7 @@ from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.passes import pass_tables, shown
-from orchestrator.records.case import FIGURE_PASS, grouped
+from orchestrator.records.case import FIGURE_PASS, NOT_IN_TOOL, grouped
 from orchestrator.records.model import worded
 from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome
 from orchestrator.records.verdict import Outputs, ParityVerdict
@@ -78,12 +78,16 @@ def lines_of(
     lines = []
     for own in grouped(rows, lambda row: row.place).values():
         cells = {names.of(row.configuration): row for row in own}
+        measured = [f"{row.configuration}, " for row in own]
         # A column shows the same combination for another device.
         words = {
             names.of(label): f"skipped: {skip.skipped.reason_code}"
             for skip in skips.get((own[0].case.model_name, own[0].case.serial), [])
             for label in configurations
             if names.of(label) not in cells and f"{label}, ".startswith(f"{skip.configuration}, ")
+            # It names no flags: other passes measured them.
+            if skip.skipped.reason_code != NOT_IN_TOOL
+            or not any(item.startswith(f"{skip.configuration}, ") for item in measured)
         }
         words |= {label: word for label, row in cells.items() if (word := _word(row, digits))}
         lines.append(

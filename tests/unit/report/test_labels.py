@@ -91,8 +91,12 @@ def test_rebuilt_library_has_a_column_of_its_own_in_the_matrix():
 def test_a_pass_that_a_case_lacks_takes_the_place_of_no_figure_in_the_matrix():
     own = case()
     without = SkippedCase.of(own, "pass-not-in-tool", "pass memory: 'litert' has no flags for it")
-    data = build_report_data(lab_of(series(own, 9_000), skipped=(without,)).inputs())
+    elsewhere = case(PIXEL_4, flags=(("a", "1"),))
+    runs = [*series(own, 9_000), *series(elsewhere, 7_000)]
+    data = build_report_data(lab_of(runs, skipped=(without,)).inputs())
     (table,) = matrix_tables(data)
-    (line,) = table.listed
-    (figure,) = (column for column in table.columns if column.name.endswith("median_us"))
+    (line,) = (line for line in table.listed if line.device.serial == own.serial)
+    figure, other = (column for column in table.columns if column.name.endswith("median_us"))
     assert (figure.value(line), figure.shown(line)) == (pytest.approx(9_000, rel=0.05), None)
+    # Nor does it where another phone has other flags.
+    assert (other.value(line), other.shown(line)) == (None, None)
