@@ -195,8 +195,7 @@ def write_file(
     A missing folder is made with ``makes_folder`` alone: where it is benchfarm's own, or is named
     as a folder for files. Raises UsageError, HostStorageError.
     """
-    if not makes_folder:
-        check_folder(path)
+    check_folder(path, makes_folder=makes_folder)
     try:
         write_whole(path, data, is_private=False)
     except OSError as error:
@@ -212,12 +211,15 @@ def unwritable(path: Path, error: OSError) -> BenchfarmError:
     return UsageError(f"{path}: {error.strerror or error}")
 
 
-def check_folder(path: Path) -> None:
-    """Make sure that the folder of a file is there: a misspelt one isn't made.
+def check_folder(path: Path, *, makes_folder: bool = False) -> None:
+    """Make sure that a file's path is no folder, and that its folder is there: a misspelt one isn't
+    made, except with ``makes_folder``.
 
     Raises UsageError.
     """
-    if not path.parent.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
+        raise UsageError(f"{path}: is a folder")
+    if not makes_folder and not path.parent.is_dir():
         raise UsageError(
             f"{path}: there is no folder {path.parent}", hint="make it, or name another place"
         )
@@ -228,10 +230,7 @@ def check_writable(path: Path, *, makes_folder: bool = False) -> None:
 
     Takes and raises the same as :func:`write_file`.
     """
-    if not makes_folder:
-        check_folder(path)
+    check_folder(path, makes_folder=makes_folder)
     probe = draft_of(path)
     write_file(probe, b"", makes_folder=makes_folder)
     probe.unlink()
-    if path.is_dir():
-        raise UsageError(f"{path}: is a folder")

@@ -158,8 +158,6 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
     if request.runs and not exporter.takes_runs:
         raise UsageError(f"--run chooses runs; {request.form} is about whole campaigns")
     check_folder(target)
-    if target.is_dir():
-        raise UsageError(f"{target}: is a folder")
     if not request.force and os.path.lexists(target):
         raise UsageError(
             f"{target}: is there already",

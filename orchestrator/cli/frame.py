@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -118,6 +119,19 @@ class Root(typer.core.TyperGroup):
 
 class Command(typer.core.TyperCommand):
     """A command; its help lists options in groups where there are many."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as above
+        """Read the words of a command line; raises UsageError for one that is empty: without it
+        an option would be ignored, or the newest campaign be meant.
+        """
+        for before, word in itertools.pairwise((str(ctx.info_name), *args)):
+            if not word.strip(" ,") or re.fullmatch("--[a-z-]+=[ ,]*", word):
+                name = word.partition("=")[0] if word.startswith("--") else before
+                raise UsageError(
+                    f"the value after '{name}' is empty",
+                    hint="leave it out, or give one: a variable of the shell may not be set",
+                )
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
         """Write arguments, then one block a group of options; few options stay in one block."""

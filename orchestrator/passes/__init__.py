@@ -53,8 +53,9 @@ def pass_of(name: Pass) -> PassSpec:
 
 
 def known_hint(name: str) -> str:
-    """Return which pass may be meant."""
-    return nearest(name, pass_names()) or f"there are {', '.join(pass_names())}"
+    """Return which pass that a plan may name may be meant."""
+    names = plan_pass_names()
+    return nearest(name, names) or f"there are {', '.join(names)}"
 
 
 @functools.cache

@@ -42,6 +42,12 @@ def test_a_dash_is_no_name_of_a_file(cli: Cli, model: Path, words: str) -> None:
         ("bench {model}", {"BENCHFARM_ADB_SERVER": "127.0.0.1:1"}, 3, ("127.0.0.1:1",)),
         ("bench {model} --with-host -d gpuu", {}, 2, ("gpuu", "gpu")),
         ("bench {model} --with-host --flag graph=/x", {}, 2, ("graph",)),
+        ("bench {model} --with-host --pass reference", {}, 2, ("'reference'; there are timing,",)),
+        ("bench {model} --with-host --out=/", {}, 2, ("/: is a folder",)),
+        # Of a variable that isn't set: neither ignored nor the newest campaign.
+        ("bench {model} --delegate=", {}, 2, ("the value after '--delegate' is empty",)),
+        ("bench {model} -t ,", {}, 2, ("the value after '-t' is empty",)),
+        ("results remove --yes ", {}, 2, ("the value after '--yes' is empty",)),
         ("run", {}, 2, ("--resume",)),
         ("run --resume gone", {}, 2, ("no campaign",)),
         ("report nosuch", {}, 2, ("nosuch", "benchfarm results list")),
@@ -62,7 +68,7 @@ def test_what_cannot_be_done_as_asked(
     exit_code: int,
     said: tuple[str, ...],
 ) -> None:
-    expect(cli(words.format(model=model), **environ), exit_code, *said)
+    expect(cli(*words.format(model=model).split(" "), **environ), exit_code, *said)
 
 
 def test_an_unknown_serial_number(lab: Lab, model: Path) -> None:
