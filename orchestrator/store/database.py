@@ -56,6 +56,7 @@ class Database:
         self.name = name
         #: The file of an SQLite store, None for a server.
         self.path = path
+        self._file = _file_at(path)
         self._engine = engine
         # All that one call reads is of one moment, on PostgreSQL as on SQLite.
         self._reader = (
@@ -89,6 +90,12 @@ class Database:
                     if self.path is None
                     else "BEGIN IMMEDIATE"
                 )
+                # SQLite would go on in the file that has no name any more.
+                if _file_at(self.path) != self._file:
+                    raise StoreError(
+                        f"{self.name}: the file was deleted or replaced while it was open",
+                        hint="put it back, or its newest copy, before more is measured",
+                    )
                 yield connection
         finally:
             self._turn.release()
@@ -102,6 +109,15 @@ class Database:
     def _check_open(self) -> None:
         if not self._is_open:
             raise StoreError("the store is closed")
+
+
+def _file_at(path: Path | None) -> tuple[int, int] | None:
+    """Return what tells the file at a path from any other one; None where there is none."""
+    try:
+        found = path.stat() if path is not None else None
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if found is not None else None
 
 
 def sqlite_engine(path: Path, *, busy_timeout_s: float, is_durable: bool = True) -> Engine:

@@ -293,3 +293,14 @@ def test_a_store_that_a_process_opens_twice_loses_nothing_once_another_process_c
         first.append_run(samples.run(0))
         done = subprocess.run(counting, check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "1"
+
+
+@pytest.mark.parametrize("happens", ["deleted", "replaced"])
+def test_a_store_whose_file_is_taken_away_takes_no_further_run(
+    path: Path, tmp_path: Path, samples, happens: str
+) -> None:
+    copy_to(path, tmp_path / "copy.sqlite")
+    with closing(open_store(path)) as store:
+        path.unlink() if happens == "deleted" else (tmp_path / "copy.sqlite").replace(path)
+        with pytest.raises(StoreError, match="was deleted or replaced while it was open"):
+            store.append_run(samples.run(1))
