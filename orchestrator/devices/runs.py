@@ -55,9 +55,6 @@ _ANSWER_S: Final = 15.0
 _CLOSING_S: Final = 3.0
 #: A phone that is busy takes its time for the first step of a run's shell.
 _BEGIN_S: Final = 20.0
-#: Who starts a run again over a new link finds its folder without its mark: the first one was cut
-#: off, or is slow.
-_HALF: Final = "half"
 #: Until a run whose process has gone is looked at again.
 _GONE_PAUSE_S: Final = 1.0
 #: After the run's own deadline: for getting the phone back and stopping what runs there.
@@ -427,10 +424,8 @@ class DetachedRuns(PhoneLink):
             if (why := writing_failure(said, serial=self.serial, what=what)) is not None:
                 raise why
             self._check_writing(folder, what=what)
-            if answer.value("start") == _HALF:
-                # How far it comes yet isn't known; another try has a folder of its own.
-                raise TransferError("the run's start was cut off halfway", serial=self.serial)
-            raise DeviceCommandError(f"{what}: {reason_of(answer)}", serial=self.serial)
+            # Its start was cut off halfway, or somebody removed it; another try has its own.
+            raise TransferError(f"{what}: {reason_of(answer)}", serial=self.serial)
         word, exit_code, left, begun, now = ended.groups()
         rebooted = bool(begun) and bool(now) and begun != now
         if exit_code is None:

@@ -354,7 +354,17 @@ class CaseRunner:
             self._check_cancelled()
             started_at = self._context.clock.now()
             try:
-                return self._run_once(invocation, started_at, at_rest=at_rest)
+                run = self._run_once(invocation, started_at, at_rest=at_rest)
+                has_figure = run.report is not None and run.report.inference_mean_us is not None
+                may_lack_files = run.outcome is Outcome.FAILED and not has_figure
+                # Somebody may have emptied the phone's temporary folder, or removed the app.
+                if attempt == ATTEMPTS or not (may_lack_files and self._placer.has_lost(run.case)):
+                    return run
+                self.note(
+                    f"files of ours were removed from it, and were sent again (attempt {attempt} of"
+                    f" {ATTEMPTS})",
+                    is_problem=True,
+                )
             except (
                 StoreError,
                 HostStorageError,

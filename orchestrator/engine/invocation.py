@@ -110,6 +110,14 @@ class Placer:
         self._device = device
         self._context = context
         self._placed: dict[tuple[object, ...], Placed] = {}
+        self._sent_bytes = 0
+
+    def has_lost(self, case: Case) -> bool:
+        """Place a case's files again; whether one of them was removed meanwhile. Raises as `place`."""
+        before = self._sent_bytes
+        self.forget()
+        self.place(case)
+        return self._sent_bytes > before
 
     def forget(self) -> None:
         """Look again whether files are there: the way to the device was lost, or it was rebooted."""
@@ -217,6 +225,7 @@ class Placer:
         return placed.path
 
     def _tell(self, name: str, pushed_bytes: int, begun_s: float) -> None:
+        self._sent_bytes += pushed_bytes
         duration_s = self._context.clock.monotonic_s() - begun_s
         self._context.observer.on_event(
             FilePlaced(

@@ -15,7 +15,13 @@ import pytest
 
 from orchestrator.devices.host import HostDevice
 from orchestrator.devices.sockets import quote
-from orchestrator.errors import DeviceCommandError, DeviceError, DeviceTimeoutError, UsageError
+from orchestrator.errors import (
+    DeviceCommandError,
+    DeviceError,
+    DeviceTimeoutError,
+    TransferError,
+    UsageError,
+)
 from orchestrator.ports import Device, HostFile, PlacedFile, ShellResult
 from orchestrator.records.case import RunId
 from orchestrator.records.device import DeviceKind
@@ -240,7 +246,7 @@ def test_a_run_that_is_cancelled_before_it_begins_never_does(body: Body, run_id:
 
 def test_a_run_id_is_used_once(device: Device, run_id: RunId) -> None:
     device.run_detached("true", run_id=run_id, timeout_s=30)
-    with pytest.raises(DeviceCommandError):
+    with pytest.raises((DeviceCommandError, TransferError)):
         device.run_detached("true", run_id=run_id, timeout_s=30)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Lab
+from tests.samples.command import heard
 
 
 def test_an_app_that_hangs_for_good_is_stopped_at_its_time_and_the_anr_told(
@@ -42,6 +44,20 @@ def test_a_program_that_hangs_is_told_with_how_far_it_came_and_what_may_help(
     said = " ".join(lab.cli("bench -d xnnpack", model, *words, "--min-secs", "0.1").stdout.split())
     assert "stopped at its time limit; its measurement had begun. Raise the timeout if" in said
     assert "if not, program or driver hangs: try another delegate or build" in said
+
+
+@pytest.mark.parametrize("tool", ["native", "apk"])
+def test_files_that_are_removed_from_a_phone_in_mid_run_are_sent_again_and_cost_no_run(
+    lab: Lab, model: Path, tool: str
+) -> None:
+    serial = lab.serials[0]
+    words = ("-t", "1", "-n", "3", "--min-secs", "40", "--tool", tool)
+    process = lab.cli.start("bench -d xnnpack --json", model, "-s", serial, *words)
+    heard(process, "1/3 ")
+    gone = "pm uninstall org.tensorflow.lite.benchmark"
+    lab.shell(serial, gone if tool == "apk" else "rm -rf /data/local/tmp/benchfarm")
+    stdout, stderr = process.communicate(timeout=60)
+    assert [run["outcome"] for run in json.loads(stdout)["runs"]] == 3 * ["completed"], stderr
 
 
 @pytest.mark.parametrize(

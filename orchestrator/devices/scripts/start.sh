@@ -3,8 +3,8 @@
 #   start ROOT FOLDER TOKEN COMMAND RUN SAMPLER
 # FOLDER is the run's own, in ROOT. TOKEN tells this start from another's in the same folder. RUN and SAMPLER are the
 # texts of run.sh and sampler.sh, SAMPLER empty for a run that nothing looks at.
-# Goes on when the run was started, now or before. Otherwise it exits with 1; it prints `half` when an earlier start was
-# cut off, or is slow.
+# Goes on when the run was started, now or before. Otherwise it exits with 1, also when an earlier start was cut off, or is
+# slow.
 
 mkdir -p "$1"
 # The end of the link tells this shell to end: a start that is cut off halfway would leave a run that never begins. What
@@ -18,7 +18,6 @@ if mkdir "$2"; then
     command -v setsid >/dev/null && s=setsid
     $s sh run.sh "benchfarm-run:$2" "$4" >/dev/null 2>shell.err </dev/null &
 elif [ "$(cat "$2/token" 2>/dev/null)" != "$3" ]; then
-    [ ! -d "$2" ] || [ -s "$2/token" ] || echo half
     exit 1
 fi
 trap - HUP
