@@ -140,11 +140,24 @@ def _between_campaigns(workspace: Workspace, words: Sequence[str], rule: Rule) -
         )
     names = (_side_name(before), _side_name(after))
     sides = load_measured(workspace, before), load_measured(workspace, after)
-    keys = sorted({item.case.series_key for side in sides for item in side})
-    # The newer side is what is asked about: it says nothing of what sessions differ by.
-    points = workspace.store.points(series_keys=keys)
-    newer = {campaign.campaign_id for campaign in after}
-    rule = replace(rule, sessions=session_noises(points, without=newer))
+    return _compared(workspace, sides, rule, names)
+
+
+def _compared(
+    workspace: Workspace,
+    sides: tuple[Sequence[Measured], Sequence[Measured]],
+    rule: Rule,
+    names: tuple[str, str],
+) -> Comparison:
+    """Compare two sides; where they are of several sessions, with what sessions of their series
+    differ by.
+    """
+    before, after = ({item.campaign_id for item in side} for side in sides)
+    if len(before | after) > 1:
+        keys = sorted({item.case.series_key for side in sides for item in side})
+        # The candidate is what is asked about: it says nothing of what sessions differ by.
+        noises = session_noises(workspace.store.points(series_keys=keys), without=after)
+        rule = replace(rule, sessions=noises)
     return compare_sides(*sides, rule, names=names)
 
 
@@ -191,7 +204,7 @@ def _within_campaigns(
                 hint=f"name two that differ: --by {rule.axis} BASELINE CANDIDATE",
             )
     names = (f"{rule.axis} {words[0]}", f"{rule.axis} {words[1]}")
-    return compare_sides(sides[0], sides[1], rule, names=names)
+    return _compared(workspace, (sides[0], sides[1]), rule, names)
 
 
 def _sides(

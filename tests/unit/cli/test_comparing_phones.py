@@ -210,6 +210,25 @@ def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path:
         assert f"Its A/B comparison claims a change of at least {least} %." in told
 
 
+def test_builds_of_two_nights_are_compared_as_their_campaigns_are(tmp_path: Path) -> None:
+    runs, campaigns = [], []
+    for night, off in enumerate((0, 6, 1, 7, 2, 6, 0, 5, 1, 7, 0, 6, 10)):
+        build = OTHER if night == 12 else BUILDS[ToolName.NATIVE]
+        gpu = case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1, build_sha256=build.sha256)
+        name = CampaignId(f"202603{night + 10}-220000-night")
+        own = series(gpu, 20_000 * (1 + off / 100), 10, campaign_id=name)
+        at = START + timedelta(days=night)
+        runs += own
+        campaigns.append(campaign_of(own, campaign_id=name, created_at=at))
+    settings = settings_of(tmp_path, runs, *campaigns)
+    sides = (BUILDS[ToolName.NATIVE].sha256[:12], OTHER.sha256[:12])
+    (by_night,) = cases_of(compare(settings, CompareOptions(), Output(), ()))
+    (by_build,) = cases_of(compare(settings, CompareOptions(by="build"), Output(), sides))
+    shown = [{**row["verdict"], "reasons": ()} for row in (by_night, by_build)]
+    assert shown[0] == shown[1]
+    assert "(from 12 sessions)" in " ".join(by_build["verdict"]["reasons"])
+
+
 def test_two_a_b_comparisons_are_compared_as_it_is_asked(tmp_path: Path) -> None:
     runs, campaigns = [], []
     for name, build, us in ((ANDROID, BUILDS[ToolName.NATIVE], 20_000), (IMPORTED, OTHER, 20_300)):
