@@ -307,6 +307,8 @@ class Comparison:
     claim: Claim = USUAL_CLAIM
     #: What to know of the whole, as sentences.
     notes: tuple[str, ...] = ()
+    #: Of pairs: whether some are left to measure.
+    is_incomplete: bool = False
 
     @property
     def counts(self) -> dict[ComparisonOutcome, int]:
@@ -328,12 +330,16 @@ class Comparison:
         """Whether figures of virtual phones are among them."""
         return any(row.is_virtual for row in self.rows)
 
-    def fails(self, fail_on: FailOn, *, is_incomplete: bool = False) -> bool:
-        """Return whether it is a failure.
-
-        Where nothing was compared, or not all was measured, nothing was shown to be good.
+    @property
+    def shows_nothing(self) -> str:
+        """Why nothing was shown to be good, as a code: nothing was compared, or not all was
+        measured; empty where something was.
         """
-        if self.overall is None or is_incomplete:
+        return "nothing-compared" if self.overall is None else "incomplete" * self.is_incomplete
+
+    def fails(self, fail_on: FailOn) -> bool:
+        """Return whether it is a failure."""
+        if self.shows_nothing:
             return fail_on is not FailOn.NEVER
         return any(row.fails(fail_on) for row in self.rows)
 

@@ -243,13 +243,17 @@ def pair_comparison(
         )
         reasons = (*row.verdict.reasons, *failed, *_plan_reasons(row, pairing, counts.get(side)))
         rows.append(replace(row, verdict=replace(row.verdict, reasons=reasons), failed=failed))
+    cure = f"'benchfarm run --resume {campaign.campaign_id}'"
+    left = () if campaign.status.is_over else (f"Runs are left to measure: {cure}.",)
     return Comparison(
         axis=pairing.kind,
         baseline=pairing.baseline,
         candidate=pairing.candidate,
         rows=tuple(rows),
         claim=pairing.claim,
+        is_incomplete=bool(left),
         notes=(
+            *left,
             f"A difference of {format_percent(pairing.detect)} was to be found (A/B in turns).",
             "The first pair only warms the phone.",
             *unmeasured,

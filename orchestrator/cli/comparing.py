@@ -164,8 +164,7 @@ def rendered(
     if pairs is not None:
         lines = [*pairs.problems, f"campaign: {pairs.campaign.campaign_id}"]
         data |= facts_of(pairs)
-    is_incomplete = pairs is not None and bool(pairs.result.left)
-    data["fails"] = fails = comparison.fails(fail_on, is_incomplete=is_incomplete)
+    data["fails"] = fails = comparison.fails(fail_on)
     text = {
         "text": lambda: "\n".join([comparisons.to_text(comparison, max(columns(), 80)), *lines]),
         "markdown": lambda: comparisons.to_markdown(comparison),

@@ -13,7 +13,7 @@ import pytest
 from orchestrator.cli.comparing import CompareOptions, Output, compare
 from orchestrator.cli.output import CommandResult
 from orchestrator.errors import UsageError
-from orchestrator.records.campaign import Campaign, Pairing, Terms
+from orchestrator.records.campaign import Campaign, CampaignStatus, Pairing, Terms
 from orchestrator.records.case import (
     Build,
     BuildSha,
@@ -208,6 +208,25 @@ def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path:
     told = compare(both, options, Output(), sides).text
     for least in ("1.5", "3.0"):
         assert f"Its A/B comparison claims a change of at least {least} %." in told
+
+
+def test_an_a_b_comparison_with_runs_left_fails_whoever_shows_it(tmp_path: Path) -> None:
+    old, new = (
+        case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1, build_sha256=build.sha256)
+        for build in (BUILDS[ToolName.NATIVE], OTHER)
+    )
+    runs = [run(side, number, 20_000) for number in range(5) for side in (old, new)]
+    pairing = Pairing(
+        sides=((old.case_key, new.case_key),), baseline="old", candidate="new", kind="build",
+        detect=0.02, level=0.99, threshold=0.02,
+    )  # fmt: skip
+    cut = campaign_of(runs, terms=Terms(pairing=pairing), status=CampaignStatus.INTERRUPTED)
+    settings = settings_of(tmp_path, runs, cut)
+    told = compare(settings, CompareOptions(), Output(form="junit"), (CAMPAIGN,))
+    assert (told.exit_code, 'type="incomplete"' in told.text) == (1, True)
+    told = compare(settings, CompareOptions(), Output(fail_on="never"), (CAMPAIGN,))
+    assert told.exit_code == 0
+    assert f"benchfarm run --resume {CAMPAIGN}" in told.text
 
 
 def test_builds_of_two_nights_are_compared_as_their_campaigns_are(tmp_path: Path) -> None:
