@@ -167,9 +167,9 @@ class ChangeAnswer:
     label: str
     #: Path of the series' page on this server; empty where its nights aren't shown.
     page: str
-    #: Whether 'benchfarm history changes' reports it: its series' newest, which began or went away
-    #: in the last 14 nights (more where it lacks nights). Those that began before 'serve --since'
-    #: aren't here.
+    #: Whether 'benchfarm history changes' reports it: it began in the last 14 nights (more where its
+    #: series lacks nights), or is the newest of its series and went away in them. Those that began
+    #: before 'serve --since' aren't here.
     is_recent: bool
     is_virtual: bool
 

@@ -332,11 +332,12 @@ def is_alarm(change: Change, *, nights: int, threshold: float = LEAST_CHANGE) ->
 
 
 def is_news(change: Change, *, nights: int, threshold: float = LEAST_CHANGE) -> bool:
-    """Whether a cut is to be told: the newest, recent, and large enough to matter."""
+    """Whether a cut is to be told: it lasts or is the newest, is recent, and large enough to matter."""
     ended = change.ended
+    lasts = change.is_newest or ended is None
     is_recent = nights <= (change.recent_until if ended is None else ended + RECENT_NIGHTS)
     is_large = abs(change.ratio - 1) >= max(LEAST_CHANGE, threshold)
-    return change.is_newest and is_recent and is_large and change.is_sure
+    return lasts and is_recent and is_large and change.is_sure
 
 
 def best_cuts(z: Floats, lengths: Integers, *, penalty: float, memory: Floats) -> Integers:
@@ -608,13 +609,11 @@ class _Row:
                 found[-1] = replace(last, ended=change.night, is_newest=change.is_newest)
             else:
                 found.append(change)
-        if found and found[-1].is_newest and found[-1].ended is None:
-            last = found[-1]
-            has_left = last.nights_after > SEGMENT_NIGHTS and self._has_left(
-                last, self.z[-SEGMENT_NIGHTS:]
-            )
-            ended = int(self.places[-SEGMENT_NIGHTS]) if has_left else None
-            found[-1] = replace(last, ended=ended)
+        newest = self.z[-SEGMENT_NIGHTS:]
+        for at, change in enumerate(found):
+            is_known = not change.is_newest or change.nights_after > SEGMENT_NIGHTS
+            if change.ended is None and is_known and self._has_left(change, newest):
+                found[at] = replace(change, ended=int(self.places[-SEGMENT_NIGHTS]))
         return found
 
     def held(self, changes: list[Change], came_from: Integers) -> list[Change]:

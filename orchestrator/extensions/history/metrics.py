@@ -100,14 +100,15 @@ class Numbers(Collector):
         yield _gauge("benchfarm_phone_battery_percent", f"Charge {_OF_RUN}", ["serial"], battery)
 
     def _of_history(self) -> Iterator[Metric]:
-        counts = Counter(
-            ("slower" if change.ratio > 1 else "faster", change.state)
+        changed = {
+            (change.series.key, "slower" if change.ratio > 1 else "faster", change.state)
             for change in self._changes()
             if change.counts
-        )
+        }
+        counts = Counter((direction, state) for _, direction, state in changed)
         none = {("slower", "not confirmed yet"): 0, ("faster", "not confirmed yet"): 0}
         about = (
-            "Series whose newest change, of the last 14 nights (more where it lacks nights), lasts"
+            "Series with a change of the last 14 nights (more where it lacks nights) that lasts"
             " and was neither expected nor refuted."
         )
         yield _gauge("benchfarm_changed_series", about, ["direction", "state"], {**none, **counts})

@@ -97,7 +97,7 @@ class FoundChange(SeriesChange):
     before_us: float
     after_us: float
     nights_after: int
-    #: Whether it is told where nobody asks since when: a series' newest, of the last nights.
+    #: Whether it is told where nobody asks since when: it is of the last nights.
     is_news: bool
     #: The night on which the series was back at the level before; None while the new one lasts.
     ended: date | None = None
@@ -178,7 +178,7 @@ class Regressions:
 class Question:
     """What is asked for."""
 
-    #: None: what is news, each series' newest change of the last 14 nights.
+    #: None: what is news, the changes of the last 14 nights.
     since: date | None = None
     selections: tuple[str, ...] = ()
     #: The smallest change that counts, as a share.
@@ -278,18 +278,14 @@ def _all_changes(table: NightTable, window: Sequence[date]) -> list[Change]:
     if not older:
         return found
     newest = changes(table.latency_us[:, older:], phones=phones)
-    news = {
-        change.series: change.later(older)
-        for change in newest
-        if is_news(change, nights=nights - older)
-    }
+    news = [change.later(older) for change in newest if is_news(change, nights=nights - older)]
+    first = {change.series: change.earliest for change in reversed(news)}
     kept = [
         change
         for change in found
-        if not is_news(change, nights=nights)
-        and (change.series not in news or change.night < news[change.series].earliest)
+        if not is_news(change, nights=nights) and change.night < first.get(change.series, nights)
     ]
-    return sorted([*kept, *news.values()], key=lambda change: (change.series, change.night))
+    return sorted([*kept, *news], key=lambda change: (change.series, change.night))
 
 
 def _expected(

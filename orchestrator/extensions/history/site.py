@@ -144,10 +144,12 @@ class SiteSeries(Series):
         if faulty is not None and faulty.after is ParityVerdict.WRONG and not faulty.expected:
             return math.inf
         newest = self.newest
+        news = [math.log(item.ratio) for item in self.changes if item.is_news and item.counts]
         if newest is not None and not newest.counts:
-            return math.log(self.last_us / newest.after_us)
-        worst = math.log1p(self.against_window or 0.0)
-        return worst if newest is None else max(worst, math.log(newest.ratio))
+            return max([math.log(self.last_us / newest.after_us), *news])
+        if newest is not None:
+            news.append(math.log(newest.ratio))
+        return max([math.log1p(self.against_window or 0.0), *news])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -237,6 +237,30 @@ def test_the_farms_page_forgets_changes_that_are_expected_or_whose_campaigns_are
         assert not has_changes()
 
 
+def test_a_slowdown_is_told_beside_a_later_change_that_is_expected_or_small() -> None:
+    def factor(case: Case, night: int) -> float:
+        if case.serial != "P0" or case.delegate is not DelegateName.GPU:
+            return 1.0
+        return (1.2 if night >= 28 else 1.0) * (1.08 if night >= 33 else 1.0)
+
+    store = weeks(factor=factor)
+    both = [change.night.day for change in find_regressions(store, Question()).changes]
+    assert sorted(both) == [3, 3, 29, 29]
+    large = find_regressions(store, Question(threshold=0.1)).changes
+    night = large[0].night + timedelta(days=5)
+    expected = Annotation(
+        annotation_id="a", selection="*", night=night, text="model", created_at=START
+    )
+    store.annotate(expected)
+    open_ones = [change for change in find_regressions(store, Question()).changes if change.counts]
+    for changes in (large, open_ones):
+        assert [change.night.day for change in changes] == [29, 29]
+        assert all(change.ratio == pytest.approx(1.2, abs=0.02) for change in changes)
+    (first, second, *_) = gather(store, since=None).series
+    assert {first.case.serial, second.case.serial} == {"P0"}
+    assert min(first.badness, second.badness) > 0.15
+
+
 def known(found: Regressions, serial: str = "P") -> list[tuple[str, date, float, float]]:
     """Return what is told of the changes of some phones."""
     return sorted(
