@@ -13,11 +13,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from statistics import NormalDist
 from typing import Final, Generic, TypeVar
 
 from orchestrator.analysis.intervals import (
+    LOST,
     PRIOR,
     TRIM_FROM_COUNT,
+    Autocorrelation,
     TrimmedMean,
     autocorrelation_of,
     margin,
@@ -143,7 +146,7 @@ def compare_pairs(
     if len(logs) < 2:
         return _untested(verdict, logs[0] if logs else None)
     looks = [look for look in looks_of(most) if look < len(logs)] if most is not None else []
-    at_each = level if most is None else 1 - LOOK_SHARE * (1 - level)
+    at_each = level if most is None else _at_each_look(level)
     for count in (*looks, len(logs)):
         centers = [trimmed_mean(side[:count]).value for side in sides]
         rounding = _rounding(centers, resolution_us)
@@ -152,6 +155,23 @@ def compare_pairs(
         if verdict.is_decided:
             break
     return replace(verdict, level=level)
+
+
+def _at_each_look(level: float) -> float:
+    return 1 - LOOK_SHARE * (1 - level)
+
+
+def detectable_in_pairs(noise: float, pairs: int) -> float:
+    """Return the smallest change that a comparison of at most so many pairs mostly shows, as a share.
+
+    ``noise`` is the deviation of a pair's log ratio. Its error is that of a normal sample whose
+    pairs show no correlation.
+    """
+    scores = [NormalDist().inv_cdf((place + 0.5) / pairs) for place in range(pairs)]
+    shown = Autocorrelation(weight=max(0, pairs - LOST))
+    found = trimmed_mean(scores, correlation=shown.correlation(prior=0.0))
+    effect = Effect(error=noise * (found.error or 0.0), degrees=found.degrees)
+    return effect.detectable(_at_each_look(CLAIM_LEVEL))
 
 
 def compare_samples(

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.analysis.case_result import judge_case
-from orchestrator.analysis.effect import Effect
+from orchestrator.analysis.effect import compare_samples, detectable_in_pairs
 from orchestrator.analysis.outcome import of_one_kind
-from orchestrator.analysis.summary import LEVEL
+from orchestrator.analysis.summary import session_noise, summarize
 from orchestrator.app.measuring import MeasuredCampaign, run
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.events import Notice
@@ -41,6 +41,8 @@ class Session:
     #: Logarithms of the ratios of neighbouring processes, in pairs.
     pairs: tuple[float, ...]
     processes: int
+    #: One for each process, in the order in which they ran.
+    latencies_us: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +71,14 @@ class Resolution:
 
     @property
     def between(self) -> float | None:
-        """By how much two sessions usually differ at most; None with fewer than three of them."""
+        """The smallest change that 'benchfarm compare' mostly shows between two of them; None with
+        fewer than three.
+        """
         if len(self.sessions) < 3:
             return None
-        spread = statistics.stdev(math.log(session.median_us) for session in self.sessions)
-        return math.expm1(Effect(error=math.sqrt(2) * spread).ends(LEVEL)[1])
+        latencies = [session.latencies_us for session in self.sessions]
+        before, after = map(summarize, latencies[-2:])
+        return compare_samples(before, after, sessions=session_noise(latencies)).detectable
 
     @property
     def visible(self) -> list[Visible]:
@@ -85,7 +90,7 @@ class Resolution:
             Visible(
                 how=f"ab, {pairs} pairs",
                 minutes=2 * pairs * process_s / 60,
-                change=Effect(error=noise / math.sqrt(pairs)).detectable(),
+                change=detectable_in_pairs(noise, pairs),
             )
             for pairs in _PAIRS
             if noise is not None
@@ -197,6 +202,7 @@ def _session(runs: Sequence[RunRecord]) -> Session | None:
             for before, after in zip(figures[::2], figures[1::2], strict=False)
         ),
         processes=len(figures),
+        latencies_us=tuple(figures),
     )
 
 

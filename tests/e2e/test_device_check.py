@@ -8,6 +8,8 @@ import re
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.conftest import Lab
 
 #: What a check could leave behind, as the phone itself tells it: settings, processes, files of two
@@ -85,7 +87,9 @@ def test_equal_sides_tell_what_a_phone_can_resolve_and_the_check_repeats_it(lab:
     shown = lab.cli("device check --sessions 1", *short).ok().stdout
     assert f"{serial} (Google Pixel 4 (virtual))" in shown
     assert "3 sessions" in shown
-    assert "two sessions" in shown
+    (told,) = [line.split() for line in shown.splitlines() if line.startswith("two sessions")]
+    (row,) = lab.cli("compare --json").json["cases"]
+    assert float(told[-2]) / 100 == pytest.approx(row["verdict"]["detectable"], rel=0.3)
     found = [line.split() for line in shown.splitlines() if line.startswith("ab, ")]
     changes = [float(words[-2]) for words in found]
     assert changes == sorted(changes, reverse=True)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.effect import compare_pairs, threshold_for
+from orchestrator.analysis.effect import compare_pairs, detectable_in_pairs, threshold_for
 from orchestrator.analysis.effect import compare_samples as compare_summaries
 from orchestrator.analysis.intervals import UNSEEN, error_factor
 from orchestrator.analysis.summary import SessionNoise, session_noise, summarize
@@ -227,6 +227,21 @@ def test_equal_prints_are_as_far_apart_as_rounding_may_hide(compare):
         verdict = compare([10_000.0] * 8, [10_000.0] * 8, **options)
     assert verdict.outcome is INCONCLUSIVE
     assert verdict.high == pytest.approx(math.exp(0.1))
+
+
+@pytest.mark.parametrize("count", [10, 40])
+def test_the_change_that_pairs_are_said_to_show_is_mostly_shown(count):
+    chance, noise, trials = random.Random(9), 0.02, 100
+    change = detectable_in_pairs(noise, count)
+    claim = Claim(threshold=threshold_for(change), most_pairs=count)
+    before = [10_000.0] * count
+    found = sum(
+        compare_pairs(before, sample(chance, count, 10_000 * (1 + change), noise), claim).outcome
+        is SLOWER
+        for _ in range(trials)
+    )
+    # Of an error that is known, of one look: 6 and 25 of 100.
+    assert 55 <= found <= 90
 
 
 def test_looking_for_less_than_the_threshold_lowers_the_threshold():
