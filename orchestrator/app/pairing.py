@@ -155,11 +155,16 @@ def prepare(
     cases: list[dict[str, Case]] = []
     builds: dict[str, Build] = {}
     skipped: dict[SkippedCase, None] = {}
-    for plan, own in zip(plans, inputs, strict=True):
+    for word, plan, own in zip(words, plans, inputs, strict=True):
         expansion, found = expansion_of(workspace, plan, opened.devices, own)
         builds |= {build.sha256: build for build in found}
         skipped |= dict.fromkeys(expansion.skipped)
         cases.append({_shared_key(case, sides[0].kind): case for case in expansion.cases})
+        if len(cases[-1]) < len(expansion.cases):
+            raise UsageError(
+                f"{word!r} names several configurations",
+                hint="a side is one of them: name one value",
+            )
     pairs = [(cases[0][key], cases[1][key]) for key in cases[0] if key in cases[1]]
     if not pairs:
         if not skipped:
@@ -325,10 +330,25 @@ def _sides(words: Sequence[str], options: PlanOptions) -> tuple[Side, Side]:
             f"the sides differ in kind: {before.kind} and {after.kind}",
             hint="vary one thing at a time",
         )
-    option = {"model": "-m", "build": "--build"}.get(before.kind)
-    if option and options.get(f"{before.kind}s"):
-        raise UsageError(f"the {before.kind}s are the sides; leave {option} out")
+    key = _key_of(before.kind)
+    if (option := _OPTIONS.get(key)) and options.get(key):
+        raise UsageError(f"the {key} are the sides; leave {option} out")
     return before, after
+
+
+#: A plan's keys that are refused beside sides of their kind -> their option.
+_OPTIONS: Final = {
+    "models": "-m",
+    "builds": "--build",
+    "delegates": "-d",
+    "threads": "-t",
+    "tools": "--tool",
+}
+
+
+def _key_of(kind: str) -> str:
+    """Return the plan's key of a kind, which is its plural."""
+    return f"{kind.removesuffix('s')}s"
 
 
 def _plan(shared: PlanOptions, side: Side, word: str) -> Plan:
@@ -339,8 +359,7 @@ def _plan(shared: PlanOptions, side: Side, word: str) -> Plan:
     from orchestrator.planning.selection import tools_for
 
     options = {"name": "ab", **shared, "invocations": 1}
-    # A plan's key is the kind's plural.
-    key = f"{side.kind.removesuffix('s')}s"
+    key = _key_of(side.kind)
     match side.kind:
         case "model":
             options["models"] = Path(side.value)

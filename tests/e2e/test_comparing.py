@@ -186,6 +186,13 @@ def test_models_and_flags_are_sides_too(bench: Bench) -> None:
     assert flags["verdict"]["outcome"] == "faster"
 
 
+@pytest.mark.parametrize("side", ["threads:1,2", "delegate:all"])
+def test_a_side_of_several_configurations_is_refused(bench: Bench, side: str) -> None:
+    other = f"{side.partition(':')[0]}:{'4' if 'threads' in side else 'cpu'}"
+    done = bench.ab(side, other, "--runs", "2").ended_with(2)
+    assert f"'{side}' names several configurations" in done.stderr
+
+
 def test_what_neither_side_can_run_is_told_beside_what_was_compared(bench: Bench) -> None:
     sides = ("threads:1", "threads:2", "-d", "xnnpack,coreml", "--runs", "2")
     done = bench.ab(*sides, "--fail-on", "never").ok()
@@ -359,6 +366,8 @@ def test_the_first_slow_one_of_five_builds_is_found_and_found_again_without_meas
         ("ab build: build:b -m x.tflite", "names nothing"),
         ("ab threads:x threads:2 -m x.tflite", "\nthreads:x: 'x' should be a valid integer"),
         ("ab model:x.tflite y.tflite", "\nmodel:x.tflite: there is no file"),
+        ("ab threads:1 threads:2 -t 4 -m x.tflite", "the threads are the sides; leave -t out"),
+        ("ab delegate:gpu delegate:cpu -d xnnpack -m x.tflite", "leave -d out"),
         ("ab a b -m x.tflite --detect 0%", "--detect"),
         ("ab a b -m x.tflite --budget -5", "--budget"),
         ("bisect mine@1a2b mine@3c4d -m x.tflite --budget nonsense", "--budget"),
