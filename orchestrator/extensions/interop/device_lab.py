@@ -8,6 +8,7 @@ each (leaderboard.py).
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from typing import Final
 
@@ -35,6 +36,9 @@ METRICS: Final = "metrics.pb"
 PROVENANCE: Final = "provenance.txt"
 LOGCAT: Final = "logcat.txt"
 STDOUT: Final = "stdout.txt"
+#: What a model's job of version 0.3 ran: its processes and their commands, one after the other.
+RECORD: Final = "benchmark_run.txt"
+_RESULTS_PID: Final = re.compile(rb"^(?:measured|fallback) process: pid (\d{1,9})$", re.MULTILINE)
 
 
 class DeviceLabTool(ImportedTool):
@@ -64,11 +68,22 @@ def _report(raw: RawOutput, case: Case) -> ToolReport:
         return report_of(process, phase, requested=case.delegate.value)
     return parse_run(
         stdout=raw.data(STDOUT),
-        logcat=raw.data(LOGCAT),
+        logcat=_log_of_results(raw),
         exit_code=raw.exit_code,
         files=RunFiles(result_pb=raw.data(RESULTS), runtime_info_pb=raw.data(RUNTIME_INFO)),
         requested=case.delegate.value,
     )
+
+
+def _log_of_results(raw: RawOutput) -> bytes:
+    """Return what the process logged that wrote the results, the last one of a job; the whole log
+    where nothing names it, or it logged nothing.
+    """
+    log, pids = raw.data(LOGCAT), _RESULTS_PID.findall(raw.data(RECORD))
+    own = (
+        re.findall(rb"^[\d-]+ [\d:.]+ +%b +\d+ .*\n?" % pids[-1], log, re.MULTILINE) if pids else []
+    )
+    return b"".join(own) or log
 
 
 def lines_of_job(logcat: bytes) -> list[list[str]]:

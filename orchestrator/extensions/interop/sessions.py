@@ -32,6 +32,7 @@ from orchestrator.extensions.interop.device_lab import (
     METRICS,
     PROGRAM,
     PROVENANCE,
+    RECORD,
     RESULTS,
     ROW,
     RUNTIME_INFO,
@@ -59,7 +60,7 @@ from orchestrator.records.model import FIGURE, PHASES, SIGNATURE, TOKENS, chosen
 from orchestrator.records.run import Attachment, RawOutput
 
 _JOB: Final = re.compile(r"(cpu|gpu|npu)-([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
-_FILES: Final = (RESULTS, RUNTIME_INFO, METRICS, PROVENANCE, LOGCAT, STDOUT)
+_FILES: Final = (RESULTS, RUNTIME_INFO, METRICS, PROVENANCE, RECORD, LOGCAT, STDOUT)
 _DEVICE_ID: Final = re.compile(r"([a-z][a-z0-9]*)-(\d{2})")
 _FLAG: Final = re.compile(r"--(\w+)=(\S+)")
 _HINT: Final = (
@@ -69,6 +70,11 @@ _HINT: Final = (
 #: The flag of an imported case that says whether a process before had filled the caches; and what
 #: that one left.
 MODEL_CACHES: Final = "model_caches"
+#: What stands before the arguments of the process that wrote the results, the first one that is
+#: there.
+_RAN: Final = ("args", "fallback process", "measured process")
+#: How a job says that its second process failed, and that another one then ran without caches.
+_WITHOUT_CACHES: Final = "\nrunning once without the cache flags: "
 _INPUTS: Final = "input_layer_value_range"
 _WARM_UP: Final = "warmup_results.pb"
 _SIZE_TOLERANCE: Final = 1e-3
@@ -293,9 +299,11 @@ def _add_job(
     if said.device_id not in {"", device_id}:
         # What the file states of the session's one device doesn't hold for another.
         said = said.model_copy(update={"device": "", "os": "", "platform": "android"})
-    provenance = files.get(PROVENANCE, b"")[: 1 << 20].decode("utf-8", "replace")
+    told = b"\n".join(files.get(name, b"")[: 1 << 20] for name in (PROVENANCE, RECORD))
+    provenance = told.decode("utf-8", "replace")
     arguments = " ".join(map(str, config.action.program.args))
-    flags = dict(_FLAG.findall(f"{_line_of(provenance, 'args')} {arguments}"))
+    ran = next(filter(None, (_line_of(provenance, key) for key in _RAN)), "")
+    flags = dict(_FLAG.findall(f"{ran} {arguments}"))
     is_lm = METRICS in files
     if not is_lm and RESULTS not in files:
         raise OutputParseError(
@@ -313,7 +321,11 @@ def _add_job(
         raise OutputParseError(f"its {LOGCAT} names no GPU API: nothing shows that the GPU ran it")
     product = re.fullmatch(r"(.*) \(([\w.-]{1,60})\)", _line_of(provenance, "product"))
     sums = sorted(
-        re.findall(r"^([0-9a-f]{64})  (?:\./)?([\w.+-]{1,100})$", provenance, re.MULTILINE)
+        (digest, name)
+        for digest, name in re.findall(
+            r"^([0-9a-f]{64})  (?:\./)?([\w.+-]{1,100})$", provenance, re.MULTILINE
+        )
+        if name != file
     )
     # Without a sum the program is unknown: another session's counts as another one.
     known_by = {"sums": sums} if sums else {"session": folder.parent.name}
@@ -322,7 +334,9 @@ def _add_job(
         if file
         else batch.models.setdefault(batch.known[0].sha256, batch.known[0])
     )
-    caches = config.labels.model_caches or ("on" if _content(folder / _WARM_UP) is not None else "")
+    is_filled = "\nwarm-up process: exit 0" in provenance or _content(folder / _WARM_UP) is not None
+    caches = config.labels.model_caches or ("on" if is_filled else "")
+    caches = "off" if _WITHOUT_CACHES in provenance else caches
     threads = flags.get("num_threads") or flags.get("num_cpu_threads") or ""
     case = Case(
         serial=batch.device(

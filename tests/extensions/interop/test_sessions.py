@@ -391,7 +391,7 @@ def test_a_session_with_a_process_that_fills_the_caches_is_of_the_measured_one(
         .replace("87 out of 87", "80 out of 87")
     )
     (language / "metrics.pb").write_bytes(metrics(*THREE))
-    (language / "provenance.txt").write_text(PROVENANCE)
+    (language / "provenance.txt").write_text(f"{PROVENANCE}warm-up process: exit 0\n")
     (language / "logcat.txt").write_text(filling + LOG + measured)
     banner = (
         "09-19 10:00:0{at}.000  {pid}  {pid} I litert  : [benchmark_litert_model.h:94] "
@@ -405,17 +405,38 @@ def test_a_session_with_a_process_that_fills_the_caches_is_of_the_measured_one(
         banner.format(at=1, pid=4000, init="745.00", mean="0.00", n=0)
         + banner.format(at=3, pid=5000, init="36.00", mean="10.08", n=50)
     )
+    (without := session / "cpu-m1q-36").mkdir()
+    (without / "results.pb").write_bytes(result(700.0))
+    (without / "warmup_results.pb").write_bytes(result(745.0))
+    (without / "logcat.txt").write_text(
+        banner.format(at=1, pid=5000, init="36.00", mean="9.00", n=50)
+        + banner.format(at=3, pid=6000, init="700.00", mean="10.08", n=50)
+    )
+    (without / "benchmark_run.txt").write_text(
+        f"{'a' * 64}  ./benchmark_model\n{'b' * 64}  ./c.tflite\n"
+        "measured process: command ./benchmark_model --graph=/tmp/c.tflite --num_runs=50\n"
+        "measured process: pid 5000\nmeasured process: exit 1\n"
+        "running once without the cache flags: the measured process exited with 1\n"
+        "fallback process: command ./benchmark_model --graph=/tmp/c.tflite --num_runs=50\n"
+        "fallback process: pid 6000\nfallback process: exit 0\n"
+    )
     config = {
         "jobConfigs": [
-            {"displayName": "cpu-caiman-35", "labels": {"model": "m.tflite", "model_caches": "on"}}
+            {"displayName": "cpu-caiman-35", "labels": {"model": "m.tflite", "model_caches": "on"}},
+            {"displayName": "cpu-m1q-36", "labels": {"model_caches": "on"}},
         ]
     }
     (session / "ddp_session.json").write_text(json.dumps({"sessionConfig": config}))
     runs = cli("import", session, "--json").json["runs"]
+    # A process that ran without caches after one with them had failed is no start with caches.
+    last = next(run for run in runs if run["case"]["model_name"] == "c")
+    assert dict(last["case"]["flags"]) == {"model_caches": "off"}
+    assert (last["report"]["init_us"], last["report"]["disagreements"]) == (700_000, [])
     named = {
         dict(run["case"]["flags"]).get("figure", run["case"]["model_name"]): run for run in runs
     }
     assert named["decode"]["report"]["delegate"]["truth"] == "full"
+    assert dict(named["decode"]["case"]["flags"])["model_caches"] == "on"
     assert named["m"]["report"]["init_us"] == 36_000
     assert named["m"]["report"]["disagreements"] == []
     # A start that finds its caches is another case than one that doesn't.
