@@ -62,6 +62,9 @@ _NO_TIMING: Final = (
     "Enable op profiling",
     "Report the peak memory footprint",
     "Run w/o invoking kernels",
+    "enable_op_profiling",
+    "report_peak_memory_footprint",
+    "dry_run",
 )
 #: What a plan has keys for: echo -> field of a case.
 _SETTING_ECHOES: Final = {
@@ -71,7 +74,15 @@ _SETTING_ECHOES: Final = {
     "Max runs duration (seconds)": "max_secs",
     "Min warmup runs duration (seconds)": "warmup_min_secs",
 }
-#: Echoed parameters that a case has a place for, or that change nothing, beside ``Use ...``.
+#: Echoed parameters, lower case, and flags that the delegate of a case stands for.
+_SWITCHES: Final = {
+    word
+    for name, own in DELEGATES.items()
+    for echo, flag in own.echoes.items()
+    if echo.startswith("Use ") and not name.is_cpu
+    for word in (echo.lower(), flag)
+}
+#: Echoed parameters that a case has a place for, or that change nothing, beside those.
 _NO_FLAGS: Final = frozenset(
     {
         "Log parameter values verbosely",
@@ -84,10 +95,11 @@ _NO_FLAGS: Final = frozenset(
         *_NO_TIMING,
     }
 )
-#: Flags of LiteRT's command that its program echoes, that other fields of a case hold, or that name
+#: Flags of a command that LiteRT's program echoes, that other fields of a case hold, or that name
 #: files.
 _COMMAND_ONLY: Final = re.compile(
-    rf"graph|model|num_threads|verbose|use_[cgn]pu|{'|'.join(_SETTING_ECHOES.values())}|\w+_(?:path|file|dir)"
+    rf"graph|model|num_threads|verbose|use_cpu|{'|'.join(_SETTING_ECHOES.values())}"
+    r"|(?!external|stable)\w+_(?:path|file|dir)"
 )
 #: Tokens that a language model's figures depend on, beside the phase's own: flag of a case -> field
 #: of a report.
@@ -263,8 +275,9 @@ def _case(report: ToolReport, serial: Serial, model: Model, build: Build) -> Cas
     if report.latency_us() is None:
         raise OutputParseError("it shows no latency")
     echoed = report.echoed
-    if odd := next((name for name in _NO_TIMING if echoed.get(name) in {"1", "true"}), None):
-        raise OutputParseError(f"it says '{odd}: [1]', so its times are no latency")
+    given = echoed | _command(report)
+    if odd := next((name for name in _NO_TIMING if given.get(name) in {"1", "true"}), None):
+        raise OutputParseError(f"{odd!r} is on, so its times are no latency")
     flags = _flags(report)
     try:
         settings: dict[str, Any] = {
@@ -297,16 +310,22 @@ def _delegate(report: ToolReport) -> DelegateName:
 
 def _flags(report: ToolReport) -> dict[str, str]:
     """Return what parts a run from others of its model: parameters as they were echoed, those of
-    LiteRT's command, the signature, a language model's phase and tokens, and the option of a
-    summary.
+    the command where none are, the signature, a language model's phase and tokens, and the option
+    of a summary.
     """
-    words = shlex.split(str(report.extra.get("command", "")))
-    command = dict(word.removeprefix("--").split("=", 1) for word in words)
+    command = _command(report).items()
     flags = {
         name: value
-        for name, value in report.echoed.items()
-        if name not in _NO_FLAGS and not name.startswith("Use ")
-    } | {name: value for name, value in command.items() if not _COMMAND_ONLY.fullmatch(name)}
+        for name, value in (
+            *report.echoed.items(),
+            *((name, value) for name, value in command if not _COMMAND_ONLY.fullmatch(name)),
+        )
+        if name not in _NO_FLAGS and name.lower() not in _SWITCHES
+    }
+    if report.delegate.requested == "xnnpack":
+        # Beside any other delegate it says who runs what is left.
+        flags.pop("Use xnnpack", None)
+        flags.pop("use_xnnpack", None)
     flags.pop(SIGNATURE, None)
     if signature := chosen_signature(str(report.extra.get("signature", ""))):
         flags[SIGNATURE] = signature
@@ -318,9 +337,17 @@ def _flags(report: ToolReport) -> dict[str, str]:
             for flag, figure in tokens.items()
             if isinstance(count := report.extra.get(figure), float)
         }
+        if (mode := str(report.extra.get("speculative_decoding", "auto"))) != "auto":
+            flags["speculative_decoding"] = mode
     elif report.label and not report.echoed and not _is_called_as_model(report):
         flags["option"] = report.label
     return flags
+
+
+def _command(report: ToolReport) -> dict[str, str]:
+    """Return the flags of the command above a run that doesn't echo them."""
+    words = shlex.split(str(report.extra.get("command", "")))
+    return dict(word.removeprefix("--").split("=", 1) for word in words)
 
 
 def _seconds(text: str) -> float:

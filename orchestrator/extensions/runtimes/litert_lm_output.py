@@ -72,7 +72,8 @@ _GLOG: Final = re.compile(
 )
 _COMMAND: Final = re.compile(r"Benchmarking model: (?P<name>.*?)(?: \((?P<path>.*)\))?$")
 _ASKED: Final = re.compile(
-    r"(?P<name>Backend|Number of tokens in (?:prefill|decode)|Max number of tokens|Cache)\s*: (?P<value>\S+)"
+    r"(?P<name>Backend|Number of tokens in (?:prefill|decode)|Max number of tokens|Cache|Speculative decoding)"
+    r"\s*: (?P<value>\S+)"
 )
 #: The last word of such a name, and the flag of a case that it is.
 _FLAGS: Final = {"tokens": "max_num_tokens", **{phase: f"{phase}_tokens" for phase in PHASES}}
@@ -162,6 +163,8 @@ class Process:
     #: How many tokens were asked for, by the names of a case's flags.
     asked: dict[str, int] = field(default_factory=dict)
     cache: str = ""
+    #: Whether a smaller model guesses tokens ahead; "auto": as the model says.
+    speculative: str = ""
     repetitions: list[Repetition] = field(default_factory=list)
     #: The command's results: tokens per second by phase, and seconds.
     speeds: dict[str, float] = field(default_factory=dict)
@@ -322,6 +325,8 @@ class LitertLmReader:
                 current.backend = value.lower()
             elif name == "Cache":
                 current.cache = value
+            elif name == "Speculative decoding":
+                current.speculative = value
             elif value.isdecimal():
                 current.asked[_FLAGS[name.rpartition(" ")[2]]] = int(value)
         elif speed := _SPEED.match(text):
@@ -508,6 +513,7 @@ def _extra(process: Process, phase: str, measured: Sequence[_Turns]) -> dict[str
         "private_memory_mib": process.private_mib,
         "dmabuf_memory_mib": process.dmabuf_mib,
         "cache": process.cache or None,
+        "speculative_decoding": process.speculative or None,
         # Where only a speed is printed, it has two decimals.
         "resolution_us": SPEED_STEP * US_PER_S / speed**2 if speed and not measured else None,
         "sampled_on_cpu": "yes" if phase == "decode" and process.samples_on_cpu else None,

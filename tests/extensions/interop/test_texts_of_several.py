@@ -39,6 +39,9 @@ def litert_lm(decode_s: int, *, model: str = "", tokens: int = 256) -> str:
     )
 
 
+COMMAND = "$ ./benchmark_model --graph=m.tflite"
+ECHOED = "STARTING!\nGraph: [m.tflite]\nUse gpu: [1]\n"
+RESULT = "Inference timings in us: Init: 83, First inference: 9, Warmup (avg): 5, Inference (avg): {}000.5\n"
 LOGCAT = "09-28 06:21:39.336 19416 19416 I litert  : "
 TWO_MODELS = [("mobilenet_v2", "", 233.0), ("resnet50", "", 2339.0)]
 
@@ -69,6 +72,28 @@ TWO_MODELS = [("mobilenet_v2", "", 233.0), ("resnet50", "", 2339.0)]
             + "$ ./benchmark_litert_model --graph=m.tflite --gpu_precision=fp32 --result_file_path=a\n"
             + litert(24, model="m.tflite"),
             [("m", "fp32", 24.0), ("m", "opencl", 23.0)],
+        ),
+        # Who runs what the GPU leaves, echoed; and commands alone, where nothing is echoed.
+        (
+            f"{ECHOED}{RESULT.format(3)}{ECHOED}Use xnnpack: [0]\n{RESULT.format(2)}",
+            [("m", "", 3.0005), ("m", "0", 2.0005)],
+        ),
+        (
+            f"{COMMAND}\n{RESULT.format(3)}{COMMAND} --allow_fp16=true\n{RESULT.format(2)}",
+            [("m", "", 3.0005), ("m", "true", 2.0005)],
+        ),
+        (
+            "".join(
+                f"Benchmarking model: q\nSpeculative decoding : {mode}\n----- Results -----\n"
+                f"Prefill speed: 100.00 tokens/s\nDecode speed: {speed}.00 tokens/s\n"
+                for mode, speed in (("auto", 100), ("on", 200))
+            ),
+            [
+                ("q", "decode", 5.0),
+                ("q", "decode", 10.0),
+                ("q", "prefill", 10.0),
+                ("q", "prefill", 10.0),
+            ],
         ),
         (
             litert(2339) + litert(233),
@@ -152,6 +177,12 @@ def test_a_model_file_is_no_other_model_of_its_text(cli: Cli, tmp_path: Path) ->
     done = cli("import", path, "-m", model, "-s", "A Phone", "--json").json
     assert [run["case"]["model_name"] for run in done["runs"]] == [model.stem]
     assert "run 2: name the file of the one model that was measured, b: --model" in str(done)
+
+
+def test_a_profiled_run_of_a_command_is_no_latency(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text(f"{COMMAND} --enable_op_profiling=true\n{RESULT.format(3)}")
+    assert "'enable_op_profiling' is on" in cli("import", path).ended_with(2).said
 
 
 def tflite(pid: int = 7, second: str = "56.521", init: int = 92318, mean: str = "145528") -> str:

@@ -287,8 +287,8 @@ def _released(splitter: RunSplitter, held: int) -> list[ToolReport]:
 
 
 def _report_of(run: Transcript, system: SystemLog) -> ToolReport:
-    """Return a run's report, a run of LiteRT's program with its command's flags, of which it echoes
-    none.
+    """Return a run's report, with its command's flags where it echoes none: LiteRT's program, and
+    texts without the beginning of a run.
     """
     report = build_report(run, system=system)
     if run.mixed_at:
@@ -296,7 +296,7 @@ def _report_of(run: Transcript, system: SystemLog) -> ToolReport:
         report = dataclasses.replace(report, disagreements=(*report.disagreements, mixed))
     if run.logged_at:
         report = dataclasses.replace(report, extra={**report.extra, "logged_at": run.logged_at})
-    if not run.is_litert or not run.flags:
+    if not run.flags or (run.echoed and not run.is_litert):
         return report
     words = shlex.join(f"--{name}={value}" for name, value in run.flags.items())
     return dataclasses.replace(report, extra={**report.extra, "command": words})
