@@ -140,7 +140,8 @@ class Repetition:
     #: The sum of the init phases; the same in all repetitions of an engine.
     init_us: float | None = None
     first_token_us: float | None = None
-    #: Whether a rule was printed, which stands before the results.
+    #: Whether a rule was printed, which stands before the results, or a log names who printed them:
+    #: a model's answer may look like results.
     has_rule: bool = False
     #: When it was printed, in seconds since midnight.
     at_s: float | None = None
@@ -269,7 +270,8 @@ class LitertLmReader:
         return True
 
     def _begin_repetition(self, at_s: float | None) -> None:
-        self._repetition, self._is_aggregated = Repetition(at_s=at_s), False
+        self._repetition = Repetition(at_s=at_s, has_rule=at_s is not None)
+        self._is_aggregated = False
         self._current.repetitions.append(self._repetition)
 
     def _begins_without_heading(self, text: str) -> bool:

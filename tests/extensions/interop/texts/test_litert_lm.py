@@ -81,6 +81,9 @@ def test_a_repetition_is_read_by_its_tokens_and_times() -> None:
     )
     assert (decode.delegate.delegated_nodes, decode.delegate.partitions) == (80, 3)
     assert "  tokens_per_s: 50" in describe(decode)
+    # `litert benchmark` shows no rule of a phone's log.
+    shown = read(block((1024, "1.024s"), (256, "5.12s")).replace(RULE, ""))
+    assert [each.inference_mean_us for each in shown] == [1000.0, 20000.0]
 
 
 DISPATCH, OPENCL, XNNPACK = "DispatchDelegate", "LITERT_CL", "TfLiteXNNPackDelegate"
