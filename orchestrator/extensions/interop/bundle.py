@@ -284,12 +284,20 @@ class Bundle:
         Raises StoreError naming the line and the field.
         """
         found: dict[str, list[Any]] = {kind: [] for kind in _KINDS}
+        of_runs: set[CampaignId] = set()
         for where, line in self._lines():
             if line.kind in _KINDS:
                 record = line.read(where)
                 self._check_sizes(where, line)
                 if line.kind != "run":
                     found[line.kind].append(record)
+                else:
+                    _plain(self, record.run_id)
+                    of_runs.add(record.campaign_id)
+        if strays := of_runs.difference(item.campaign_id for item in found["campaign"]):
+            raise StoreCorruptError(
+                f"{self.path}: runs are of campaign {min(strays)[:80]!r}, which the bundle doesn't hold"
+            )
         return found
 
     def _lines(self) -> Iterator[tuple[str, _Line]]:
@@ -304,11 +312,10 @@ class Bundle:
                 yield where, load_document(_Line, line.decode("utf-8", "replace"), where=where)
 
     def _check_sizes(self, where: str, line: _Line) -> None:
-        """Raise StoreCorruptError when what a run left behind is there to fill memory."""
-        found = [self._archive.NameToInfo.get(f"blobs/{sha256}") for _, sha256 in line.left]
-        there = [info for info in found if info is not None]
-        size_bytes = sum(info.file_size for info in there)
-        packed_bytes = sum({info.filename: info.compress_size for info in there}.values())
+        """Raise StoreCorruptError when what a run left behind is missing, or there to fill memory."""
+        found = [self._member(f"blobs/{sha256}") for _, sha256 in line.left]
+        size_bytes = sum(info.file_size for info in found)
+        packed_bytes = sum({info.filename: info.compress_size for info in found}.values())
         if len(found) > _MOST_LEFT or (
             size_bytes > _LARGE_BYTES and size_bytes > _MOST_PACKED * packed_bytes
         ):
@@ -345,13 +352,17 @@ class Bundle:
         with self._opened(name, largest_bytes) as stream:
             return stream.read()
 
-    @contextmanager
-    def _opened(self, name: str, largest_bytes: int) -> Iterator[IO[bytes]]:
-        """Open a member; zipfile reads no more of it than its stated size."""
+    def _member(self, name: str) -> zipfile.ZipInfo:
         info = self._archive.NameToInfo.get(name)
         if info is None:
             what = UsageError if name == MANIFEST else StoreCorruptError
             raise what(f"{self.path}: is no whole bundle: it has no {name[:80]!r}")
+        return info
+
+    @contextmanager
+    def _opened(self, name: str, largest_bytes: int) -> Iterator[IO[bytes]]:
+        """Open a member; zipfile reads no more of it than its stated size."""
+        info = self._member(name)
         if info.file_size > largest_bytes:
             raise StoreCorruptError(f"{self.path}: {name} is said to have {info.file_size} bytes")
         try:
@@ -421,12 +432,7 @@ def take_in(
     facts = store.devices() if campaigns else {}
     new, pruned, known, others = 0, 0, 0, []
     for run in bundle.runs():
-        of = campaigns.get(run.campaign_id)
-        if of is None:
-            raise StoreCorruptError(
-                f"{bundle.path}: run {run.run_id} is of a campaign that the bundle doesn't hold"
-            )
-        _plain(bundle, run.run_id)
+        of = campaigns[run.campaign_id]
         if run.run_id in stored_ids:
             known += 1
             continue
