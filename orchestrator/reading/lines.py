@@ -201,10 +201,10 @@ _STATS: Final = re.compile(
     rf"count=(?P<count>\d{{1,18}})(?![\d.]|{_SEPARATED})(?P<rest>(?:\s+\w{{1,16}}={NUMBER}(?:\(all same\))?)*)",
     re.ASCII,
 )
-_STAT: Final = re.compile(rf"(\w{{1,16}})=({NUMBER})(?![\d.eE]|{_SEPARATED})", re.ASCII)
+_STAT: Final = re.compile(rf"(\w{{1,16}})=({NUMBER})(?![\d.eE-]|{_SEPARATED})", re.ASCII)
 _TIMINGS: Final = re.compile(r"(?:Average i|I)nference timings in us: (?P<rest>.*)$", re.DOTALL)
 _TIMING: Final = re.compile(
-    rf"([A-Z][a-z]*(?: inference)?(?: \(avg\))?|no stats): ({NUMBER})(?![\w.]|{_SEPARATED})",
+    rf"([A-Z][a-z]*(?: inference)?(?: \(avg\))?|no stats): ({NUMBER})(?![\w.-]|{_SEPARATED})",
     re.ASCII,
 )
 _MEMORY: Final = re.compile(
@@ -390,7 +390,7 @@ def parse_footprint(figure: str) -> float | None:
     digits are possible.
     """
     value = parse_number(figure)
-    if value is None:
+    if value is None or figure.endswith("."):
         return None
     return (
         value if float(f"{round(value * _PAGES_PER_MIB) / _PAGES_PER_MIB:.6g}") == value else None

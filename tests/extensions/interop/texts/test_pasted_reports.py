@@ -441,9 +441,12 @@ def test_a_mean_that_may_be_two_numbers_is_none(mean: str) -> None:
     [
         ("init=34.8633", "init=8,464", "init_mem_mb"),
         ("overall=48.7305", "overall=48 730", "overall_mem_mb"),
+        # A line that ends inside a figure, and one that the next one's date was joined to.
+        ("overall=48.7305", "overall=48.", "overall_mem_mb"),
+        ("p95=55365", "p95=5536507-14 13:16:28", "inference_p95_us"),
     ],
 )
-def test_no_figure_ends_at_a_separator(printed: str, written: str, name: str) -> None:
+def test_no_figure_ends_inside_a_word(printed: str, written: str, name: str) -> None:
     text = lines([line for line in LOG if not line.startswith("Inference timings")]).replace(
         printed, written
     )
