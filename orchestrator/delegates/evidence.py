@@ -135,6 +135,8 @@ _NO_OPENCL: Final = (
     "OpenCL not supported on this platform. Using OpenGL instead",
 )
 _NPU_FAILED: Final = ("Failed to create a dispatch delegate kernel", "No usable Dispatch runtime")
+#: What the runtime says when a delegate fails while it is applied: it takes all of them back.
+_REVERTED: Final = "Restored original execution plan after delegate application failure"
 #: Lines that say that a delegate couldn't be had and the run goes on without it.
 _UNAVAILABLE: Final = tuple(
     (words, name.value) for name, own in DELEGATES.items() for words in own.unavailable
@@ -222,6 +224,8 @@ class DelegateClues:
     #: Delegate -> "full", "partial", "none" or "unknown", as printed after it was applied.
     applied: dict[str, str] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
+    #: Whether all delegates were taken back; a run that goes on has only the CPU's own kernels.
+    is_reverted: bool = False
     unavailable: list[str] = field(default_factory=list)
     kernels: int | None = None
     gpu_kernels: int | None = None
@@ -298,6 +302,8 @@ class DelegateClues:
             self.has_unnamed_share = True
         elif text.startswith("Disallowed CPU fallback detected"):
             self.refused_cpu = True
+        elif text.startswith(_REVERTED):
+            self.is_reverted = True
         else:
             # OpenGL that then works names itself.
             return text.startswith(_NO_OPENCL)

@@ -56,6 +56,7 @@ _TELLING: Final[Mapping[DelegateTruth, tuple[str, ...]]] = {
         "Failed to load",
         "Unable to load",
         "compiler plugin",
+        "Restored original",
     ),
     DelegateTruth.WRONG_BACKEND: (
         "Falling back to OpenGL",
@@ -145,6 +146,12 @@ class Judge:
         is_told = not {"full", "partial", "none"}.isdisjoint(clues.applied.values())
         is_known = self.runtime is not None and (self.runtime.is_certain or not is_told)
         self.runtime = self.runtime if self.has_result and is_known else None
+        if clues.is_reverted and self.has_result and self.runtime is None:
+            lost = list(self.request.delegates)
+            clues = self.clues = DelegateClues(
+                lines=clues.lines, unavailable=lost, failed=clues.failed
+            )
+            self.request = replace(self.request, xnnpack_off=True)
         self.shares = list(self.runtime.shares if self.runtime else self._logged_shares())
         if clues.gpu_split is not None and not any(
             family(share.delegate) in _GPU for share in self.shares

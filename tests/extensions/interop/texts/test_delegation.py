@@ -44,6 +44,10 @@ YNNPACK_ALL = GPU_ALL.replace("GPU", "YNNPACK")
 NO_OPENCL = "INFO: [ml_drift_cl_gl_accelerator.cc:126] OpenCL not supported on this platform. Using OpenGL instead.\n"
 
 
+#: XNNPACK, which comes unasked, fails after another one was applied (TensorFlow's issue 53423).
+TAKEN_BACK = (
+    XNNPACK + "ERROR: Restored original execution plan after delegate application failure.\n"
+)
 NO_ACCELERATOR = (
     "WARNING: [gpu_registry.cc:131] GPU accelerator could not be loaded and registered.\n"
 )
@@ -86,6 +90,9 @@ def judged(
         ("gpu", "INFO: Initialized OpenGL-based API.\n" + GPU_ALL, "INFO: GPU backend: [cl]\n", "wrong-backend", "gpu"),
         ("gpu", "DEBUG: [compiled_model.cc:1003] Apply accelerator LiteRT GPU\n", "", "unknown", ""),
         ("gpu", NO_ACCELERATOR + XNNPACK, "", "fell-back", "xnnpack"),
+        ("nnapi", NNAPI_ALL + TAKEN_BACK, "", "fell-back", "cpu"),
+        ("gpu", GPU_ALL + TAKEN_BACK, "", "fell-back", "cpu"),
+        ("", replacing("TfLiteXNNPackDelegate") + TAKEN_BACK, "", "full", "cpu"),
         ("gpu", NO_OPENCL + replacing("LITERT_OPENGL"), "INFO: GPU backend: [webgpu]\n", "wrong-backend", "gpu"),
         ("cpu", EXTERNAL_ALL, "INFO: Use xnnpack: [0]\n", "wrong-backend", "external"),
         ("cpu", YNNPACK_ALL, "INFO: Use xnnpack: [0]\nINFO: Use ynnpack: [1]\n", "wrong-backend", "ynnpack"),
