@@ -275,7 +275,7 @@ def _case(report: ToolReport, serial: Serial, model: Model, build: Build) -> Cas
     if report.latency_us() is None:
         raise OutputParseError("it shows no latency")
     echoed = report.echoed
-    given = echoed | _command(report)
+    given = {**echoed, **_command(report)}
     if odd := next((name for name in _NO_TIMING if given.get(name) in {"1", "true"}), None):
         raise OutputParseError(f"{odd!r} is on, so its times are no latency")
     flags = _flags(report)
