@@ -244,7 +244,10 @@ def report_of(result: Mapping[str, Any]) -> ToolReport:
         )
         return ToolReport(outcome="failed", failure_code=TOO_FAST, failure_reason=reason)
     warmups = int(latency.get("num_warmup_runs", 0))
-    size_mib = result.get("model_size_mb")
+    asked = result.get("accelerators", ())
+    words = {"GPU": DelegateName.GPU, "NPU": DelegateName.NPU, "CPU": DelegateName.XNNPACK}
+    requested = next((word.value for name, word in words.items() if name in asked), "")
+    names = {"graph": result.get("model"), "signature": result.get("signature")}
     return ToolReport(
         outcome="ok",
         init_us=us("init_ms"),
@@ -255,10 +258,14 @@ def report_of(result: Mapping[str, Any]) -> ToolReport:
             count=warmups, first_us=us("warmup_first_ms"), mean_us=us("warmup_avg_ms")
         ),
         inference=inference,
-        model_size_mb=None if size_mib is None else float(str(size_mib)) * 1.048576,
-        delegate=DelegateEvidence(lines=(f"fully_accelerated: {result.get('fully_accelerated')}",)),
+        delegate=DelegateEvidence(
+            requested=requested,
+            lines=(f"fully_accelerated: {result.get('fully_accelerated')}",),
+        ),
         echoed={"Num threads": str(result.get("num_threads", ""))},
-        extra={"resolution_us": RESOLUTION_US},
+        # The size that it writes has two digits, by which no file is known.
+        extra={"resolution_us": RESOLUTION_US}
+        | {key: str(name) for key, name in names.items() if name},
     )
 
 

@@ -372,6 +372,8 @@ def test_litert_benchmark_s_text_and_its_json_say_the_same() -> None:
     }
     document = {
         "model": "m.tflite",
+        "model_size_mb": 0.88,
+        "accelerators": ["GPU", "CPU"],
         "fully_accelerated": True,
         "num_threads": 4,
         "latency": {**latency, "num_runs": 50},
@@ -383,6 +385,9 @@ def test_litert_benchmark_s_text_and_its_json_say_the_same() -> None:
     told, written = one(RESULT), one(json.dumps(document, indent=2))
     assert told.items() >= known.items()
     assert written.items() >= known.items()
+    # Two digits of a size name no file, as `--model` does.
+    assert "model_mb" not in written
+    assert written.items() >= {"graph": "m.tflite", "requested_delegate": "gpu"}.items()
     assert told["fully_accelerated"] == "true"
     assert "fully_accelerated: True" in str(written["delegate_evidence"])
 
