@@ -335,7 +335,9 @@ class Comparison:
         """Why nothing was shown to be good, as a code: nothing was compared, or not all was
         measured; empty where something was.
         """
-        return "nothing-compared" if self.overall is None else "incomplete" * self.is_incomplete
+        if self.overall is None:
+            return "nothing-compared"
+        return "incomplete" if self.is_incomplete else ""
 
     def fails(self, fail_on: FailOn) -> bool:
         """Return whether it is a failure."""
