@@ -25,6 +25,7 @@ CHECKS = (
         ["pytest", "-q", "-x", "-p", "no:cacheprovider", "--force-reruns", "0", *tests]
         for tests in (
             ["tests/unit/programs/test_flag_book.py", "-k", "by_itself"],
+            ["virtual/tests/unit/test_programs_behaviour.py", "-k", "created"],
             ["tests/unit/test_plan_keys.py", "tests/unit/config/test_plan.py::test_example_holds_every_key_and_loads"],
             ["tests/unit/test_tables.py", "tests/unit/report/test_labels.py", "tests/unit/analysis/test_quality.py"],
             ["tests/test_docs.py"],
@@ -79,7 +80,6 @@ PLAYED = """\
         provider="WEBGPU",
         flag="use_webgpu",
         flags=(Flag("use_webgpu", "bool", False, "Use WebGPU", "apply the WebGPU delegate"),),
-        create=_create_hexagon,
         operators=_GPU_OPS,
     ),
 """
@@ -154,6 +154,13 @@ PLACES: Sequence[Place] = (
         file=VIRTUAL,
         after="DELEGATES: Final = (\n",
         text=PLAYED,
+    ),
+    Place(
+        change="delegate",
+        what="how it is made there",
+        file=VIRTUAL,
+        after='kernel="WebGpuDelegate",\n',
+        text="        create=_create_hexagon,\n",
     ),
     Place(
         change="delegate",

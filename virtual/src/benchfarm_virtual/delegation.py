@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.graph import Operator, Subgraph
 from benchfarm_virtual.profiles import AcceleratorSpec
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Applies a delegate; returns how many kernels the primary subgraph got. Raises
 #: BenchmarkFailedError.
-Apply: TypeAlias = Callable[[], int]
+Apply = Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -130,11 +130,11 @@ class SubgraphPlan:
             runs[epoch].append(node_id)
             for output in node.outputs:
                 ready[output] = epoch
-        return runs
+        return [run for run in runs if run]
 
     def largest(self, taken: frozenset[int], limit: int) -> frozenset[int]:
         """Return the nodes of the ``limit`` largest partitions."""
-        runs = [run for run in self.partitions(taken) if run and run[0] in taken]
+        runs = [run for run in self.partitions(taken) if run[0] in taken]
         chosen = sorted(runs, key=len, reverse=True)[:limit]
         return frozenset(node for run in chosen for node in run)
 
@@ -143,7 +143,7 @@ class SubgraphPlan:
         how many partitions the runtime counts in its log (runs of nodes of either kind), and
         kernels.
         """
-        runs = [run for run in self.partitions(taken) if run]
+        runs = self.partitions(taken)
         execution: list[int] = []
         used_later = self._consumers()
         before = len(self.nodes)

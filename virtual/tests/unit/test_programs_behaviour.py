@@ -9,6 +9,7 @@ import re
 import pytest
 
 from benchfarm_virtual.faults import Fault, FaultKind
+from benchfarm_virtual.programs.delegates import DELEGATES
 from benchfarm_virtual.samples import HEXAGON_LIBRARIES, NPU_LIBRARIES
 from virtual.tests.unit.bench_phone import FOLDER
 
@@ -90,6 +91,18 @@ def test_performance_options_list_their_own_flags(phone):
 
 # LiteRT
 # ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "own",
+    # A library that isn't there is passed over without a word.
+    [own for own in DELEGATES if own.flags and own.name != "external"],
+    ids=lambda own: own.name,
+)
+def test_each_delegate_of_benchmark_model_is_created_or_says_why_not(phone, own):
+    value = "true" if own.flag.startswith("use_") else "libraries/none"
+    run = phone.run("--graph=tiny_cnn_float.tflite", f"--{own.flag}={value}", *SHORT)
+    assert re.search(rf"{own.provider} delegate created|WARN|ERROR", run.text)
 
 
 def test_a_fault_of_the_npu_is_called_by_its_name(bench_phone, models):

@@ -40,15 +40,13 @@ def created(interpreter: Interpreter) -> list[tuple[Delegate, Apply]]:
     command line's.
     """
     run, flags = interpreter.run, interpreter.flags
-    found: list[tuple[int, Delegate, Apply]] = []
+    found: dict[Delegate, Apply] = {}
     for own in DELEGATES:
-        apply = own.create(interpreter, own) if flags.values.get(own.flag) else None
-        if apply is None:
-            continue
-        if not run.is_litert and run.is_first("delegate created"):
-            run.say.info(f"{own.provider} delegate created.")
-        found.append((flags.positions.get(own.flag, 0), own, apply))
-    return [(own, apply) for _, own, apply in sorted(found, key=lambda item: item[0])]
+        if flags.values.get(own.flag) and (apply := own.create(interpreter, own)):
+            if not run.is_litert and run.is_first("delegate created"):
+                run.say.info(f"{own.provider} delegate created.")
+            found[own] = apply
+    return sorted(found.items(), key=lambda item: flags.positions.get(item[0].flag, 0))
 
 
 # What all share
@@ -107,10 +105,13 @@ def _say_created(interpreter: Interpreter, text: str) -> None:
         interpreter.tell("INFO", text)
 
 
-def _taken(plan: SubgraphPlan, takes: Callable[[Operator], bool]) -> frozenset[int]:
+_Takes = Callable[[Subgraph, Operator], bool]
+
+
+def _taken(plan: SubgraphPlan, takes: _Takes) -> frozenset[int]:
     """Return the nodes that still are operators of the model, and that a delegate takes."""
     operators = ((node_id, plan.nodes[node_id].operator) for node_id in plan.execution)
-    return frozenset(i for i, operator in operators if operator is not None and takes(operator))
+    return frozenset(i for i, own in operators if own is not None and takes(plan.subgraph, own))
 
 
 def _reduced(
@@ -136,7 +137,7 @@ def _replace(
     """Put kernels into a plan and say so; return how many. ``name``: other than the record's."""
     name, total = name or own.kernel, len(plan.execution)
     if own.is_simple:
-        partitions = sum(1 for run in plan.partitions(taken) if run and run[0] in taken)
+        partitions = sum(run[0] in taken for run in plan.partitions(taken))
         interpreter.tell(
             "INFO",
             f"{name} delegate: {len(taken)} nodes delegated out of {total} nodes with {partitions} "
@@ -214,9 +215,7 @@ def apply_xnnpack(interpreter: Interpreter) -> int:
     _say_created(interpreter, _XNNPACK_CREATED)
     kernels = []
     for plan in interpreter.plans:
-        subgraph = plan.subgraph
-        taken = _taken(plan, lambda operator: _xnnpack_takes(subgraph, operator))  # noqa: B023 - called at once
-        taken = _reduced(interpreter, plan, taken, XNNPACK)
+        taken = _reduced(interpreter, plan, _taken(plan, _xnnpack_takes), XNNPACK)
         kernels.append(_replace(interpreter, plan, XNNPACK, taken))
     path = interpreter.flags.text("xnnpack_weight_cache_file_path")
     if path and kernels[0]:
@@ -232,7 +231,7 @@ def apply_flex(interpreter: Interpreter) -> None:
     need it.
     """
     for plan in interpreter.plans:
-        taken = _taken(plan, lambda operator: operator.custom and operator.name.startswith("Flex"))
+        taken = _taken(plan, lambda _, own: own.custom and own.name.startswith("Flex"))
         if taken:
             _say_created(interpreter, "Created TensorFlow Lite delegate for select TF ops.")
         _replace(interpreter, plan, FLEX, taken)
@@ -278,12 +277,10 @@ def _create_external(interpreter: Interpreter, own: Delegate) -> Apply | None:
     allowed = int(code) if code.isdigit() else -1
     for name, value in (("allowed_builtin_code", allowed), *((name, 0) for name in _DUMMY_ERRORS)):
         interpreter.tell("INFO", f"Dummy delegate: {name} set to {value}.")
-    return lambda: _apply_library(interpreter, own, lambda operator: operator.code == allowed)
+    return lambda: _apply_library(interpreter, own, lambda _, operator: operator.code == allowed)
 
 
-def _apply_library(
-    interpreter: Interpreter, own: Delegate, takes: Callable[[Operator], bool]
-) -> int:
+def _apply_library(interpreter: Interpreter, own: Delegate, takes: _Takes) -> int:
     return _replace(interpreter, interpreter.plan, own, _taken(interpreter.plan, takes))
 
 
@@ -304,7 +301,9 @@ def _create_stable(interpreter: Interpreter, own: Delegate) -> Apply | None:
             f"Failed to load stable ABI delegate from stable ABI delegate binary ({library})."
         )
         return None
-    return lambda: _apply_library(interpreter, own, lambda operator: operator.name in own.operators)
+    return lambda: _apply_library(
+        interpreter, own, lambda _, operator: operator.name in own.operators
+    )
 
 
 # Devices of the phone's maker: NNAPI, Hexagon, NPU
@@ -326,17 +325,16 @@ def _device_nodes(
     interpreter: Interpreter, own: Delegate, device: AcceleratorSpec
 ) -> frozenset[int]:
     """Return the nodes that a device takes for a delegate."""
-    plan = interpreter.plan
 
-    def takes(operator: Operator) -> bool:
+    def takes(subgraph: Subgraph, operator: Operator) -> bool:
         if operator.name not in own.operators:
             return False
-        kind = "INT8" if operator.name == "QUANTIZE" else data_type(plan.subgraph, operator)
+        kind = "INT8" if operator.name == "QUANTIZE" else data_type(subgraph, operator)
         if kind in _QUANTIZED_TYPES:
             return device.int8_gmacs > 0
         return kind in _FLOAT_TYPES and device.f32_gmacs > 0
 
-    return _taken(plan, takes)
+    return _taken(interpreter.plan, takes)
 
 
 def _apply_device(interpreter: Interpreter, own: Delegate, device: AcceleratorSpec) -> int:
@@ -366,7 +364,7 @@ def _create_nnapi(interpreter: Interpreter, own: Delegate) -> Apply | None:
     usable = [
         device
         for device in devices
-        if device.name == named or (not named and device.name != REFERENCE_DEVICE)
+        if (device.name == named if named else device.name != REFERENCE_DEVICE)
     ]
     device = max(usable, key=merit, default=None)
     return lambda: _apply_nnapi(interpreter, own, device)

@@ -153,7 +153,7 @@ def parse_flags(flags: Sequence[Flag], arguments: Sequence[str]) -> Parameters:
 
 def usage(program: str, flags: Sequence[Flag]) -> str:
     """Return the usage text."""
-    heads = [f"--{flag.name}={_default(flag.default)}" for flag in flags]
+    heads = [f"--{flag.name}={shown_default(flag)}" for flag in flags]
     width = max(len(head) for head in heads)
     lines = [
         f"\t{head:<{width}}\t{flag.type}\toptional\t{flag.help}"
@@ -162,5 +162,7 @@ def usage(program: str, flags: Sequence[Flag]) -> str:
     return "\n".join([f"usage: {program} <flags>", "Flags:", *lines, ""])
 
 
-def _default(value: FlagValue) -> str:
+def shown_default(flag: Flag) -> str:
+    """Return a flag's default as the command line takes it."""
+    value = flag.default
     return str(value).lower() if isinstance(value, bool) else format_value(value)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual import latency
@@ -86,7 +86,6 @@ class Interpreter:
         #: The delegates that compute wrong numbers (a fault).
         self.wrong: set[Delegate] = set()
         self.init_us = 0.0
-        self._works: list[NodeWork] | None = None
         self._known_times: dict[tuple[object, ...], float] = {}
 
     @property
@@ -238,12 +237,10 @@ class Interpreter:
     # Speed
     # ------------------------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def works(self) -> list[NodeWork]:
         """The work of each node of the plan."""
-        if self._works is None:
-            self._works = latency.plan_work(self.plan, scale=self.scale)
-        return self._works
+        return latency.plan_work(self.plan, scale=self.scale)
 
     @property
     def delegates(self) -> set[Delegate]:

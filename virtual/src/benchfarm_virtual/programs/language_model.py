@@ -15,6 +15,7 @@ from typing import Final
 from benchfarm_virtual.commands.invocation import Invocation
 from benchfarm_virtual.contract import PhoneFileError
 from benchfarm_virtual.latency import Speed
+from benchfarm_virtual.programs.flags import FLAGS, shown_default
 from benchfarm_virtual.programs.process import (
     Pace,
     announce,
@@ -27,34 +28,7 @@ from benchfarm_virtual.programs.process import (
 from benchfarm_virtual.protos import message
 
 #: Flags that it has, with their defaults; any other ends it at once.
-_FLAGS: Final = {
-    "backend": "cpu",
-    "model_path": "",
-    "benchmark": "false",
-    "benchmark_prefill_tokens": "0",
-    "benchmark_decode_tokens": "0",
-    "max_num_tokens": "0",
-    "num_iterations": "1",
-    "async": "true",
-    "min_log_severity": "-1",
-    "num_cpu_threads": "0",
-    "disable_cache": "false",
-    "boost_performance": "default",
-    "report_peak_memory_footprint": "false",
-    "litert_dispatch_lib_dir": "",
-    "metric_proto_file_path": "",
-    "cache_dir": "",
-    "force_f32": "false",
-    "conv_type": "auto",
-    "sampler_backend": "",
-    "prefill_batch_sizes": "",
-    "prefill_chunk_size": "-1",
-    "enable_ynnpack": "false",
-    "convert_weights_on_gpu": "true",
-    "use_hw_masking_for_npu": "true",
-    "use_hw_cache_update_for_npu": "true",
-    "use_hw_ple_for_npu": "true",
-}
+_FLAGS: Final = {flag.name: shown_default(flag) for flag in FLAGS["litert_lm"]}
 #: What builds of 2025 haven't; a fake binary's version says which year it plays.
 _OF_2026: Final = frozenset(
     {

@@ -5,6 +5,7 @@ on stderr.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from benchfarm_virtual.commands.invocation import Invocation
@@ -12,7 +13,6 @@ from benchfarm_virtual.programs.benchmark import BenchmarkRun, Results
 from benchfarm_virtual.programs.delegates import DELEGATES
 from benchfarm_virtual.programs.flags import (
     FLAGS,
-    Flag,
     FlagError,
     Parameters,
     flags_of,
@@ -21,6 +21,7 @@ from benchfarm_virtual.programs.flags import (
 )
 from benchfarm_virtual.programs.process import (
     BenchmarkFailedError,
+    RuntimeSeverity,
     Transcript,
     announce,
 )
@@ -97,35 +98,21 @@ def _banner(call: Invocation, own: Parameters, say: Transcript, results: Results
     )
 
 
-def _log(say: Transcript, line: int, message: str, *, severity: str = "INFO") -> None:
+def _log(say: Transcript, line: int, message: str, *, severity: RuntimeSeverity = "INFO") -> None:
     """Say something with the place in the source that the newer runtime's log names."""
-    say.runtime("ERROR" if severity == "ERROR" else "INFO", f"[{_FILE}:{line}] {message}")
+    say.runtime(severity, f"[{_FILE}:{line}] {message}")
 
 
 def _as_benchmark_model(own: Parameters) -> Parameters:
     """Return the flags that ask the shared core for the same run, without its own last lines."""
-    shared = Parameters((*FLAGS["core"], *_hidden()))
-    for name in own.given & _SHARED:
+    # Without their echo: this program doesn't log them.
+    hidden = (*flags_of("model", "xnnpack", "gpu"), *_DELEGATE_FLAGS)
+    shared = Parameters([*FLAGS["core"], *(replace(flag, echo="") for flag in hidden)])
+    # The result's file is written by this program itself.
+    for name in own.given - {"result_file_path"}:
         shared.set(name, own.values[name])
     if own.switch("use_gpu"):
-        shared.set("use_gpu", True)
-        shared.set("gpu_backend", own.text("gpu_backend"))
         shared.set("gpu_precision_loss_allowed", own.text("gpu-precision") != "fp32")
     shared.set("enable_op_profiling", own.switch("use_profiler"))
     shared.set("export_model_runtime_info", "model_runtime_info_output_file" in own.given)
     return shared
-
-
-_SHARED: Final = frozenset(
-    {flag.name for flag in (*FLAGS["core"], *_DELEGATE_FLAGS)}
-    | {"graph", "signature_to_run_for", "require_full_delegation", "xnnpack_weight_cache_file_path"}
-    | {"model_runtime_info_output_file"}
-)
-
-
-def _hidden() -> tuple[Flag, ...]:
-    """Return benchmark_model's flags without their echo: this program doesn't log them."""
-    return tuple(
-        Flag(flag.name, flag.type, flag.default, "", flag.help)
-        for flag in (*flags_of("model", "xnnpack", "gpu"), *_DELEGATE_FLAGS)
-    )
