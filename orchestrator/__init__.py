@@ -52,8 +52,10 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    **dict.fromkeys(("Lab", "Progress", "bench", "compare", "load", "run"), "orchestrator.app.lab"),
-    **dict.fromkeys(("Comparison", "Results"), "orchestrator.app.lab"),
+    **dict.fromkeys(
+        ("Comparison", "Lab", "Progress", "Results", "bench", "compare", "load", "run"),
+        "orchestrator.app.lab",
+    ),
     "Plan": "orchestrator.records.plan",
     "Case": "orchestrator.records.case",
 }

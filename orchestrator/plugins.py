@@ -191,16 +191,13 @@ def find(
 
     Raises UsageError for one that nobody brings, PluginError for a broken one.
     """
-    if name in own:
-        return own[name]
-    known = plugins(group)
+    known = {**own, **plugins(group)}
     if name not in known:
-        what = group.removesuffix("s")
         raise UsageError(
-            f"there is no {what} {name!r}",
-            hint=nearest(name, [*own, *known]) or f"there are {', '.join([*own, *known])}",
+            f"there is no {group.removesuffix('s')} {name!r}",
+            hint=nearest(name, known) or f"there are {', '.join(known)}",
         )
-    return load(known[name], kind)
+    return own[name] if name in own else load(plugins(group)[name], kind)
 
 
 def every(group: str, kind: type[_KindT], *, skips_broken: bool = False) -> Mapping[str, _KindT]:

@@ -1,4 +1,4 @@
-"""Results in files, by plugins that know the formats (``benchfarm.exporters``,
+"""Results in files, in the core's formats and those of plugins (``benchfarm.exporters``,
 ``benchfarm.importers``): campaigns exported, and runs that benchfarm didn't start, stored and judged
 as its own. Of folders of this computer, which show the user's name and work, nothing leaves it.
 """
@@ -168,8 +168,8 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
     try:
         with Workspace(settings, makes_store=False) as workspace:
             chosen, run_ids = _named(workspace, request)
-            wanted = replace(request, runs=run_ids)
-            done = exporter.write(workspace, chosen, wanted, made) or Exported()
+            request = replace(request, runs=run_ids)
+            done = exporter.write(workspace, chosen, request, made) or Exported()
         made.replace(target)
     except OSError as error:
         raise unwritable(target, error) from error

@@ -173,7 +173,7 @@ def delegates_of(family: FlagFamily, kind: DeviceKind) -> frozenset[DelegateName
 
 def is_on_gpu(name: str) -> bool:
     """Whether a delegate of this name, as a plan has it, runs on the GPU."""
-    return any(own.is_on_gpu for delegate, own in DELEGATES.items() if delegate.value == name)
+    return any(own.is_on_gpu and own.name.value == name for own in DELEGATES.values())
 
 
 def is_on_opengl(evidence: DelegateEvidence) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.delegates import DELEGATES, asked_for, flags_of
+from orchestrator.delegates import DELEGATES, Delegate, asked_for, flags_of
 from orchestrator.errors import UsageError, nearest
 from orchestrator.programs import declared_for, program, programs, usual_tool
 from orchestrator.records.case import (
@@ -309,13 +309,10 @@ def skip_reason(
     """Return why a program's delegate can't or shouldn't be run on a device, None when it can."""
     its = program(tool)
     if facts.kind not in its.kinds:
-        if not its.kinds:
-            reason = f"benchfarm doesn't start '{tool}'; 'benchfarm import' reads its results"
-            return Skip(reason_code="tool-not-on-device", reason=reason)
-        return Skip(
-            reason_code="tool-not-on-device",
-            reason=f"the program '{tool}' doesn't run on {facts.kind.noun}",
-        )
+        reason = f"benchfarm doesn't start '{tool}'; 'benchfarm import' reads its results"
+        if its.kinds:
+            reason = f"the program '{tool}' doesn't run on {facts.kind.noun}"
+        return Skip(reason_code="tool-not-on-device", reason=reason)
     if delegate not in its.delegates(facts.kind):
         able = [
             f"'--tool {other.name}'"
@@ -339,15 +336,12 @@ def skip_reason(
     if facts.kind is DeviceKind.HOST and own.is_on_gpu and not facts.gpu:
         return Skip(reason_code="no-gpu", reason="no GPU was found on this computer")
     if facts.kind is DeviceKind.ANDROID:
-        skip = own.skip(facts) or _profile_skip(profile, delegate)
+        skip = own.skip(facts) or _profile_skip(profile, own)
         # An app carries its libraries in itself; those of TFLite are of no use to another runtime.
-        if skip is None and not (tool.is_app or tool.is_declared):
-            skip = own.library_skip(build, facts)
-        if skip is not None:
+        if skip or tool.is_app or tool.is_declared:
             return skip
-    if facts.kind is DeviceKind.IOS and (skip := _profile_skip(profile, delegate)) is not None:
-        return skip
-    return None
+        return own.library_skip(build, facts)
+    return _profile_skip(profile, own) if facts.kind is DeviceKind.IOS else None
 
 
 def threads_skip(facts: DeviceFacts, threads: int) -> Skip | None:
@@ -370,16 +364,13 @@ def model_skip(tool: ToolName, model: Model) -> Skip | None:
         runs = (
             f"it runs {', '.join(sorted(endings))}" if endings else "a declared program may run it"
         )
-        return Skip(
-            reason_code="model-not-in-tool",
-            reason=f"'{tool}' can't run a file that ends with {model.path.suffix}: {runs}",
-        )
-    if model.is_language_model == program(tool).is_for_bundles:
+        reason = f"'{tool}' can't run a file that ends with {model.path.suffix}: {runs}"
+    elif model.is_language_model == program(tool).is_for_bundles:
         return None
-    what = "a language model's bundle" if model.is_language_model else "no language model's bundle"
-    return Skip(
-        reason_code="model-not-in-tool", reason=f"{model.name} is {what}: '{tool}' can't run it"
-    )
+    else:
+        what = "a" if model.is_language_model else "no"
+        reason = f"{model.name} is {what} language model's bundle: '{tool}' can't run it"
+    return Skip(reason_code="model-not-in-tool", reason=reason)
 
 
 def flags_skip(
@@ -418,21 +409,18 @@ def mode_skip(kind: DeviceKind, tool: ToolName, mode: ProcessMode | None) -> Ski
         return None
     if kind is DeviceKind.ANDROID:
         wanted = "is an app and runs in the foreground" if is_app else "is started from the shell"
-        return Skip(reason_code="mode-not-in-tool", reason=f"'{tool}' {wanted}, not as '{mode}'")
-    if mode is ProcessMode.SHELL and kind is DeviceKind.HOST:
+        reason = f"'{tool}' {wanted}, not as '{mode}'"
+    elif mode is ProcessMode.SHELL and kind is DeviceKind.HOST:
         return None
-    return Skip(reason_code="mode-not-in-tool", reason=f"only Android runs programs as '{mode}'")
+    else:
+        reason = f"only Android runs programs as '{mode}'"
+    return Skip(reason_code="mode-not-in-tool", reason=reason)
 
 
-def _profile_skip(profile: DeviceProfile | None, delegate: DelegateName) -> Skip | None:
-    if (
-        profile is not None
-        and profile.delegates
-        and delegate not in profile.delegates
-        and DELEGATES[delegate].is_in_profiles
-    ):
-        return Skip(
-            reason_code="delegate-not-on-profile",
-            reason=f"the profile {profile.name} doesn't list the delegate '{delegate}'",
-        )
-    return None
+def _profile_skip(profile: DeviceProfile | None, own: Delegate) -> Skip | None:
+    if profile is None or own.name in profile.delegates or not own.is_in_profiles:
+        return None
+    return Skip(
+        reason_code="delegate-not-on-profile",
+        reason=f"the profile {profile.name} doesn't list the delegate '{own.name}'",
+    )

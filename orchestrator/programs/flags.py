@@ -69,7 +69,8 @@ def documented_flags(family: FlagFamily) -> FlagSchema:
     is_litert = family in (FlagFamily.LITERT, FlagFamily.LITERT_BENCHMARK)
     owners = {"all", "litert" if is_litert else "benchmark_model"}
     with _TABLE.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        known = {row["flag"]: _spec(row) for row in rows if row["program"] in owners}
     switches = {
         name: FlagSpec(
             name=name,
@@ -81,22 +82,16 @@ def documented_flags(family: FlagFamily) -> FlagSchema:
         for own in DELEGATES.values()
         for name in own.flags.get(family, ())
     }
-    return FlagSchema(
-        flags=switches
-        | {
-            row["flag"]: FlagSpec(
-                name=row["flag"],
-                kind="string" if "|" in row["type"] else row["type"],
-                default=row["default"],
-                build=row["build"],
-                needs=row["needs"],
-                trap=row["trap"],
-                meaning=row["meaning"],
-                choices=tuple(row["type"].split("|")) if "|" in row["type"] else (),
-            )
-            for row in rows
-            if row["program"] in owners
-        }
+    return FlagSchema(flags=switches | known)
+
+
+def _spec(row: Mapping[str, str]) -> FlagSpec:
+    kind, *more = row["type"].split("|")
+    return FlagSpec(
+        name=row["flag"],
+        kind="string" if more else kind,
+        choices=(kind, *more) if more else (),
+        **{key: row[key] for key in ("default", "build", "needs", "trap", "meaning")},
     )
 
 
@@ -166,8 +161,7 @@ def _ineffective(given: Mapping[str, str], schema: FlagSchema) -> list[FlagFault
 
 
 def _idle(name: str, when: str) -> FlagFault:
-    message = f"--{name} does nothing {when}"
-    return FlagFault(code="ineffective-flag", flag=name, message=message)
+    return FlagFault(code="ineffective-flag", flag=name, message=f"--{name} does nothing {when}")
 
 
 def _is_on(value: str) -> bool:
@@ -263,14 +257,15 @@ def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFau
     for fault in check_flags(given, schema):
         if fault.flag in users or fault.code != "unknown-flag":
             faults.append(fault)
-        elif fault.flag in flags_of(case.delegate, FlagFamily.BENCHMARK_MODEL):
+            continue
+        code = "needed-flag"
+        message = f"the pass '{run_pass}' needs --{fault.flag}, which this binary doesn't have; use a newer build"
+        if fault.flag in flags_of(case.delegate, FlagFamily.BENCHMARK_MODEL):
+            code = "delegate-flag"
             message = (
                 f"this binary has no delegate '{case.delegate}': it doesn't know --{fault.flag}"
             )
-            faults.append(FlagFault(code="delegate-flag", flag=fault.flag, message=message))
-        else:
-            message = f"the pass '{run_pass}' needs --{fault.flag}, which this binary doesn't have; use a newer build"
-            faults.append(FlagFault(code="needed-flag", flag=fault.flag, message=message))
+        faults.append(FlagFault(code=code, flag=fault.flag, message=message))
     for name, value in users.items() if case.tool.is_app else ():
         if re.search(r"\s", value):
             message = f"--{name}={value!r}: the benchmark app splits its flags at white space and can't take any"

@@ -240,8 +240,7 @@ def apply_flex(interpreter: Interpreter) -> None:
 _TYPE_TAGS: Final = {"FLOAT32": "F32", "FLOAT16": "F16", "INT8": "QS8", "UINT8": "QU8"}
 
 
-def _xnnpack_label(subgraph: Subgraph, operator: Operator, place: int) -> str:
-    del place
+def _xnnpack_label(subgraph: Subgraph, operator: Operator, _: int) -> str:
     tag = _TYPE_TAGS.get(data_type(subgraph, operator), "F32")
     if operator.name not in {"CONV_2D", "DEPTHWISE_CONV_2D"}:
         return f"{operator.name.replace('_', ' ').title()} (NC, {tag})"

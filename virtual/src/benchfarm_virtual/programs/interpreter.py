@@ -245,8 +245,7 @@ class Interpreter:
     @property
     def delegates(self) -> set[Delegate]:
         """The delegates in the plans of all subgraphs, with BUILTIN."""
-        nodes = (plan.nodes[i] for plan in self.plans for i in plan.execution)
-        return {node.delegate or BUILTIN for node in nodes}
+        return {plan.nodes[i].delegate or BUILTIN for plan in self.plans for i in plan.execution}
 
     @property
     def units(self) -> set[Delegate]:
