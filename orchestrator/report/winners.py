@@ -82,14 +82,14 @@ class Contest:
         ]
 
     def fastest(self, names: ShortNames) -> str:
-        """Return the winner's configuration, or all that are tied in alphabetical order: which of
-        them leads is noise.
+        """Return the winner's configuration, or the first that are tied, in alphabetical order:
+        which of them leads is noise.
         """
         if self.best is None:
             return "no clean figure"
-        takes = sorted(names.of(row.configuration) for row in (self.best, *self.tied))
+        takes = [names.of(row.configuration) for row in (self.best, *self.tied)]
         more = f" or {len(takes) - _MOST_TIED} more" if len(takes) > _MOST_TIED else ""
-        return " or ".join(takes[:_MOST_TIED]) + more
+        return " or ".join(sorted(takes[:_MOST_TIED])) + more
 
     def verdict(self, names: ShortNames) -> str:
         """Return how sure it is who wins: ``clear``, ``tied``, ``only one``, what may be faster, or
@@ -394,8 +394,11 @@ def answer_text(contest: Contest, *, names_model: bool = True) -> str:
         names = [
             f"{shown.of(item.configuration)} ({_figure(item)})" for item in (row, *contest.tied)
         ]
+        if (more := len(names) - _MOST_TIED) > 1:
+            names[_MOST_TIED:] = [f"{more} more"]
+        # Of few processes and many configurations much more than the noise is tied.
         doubt = (
-            "the difference is within the noise"
+            "these processes can't tell them apart"
             if contest.is_tested
             else "one process each can't tell"
         )

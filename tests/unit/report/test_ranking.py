@@ -23,6 +23,7 @@ from orchestrator.report.advice import advice_of
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.exports import to_json
+from orchestrator.tables.labels import short_names
 from orchestrator.tables.rows import BestMark, ResultRow
 from tests.samples.sample_lab import (
     FELL_BACK,
@@ -158,13 +159,34 @@ def test_a_configuration_in_two_states_is_no_winner_over_one_that_is_faster_in_p
     assert cpu.median_us is not None
     assert gpu.median_us < cpu.median_us
     assert (gpu.best, cpu.best) == (BestMark.TIED, BestMark.TIED)
-    assert " are tied; the difference is within the noise" in data.headline.answers[0]
+    assert " are tied; these processes can't tell them apart" in data.headline.answers[0]
     (won,) = data.contests
     assert won.best is not None
     assert won.best.speed_up is not None
     assert won.best.speed_up.value >= 1
     (advice,) = advice_of(data).lines
     assert "gpu, 1 thread, native isn't shown to be faster than xnnpack" in advice.text
+
+
+def test_a_tie_of_many_names_the_fastest_and_counts_the_others() -> None:
+    """Three processes each tell no two of twelve apart, of which one takes twice the time."""
+    configurations = [replace(CPU, threads=threads) for threads in range(1, 13)]
+    runs = [
+        run(
+            case,
+            number,
+            (80_000 + 7_000 * case.threads) * (1 + 0.05 * ((number + case.threads) % 2)),
+        )
+        for number in range(3)
+        for case in configurations
+    ]
+    data = data_of(*reversed(runs))
+    (answer,) = data.headline.answers
+    assert answer.count(" ms ") == 2, answer
+    assert " and 10 more are tied; these processes can't tell them apart" in answer
+    (won,) = data.contests
+    names = short_names((row.configuration, row.case) for row in won.rows)
+    assert won.fastest(names) == "xnnpack, 1 thread or xnnpack, 2 threads or 10 more"
 
 
 def test_the_second_is_the_one_that_the_lead_is_least_over() -> None:
