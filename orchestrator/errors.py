@@ -189,7 +189,7 @@ class TransferError(DeviceError):
 
 
 class DeviceStorageError(DeviceError):
-    """There is no space left on the phone; free some or lower the blob budget."""
+    """There is no space left on the phone; free some."""
 
 
 def may_return(error: DeviceError) -> bool:
