@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby, pairwise
+from operator import itemgetter
 from statistics import median
 from typing import Final
 
@@ -352,13 +353,17 @@ def session_noise(sessions: Sequence[Sequence[float]]) -> SessionNoise:
 def session_noises(
     points: Points, *, without: Collection[CampaignId] = ()
 ) -> dict[SeriesKey, SessionNoise]:
-    """Return what the sessions of each series differ by; ``without`` those of some campaigns."""
-    sessions: dict[int, list[list[float]]] = {}
+    """Return what the sessions of each series differ by; ``without`` those of some campaigns.
+
+    Of several contents that a campaign measured, those count that were first stored last.
+    """
+    sessions: dict[int, dict[int, list[float]]] = {}
     for series, campaign, latencies in _sessions(points):
         if points.campaigns[campaign].campaign_id not in without:
-            sessions.setdefault(series, []).append(latencies)
+            sessions.setdefault(series, {})[campaign] = latencies
     return {
-        points.series[series].series_key: session_noise(found) for series, found in sessions.items()
+        points.series[series].series_key: session_noise([*found.values()])
+        for series, found in sessions.items()
     }
 
 
@@ -373,12 +378,14 @@ def autocorrelations(points: Points, serials: Collection[Serial]) -> dict[Serial
 
 
 def _sessions(points: Points) -> list[tuple[int, int, list[float]]]:
-    """Return series, campaign and latencies of each session, by series and age.
+    """Return series, campaign and latencies of each session, by series and age; each of one content:
+    builds in turns have levels of their own.
 
     Those of a session are in the order of storing.
     """
-    rows = zip(points.series_at, points.campaign_at, points.latency_us, strict=True)
+    places = zip(points.series_at, points.campaign_at, points.contents_at, strict=True)
+    rows = zip(places, points.latency_us, strict=True)
     return [
-        (*place, [latency_us for _, _, latency_us in group])
-        for place, group in groupby(sorted(rows, key=lambda row: row[:2]), key=lambda row: row[:2])
+        (place[0], place[1], [latency_us for _, latency_us in group])
+        for place, group in groupby(sorted(rows, key=itemgetter(0)), key=itemgetter(0))
     ]

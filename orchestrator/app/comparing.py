@@ -155,8 +155,15 @@ def _compared(
     before, after = ({item.campaign_id for item in side} for side in sides)
     if len(before | after) > 1:
         keys = sorted({item.case.series_key for side in sides for item in side})
-        # The candidate is what is asked about: it says nothing of what sessions differ by.
-        noises = session_noises(workspace.store.points(series_keys=keys), without=after)
+        # The candidate is what is asked about: it says nothing of what sessions differ by. Nor does
+        # an A/B comparison, of whatever else.
+        pairs = {
+            item.campaign_id
+            for item in workspace.store.campaigns()
+            if item.terms.pairing is not None
+        }
+        points = workspace.store.points(series_keys=keys)
+        noises = session_noises(points, without=after | pairs)
         rule = replace(rule, sessions=noises)
     return compare_sides(*sides, rule, names=names)
 

@@ -129,6 +129,25 @@ def test_a_device_that_stored_campaigns_know_to_forget_takes_fewer_processes() -
     assert processes[0] >= processes[1] + 3
 
 
+def test_builds_of_unlike_speed_in_turns_hide_no_autocorrelation() -> None:
+    old = case(1)
+    slow = replace(old, build_sha256=sample_lab.APK.sha256)
+    found = []
+    for factor in (1.0, 1.15):
+        chance, log, runs = random.Random(5), 0.0, []
+        for place in range(80):
+            log = 0.8 * log + chance.gauss(0, 0.01)
+            side = slow if place % 4 in {1, 2} else old
+            us = 1000 * math.exp(log) * (factor if side is slow else 1.0)
+            runs.append(sample_lab.run(side, place // 2, us, attachments=()))
+        store = MemoryStore()
+        lab_of(runs, invocations=()).store_in(store)
+        found.append(autocorrelations(store.points(), {SERIAL})[SERIAL].correlation())
+    # 0.13 with the slower build when both were one sample.
+    assert found[0] == pytest.approx(found[1])
+    assert found[0] > 0.4
+
+
 def test_rounds_are_interleaved_and_shuffled_by_the_seed() -> None:
     wide = [
         finish(campaign(rule=replace(RULE, half_width=1e-6), seed=seed), []) for seed in range(6)

@@ -239,7 +239,15 @@ def test_builds_of_two_nights_are_compared_as_their_campaigns_are(tmp_path: Path
         at = START + timedelta(days=night)
         runs += own
         campaigns.append(campaign_of(own, campaign_id=name, created_at=at))
-    settings = settings_of(tmp_path, runs, *campaigns)
+    # What was compared in turns is no session.
+    pairing = Pairing(
+        sides=(), baseline="", candidate="", kind="build", detect=0.02, level=0.99, threshold=0.02
+    )
+    in_turns = series(gpu, 30_000, 10, campaign_id=IMPORTED)
+    at = START + timedelta(days=5, hours=1)
+    terms = Terms(pairing=pairing)
+    ab = campaign_of(in_turns, campaign_id=IMPORTED, name="ab", created_at=at, terms=terms)
+    settings = settings_of(tmp_path, runs + in_turns, ab, *campaigns)
     sides = (BUILDS[ToolName.NATIVE].sha256[:12], OTHER.sha256[:12])
     (by_night,) = cases_of(compare(settings, CompareOptions(), Output(), ()))
     (by_build,) = cases_of(compare(settings, CompareOptions(by="build"), Output(), sides))
