@@ -30,7 +30,7 @@ from orchestrator.analysis.measured import Measured
 from orchestrator.analysis.outcome import pair_figures
 from orchestrator.analysis.summary import SessionNoise
 from orchestrator.records.case import SeriesKey, grouped
-from orchestrator.records.run import NOT_BEGUN, FigureKind
+from orchestrator.records.run import NOT_BEGUN, THREADS_UNUSED, FigureKind
 from orchestrator.records.verdict import (
     USUAL_CLAIM,
     Claim,
@@ -355,7 +355,12 @@ def compare_sides(
 ) -> Comparison:
     """Return every case that both sides have, compared, and what only one of them has."""
     pairs, left, right = match(baseline, candidate, rule)
-    rows = [compare_measured(before, after, rule) for before, after in pairs]
+    # What a number of threads is nothing to has the figure of one, on both sides.
+    rows = [
+        compare_measured(before, after, rule)
+        for before, after in pairs
+        if {before.result.reason_code, after.result.reason_code} != {THREADS_UNUSED}
+    ]
     rows.sort(key=lambda row: row.title)
     return Comparison(
         axis=rule.axis.value,

@@ -32,7 +32,7 @@ from orchestrator.records.case import (
     content_key,
 )
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
+from orchestrator.records.run import THREADS_UNUSED, DelegateTruth, Outcome, RunRecord
 from orchestrator.records.verdict import ComparisonOutcome, Grade, Quality, QualityVerdict
 from orchestrator.report.comparisons import to_text
 from tests.samples.sample_lab import BUILDS, PIXEL_3, PIXEL_4, REAL_PIXEL, case, run, series
@@ -348,6 +348,25 @@ def test_a_comparison_fails_as_asked_for(
     assert comparison.fails(FailOn.SLOWER) is slower
     assert comparison.fails(FailOn.INCONCLUSIVE) is inconclusive
     assert comparison.fails(FailOn.NEVER) is False
+
+
+def test_a_number_of_threads_that_is_nothing_to_both_sides_is_no_case() -> None:
+    gpu = case(delegate=DelegateName.GPU)
+    sides = [
+        measured(
+            [
+                *series(case(), us, 8, campaign_id=name),
+                run(
+                    gpu, 0, None, campaign_id=name,
+                    outcome=Outcome.SKIPPED, reason_code=THREADS_UNUSED,
+                ),
+            ]
+        )
+        for name, us in ((OLD, 22_000), (NEW, 20_000))
+    ]  # fmt: skip
+    comparison = compared(*sides)
+    assert [row.baseline.case for row in comparison.rows] == [case()]
+    assert not comparison.fails(FailOn.INCONCLUSIVE)
 
 
 def test_where_nothing_could_be_compared_nothing_was_shown_to_be_good() -> None:
