@@ -5,6 +5,7 @@ series, and how soon they are found.
 
 from __future__ import annotations
 
+import math
 import secrets
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +39,7 @@ from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import BuildSha
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
 from orchestrator.records.plan import PlanOptions
-from orchestrator.records.verdict import ComparisonOutcome
+from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 from orchestrator.tables.labels import STATE_CLASSES
 from orchestrator.tables.table import LINES, Column, Kind
 from orchestrator.units import format_change
@@ -223,20 +224,26 @@ def _outcome(
     if not rows:
         return ConfirmationStatus.CANNOT, f"nothing was measured ({where})", None
     verdict = rows[0].verdict
-    wanted = ComparisonOutcome.SLOWER if change.ratio > 1 else ComparisonOutcome.FASTER
-    if verdict.outcome is wanted:
-        return ConfirmationStatus.CONFIRMED, f"{_size(verdict.ratio)} in {where}", verdict.ratio
+    status = status_of(verdict, change.ratio)
     if verdict.outcome is ComparisonOutcome.INCOMPARABLE:
-        return ConfirmationStatus.CANNOT, f"{'; '.join(verdict.reasons)} ({where})", verdict.ratio
-    return (
-        ConfirmationStatus.REFUTED,
-        f"{verdict.outcome.value}, {_size(verdict.ratio)} in {where}",
-        verdict.ratio,
-    )
+        return status, f"{'; '.join(verdict.reasons)} ({where})", verdict.ratio
+    size = "no figure" if verdict.ratio is None else format_change(verdict.ratio)
+    named = "" if status is ConfirmationStatus.CONFIRMED else f"{verdict.outcome.value}, "
+    return status, f"{named}{size} in {where}", verdict.ratio
 
 
-def _size(ratio: float | None) -> str:
-    return "no figure" if ratio is None else format_change(ratio)
+def status_of(verdict: ComparisonVerdict, ratio: float) -> ConfirmationStatus:
+    """Return what the verdict of a rerun says of a change of this ratio (new / old).
+
+    A rerun that decided nothing refutes it where its interval leaves out half of the change.
+    """
+    wanted = ComparisonOutcome.SLOWER if ratio > 1 else ComparisonOutcome.FASTER
+    if verdict.outcome is wanted:
+        return ConfirmationStatus.CONFIRMED
+    half, end = math.sqrt(ratio), verdict.high if ratio > 1 else verdict.low
+    is_out = end is not None and (end < half if ratio > 1 else end > half)
+    is_decided = verdict.outcome is not ComparisonOutcome.INCOMPARABLE and is_out
+    return ConfirmationStatus.REFUTED if is_decided else ConfirmationStatus.CANNOT
 
 
 def _sides(workspace: Workspace, change: FoundChange) -> tuple[tuple[str, str], tuple[Path, ...]]:

@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import UsageError
-from orchestrator.extensions.history.changes import find_changes
+from orchestrator.extensions.history.changes import find_changes, status_of
 from orchestrator.extensions.history.farm_now import FarmNow
 from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.extensions.history.pages import farm_page
@@ -29,7 +29,14 @@ from orchestrator.extensions.history.site import gather
 from orchestrator.extensions.history.web import LivePages, recent_changes
 from orchestrator.records.case import BuildSha, Case, DelegateName, Pass, content_key
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus, Points
-from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
+from orchestrator.records.verdict import (
+    ComparisonOutcome,
+    ComparisonVerdict,
+    Finding,
+    Quality,
+    QualityVerdict,
+    Severity,
+)
 from orchestrator.settings import Settings
 from orchestrator.store.opening import MemoryStore, Store
 from tests.samples.history_lab import (
@@ -235,6 +242,27 @@ def test_the_farms_page_forgets_changes_that_are_expected_or_whose_campaigns_are
         for campaign in store.campaigns()[: NIGHTS - CHANGE]:
             store.hide_campaign(campaign.campaign_id)
         assert not has_changes()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "low", "high", "ratio", "status"),
+    [
+        ("slower", 1.02, 1.2, 1.1, "confirmed"),
+        ("same", 0.99, 1.01, 1.1, "refuted"),
+        ("faster", 0.8, 0.9, 1.1, "refuted"),
+        # Refuted, too, when an interval that holds the whole change was.
+        ("inconclusive", 0.9, 1.3, 1.1, "cannot"),
+        ("inconclusive", 0.96, 1.03, 1.1, "refuted"),
+        ("inconclusive", 0.9, 1.3, 0.9, "cannot"),
+        ("inconclusive", 0.97, 1.04, 0.9, "refuted"),
+        ("incomparable", None, None, 1.1, "cannot"),
+    ],
+)
+def test_a_rerun_refutes_what_its_interval_leaves_out(
+    outcome: str, low: float | None, high: float | None, ratio: float, status: str
+) -> None:
+    verdict = ComparisonVerdict(outcome=ComparisonOutcome(outcome), low=low, high=high)
+    assert status_of(verdict, ratio) is ConfirmationStatus(status)
 
 
 def test_a_slowdown_is_told_beside_a_later_change_that_is_expected_or_small() -> None:
