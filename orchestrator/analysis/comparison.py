@@ -597,8 +597,10 @@ def _verdict(before: Measured, after: Measured, rule: Rule) -> ComparisonVerdict
 
 
 def _sessions(before: Measured, after: Measured, rule: Rule) -> SessionNoise | None:
-    """Return what the sessions of two figures differ by; None where they are of one."""
-    if before.campaign_id == after.campaign_id:
+    """Return what the sessions of two figures differ by; None where they are of one, which is one
+    phone's.
+    """
+    if _same_place(before, after):
         return None
     known = [rule.sessions.get(item.case.series_key, SessionNoise()) for item in (before, after)]
     return max(known, key=lambda noise: noise.steps)

@@ -153,7 +153,7 @@ def _compared(
     differ by.
     """
     before, after = ({item.campaign_id for item in side} for side in sides)
-    if len(before | after) > 1:
+    if len(before | after) > 1 or rule.axis is Axis.DEVICE:
         keys = sorted({item.case.series_key for side in sides for item in side})
         # The candidate is what is asked about: it says nothing of what sessions differ by. Nor does
         # an A/B comparison, of whatever else.

@@ -115,6 +115,32 @@ def test_an_iphone_and_an_android_phone_are_compared_when_that_is_let_pass(
     assert "--allow" not in told
 
 
+def test_two_phones_have_one_verdict_whether_one_campaign_measured_them_or_two(
+    tmp_path: Path,
+) -> None:
+    shown = []
+    phones = (PIXEL_3, replace(PIXEL_3, serial=Serial("virtual-pixel-3-02")))
+    for names in ((ANDROID, ANDROID), (ANDROID, IMPORTED)):
+        runs = [
+            made
+            for facts, us, name in zip(phones, (20_000, 20_800), names, strict=True)
+            for made in series(case(facts), us, 10, campaign_id=name)
+        ]
+        campaigns = [
+            campaign_of([run for run in runs if run.campaign_id == name], campaign_id=name)
+            for name in dict.fromkeys(names)
+        ]
+        devices = {facts.serial: facts for facts in phones}
+        models = {MOBILENET.sha256: MOBILENET}
+        lab = Lab(campaigns=campaigns, runs=runs, devices=devices, models=models)
+        home = stored(tmp_path / f"{len(campaigns)}", lab)
+        settings = Settings.from_environment({}, home=home)
+        (row,) = cases_of(compared(settings, *devices))
+        shown.append((row["verdict"]["outcome"], row["verdict"]["is_between_sessions"]))
+    # Each phone's session is one draw of it.
+    assert shown == [("inconclusive", True)] * 2
+
+
 def test_what_may_not_be_let_pass_is_not_offered(settings: Settings) -> None:
     result = compared(settings, str(PIXEL_3.serial), "lab-xs")
     assert cases_of(result)[0]["verdict"]["outcome"] == "incomparable"
