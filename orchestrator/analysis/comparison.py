@@ -30,7 +30,7 @@ from orchestrator.analysis.measured import Measured
 from orchestrator.analysis.outcome import pair_figures
 from orchestrator.analysis.summary import SessionNoise
 from orchestrator.records.case import SeriesKey, grouped
-from orchestrator.records.run import NOT_BEGUN, THREADS_UNUSED, FigureKind
+from orchestrator.records.run import NOT_BEGUN, THREADS_UNUSED, FigureKind, Outcome
 from orchestrator.records.verdict import (
     USUAL_CLAIM,
     Claim,
@@ -102,6 +102,7 @@ _NO_VERDICT: Final = frozenset({"foreign-load", "coarse-resolution"})
 #: How a case ends that doesn't work; what a phone or a person kept from running says nothing of the
 #: case.
 _BROKEN: Final = frozenset({CaseStatus.FELL_BACK, CaseStatus.FAILED, CaseStatus.TIMED_OUT})
+_ENDED: Final = frozenset({Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,12 +268,13 @@ class ComparedCase:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the candidate fails, hangs, falls back or computes wrong outputs where the
-        baseline has a figure.
+        """Whether the candidate fails, hangs or falls back, if only in most of its runs, or computes
+        wrong outputs, where the baseline has a figure.
         """
         result = self.candidate.result
         is_of_no_use = result.status in _BROKEN or result.parity is ParityVerdict.WRONG
-        return is_of_no_use and not _figure_faults("baseline", self.baseline)
+        mostly_fails = _mostly_fails(self.candidate) and not _mostly_fails(self.baseline)
+        return (is_of_no_use or mostly_fails) and not _figure_faults("baseline", self.baseline)
 
     def fails(self, fail_on: FailOn) -> bool:
         """Return whether it is a failure."""
@@ -530,6 +532,12 @@ def _figure_faults(name: str, item: Measured) -> list[Difference]:
         text = f"The {name} has no figure of its own ({result.status}{why}{wrong})."
         return [Difference(fact=Fact.FIGURE, text=text)]
     return []
+
+
+def _mostly_fails(item: Measured) -> bool:
+    """Whether more than half of the runs that came to an end of their own gave no result."""
+    ended = [run.outcome for run in item.runs if run.outcome in _ENDED]
+    return 2 * sum(outcome is not Outcome.COMPLETED for outcome in ended) > len(ended)
 
 
 def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:

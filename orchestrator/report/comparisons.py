@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree
@@ -45,9 +46,9 @@ def level_text(level: float) -> str:
 
 def summary_line(comparison: Comparison) -> str:
     """Return the whole in one sentence."""
-    broken = sum(row.is_broken for row in comparison.rows)
+    broken = Counter(row.verdict.outcome for row in comparison.rows if row.is_broken)
     counts = ", ".join(
-        f"{count} {outcome}{f' ({broken} broken)' if broken and outcome is ComparisonOutcome.INCOMPARABLE else ''}"
+        f"{count} {outcome}{f' ({broken[outcome]} broken)' if broken[outcome] else ''}"
         for outcome in WORST_FIRST
         if (count := comparison.counts[outcome])
     )

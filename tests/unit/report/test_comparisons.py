@@ -22,7 +22,13 @@ from orchestrator.cli.output import to_json
 from orchestrator.records.case import CampaignId, DelegateName, Model
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import ParityVerdict
-from orchestrator.report.comparisons import to_data, to_junit, to_markdown, to_text
+from orchestrator.report.comparisons import (
+    summary_line,
+    to_data,
+    to_junit,
+    to_markdown,
+    to_text,
+)
 from orchestrator.report.render import MOST_SHOWN, render_comparison
 from tests.samples.sample_lab import (
     BUILDS,
@@ -237,6 +243,17 @@ def test_a_case_that_only_the_candidate_breaks_is_a_failure(status: CaseStatus) 
     assert [item.attrib["type"] for item in root.iter("failure")] == ["broken"] * fails
     # A candidate that works where the baseline didn't is no failure.
     assert not compare_sides(sides[1], sides[0], Rule()).fails(FailOn.SLOWER)
+
+
+def test_a_candidate_that_mostly_fails_is_broken_though_its_rest_is_as_fast() -> None:
+    runs = series(case(), 20_000, 8, campaign_id=NEW)
+    failed = [replace(run, outcome=Outcome.FAILED, report=None) for run in runs[:5]]
+    (half,) = measured_cases([*failed, *runs[5:]], devices={}, builds={})
+    found = compare_sides(night(20_000, OLD), [half], Rule())
+    assert found.fails(FailOn.SLOWER)
+    assert "(1 broken)" in summary_line(found)
+    assert not compare_sides([half], night(20_000, NEW), Rule()).fails(FailOn.SLOWER)
+    assert not compare_sides([half], [half], Rule()).fails(FailOn.SLOWER)
 
 
 def test_outputs_that_turned_wrong_are_a_failure_and_first_whatever_is_let_pass() -> None:
