@@ -458,7 +458,7 @@ def _report(
         label=label,
         init_us=_first(fields, result.init) or None,
         first_inference_us=_first(fields, result.first_inference),
-        inference_mean_us=mean,
+        inference_mean_us=latency.get("mean"),
         inference=LatencySummary(
             count=count, **{f"{name}_us": value for name, value in latency.items()}
         ),
