@@ -363,7 +363,7 @@ def _contradictions(
         found.append(
             f"mean inference (us): the result line says {mean:.12g}, the statistics {stats.mean_us:.12g}"
         )
-    mean = stats.mean_us if mean is None else mean
+    mean = _first(mean, log.short_result_us, stats.mean_us)
     low, high = stats.min_us, stats.max_us
     if mean is not None and low is not None and high is not None:
         is_between = low <= mean <= high or _is_same_mean(low, mean) or _is_same_mean(mean, high)

@@ -471,6 +471,11 @@ def test_zeros_of_a_warm_up_that_wasnt_made_are_no_figures() -> None:
     assert found == (None, None, 3758.79)
 
 
+def test_a_short_result_below_another_run_s_statistics_is_doubted() -> None:
+    (report,) = parse_text(lines(LOG[:10]) + "Inference (avg): 1000.91 us\n")
+    assert "1000.91 isn't between the minimum, 54075," in str(report.disagreements)
+
+
 def test_a_row_behind_an_unknown_mark_is_no_model_of_that_name() -> None:
     with pytest.raises(OutputParseError):
         parse_text(lines([f"SERIAL123: {line}" for line in NCNN.splitlines()]))
