@@ -33,6 +33,12 @@ def test_virtual_phone_fits_the_profile_of_the_phone_that_it_plays(name):
     )
 
 
+def test_phones_whose_npu_litert_drives_may_be_asked_for_it():
+    driven = {"SM8350", "SM8550", "Tensor G3", "Tensor G4"}
+    for profile in load_profiles([data_folder("device_profiles")]):
+        assert ("npu" in profile.delegates) == (profile.soc in driven), profile.name
+
+
 def test_most_specific_profile_wins_and_no_profile_is_none(tmp_path):
     write(tmp_path, "any-moto", "{ro.product.manufacturer: motorola}")
     write(
