@@ -57,7 +57,7 @@ _REPLACING_CUT: Final = re.compile(
 )
 _SIMPLE: Final = re.compile(
     r"(?P<name>[\w ]{1,60}) delegate: (?P<nodes>\d{1,9}) nodes delegated out of (?P<total>\d{1,9}) nodes"
-    r"(?: with (?P<partitions>\d{1,9}) partitions)?",
+    r"(?:,? with (?P<partitions>\d{1,9}) partitions)?",
     re.ASCII,
 )
 #: Programs of 2020 leave out "Explicitly" and say "w/ the delegate"; the oldest say nothing after

@@ -174,6 +174,13 @@ def test_qualcomms_library_may_run_another_unit_than_the_npu(
     assert (delegate.truth.value, delegate.actual, delegate.accelerator) == (truth, actual, backend)
 
 
+def test_core_ml_tells_its_partitions_after_a_comma() -> None:
+    line = "INFO: CoreML delegate: 29 nodes delegated out of 31 nodes, with 2 partitions.\n"
+    evidence = judged(line, "coreml")
+    told = (evidence.truth, evidence.delegated_nodes, evidence.partitions)
+    assert told == (DelegateTruth.PARTIAL, 29, 2)
+
+
 def test_an_iphones_gpu_beside_xnnpack_is_what_was_asked_for() -> None:
     echo = "Use gpu: [1]\nUse xnnpack: [1]\n"
     text = f"STARTING!\n{echo}{LOADED}{XNNPACK}{replacing('TfLiteMetalDelegate')}{XNNPACK_PART}{READY}{RESULT}"
