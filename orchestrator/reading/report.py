@@ -625,6 +625,7 @@ def _extra(log: Transcript) -> dict[str, float | str]:
         or log.loaded
         or None,
         "signature": log.signature or None,
+        "taskset": log.flags.get("taskset"),
         "num_threads": float(threads) if _is_count(threads.removeprefix("-")) else None,
         "max_delegated_partitions": float(partitions) if _is_count(partitions) else None,
     }

@@ -54,6 +54,7 @@ _OPERATOR_REFUSED: Final = re.compile(
     r"((?:CUSTOM |DELEGATE )?[A-Z][A-Z0-9_]*[A-Z0-9](?: [\w.:-]+)?): (.+)"
 )
 _FLAG: Final = re.compile(r"--([\w-]+)=(\"[^\"]*\"|'[^']*'|\S*)")
+_TASKSET: Final = re.compile(r"\btaskset +((?:-\w+ +)?[\w,-]{1,60}) ")
 _MOST_NAMES: Final = 2000
 _MOST_KEPT_OF_NO_USE: Final = 64
 _MOST_PROTO_LINES: Final = 500_000
@@ -254,6 +255,8 @@ class Transcript:
         self.has_command = True
         self.is_litert = self.is_litert or "benchmark_litert" in command
         self.is_elided = self.is_elided or " ..." in command or "\u2026" in command
+        if (cores := _TASKSET.search(command)) is not None:
+            self.flags["taskset"] = cores[1]
         for name, value in _FLAG.findall(command):
             if len(self.flags) < _MOST_NAMES:
                 self.flags.setdefault(name, value.strip("\"'`"))

@@ -326,6 +326,8 @@ def _flags(report: ToolReport) -> dict[str, str]:
         # Beside any other delegate it says who runs what is left.
         flags.pop("Use xnnpack", None)
         flags.pop("use_xnnpack", None)
+    if cores := report.extra.get("taskset"):
+        flags["taskset"] = str(cores)
     flags.pop(SIGNATURE, None)
     if signature := chosen_signature(str(report.extra.get("signature", ""))):
         flags[SIGNATURE] = signature

@@ -83,6 +83,10 @@ TWO_MODELS = [("mobilenet_v2", "", 233.0), ("resnet50", "", 2339.0)]
             [("m", "", 3.0005), ("m", "true", 2.0005)],
         ),
         (
+            f"$ taskset f0 {COMMAND[2:]}\n{ECHOED}{RESULT.format(3)}{COMMAND}\n{ECHOED}{RESULT.format(2)}",
+            [("m", "", 2.0005), ("m", "f0", 3.0005)],
+        ),
+        (
             "".join(
                 f"Benchmarking model: q\nSpeculative decoding : {mode}\n----- Results -----\n"
                 f"Prefill speed: 100.00 tokens/s\nDecode speed: {speed}.00 tokens/s\n"
