@@ -350,8 +350,10 @@ def serve(settings: Settings, listening: Listening, since: Since = "") -> Comman
         def end(*_: object) -> None:
             server.should_exit = True
 
-        # The server listens to Ctrl-C once it runs; before, an event loop would be cut off half made.
-        stack.callback(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, end))
+        # The server listens to signals once it runs; before, an event loop would be cut off half made.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                stack.callback(signal.signal, number, signal.signal(number, end))
         tell(settings.log_format, "serving", url, url=url)
         about = "the farm, live: /farm; its API: /api/v1; numbers for Prometheus: /metrics"
         tell(settings.log_format, "serving", about)

@@ -46,7 +46,7 @@ def weeks(cli, filled):
 
 
 @contextmanager
-def served(cli, *options: str) -> Iterator[tuple[str, int]]:
+def served(cli, *options: str, ended_by: int = signal.SIGINT) -> Iterator[tuple[str, int]]:
     """Run ``benchfarm serve`` and give what it told: its address."""
     process = cli.start("serve", "--port", "0", *options)
     try:
@@ -54,7 +54,7 @@ def served(cli, *options: str) -> Iterator[tuple[str, int]]:
         assert url.startswith("http://"), url + process.stderr.read()
         yield url
     finally:
-        process.send_signal(signal.SIGINT)
+        process.send_signal(ended_by)
         assert process.wait(timeout=300) == 0
         assert "Traceback" not in process.stderr.read()
 
@@ -365,7 +365,7 @@ def test_a_token_is_asked_for_and_leaves_the_address_and_a_cookie_or_a_large_req
 
 
 def test_a_token_can_be_made_up_and_a_port_that_is_taken_is_told(weeks):
-    with served(weeks, "--token", "new") as url:
+    with served(weeks, "--token", "new", ended_by=signal.SIGTERM) as url:
         token = url.partition("?token=")[2]
         assert len(token) >= 32
         assert ask(url)[0] == 401
