@@ -16,7 +16,7 @@ from orchestrator.app.options import Texts, arg, opt
 from orchestrator.cli.frame import DryRun, Json, command
 from orchestrator.cli.live import observer_for_stderr
 from orchestrator.cli.output import CUT_EXIT_CODE, CommandResult, say, shown, tell
-from orchestrator.errors import UsageError
+from orchestrator.errors import StoreError, UsageError
 from orchestrator.plugins import Settings
 from orchestrator.records.answers import DoneAnswer, FarmAnswer
 from orchestrator.records.case import CampaignId
@@ -186,11 +186,20 @@ def farm_status(
     is_terminal, before = sys.stdout.isatty(), ""
     with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
         while True:
-            farm = read_farm(workspace, queue, submission)
-            if submission and not farm.jobs:
-                raise submissions.unknown_submission(submission)
-            left_out = queue.left_out(submission) if submission else {}
-            result = _status(workspace, farm, left_out, is_one=bool(submission))
+            try:
+                farm = read_farm(workspace, queue, submission)
+                if submission and not farm.jobs:
+                    raise submissions.unknown_submission(submission)
+                left_out = queue.left_out(submission) if submission else {}
+                result = _status(workspace, farm, left_out, is_one=bool(submission))
+            except StoreError as error:
+                # The workers wait for the database, too.
+                if not watch:
+                    raise
+                told = one_line(f"{error}; trying again")
+                tell(settings.log_format, "watch", told, level="warning")
+                time.sleep(_WATCH_S)
+                continue
             is_open = any(job.status in {"waits", "runs"} for job in farm.jobs)
             if not (watch and is_open):
                 return result

@@ -16,6 +16,7 @@ from benchfarm_virtual.samples import benchmark_elf
 from orchestrator.app.workspace import Workspace
 from orchestrator.records.case import Serial
 from orchestrator.settings import Settings
+from tests.samples.command import heard
 from tests.samples.farm_hosts import (
     PATIENCE_S,
     FarmOfHosts,
@@ -296,6 +297,21 @@ def test_a_submission_that_is_watched_as_json_is_told_once_when_its_jobs_are_ove
     waiting("farm", "pause", "--undo", f"phone:{waiting.serial}")
     stdout, _ = watched.communicate(timeout=PATIENCE_S)
     assert [job["status"] for job in json.loads(stdout)["jobs"]] == ["done"]
+    assert watched.returncode == 0
+
+
+def test_a_submission_is_watched_further_when_its_database_is_back(
+    farm: FarmOfHosts, waiting: Host, name: str
+) -> None:
+    watched = waiting.cli.start("farm status", name, "--watch", **waiting.environ())
+    assert watched.stdout is not None
+    assert watched.stdout.readline()
+    farm.database.server.stop("immediate")
+    heard(watched, "trying again")
+    farm.database.server.start()
+    waiting("farm", "pause", "--undo", f"phone:{waiting.serial}")
+    stdout, _ = watched.communicate(timeout=PATIENCE_S)
+    assert "4 stored" in stdout
     assert watched.returncode == 0
 
 
