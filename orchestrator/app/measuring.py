@@ -23,8 +23,10 @@ from orchestrator.engine.open_work import open_works, slim
 from orchestrator.errors import (
     ArtifactError,
     DeviceError,
+    HostStorageError,
     InterruptedByUserError,
     NoDeviceError,
+    StoreError,
     UsageError,
 )
 from orchestrator.files import sha256_of
@@ -401,6 +403,9 @@ def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
         result = run_on_devices(context, opened.devices)
     except (InterruptedByUserError, KeyboardInterrupt):
         raise interrupted(workspace) from None
+    except (StoreError, HostStorageError) as error:
+        error.campaign_id = campaign.campaign_id
+        raise
     return MeasuredCampaign(workspace=workspace, result=result, opened=opened)
 
 

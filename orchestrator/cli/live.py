@@ -30,7 +30,7 @@ from orchestrator.cli.output import (
     tell,
     write_line,
 )
-from orchestrator.errors import InterruptedByUserError
+from orchestrator.errors import HostStorageError, InterruptedByUserError, StoreError
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.campaign import ELSEWHERE, PhoneStatus, Standing, Status
 from orchestrator.records.run import Outcome
@@ -519,6 +519,10 @@ def workspace_telling(
             workspace.wait = waiting(wait)
             try:
                 yield workspace
+            except (StoreError, HostStorageError) as error:
+                if error.campaign_id and not error.hint:
+                    error.hint = f"resume it then: benchfarm run --resume {error.campaign_id}"
+                raise
             except (InterruptedByUserError, KeyboardInterrupt) as error:
                 # However often it is pressed.
                 stop_no_more()

@@ -281,6 +281,7 @@ def test_a_store_whose_disk_fills_up_or_is_made_read_only_loses_nothing(
         done.stdout + done.stderr
     )
     assert "Traceback" not in done.stderr
+    assert "resume it then: benchfarm run --resume 2" in done.stderr
     runs = finished(lab, done.stderr, BENCHFARM_STORE=str(tmp_path / "runs.sqlite"))
     stored = len(set(re.findall(r"(\S+: \d+/\d+) ", done.stderr.partition("full 5")[0])))
     counts = counts_of(lab, runs, 8, before)
