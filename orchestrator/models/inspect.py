@@ -393,9 +393,11 @@ def _work(operator: _Operator) -> int | None:
             return math.prod(result) * math.prod(weights[1:])
         case "DEPTHWISE_CONV_2D", 4:  # [1, height, width, out]
             return math.prod(result) * weights[1] * weights[2]
-        case "TRANSPOSE_CONV", 4 if len(shapes) > 3 and min(shapes[2], default=0) > 0:
+        case "CONV_3D", 5:  # [depth, height, width, in, out]
+            return math.prod(result) * math.prod(weights[:4])
+        case ("TRANSPOSE_CONV", 4) | ("CONV_3D_TRANSPOSE", 5) if min(shapes[2], default=0) > 0:
             # Each input element meets each weight of its channel; inputs: shape, weights, data.
-            return math.prod(shapes[2]) * math.prod(weights[:3])
+            return math.prod(shapes[2]) * math.prod(weights[:-1])
         case "FULLY_CONNECTED", 2:  # [out, in]
             return math.prod(result) * weights[1]
         case "BATCH_MATMUL", _ if len(first) >= 2:
@@ -406,7 +408,10 @@ def _work(operator: _Operator) -> int | None:
 
 #: Operators whose work is counted: those that multiply by a matrix of weights.
 _WEIGHED: Final = frozenset(
-    {"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "BATCH_MATMUL"}
+    {
+        *("CONV_2D", "CONV_3D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "CONV_3D_TRANSPOSE"),
+        *("FULLY_CONNECTED", "BATCH_MATMUL"),
+    }
 )
 
 
@@ -437,7 +442,7 @@ def _computed_kinds(subgraph: _Subgraph) -> Iterator[str]:
         if operator.name not in _WEIGHED or len(inputs) < 2:
             continue
         data, weights = (
-            inputs[2 if operator.name == "TRANSPOSE_CONV" and inputs[2:] else 0],
+            inputs[2 if "TRANSPOSE" in operator.name and inputs[2:] else 0],
             inputs[1],
         )
         if data is None or weights is None:

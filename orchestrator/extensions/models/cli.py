@@ -22,22 +22,24 @@ from orchestrator.plugins import (
 from orchestrator.records.model import ManifestEntry, ModelFacts, TensorFacts
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table
-from orchestrator.units import format_bytes
+from orchestrator.units import format_bytes, three_digits
 
 if TYPE_CHECKING:
     from orchestrator.extensions.models.building import BuiltModel
     from orchestrator.records.case import Model
 
 
+def _millions(count: int) -> str:
+    return f"{three_digits(count / 1e6)} million"
+
+
 def _lines(facts: ModelFacts) -> list[str]:
-    macs = "unknown" if facts.multiply_adds is None else f"{facts.multiply_adds / 1e6:.1f} million"
+    macs = facts.multiply_adds
     lines = [
         f"size           {format_bytes(facts.size_bytes)}, {format_bytes(facts.weights_bytes)} of it weights",
         f"precision      {facts.precision}",
-        f"parameters     {facts.parameters / 1e6:.3g} million"
-        if facts.parameters
-        else "parameters     none",
-        f"multiply-adds  {macs}",
+        f"parameters     {_millions(facts.parameters) if facts.parameters else 'none'}",
+        f"multiply-adds  {'unknown' if macs is None else _millions(macs)}",
         f"tensors        {', '.join(f'{count} {name}' for name, count in facts.tensors.items()) or 'none'}",
         f"schema         version {facts.schema_version}, runtime {facts.min_runtime_version or 'unknown'}",
         f"description    {facts.description or 'none'}",

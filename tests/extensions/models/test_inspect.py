@@ -87,6 +87,25 @@ def test_multiply_adds_are_those_of_a_quarter_width_mobilenet():
     assert inspect_model(FLOAT).multiply_adds == inspect_model(INT8).multiply_adds == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "inputs"),
+    [("CONV_3D", [1, 1, 1, 256, 64], (0, 1)), ("CONV_3D_TRANSPOSE", [1, 1, 1, 64, 256], (2, 1, 0))],
+)
+def test_convolutions_in_space_count_as_the_product_that_they_are(tmp_path, name, shape, inputs):
+    def edit(model):
+        graph = model.subgraphs[0]
+        layer = next(
+            item for item in graph.operators if len(graph.tensors[item.inputs[1]].shape) == 2
+        )
+        code = model.operatorCodes[layer.opcodeIndex]
+        code.builtinCode, code.deprecatedBuiltinCode = getattr(schema.BuiltinOperator, name), 127
+        graph.tensors[layer.inputs[1]].shape = shape
+        layer.inputs = [layer.inputs[place] for place in inputs]
+
+    facts = inspect_model(edited(FLOAT, tmp_path / "m.tflite", edit))
+    assert facts.multiply_adds == inspect_model(FLOAT).multiply_adds
+
+
 def test_int8_twin_is_told_from_the_float_model():
     assert inspect_model(FLOAT).precision == "float32"
     facts = inspect_model(INT8)
@@ -290,6 +309,7 @@ def models(tmp_path):
 def test_inspect_command_shows_operators_and_refuses_what_cannot_be(models, tmp_path):
     done = models("inspect", INT8)
     assert re.search(r"operators +30 in 1 subgraphs", done.stdout)
+    assert re.search(r"parameters +0\.227 million\nmultiply-adds +53\.3 million\n", done.stdout)
     assert models("inspect", INT8, "--json").json["precision"] == "int8"
     (tmp_path / "m.tflite").write_bytes(INT8.read_bytes()[:5000])
     refused = models("inspect", tmp_path / "m.tflite")
