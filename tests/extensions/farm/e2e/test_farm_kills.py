@@ -82,7 +82,7 @@ def one_round(
         farm.until(lambda known=known: results() > known or is_over())
         if number == KILLS // 3 and turn % 3 == 0:
             sleep(chance.choice(farm.hosts))
-        elif number == KILLS // 2 and turn % 3 == 0:
+        elif number == KILLS // 3 + 1 and turn % 3 == 0:
             farm.database.server.stop("immediate")
             time.sleep(AWAY_S)
             farm.database.server.start()
