@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import poll_until
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import SPEED, Lab
 from tests.samples.command import Done, Process
 from tests.samples.farm_hosts import private_database
 from tests.samples.places import MODELS, REPO
@@ -148,8 +148,8 @@ class Reader:
             (start for start in [tuple(words[:2]), tuple(words[:1])] if start in SHORTER), ()
         )
         for option, value in SHORTER.get(name, {}).items():
-            # A load's processes need their turns on this computer, in which a phone's second is short.
-            value = "4" if option == "--min-secs" and is_beside_loads else value
+            # A load's processes need their turns, which a busy computer gives them in a second.
+            value = SPEED if option == "--min-secs" and is_beside_loads else value
             words += [] if option in words or "--campaign" in words else [option, value]
         if words[0] == "serve" or words[:2] == ["farm", "worker"]:
             self.serve(words, environ)
