@@ -18,7 +18,7 @@ from orchestrator.clock import Deadline, SystemClock
 from orchestrator.errors import ArtifactError, CampaignInUseError, StoreMissingError
 from orchestrator.installation import data_folder
 from orchestrator.planning.selection import NO_BUILD, tools_for
-from orchestrator.programs import program
+from orchestrator.programs import APP_PACKAGE, program
 from orchestrator.records.case import (
     IMPORTED_TOOLS,
     Build,
@@ -242,7 +242,6 @@ class Workspace:
     def conditioner(self) -> LadderConditioner:
         """Brings phones into a fit state and back."""
         from orchestrator.devices.conditioning import LadderConditioner
-        from orchestrator.programs.apk import PACKAGE
 
         def zone_limits(facts: DeviceFacts) -> Mapping[str, float]:
             profile = self.profiles.get(facts.profile)
@@ -251,7 +250,7 @@ class Workspace:
         return LadderConditioner(
             self.settings.state_folder / "journals",
             zone_limits=zone_limits,
-            stray_apps=(PACKAGE,),
+            stray_apps=(APP_PACKAGE,),
             clock=self.clock,
             power=self.hub_power,
         )

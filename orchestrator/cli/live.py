@@ -36,7 +36,6 @@ from orchestrator.records.campaign import ELSEWHERE, PhoneStatus, Standing, Stat
 from orchestrator.records.run import Outcome
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line, visible
-from orchestrator.tables.renderers import Line, laid_out
 from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table, fields_of
 from orchestrator.units import (
     counted,
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.fetch import Progress
     from orchestrator.ports import Observer
     from orchestrator.records.campaign import Campaign
+    from orchestrator.tables.renderers import Line
 
 
 #: In a picture that must fit, of serial numbers.
@@ -276,6 +276,8 @@ def picture(
     Phones that don't fit are counted in the last line: those that are done first, those in trouble
     never while there is room.
     """
+    from orchestrator.tables.renderers import laid_out
+
     ordered = sorted(status.phones, key=lambda phone: (phone.standing.order, phone.serial))
     room = len(ordered) if height is None else max(0, height - 2)
     shown, hidden = (

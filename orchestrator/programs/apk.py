@@ -21,7 +21,7 @@ from orchestrator.clock import Deadline
 from orchestrator.errors import DeviceError, RunAsRefusedError, SystemDownError, UsageError
 from orchestrator.files import BothEnds
 from orchestrator.ports import Device, InvocationRequest
-from orchestrator.programs import Program
+from orchestrator.programs import APP_PACKAGE, Program
 from orchestrator.programs.running import (
     benchmark_flags,
     files_written,
@@ -34,9 +34,8 @@ from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.verdict import OUTPUTS_FILE
 from orchestrator.scripts import ask
 
-PACKAGE: Final = "org.tensorflow.lite.benchmark"
-ACTIVITY: Final = f"{PACKAGE}/.BenchmarkModelActivity"
-_FOLDER: Final = f"/data/data/{PACKAGE}/files"
+ACTIVITY: Final = f"{APP_PACKAGE}/.BenchmarkModelActivity"
+_FOLDER: Final = f"/data/data/{APP_PACKAGE}/files"
 #: What ``am start`` says instead of starting.
 _REFUSED: Final = ("Error:", "Error type", "java.lang.", "Exception occurred", "Security exception")
 #: The attachment that says why the app's files can't be read.
@@ -46,7 +45,7 @@ _HEADER: Final = re.compile(
     rb"^\d\d-\d\d \d\d:\d\d:\d\d\.\d+ +(?P<pid>\d+) +\d+ (?P<level>[VDIWEF]) (?P<tag>[^:]*?) *: (?P<text>.*)$"
 )
 _PROCESS_START: Final = re.compile(
-    rb"Start proc (?P<pid>\d+):" + re.escape(PACKAGE.encode()) + rb"/"
+    rb"Start proc (?P<pid>\d+):" + re.escape(APP_PACKAGE.encode()) + rb"/"
 )
 _MARK_TAG: Final = b"benchfarm"
 _START: Final = b"Running TensorFlow Lite benchmark with args"
@@ -110,9 +109,9 @@ class ApkTool:
         except BaseException:
             # Whatever ends the wait, the app must not continue to heat the phone.
             with contextlib.suppress(DeviceError):
-                device.shell(f"am force-stop {PACKAGE}")
+                device.shell(f"am force-stop {APP_PACKAGE}")
             raise
-        device.shell(f"am force-stop {PACKAGE}")
+        device.shell(f"am force-stop {APP_PACKAGE}")
         files = _files_of(device, request)
         return RawOutput(
             command=command,
@@ -164,7 +163,11 @@ def _files_of(device: Device, request: InvocationRequest) -> list[Attachment]:
         return [
             Attachment(name=name, data=data)
             for name in files_written(request.run_pass)
-            if (data := device.read_file(f"{_run_folder(request.run_id)}/{name}", package=PACKAGE))
+            if (
+                data := device.read_file(
+                    f"{_run_folder(request.run_id)}/{name}", package=APP_PACKAGE
+                )
+            )
             is not None
         ]
     except RunAsRefusedError as error:
@@ -178,7 +181,7 @@ def _run_folder(run_id: RunId) -> str:
 def _clear_command(run_id: RunId) -> str:
     """Return what stops an app that was left running, and leaves one empty folder for this run."""
     inside = f"rm -rf files/run-*; mkdir -p files/run-{run_id}"
-    return f"am force-stop {PACKAGE}; run-as {PACKAGE} sh -c {shlex.quote(inside)}"
+    return f"am force-stop {APP_PACKAGE}; run-as {APP_PACKAGE} sh -c {shlex.quote(inside)}"
 
 
 @dataclass(slots=True)
@@ -232,7 +235,7 @@ class _Watch:
             self._pid = begun["pid"]
         ours = bool(self._pid) and header["pid"] == self._pid
         about_us = tag.startswith(_DEATH_TAGS) and (
-            PACKAGE.encode() in text or _names_pid(text, self._pid)
+            APP_PACKAGE.encode() in text or _names_pid(text, self._pid)
         )
         # Why it doesn't respond stands in a line of its own, after the one with its number; what
         # SELinux denies is logged by others.
@@ -263,7 +266,7 @@ class _Watch:
     def _has_ended(self) -> bool:
         """Ask the phone whether the process has died, or its activity has gone, which it outlives."""
         scripts = {
-            "pid": f"pidof {PACKAGE}",
+            "pid": f"pidof {APP_PACKAGE}",
             "activities": "dumpsys activity activities && echo whole",
         }
         answer = ask(self.device.shell, scripts, serial=self.device.serial)

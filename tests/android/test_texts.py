@@ -25,7 +25,8 @@ from orchestrator.errors import (
 )
 from orchestrator.files import LEFT_OUT, OUTPUT_MOST_BYTES, sha256_of
 from orchestrator.ports import InvocationRequest
-from orchestrator.programs.apk import PACKAGE, ApkTool
+from orchestrator.programs import APP_PACKAGE
+from orchestrator.programs.apk import ApkTool
 from orchestrator.records.case import DelegateName, RunId, ToolName
 from orchestrator.records.failures import next_step_of
 from tests.conftest import AdbServer as Server
@@ -164,7 +165,7 @@ def test_what_a_run_prints_has_its_code_and_next_step(
 
 def install(device: AdbDevice, apk: Path) -> int:
     apk.write_bytes(benchmark_apk())
-    return device.install(apk, sha256=sha256_of(apk), package=PACKAGE)
+    return device.install(apk, sha256=sha256_of(apk), package=APP_PACKAGE)
 
 
 @pytest.mark.parametrize(
@@ -268,8 +269,8 @@ def test_an_activity_manager_that_is_down_ends_the_run_at_once(
     [
         ("run-as: Could not set capabilities: Operation not permitted", "forbids run-as"),
         ("run-as: setegid(AID_PACKAGE_INFO) failed: Operation not permitted", "set-uid"),
-        (f"run-as: unknown package: {PACKAGE}", "isn't installed for the user"),
-        (f"run-as: package not debuggable: {PACKAGE}", "debuggable build"),
+        (f"run-as: unknown package: {APP_PACKAGE}", "isn't installed for the user"),
+        (f"run-as: package not debuggable: {APP_PACKAGE}", "debuggable build"),
     ],
 )
 def test_the_causes_why_an_app_s_files_are_refused_are_told_apart(
@@ -277,7 +278,7 @@ def test_the_causes_why_an_app_s_files_are_refused_are_told_apart(
 ) -> None:
     stand_in(phone, "run-as", f"echo '{answer}' >&2; exit 1")
     with pytest.raises(RunAsRefusedError) as raised:
-        device.read_file("x", package=PACKAGE)
+        device.read_file("x", package=APP_PACKAGE)
     assert step in raised.value.hint
     assert answer in str(raised.value)
 

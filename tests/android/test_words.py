@@ -9,7 +9,8 @@ from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.quiet import put_setting
 from orchestrator.devices.sockets import ServerAddress, quote
-from orchestrator.programs.apk import ACTIVITY, PACKAGE, start_command
+from orchestrator.programs import APP_PACKAGE
+from orchestrator.programs.apk import ACTIVITY, start_command
 from orchestrator.records.case import ToolName
 from tests.samples.real_phone import RealPhone
 from tests.samples.sample_lab import case
@@ -61,7 +62,8 @@ def test_the_apps_arguments_arrive_as_one_string(device: AdbDevice, real_phone: 
 
 
 @pytest.mark.parametrize(
-    "command", ["am start --es args", "pm path", f"run-as {PACKAGE} sh -c", "settings get global"]
+    "command",
+    ["am start --es args", "pm path", f"run-as {APP_PACKAGE} sh -c", "settings get global"],
 )
 def test_every_word_arrives_as_it_was(
     device: AdbDevice, real_phone: RealPhone, command: str
@@ -86,9 +88,9 @@ def test_a_setting_is_restored_whatever_it_held(device: AdbDevice, real_phone: R
 
 
 def test_a_file_of_an_app_is_read_through_run_as(device: AdbDevice, real_phone: RealPhone) -> None:
-    folder = f"/data/local/tmp/apps/{PACKAGE}"
+    folder = f"/data/local/tmp/apps/{APP_PACKAGE}"
     name = 'it\'s a "file" $(id) `x` \\ ünï\nline'
     device.shell(f"mkdir -p {folder}; printf 'its content' >{folder}/{quote(name)}")
-    assert device.read_file(name, package=PACKAGE) == b"its content"
-    assert device.read_file("absent", package=PACKAGE) is None
-    assert real_phone.calls("run-as")[-1][:3] == [PACKAGE, "sh", "-c"]
+    assert device.read_file(name, package=APP_PACKAGE) == b"its content"
+    assert device.read_file("absent", package=APP_PACKAGE) is None
+    assert real_phone.calls("run-as")[-1][:3] == [APP_PACKAGE, "sh", "-c"]
