@@ -147,10 +147,8 @@ def _plain(line: Line) -> str:
     return text
 
 
-def own_lines(
-    buffer: Buffer, *, header: Callable[[str], Line | None] = threadtime_header
-) -> Iterator[Line]:
-    """Yield the lines of a program's own output; ``header`` as for :func:`parse_decoded`.
+def own_lines(buffer: Buffer) -> Iterator[Line]:
+    """Yield the lines of a program's own output, of a log without the header of ``threadtime``.
 
     Where the buffer ends without a line end, its last line was cut off.
     """
@@ -159,7 +157,9 @@ def own_lines(
         found = buffer.find(b"\n", start)
         end = size if found < 0 else found
         data = buffer[start : min(end, start + LONGEST_LINE_BYTES)]
-        yield parse_decoded(data.decode("utf-8", "replace"), cut=found < 0, header=header)
+        yield parse_decoded(
+            data.decode("utf-8", "replace"), cut=found < 0, header=threadtime_header
+        )
         start = end + 1
 
 

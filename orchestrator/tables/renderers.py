@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -213,11 +213,10 @@ class _Layout:
         yield f"{self.indent}{fit(name, self.name_width)}{self.gap}{cells}"
 
 
-def csv_lines(table: Table[R], text: Callable[[str], str] = str) -> Iterator[str]:
+def csv_lines(table: Table[R]) -> Iterator[str]:
     """Yield a table as CSV (RFC 4180, but lines end in LF): the header, and a line for each row.
 
-    Text is one line each, with controls made visible; none of it is a formula. ``text`` makes of
-    each text what is written.
+    Text is one line each, with controls made visible; none of it is a formula.
     """
     columns, buffer = table.of(Form.CSV), io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -226,7 +225,7 @@ def csv_lines(table: Table[R], text: Callable[[str], str] = str) -> Iterator[str
         buffer.seek(0)
         buffer.truncate()
         words = (" ".join(map(str, item)) if isinstance(item, list) else item for item in values)
-        writer.writerow(csv_text(text(item)) if isinstance(item, str) else item for item in words)
+        writer.writerow(csv_text(item) if isinstance(item, str) else item for item in words)
         return buffer.getvalue()
 
     yield line([column.name for column in columns])

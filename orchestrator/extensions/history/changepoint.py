@@ -326,9 +326,9 @@ def _rise(logs: Floats, lengths: Integers, noise: Floats, phones: Sequence[str])
     return found
 
 
-def is_alarm(change: Change, *, nights: int, threshold: float = LEAST_CHANGE) -> bool:
+def is_alarm(change: Change, *, nights: int) -> bool:
     """Whether a cut is news in a series of so many nights, and lasts."""
-    return change.ended is None and is_news(change, nights=nights, threshold=threshold)
+    return change.ended is None and is_news(change, nights=nights)
 
 
 def is_news(change: Change, *, nights: int, threshold: float = LEAST_CHANGE) -> bool:
