@@ -57,8 +57,8 @@ _DECORATION: Final = re.compile(
     # Quoted, or a comment of a notebook.
     r"|\s{0,12}(?:>\s?)+|\s{0,12}#\s+"
     # An item of a list, a line number, an omission. What is indented further is a program's own
-    # list.
-    r"|(?P<item>\s{0,3}(?:[-*+\u2022]\s+(?=\S)|(?:\.\.\.|\u2026)\s+)"
+    # list, but for code.
+    r"|(?P<item>\s{4,12}[-*+]\s+(?=`)|\s{0,3}(?:[-*+\u2022]\s+(?=\S)|(?:\.\.\.|\u2026)\s+)"
     r"|\s{0,8}\d{1,6}(?:[.)]\s+|\t|\s{1,2}(?=[A-Z\d\[(|/]|count=)))"
     # What grep puts in front.
     r"|(?:[^\s:]{1,200}\.(?:txt|log|out|md|logcat)|\(standard input\))[:-](?:\d{1,7}[:-](?!\d\d \d))?"

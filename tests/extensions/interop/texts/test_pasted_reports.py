@@ -53,6 +53,7 @@ def lines(values: list[str]) -> str:
 
 DECORATED = {
     "code in a list": lambda number, line: f"- `{line}`",
+    "code in a list of a list": lambda number, line: f"    - `{line}`",
     "an ordered list": lambda number, line: f"{number}. {line}",
     "numbers": lambda number, line: f"{number:4d}  {line}",
     "cat -n": lambda number, line: f"{number:6d}\t{line}",
