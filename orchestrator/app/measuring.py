@@ -44,7 +44,7 @@ from orchestrator.records.case import (
 )
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan, PlanOptions
-from orchestrator.records.run import TOO_FAST, RunRecord
+from orchestrator.records.run import OUT_OF_TIME, TOO_FAST, RunRecord
 from orchestrator.records.verdict import ParityVerdict
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import counted
@@ -185,19 +185,25 @@ class MeasuredCampaign:
 
 def _skip_lines(campaign: Campaign) -> list[str]:
     """Return what wasn't run and why, once for all devices that it is true of; with its number of
-    threads where the delegate runs with another one; what a program can't do, once.
+    threads where the delegate runs with another one; what a program can't do, once. What there was
+    no time for is one line for each device and model.
     """
     runs = {(item.case.serial, item.case.delegate, item.case.tool) for item in campaign.invocations}
     serials: dict[str, dict[str, None]] = {}
+    late: dict[str, dict[str, None]] = {}
     for skip in campaign.skipped:
         threads = f", {counted(skip.threads, 'thread')}"
+        if skip.reason_code == OUT_OF_TIME:
+            where = f"no time on {skip.serial} for {skip.model_name}"
+            late.setdefault(where, {})[f"{skip.delegate}{threads}, {skip.tool}"] = None
+            continue
         which = threads if (skip.serial, skip.delegate, skip.tool) in runs else ""
         what = f"{skip.delegate}{which}, {skip.tool}: "
         text = f"{'' if skip.reason_code == NOT_IN_TOOL else what}{skip.reason}"
         serials.setdefault(text, {})[skip.serial] = None
-    return [
-        f"not run on {next(iter(where)) if len(where) == 1 else f'{len(where)} devices'}: {text}"
-        for text, where in serials.items()
+    return [f"{where}: {'; '.join(cases)}" for where, cases in late.items()] + [
+        f"not run on {next(iter(found)) if len(found) == 1 else f'{len(found)} devices'}: {text}"
+        for text, found in serials.items()
     ]
 
 

@@ -52,7 +52,7 @@ def describe(event: object) -> str:
             ]
             names = ", ".join(named) or "no device"
             stored = f", {done} stored already" if done else ""
-            text = f"campaign {campaign.campaign_id} '{campaign.name}': {total} invocations on {names}{stored}"
+            text = f"campaign {campaign.campaign_id} '{campaign.name}': {counted(total, 'invocation')} on {names}{stored}"
         case Notice(text=text):
             pass
         case FilePlaced(serial=serial, name=name, pushed_bytes=0):

@@ -45,6 +45,10 @@ def test_a_budget_that_is_too_small_measures_the_plans_first_cases_and_says_what
     assert {line["campaign_id"] for line in lines if line["event"] == "run-stored"} == {
         told["campaign_id"]
     }
+    # People are told by model: another model's case of the same name may have been measured.
+    said = " ".join(lab.cli("run", *words).ended_with(6).stdout.split())
+    no_time = said.partition(f"no time on {serial} for texturenet_0.25_256_float: ")[2]
+    assert "gpu, 2 threads, native" in no_time, said
     # A resume owes nothing.
     assert lab.cli("run --resume", told["campaign_id"]).exit_code == 2
     check_raw_output_is_deleted(lab, tmp_path)
