@@ -115,6 +115,7 @@ _PUBLISHED: Final = {"published": load_published, "language-models": load_langua
 _NO_FIGURE: Final = "There is no figure for these devices and models."
 #: Campaigns that are looked through for what was measured of each phone and model.
 _MOST_CAMPAIGNS: Final = 50
+_OLDER: Final = "Of each model and phone the newest campaign alone: --campaign names others."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +132,12 @@ class TableRequest:
         "store",
     )
     campaigns: Annotated[
-        Texts, opt("--campaign", "Use only this campaign. Repeat for several.")
+        Texts,
+        opt(
+            "--campaign",
+            "Use only this campaign (default: the newest of each model and phone). "
+            "Repeat for several.",
+        ),
     ] = ()
     every: Annotated[bool, opt("--all", "Every configuration, not the fastest alone.")] = False
 
@@ -248,6 +254,8 @@ def _tables(
     from orchestrator.tables.results import figures_decimals
 
     data = report_data(workspace, chosen, has_logs=False)
+    is_part = chosen and not request.campaigns and len(chosen) < workspace.store.campaign_count()
+    older = (_OLDER,) if is_part else ()
     called = {
         subject: {name for row in rows for name in (row.model.label, row.case.model_name)}
         for subject, rows in grouped(data.results, lambda row: row.model.subject).items()
@@ -261,7 +269,11 @@ def _tables(
     if not request.every and not figures:
         fastest = fastest_table([item for item in data.contests if is_wanted(item.shown)])
         is_all = not (request.models or request.devices)
-        yield fastest if is_all else replace(fastest, nothing=_NO_FIGURE)
+        yield replace(
+            fastest,
+            nothing=fastest.nothing if is_all else _NO_FIGURE,
+            notes=(*fastest.notes, *older),
+        )
         return
     rows = [
         row
@@ -288,7 +300,7 @@ def _tables(
         # On a terminal, where columns may stand in several bands, a row is known by its phone.
         groups=int(room() is not None),
         nothing=_NO_FIGURE,
-        notes=notes_of(rows, names),
+        notes=(*notes_of(rows, names), *older),
     )
     if figures and "store" in request.sources:
         yield _beside(published, rows, called)

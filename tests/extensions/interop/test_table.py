@@ -148,6 +148,10 @@ def test_the_newest_campaign_wins_and_a_title_that_two_phones_share_gets_their_s
     ]
     (row,) = rows_of(home, "--campaign", first.campaign_id)
     assert row[FIGURE] == pytest.approx(9_000, 0.01)
+    told = "Of each model and phone the newest campaign alone"
+    assert told in table(home)
+    assert told in table(home, "--all")
+    assert told not in table(home, "--campaign", first.campaign_id)
 
 
 def test_a_newer_campaign_without_a_latency_hides_no_figure(tmp_path):
