@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
@@ -293,13 +293,19 @@ def _compared(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Compa
         campaign = workspace.store.campaign(CampaignId(result.campaign.campaign_id))
         assert campaign is not None, "it has just been run"
     verdicts = [row.verdict for row in pair_comparison(workspace, campaign).rows]
-    gravest = min(
+    reason = "" if verdicts else "nothing was measured"
+    return Compared(verdict=gravest(verdicts), reason=reason, campaign_id=campaign.campaign_id)
+
+
+def gravest(verdicts: Iterable[ComparisonVerdict]) -> ComparisonVerdict | None:
+    """Return the gravest of the cases' verdicts, of equal ones that which may be the slowest; None
+    for none.
+    """
+    return min(
         verdicts,
-        key=lambda item: (_GRAVITY.index(item.outcome), -(item.ratio or 0.0)),
+        key=lambda item: (_GRAVITY.index(item.outcome), -(item.high or item.ratio or 0.0)),
         default=None,
     )
-    reason = "" if verdicts else "nothing was measured"
-    return Compared(verdict=gravest, reason=reason, campaign_id=campaign.campaign_id)
 
 
 def _stored(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Campaign | None:

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from orchestrator.app.bisecting import BisectResult, Compared, Judgement, judgement_of, search
+from orchestrator.app.bisecting import (
+    BisectResult,
+    Compared,
+    Judgement,
+    gravest,
+    judgement_of,
+    search,
+)
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 
 
@@ -86,3 +93,6 @@ def test_an_inconclusive_build_is_good_below_half_of_the_change_and_unclear_abov
     assert judgement_of(verdict(1.015, reach=0.02), whole) is Judgement.GOOD
     assert judgement_of(verdict(1.015, reach=0.02), math.log(1.04)) is Judgement.UNCLEAR
     assert judgement_of(verdict(1.015, reach=0.02), None) is Judgement.UNCLEAR
+    # Of two such models that which may have the change tells.
+    noisy = gravest([verdict(1.015, reach=0.02), verdict(1.01, reach=0.1)])
+    assert judgement_of(noisy, whole) is Judgement.UNCLEAR
