@@ -20,7 +20,13 @@ from orchestrator.analysis.comparison import (
 from orchestrator.analysis.measured import Measured
 from orchestrator.analysis.summary import session_noises
 from orchestrator.app.pairing import pair_comparison
-from orchestrator.app.stored import check_stored, find_campaigns, load_measured, named_campaigns
+from orchestrator.app.stored import (
+    check_stored,
+    find_campaigns,
+    load_measured,
+    named_campaigns,
+    runs_left,
+)
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.records.campaign import Campaign
@@ -140,7 +146,7 @@ def _between_campaigns(workspace: Workspace, words: Sequence[str], rule: Rule) -
         )
     names = (_side_name(before), _side_name(after))
     sides = load_measured(workspace, before), load_measured(workspace, after)
-    return _compared(workspace, sides, rule, names)
+    return replace(_compared(workspace, sides, rule, names), notes=runs_left(*before, *after))
 
 
 def _compared(

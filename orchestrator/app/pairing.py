@@ -215,7 +215,7 @@ def pair_comparison(
     """Return the comparison of an A/B campaign's pairs; ``allowed`` facts may differ and are noted."""
     from orchestrator.analysis.comparison import Axis, Comparison, Fact, Rule, compare_measured
     from orchestrator.analysis.pairing import pair_counts
-    from orchestrator.app.stored import load_measured
+    from orchestrator.app.stored import load_measured, runs_left
     from orchestrator.engine.open_work import slim
 
     pairing = pairing_of(campaign)
@@ -248,8 +248,7 @@ def pair_comparison(
         )
         reasons = (*row.verdict.reasons, *failed, *_plan_reasons(row, pairing, counts.get(side)))
         rows.append(replace(row, verdict=replace(row.verdict, reasons=reasons), failed=failed))
-    cure = f"'benchfarm run --resume {campaign.campaign_id}'"
-    left = () if campaign.status.is_over else (f"Runs are left to measure: {cure}.",)
+    left = runs_left(campaign)
     return Comparison(
         axis=pairing.kind,
         baseline=pairing.baseline,

@@ -67,6 +67,15 @@ def find_campaigns(store: Store, word: str) -> list[Campaign]:
     return jobs or [found]
 
 
+def runs_left(*campaigns: Campaign) -> tuple[str, ...]:
+    """Return which of some campaigns aren't over, a sentence each."""
+    return tuple(
+        f"Runs are left to measure: 'benchfarm run --resume {item.campaign_id}'."
+        for item in campaigns
+        if not item.status.is_over
+    )
+
+
 def check_stored(*words: str) -> None:
     """Raise UsageError where words name files of models instead of what is stored."""
     models = [word for word in words if is_model_file(Path(word))]

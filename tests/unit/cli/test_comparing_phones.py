@@ -265,6 +265,7 @@ def test_builds_of_two_nights_are_compared_as_their_campaigns_are(tmp_path: Path
         at = START + timedelta(days=night)
         runs += own
         campaigns.append(campaign_of(own, campaign_id=name, created_at=at))
+    campaigns[-1] = replace(campaigns[-1], status=CampaignStatus.RUNNING)
     # What was compared in turns is no session.
     pairing = Pairing(
         sides=(), baseline="", candidate="", kind="build", detect=0.02, level=0.99, threshold=0.02
@@ -275,7 +276,9 @@ def test_builds_of_two_nights_are_compared_as_their_campaigns_are(tmp_path: Path
     ab = campaign_of(in_turns, campaign_id=IMPORTED, name="ab", created_at=at, terms=terms)
     settings = settings_of(tmp_path, runs + in_turns, ab, *campaigns)
     sides = (BUILDS[ToolName.NATIVE].sha256[:12], OTHER.sha256[:12])
-    (by_night,) = cases_of(compare(settings, CompareOptions(), Output(), ()))
+    nights = compare(settings, CompareOptions(), Output(), ())
+    assert f"benchfarm run --resume {campaigns[-1].campaign_id}" in " ".join(nights.text.split())
+    (by_night,) = cases_of(nights)
     (by_build,) = cases_of(compare(settings, CompareOptions(by="build"), Output(), sides))
     shown = [{**row["verdict"], "reasons": ()} for row in (by_night, by_build)]
     assert shown[0] == shown[1]
