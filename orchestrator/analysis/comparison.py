@@ -332,20 +332,22 @@ class Comparison:
         """Whether figures of virtual phones are among them."""
         return any(row.is_virtual for row in self.rows)
 
-    @property
-    def shows_nothing(self) -> str:
-        """Why nothing was shown to be good, as a code: nothing was compared, or not all was
-        measured; empty where something was.
+    def lack(self, fail_on: FailOn) -> str:
+        """Return why it is a failure whatever its cases are, as a code; empty where it isn't: what
+        wasn't measured or compared wasn't shown to be good.
         """
+        if fail_on is FailOn.NEVER:
+            return ""
         if self.overall is None:
             return "nothing-compared"
-        return "incomplete" if self.is_incomplete else ""
+        if self.is_incomplete:
+            return "incomplete"
+        is_partial = fail_on is FailOn.INCONCLUSIVE and bool(self.only_baseline)
+        return "not-compared" if is_partial else ""
 
     def fails(self, fail_on: FailOn) -> bool:
         """Return whether it is a failure."""
-        if self.shows_nothing:
-            return fail_on is not FailOn.NEVER
-        return any(row.fails(fail_on) for row in self.rows)
+        return bool(self.lack(fail_on)) or any(row.fails(fail_on) for row in self.rows)
 
 
 def compare_sides(

@@ -144,8 +144,9 @@ def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
         kind = "broken" if row.is_broken else "failed" if row.failed else outcome.value
         virtual = " [virtual]" * row.is_virtual
         tests.append((case_title(row) + virtual, tag, kind, " ".join(sentences(row))))
-    if (why := comparison.shows_nothing) and fail_on is not FailOn.NEVER:
-        tests.append(("whole", "error", why, summary_line(comparison)))
+    if why := comparison.lack(fail_on):
+        told = " ".join([summary_line(comparison), *_rest(comparison)])
+        tests.append(("whole", "error", why, told))
     tags = [tag for _, tag, _, _ in tests]
     counts = {
         "tests": str(len(tests)),

@@ -367,6 +367,10 @@ def test_a_number_of_threads_that_is_nothing_to_both_sides_is_no_case() -> None:
     comparison = compared(*sides)
     assert [row.baseline.case for row in comparison.rows] == [case()]
     assert not comparison.fails(FailOn.INCONCLUSIVE)
+    # A case that nobody measured again wasn't compared.
+    more = compared([*sides[0], *night(case(threads=2))], sides[1])
+    assert more.fails(FailOn.INCONCLUSIVE)
+    assert not more.fails(FailOn.SLOWER)
 
 
 def test_where_nothing_could_be_compared_nothing_was_shown_to_be_good() -> None:
