@@ -346,12 +346,15 @@ def _delegate(value: object) -> object:
 
     Raises ValueError.
     """
-    known = (*DelegateName, *map(DelegateName, plugins("delegates")), *DelegateChoice)
-    by_word: dict[str, object] = {name.value: name for name in known}
+    by_word: dict[str, object] = {
+        **{name.value: name for name in DelegateName},
+        **dict.fromkeys(plugins("delegates")),
+        **{name.value: name for name in DelegateChoice},
+    }
     word = str(value).strip().lower()
     if word not in by_word:
         raise ValueError(not_one_of(str(value), by_word))
-    return by_word[word]
+    return by_word[word] or DelegateName(word)
 
 
 def _pass(name: object) -> object:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -101,8 +102,14 @@ def plan_keys() -> Mapping[str, PlanKey]:
 
 @functools.cache
 def passes() -> tuple[PassSpec, ...]:
-    """Return all passes, in the order in which they are listed."""
-    return tuple(pass_of(Pass(name)) for name in pass_names())
+    """Return all passes, in the order in which they are listed, but a plugin's that is broken: who
+    names it is told.
+    """
+    found = []
+    for name in pass_names():
+        with suppress(PluginError):
+            found.append(pass_of(Pass(name)))
+    return tuple(found)
 
 
 def pass_tables() -> tuple[PassTable[Any], ...]:

@@ -93,8 +93,14 @@ def test_a_pass_that_is_not_whole_is_refused_by_name(
     assert why in done.stderr
 
 
-def test_an_unknown_pass_is_refused_with_the_nearest(cli: Cli, tmp_path: Path) -> None:
-    done = cli("bench --pass enrgy", tmp_path / "m.tflite")
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("enrgy", "did you mean 'energy'?"), ("reference", "there are timing, memory")],
+)
+def test_an_unknown_pass_is_refused_with_the_nearest(
+    cli: Cli, tmp_path: Path, name: str, what: str
+) -> None:
+    done = cli("bench --pass", name, tmp_path / "m.tflite")
     assert done.exit_code == 2
-    assert "there is no pass 'enrgy'; did you mean 'energy'?" in done.stderr
+    assert f"there is no pass '{name}'; {what}" in done.stderr
     assert json.dumps("Traceback") not in done.stderr

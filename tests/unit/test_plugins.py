@@ -264,19 +264,33 @@ def test_a_delegate_is_measured_under_its_own_name_and_its_runs_outlive_it(
 
 
 def test_a_plugin_that_is_broken_is_named_and_everything_else_goes_on(benchfarm: Installed) -> None:
-    module = benchfarm.site / "acme" / "exporters.py"
-    text = module.read_text("utf-8")
-    module.write_text("import nothing_of_this_name\n", "utf-8")
+    acme = benchfarm.site / "acme"
+    (names,) = benchfarm.site.glob("*.dist-info/entry_points.txt")
+    kept = {
+        path: path.read_text("utf-8") for path in (acme / "exporters.py", acme / "passes.py", names)
+    }
+    for path in acme / "exporters.py", acme / "passes.py":
+        path.write_text("import nothing_of_this_name\n", "utf-8")
+    told = "[benchfarm.delegates]\nunprefixed = acme.delegates:NPU\n"
+    names.write_text(kept[names].replace("[benchfarm.delegates]\n", told), "utf-8")
     try:
-        told = benchfarm("export", "--format", "acme-lines", "--out", "other.acme-lines", code=2)
-        assert "'acme-lines' of benchfarm-acme can't be loaded: ModuleNotFoundError" in told
-        assert "pip uninstall benchfarm-acme" in told
-        assert "Traceback" not in told
+        for name, words in {
+            "acme-lines": ("export", "--format", "acme-lines", "--out", "other.acme-lines"),
+            "acme.idle": ("bench", MODEL, "--pass", "acme.idle"),
+        }.items():
+            told = benchfarm(*words, code=2)
+            assert f"'{name}' of benchfarm-acme can't be loaded: ModuleNotFoundError" in told
+            assert "pip uninstall benchfarm-acme" in told
+            assert "Traceback" not in told
         benchfarm("export", "--format", "json", "--out", "other.json")
+        benchfarm("report", "--format", "text")
+        told = benchfarm("bench", MODEL, "-s", "none", "-d", "gpu", code=3)
+        assert "none: is not attached" in told
         benchfarm("acme")
         benchfarm("--help")
     finally:
-        module.write_text(text, "utf-8")
+        for path, text in kept.items():
+            path.write_text(text, "utf-8")
 
 
 def test_the_core_works_without_any_extension(tmp_path: Path) -> None:
