@@ -449,3 +449,12 @@ def test_a_pass_that_a_case_cannot_do_is_skipped_with_a_reason_also_beside_anoth
     for found in (cold, both):
         assert {skip.reason_code for skip in found.skipped} == {"pass-not-in-tool"}
     assert {item.run_pass for item in both.invocations[PHONE.serial]} == {Pass.TIMING}
+
+
+@needs_extension("contention")
+@needs_extension("trace")
+def test_passes_for_android_phones_leave_a_computers_program_out() -> None:
+    passes = (Pass.TIMING, Pass("contention"), Pass("trace"))
+    found = expanded(plan(matrix=Matrix(threads=(1,)), passes=passes), COMPUTER, LITERT)
+    assert {item.run_pass for item in found.invocations[COMPUTER.serial]} == {Pass.TIMING}
+    assert {skip.reason_code for skip in found.skipped} == {"pass-not-in-tool"}

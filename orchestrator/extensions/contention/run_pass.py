@@ -58,7 +58,7 @@ def run_loaded(
 
     Raises DeviceError kinds, UsageError where there can't be one.
     """
-    if device.kind is not DeviceKind.ANDROID or request.case.tool.is_app:
+    if device.kind is not DeviceKind.ANDROID:
         raise UsageError(
             f"{device.serial}: the pass contention is for executables on Android phones"
         )
@@ -277,6 +277,11 @@ PASS = PassSpec(
     runner=_runner,
     numbers=_numbers,
     turn=lambda terms: 1 + len(terms.contention),
+    needs=lambda program: (
+        ""
+        if DeviceKind.ANDROID in program.kinds and not program.name.is_app
+        else "is no executable for Android phones, beside which a load could run"
+    ),
     variant=load_text,
     read=with_load,
     table=TABLE,

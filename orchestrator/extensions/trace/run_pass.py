@@ -127,5 +127,10 @@ PASS = PassSpec(
     about="One run under the phone's tracer, for the Perfetto UI",
     guide="why-slow",
     runner=_runner,
+    needs=lambda program: (
+        ""
+        if DeviceKind.ANDROID in program.kinds
+        else "isn't for Android phones, on which alone traces are recorded"
+    ),
     alone="a trace",
 )
