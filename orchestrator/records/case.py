@@ -458,8 +458,6 @@ def load_of(text: str) -> Load:
 
     Raises ValueError.
     """
-    if text == NO_LOAD:
-        return Load()
     counts: dict[str, int] = {}
     for part in text.split("+"):
         match = _PART.fullmatch(part.strip())

@@ -25,7 +25,7 @@ from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.programs import Program, program
 from orchestrator.programs.running import benchmark_flags, environment, format_flags
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import LOAD_DIED, LOAD_FILE, NO_LOAD, Case, Pass, load_of
+from orchestrator.records.case import LOAD_DIED, LOAD_FILE, NO_LOAD, Case, Load, Pass, load_of
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
@@ -62,7 +62,7 @@ def run_loaded(
         raise UsageError(
             f"{device.serial}: the pass contention is for executables on Android phones"
         )
-    load = load_of(request.variant)
+    load = Load() if request.variant == NO_LOAD else load_of(request.variant)
     other = _gpu_loop(request) if load.gpu else ""
     seconds = math.ceil(request.timeout_s)
     enclosing = replace(

@@ -70,7 +70,17 @@ def test_no_load_needs_no_proof() -> None:
 def test_loads_as_people_write_them() -> None:
     assert load_of("cpu=4") == Load(cpu=4)
     assert load_of("cpu=2+memory=1+gpu=1") == Load(cpu=2, memory=1, gpu=1)
-    for wrong in ("", "cpu", "cpu=0", "cpu=1+cpu=2", "gpu=2", "cpu=100", "disk=1", "cpu=4; reboot"):
+    for wrong in (
+        "",
+        "none",
+        "cpu",
+        "cpu=0",
+        "cpu=1+cpu=2",
+        "gpu=2",
+        "cpu=100",
+        "disk=1",
+        "cpu=4; reboot",
+    ):
         with pytest.raises(ValueError, match=r"load|GPU"):
             load_of(wrong)
     terms = PlanTerms(contention=("cpu=1", "memory=1"))
