@@ -201,6 +201,7 @@ def plain(site: Site, folder: Path) -> int:
 
 def write(site: Site, folder: Path) -> tuple[float, float, int]:
     """Write all pages but reports; return the seconds of series and of the overview, and the bytes."""
+    (folder / "series").mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()
     size = 0
     for row in site.series:

@@ -212,8 +212,7 @@ def import_runs(
         models=list(batch.models.values()),
         builds=list(batch.builds.values()),
     )
-    for record in records:
-        store.append_run(record)
+    store.append_runs(records)
     finished_at = clock.now()
     store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, finished_at)
     ended = replace(whole, finished_at=finished_at)

@@ -73,6 +73,36 @@ _ROWS: Final = (
 )
 
 
+class _Kept:
+    """A run as it is inserted; packed before the store's lock is taken."""
+
+    def __init__(self, run: RunRecord) -> None:
+        self._run = run
+        self._values = {**row_of(run), "output": pack_output(run.attachments, run.case.tool)}
+        self._values |= {"campaign_id": run.campaign_id, "case_key": run.case.case_key}
+        self._large = {item.sha256: item.data for item in run.attachments if is_large(item)}
+
+    def insert(self, connection: Connection) -> None:
+        """Insert it with its raw output; raises IntegrityError where the tables refuse it."""
+        key = connection.execute(_INSERT, self._values).inserted_primary_key
+        if self._large:
+            assert key is not None, "a single INSERT always has one"
+            # Every run that is compared with a reference has the same one.
+            known = select(BLOBS.c.sha256).where(BLOBS.c.sha256.in_(self._large))
+            stored = set(connection.scalars(known))
+            new = [
+                {"sha256": sha256, "data": pack(data, self._run.case.tool)}
+                for sha256, data in self._large.items()
+                if sha256 not in stored
+            ]
+            if new:
+                connection.execute(insert(BLOBS), new)
+            connection.execute(
+                insert(ATTACHMENTS),
+                [{"run_no": key[0], "sha256": sha256} for sha256 in self._large],
+            )
+
+
 class Runs(Database):
     """Methods of the store about runs."""
 
@@ -84,31 +114,10 @@ class Runs(Database):
         One that was unfit is replaced. The run and its raw output are one transaction, on the disk
         when this returns.
         """
-        values = {**row_of(run), "output": pack_output(run.attachments, run.case.tool)}
-        values |= {"campaign_id": run.campaign_id, "case_key": run.case.case_key}
-        large = {item.sha256: item.data for item in run.attachments if is_large(item)}
-
-        def keep(connection: Connection) -> None:
-            key = connection.execute(_INSERT, values).inserted_primary_key
-            if large:
-                assert key is not None, "a single INSERT always has one"
-                # Every run that is compared with a reference has the same one.
-                known = select(BLOBS.c.sha256).where(BLOBS.c.sha256.in_(large))
-                stored = set(connection.scalars(known))
-                new = [
-                    {"sha256": sha256, "data": pack(data, run.case.tool)}
-                    for sha256, data in large.items()
-                    if sha256 not in stored
-                ]
-                if new:
-                    connection.execute(insert(BLOBS), new)
-                connection.execute(
-                    insert(ATTACHMENTS), [{"run_no": key[0], "sha256": sha256} for sha256 in large]
-                )
-
+        kept = _Kept(run)
         try:
             with self.writing() as connection:
-                keep(connection)
+                kept.insert(connection)
         except StoreError as error:
             if not isinstance(error.__cause__, IntegrityError):
                 raise
@@ -117,13 +126,26 @@ class Runs(Database):
                 if not _makes_room(connection, run):
                     return False
                 try:
-                    keep(connection)
+                    kept.insert(connection)
                 except IntegrityError as refused:
                     raise StoreError(
                         f"run {run.run_id} of campaign {run.campaign_id}, device {run.case.serial}: "
                         f"it contradicts what is stored: {refused.orig}"
                     ) from refused
         return True
+
+    def append_runs(self, runs: Sequence[RunRecord]) -> list[bool]:
+        """Keep runs as :meth:`append_run` does, in one transaction where none is there already."""
+        kept = [_Kept(run) for run in runs]
+        try:
+            with self.writing() as connection:
+                for item in kept:
+                    item.insert(connection)
+        except StoreError as error:
+            if not isinstance(error.__cause__, IntegrityError):
+                raise
+            return [self.append_run(run) for run in runs]
+        return [True] * len(runs)
 
     def replace_reading(self, run: RunRecord) -> None:
         """Keep a stored run as it reads now; its raw output never changes."""

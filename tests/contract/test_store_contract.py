@@ -247,10 +247,14 @@ def test_a_run_is_stored_once(store: Store, samples) -> None:
     assert store.append_run(run) is True
     assert store.append_run(run) is False
     assert store.append_run(again) is False
+    # Of several together, those that aren't there are kept.
+    others = [samples.run(number) for number in (2, 3)]
+    assert store.append_runs([others[0], again, others[1]]) == [True, False, True]
+    assert store.append_runs(others) == [False, False]
     with pytest.raises(StoreError, match=str(run.run_id)):
         store.append_run(samples.run(1, run_id=run.run_id))
 
-    assert list(store.runs(with_attachments=True)) == [run]
+    assert list(store.runs(with_attachments=True)) == [run, *others]
 
 
 @pytest.mark.parametrize("marked", [True, False])

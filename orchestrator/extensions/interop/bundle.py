@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import re
 import tempfile
@@ -60,6 +61,8 @@ _LARGE_BYTES: Final = 64 << 20
 _MOST_PACKED: Final = 200
 #: Things that one run leaves behind.
 _MOST_LEFT: Final = 1_000
+#: Runs that are stored in one transaction: each waits for the disk.
+_AT_ONCE: Final = 50
 #: Parts of records in which texts of this computer stand; of runs on this computer also what its
 #: programs said.
 _OF_CAMPAIGNS: Final = ("plan_text", "skipped")
@@ -430,22 +433,26 @@ def take_in(
     for campaign in sorted(begun, key=lambda campaign: campaign.created_at.timestamp()):
         _begin(store, records, campaign, origin)
     facts = store.devices() if campaigns else {}
-    new, pruned, known, others = 0, 0, 0, []
-    for run in bundle.runs():
-        of = campaigns[run.campaign_id]
-        if run.run_id in stored_ids:
-            known += 1
-            continue
-        moved = replace(run, case=_here(run.case, of))
-        serial, before = moved.case.serial, stored[run.campaign_id]
-        # Nothing that comes from a file is added to what this lab has measured itself.
-        is_own = before is not None and before.terms.origin is None
-        is_new = not is_own and store.append_run(
-            read(moved, facts[serial], of) if serial in facts else moved
-        )
-        new += is_new
-        pruned += is_new and is_pruned(run.attachments)
-        others += [] if is_new else [run.run_id]
+    new, pruned, known, others = 0, 0, 0, list[RunId]()
+    runs = bundle.runs()
+    while at_once := list(itertools.islice(runs, _AT_ONCE)):
+        fresh: list[RunRecord] = []
+        for run in at_once:
+            of = campaigns[run.campaign_id]
+            before = stored[run.campaign_id]
+            if run.run_id in stored_ids:
+                known += 1
+            elif before is not None and before.terms.origin is None:
+                # Nothing that comes from a file is added to what this lab has measured itself.
+                others.append(run.run_id)
+            else:
+                moved = replace(run, case=_here(run.case, of))
+                serial = moved.case.serial
+                fresh.append(read(moved, facts[serial], of) if serial in facts else moved)
+        for run, is_new in zip(fresh, store.append_runs(fresh), strict=True):
+            new += is_new
+            pruned += is_new and is_pruned(run.attachments)
+            others += [] if is_new else [run.run_id]
     for campaign in begun:
         store.set_status(campaign.campaign_id, _ended(campaign), campaign.finished_at)
     return TakenIn(
