@@ -16,6 +16,7 @@ from orchestrator.passes import output_check, pass_of
 from orchestrator.passes.parity import can_be_checked
 from orchestrator.passes.specification import PassSpec
 from orchestrator.planning.selection import (
+    cores_skip,
     delegates_for,
     flags_skip,
     is_not_there,
@@ -299,7 +300,11 @@ def _of_model(
         if model.needs_flex and isinstance(build, Build):
             build = stock.twins.get(build.sha256, build)
         for delegate in delegates_for(plan, kind, tool):
-            unfit = misfit or skip_reason(facts, profile, tool, delegate, build)
+            unfit = (
+                misfit
+                or skip_reason(facts, profile, tool, delegate, build)
+                or cores_skip(kind, tool, plan.settings.affinity)
+            )
             for threads in threads_for(plan, facts):
                 skip = unfit or threads_skip(facts, threads)
                 for flags, mode in settings:

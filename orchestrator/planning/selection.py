@@ -417,6 +417,16 @@ def mode_skip(kind: DeviceKind, tool: ToolName, mode: ProcessMode | None) -> Ski
     return Skip(reason_code="mode-not-in-tool", reason=reason)
 
 
+def cores_skip(kind: DeviceKind, tool: ToolName, affinity: str) -> Skip | None:
+    """Return why a program can't be kept to the cores that a plan names, None when it can."""
+    if affinity in {"big", "all"} or not (tool.is_app or kind is DeviceKind.IOS):
+        return None
+    return Skip(
+        reason_code="affinity-not-in-tool",
+        reason=f"'{tool}' is an app, which nothing keeps to the cores {affinity}",
+    )
+
+
 def _profile_skip(profile: DeviceProfile | None, own: Delegate) -> Skip | None:
     if profile is None or own.name in profile.delegates or not own.is_in_profiles:
         return None

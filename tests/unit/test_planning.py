@@ -162,6 +162,15 @@ def test_what_cannot_be_measured_is_skipped_with_its_reason(
     assert all(skip.reason for skip in expansion.skipped)
 
 
+def test_an_app_is_not_measured_on_cores_that_nothing_keeps_it_to() -> None:
+    both = Matrix(threads=(1,), tools=(ToolName.APK, ToolName.NATIVE))
+    expansion = expanded(plan(matrix=both, settings=RunSettings(affinity="f0")), PHONE)
+    assert {(case.tool, case.affinity) for case in expansion.cases} == {(ToolName.NATIVE, "f0")}
+    assert {(skip.tool, skip.reason_code) for skip in expansion.skipped} == {
+        (ToolName.APK, "affinity-not-in-tool")
+    }
+
+
 def test_without_a_build_all_is_skipped_with_what_to_do() -> None:
     missing = Skip(reason_code="no-build", reason="get one with 'benchfarm build add'")
     expansion = expanded(plan(), build=missing)

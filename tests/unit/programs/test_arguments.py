@@ -142,6 +142,11 @@ def test_litert_refuses_flags_of_the_other_programs() -> None:
         )
 
 
+def test_litert_is_kept_to_the_cores_that_a_plan_names() -> None:
+    command = litert_command(request(replace(LITERT_CASE, affinity="3")), COUNTS, folder="/f")
+    assert command.startswith("taskset 3 ")
+
+
 def test_litert_figures_come_from_its_json() -> None:
     text = """{"fully_accelerated": true, "num_threads": 2, "model_size_mb": 1.0, "latency": {"init_ms": 5.5,
         "warmup_first_ms": 3.0, "warmup_avg_ms": 2.5, "num_warmup_runs": 5, "avg_ms": 2.1, "min_ms": 2.0, "max_ms": 4.0,
