@@ -14,7 +14,7 @@ from orchestrator.delegates import FlagFamily
 from orchestrator.ports import Change, Device, InvocationRequest, Tool
 from orchestrator.programs import Program
 from orchestrator.records.case import Case, Pass
-from orchestrator.records.device import DeviceFacts
+from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import Finding, PlacedInput
@@ -130,6 +130,12 @@ def _run(
 def plainly(services: PassServices) -> RunProgram:
     """Return what runs a program as it is."""
     return _run
+
+
+def executable_on_phones(program: Program) -> str:
+    """Return what a program lacks for a pass of Android's executables; empty where it is one."""
+    is_one = DeviceKind.ANDROID in program.kinds and not program.name.is_app
+    return "" if is_one else "is no executable of Android phones"
 
 
 def as_printed(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:

@@ -460,10 +460,12 @@ def test_a_pass_that_a_case_cannot_do_is_skipped_with_a_reason_also_beside_anoth
     assert {item.run_pass for item in both.invocations[PHONE.serial]} == {Pass.TIMING}
 
 
-@needs_extension("contention")
-@needs_extension("trace")
-def test_passes_for_android_phones_leave_a_computers_program_out() -> None:
-    passes = (Pass.TIMING, Pass("contention"), Pass("trace"))
-    found = expanded(plan(matrix=Matrix(threads=(1,)), passes=passes), COMPUTER, LITERT)
-    assert {item.run_pass for item in found.invocations[COMPUTER.serial]} == {Pass.TIMING}
-    assert {skip.reason_code for skip in found.skipped} == {"pass-not-in-tool"}
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=needs_extension(name)) for name in ("contention", "energy", "trace")],
+)
+def test_a_pass_of_android_phones_is_skipped_for_a_program_of_this_computer(name: str) -> None:
+    litert = replace(NATIVE, tool=ToolName.LITERT)
+    both = expanded(plan(passes=(Pass.TIMING, Pass(name))), COMPUTER, litert)
+    assert {item.run_pass for item in both.invocations[COMPUTER.serial]} == {Pass.TIMING}
+    assert {skip.reason_code for skip in both.skipped} == {"pass-not-in-tool"}

@@ -19,6 +19,7 @@ from orchestrator.passes.specification import (
     PassServices,
     PassSpec,
     RunProgram,
+    executable_on_phones,
     rounds,
 )
 from orchestrator.ports import Device, InvocationRequest, Tool
@@ -275,13 +276,9 @@ PASS = PassSpec(
     about="The latency beside a load on the phone, against that without one",
     guide="in-use",
     runner=_runner,
+    needs=executable_on_phones,
     numbers=_numbers,
     turn=lambda terms: 1 + len(terms.contention),
-    needs=lambda program: (
-        ""
-        if DeviceKind.ANDROID in program.kinds and not program.name.is_app
-        else "is no executable for Android phones, beside which a load could run"
-    ),
     variant=load_text,
     read=with_load,
     table=TABLE,

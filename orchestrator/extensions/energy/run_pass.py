@@ -20,6 +20,7 @@ from orchestrator.passes.specification import (
     PassServices,
     PassSpec,
     RunProgram,
+    executable_on_phones,
     rounds,
 )
 from orchestrator.plugins import Program
@@ -276,6 +277,7 @@ PASS = PassSpec(
     about="The energy of an inference, by the phone's own meters",
     guide="in-use",
     runner=_runner,
+    needs=executable_on_phones,
     numbers=_numbers,
     turn=lambda terms: 1,
     least_s=_least_s,
