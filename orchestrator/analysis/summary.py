@@ -351,15 +351,15 @@ def session_noise(sessions: Sequence[Sequence[float]]) -> SessionNoise:
 
 
 def session_noises(
-    points: Points, *, without: Collection[CampaignId] = ()
+    points: Points, *, only: Collection[CampaignId]
 ) -> dict[SeriesKey, SessionNoise]:
-    """Return what the sessions of each series differ by; ``without`` those of some campaigns.
+    """Return what the sessions of each series differ by; those of some campaigns count.
 
     Of several contents that a campaign measured, those count that were first stored last.
     """
     sessions: dict[int, dict[int, list[float]]] = {}
     for series, campaign, latencies in _sessions(points):
-        if points.campaigns[campaign].campaign_id not in without:
+        if points.campaigns[campaign].campaign_id in only:
             sessions.setdefault(series, {})[campaign] = latencies
     return {
         points.series[series].series_key: session_noise([*found.values()])

@@ -162,15 +162,11 @@ def _compared(
     if len(before | after) > 1 or rule.axis is Axis.DEVICE:
         keys = sorted({item.case.series_key for side in sides for item in side})
         # The candidate is what is asked about: it says nothing of what sessions differ by. Nor does
-        # an A/B comparison, of whatever else.
-        pairs = {
-            item.campaign_id
-            for item in workspace.store.campaigns()
-            if item.terms.pairing is not None
-        }
+        # an A/B comparison, of whatever else, nor what is hidden.
+        listed = workspace.store.campaigns()
+        plain = {item.campaign_id for item in listed if item.terms.pairing is None}
         points = workspace.store.points(series_keys=keys)
-        noises = session_noises(points, without=after | pairs)
-        rule = replace(rule, sessions=noises)
+        rule = replace(rule, sessions=session_noises(points, only=plain - after))
     return compare_sides(*sides, rule, names=names)
 
 

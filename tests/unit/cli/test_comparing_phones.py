@@ -3,6 +3,7 @@ phone; where sides are looked for, and what their pairs are worth."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -28,6 +29,7 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Grade, Quality, QualityVerdict
 from orchestrator.settings import Settings
+from orchestrator.store.opening import open_store
 from tests.samples.sample_lab import (
     BUILDS,
     CAMPAIGN,
@@ -283,6 +285,11 @@ def test_builds_of_two_nights_are_compared_as_their_campaigns_are(tmp_path: Path
     shown = [{**row["verdict"], "reasons": ()} for row in (by_night, by_build)]
     assert shown[0] == shown[1]
     assert "(from 12 sessions)" in " ".join(by_build["verdict"]["reasons"])
+    # Nor is what was hidden.
+    with closing(open_store(tmp_path / "home" / "store.sqlite")) as store:
+        store.hide_campaign(campaigns[5].campaign_id)
+    (without,) = cases_of(compare(settings, CompareOptions(), Output(), ()))
+    assert "(from 11 sessions)" in " ".join(without["verdict"]["reasons"])
 
 
 def test_two_a_b_comparisons_are_compared_as_it_is_asked(tmp_path: Path) -> None:
