@@ -609,12 +609,22 @@ class _Row:
                 found[-1] = replace(last, ended=change.night, is_newest=change.is_newest)
             else:
                 found.append(change)
-        newest = self.z[-SEGMENT_NIGHTS:]
         for at, change in enumerate(found):
-            is_known = not change.is_newest or change.nights_after > SEGMENT_NIGHTS
-            if change.ended is None and is_known and self._has_left(change, newest):
-                found[at] = replace(change, ended=int(self.places[-SEGMENT_NIGHTS]))
+            if change.ended is None:
+                found[at] = replace(change, ended=self._left_on(change, found[at + 1 :]))
         return found
+
+    def _left_on(self, change: Change, later: Sequence[Change]) -> int | None:
+        """Return the night from which on the level of a change was left: by one of the later ones, or
+        by the newest nights; None while it lasts.
+        """
+        for following in later:
+            cut = int(np.searchsorted(self.places, following.night))
+            if self._has_left(change, self.z[cut : cut + following.nights_after]):
+                return following.night
+        is_known = change.is_newest and change.nights_after > SEGMENT_NIGHTS
+        has_left = is_known and self._has_left(change, self.z[-SEGMENT_NIGHTS:])
+        return int(self.places[-SEGMENT_NIGHTS]) if has_left else None
 
     def held(self, changes: list[Change], came_from: Integers) -> list[Change]:
         """Return the changes with the alarm of one of the last nights, as far as today's noise would

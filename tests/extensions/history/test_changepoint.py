@@ -320,6 +320,15 @@ def test_a_step_that_passed_went_away_within_three_nights_and_is_no_alarm() -> N
     assert ended >= 36
 
 
+def test_steps_that_a_later_one_undid_together_went_away_with_it() -> None:
+    values = np.array([series(np.random.default_rng(SEED), 90, 0.005)])
+    values[:, 77:84] *= 1.1
+    values[:, 80:84] *= 1.1
+    first, second = [change for change in changes(values) if change.ratio > 1]
+    assert (first.night, first.ended) == (77, 84)
+    assert (second.night, second.ended is not None) == (80, True)
+
+
 def looks(values: np.ndarray, first: int, last: int) -> np.ndarray:
     """Return series x nights: whether each night's list has an alarm of the series."""
     found = np.zeros(values.shape, dtype=bool)
