@@ -259,14 +259,14 @@ class CaseRunner:
         self._keep(self._records.not_run(invocation, skipped(OUT_OF_TIME, reason)))
 
     def rest(self, limits: FitLimits, *, recent: DeviceState | None = None) -> Fitness:
-        """Wait until the device is fit by these limits; ``recent`` is its state if it was read just
-        now.
+        """Wait until the device is fit by these limits, not past the campaign's time; ``recent`` is
+        its state if it was read just now.
 
         Raises DeviceError kinds, and InterruptedByUserError.
         """
         fitness = self._context.conditioner.prepare(
             self._device,
-            limits,
+            replace(limits, wait=min(limits.wait, self.time.remaining_s)),
             quiet=self._context.campaign.terms.quiet,
             recent=recent,
             on_wait=lambda reason: self.note(f"waits to be fit: {reason}"),

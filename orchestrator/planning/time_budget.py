@@ -5,6 +5,7 @@ what is left.
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -252,6 +253,11 @@ class TimeLeft:
     def is_over(self) -> bool:
         """Whether nothing may begin any more."""
         return self._deadline is not None and self._deadline.expired
+
+    @property
+    def remaining_s(self) -> float:
+        """What is left, infinite without a limit."""
+        return math.inf if self._deadline is None else self._deadline.remaining_s
 
     def learn(self, run: RunRecord) -> None:
         """Take note of how long a run took."""

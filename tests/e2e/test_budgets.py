@@ -54,6 +54,17 @@ def test_a_budget_that_is_too_small_measures_the_plans_first_cases_and_says_what
     check_raw_output_is_deleted(lab, tmp_path)
 
 
+def test_a_phone_is_not_waited_for_longer_than_the_budget(
+    lab: Lab, plan_file: Callable[..., Path]
+) -> None:
+    serial = lab.serials[0]
+    lab.fault(serial, "overheat", "heat_c=90")
+    plan = plan_file((serial,), invocations=1, extra="limits: {wait: 10 min}\n")
+    ended = lab.cli("run --json", plan, "--budget", "5s")
+    assert ended.exit_code == 6, ended.stderr
+    assert "completed" not in {run["outcome"] for run in ended.json["runs"]}, ended.stderr
+
+
 def wanted_s(runs: list[dict[str, Any]]) -> float:
     """What these runs, one of each case, are thought to take again."""
     return sum(run["duration_s"] for run in runs) + len(runs) * usual_pause_s(runs)
