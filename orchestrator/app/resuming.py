@@ -14,6 +14,7 @@ from orchestrator.engine.device_campaign import why_not_restored
 from orchestrator.engine.events import Notice
 from orchestrator.errors import DeviceBusyError, UsageError
 from orchestrator.passes import shown
+from orchestrator.ports import Observer
 from orchestrator.records.campaign import Campaign, Progress
 from orchestrator.records.case import CampaignId, Serial
 from orchestrator.settings import Settings
@@ -121,14 +122,16 @@ def _kind_of(campaign: Campaign) -> str:
     return shown(next(iter(found))).alone if len(found) == 1 else ""
 
 
-def close(settings: Settings, words: Sequence[str]) -> list[tuple[Campaign, int]]:
+def close(
+    settings: Settings, words: Sequence[str], observer: Observer
+) -> list[tuple[Campaign, int]]:
     """Give up what is left of some open campaigns, all or none of them; phones left changed are
-    restored.
+    restored, and ``observer`` hears of those that can't be.
 
     ``words`` are their ids or the beginnings of these. Returns each with how many invocations are
     abandoned. Raises UsageError for a campaign that isn't open, or that somebody runs or will run.
     """
-    with Workspace(settings, makes_store=False) as workspace:
+    with Workspace(settings, makes_store=False, observer=observer) as workspace:
         chosen = [find_campaign(workspace.store, word, only_open=True) for word in words]
         campaigns = list({item.campaign_id: item for item in chosen}.values())
         check_no_names(campaigns, words)

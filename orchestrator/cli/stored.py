@@ -317,8 +317,9 @@ def close(
     Example: benchfarm results close CAMPAIGN
     """
     from orchestrator.app import resuming
+    from orchestrator.cli.live import observer_for_stderr
 
-    closed = resuming.close(settings, campaigns)
+    closed = resuming.close(settings, campaigns, observer_for_stderr(settings.log_format))
     lines = [
         f"{item.campaign_id} ({item.name}): closed"
         + (f", {counted(count, 'invocation')} abandoned" if count else "")

@@ -89,6 +89,17 @@ def test_a_campaign_that_was_cut_off_is_closed(lab: Lab, model: Path, tmp_path: 
     assert "left changed" not in lab.cli("doctor").said
 
 
+def test_a_phone_that_is_left_changed_by_a_campaign_that_is_closed_is_named(
+    lab: Lab, model: Path
+) -> None:
+    campaign = cut_off(lab, model)
+    lab.fault(lab.serials[0], "unauthorized")
+    said = lab.cli("results close", campaign).ok().stderr
+    lab.clear()
+    lab.cli("device restore").ok()
+    assert f"{lab.serials[0]} could not be restored" in said
+
+
 @pytest.mark.parametrize("world", ["another boot", "no /proc"])
 def test_a_stranger_that_has_the_number_of_a_run_that_was_cut_off_lives_on(
     cli: Cli, model: Path, tmp_path: Path, world: str
