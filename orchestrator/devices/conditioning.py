@@ -43,6 +43,7 @@ from orchestrator.errors import (
     DeviceError,
     DeviceSetAsideError,
     DeviceStorageError,
+    DeviceTimeoutError,
     may_return,
 )
 from orchestrator.ports import Change, Device, Fitness
@@ -213,7 +214,9 @@ class LadderConditioner:
                     device.wait_until_ready(timeout_s=_RESTORE_READY_S)
                 restored = self._restore(device, on_note, take=take)
             except DeviceError as error:
-                if tries == _RESTORES_MAX or not may_return(error):
+                # What was waited for in vain isn't waited for again.
+                is_gone = tries > 1 and isinstance(error, DeviceTimeoutError)
+                if is_gone or tries == _RESTORES_MAX or not may_return(error):
                     # What somebody else holds has nothing of ours that runs.
                     if not isinstance(error, DeviceBusyError):
                         self._unreleased.add(device.serial)

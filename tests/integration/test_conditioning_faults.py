@@ -28,6 +28,7 @@ from orchestrator.errors import (
     DeviceChangedError,
     DeviceCommandError,
     DeviceStorageError,
+    DeviceTimeoutError,
 )
 from orchestrator.ports import Change, ShellResult
 from orchestrator.records.plan import FitLimits, Quiet, Screen
@@ -74,6 +75,13 @@ class Tripwire(AdbDevice):
             self.trip()
         limit_s = 2.0 if 0 < self.trip_at <= self.count else timeout_s
         return super().shell(command, timeout_s=min(timeout_s, limit_s), **options)
+
+    waits, longest_wait_s = 0, 60.0
+
+    def wait_until_ready(self, *, timeout_s: float) -> None:
+        """Count how often the phone is waited for."""
+        self.waits += 1
+        super().wait_until_ready(timeout_s=min(timeout_s, self.longest_wait_s))
 
 
 class ForwardClock(SystemClock):
@@ -458,6 +466,22 @@ def test_a_note_that_cannot_be_removed_is_told_and_removed_by_the_next_restore(
     phone.faults.add(parse_fault("permission-denied", ["subject=*/owner"]))
     with pytest.raises(DeviceCommandError, match="owner: open: Permission denied"):
         conditioner.restore(device)
+    clear(phone, device)
+    conditioner.restore(device)
+    as_before(device, phone, before)
+
+
+def test_a_phone_that_hangs_is_waited_for_once_and_restored_later(
+    device: Tripwire, phone: Phone, tmp_path: Path
+) -> None:
+    before = whole(device)
+    prepare(conditioner := LadderConditioner(tmp_path), device, SOME)
+    device.count, device.trip_at, device.longest_wait_s = 0, 1, 2.0
+    device.trip = lambda: phone.faults.add(parse_fault("hang", []))
+    with pytest.raises(DeviceTimeoutError):
+        conditioner.restore(device)
+    assert device.waits == 1
+    device.trip_at = 0
     clear(phone, device)
     conditioner.restore(device)
     as_before(device, phone, before)
