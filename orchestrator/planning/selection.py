@@ -390,9 +390,15 @@ def flags_skip(
             reason=f"'{tool}' has no flags of benchmark_model ({names})",
         )
     usual = flags_of(delegate, program(tool).family)
-    allowed = {delegate, *asked_for(usual), *(() if delegate.is_cpu else _CPU_LIBRARIES)}
-    asked = asked_for({**usual, **given}).items()
-    others = frozenset[str]().union(*(names for other, names in asked if other not in allowed))
+    by_itself, asked = asked_for(usual), asked_for({**usual, **given})
+    makes = frozenset[str]().union(*(by_itself[name] for name in by_itself.keys() - asked.keys()))
+    if off := sorted(makes & given.keys()):
+        return Skip(
+            reason_code="flag-of-another-delegate",
+            reason=f"{', '.join(off)} switches '{delegate}' off, under which the figure would stand",
+        )
+    allowed = {delegate, *by_itself, *(() if delegate.is_cpu else _CPU_LIBRARIES)}
+    others = frozenset[str]().union(*(asked[other] for other in asked.keys() - allowed))
     foreign = [name for name in given if name in others]
     if foreign:
         return Skip(

@@ -375,11 +375,12 @@ def test_a_file_of_this_computer_is_known_by_content_in_a_case() -> None:
         # What an accelerator leaves may run on either library for the CPU.
         ("use_ynnpack", "true", {"cpu", "xnnpack"}),
         ("use_xnnpack", "1", {"cpu"}),
+        ("use_xnnpack", "false", {"xnnpack"}),
         ("use_ynnpack", "false", set()),
         ("external_delegate_path", "", set()),
     ],
 )
-def test_a_flag_that_switches_another_delegate_on_is_refused(
+def test_a_flag_that_switches_the_delegate_off_or_another_one_on_is_refused(
     flag: str, value: str, refused: set[str]
 ) -> None:
     delegates = (DelegateName.CPU, DelegateName.XNNPACK, DelegateName.GPU)
