@@ -140,6 +140,7 @@ def prepare(
     from orchestrator.app.preparing import (
         Work,
         campaign_of,
+        check_builds,
         expansion_of,
         inputs_of,
         nothing_to_measure,
@@ -156,6 +157,7 @@ def prepare(
     builds: dict[str, Build] = {}
     skipped: dict[SkippedCase, None] = {}
     for word, plan, own in zip(words, plans, inputs, strict=True):
+        check_builds(plan, opened)
         expansion, found = expansion_of(workspace, plan, opened.devices, own)
         builds |= {build.sha256: build for build in found}
         skipped |= dict.fromkeys(expansion.skipped)

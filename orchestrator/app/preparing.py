@@ -29,7 +29,7 @@ from orchestrator.planning.expansion import (
     reference_case,
     with_output_checks,
 )
-from orchestrator.planning.selection import NO_BUILD, is_not_there
+from orchestrator.planning.selection import NO_BUILD, is_not_there, tools_for
 from orchestrator.planning.time_budget import cut_to_time, usable_s
 from orchestrator.ports import Device, session_of
 from orchestrator.records.build_spec import BuildSpec
@@ -189,6 +189,19 @@ def missing_programs(
     return list(found.values())
 
 
+def check_builds(plan: Plan, opened: OpenedDevices) -> None:
+    """Raise UsageError where a plan names builds and none of its devices runs their programs.
+
+    Where a device is missing they may be that one's.
+    """
+    used = {tool for facts in opened.facts for tool in tools_for(plan, facts.kind)}
+    if plan.builds and not opened.missing and used.isdisjoint(plan.builds):
+        raise UsageError(
+            f"a build is for {', '.join(plan.builds)}, and these devices run {', '.join(sorted(used))}",
+            hint="name a build of that with --build TOOL=NAME, or the program with --tool",
+        )
+
+
 def expansion_of(
     workspace: Workspace,
     plan: Plan,
@@ -325,6 +338,7 @@ def planned(
 
     Parameters and errors are those of `expansion_of`.
     """
+    check_builds(plan, opened)
     expansion, builds = expansion_of(workspace, plan, opened.devices, inputs, assumed)
     checks, is_wanted = unchecked(workspace, plan, opened.facts, inputs.models)
     expansion = with_output_checks(expansion, is_wanted)

@@ -170,3 +170,13 @@ def test_a_build_is_named_alike_on_every_command_that_starts_programs(
     done = lab.cli(*command, "-s", lab.serials[0], "--build", build)
     assert done.exit_code == 4
     assert "no build 'nowhere' for arm64-v8a is on this computer" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("bench -n 2 --build nowhere", MODEL), ("ab build:one build:other -n 2 -m", MODEL)]
+)
+def test_a_build_that_no_device_would_run_is_refused(
+    cli: Cli, words: tuple[str | Path, ...]
+) -> None:
+    done = cli(*words, "-s", "host").ended_with(2)
+    assert "a build is for native, and these devices run litert" in done.said
