@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from orchestrator.frozen import frozen
 
 if TYPE_CHECKING:
     from orchestrator.app.exchange import ExportRequest, ImportRequest
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from orchestrator.settings import Settings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Exported:
     """What an exporter wrote, beside the files themselves."""
 
@@ -31,7 +33,7 @@ class Exported:
     data: Mapping[str, object] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Exporter:
     """A format of ``benchfarm export``."""
 
@@ -48,7 +50,7 @@ class Exporter:
     takes_rows: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Importer:
     """A kind of results that ``benchfarm import`` takes."""
 
@@ -62,7 +64,7 @@ class Importer:
     is_last: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Message:
     """What a notifier sends."""
 
@@ -72,7 +74,7 @@ class Message:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Receiver:
     """Where messages go."""
 
@@ -83,7 +85,7 @@ class Receiver:
     deliver: Callable[[Message, float], tuple[str, bool]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Notifier:
     """A way to send what ``benchfarm history changes --notify`` reports."""
 
@@ -92,7 +94,7 @@ class Notifier:
     receiver: Callable[[str, Settings], Receiver]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Page:
     """A page beside those of the history, written and served with them."""
 
@@ -107,7 +109,7 @@ def _nothing_lacks(settings: Settings) -> tuple[str, str]:
     return "", ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DeviceSource:
     """A way to reach devices beside Android phones behind adb, and this computer."""
 
@@ -124,7 +126,7 @@ class DeviceSource:
     lacking: Callable[[Settings], tuple[str, str]] = _nothing_lacks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ProgramSource:
     """Programs that files of the user's declare: each file becomes a :class:`Program`."""
 

@@ -25,12 +25,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from orchestrator.errors import PluginError, UsageError, nearest
+from orchestrator.frozen import frozen
 from orchestrator.installation import extra_of
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ def program_sources() -> Iterable[ProgramSource]:
     return every("program_sources", ProgramSource).values()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CommandWords:
     """What the entry point of a command says in its name."""
 

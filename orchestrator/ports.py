@@ -11,18 +11,19 @@ import enum
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from orchestrator.errors import UsageError
+from orchestrator.frozen import frozen
 from orchestrator.records.case import Build, Case, Model, Pass, RunId, Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.verdict import ParityInput, PlacedInput
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ShellResult:
     """What a command on a device printed, its two streams apart, and its exit code."""
 
@@ -36,7 +37,7 @@ class ShellResult:
         return self.stdout.decode("utf-8", "replace")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ProcessResult:
     """How a detached process ended; its streams were collected whole after it had ended."""
 
@@ -50,7 +51,7 @@ class ProcessResult:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HostFile:
     """A file of this computer that is to lie on a device."""
 
@@ -72,7 +73,7 @@ class HostFile:
             raise UsageError(f"{self.source} can't be read: {error.strerror}") from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PlacedFile:
     """A file that lies on a device under its content's hash."""
 
@@ -82,7 +83,7 @@ class PlacedFile:
     pushed_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Change:
     """One change: what it is, and the shell command that restores what was before.
 
@@ -97,7 +98,7 @@ class Change:
     port: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PackageInfo:
     """An installed package, as the package manager tells."""
 
@@ -110,7 +111,7 @@ class PackageInfo:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Seen:
     """A device as an adb server or another source lists it, and whether benchfarm can use it."""
 
@@ -146,7 +147,7 @@ class CheckResult(enum.StrEnum):
     FAILS = "fails"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PhoneCheck:
     """One check of a phone."""
 
@@ -275,7 +276,7 @@ class CheckedDevice(Device, Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Fitness:
     """Whether a device is fit for a run now; ``reason`` says what it isn't, empty when it is."""
 
@@ -293,7 +294,7 @@ def _as_it_is(command: str) -> str:
     return command
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class InvocationRequest:
     """What a tool needs to run one invocation: the device's facts and where its files lie."""
 
@@ -347,7 +348,7 @@ class Tool(Protocol):
         """Read the output; pure, total: an unreadable output is a report that says so."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Turn:
     """One of the things that a process did."""
 
@@ -393,7 +394,7 @@ class TurnTool(Tool, Protocol):
         """Return what a process did, in order, up to its end; nothing where it didn't tell."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ParityBasis:
     """What the outputs of one model for one set of inputs are compared with."""
 

@@ -16,12 +16,12 @@ from __future__ import annotations
 import secrets
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import BenchfarmError, LinkLostError
+from orchestrator.frozen import frozen
 from orchestrator.ports import ShellResult
 
 FOLDER: Final = Path(__file__).resolve().parent / "devices" / "scripts"
@@ -31,7 +31,7 @@ ATTEMPTS: Final = 3
 _END: Final = "."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Answer:
     """A whole answer to the scripts of one request."""
 

@@ -6,14 +6,14 @@ import os
 import platform
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import UsageError
+from orchestrator.frozen import frozen
 from orchestrator.installation import look_for_programs_in
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Settings:
     """What the environment and the options before the command say."""
 

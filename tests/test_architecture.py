@@ -32,13 +32,14 @@ BELOW_APP = {
 PARAMETERS_MOST = 8
 
 #: What each part may import of the rest of benchfarm (itself always).
-FOUNDATION = {"errors", "units", "clock", "fields"}
+FOUNDATION = {"errors", "units", "clock", "fields", "frozen"}
 RECORDS = FOUNDATION | {"records"}
 PORTS = RECORDS | {"ports", "installation", "files", "scripts", "processes"}
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"app", "errors", "records"},
     "errors": set(),
     "units": set(),
+    "frozen": set(),
     "sysfs": set(),
     "fields": {"errors", "units"},
     "clock": {"errors"},
@@ -52,8 +53,8 @@ ALLOWED: dict[str, set[str]] = {
     "planning": RECORDS | {"delegates", "passes", "programs"},
     "analysis": RECORDS | {"delegates", "sysfs"},
     "installation": {"errors"},
-    "settings": {"errors", "installation", "store"},
-    "scripts": {"errors", "ports"},
+    "settings": {"errors", "frozen", "installation", "store"},
+    "scripts": {"errors", "frozen", "ports"},
     "config": PORTS | {"documents", "passes", "plugins"},
     "devices": PORTS | {"documents", "sysfs"},
     "artifacts": PORTS | {"documents", "programs"},

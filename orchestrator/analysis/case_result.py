@@ -9,7 +9,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Final, TypeVar
 
@@ -32,6 +32,7 @@ from orchestrator.analysis.outcome import (
 from orchestrator.analysis.samples import BUSY_CLOCK, mean_clock_share
 from orchestrator.analysis.summary import Summary, logs_of, summarize
 from orchestrator.delegates import is_on_gpu, is_on_opengl
+from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import FIGURE_PASS, Case, RunId, grouped
 from orchestrator.records.plan import StoppingRule
@@ -113,7 +114,7 @@ _STATUS_OF_OUTCOME = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CaseResult:
     """One case over its invocations."""
 
@@ -480,7 +481,7 @@ def _with_figure(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LowClock:
     """An invocation that ran at lower clocks than its siblings, and was slower by it."""
 

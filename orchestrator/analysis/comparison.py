@@ -13,7 +13,7 @@ import enum
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import accumulate, pairwise
 from operator import or_
 from typing import Final
@@ -29,6 +29,7 @@ from orchestrator.analysis.intervals import margin
 from orchestrator.analysis.measured import Measured
 from orchestrator.analysis.outcome import pair_figures
 from orchestrator.analysis.summary import SessionNoise
+from orchestrator.frozen import frozen
 from orchestrator.records.case import SeriesKey, grouped
 from orchestrator.records.run import NOT_BEGUN, THREADS_UNUSED, FigureKind, Outcome
 from orchestrator.records.verdict import (
@@ -105,7 +106,7 @@ _BROKEN: Final = frozenset({CaseStatus.FELL_BACK, CaseStatus.FAILED, CaseStatus.
 _ENDED: Final = frozenset({Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Rule:
     """How sides are compared."""
 
@@ -239,7 +240,7 @@ class FailOn(enum.StrEnum):
 DOUBTFUL: Final = frozenset({ComparisonOutcome.INCONCLUSIVE, ComparisonOutcome.INCOMPARABLE})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Difference:
     """A fact that must agree and doesn't."""
 
@@ -247,7 +248,7 @@ class Difference:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ComparedCase:
     """One case of both sides and what it comes to."""
 
@@ -283,7 +284,7 @@ class ComparedCase:
         return fail_on is FailOn.INCONCLUSIVE and self.verdict.outcome in DOUBTFUL
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Overall:
     """The geometric mean of the ratios of all comparable cases."""
 
@@ -295,7 +296,7 @@ class Overall:
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Comparison:
     """Two sides against each other, case by case."""
 

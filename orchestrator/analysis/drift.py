@@ -7,13 +7,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from orchestrator.analysis.findings import finding
 from orchestrator.analysis.intervals import margin
 from orchestrator.analysis.summary import logs_of, neighbour_std
+from orchestrator.frozen import frozen
 from orchestrator.records.case import CampaignId, Pass, RunId, grouped
 from orchestrator.records.run import NOT_BEGUN, Outcome, RunRecord
 from orchestrator.records.verdict import Finding
@@ -39,7 +39,7 @@ STAYS: Final = 0.9
 POINTS_MIN: Final = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SustainedCurve:
     """What a sustained run comes to."""
 
@@ -115,7 +115,7 @@ ATTEMPT_NUMBERS: Final = 100_000
 _FAILURES_MAX: Final = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Attempt:
     """One uninterrupted series of invocations of a case."""
 
@@ -211,7 +211,7 @@ NOISE_ASSUMED: Final = 0.02
 HISTORY_MIN: Final = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ReferenceVerdict:
     """What the reference workload says of the device."""
 
@@ -253,7 +253,7 @@ CHECK_INVOCATIONS: Final = 3
 USUAL_COUNT: Final = 9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Check:
     """The reference workload at one time."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from statistics import NormalDist
 from typing import Final, Generic, TypeVar
@@ -38,6 +38,7 @@ from orchestrator.analysis.summary import (
     moved_by,
     two_states,
 )
+from orchestrator.frozen import frozen
 from orchestrator.records.verdict import (
     CLAIM_LEVEL,
     THRESHOLD,
@@ -70,7 +71,7 @@ def looks_of(most: int) -> tuple[int, ...]:
     return (*(look for look in LOOKS if look < most), most)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Effect:
     """A difference of logarithms, the candidate's less the baseline's, and how well it is known."""
 
@@ -361,7 +362,7 @@ _RIVALS_POWER: Final = 1.25
 UNTESTED_MARGIN: Final = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ratio:
     """How many times as fast a candidate is as its baseline: 2.0 takes half the time."""
 
@@ -378,7 +379,7 @@ class Ratio:
         return self.value > 1 + untested if self.interval is None else self.interval.low > 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BestOfSet(Generic[Key]):
     """The fastest member of a set, and those that aren't slower than it by more than noise."""
 
@@ -483,7 +484,7 @@ def best_of(members: Mapping[Key, Summary]) -> BestOfSet[Key] | None:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Mean:
     """A trimmed mean with half the width of its 95 % interval; None for a single value."""
 

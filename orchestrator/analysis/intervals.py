@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
+
+from orchestrator.frozen import frozen
 
 if TYPE_CHECKING:
     import numpy as np
@@ -95,7 +96,7 @@ TRIMMED_SHARE: Final = 0.2
 TRIM_FROM_COUNT: Final = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TrimmedMean:
     """Where a sample lies, and how surely."""
 
@@ -208,7 +209,7 @@ _MOST: Final = 0.85
 LOST: Final = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Autocorrelation:
     """What invocations show of the correlation of neighbours on their device."""
 

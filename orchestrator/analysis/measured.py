@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import filterfalse
 
 from orchestrator.analysis.case_result import (
@@ -14,6 +13,7 @@ from orchestrator.analysis.case_result import (
     judge_case,
 )
 from orchestrator.delegates import DELEGATES, place_of
+from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign, Terms
 from orchestrator.records.case import FIGURE_PASS, Build, CampaignId, Case, CaseKey, grouped
 from orchestrator.records.device import DeviceFacts
@@ -21,7 +21,7 @@ from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Claim, Grade, Outputs, Severity, outputs_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Measured:
     """One case in one campaign, with its timing invocations and what they come to."""
 

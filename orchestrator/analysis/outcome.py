@@ -8,9 +8,9 @@ a difference of speed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.frozen import frozen
 from orchestrator.records.case import FIGURE_PASS
 from orchestrator.records.run import (
     SETUP_CODES,
@@ -36,7 +36,7 @@ PRINTED_US: Final = 1.0
 _QUALITIES: Final = (Quality.TRUSTED, Quality.SUSPECT, Quality.REJECTED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ending:
     """An outcome with its documented code and a sentence; both empty when completed."""
 

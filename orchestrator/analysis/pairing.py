@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 from typing import Final
@@ -24,6 +24,7 @@ from orchestrator.analysis.effect import LOOKS, compare_pairs, looks_of
 from orchestrator.analysis.measured import actual_of
 from orchestrator.analysis.outcome import pair_figures
 from orchestrator.analysis.rounds import SessionOf
+from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign, Invocation, Pairing
 from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Serial
 from orchestrator.records.run import ABANDONED, FAILED_BEFORE, OUT_OF_TIME, Outcome, RunRecord
@@ -41,7 +42,7 @@ _SPARE_SHARE: Final = 0.5
 _SPARE_LEAST: Final = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PairCount:
     """How many pairs of one thing on one device there are, and whether they are enough."""
 

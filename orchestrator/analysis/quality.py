@@ -9,13 +9,14 @@ told and weighs nothing: some phones ship so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
 from orchestrator.analysis.findings import finding
 from orchestrator.analysis.outcome import Ending
 from orchestrator.analysis.samples import derive_conditions, parse_samples
 from orchestrator.delegates import DELEGATES
+from orchestrator.frozen import frozen
 from orchestrator.records.case import IMPORTED_TOOLS, Case
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.plan import Screen
@@ -33,7 +34,7 @@ from orchestrator.records.verdict import Finding, Grade, Quality, QualityVerdict
 FindingsOf: TypeAlias = Callable[[ToolReport, Case, DeviceFacts], Iterable[Finding]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Observed:
     """One invocation as it was seen: what ran where, and what the device was like meanwhile."""
 

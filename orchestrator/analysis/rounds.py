@@ -12,7 +12,6 @@ import enum
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.analysis.case_result import (
@@ -30,6 +29,7 @@ from orchestrator.analysis.intervals import (
 )
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.summary import LEVEL, Summary, logs_of, summarize
+from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Serial, grouped
 from orchestrator.records.plan import StoppingRule
@@ -43,7 +43,7 @@ SURE_SHARE: Final = 0.25
 _STATES_STEP: Final = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Decision:
     """Whether a case has enough invocations."""
 
@@ -142,7 +142,7 @@ class StopReason(enum.StrEnum):
     UNUSED = "threads-unused"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CaseStanding:
     """How a case stands against the stopping rule."""
 

@@ -8,7 +8,6 @@ import itertools
 import math
 import statistics
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -24,6 +23,7 @@ from orchestrator.analysis.intervals import (
     margin,
     trimmed_mean,
 )
+from orchestrator.frozen import frozen
 from orchestrator.records.case import CampaignId, Serial, SeriesKey
 from orchestrator.records.history import Points
 from orchestrator.units import counted, format_percent
@@ -45,7 +45,7 @@ _ALIKE: Final = 3.0
 _LEAST: Final = 1e-12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TwoStates:
     """Two groups of invocations, on logarithms."""
 
@@ -153,7 +153,7 @@ class IntervalMethod(StrEnum):
     ORDER = "order-statistics"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Interval:
     """A confidence interval, in the unit of what it is about; of latencies, that of their
     :class:`TrimmedMean`.
@@ -169,7 +169,7 @@ class Interval:
         return (self.high - self.low) / 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Summary:
     """A sample of latencies, one per invocation, in microseconds."""
 
@@ -297,7 +297,7 @@ _STEP_MOST: Final = 5.0
 WEIGHT_MOST: Final = 120.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SessionNoise:
     """What sessions of one series differ by as a whole, beside the noise within each."""
 

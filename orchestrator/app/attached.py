@@ -9,7 +9,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -26,6 +26,7 @@ from orchestrator.errors import (
     UsageError,
     nearest,
 )
+from orchestrator.frozen import frozen
 from orchestrator.planning.selection import Choice, check_names, choose, missed
 from orchestrator.records.case import Serial
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, Labels, told_apart
@@ -44,7 +45,7 @@ _BACK_POLL_S: Final = 0.3
 _USE_POLL_S: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Attached:
     """A phone as one adb server sees it, or a device as its source does."""
 
@@ -73,7 +74,7 @@ class Attached:
         return replace(self, seen=replace(self.seen, usable=False, reason=reason, advice=advice))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OpenedDevices:
     """What came of opening the devices of a selection."""
 

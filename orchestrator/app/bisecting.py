@@ -7,7 +7,6 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +25,7 @@ from orchestrator.app.preparing import Prepared, start
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, DeviceUnusableError, PlanError, UsageError
+from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.case import CampaignId
 from orchestrator.records.device import DeviceFacts
@@ -52,7 +52,7 @@ class Judgement(enum.StrEnum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Compared:
     """What comparing a build with the good one (or with another) gave."""
 
@@ -64,7 +64,7 @@ class Compared:
     campaign_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Probe:
     """One build of the row that was looked at; ``index`` counts from the good build, 0."""
 
@@ -73,7 +73,7 @@ class Probe:
     compared: Compared
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BisectResult:
     """What a search found."""
 

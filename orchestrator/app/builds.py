@@ -5,12 +5,12 @@ as a program says itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.app.options import Paths, arg, opt
 from orchestrator.errors import ArtifactError, OutputParseError, UsageError
+from orchestrator.frozen import frozen
 from orchestrator.plugins import plugins
 from orchestrator.records.build_spec import BuildSpec, FlagSchema, FlagSpec
 from orchestrator.records.case import Build, Skip, ToolName
@@ -52,7 +52,7 @@ def fetch_builds(
     return fetched, problems
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AddRequest:
     """A program that is to be kept."""
 
@@ -104,7 +104,7 @@ def _chosen(
 _PHONE_ABIS: Final = ("arm64-v8a", "armeabi-v7a", "x86_64", "x86")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Flags:
     """Flags of a program."""
 

@@ -10,7 +10,6 @@ import shlex
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from orchestrator.app.phones import HIDDEN_SAMSUNG, adb_servers
 from orchestrator.app.status import extension, queue_beside, run_by_others
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import BenchfarmError, DeviceError, StoreError
+from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Progress
 from orchestrator.units import counted, format_bytes
 
@@ -29,7 +29,7 @@ from orchestrator.units import counted, format_bytes
 _LEAST_BYTES: Final = 10**9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Finding:
     """What one check found."""
 

@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 from orchestrator.app.options import Campaigns, Paths, Texts, arg, opt
 from orchestrator.errors import UsageError
 from orchestrator.files import check_folder, draft_of, unwritable, write_file
+from orchestrator.frozen import frozen
 from orchestrator.plugins import Exported, Exporter, find, plugins
 from orchestrator.records.campaign import Campaign, Origin
 from orchestrator.records.run import Attachment, RawOutput
@@ -114,7 +115,7 @@ EXPORTERS: Final = {
 FORMATS: Final = (*EXPORTERS, *plugins("exporters"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ExportRequest:
     """What is exported, and where to; ``form`` is the name of an exporter then."""
 
@@ -211,7 +212,7 @@ _LARGEST_BYTES = 64 << 20
 _MOST_FAULTS = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ImportRequest:
     """Which files are results of what."""
 
@@ -227,7 +228,7 @@ class ImportRequest:
     out: Annotated[Path | None, opt("--out -o", "File for the HTML report.")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Imported:
     """What an import did."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
@@ -17,6 +17,7 @@ from orchestrator.analysis.comparison import Comparison as Compared
 from orchestrator.app.stored import report_title, write_html
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import BenchfarmError, UsageError
+from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.plan import Plan
 from orchestrator.report.data import ReportData
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 _LINE_WIDTH: Final = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Progress:
     """Something that happened while devices measure; ``str()`` of it is one line for people."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.app.options import Paths, Wait, opt, percentage
 from orchestrator.errors import PlanError, UsageError
+from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign, Pairing
 from orchestrator.records.case import (
     FIGURE_PASS,
@@ -78,7 +79,7 @@ class AbRequest:
     wait: Wait = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Side:
     """One side as a kind and a value: ``build``, ``benchmark_model@1a2b3c``."""
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +34,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.files import check_writable
+from orchestrator.frozen import frozen
 from orchestrator.ports import CheckedDevice, PhoneCheck
 from orchestrator.records.case import Serial
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
@@ -52,7 +53,7 @@ _PAIRING_DIGITS: Final = 6
 HIDDEN_SAMSUNG: Final = "a Samsung phone that doesn't show: turn off Auto Blocker in its settings (Security and privacy)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Restored:
     """What came of putting one phone back."""
 
@@ -167,7 +168,7 @@ class DeviceList(list["ListedDevice"]):
         return self.to_html()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ListedDevice:
     """A phone as an adb server sees it."""
 

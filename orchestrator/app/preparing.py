@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import DeviceBusyError, DeviceError, PlanError, UsageError
 from orchestrator.files import sha256_of
+from orchestrator.frozen import frozen
 from orchestrator.passes import around_others, output_check, pass_of
 from orchestrator.planning.expansion import (
     Expansion,
@@ -88,7 +89,7 @@ def terms_of(plan: Plan, devices: Iterable[DeviceFacts], files: Mapping[str, str
 REFERENCE_FROM_S = 600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Inputs:
     """What a plan measures, as it lies on this computer."""
 
@@ -109,7 +110,7 @@ def inputs_of(plan: Plan) -> Inputs:
     return Inputs(models=identify(plan), named=host_files(plan))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Prepared:
     """A campaign that is about to be stored, or is, with what running it needs."""
 
@@ -137,7 +138,7 @@ def identify(plan: Plan) -> list[Model]:
     return models
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MissingProgram:
     """A program that a plan needs on a device, and that isn't on this computer."""
 
@@ -286,7 +287,7 @@ def prepare(
     return campaign_of(workspace, plan, opened, work)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Work:
     """What a campaign begins with, and what that needs."""
 

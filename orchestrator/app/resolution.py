@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,7 @@ from orchestrator.app.measuring import MeasuredCampaign, run
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.events import Notice
 from orchestrator.errors import BenchfarmError
+from orchestrator.frozen import frozen
 from orchestrator.records.case import FIGURE_PASS, Serial, grouped
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
@@ -32,7 +33,7 @@ _NEWEST: Final = 12
 _PAIRS: Final = (5, 10, 20, 40, 80)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Session:
     """One campaign of a configuration on one phone."""
 
@@ -45,7 +46,7 @@ class Session:
     latencies_us: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Visible:
     """What a comparison of some length can see."""
 
@@ -54,7 +55,7 @@ class Visible:
     change: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Resolution:
     """What equal sides show of a phone."""
 

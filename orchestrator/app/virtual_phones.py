@@ -16,13 +16,14 @@ import math
 import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from orchestrator.app.options import Texts, arg, opt
 from orchestrator.errors import DeviceError, DeviceTimeoutError, LinkLostError, UsageError
 from orchestrator.files import write_file, write_whole
+from orchestrator.frozen import frozen
 from orchestrator.records.case import Build, BuildSha, Companion, ToolName
 from orchestrator.records.plan import PlanOptions
 from orchestrator.settings import Settings
@@ -152,7 +153,7 @@ def adb_server(settings: Settings) -> OwnServer:
 DEFAULT_PROFILES = ("pixel-3", "pixel-4")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LabRequest:
     """Which virtual phones are wanted."""
 

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -21,13 +21,14 @@ from typing import Final
 from orchestrator.documents import adapter_of, dump_document
 from orchestrator.errors import ArtifactError, HostStorageError
 from orchestrator.files import sha256_of, write_whole
+from orchestrator.frozen import frozen
 from orchestrator.processes import Locks
 from orchestrator.records.case import Build, BuildSha, ToolName
 
 _LOCK_WAIT_S: Final = 120.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ReleaseFile:
     """One file of a release."""
 
@@ -37,7 +38,7 @@ class ReleaseFile:
     url: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Release:
     """A program and the libraries that belong to it, as they came together."""
 
@@ -100,7 +101,7 @@ class Release:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Known:
     """A build's file: its releases, the one in use for an ABI behind the others for it."""
 

@@ -10,12 +10,12 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from orchestrator.errors import ArtifactError
+from orchestrator.frozen import frozen
 
 ELF_MAGIC: Final = b"\x7fELF"
 #: Stands where an ABI does, for a library that Qualcomm's signal processor runs, whatever the
@@ -38,7 +38,7 @@ _PIE: Final = 0x0800_0000
 _ENTRIES_MAX: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ProgramFacts:
     """What an ELF file or an APK says about itself."""
 

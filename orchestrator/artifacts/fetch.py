@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -24,6 +23,7 @@ from orchestrator.artifacts.archive import Release
 from orchestrator.artifacts.library import BuildLibrary, Place
 from orchestrator.errors import DownloadError, HostStorageError, NotThereError, UsageError
 from orchestrator.files import make_private
+from orchestrator.frozen import frozen
 from orchestrator.records.build_spec import BuildSpec
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def shown(url: str) -> str:
     return urlunsplit((split.scheme, split.netloc.rpartition("@")[2], split.path, "", ""))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Downloaded:
     """A whole file, in a place that its taker must move or copy it from."""
 
@@ -204,7 +204,7 @@ def _failure(url: str, error: requests.exceptions.RequestException) -> DownloadE
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Fetched:
     """What fetching one build for one ABI came to."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 from orchestrator.app.options import arg
 from orchestrator.cli.frame import command
 from orchestrator.cli.output import CommandResult
 from orchestrator.errors import UsageError, nearest
+from orchestrator.frozen import frozen
 from orchestrator.installation import data_folder
 from orchestrator.records.failures import FAILURES, INSTALL_STEPS
 
@@ -26,7 +26,7 @@ PAGES: Final = (
 _TERMS: Final = re.compile(r"(?:\[?`[^`]+`(?:\]\([^)]*\))?(?:, )?)+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Entry:
     """One term of a page's table."""
 

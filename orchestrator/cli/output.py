@@ -14,13 +14,13 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar, cast
 
 from orchestrator import __version__
 from orchestrator.errors import UsageError
+from orchestrator.frozen import frozen
 from orchestrator.tables.escapes import is_unseen, one_line, visible_block
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ ItemT = TypeVar("ItemT")
 CUT_EXIT_CODE: Final = 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CommandResult:
     """One result in its two renderings."""
 

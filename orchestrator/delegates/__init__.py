@@ -7,11 +7,12 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from orchestrator.frozen import frozen
 from orchestrator.plugins import every
 from orchestrator.records.case import Build, Companion, DelegateName, Skip
 from orchestrator.records.device import DeviceFacts, DeviceKind
@@ -41,7 +42,7 @@ def serialized(folder: str, token: str) -> Mapping[str, str]:
     return {"delegate_serialize_dir": folder, "delegate_serialize_token": token}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Delegate:
     """Everything that depends on which delegate it is."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from orchestrator.delegates import DELEGATES, asked_for
+from orchestrator.frozen import frozen
 from orchestrator.records.run import DelegateShare
 
 #: Names of delegates in outputs, lower case, and the word benchfarm uses for each.
@@ -344,7 +345,7 @@ def tells_of_delegates(text: str) -> bool:
     return DelegateClues().feed(text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DelegateRequest:
     """What a run was asked to use, in the order of the flags."""
 

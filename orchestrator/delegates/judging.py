@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from orchestrator.delegates.evidence import DelegateClues, DelegateRequest, backend_of, family
+from orchestrator.frozen import frozen
 from orchestrator.records.model import chosen_signature
 from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth
 
@@ -80,7 +81,7 @@ _IMPLICIT: Final = frozenset({"xnnpack", "flex"})
 _GPU: Final = frozenset({"gpu", "metal"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RuntimeNodes:
     """Where every node of a model was put: the ground truth of delegation."""
 

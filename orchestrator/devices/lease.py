@@ -18,7 +18,6 @@ import socket
 import threading
 import weakref
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -33,6 +32,7 @@ from orchestrator.errors import (
     InterruptedByUserError,
 )
 from orchestrator.files import keep_file
+from orchestrator.frozen import frozen
 from orchestrator.ports import ShellResult
 from orchestrator.processes import Locks
 from orchestrator.records.case import Serial
@@ -255,7 +255,7 @@ class HeldNote:
 FREE_MIN_BYTES: Final = 32 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Standing:
     """What one look at a phone tells: who it is, who uses it, what it lacks."""
 

@@ -13,7 +13,7 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote as percent_encode
@@ -23,6 +23,7 @@ from orchestrator.devices.adb_server import is_tcp
 from orchestrator.devices.sockets import quote
 from orchestrator.errors import HostStorageError
 from orchestrator.files import write_whole
+from orchestrator.frozen import frozen
 from orchestrator.ports import Change
 from orchestrator.records.case import Serial
 from orchestrator.records.device import CpuCluster, DeviceFacts
@@ -43,7 +44,7 @@ _ANIMATIONS: Final = (
 _RADIOS: Final = (("wifi", "wifi_on", "Wi-Fi"), ("data", "mobile_data", "mobile data"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class QuietStep:
     """One setting: how it is read, what it is to be, and how it is restored."""
 

@@ -10,7 +10,7 @@ import re
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -26,6 +26,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.files import OUTPUT_MOST_BYTES
+from orchestrator.frozen import frozen
 from orchestrator.ports import ProcessResult
 from orchestrator.records.case import RunId
 from orchestrator.scripts import Answer, call, mark, text
@@ -64,7 +65,7 @@ _DYING_S: Final = 10.0
 _DYING_PAUSE_S: Final = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Look:
     """What a wait on the phone ended with.
 
@@ -440,7 +441,7 @@ class DetachedRuns(PhoneLink):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PhoneProcess:
     """One process; ``group`` is 0 when ps doesn't tell."""
 

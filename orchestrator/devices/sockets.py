@@ -13,7 +13,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import Final
 
@@ -29,6 +29,7 @@ from orchestrator.errors import (
     kinds_below,
 )
 from orchestrator.files import OUTPUT_MOST_BYTES, BothEnds
+from orchestrator.frozen import frozen
 from orchestrator.ports import ShellResult
 from orchestrator.records.failures import Source, next_step_of, texts_of
 from orchestrator.scripts import Answer
@@ -38,7 +39,7 @@ DEFAULT_PORT: Final = 5037
 _KINDS: Final = {kind().code: kind for kind in kinds_below(DeviceError)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ServerAddress:
     """Host and port of an adb server, or the path of its socket file."""
 

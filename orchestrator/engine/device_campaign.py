@@ -7,7 +7,7 @@ from __future__ import annotations
 import shlex
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from orchestrator.analysis.drift import ATTEMPT_NUMBERS, Attempt, attempts
@@ -32,6 +32,7 @@ from orchestrator.errors import (
     StoreError,
     may_return,
 )
+from orchestrator.frozen import frozen
 from orchestrator.passes import goes_on, is_around_others
 from orchestrator.planning.time_budget import TimeLeft
 from orchestrator.ports import Device, session_of
@@ -86,7 +87,7 @@ class WorkingDevices:
         return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DeviceResult:
     """How a device's campaign ended."""
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.case import FIGURE_PASS, Pass, Serial
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RunRecord
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Notice:
     """Something to know that is no device's: a hint, what is waited for."""
 
@@ -24,7 +25,7 @@ class Notice:
     keys: Mapping[str, object] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CampaignStarted:
     """A campaign begins, or goes on."""
 
@@ -39,7 +40,7 @@ class CampaignStarted:
     left: Mapping[Serial, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FilePlaced:
     """A model, program or app is on the device, verified."""
 
@@ -50,7 +51,7 @@ class FilePlaced:
     duration_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FileMoving:
     """A file is on its way to a device."""
 
@@ -60,7 +61,7 @@ class FileMoving:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DeviceNote:
     """Something to know about a device: what it waits for, what is tried again, what was left
     behind.
@@ -73,7 +74,7 @@ class DeviceNote:
     is_away: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RoundAdded:
     """Some cases' figures aren't certain enough, or their outputs aren't compared yet: each gets
     more invocations.
@@ -87,7 +88,7 @@ class RoundAdded:
     run_pass: Pass = FIGURE_PASS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class InvocationStarted:
     """A process is about to be started on a device."""
 
@@ -99,7 +100,7 @@ class InvocationStarted:
     side: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Measuring:
     """All is prepared, the process is started now."""
 
@@ -107,7 +108,7 @@ class Measuring:
     side: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunStored:
     """A run is kept."""
 
@@ -117,7 +118,7 @@ class RunStored:
     side: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DeviceFinished:
     """A device's queue is through, or the device is abandoned; at least ``left`` invocations aren't
     stored then.
@@ -128,7 +129,7 @@ class DeviceFinished:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CampaignEnded:
     """How a campaign ended: all devices are through."""
 

@@ -8,7 +8,7 @@ import json
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from orchestrator.clock import Clock
 from orchestrator.engine.events import FilePlaced
 from orchestrator.errors import InstallError, ModelError
 from orchestrator.files import LEFT_OUT, safe_name
+from orchestrator.frozen import frozen
 from orchestrator.passes import pass_of
 from orchestrator.passes.parity import OWN_INPUTS
 from orchestrator.passes.specification import RunProgram
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from orchestrator.store.opening import Store
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Context:
     """What the devices of a campaign share: the campaign, what its cases refer to, and what
     measures them.
@@ -89,7 +90,7 @@ class Context:
     unfit_pause_s: float = 300.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Placed:
     """Where a case's files lie on a device."""
 
@@ -288,7 +289,7 @@ def covered(tool: Tool, invocation: Invocation, queue: Sequence[Invocation]) -> 
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reading:
     """How an invocation ended, and what its raw output says where there is any."""
 

@@ -5,11 +5,12 @@ sustained, reference.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from orchestrator.analysis.drift import checks, is_over
 from orchestrator.analysis.rounds import next_round
 from orchestrator.analysis.samples import MEAN_CLOCK, mean_clock_share
+from orchestrator.frozen import frozen
 from orchestrator.passes import goes_on, is_around_others, pass_of
 from orchestrator.ports import Tool, session_of
 from orchestrator.records.campaign import Campaign, Invocation
@@ -18,7 +19,7 @@ from orchestrator.records.device import DeviceState
 from orchestrator.records.run import NOT_BEGUN, Outcome, RunRecord
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OpenWork:
     """What a device still has to do."""
 

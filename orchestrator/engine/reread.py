@@ -11,6 +11,7 @@ from orchestrator.analysis.findings import finding
 from orchestrator.clock import Clock
 from orchestrator.engine.invocation import RunRecords, read
 from orchestrator.engine.reference_check import carried_over, keep_doubts, with_doubt
+from orchestrator.frozen import frozen
 from orchestrator.ports import Tool
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.case import (
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 _READ_FROM_OUTPUT = frozenset({Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Review:
     """What a review found."""
 
@@ -136,7 +137,7 @@ def reparse(
     return Review(reviewed=reviewed, changed=tuple(changed), pruned=pruned)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ForeignRun:
     """One run in the timing pass that somebody else made, with what it left behind."""
 
@@ -158,7 +159,7 @@ class ImportBatch:
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ImportResult:
     """What an import did."""
 

@@ -8,11 +8,12 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.analysis.findings import finding
 from orchestrator.delegates import DELEGATES, FlagFamily
+from orchestrator.frozen import frozen
 from orchestrator.passes.specification import (
     INFO_FILES,
     INFO_FLAGS,
@@ -56,7 +57,7 @@ _KERNEL_WORDS: Final = {
 _HALF_FLAGS: Final = frozenset({"xnnpack_force_fp16", "allow_fp16", "nnapi_allow_fp16"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OutputTensor:
     """An output as the reference has it."""
 
@@ -79,7 +80,7 @@ class OutputTensor:
         return not self.is_float and not self.scale
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TensorParity:
     """One output against the reference."""
 
@@ -101,7 +102,7 @@ class TensorParity:
         return self.verdict.badness, self.error / (self.threshold or 1.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Parity:
     """A run's outputs against the reference."""
 
@@ -240,7 +241,7 @@ def _split(data: bytes, tensors: Sequence[OutputTensor]) -> list[NDArray[Any]] |
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Limit:
     """What an output may differ by."""
 

@@ -6,11 +6,12 @@ import enum
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, assert_never
 
 from orchestrator.delegates import FlagFamily
+from orchestrator.frozen import frozen
 from orchestrator.ports import Change, Device, InvocationRequest, Tool
 from orchestrator.programs import Program
 from orchestrator.records.case import Case, Pass
@@ -160,7 +161,7 @@ def rounds(plan: Plan, otherwise: int) -> int:
     return plan.invocations.first if plan.stopping is None else otherwise
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Figure:
     """One figure of a pass, as the report shows it: the median over the pass's runs of a case."""
 
@@ -172,7 +173,7 @@ class Figure:
     digits: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Prepared:
     """What was prepared on a device for one invocation."""
 
@@ -188,7 +189,7 @@ class Prepared:
 NOTHING_PREPARED: Final = Prepared()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PassSpec:
     """Everything that depends on which pass it is."""
 

@@ -8,10 +8,11 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from orchestrator.delegates import DELEGATES, needed_companions
+from orchestrator.frozen import frozen
 from orchestrator.passes import output_check, pass_of
 from orchestrator.passes.parity import can_be_checked
 from orchestrator.passes.specification import PassSpec
@@ -178,7 +179,7 @@ def order_invocations(plan: Plan, serial: Serial, cases: Sequence[Case]) -> tupl
     return (*timing, *further)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HostFiles:
     """What is placed on a phone for a flag that names a file of this computer."""
 
@@ -190,7 +191,7 @@ class HostFiles:
     paths: Mapping[str, Path] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Stock:
     """What there is to measure with."""
 
@@ -204,7 +205,7 @@ class Stock:
     twins: Mapping[str, Build] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Expansion:
     """What a plan means on the devices that are there."""
 

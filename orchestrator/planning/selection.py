@@ -5,11 +5,12 @@ combination is left out there, by documented codes. Pure.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from orchestrator.delegates import DELEGATES, Delegate, asked_for, flags_of
 from orchestrator.errors import UsageError, nearest
+from orchestrator.frozen import frozen
 from orchestrator.programs import declared_for, program, programs, usual_tool
 from orchestrator.records.case import (
     USUAL_DELEGATE,
@@ -34,7 +35,7 @@ from orchestrator.records.model import is_foreign, is_language_model, model_endi
 from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Choice:
     """What became of the devices that could be measured on."""
 

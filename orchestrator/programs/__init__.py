@@ -7,13 +7,13 @@ from __future__ import annotations
 import functools
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 from orchestrator.delegates import Delegate, FlagFamily, delegates_of
 from orchestrator.errors import PluginError, UsageError
+from orchestrator.frozen import frozen
 from orchestrator.plugins import find, plugins, program_sources
 from orchestrator.ports import Tool
 from orchestrator.records.build_spec import FlagFault, FlagSchema
@@ -26,7 +26,7 @@ APP_PACKAGE: Final = "org.tensorflow.lite.benchmark"
 Option = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Program:
     """Everything that depends on which program it is."""
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from orchestrator.frozen import frozen
 from orchestrator.records.failures import Source, texts_of
 from orchestrator.records.run import RawOutput
 
@@ -143,7 +144,7 @@ _MOST_DENIALS: Final = 1000
 _JAVA: Final = re.compile(r"Process: (\S+), PID: (\d{1,9})", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Failure:
     """Why a run failed: the code, and the line that says so."""
 

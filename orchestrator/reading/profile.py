@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from orchestrator.frozen import frozen
 from orchestrator.reading.lines import parse_number, parse_stats
 from orchestrator.records.run import LatencySummary, OperatorTime, OperatorTypeTime, ProfileBlock
 from orchestrator.units import US_PER_MS
@@ -30,7 +31,7 @@ _COLUMN_NAMES: Final = {"avg_ms": "avg ms"}
 _GAP: Final = re.compile(r"\s{2,}|\t")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OperatorProfile:
     """All tables of one run."""
 

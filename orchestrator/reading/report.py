@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 from orchestrator.delegates.evidence import family, is_delegate_kernel, read_request
 from orchestrator.delegates.judging import Judge, RuntimeNodes
 from orchestrator.errors import OutputParseError
+from orchestrator.frozen import frozen
 from orchestrator.reading.failures import CRASH_CODES, Failure, SystemLog, signal_failure
 from orchestrator.reading.lines import iterate_blocks, mean_as_printed, own_lines, without_foreign
 from orchestrator.reading.profile import OperatorProfile
@@ -58,7 +59,7 @@ _Data = TypeVar("_Data", bytes, str)
 _Row = TypeVar("_Row", OperatorTime, OperatorTypeTime)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunFiles:
     """The files that one run wrote; empty: it wrote none."""
 
@@ -70,7 +71,7 @@ class RunFiles:
     op_profile_pb: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Started:
     """How a run was started."""
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import date, datetime
 from typing import Any, TypeVar
+
+from orchestrator.frozen import frozen
 
 _Answer = TypeVar("_Answer")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DeviceAnswer:
     """A phone of the farm as it is now."""
 
@@ -42,7 +44,7 @@ class DeviceAnswer:
     is_virtual: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HostAnswer:
     """A host of the farm."""
 
@@ -55,7 +57,7 @@ class HostAnswer:
     silent_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class JobAnswer:
     """One phone's part of a submission."""
 
@@ -73,7 +75,7 @@ class JobAnswer:
     again_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NightAnswer:
     """The night that goes on now, from noon to noon: all campaigns begun in it."""
 
@@ -87,7 +89,7 @@ class NightAnswer:
     done_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FarmAnswer:
     """The farm at one moment."""
 
@@ -108,7 +110,7 @@ class FarmAnswer:
     lag_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CampaignAnswer:
     """A stored campaign."""
 
@@ -127,7 +129,7 @@ class CampaignAnswer:
     is_virtual: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunAnswer:
     """One invocation of a benchmark program."""
 
@@ -148,7 +150,7 @@ class RunAnswer:
     is_virtual: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ChangeAnswer:
     """A change of a series."""
 
@@ -174,7 +176,7 @@ class ChangeAnswer:
     is_virtual: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SeriesAnswer:
     """One case over the nights."""
 
@@ -193,7 +195,7 @@ class SeriesAnswer:
     is_virtual: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NightFigure:
     """One night of a series."""
 
@@ -209,7 +211,7 @@ class NightFigure:
     campaigns: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OneSeriesAnswer:
     """A series with its nights."""
 
@@ -218,7 +220,7 @@ class OneSeriesAnswer:
     changes: tuple[ChangeAnswer, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PauseRequest:
     """What is to be paused."""
 
@@ -226,7 +228,7 @@ class PauseRequest:
     scope: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DoneAnswer:
     """What came of an action."""
 
@@ -236,7 +238,7 @@ class DoneAnswer:
     data: Any = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ErrorAnswer:
     """Why a request was refused."""
 

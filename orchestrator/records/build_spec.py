@@ -7,13 +7,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Final, TypeAlias
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
 from orchestrator.fields import NO_KEY, SOME, OneOrMany, Sha256, Text, by_rule, not_one_of
+from orchestrator.frozen import frozen
 from orchestrator.records.case import ToolName
 
 ABIS: Final = (
@@ -53,7 +54,7 @@ _Name: TypeAlias = Annotated[Text, AfterValidator(_name)]
 _Url: TypeAlias = Annotated[Text, AfterValidator(_url)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BuildSource:
     """Where a person gets the program for one ABI: an address, or the commands that build it."""
 
@@ -68,7 +69,7 @@ class BuildSource:
             raise ValueError("needs exactly one of url and recipe")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Expected:
     """What the program must hold; checked before it is used."""
 
@@ -79,7 +80,7 @@ class Expected:
     debuggable: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LibrarySpec:
     """A shared library that lies beside a program on the phone."""
 
@@ -90,7 +91,7 @@ class LibrarySpec:
     url: dict[_Abi, _Url] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BuildSpec:
     """A build file, as one of its ABIs is meant.
 
@@ -149,7 +150,7 @@ class BuildSpec:
         return f"benchfarm build fetch {self.name} --abi {self.abi}   (from {source.url})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FlagSpec:
     """One flag."""
 
@@ -170,7 +171,7 @@ class FlagSpec:
     trap: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FlagSchema:
     """The flags of one program, or of one binary of it."""
 
@@ -199,7 +200,7 @@ class FlagSchema:
         return replace(self, flags=merged)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FlagFault:
     """One thing that is wrong with the flags of a run."""
 

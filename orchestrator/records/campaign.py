@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from orchestrator.frozen import frozen
 from orchestrator.records.case import (
     FIGURE_PASS,
     CampaignId,
@@ -39,7 +40,7 @@ class CampaignStatus(enum.StrEnum):
         return self in {CampaignStatus.FINISHED, CampaignStatus.CLOSED}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Invocation:
     """One process to be started on a device; unique in a campaign by (case_key, run_pass, number)."""
 
@@ -54,7 +55,7 @@ class Invocation:
         return self.case.case_key, self.run_pass, self.number
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Origin:
     """The file that a campaign was imported from; its figures were read again from the raw output
     that it holds.
@@ -71,7 +72,7 @@ class Origin:
         return f"imported from {self.file} (sha256 {self.sha256[:12]})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Terms(PlanTerms):
     """What running a campaign needs beside its cases: what its plan says, and what was so when it
     began.
@@ -101,7 +102,7 @@ class Terms(PlanTerms):
     origin: Origin | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Campaign:
     """One execution of a plan, with everything needed to go on after a crash."""
 
@@ -140,7 +141,7 @@ class Campaign:
         return len(self.invocations) + added
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Pairing:
     """How a campaign compares two cases in pairs; part of its terms, so that a resume plans the
     same pairs again.
@@ -209,7 +210,7 @@ class Standing(enum.StrEnum):
         return self in {Standing.WORKING, Standing.WAITING}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PhoneStatus:
     """One phone of a campaign."""
 
@@ -234,7 +235,7 @@ class PhoneStatus:
         return (Standing.ABANDONED if self.failed >= self.stored else Standing.AWAY).value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LiveFigure:
     """What a case's runs show as yet."""
 
@@ -263,7 +264,7 @@ class Progress(NamedTuple):
     abandoned: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Status:
     """A campaign at one moment."""
 

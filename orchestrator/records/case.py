@@ -16,6 +16,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NewType, TypeAlias, TypeVar
 
+from orchestrator.frozen import frozen
 from orchestrator.records.model import (
     FIGURE,
     PHASES,
@@ -211,7 +212,7 @@ class ProcessMode(enum.StrEnum):
     TOP_APP = "top-app"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Model:
     """A .tflite file or a language model's bundle, known by its content."""
 
@@ -231,7 +232,7 @@ class Model:
         return is_language_model(self.path)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Companion:
     """A library that must lie beside a program on a phone, known by its content."""
 
@@ -241,7 +242,7 @@ class Companion:
     path: Path | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Build:
     """One binary or APK of a tool, known by its content."""
 
@@ -400,7 +401,7 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> defaultdict[Ke
     return groups
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Skip:
     """A reason not to run something, by a documented code."""
 
@@ -412,7 +413,7 @@ class Skip:
 NOT_IN_TOOL: Final = "pass-not-in-tool"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SkippedCase:
     """A combination that the plan names and that isn't run, with the reason."""
 
@@ -444,7 +445,7 @@ LOAD_DIED: Final = "load-died"
 _PART: Final = re.compile(r"(?P<kind>cpu|memory|gpu)=(?P<count>[1-9]\d?)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Load:
     """What else a phone does: busy cores, processes that write memory, GPU loops."""
 

@@ -14,7 +14,7 @@ import fnmatch
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Final, NamedTuple, Protocol, assert_never
@@ -23,6 +23,7 @@ from pydantic import AfterValidator, Field
 
 from orchestrator.errors import UsageError, nearest
 from orchestrator.fields import SOME, Celsius, OneOrMany, Text, unique
+from orchestrator.frozen import frozen
 from orchestrator.records.case import DelegateName, Serial
 from orchestrator.units import parse_bytes
 
@@ -83,7 +84,7 @@ def _zone_patterns(limits: dict[str, float]) -> dict[str, float]:
     return limits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DeviceProfile:
     """What device_profiles/<codename>.yaml declares about a kind of phone
     (docs/reference/profiles.md).
@@ -106,7 +107,7 @@ class DeviceProfile:
     ] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CpuCluster:
     """Equal cores that share a clock."""
 
@@ -115,7 +116,7 @@ class CpuCluster:
     max_khz: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DeviceFacts:
     """What a device is; doesn't change while it stays booted with this system image."""
 
@@ -241,7 +242,7 @@ def told_apart(one: DeviceFacts, other: DeviceFacts, *, at_once: bool = False) -
     return ", ".join(differing)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DeviceState:
     """What a device is like at one moment; None or an empty mapping is unknown, never a guess."""
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 import enum
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Final
 
+from orchestrator.frozen import frozen
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
 from orchestrator.records.run import ABANDONED, Attachment, Outcome, RunRecord
@@ -19,7 +19,7 @@ from orchestrator.records.run import ABANDONED, Attachment, Outcome, RunRecord
 LEAST_CHANGE: Final = 0.02
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SeriesSketch:
     """A series without what its cases have in common beside the device."""
 
@@ -28,7 +28,7 @@ class SeriesSketch:
     is_virtual: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Contents:
     """What a night is meant to test: model, program and libraries, by content."""
 
@@ -38,7 +38,7 @@ class Contents:
     files: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CampaignSketch:
     """A campaign without its plan."""
 
@@ -46,7 +46,7 @@ class CampaignSketch:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Points:
     """The figures of timing invocations as columns of equal length; rejected and missing figures
     are left out.
@@ -67,7 +67,7 @@ class Points:
     trusted: array[int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunMark:
     """A run that compared outputs."""
 
@@ -80,7 +80,7 @@ class RunMark:
     findings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Annotation:
     """A change that somebody expects: in the series that fit, from that night on."""
 
@@ -107,7 +107,7 @@ class ConfirmationStatus(enum.StrEnum):
     CANNOT = "cannot"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Confirmation:
     """The A/B rerun of one change."""
 
@@ -123,7 +123,7 @@ class Confirmation:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DeviceSighting:
     """What changes on a device between two nights; from then on, until the next sighting."""
 
@@ -133,7 +133,7 @@ class DeviceSighting:
     facts: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunCount:
     """Runs that ended alike."""
 
@@ -153,7 +153,7 @@ class RunCount:
         return self.outcome is not Outcome.COMPLETED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Yield:
     """How many runs of a campaign were made or given up, and how many of them gave no result or one
     that can't be trusted.
@@ -170,7 +170,7 @@ class Yield:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Activity:
     """A store of late."""
 
@@ -188,7 +188,7 @@ class Activity:
 PRUNED_FILE: Final = "raw-output-deleted.txt"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Pruned:
     """What a deletion took away, or would."""
 

@@ -5,14 +5,15 @@ are measured: by tokens of a prompt and of an answer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 from orchestrator.fields import AnyText, FilePath, NamedPercent, Sha256, Text
+from orchestrator.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TensorFacts:
     """An input or output of a model."""
 
@@ -29,7 +30,7 @@ class TensorFacts:
     zero_point: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SignatureFacts:
     """A named entry of a model; the names are those that its author gave."""
 
@@ -38,7 +39,7 @@ class SignatureFacts:
     outputs: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelFacts:
     """A model's structure; nothing here is a measurement."""
 
@@ -83,7 +84,7 @@ class ModelFacts:
         return sum(self.operators.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Accuracy:
     """How right a model is, by whom."""
 
@@ -94,7 +95,7 @@ class Accuracy:
     source: Text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ManifestEntry:
     """One model of a ``models.yaml``: what it is, and all that is needed to have it again."""
 

@@ -44,6 +44,7 @@ from orchestrator.fields import (
     is_written,
     unique,
 )
+from orchestrator.frozen import frozen
 from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.case import (
     FIGURE_PASS,
@@ -264,7 +265,7 @@ def _load(text: str) -> str:
 _Words: TypeAlias = OneOrMany[tuple[Text, ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PlanModel:
     """A model that the plan names; in a file its path may be a pattern of several."""
 
@@ -277,7 +278,7 @@ class PlanModel:
     sha256: Annotated[Sha256 | None, Field(description="Refuse any other content")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DeviceSelection:
     """Which devices; a device must fit every rule that is given.
 
@@ -352,7 +353,7 @@ class DeviceSelection:
     ] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Matrix:
     """The axes; every combination that isn't excluded is a case."""
 
@@ -480,7 +481,7 @@ class Matrix:
         return tuple(word for word in self.delegates if isinstance(word, DelegateName))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunSettings:
     """How one invocation measures; the names are the benchmark programs' own."""
 
@@ -536,7 +537,7 @@ class RunSettings:
                 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FitLimits:
     """What a device must be like before an invocation starts."""
 
@@ -572,7 +573,7 @@ class FitLimits:
     ] = 300.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StoppingRule:
     """How many invocations a case gets; ``first == most`` is a fixed number."""
 
@@ -584,7 +585,7 @@ class StoppingRule:
     most: int = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Invocations:
     """How many processes each case gets in the timing pass: as many as its noise needs, within
     these bounds.
@@ -627,7 +628,7 @@ def _bounds(given: object) -> object:
     return given
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Quiet:
     """How a phone is brought to rest; None leaves a setting as it is."""
 
@@ -648,7 +649,7 @@ class Quiet:
     ] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PlanTerms:
     """What a plan says of the work beside its cases; a campaign keeps it, and it changes no case's
     identity.
@@ -729,7 +730,7 @@ class PlanTerms:
     until: Annotated[datetime | None, NO_KEY, SkipJsonSchema()] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Plan(PlanTerms):
     """A whole plan."""
 

@@ -8,10 +8,11 @@ import enum
 import hashlib
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Final
 
+from orchestrator.frozen import frozen
 from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, Pass, RunId, RunKey
 from orchestrator.records.device import DeviceState
 from orchestrator.records.verdict import Quality, QualityVerdict
@@ -82,7 +83,7 @@ class FigureKind(enum.StrEnum):
     MEAN = "mean"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LatencySummary:
     """One ``count=`` line: a series of inferences, in microseconds. None is "not printed"."""
 
@@ -111,7 +112,7 @@ SUMMARY_FIELDS: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DelegateShare:
     """What one delegate took of one subgraph, as one line or proto says; None is "not printed"."""
 
@@ -126,7 +127,7 @@ class DelegateShare:
 OPENGL: Final = "OpenGL"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DelegateEvidence:
     """What shows where the operators ran."""
 
@@ -154,7 +155,7 @@ class DelegateEvidence:
     each: Mapping[str, DelegateTruth] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OperatorTime:
     """One row of an operator profile; times in microseconds per run."""
 
@@ -176,7 +177,7 @@ class OperatorTime:
     layer: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OperatorTypeTime:
     """One row of a profile's summary by node type; times in microseconds per run."""
 
@@ -192,7 +193,7 @@ class OperatorTypeTime:
     unit: str = "us"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ProfileBlock:
     """The totals of one block of an operator profile: a subgraph or a delegate, while initialising
     or running.
@@ -206,7 +207,7 @@ class ProfileBlock:
     has_start_column: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolReport:
     """What was read from one run's output; None and "" are unknown. Never filled in by guessing."""
 
@@ -262,7 +263,7 @@ def _is_latency(value_us: float | None) -> bool:
     return value_us is not None and 0 < value_us <= sys.float_info.max
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Attachment:
     """Something a run printed or wrote, byte for byte: ``stdout``, ``stderr``, ``logcat``,
     ``result.pb`` ...
@@ -277,7 +278,7 @@ class Attachment:
         return hashlib.sha256(self.data).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RawOutput:
     """All that one invocation left behind."""
 
@@ -299,7 +300,7 @@ class RawOutput:
         return replace(self, attachments=(*kept, Attachment(name=name, data=data)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunRecord:
     """One invocation, as it is kept."""
 
@@ -357,7 +358,7 @@ class RunRecord:
         return self.report.latency_us()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RecentRun:
     """When a run of a series began, and how long it took."""
 
@@ -373,7 +374,7 @@ class RecentRun:
 SAMPLES_FILE: Final = "samples"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Sample:
     """One look; None or an empty mapping is unknown."""
 
@@ -395,7 +396,7 @@ class Sample:
     gpu_time_in_state: Mapping[int, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunSamples:
     """The looks of one run in their order: the first right before the program, the last right after
     it.
@@ -411,7 +412,7 @@ class RunSamples:
         return self.samples[-1].uptime_s - self.samples[0].uptime_s if self.samples else 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ClusterConditions:
     """The clocks of one cluster over a run; None is unknown."""
 
@@ -429,7 +430,7 @@ class ClusterConditions:
     fall: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunConditions:
     """Everything here is derived: nothing of it is stored. None is unknown."""
 

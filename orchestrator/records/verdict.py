@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from orchestrator.frozen import frozen
 from orchestrator.records.case import RunId
 
 
@@ -37,7 +37,7 @@ class Quality(enum.StrEnum):
         return "clean" if self is Quality.TRUSTED else self.value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Finding:
     """One thing that was noticed about a run, by a documented code."""
 
@@ -63,7 +63,7 @@ class Grade(enum.StrEnum):
     E = "E"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class QualityVerdict:
     """A run's quality and the findings it was judged by."""
 
@@ -97,7 +97,7 @@ class ComparisonOutcome(enum.StrEnum):
     INCOMPARABLE = "incomparable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ComparisonVerdict:
     """A candidate against its baseline.
 
@@ -132,7 +132,7 @@ class ComparisonVerdict:
         return self.outcome in _DECIDED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Claim:
     """When a change is claimed."""
 
@@ -237,7 +237,7 @@ def outputs_of(parity: ParityVerdict | None, *, is_builtin: bool) -> Outputs:
     return Outputs.REFERENCE if is_builtin and known is Outputs.NOT_CHECKED else known
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OutputCheck:
     """What a comparison of outputs with the reference said, as later campaigns keep it."""
 
@@ -251,7 +251,7 @@ class OutputCheck:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ParityInput:
     """An input as it is given to program and reference."""
 
@@ -263,7 +263,7 @@ class ParityInput:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PlacedInput:
     """An input that lies on a device."""
 

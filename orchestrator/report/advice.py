@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import Final, NamedTuple
 
 from orchestrator.analysis.effect import Ratio, speed_up
+from orchestrator.frozen import frozen
 from orchestrator.passes import passes
 from orchestrator.records.case import grouped
 from orchestrator.report.data import ReportData
@@ -55,7 +56,7 @@ class Sentence(NamedTuple):
     rows: Sequence[ResultRow]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Advice:
     """One sentence about a model on a device, with the ids of the runs that show it."""
 
@@ -66,7 +67,7 @@ class Advice:
     runs: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AdviceReport:
     """All that some campaigns advise."""
 

@@ -18,6 +18,7 @@ from orchestrator.analysis.case_result import (
 from orchestrator.analysis.intervals import UNSEEN, Autocorrelation
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.rounds import standings_of
+from orchestrator.frozen import frozen
 from orchestrator.passes import passes
 from orchestrator.passes.specification import PassSpec, Repetition
 from orchestrator.records.campaign import Campaign
@@ -81,7 +82,7 @@ def collector_off() -> Iterator[None]:
             gc.enable()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Stored:
     """What is stored of some campaigns, as a report is made of it."""
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
 from orchestrator.analysis.outcome import figure_us
+from orchestrator.frozen import frozen
 from orchestrator.records.case import grouped
 from orchestrator.records.run import FigureKind, RunRecord
 from orchestrator.report.data import ReportData
@@ -176,7 +177,7 @@ def percentiles(figures_us: Iterable[float | None]) -> str:
     return f"{counted(len(known), 'run')}, {', '.join(parts)} ms"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ThreadStep:
     """One case among those that differ from it in nothing but the number of threads."""
 
@@ -208,7 +209,7 @@ def thread_steps(rows: Iterable[ResultRow]) -> Iterator[list[ThreadStep]]:
 _BEYOND: Final = 4.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelPicture:
     """One model over all phones."""
 

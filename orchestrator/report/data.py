@@ -12,6 +12,7 @@ from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.findings import finding_step
+from orchestrator.frozen import frozen
 from orchestrator.passes import passes
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.case import IMPORTED_TOOLS, Build
@@ -81,7 +82,7 @@ _MOST_NAMES: Final = 3
 _MOST_TITLED: Final = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Problem:
     """Something that isn't to be trusted, of all cases that have it."""
 
@@ -98,7 +99,7 @@ class Problem:
         return f"{named}{f' and {self.more} more' if self.more else ''}{self.said}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Headline:
     """The report in a few sentences; names in them are as phones and users wrote them."""
 

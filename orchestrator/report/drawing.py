@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from orchestrator.frozen import frozen
 from orchestrator.tables.escapes import display_width
 from orchestrator.tables.html import Html, plain, tag
 from orchestrator.units import three_digits
@@ -132,7 +133,7 @@ def change_axis(changes: Sequence[float], threshold: float) -> Axis:
     return Axis(-reach, reach)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Dot:
     """A figure with its interval."""
 
@@ -255,7 +256,7 @@ def _label_sides(
     return sides
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Point:
     """A point of a line, with its interval where it is known."""
 
@@ -267,7 +268,7 @@ class Point:
     look: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Line:
     """A line with its name at its right end."""
 
@@ -276,7 +277,7 @@ class Line:
     look: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Mark:
     """Something that happened at a place: a vertical line with its word."""
 
@@ -286,7 +287,7 @@ class Mark:
     look: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Across:
     """The quantity that lines go over."""
 
@@ -398,7 +399,7 @@ def sparkline(figures: Sequence[float], changes: Iterable[tuple[int, str]], brea
     return Html(f'<svg class="spark" aria-hidden="true">{"".join(parts)}</svg>')
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Part:
     """A part of a whole."""
 
@@ -452,7 +453,7 @@ def _tiles(
         yield from _tiles(items[cut:], x, y + top, width, height - top)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Spread:
     """The runs of a case: each with its figure, and how far its inferences reach where it is known."""
 

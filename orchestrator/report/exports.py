@@ -8,13 +8,13 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from orchestrator import __version__
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.delegates import place_of
+from orchestrator.frozen import frozen
 from orchestrator.installation import require_packages
 from orchestrator.passes import pass_tables
 from orchestrator.records.case import Build, Model
@@ -206,7 +206,7 @@ _ADDRESSES: Final = (
 _SHORTEST_PRIVATE: Final = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reported:
     """A run and what is known around it."""
 

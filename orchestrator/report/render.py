@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from orchestrator.analysis.comparison import ComparedCase, Comparison
 from orchestrator.analysis.measured import Measured
+from orchestrator.frozen import frozen
 from orchestrator.passes import pass_tables
 from orchestrator.records.case import grouped
 from orchestrator.report.advice import advice_of
@@ -244,7 +245,7 @@ _MOST_NAMED: Final = 8
 Fact = tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CaseDetails:
     """What stands behind a compared case."""
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.frozen import frozen
 from orchestrator.passes import pass_tables, shown
 from orchestrator.records.case import FIGURE_PASS, NOT_IN_TOOL, grouped
 from orchestrator.records.model import worded
@@ -35,7 +36,7 @@ from orchestrator.tables.table import DATA, LINES, MS, PAGE, Column, Kind, Table
 from orchestrator.units import counted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MatrixLine:
     """A model on a device: figures by configuration, measured here or published by others."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus, comparable
@@ -18,6 +18,7 @@ from orchestrator.analysis.comparison import SETTINGS
 from orchestrator.analysis.effect import BestOfSet, Ratio, best_of, fastest_of, speed_up
 from orchestrator.analysis.summary import Summary
 from orchestrator.delegates import DELEGATES
+from orchestrator.frozen import frozen
 from orchestrator.passes.parity import can_be_checked
 from orchestrator.programs import is_usual
 from orchestrator.records.campaign import Terms
@@ -41,7 +42,7 @@ _MOST_TIED: Final = 2
 _BESIDE_SIDES: Final = all_but("delegate", "threads", "affinity")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Contest:
     """The cases of one model on one device, and which of them is the fastest."""
 

@@ -8,10 +8,11 @@ import enum
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+from orchestrator.frozen import frozen
 from orchestrator.records.case import grouped
 from orchestrator.records.run import FigureKind, OperatorTime, Outcome, RunRecord
 from orchestrator.tables.table import EVERYWHERE, MS, PAGE, Column, Form, Kind, Table
@@ -46,7 +47,7 @@ class Place(enum.StrEnum):
     OUTSIDE = "outside"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OperatorRow:
     """One node of the model's graph as it ran, one kernel of a delegate, or one partition that a
     delegate ran whole.
@@ -79,7 +80,7 @@ class OperatorRow:
         return _NODE_NUMBER.sub("", self.name).strip("[]").partition(";")[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TypeRow:
     """All nodes of one type, or the time outside of them."""
 
@@ -90,7 +91,7 @@ class TypeRow:
     share: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Profile:
     """One profiled run's operators in the order in which they ran; a whole partition's inner ones
     aren't among them.
@@ -140,7 +141,7 @@ class Profile:
         return tuple(sorted(types, key=lambda row: (-row.mean_us, row.node_type)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DiffRow:
     """One operator in two runs; None where a run doesn't have it as a row of its own."""
 
@@ -158,7 +159,7 @@ class DiffRow:
         return (self.after_us or 0.0) - (self.before_us or 0.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DiffPair:
     """Two profiled runs of one model on one device, and what explains the change from the first to
     the second.

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseResult
 from orchestrator.analysis.drift import SustainedCurve, attempts, curve_of, points_of
 from orchestrator.analysis.effect import Mean
 from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED, truth_of, worst_quality
+from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Case, grouped
 from orchestrator.records.run import Outcome, RunRecord, StartStage, ToolReport, stage_of
@@ -33,7 +33,7 @@ class Judged(Protocol):
         """What it is worth; None for what has no figure."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PassTable(Generic[Item]):
     """What a pass shows of cases beside their latency: a table, and a part of their records."""
 
@@ -57,7 +57,7 @@ class PassTable(Generic[Item]):
     is_single: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StartRow:
     """One stage of a case's starts: medians over the processes that started so."""
 
@@ -70,7 +70,7 @@ class StartRow:
     quality: Quality
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SustainedRow:
     """One attempt at a sustained run of a case: invocations directly one after the other."""
 
@@ -84,7 +84,7 @@ class SustainedRow:
     curve: SustainedCurve
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PassFigure:
     """One figure of a pass over a case."""
 

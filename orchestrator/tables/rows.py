@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
@@ -19,6 +19,7 @@ from orchestrator.analysis.effect import Ratio
 from orchestrator.analysis.findings import finding_step
 from orchestrator.analysis.summary import Summary
 from orchestrator.delegates import DELEGATES, place_of
+from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import FIGURE_PASS, Case, Pass, SkippedCase
 from orchestrator.records.device import DeviceFacts
@@ -71,7 +72,7 @@ def title_of(campaign: Campaign) -> str:
     return f"{title}, {origin}" if origin else title
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DeviceRow:
     """A device under a label that no other device of the report has."""
 
@@ -94,7 +95,7 @@ class DeviceRow:
         return self.facts.names if self.facts else (self.serial, self.label)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelRow:
     """A model under a label that no other model of the report has."""
 
@@ -110,7 +111,7 @@ class ModelRow:
     accuracy: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SkipRow:
     """A combination that a plan names and that wasn't run, with the reason."""
 
@@ -123,7 +124,7 @@ class SkipRow:
         return f"{self.skipped.delegate.value}, {counted(self.skipped.threads, 'thread')}, {self.skipped.tool.value}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FindingRow:
     """One thing that was noticed, over the invocations of a case in which it was."""
 
@@ -148,7 +149,7 @@ _LOST_WORDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class InvocationRow:
     """One process that was started. Its run has no attachments; its texts are as a report may show
     them.
@@ -190,7 +191,7 @@ class Lost(NamedTuple):
     code: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ResultRow:
     """One case: what was asked for, what came of it, and everything that shows it."""
 

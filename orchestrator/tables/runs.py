@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from orchestrator.analysis.samples import parse_samples
+from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign, Progress
 from orchestrator.records.case import RunId
 from orchestrator.records.device import DeviceState
@@ -160,7 +161,7 @@ _MOST_SAMPLES: Final = 120
 _PLAUSIBLE_C: Final = (-30.0, 130.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LogExcerpt:
     """What one invocation printed, as text, cut to a length."""
 

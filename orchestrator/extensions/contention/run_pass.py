@@ -9,12 +9,13 @@ import statistics
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from orchestrator.analysis.effect import Mean, ratio_of
 from orchestrator.delegates import DELEGATES
 from orchestrator.errors import UsageError
+from orchestrator.frozen import frozen
 from orchestrator.passes.specification import (
     PassServices,
     PassSpec,
@@ -178,7 +179,7 @@ def load_text(number: int, terms: PlanTerms) -> str:
     return (NO_LOAD, *terms.contention)[number % (1 + len(terms.contention))]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LoadRow:
     """A case beside one load."""
 

@@ -9,13 +9,14 @@ import math
 import re
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote as percent_encode
 
 from orchestrator.documents import adapter_of, dump_document
 from orchestrator.files import keep_file
+from orchestrator.frozen import frozen
 from orchestrator.records.case import Serial
 
 #: The attachment in which the pass ``energy`` writes when its pauses and its work began and ended,
@@ -54,7 +55,7 @@ class EnergyGrade(enum.StrEnum):
     UNVERIFIED = "unverified"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Gauge:
     """How a phone reports its battery's current."""
 
@@ -68,7 +69,7 @@ class Gauge:
     is_verified: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PowerMeters:
     """What was found out about one phone's meters, with one system image."""
 
@@ -84,7 +85,7 @@ class PowerMeters:
     gauge: Gauge | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EnergyFigure:
     """The energy of one run; microjoules per inference, watts."""
 
@@ -155,7 +156,7 @@ _LEAST_MA: Final = 20
 Counter = Sequence[tuple[float, float]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Marks:
     """When the first rest, the program and the second rest began, and the end."""
 
@@ -165,7 +166,7 @@ class Marks:
     over_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BatterySample:
     """What the battery's gauge said, in its own units: current counts, microvolts, microampere
     hours.
@@ -177,7 +178,7 @@ class BatterySample:
     charge_uah: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Inferences:
     """The measured inferences, which are the last that a program does."""
 

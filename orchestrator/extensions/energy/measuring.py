@@ -15,7 +15,7 @@ import math
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from orchestrator.delegates import DELEGATES
@@ -38,6 +38,7 @@ from orchestrator.extensions.energy.figure import (
     of_battery,
     of_rails,
 )
+from orchestrator.frozen import frozen
 from orchestrator.passes.recording import Recorder, has_perfetto
 from orchestrator.passes.specification import Hold, PortPower
 from orchestrator.ports import Device, InvocationRequest, Tool, Turn, TurnTool
@@ -286,7 +287,7 @@ def _why_not(device: Device, request: InvocationRequest) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Power:
     """What a recording of the meters holds."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.analysis.effect import Mean, mean_of, ratio_of
@@ -15,6 +14,7 @@ from orchestrator.extensions.energy.figure import (
     MeterBook,
     PowerSource,
 )
+from orchestrator.frozen import frozen
 from orchestrator.passes.specification import (
     OVERHEAD_S,
     PassServices,
@@ -65,7 +65,7 @@ def _least_s(case: Case, terms: PlanTerms) -> float:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EnergyRow:
     """The energy of a case's inferences, a block being a run between two rests; microjoules."""
 

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -17,6 +17,7 @@ from orchestrator.cli.frame import DryRun, Json, command
 from orchestrator.cli.live import observer_for_stderr
 from orchestrator.cli.output import CUT_EXIT_CODE, CommandResult, say, shown, tell
 from orchestrator.errors import StoreError, UsageError
+from orchestrator.frozen import frozen
 from orchestrator.plugins import Settings
 from orchestrator.records.answers import DoneAnswer, FarmAnswer
 from orchestrator.records.case import CampaignId
@@ -40,7 +41,7 @@ _OWN_CONNECTIONS: Final = 2
 _POLL_SHARE: Final = 0.25
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WorkerRequest:
     """How a worker of a host works."""
 

@@ -9,7 +9,7 @@ import shlex
 import tempfile
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +40,7 @@ from orchestrator.extensions.farm.manifest import (
 )
 from orchestrator.extensions.farm.phones import Say, Shared
 from orchestrator.extensions.farm.queue import Delivery, Ended
+from orchestrator.frozen import frozen
 from orchestrator.models.inspect import identify_model
 from orchestrator.planning.expansion import HostFiles
 from orchestrator.plugins import Workspace, program_sources
@@ -58,7 +59,7 @@ _IN_USE_S: Final = 60.0
 _BUSY_S: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Jobs:
     """The jobs of a host: how one is done, and given up."""
 

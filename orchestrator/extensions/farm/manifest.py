@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -23,6 +23,7 @@ from orchestrator.documents import adapter_of, describe
 from orchestrator.errors import ArtifactError, HostStorageError, PlanError, StoreError, UsageError
 from orchestrator.extensions.farm.schema import Database
 from orchestrator.files import draft_of, make_private, sha256_of
+from orchestrator.frozen import frozen
 from orchestrator.passes import pass_names
 from orchestrator.records.case import Build, ToolName
 from orchestrator.records.device import DeviceFacts, parse_predicate
@@ -34,7 +35,7 @@ _KINDS: Final = (" real", " virtual")
 Content = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PhoneLabels:
     """Pools and tags of a phone; answers predicates as the inventory's own labels do."""
 
@@ -42,7 +43,7 @@ class PhoneLabels:
     tags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Manifest:
     """A plan with all that it names: one for a submission's phones, those too that come later.
 
@@ -195,7 +196,7 @@ CACHED_S: Final = 14 * 24 * 3600.0
 _PART_BYTES: Final = 4 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Cleaned:
     """What a cleaning deleted, or would delete."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,6 +41,7 @@ from orchestrator.extensions.farm.queue import (
     can_have_jobs,
 )
 from orchestrator.extensions.history.farm_now import away_since
+from orchestrator.frozen import frozen
 from orchestrator.planning.selection import choose, misfit
 from orchestrator.ports import Observer
 from orchestrator.records.case import Serial
@@ -237,7 +238,7 @@ _UNSEEN: Final = "its host can't look at its phones now"
 Say = Callable[..., None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shared:
     """What each of a host's jobs and checks opens its phones with."""
 

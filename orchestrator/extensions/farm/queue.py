@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.errors import UsageError
 from orchestrator.extensions.farm.schema import Database
+from orchestrator.frozen import frozen
 from orchestrator.records.case import CampaignId, Serial, campaign_id_of
 from orchestrator.records.device import HOST_SERIAL
 
@@ -82,7 +83,7 @@ FROM farm_jobs f JOIN farm_submissions s ON s.submission = f.submission
 _OPEN: Final = "status IN ('waits', 'runs')"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Submission:
     """A plan for the farm's phones."""
 
@@ -95,7 +96,7 @@ class Submission:
     priority: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Owner:
     """A campaign's job."""
 
@@ -105,7 +106,7 @@ class Owner:
     is_open: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Delivery:
     """A job that is begun."""
 
@@ -124,7 +125,7 @@ class Delivery:
     delivery: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ended:
     """How a delivery ended: ``done``, ``failed``, ``aborted``, ``again`` for another try, or
     ``later``.
@@ -136,7 +137,7 @@ class Ended:
     wait_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Announced:
     """A phone as its host announces it."""
 

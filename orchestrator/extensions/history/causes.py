@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -14,6 +13,7 @@ import numpy as np
 
 from orchestrator.extensions.history.changepoint import Change
 from orchestrator.extensions.history.series import NightTable, night_of
+from orchestrator.frozen import frozen
 from orchestrator.records.case import Serial
 from orchestrator.records.history import Contents, DeviceSighting
 
@@ -31,7 +31,7 @@ Difference: TypeAlias = tuple[str, str, str]
 Word: TypeAlias = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Cause:
     """One thing that changed where a series changed."""
 
@@ -189,7 +189,7 @@ def system_differences(before: DeviceSighting, after: DeviceSighting) -> list[Di
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Group:
     """Changes of one night and direction that one description fits."""
 

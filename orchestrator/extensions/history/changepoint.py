@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.analysis.intervals import PRIOR, error_factor, t_cdf
+from orchestrator.frozen import frozen
 from orchestrator.records.history import LEAST_CHANGE
 
 Floats = NDArray[np.float64]
@@ -100,7 +101,7 @@ _WINSOR_LEFT: Final = 0.9776
 _PLACE_COST: Final = 3.84
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Change:
     """One cut of one series. Nights are places in the series as it was given, gaps included."""
 
@@ -540,7 +541,7 @@ def _by_night(logs: Floats, places: Integers, lengths: Integers, nights: int) ->
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Row:
     """One series without gaps: what its cuts are described by."""
 

@@ -9,7 +9,6 @@ import math
 import secrets
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +33,7 @@ from orchestrator.extensions.history.regressions import (
 )
 from orchestrator.extensions.history.series import read_series
 from orchestrator.files import sha256_of
+from orchestrator.frozen import frozen
 from orchestrator.plugins import Workspace
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import BuildSha
@@ -109,7 +109,7 @@ OUTPUTS: Final[Sequence[Column[OutputsChange]]] = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Changes:
     """What was found."""
 
@@ -325,7 +325,7 @@ LEAST_NIGHTS: Final = 10
 _MOST_SERIES: Final = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Detection:
     """How one size of step is found."""
 

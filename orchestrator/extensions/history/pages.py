@@ -7,7 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
@@ -35,6 +35,7 @@ from orchestrator.extensions.history.site import (
     gather,
 )
 from orchestrator.files import unwritable, write_file
+from orchestrator.frozen import frozen
 from orchestrator.installation import data_folder
 from orchestrator.plugins import Page, Workspace, every
 from orchestrator.records.answers import (
@@ -65,7 +66,7 @@ _MOST_OPEN: Final = 12
 _GAP: Final = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WrittenSite:
     """What the folder of a site holds now."""
 

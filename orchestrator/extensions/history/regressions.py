@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, timedelta, tzinfo
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
@@ -31,6 +31,7 @@ from orchestrator.extensions.history.series import (
     night_table,
     read_series,
 )
+from orchestrator.frozen import frozen
 from orchestrator.plugins import Workspace
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import BuildSha, Serial, SeriesKey, grouped
@@ -70,7 +71,7 @@ STATES: Final[Mapping[ConfirmationStatus, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SeriesChange:
     """A night from which a series is another one."""
 
@@ -80,7 +81,7 @@ class SeriesChange:
     expected: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FoundChange(SeriesChange):
     """A change of a series' latency, with what is known about it; ``night`` is the first one of the
     new level.
@@ -122,7 +123,7 @@ class FoundChange(SeriesChange):
         return not self.expected and not is_refuted and self.ended is None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OutputsChange(SeriesChange):
     """A night from which comparisons with the reference say something else of a series' outputs."""
 
@@ -143,7 +144,7 @@ class OutputsChange(SeriesChange):
         return f"{self.before or 'not compared before'} -> {self.after}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ChangeGroup:
     """Changes that happened together, in one sentence."""
 
@@ -153,7 +154,7 @@ class ChangeGroup:
     series: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Regressions:
     """All changes since a night."""
 
@@ -174,7 +175,7 @@ class Regressions:
         return tuple(change for group in self.groups for change in group.members)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Question:
     """What is asked for."""
 

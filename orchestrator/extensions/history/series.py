@@ -23,6 +23,7 @@ from orchestrator.analysis.intervals import (
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.delegates import DELEGATES
 from orchestrator.extensions.history.changepoint import Floats, Integers
+from orchestrator.frozen import frozen
 from orchestrator.records.case import CampaignId, Case, SeriesKey
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Contents, Points, SeriesSketch
@@ -91,7 +92,7 @@ def read_series(store: Store) -> dict[SeriesKey, Series]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NightTable:
     """One figure for each series and night; NaN where there is none."""
 
@@ -111,7 +112,7 @@ class NightTable:
     figure_of: Integers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NightDetails:
     """Beside each figure of a :class:`NightTable`; each array is series x nights."""
 

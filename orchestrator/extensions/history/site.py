@@ -44,6 +44,7 @@ from orchestrator.extensions.history.series import (
     night_table,
     read_series,
 )
+from orchestrator.frozen import frozen
 from orchestrator.installation import data_folder
 from orchestrator.plugins import Workspace
 from orchestrator.records.answers import (
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
 SILENT_NIGHTS: Final = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SiteEvent:
     """Something that happened beside a series: a note of a person, an update of its phone, another
     program.

@@ -23,7 +23,7 @@ import struct
 import threading
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from functools import lru_cache
 from typing import Final
@@ -40,6 +40,7 @@ from orchestrator.extensions.history import api
 from orchestrator.extensions.history import pages as site_pages
 from orchestrator.extensions.history.farm_now import FarmNow, Kept
 from orchestrator.extensions.history.site import Site, gather, report_marks
+from orchestrator.frozen import frozen
 from orchestrator.plugins import Workspace
 from orchestrator.records.answers import ChangeAnswer
 from orchestrator.records.case import CampaignId
@@ -73,7 +74,7 @@ _HEADERS: Final = {
 _CLOSED: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ServedPage:
     """What is sent for one path."""
 
@@ -108,7 +109,7 @@ def page_of(path: str, content: bytes, *, script: str = "", asks: bool = False) 
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Access:
     """Who may ask."""
 

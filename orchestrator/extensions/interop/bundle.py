@@ -19,7 +19,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -28,6 +28,7 @@ from orchestrator.app.exchange import Redaction, private_folders, redaction_of
 from orchestrator.documents import dump_document, load_document, to_text
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
 from orchestrator.files import sha256_of, unwritable
+from orchestrator.frozen import frozen
 from orchestrator.plugins import Workspace
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Origin, Terms
 from orchestrator.records.case import Build, CampaignId, Case, Model, RunId, Serial, SkippedCase
@@ -77,7 +78,7 @@ _KINDS: Final[Mapping[str, type]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BundleContents:
     """How much of what a bundle holds."""
 
@@ -213,7 +214,7 @@ def _write_records(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Manifest:
     """What is read of the manifest."""
 
@@ -223,7 +224,7 @@ class _Manifest:
     benchfarm_version: str = "of a newer version"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Line:
     """One line of the records."""
 
@@ -380,7 +381,7 @@ _Known = TypeVar("_Known")
 _Placed = TypeVar("_Placed", DeviceFacts, Case, SkippedCase)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TakenIn:
     """What taking a bundle in did."""
 

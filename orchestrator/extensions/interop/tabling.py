@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from orchestrator.app.options import Listed, Texts, opt
 from orchestrator.cli.output import room, shown
 from orchestrator.errors import UsageError, nearest
+from orchestrator.frozen import frozen
 from orchestrator.installation import data_folder
 from orchestrator.plugins import CommandResult, Settings, command
 from orchestrator.records.case import FIGURE_PASS, grouped
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _GUIDE: Final = "TensorFlow Lite performance guide"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PublishedFigure:
     """A figure of a public table: somebody else's measurement."""
 
@@ -118,7 +119,7 @@ _MOST_CAMPAIGNS: Final = 50
 _OLDER: Final = "Of each model and phone the newest campaign alone: --campaign names others."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TableRequest:
     """What the table is to show."""
 

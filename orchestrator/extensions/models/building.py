@@ -16,12 +16,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from orchestrator.errors import HostStorageError, UsageError
 from orchestrator.files import write_file
+from orchestrator.frozen import frozen
 from orchestrator.installation import require_packages
 from orchestrator.processes import child_environment
 
@@ -30,7 +31,7 @@ VARIANTS: Final = ("float32", "float16", "dynamic-range", "int8", "int16x8")
 _TEXT_SHOWN: Final = 600
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BuildOrder:
     """What to build: every variant of every batch and size."""
 
@@ -68,7 +69,7 @@ class BuildOrder:
         ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BuiltModel:
     """One file that was built."""
 
@@ -80,7 +81,7 @@ class BuiltModel:
     build: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FailedBuild:
     """One file that couldn't be built."""
 

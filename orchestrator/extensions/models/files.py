@@ -9,13 +9,13 @@ import shutil
 import tarfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from orchestrator.app.options import Listed
 from orchestrator.errors import HostStorageError, ModelError, UsageError
 from orchestrator.files import write_file
+from orchestrator.frozen import frozen
 from orchestrator.plugins import Settings, Texts, arg, opt
 from orchestrator.records.model import Accuracy, ManifestEntry
 from orchestrator.units import format_bytes
@@ -47,7 +47,7 @@ Folder = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BuildRequest:
     """Which models are built, and where to."""
 
@@ -110,7 +110,7 @@ def _numbers(option: str, values: Sequence[str]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(value) for value in values))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Built:
     """What orders came to."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -14,6 +14,7 @@ from orchestrator.cli.live import facts_of, workspace_telling
 from orchestrator.cli.output import CommandResult
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.files import check_writable, safe_name, write_file
+from orchestrator.frozen import frozen
 from orchestrator.records.case import BUILTIN, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan, PlanOptions
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _AGAIN: Final = "run 'benchfarm trace' again: a resumed trace writes no file"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TracedRun:
     """One recorded run."""
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.errors import OutputParseError
+from orchestrator.frozen import frozen
 from orchestrator.reading.protos import decode_trace, text_of
 from orchestrator.records.case import grouped
 
@@ -24,7 +25,7 @@ _OPERATOR: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Mark:
     """A slice's begin or end, as one thread wrote it."""
 
@@ -35,7 +36,7 @@ class Mark:
     name: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Recording:
     """What a trace file holds of slices."""
 
@@ -46,7 +47,7 @@ class Recording:
     gaps: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OperatorSlices:
     """All slices of one operator; times in microseconds."""
 
@@ -66,7 +67,7 @@ class OperatorSlices:
         return self.total_us / self.count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TraceSummary:
     """What the operators of one process took, longest first, and what isn't in it."""
 

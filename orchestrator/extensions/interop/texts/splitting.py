@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.delegates.evidence import ECHO_NAMES, tells_of_delegates
+from orchestrator.frozen import frozen
 from orchestrator.reading.failures import FailureClues, SystemLog
 from orchestrator.reading.lines import Line, parse_stats
 from orchestrator.reading.profile import INIT_TITLE, RUN_TITLE
@@ -156,7 +157,7 @@ _OPTION: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SummaryRow:
     """One row: its name and its statistics, None when the option failed."""
 
