@@ -31,7 +31,7 @@ _WRITER_LOCK: Final = 0x62666172
 _KEPT: Final = 2
 _MORE: Final = 3
 #: Seconds in which libpq gives up a server that can't be reached, or a host that is gone.
-_LIMITS: Final = {
+LIMITS: Final = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
     "keepalives_interval": 10,
@@ -153,7 +153,7 @@ def postgresql_engine(url: URL, *, busy_timeout_s: float) -> Engine:
         url.set(drivername="postgresql+psycopg").difference_update_query(["options"]),
         connect_args={
             "options": f"{given} {options}" if isinstance(given, str) else options,
-            **{name: limit for name, limit in _LIMITS.items() if name not in url.query},
+            **{name: limit for name, limit in LIMITS.items() if name not in url.query},
         },
         pool_size=_KEPT,
         max_overflow=_MORE,

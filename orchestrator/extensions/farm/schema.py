@@ -101,10 +101,12 @@ def connection_settings(**settings: str) -> dict[str, Any]:
     """Return what each connection to the queue is opened with; ``settings`` are the server's, of
     its session.
     """
+    from orchestrator.store.database import LIMITS
+
     options = " ".join(
         f"-c {name}={value}" for name, value in {"search_path": SCHEMA, **settings}.items()
     )
-    return {"options": options, "connect_timeout": _CONNECT_S}
+    return {**LIMITS, "options": options, "connect_timeout": _CONNECT_S}
 
 
 #: Of a pool: fifty hosts are to fit into what a database takes, and one that is back is to be had
@@ -244,13 +246,10 @@ class HostLocks:
             with as_store_error(self._url):
                 if self._connection is None:
                     silence_ms = round(self._dead_after_s * 1000)
-                    self._connection = psycopg.connect(
-                        self._url,
-                        autocommit=True,
-                        # Noticed here before the server gives the locks to others.
-                        tcp_user_timeout=silence_ms // 2,
-                        **connection_settings(idle_session_timeout=str(silence_ms)),
-                    )
+                    settings = connection_settings(idle_session_timeout=str(silence_ms))
+                    # Noticed here before the server gives the locks to others.
+                    settings["tcp_user_timeout"] = silence_ms // 2
+                    self._connection = psycopg.connect(self._url, autocommit=True, **settings)
                 row = self._connection.execute(
                     "SELECT pg_try_advisory_lock(%s)", (_key(name),)
                 ).fetchone()

@@ -50,3 +50,9 @@ def test_tables_of_the_same_name_that_are_no_queue_are_refused_in_one_error(url:
         )
     with pytest.raises(StoreError, match="the farm's queue"), FarmQueue(url):
         pass
+
+
+def test_a_server_that_is_gone_without_a_word_is_given_up_after_a_minute(url: str) -> None:
+    with FarmQueue(url) as queue, queue.connection() as connection:
+        limits = connection.info.get_parameters()
+    assert (limits["tcp_user_timeout"], limits["keepalives_idle"]) == ("60000", "30")
