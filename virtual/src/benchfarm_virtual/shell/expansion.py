@@ -7,6 +7,7 @@ import fnmatch
 import glob
 import operator
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -212,6 +213,8 @@ _OPERATIONS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
     ast.LShift: lambda left, right: left << right % 32,
 }
 _LEADING_ZEROS: Final = re.compile(r"\b0+(?=[0-9])")
+#: CPython 3.11 counts the depth of all threads that parse at once as one (gh-106905): SystemError.
+_PARSING: Final = threading.Lock()
 
 
 @lru_cache(maxsize=256)
@@ -219,7 +222,8 @@ def _syntax(expression: str) -> ast.expr:
     """Return an expression's syntax: Python's operators bind as the shell's do."""
     text = _LEADING_ZEROS.sub("", expression).strip() or "0"
     try:
-        return ast.parse(text, mode="eval").body
+        with _PARSING:
+            return ast.parse(text, mode="eval").body
     except SyntaxError:
         raise ArithmeticFaultError(f"{expression}: no expression") from None
 
