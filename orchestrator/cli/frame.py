@@ -128,7 +128,7 @@ class Command(typer.core.TyperCommand):
             if not word.strip(" ,") or re.fullmatch("--[a-z-]+=[ ,]*", word):
                 name = word.partition("=")[0] if word.startswith("--") else before
                 raise UsageError(
-                    f"the value after '{name}' is empty",
+                    f"what follows '{name}' is empty",
                     hint="leave it out, or give one: a variable of the shell may not be set",
                 )
         return super().parse_args(ctx, args)

@@ -45,9 +45,9 @@ def test_a_dash_is_no_name_of_a_file(cli: Cli, model: Path, words: str) -> None:
         ("bench {model} --with-host --pass reference", {}, 2, ("'reference'; there are timing,",)),
         ("bench {model} --with-host --out=/", {}, 2, ("/: is a folder",)),
         # Of a variable that isn't set: neither ignored nor the newest campaign.
-        ("bench {model} --delegate=", {}, 2, ("the value after '--delegate' is empty",)),
-        ("bench {model} -t ,", {}, 2, ("the value after '-t' is empty",)),
-        ("results remove --yes ", {}, 2, ("the value after '--yes' is empty",)),
+        ("bench {model} --delegate=", {}, 2, ("what follows '--delegate' is empty",)),
+        ("bench {model} -t ,", {}, 2, ("what follows '-t' is empty",)),
+        ("results remove --yes ", {}, 2, ("what follows '--yes' is empty",)),
         ("run", {}, 2, ("--resume",)),
         ("run --resume gone", {}, 2, ("no campaign",)),
         ("report nosuch", {}, 2, ("nosuch", "benchfarm results list")),

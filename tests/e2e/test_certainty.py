@@ -15,14 +15,14 @@ from tests.e2e.conftest import Lab
 from tests.samples.command import Cli, heard
 
 
-def runs_of(cli: Cli, campaign: str) -> list[dict[str, Any]]:
-    return cli("results runs --json", campaign).ok().json
+def runs_of(cli: Cli, *campaign: str) -> list[dict[str, Any]]:
+    return cli("results runs --json", *campaign).ok().json
 
 
 def doubted_of(cli: Cli) -> set[str]:
     found = {
         run["run_id"]: run["verdict"]
-        for run in runs_of(cli, "")
+        for run in runs_of(cli)
         if "reference-moved" in json.dumps(run["verdict"])
     }
     assert all(verdict["quality"] != "trusted" for verdict in found.values())
@@ -70,7 +70,7 @@ def test_a_campaign_killed_among_its_added_rounds_goes_on_to_the_same_end(
     process.kill()
     process.communicate()
     lab.clear()
-    before = {run["run_id"] for run in runs_of(lab.cli, "")}
+    before = {run["run_id"] for run in runs_of(lab.cli)}
     done = lab.cli("run --resume --json").ok()
     result = done.json
     assert (result["left"], result["status"]) == (0, "finished")
@@ -92,7 +92,7 @@ def test_a_phone_that_changed_is_set_aside_and_its_runs_since_are_doubted(
     heard(process, "native #2:")
     process.kill()
     process.communicate()
-    measured = sum(run["run_pass"] == "timing" for run in runs_of(lab.cli, ""))
+    measured = sum(run["run_pass"] == "timing" for run in runs_of(lab.cli))
     lab.fault(lab.serials[0], "throttle", "steps=8")
     done = lab.cli("run --resume --json")
     assert done.exit_code == 1
