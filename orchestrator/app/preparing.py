@@ -33,6 +33,7 @@ from orchestrator.planning.expansion import (
 from orchestrator.planning.selection import NO_BUILD, is_not_there, tools_for
 from orchestrator.planning.time_budget import cut_to_time, usable_s
 from orchestrator.ports import Device, session_of
+from orchestrator.programs import program
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.campaign import (
     Campaign,
@@ -190,13 +191,15 @@ def missing_programs(
     return list(found.values())
 
 
-def check_builds(plan: Plan, opened: OpenedDevices) -> None:
+def check_builds(plan: Plan, opened: OpenedDevices, *, takes_finer: bool) -> None:
     """Raise UsageError where a plan names builds and none of its devices runs their programs.
 
-    Where a device is missing they may be that one's.
+    Where a device is missing they may be that one's; with ``takes_finer`` they may be of what
+    measures a model that is too fast for the other program.
     """
     used = {tool for facts in opened.facts for tool in tools_for(plan, facts.kind)}
-    if plan.builds and not opened.missing and used.isdisjoint(plan.builds):
+    finer = {program(tool).finer for tool in used} if takes_finer else set()
+    if plan.builds and not opened.missing and (used | finer).isdisjoint(plan.builds):
         raise UsageError(
             f"a build is for {', '.join(plan.builds)}, and these devices run {', '.join(sorted(used))}",
             hint="name a build of that with --build TOOL=NAME, or the program with --tool",
@@ -339,7 +342,7 @@ def planned(
 
     Parameters and errors are those of `expansion_of`.
     """
-    check_builds(plan, opened)
+    check_builds(plan, opened, takes_finer=True)
     expansion, builds = expansion_of(workspace, plan, opened.devices, inputs, assumed)
     checks, is_wanted = unchecked(workspace, plan, opened.facts, inputs.models)
     expansion = with_output_checks(expansion, is_wanted)

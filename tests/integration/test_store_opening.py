@@ -28,7 +28,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.settings import Settings
-from orchestrator.store.database import _LIMITS, store_errors
+from orchestrator.store.database import LIMITS, store_errors
 from orchestrator.store.opening import open_store
 from tests.samples.command import Cli
 from tests.samples.places import REPO
@@ -171,7 +171,7 @@ def test_a_file_that_is_no_store_is_left_untouched(tmp_path: Path, content: byte
 
 
 def test_a_server_that_takes_a_connection_and_never_answers_is_told() -> None:
-    assert _LIMITS["connect_timeout"] <= 30
+    assert LIMITS["connect_timeout"] <= 30
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgresql://user@127.0.0.1:{silent.getsockname()[1]}/db?connect_timeout=2"
         with pytest.raises(StoreError, match="can't be reached"):
