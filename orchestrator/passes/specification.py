@@ -133,10 +133,9 @@ def plainly(services: PassServices) -> RunProgram:
     return _run
 
 
-def executable_on_phones(program: Program) -> str:
-    """Return what a program lacks for a pass of Android's executables; empty where it is one."""
-    is_one = DeviceKind.ANDROID in program.kinds and not program.name.is_app
-    return "" if is_one else "is no executable of Android phones"
+def executable(program: Program) -> str:
+    """Return what a program lacks for a pass of executables; empty where it is one."""
+    return "is an app" if program.name.is_app else ""
 
 
 def as_printed(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
@@ -222,6 +221,8 @@ class PassSpec:
     compares_outputs: bool = False
 
     # What is planned.
+    #: The kinds of devices that it is for.
+    kinds: frozenset[DeviceKind] = frozenset(DeviceKind)
     #: The numbers of a case's invocations, at least one; mostly ``range(rounds(plan, n))``.
     numbers: Callable[[Plan, Case, Program], Sequence[int]] = lambda plan, case, program: (0,)
     #: What a program lacks for it beside flags, after the program's name; empty for nothing.

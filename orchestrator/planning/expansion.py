@@ -136,9 +136,20 @@ def least_duration_s(invocation: Invocation, terms: PlanTerms) -> float:
     return pass_of(invocation.run_pass).least_s(invocation.case, terms)
 
 
-def _further(plan: Plan, own: PassSpec, cases: Sequence[Case]) -> Iterator[Invocation]:
+def _lacking(own: PassSpec, case: Case, kind: DeviceKind) -> str:
+    """Return why a pass isn't for a case on a kind of device, to stand after the program's name;
+    empty where it is.
+    """
+    if kind not in own.kinds:
+        return f"can't be run in it on {kind.noun}"
+    return own.lacking(program(case.tool))
+
+
+def _further(
+    plan: Plan, own: PassSpec, cases: Sequence[Case], kind: DeviceKind
+) -> Iterator[Invocation]:
     """Yield the invocations of a pass beside timing, case by case or in turns."""
-    fit = [case for case in cases if not own.lacking(program(case.tool))]
+    fit = [case for case in cases if not _lacking(own, case, kind)]
     numbers = {case.case_key: own.numbers(plan, case, program(case.tool)) for case in fit}
     most = max(map(len, numbers.values()), default=0)
     width = most if own.turn is None else own.turn(plan)
@@ -151,7 +162,9 @@ def _further(plan: Plan, own: PassSpec, cases: Sequence[Case]) -> Iterator[Invoc
         yield from reversed(turn) if place // width % 2 else turn
 
 
-def order_invocations(plan: Plan, serial: Serial, cases: Sequence[Case]) -> tuple[Invocation, ...]:
+def order_invocations(
+    plan: Plan, facts: DeviceFacts, cases: Sequence[Case]
+) -> tuple[Invocation, ...]:
     """Return a device's invocations: timing round by round, then each further pass, case by case.
 
     What goes on for a time comes last, because it heats; its one invocation stands for all that fit
@@ -159,7 +172,7 @@ def order_invocations(plan: Plan, serial: Serial, cases: Sequence[Case]) -> tupl
     """
     others = [pass_of(name) for name in plan.passes if name is not FIGURE_PASS]
     others.sort(key=lambda own: own.is_open_ended)
-    further = [item for own in others for item in _further(plan, own, cases)]
+    further = [item for own in others for item in _further(plan, own, cases, facts.kind)]
     rounds = range(plan.invocations.first) if FIGURE_PASS in plan.passes else range(0)
     if plan.order is Order.SEQUENTIAL:
         timing = [
@@ -169,7 +182,7 @@ def order_invocations(plan: Plan, serial: Serial, cases: Sequence[Case]) -> tupl
         ]
         return (*timing, *further)
     # The order is for spreading drift, not for secrecy.
-    shuffler = random.Random(f"{plan.seed}:{serial}")  # noqa: S311
+    shuffler = random.Random(f"{plan.seed}:{facts.serial}")  # noqa: S311
     timing = []
     for number in rounds:
         shuffled = list(cases)
@@ -277,10 +290,10 @@ def expand(
                     unique.setdefault(item.case_key, item)
                 else:
                     skipped.append(item)
-        queues[facts.serial] = order_invocations(plan, facts.serial, list(unique.values()))
+        queues[facts.serial] = order_invocations(plan, facts, list(unique.values()))
         keys = {item.case.case_key for item in queues[facts.serial]}
         planned += [case for key, case in unique.items() if key in keys]
-        skipped += _without_pass(plan, unique.values())
+        skipped += _without_pass(plan, unique.values(), facts.kind)
     return Expansion(
         cases=tuple(planned), invocations=queues, skipped=tuple(dict.fromkeys(skipped))
     )
@@ -330,10 +343,10 @@ def _of_model(
                         )
 
 
-def _without_pass(plan: Plan, cases: Iterable[Case]) -> Iterator[SkippedCase]:
+def _without_pass(plan: Plan, cases: Iterable[Case], kind: DeviceKind) -> Iterator[SkippedCase]:
     """Yield the cases that a pass of the plan isn't for, once for all passes with one reason."""
     for case in cases:
-        lacking = {name: pass_of(name).lacking(program(case.tool)) for name in plan.passes}
+        lacking = {name: _lacking(pass_of(name), case, kind) for name in plan.passes}
         for why, names in grouped(plan.passes, lacking.__getitem__).items():
             if why:
                 reason = f"pass {', '.join(names)}: '{case.tool}' {why}"

@@ -461,12 +461,15 @@ def test_a_pass_that_a_case_cannot_do_is_skipped_with_a_reason_also_beside_anoth
     assert {item.run_pass for item in both.invocations[PHONE.serial]} == {Pass.TIMING}
 
 
+@pytest.mark.parametrize("tool", [ToolName.LITERT, ToolName.NATIVE])
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=needs_extension(name)) for name in ("contention", "energy", "trace")],
 )
-def test_a_pass_of_android_phones_is_skipped_for_a_program_of_this_computer(name: str) -> None:
-    litert = replace(NATIVE, tool=ToolName.LITERT)
-    both = expanded(plan(passes=(Pass.TIMING, Pass(name))), COMPUTER, litert)
+def test_a_pass_of_android_phones_is_skipped_on_this_computer(name: str, tool: ToolName) -> None:
+    wanted = plan(matrix=Matrix(tools=(tool,)), passes=(Pass.TIMING, Pass(name)))
+    both = expanded(wanted, COMPUTER, replace(NATIVE, tool=tool))
     assert {item.run_pass for item in both.invocations[COMPUTER.serial]} == {Pass.TIMING}
-    assert {skip.reason_code for skip in both.skipped} == {"pass-not-in-tool"}
+    assert {skip.reason for skip in both.skipped} == {
+        f"pass {name}: '{tool}' can't be run in it on this computer"
+    }

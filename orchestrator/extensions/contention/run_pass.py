@@ -20,7 +20,7 @@ from orchestrator.passes.specification import (
     PassServices,
     PassSpec,
     RunProgram,
-    executable_on_phones,
+    executable,
     rounds,
 )
 from orchestrator.ports import Device, InvocationRequest, Tool
@@ -277,7 +277,8 @@ PASS = PassSpec(
     about="The latency beside a load on the phone, against that without one",
     guide="in-use",
     runner=_runner,
-    needs=executable_on_phones,
+    kinds=frozenset({DeviceKind.ANDROID}),
+    needs=executable,
     numbers=_numbers,
     turn=lambda terms: 1 + len(terms.contention),
     variant=load_text,

@@ -20,12 +20,13 @@ from orchestrator.passes.specification import (
     PassServices,
     PassSpec,
     RunProgram,
-    executable_on_phones,
+    executable,
     rounds,
 )
 from orchestrator.plugins import Program
 from orchestrator.ports import Tool
 from orchestrator.records.case import Case, Pass
+from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import Quality
@@ -277,7 +278,8 @@ PASS = PassSpec(
     about="The energy of an inference, by the phone's own meters",
     guide="in-use",
     runner=_runner,
-    needs=executable_on_phones,
+    kinds=frozenset({DeviceKind.ANDROID}),
+    needs=executable,
     numbers=_numbers,
     turn=lambda terms: 1,
     least_s=_least_s,

@@ -127,6 +127,6 @@ PASS = PassSpec(
     about="One run under the phone's tracer, for the Perfetto UI",
     guide="why-slow",
     runner=_runner,
-    needs=lambda program: "" if DeviceKind.ANDROID in program.kinds else "runs on no Android phone",
+    kinds=frozenset({DeviceKind.ANDROID}),
     alone="a trace",
 )
