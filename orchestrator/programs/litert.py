@@ -26,7 +26,7 @@ from orchestrator.delegates import DELEGATES, FlagFamily, flags_of
 from orchestrator.errors import UsageError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs import Program
-from orchestrator.programs.native import affinity_mask
+from orchestrator.programs.native import on_cores
 from orchestrator.programs.running import run_and_collect
 from orchestrator.records.case import Build, BuildSha, Case, CaseKey, DelegateName, RunId, ToolName
 from orchestrator.records.device import DeviceKind
@@ -140,9 +140,7 @@ def litert_command(request: InvocationRequest, counts: Counts, *, folder: str) -
     if case.flags:
         names = ", ".join(name for name, _ in case.flags)
         raise UsageError(f"litert-benchmark doesn't have the flags of benchmark_model ({names})")
-    mask = affinity_mask(case.affinity, request.facts)
     words = [
-        *(("taskset", mask) if mask else ()),
         request.program_path,
         f"--model={request.model_path}",
         f"--num_runs={counts.runs}",
@@ -151,7 +149,7 @@ def litert_command(request: InvocationRequest, counts: Counts, *, folder: str) -
         f"--result_json={folder}/{RESULT_FILE}",
         *(f"--{name}" for name in flags_of(case.delegate, FlagFamily.LITERT_BENCHMARK)),
     ]
-    return " ".join(shlex.quote(word) for word in words)
+    return shlex.join(on_cores(request, words))
 
 
 def installed_build(named: str = "") -> Build:

@@ -29,11 +29,14 @@ def command_line(request: InvocationRequest, arguments: list[str], **variables: 
     """Return a program's command line with its environment, further ``variables`` of its own, and
     its cores, every word quoted.
     """
-    words = [request.program_path, *arguments]
+    words = on_cores(request, [request.program_path, *arguments])
+    return f"{environment(request, **variables)} {shlex.join(words)}"
+
+
+def on_cores(request: InvocationRequest, words: list[str]) -> list[str]:
+    """Return the words of a command that is kept to the cores of its case."""
     mask = affinity_mask(request.case.affinity, request.facts)
-    if mask:
-        words = ["taskset", mask, *words]
-    return f"{environment(request, **variables)} " + " ".join(shlex.quote(word) for word in words)
+    return ["taskset", mask, *words] if mask else words
 
 
 def affinity_mask(affinity: str, facts: DeviceFacts) -> str:

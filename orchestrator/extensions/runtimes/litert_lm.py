@@ -34,7 +34,7 @@ from orchestrator.passes import pass_of
 from orchestrator.ports import Device, InvocationRequest, Turn
 from orchestrator.programs import Option, Program
 from orchestrator.programs.flags import check_flags
-from orchestrator.programs.native import command_line
+from orchestrator.programs.native import command_line, on_cores
 from orchestrator.programs.running import format_flags, library_folders, pass_flags, run_and_collect
 from orchestrator.reading.failures import end_failure
 from orchestrator.reading.lines import own_lines
@@ -283,6 +283,7 @@ def _host_command(request: InvocationRequest, folder: str) -> str:
     ]
     if backend == "cpu":
         words += ["--cpu-thread-count", str(case.threads)]
+    words = on_cores(request, words)
     filling = "" if cache == "cold" else f"{shlex.join(words)} > /dev/null 2>&1; "
     if pass_of(request.run_pass).measures_memory:
         # The command prints no memory; its parent process gets it from the system.

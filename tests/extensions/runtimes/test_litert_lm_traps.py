@@ -103,9 +103,10 @@ def test_metrics_stand_in_where_the_text_has_no_results() -> None:
     assert report.inference.count == 3 * 16
 
 
-def command(kind: DeviceKind, **flags: str) -> str:
+def command(kind: DeviceKind, *, cores: str = "big", **flags: str) -> str:
     given = (*(FLAGS | flags).items(), ("figure", "decode"))
     case = sample_lab.case(tool=ToolName.LITERT_LM, delegate=DelegateName.XNNPACK, flags=given)
+    case = replace(case, affinity=cores)
     request = request_of(case, kind=kind, model_path="/m/q.litertlm", program_path="/p/litert")
     return (
         _phone_command(request, "/run", set())
@@ -134,6 +135,8 @@ def test_the_command_repeats_once_a_process_as_a_repetition_that_failed_only_low
     cold = command(DeviceKind.HOST, cache="cold")
     assert " --cache disk " in cold
     assert cold.count(" benchmark ") == cold.count(" --skip-warmup ") == 1
+    # Both processes are kept to the cores that a plan names.
+    assert command(DeviceKind.HOST, cores="3").count("taskset 3 /p/litert ") == 2
 
 
 def test_a_phones_program_is_asked_so_that_no_error_is_lost_and_nothing_is_raised() -> None:
