@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.app.exchange import EXPORTERS, ExportRequest
+from orchestrator.app.exchange import EXPORTERS, ExportRequest, ImportRequest
 from orchestrator.cli import reports, stored
 from orchestrator.cli.output import CommandResult, json_pieces
 from orchestrator.plugins import Exporter, every
 from orchestrator.records.case import CampaignId, DelegateName
+from orchestrator.records.run import Attachment
 from orchestrator.settings import Settings
 from tests.samples import sample_lab
 from tests.samples.extensions import needs_extension
-from tests.samples.sample_lab import MOBILENET, REAL_PIXEL, Lab, campaign_of, case, series
+from tests.samples.sample_lab import MOBILENET, REAL_PIXEL, Lab, campaign_of, case, lab_of, series
 
 _RUNS = 60
 
@@ -172,3 +173,23 @@ def test_an_export_of_a_large_campaign_holds_no_more_runs_than_one_of_a_small_on
     # 400 more runs say 4,000 letters each; what is kept of a run is its figure, its id and its place
     # in the plan.
     assert many - few < 400 * 5_000
+
+
+@needs_extension("interop")
+def test_an_import_holds_few_of_the_runs_that_left_much_behind(tmp_path: Path) -> None:
+    runs = [
+        replace(run, attachments=(Attachment(name="trace", data=bytes([number]) * (4 << 20)),))
+        for number, run in enumerate(series(case(REAL_PIXEL), 5_000.0, 30))
+    ]
+    lab = sample_lab.stored(tmp_path / "lab", lab_of(runs, REAL_PIXEL))
+    bundle = tmp_path / "traces.zip"
+    reports.export(
+        Settings.from_environment({}, home=lab), ExportRequest(out=bundle, form="bundle")
+    )
+
+    def take_in(settings: Settings) -> None:
+        told = reports.import_results(settings, ImportRequest(files=[bundle])).text
+        assert "30 runs taken in" in told or "30 stored before" in told
+
+    peaks = peaks_of((tmp_path / "one", tmp_path / "other"), take_in)
+    assert max(peaks) < 60 << 20
