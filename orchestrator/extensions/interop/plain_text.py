@@ -138,10 +138,14 @@ def import_texts(workspace: Workspace, request: ImportRequest) -> list[Imported]
     if request.device:
         require_printable(serial=request.device)
     models = [identify_model(path) for path in request.models]
+    # A file keeps the name under which it was stored first: renamed, it holds no other runs.
+    stored = [item.terms.origin for item in workspace.store.campaigns(with_hidden=True)]
+    names = {origin.sha256: origin.file for origin in stored if origin is not None}
 
     def read_file(path: Path) -> tuple[ImportBatch, Origin]:
         packed, text = _read_source(path)
-        origin = _origin(workspace, path, packed)
+        sha256 = hashlib.sha256(packed).hexdigest()
+        origin = Origin(file=names.setdefault(sha256, path.name), sha256=sha256)
         facts, build = _facts(workspace, request, origin), foreign_build(PROGRAM, request.app)
         batch = ImportBatch(devices={facts.serial: facts}, builds={build.sha256: build})
         _add_runs(batch, path, origin.file, text, models)
@@ -166,16 +170,6 @@ def _read_source(path: Path) -> tuple[bytes, bytes]:
             return packed, text[:]
     except OutputParseError as error:
         raise UsageError(f"{path}: {error}", hint=error.hint) from error
-
-
-def _origin(workspace: Workspace, path: Path, data: bytes) -> Origin:
-    """Return where a file's runs come from; one that is stored keeps its name: renamed, it holds no
-    other runs.
-    """
-    sha256 = hashlib.sha256(data).hexdigest()
-    stored = (item.terms.origin for item in workspace.store.campaigns(with_hidden=True))
-    known = (origin for origin in stored if origin is not None and origin.sha256 == sha256)
-    return next(known, Origin(file=path.name, sha256=sha256))
 
 
 def _facts(workspace: Workspace, request: ImportRequest, origin: Origin) -> DeviceFacts:

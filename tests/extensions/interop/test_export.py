@@ -554,6 +554,8 @@ def test_a_text_of_unknown_origin_is_imported_as_parse_reads_it_and_called_so(tm
     shutil.copy(log, renamed)
     for same in (log, renamed):
         assert "1 were there already" in cli("import", same).ok().stdout
+    both = Cli(home=tmp_path / "both")("import", log, renamed)
+    assert both.ok().stdout.count("1 were there already") == 1
     assert "1 run read again, 0 changed" in cli("results", "reparse").ok().stdout
 
 
