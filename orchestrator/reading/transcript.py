@@ -54,7 +54,7 @@ _OPERATOR_REFUSED: Final = re.compile(
     r"((?:CUSTOM |DELEGATE )?[A-Z][A-Z0-9_]*[A-Z0-9](?: [\w.:-]+)?): (.+)"
 )
 _FLAG: Final = re.compile(r"--([\w-]+)=(\"[^\"]*\"|'[^']*'|\S*)")
-_TASKSET: Final = re.compile(r"\btaskset +((?:-\w+ +)?[\w,-]{1,60}) ")
+_TASKSET: Final = re.compile(r"\btaskset +((?:-[\w-]+[ =]+)?[\w,-]{1,60}) ")
 _MOST_NAMES: Final = 2000
 _MOST_KEPT_OF_NO_USE: Final = 64
 _MOST_PROTO_LINES: Final = 500_000

@@ -88,6 +88,13 @@ TWO_MODELS = [("mobilenet_v2", "", 233.0), ("resnet50", "", 2339.0)]
         ),
         (
             "".join(
+                f"$ taskset --cpu-list {cores} {COMMAND[2:]}\n{ECHOED}{RESULT.format(number)}"
+                for number, cores in enumerate(("0-3", "4-7"), start=2)
+            ),
+            [("m", "--cpu-list 0-3", 2.0005), ("m", "--cpu-list 4-7", 3.0005)],
+        ),
+        (
+            "".join(
                 f"Benchmarking model: q\nSpeculative decoding : {mode}\n----- Results -----\n"
                 f"Prefill speed: 100.00 tokens/s\nDecode speed: {speed}.00 tokens/s\n"
                 for mode, speed in (("auto", 100), ("on", 200))
