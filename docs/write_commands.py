@@ -1,5 +1,5 @@
-"""Write what docs says of commands, plan keys, findings, failures and delegates from the program's
-own records: ``make docs``.
+"""Write what the docs say of commands, plan keys, findings, failures and delegates from the
+program's own records: ``make docs``.
 """
 
 from __future__ import annotations
