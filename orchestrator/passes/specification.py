@@ -135,7 +135,7 @@ def plainly(services: PassServices) -> RunProgram:
 
 def executable(program: Program) -> str:
     """Return what a program lacks for a pass of executables; empty where it is one."""
-    return "is an app" if program.name.is_app else ""
+    return "is an app, no executable" if program.name.is_app else ""
 
 
 def as_printed(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:

@@ -396,7 +396,7 @@ def flags_skip(
     if off := sorted(makes & given.keys()):
         return Skip(
             reason_code="flag-of-another-delegate",
-            reason=f"{', '.join(off)} switches '{delegate}' off, under which the figure would stand",
+            reason=f"{', '.join(off)} switches off '{delegate}', under whose name the figure would stand",
         )
     allowed = {delegate, *by_itself, *(() if delegate.is_cpu else _CPU_LIBRARIES)}
     others = frozenset[str]().union(*(asked[other] for other in asked.keys() - allowed))
