@@ -44,7 +44,6 @@ from orchestrator.passes.specification import Hold, PortPower
 from orchestrator.ports import Device, InvocationRequest, Tool, Turn, TurnTool
 from orchestrator.reading.protos import decode_trace, text_of
 from orchestrator.records.case import Case, CaseKey
-from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import RawOutput, ToolReport
 from orchestrator.scripts import ask, call
 
@@ -98,27 +97,26 @@ class EnergyMeter:
         """
         meters = None
         is_charged = False
-        why = _why_not(device, request)
-        if not why:
-            try:
-                meters = self._book.load(device.serial, request.facts.fingerprint) or self._look(
-                    device, request
+        why = ""
+        try:
+            meters = self._book.load(device.serial, request.facts.fingerprint) or self._look(
+                device, request
+            )
+            if meters.source is PowerSource.NONE:
+                why = (
+                    "the phone has no meter: neither perfetto's android.power (Android 10 and later) nor "
+                    "power_supply/*/current_now nor its battery service tells a current"
                 )
-                if meters.source is PowerSource.NONE:
-                    why = (
-                        "the phone has no meter: neither perfetto's android.power (Android 10 and later) nor "
-                        "power_supply/*/current_now nor its battery service tells a current"
-                    )
-                elif meters.source is PowerSource.BATTERY:
-                    plugged = device.state().plugged
-                    is_charged = plugged not in ("", "none")
-                    why = (
-                        _CHARGED.format(plugged)
-                        if is_charged and not self._power.can_switch(device)
-                        else ""
-                    )
-            except (DeviceCommandError, OutputParseError) as error:
-                why = f"its meters can't be read: {error}"
+            elif meters.source is PowerSource.BATTERY:
+                plugged = device.state().plugged
+                is_charged = plugged not in ("", "none")
+                why = (
+                    _CHARGED.format(plugged)
+                    if is_charged and not self._power.can_switch(device)
+                    else ""
+                )
+        except (DeviceCommandError, OutputParseError) as error:
+            why = f"its meters can't be read: {error}"
         if why or meters is None:
             raw = tool.run(device, request, cancelled=cancelled)
             return raw.with_data(ENERGY_FILE, _MISSING + why.encode())
@@ -276,15 +274,6 @@ def _power_config(duration_ms: int) -> str:
         f'data_sources {{ config {{ name: "android.power" android_power_config {{ battery_poll_ms: {_POLL_MS} '
         f"{counters} collect_power_rails: true }} }} }}\n"
     )
-
-
-def _why_not(device: Device, request: InvocationRequest) -> str:
-    case = request.case
-    if device.kind is not DeviceKind.ANDROID:
-        return "energy is measured on Android phones only"
-    if case.tool.is_app:
-        return "energy is measured of executables only; an app's inferences have no known beginning"
-    return ""
 
 
 @frozen
