@@ -158,7 +158,7 @@ def prepare(
     builds: dict[str, Build] = {}
     skipped: dict[SkippedCase, None] = {}
     for word, plan, own in zip(words, plans, inputs, strict=True):
-        check_builds(plan, opened, takes_finer=False)
+        check_builds(workspace, plan, opened)
         expansion, found = expansion_of(workspace, plan, opened.devices, own)
         builds |= {build.sha256: build for build in found}
         skipped |= dict.fromkeys(expansion.skipped)

@@ -191,15 +191,21 @@ def missing_programs(
     return list(found.values())
 
 
-def check_builds(plan: Plan, opened: OpenedDevices, *, takes_finer: bool) -> None:
+def check_builds(
+    workspace: Workspace, plan: Plan, opened: OpenedDevices, *, has_finer: bool = False
+) -> None:
     """Raise UsageError where a plan names builds and none of its devices runs their programs.
 
-    Where a device is missing they may be that one's; with ``takes_finer`` they may be of what
-    measures a model that is too fast for the other program.
+    Where a device is missing they may be that one's. With ``has_finer`` a build may be for what
+    measures models that are too fast for the others; raises ArtifactError where it isn't there.
     """
     used = {tool for facts in opened.facts for tool in tools_for(plan, facts.kind)}
-    finer = {program(tool).finer for tool in used} if takes_finer else set()
-    if plan.builds and not opened.missing and (used | finer).isdisjoint(plan.builds):
+    if plan.builds and not opened.missing and used.isdisjoint(plan.builds):
+        finer = {program(tool).finer for tool in used} if has_finer else set()
+        if later := tuple(tool for tool in plan.builds if tool in finer):
+            own = replace(plan, matrix=replace(plan.matrix, tools=later))
+            workspace.builds.of(own, opened.facts)
+            return
         raise UsageError(
             f"a build is for {', '.join(plan.builds)}, and these devices run {', '.join(sorted(used))}",
             hint="name a build of that with --build TOOL=NAME, or the program with --tool",
@@ -342,7 +348,7 @@ def planned(
 
     Parameters and errors are those of `expansion_of`.
     """
-    check_builds(plan, opened, takes_finer=True)
+    check_builds(workspace, plan, opened, has_finer=True)
     expansion, builds = expansion_of(workspace, plan, opened.devices, inputs, assumed)
     checks, is_wanted = unchecked(workspace, plan, opened.facts, inputs.models)
     expansion = with_output_checks(expansion, is_wanted)
