@@ -86,7 +86,20 @@ class Root(typer.core.TyperGroup):
     need none of them.
     """
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - the parser's types have no public names
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - the parser's types have no public names
+        """Read the words of a command line; raises UsageError for one that is empty: without it
+        an option would be ignored, this folder be the home, or the newest campaign be meant.
+        """
+        for before, word in itertools.pairwise((str(ctx.info_name), *args)):
+            if not word.strip(" ,") or re.fullmatch("--[a-z-]+=[ ,]*", word):
+                name = word.partition("=")[0] if word.startswith("--") else before
+                raise UsageError(
+                    f"what follows '{name}' is empty",
+                    hint="leave it out, or give one: a variable of the shell may not be set",
+                )
+        return super().parse_args(ctx, args)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - as above
         """Return the command or group of a word; None for a word that means nothing.
 
         ``lab`` is what ``virtual`` was called before a lab was the user's; no help has it.
@@ -119,19 +132,6 @@ class Root(typer.core.TyperGroup):
 
 class Command(typer.core.TyperCommand):
     """A command; its help lists options in groups where there are many."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as above
-        """Read the words of a command line; raises UsageError for one that is empty: without it
-        an option would be ignored, or the newest campaign be meant.
-        """
-        for before, word in itertools.pairwise((str(ctx.info_name), *args)):
-            if not word.strip(" ,") or re.fullmatch("--[a-z-]+=[ ,]*", word):
-                name = word.partition("=")[0] if word.startswith("--") else before
-                raise UsageError(
-                    f"what follows '{name}' is empty",
-                    hint="leave it out, or give one: a variable of the shell may not be set",
-                )
-        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
         """Write arguments, then one block a group of options; few options stay in one block."""
