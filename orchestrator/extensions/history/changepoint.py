@@ -616,10 +616,10 @@ class _Row:
         return found
 
     def _left_on(self, change: Change, later: Sequence[Change]) -> int | None:
-        """Return the night from which on the level of a change was left: by one of the later ones, or
-        by the newest nights; None while it lasts.
+        """Return the night from which on the level of a change was left: by one of the later ones
+        that nothing undid, or by the newest nights; None while it lasts.
         """
-        for following in later:
+        for following in (item for item in later if item.ended is None):
             cut = int(np.searchsorted(self.places, following.night))
             if self._has_left(change, self.z[cut : cut + following.nights_after]):
                 return following.night

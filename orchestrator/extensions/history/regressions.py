@@ -278,15 +278,20 @@ def _all_changes(table: NightTable, window: Sequence[date]) -> list[Change]:
     older = bisect_left(table.nights, window[0]) if window else 0
     if not older:
         return found
-    newest = changes(table.latency_us[:, older:], phones=phones)
-    news = [change.later(older) for change in newest if is_news(change, nights=nights - older)]
-    first = {change.series: change.earliest for change in reversed(news)}
+    newest = [change.later(older) for change in changes(table.latency_us[:, older:], phones=phones)]
+    # Of each series, where its news begins.
+    first = {
+        change.series: change.earliest
+        for change in reversed(newest)
+        if is_news(change, nights=nights)
+    }
     kept = [
         change
         for change in found
         if not is_news(change, nights=nights) and change.night < first.get(change.series, nights)
     ]
-    return sorted([*kept, *news], key=lambda change: (change.series, change.night))
+    late = [change for change in newest if change.night >= first.get(change.series, nights)]
+    return sorted([*kept, *late], key=lambda change: (change.series, change.night))
 
 
 def _expected(

@@ -327,6 +327,11 @@ def test_steps_that_a_later_one_undid_together_went_away_with_it() -> None:
     first, second = [change for change in changes(values) if change.ratio > 1]
     assert (first.night, first.ended) == (77, 84)
     assert (second.night, second.ended is not None) == (80, True)
+    # A dip that passed undid nothing.
+    values[:, 87:] *= 1.21
+    first, second = [change for change in changes(values) if change.ratio > 1]
+    assert is_alarm(first, nights=90)
+    assert is_alarm(second, nights=90)
 
 
 def looks(values: np.ndarray, first: int, last: int) -> np.ndarray:

@@ -3,6 +3,7 @@ expected."""
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from datetime import date, timedelta
@@ -334,6 +335,21 @@ def test_what_is_news_is_the_same_however_many_nights_are_read() -> None:
         )
         == news
     )
+
+
+@pytest.mark.parametrize("nights", [88, 104])
+def test_what_passed_between_two_changes_that_last_is_told_of_any_nights(nights: int) -> None:
+    steps = ((12, 0, 1.1), (9, 6, 1.3), (3, 0, 1.2))
+    store = weeks(
+        nights=nights,
+        factor=lambda case, night: math.prod(
+            step for first, end, step in steps if nights - first <= night < nights - end
+        ),
+    )
+    found = find_regressions(store, Question(since=START.date())).changes
+    # Of a noisy series less may be sure.
+    assert sum(change.ended is not None for change in found) >= 15
+    assert sum(change.is_news for change in found) >= 30
 
 
 def test_a_build_that_slows_everything_is_named_with_the_series_that_moved() -> None:
