@@ -231,7 +231,7 @@ class FailOn(enum.StrEnum):
 
     #: A case is slower or broken, or nothing at all could be compared.
     SLOWER = "slower"
-    #: The same, and when a case is inconclusive or incomparable.
+    #: The same, and when a case is inconclusive, incomparable, or only in the baseline.
     INCONCLUSIVE = "inconclusive"
     NEVER = "never"
 
