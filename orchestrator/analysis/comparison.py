@@ -596,7 +596,7 @@ def _verdict(before: Measured, after: Measured, rule: Rule) -> ComparisonVerdict
             claim = before.claim or rule.claim
             verdict = compare_pairs(before_us, after_us, claim, resolution_us=resolution_us)
             notes = _left_out(before, after, len(before_us))
-            if claim != rule.claim:
+            if claim.threshold != rule.claim.threshold:
                 least = format_percent(claim.threshold)
                 notes.append(f"Its A/B comparison claims a change of at least {least}.")
             return replace(verdict, reasons=(*verdict.reasons, *notes))

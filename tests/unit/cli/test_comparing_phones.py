@@ -222,7 +222,8 @@ def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path:
         for by, of in (("campaign", (CAMPAIGN,)), ("build", sides)):
             with pytest.raises(UsageError, match=r"own threshold \(1\.5 %\) and level \(99\.0 %\)"):
                 compare(settings, CompareOptions(by=by, **other), Output(), of)
-    compare(settings, CompareOptions(threshold=0.015, level=0.99), Output(), (CAMPAIGN,))
+    own = compare(settings, CompareOptions(threshold=0.015, level=0.99), Output(), (CAMPAIGN,))
+    assert "Its A/B comparison claims" not in own.text
     # Beside pairs that another threshold ended, each has its own.
     later = [replace(made, campaign_id=IMPORTED, run_id=RunId(f"l-{made.run_id}")) for made in runs]
     wider = Terms(pairing=replace(pairing, threshold=0.03))
