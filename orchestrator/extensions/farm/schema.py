@@ -97,16 +97,17 @@ CREATE TABLE farm_file_parts (
 """
 
 
-def connection_settings(**settings: str) -> dict[str, Any]:
-    """Return what each connection to the queue is opened with; ``settings`` are the server's, of
-    its session.
+def connection_settings(url: str, **settings: str) -> dict[str, Any]:
+    """Return what each connection to the queue is opened with beside what its URL says;
+    ``settings`` are the server's, of its session.
     """
     from orchestrator.store.database import LIMITS
 
+    limits = {name: limit for name, limit in LIMITS.items() if f"{name}=" not in url}
     options = " ".join(
         f"-c {name}={value}" for name, value in {"search_path": SCHEMA, **settings}.items()
     )
-    return {**LIMITS, "options": options, "connect_timeout": _CONNECT_S}
+    return {**limits, "options": options, "connect_timeout": _CONNECT_S}
 
 
 #: Of a pool: fifty hosts are to fit into what a database takes, and one that is back is to be had
@@ -146,7 +147,7 @@ class Database:
             self.url,
             # A host that freezes inside a transaction loses it, and its locks with it.
             kwargs=connection_settings(
-                idle_in_transaction_session_timeout="10s", lock_timeout="15s"
+                self.url, idle_in_transaction_session_timeout="10s", lock_timeout="15s"
             ),
             max_size=connections,
             open=False,
@@ -246,7 +247,7 @@ class HostLocks:
             with as_store_error(self._url):
                 if self._connection is None:
                     silence_ms = round(self._dead_after_s * 1000)
-                    settings = connection_settings(idle_session_timeout=str(silence_ms))
+                    settings = connection_settings(self._url, idle_session_timeout=f"{silence_ms}")
                     # Noticed here before the server gives the locks to others.
                     settings["tcp_user_timeout"] = silence_ms // 2
                     self._connection = psycopg.connect(self._url, autocommit=True, **settings)

@@ -77,7 +77,7 @@ class PhoneWorkers:
         """``run`` does a job (serial number, number) in a thread."""
         self._host, self._url = host, url
         self._poll_s = poll_s
-        settings = {"kwargs": connection_settings(), "max_size": 3, **POOL}
+        settings = {"kwargs": connection_settings(url), "max_size": 3, **POOL}
         self._app = procrastinate.App(
             connector=procrastinate.PsycopgConnector(conninfo=url, **settings)
         )

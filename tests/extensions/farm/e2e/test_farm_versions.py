@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.errors import StoreError
 from orchestrator.extensions.farm.queue import FarmQueue
+from orchestrator.extensions.farm.schema import HostLocks
 
 if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster
@@ -53,6 +54,10 @@ def test_tables_of_the_same_name_that_are_no_queue_are_refused_in_one_error(url:
 
 
 def test_a_server_that_is_gone_without_a_word_is_given_up_after_a_minute(url: str) -> None:
-    with FarmQueue(url) as queue, queue.connection() as connection:
+    with FarmQueue(f"{url}&keepalives_idle=7") as queue, queue.connection() as connection:
         limits = connection.info.get_parameters()
-    assert (limits["tcp_user_timeout"], limits["keepalives_idle"]) == ("60000", "30")
+    # What the URL says counts.
+    assert (limits["tcp_user_timeout"], limits["keepalives_idle"]) == ("60000", "7")
+    locks = HostLocks(url, dead_after_s=20)
+    assert locks.take("host")
+    locks.close()
