@@ -18,7 +18,7 @@ from orchestrator.analysis.quality import Observed, judge
 from orchestrator.analysis.samples import with_busy_clock
 from orchestrator.clock import Clock
 from orchestrator.engine.events import FilePlaced
-from orchestrator.errors import InstallError, ModelError
+from orchestrator.errors import DeviceError, InstallError, ModelError, UsageError
 from orchestrator.files import LEFT_OUT, safe_name
 from orchestrator.frozen import frozen
 from orchestrator.passes import pass_of
@@ -114,10 +114,16 @@ class Placer:
         self._sent_bytes = 0
 
     def has_lost(self, case: Case) -> bool:
-        """Place a case's files again; whether one of them was removed meanwhile. Raises as `place`."""
+        """Place a case's files again; whether one of them was removed meanwhile.
+
+        False where that can't be done: the next run tells why.
+        """
         before = self._sent_bytes
         self.forget()
-        self.place(case)
+        try:
+            self.place(case)
+        except (DeviceError, UsageError):
+            return False
         return self._sent_bytes > before
 
     def forget(self) -> None:

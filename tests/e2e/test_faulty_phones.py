@@ -60,6 +60,21 @@ def test_files_that_are_removed_from_a_phone_in_mid_run_are_sent_again_and_cost_
     assert [run["outcome"] for run in json.loads(stdout)["runs"]] == 3 * ["completed"], stderr
 
 
+def test_a_run_keeps_what_it_printed_where_its_files_cannot_be_sent_again(
+    lab: Lab, model: Path
+) -> None:
+    serial = lab.serials[0]
+    words = ("-t", "1", "-n", "3", "--min-secs", "40", "--tool", "apk")
+    process = lab.cli.start("bench -d xnnpack --json", model, "-s", serial, *words)
+    heard(process, "1/3 ")
+    lab.fault(serial, "install-refused", "text=INSTALL_FAILED_VERIFICATION_FAILURE", "times=0")
+    lab.shell(serial, "pm uninstall org.tensorflow.lite.benchmark")
+    stdout, stderr = process.communicate(timeout=60)
+    _, second, third = json.loads(stdout)["runs"]
+    assert "am start" in second["command"], stderr
+    assert second["reason_code"] != third["reason_code"] == "install"
+
+
 @pytest.mark.parametrize(
     ("fault", "code", "words"),
     [
