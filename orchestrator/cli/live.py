@@ -522,8 +522,9 @@ def workspace_telling(
             try:
                 yield workspace
             except (StoreError, HostStorageError) as error:
-                if error.campaign_id and not error.hint:
-                    error.hint = f"resume it then: benchfarm run --resume {error.campaign_id}"
+                if error.campaign_id:
+                    then = f"resume it then: benchfarm run --resume {error.campaign_id}"
+                    error.hint = "; ".join(filter(None, (error.hint, then)))
                 raise
             except (InterruptedByUserError, KeyboardInterrupt) as error:
                 # However often it is pressed.

@@ -22,6 +22,7 @@ import pytest
 from orchestrator.processes import running
 from tests.conftest import c_compiler, poll_until
 from tests.e2e.conftest import Lab
+from tests.samples.command import heard
 from tests.samples.faulty_lab import (
     SEED,
     WHOLE,
@@ -288,6 +289,21 @@ def test_a_store_whose_disk_fills_up_or_is_made_read_only_loses_nothing(
     print(f"\ndisk full and read-only: {counts}")
     assert stored
     assert counts == Counts(), (counts, done.stderr)
+
+
+def test_a_store_that_is_moved_away_ends_the_campaign_which_resumes_when_it_is_back(
+    matrix_lab: Lab, model: Path, tmp_path: Path
+) -> None:
+    lab, store, away = matrix_lab, tmp_path / "runs.sqlite", tmp_path / "away.sqlite"
+    environ = {"BENCHFARM_STORE": str(store)}
+    process = lab.cli.start("run", plan_of(model, tmp_path, cases=8), **environ)
+    heard(process, "2/8 ")
+    store.rename(away)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 5, told
+    assert re.search(r"put it back, .*; resume it then: benchfarm run --resume 2", told), told
+    away.rename(store)
+    lab.cli("run --resume", **environ).ok()
 
 
 #: The wall clock alone moves: by an hour, for each second since the start, back and forth. A file
