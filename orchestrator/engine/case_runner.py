@@ -37,7 +37,7 @@ from orchestrator.errors import (
     StoreError,
     may_return,
 )
-from orchestrator.passes import pass_of
+from orchestrator.passes import is_around_others, pass_of
 from orchestrator.planning.expansion import UnusedThreads
 from orchestrator.planning.time_budget import TimeLeft
 from orchestrator.ports import Device, Fitness
@@ -259,14 +259,14 @@ class CaseRunner:
         self._keep(self._records.not_run(invocation, skipped(OUT_OF_TIME, reason)))
 
     def rest(self, limits: FitLimits, *, recent: DeviceState | None = None) -> Fitness:
-        """Wait until the device is fit by these limits, not past the campaign's time; ``recent`` is
-        its state if it was read just now.
+        """Wait until the device is fit by these limits; ``recent`` is its state if it was read just
+        now.
 
         Raises DeviceError kinds, and InterruptedByUserError.
         """
         fitness = self._context.conditioner.prepare(
             self._device,
-            replace(limits, wait=min(limits.wait, self.time.remaining_s)),
+            limits,
             quiet=self._context.campaign.terms.quiet,
             recent=recent,
             on_wait=lambda reason: self.note(f"waits to be fit: {reason}"),
@@ -432,6 +432,9 @@ class CaseRunner:
             placed = replace(placed, inputs=self._placer.place_inputs(basis.inputs))
         # Without a rest it is only looked how the device is.
         limits = self._context.campaign.terms.limits if at_rest else _NO_LIMITS
+        # A phone that is checked has to cool: it would be set aside for the end of the time.
+        if not is_around_others(invocation):
+            limits = replace(limits, wait=min(limits.wait, self.time.remaining_s))
         fitness = self.rest(limits, recent=self._recent_state())
         if fitness.reason and at_rest:
             reason = f"not fit after {format_duration(fitness.waited_s)}: {fitness.reason}"
