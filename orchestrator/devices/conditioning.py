@@ -209,13 +209,15 @@ class LadderConditioner:
         """
         tries = 1
         while True:
+            is_awaited = tries > 1
             try:
-                if tries > 1:
+                if is_awaited:
                     device.wait_until_ready(timeout_s=_RESTORE_READY_S)
+                    is_awaited = False
                 restored = self._restore(device, on_note, take=take)
             except DeviceError as error:
                 # What was waited for in vain isn't waited for again.
-                is_gone = tries > 1 and isinstance(error, DeviceTimeoutError)
+                is_gone = is_awaited and isinstance(error, DeviceTimeoutError)
                 if is_gone or tries == _RESTORES_MAX or not may_return(error):
                     # What somebody else holds has nothing of ours that runs.
                     if not isinstance(error, DeviceBusyError):

@@ -77,11 +77,14 @@ class Tripwire(AdbDevice):
         return super().shell(command, timeout_s=min(timeout_s, limit_s), **options)
 
     waits, longest_wait_s = 0, 60.0
+    trips_when_ready = False
 
     def wait_until_ready(self, *, timeout_s: float) -> None:
-        """Count how often the phone is waited for."""
+        """Count how often the phone is waited for; what happens then may happen once more."""
         self.waits += 1
         super().wait_until_ready(timeout_s=min(timeout_s, self.longest_wait_s))
+        if self.trips_when_ready:
+            self.trips_when_ready, self.trip_at = False, self.count + 1
 
 
 class ForwardClock(SystemClock):
@@ -484,6 +487,18 @@ def test_a_phone_that_hangs_is_waited_for_once_and_restored_later(
     device.trip_at = 0
     clear(phone, device)
     conditioner.restore(device)
+    as_before(device, phone, before)
+
+
+def test_a_phone_that_hangs_again_after_it_was_ready_is_restored_all_the_same(
+    device: Tripwire, phone: Phone, tmp_path: Path
+) -> None:
+    before = whole(device)
+    prepare(conditioner := LadderConditioner(tmp_path), device, SOME)
+    device.count, device.trip_at, device.trips_when_ready = 0, 1, True
+    device.trip = lambda: phone.faults.add(parse_fault("hang", ["seconds=3"]))
+    conditioner.restore(device)
+    assert device.waits == 2
     as_before(device, phone, before)
 
 
