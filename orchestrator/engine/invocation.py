@@ -112,6 +112,8 @@ class Placer:
         self._context = context
         self._placed: dict[tuple[object, ...], Placed] = {}
         self._sent_bytes = 0
+        #: Names of files that were reported.
+        self._told: set[str] = set()
 
     def has_lost(self, case: Case) -> bool:
         """Place a case's files again; whether one of them was removed meanwhile.
@@ -233,6 +235,10 @@ class Placer:
 
     def _tell(self, name: str, pushed_bytes: int, begun_s: float) -> None:
         self._sent_bytes += pushed_bytes
+        # Where a run failed it is only checked again.
+        if name in self._told and not pushed_bytes:
+            return
+        self._told.add(name)
         duration_s = self._context.clock.monotonic_s() - begun_s
         self._context.observer.on_event(
             FilePlaced(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,9 +89,12 @@ def test_what_ended_a_native_program_is_told_from_the_log_of_its_time(
 ) -> None:
     serial = lab.serials[0]
     lab.fault(serial, *fault)
-    (run,) = lab.cli("bench -d xnnpack -n 1 --json", model, "-s", serial).json["runs"]
+    done = lab.cli("bench -d xnnpack -n 1 --json", model, "-s", serial)
+    (run,) = done.json["runs"]
     assert (run["outcome"], run["reason_code"]) == ("failed", code)
     assert words in run["reason"]
+    # That its files are still there is checked, and isn't told again.
+    assert len(re.findall(rf"sent {model.name}|{model.name} is there", done.stderr)) == 1
     logged = lab.cli("results log --attachment logcat", run["run_id"]).ok().stdout
     assert words in logged
 
