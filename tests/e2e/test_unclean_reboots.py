@@ -95,9 +95,9 @@ def test_a_phone_that_is_left_changed_by_a_campaign_that_is_closed_is_named(
     campaign = cut_off(lab, model)
     lab.fault(lab.serials[0], "unauthorized")
     said = lab.cli("results close", campaign).ok().stderr
-    lab.clear()
-    lab.cli("device restore").ok()
     assert f"{lab.serials[0]} could not be restored" in said
+    lab.clear()
+    poll_until(lambda: not lab.cli("device restore").exit_code, "the phone is back and restored")
 
 
 @pytest.mark.parametrize("world", ["another boot", "no /proc"])
