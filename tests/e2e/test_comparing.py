@@ -327,18 +327,19 @@ def test_a_bisection_that_was_stopped_goes_on_with_its_comparison(bench: Bench) 
 def test_the_first_slow_one_of_five_builds_is_found_and_found_again_without_measuring(
     bench: Bench,
 ) -> None:
-    for number, time in enumerate((0, 0, 0, 40, 40)):
+    # Of five pairs the interval of equal builds is up to 20 % wide by chance.
+    for number, time in enumerate((0, 0, 0, 100, 100)):
         program = bench.program(f"release{number}", time)
         bench.cli("build add --name mine", program, "--release", f"v{number}").ok()
     listed = bench.cli("build list --all --json").ok().json
     mine = {item["tag"]: item["release_id"] for item in listed if item["name"] == "mine"}
     words = (
-        "bisect --detect 20%", f"mine@{mine['v0']}", f"mine@{mine['v4']}", "-m", bench.model, "-s", bench.serial, *FEW,
+        "bisect --detect 50%", f"mine@{mine['v0']}", f"mine@{mine['v4']}", "-m", bench.model, "-s", bench.serial, *FEW,
     )  # fmt: skip
     found = bench.cli(*words, "--json", timeout_s=PATIENCE_S).ok().json
     tags = {build["release_id"]: build["tag"] for build in found["builds"]}
     assert (tags[found["first_bad"]], tags[found["last_good"]]) == ("v3", "v2")
-    assert found["step"]["verdict"]["low"] < 1.4 < found["step"]["verdict"]["high"]
+    assert found["step"]["verdict"]["ratio"] == pytest.approx(2, rel=0.1)
     assert [tags[b["release_id"]] for b in found["builds"] if b["is_first_bad"]] == ["v3"]
     assert found["is_virtual"]
     assert sum(build["compared"] is not None for build in found["builds"]) < 4
