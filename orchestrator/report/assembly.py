@@ -19,8 +19,8 @@ from orchestrator.analysis.intervals import UNSEEN, Autocorrelation
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.rounds import standings_of
 from orchestrator.frozen import frozen
-from orchestrator.passes import passes
-from orchestrator.passes.specification import PassSpec, Repetition
+from orchestrator.passes import is_around_others, passes
+from orchestrator.passes.specification import PassSpec
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import (
     FIGURE_PASS,
@@ -188,13 +188,12 @@ def _gather(stored: Stored) -> _Gathered:
         campaigns={str(campaign.campaign_id): campaign for campaign in campaigns},
         checks=OutputChecks(campaign.terms.output_checks for campaign in campaigns),
     )
-    # The reference workload shows the state of the device, and is no result of the plan.
-    around = [own.name for own in found.passes if own.repetition is Repetition.AROUND_OTHERS]
     for campaign in sorted(campaigns, key=lambda campaign: campaign.created_at):
         rule = campaign.terms.stopping
         for invocation in campaign.invocations:
             key = invocation.case.case_key
-            if invocation.run_pass not in around:
+            # The reference workload shows the state of the device, and is no result of the plan.
+            if not is_around_others(invocation):
                 found.cases.setdefault(key, invocation.case)
             if invocation.run_pass is FIGURE_PASS:
                 found.timed.add(key)
@@ -204,7 +203,7 @@ def _gather(stored: Stored) -> _Gathered:
     def counts(run: RunRecord) -> bool:
         known = found.campaigns.get(run.campaign_id)
         is_warm_up = known is not None and known.is_warm_up(run.run_pass, run.invocation)
-        return not is_warm_up and run.run_pass not in around
+        return not is_warm_up and not is_around_others(run)
 
     found.runs = grouped(filter(counts, stored.runs), lambda run: run.case.case_key)
     for key, own in found.runs.items():
