@@ -608,7 +608,7 @@ def _verdict(before: Measured, after: Measured, rule: Rule) -> ComparisonVerdict
 
 
 def _sessions(before: Measured, after: Measured, rule: Rule) -> SessionNoise | None:
-    """Return what the sessions of two figures differ by; None where they are of one, which is one
+    """Return how far the sessions of two figures differ; None where they are of one, which is one
     phone's.
     """
     if _same_place(before, after):

@@ -353,7 +353,7 @@ def session_noise(sessions: Sequence[Sequence[float]]) -> SessionNoise:
 def session_noises(
     points: Points, *, only: Collection[CampaignId]
 ) -> dict[SeriesKey, SessionNoise]:
-    """Return what the sessions of each series differ by; those of some campaigns count.
+    """Return how far the sessions of each series differ; those of some campaigns count.
 
     Of several contents that a campaign measured, those count that were first stored last.
     """

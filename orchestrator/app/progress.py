@@ -131,7 +131,7 @@ def nodes_of(run: RunRecord) -> str:
 
 
 def codes_of(run: RunRecord) -> str:
-    """Return what was found against a run, as codes."""
+    """Return the codes of the findings against a run."""
     found = (item.code for item in run.verdict.findings if item.severity is not Severity.INFO)
     return ", ".join(dict.fromkeys(found))
 

@@ -277,7 +277,7 @@ def equal_sides_of(workspace: Workspace, plan: Plan, *, sessions: int = 4) -> Co
 
 
 def _problems(measured: Sequence[MeasuredCampaign]) -> list[str]:
-    """Return what was meant and isn't there, each once."""
+    """Return the problems of campaigns that were measured, each once."""
     return list(dict.fromkeys(text for item in measured for text in item.problems))
 
 

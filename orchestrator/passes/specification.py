@@ -134,7 +134,7 @@ def plainly(services: PassServices) -> RunProgram:
 
 
 def executable(program: Program) -> str:
-    """Return what a program lacks for a pass of executables; empty where it is one."""
+    """Return why a program is none for a pass of executables; empty where it is one."""
     return "is an app, no executable" if program.name.is_app else ""
 
 

@@ -112,7 +112,7 @@ class Database:
 
 
 def _file_at(path: Path | None) -> tuple[int, int] | None:
-    """Return what tells the file at a path from any other one; None where there is none."""
+    """Return the device and inode of the file at a path; None where there is none."""
     try:
         found = path.stat() if path is not None else None
     except OSError:

@@ -98,7 +98,7 @@ CREATE TABLE farm_file_parts (
 
 
 def connection_settings(url: str, **settings: str) -> dict[str, Any]:
-    """Return what each connection to the queue is opened with beside what its URL says;
+    """Return the settings of each connection to the queue beside those that its URL has;
     ``settings`` are the server's, of its session.
     """
     from orchestrator.store.database import LIMITS

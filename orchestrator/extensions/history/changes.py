@@ -233,7 +233,7 @@ def _outcome(
 
 
 def status_of(verdict: ComparisonVerdict, ratio: float) -> ConfirmationStatus:
-    """Return what the verdict of a rerun says of a change of this ratio (new / old).
+    """Return the status that a rerun's verdict gives a change of this ratio (new / old).
 
     A rerun that decided nothing refutes it where its interval leaves out half of the change.
     """

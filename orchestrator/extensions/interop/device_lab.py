@@ -76,7 +76,7 @@ def _report(raw: RawOutput, case: Case) -> ToolReport:
 
 
 def _log_of_results(raw: RawOutput) -> bytes:
-    """Return what the process logged that wrote the results, the last one of a job; the whole log
+    """Return the log of the process that wrote the results, the last one of a job; the whole log
     where nothing names it, or it logged nothing.
     """
     log, pids = raw.data(LOGCAT), _RESULTS_PID.findall(raw.data(RECORD))
