@@ -317,7 +317,8 @@ class LadderConditioner:
     def _identify(self, device: Device, standing: Standing) -> None:
         """Raise DeviceChangedError for another phone, DeviceBusyError when somebody else has it."""
         known = device.facts().properties.get("ro.serialno", "")
-        if known and standing.serial and standing.serial != known:
+        # Several words are what getprop said instead of it.
+        if known and len(standing.serial.split()) == 1 and standing.serial != known:
             raise DeviceChangedError(
                 f"another phone answers now: {standing.serial}", serial=device.serial
             )

@@ -433,6 +433,16 @@ def test_another_phone_under_the_same_address_is_refused(
     conditioner.restore(device)
 
 
+def test_a_phone_that_shows_no_properties_any_more_is_no_other_phone(
+    device: Tripwire, phone: Phone, tmp_path: Path
+) -> None:
+    device.facts()
+    conditioner = LadderConditioner(tmp_path)
+    phone.faults.add(parse_fault("properties-denied", []))
+    prepare(conditioner, device)
+    conditioner.restore(device)
+
+
 def test_a_full_phone_is_named_before_anything_is_measured(
     device: Tripwire, phone: Phone, tmp_path: Path
 ) -> None:
