@@ -201,7 +201,9 @@ class FarmOfHosts:
         return self.queue.jobs(submission)
 
     def until(self, what: Callable[[], bool], *, every_s: float = 0.1) -> None:
-        """Wait for something; both hosts' logs are shown when it doesn't come."""
+        """Wait for something, looking less often as time goes, at least each fifth time; both hosts'
+        logs are shown when it doesn't come.
+        """
         begun_s = time.monotonic()
         while True:
             with contextlib.suppress(StoreError, psycopg.Error):
@@ -211,7 +213,7 @@ class FarmOfHosts:
             assert waited_s < PATIENCE_S, "\n".join(
                 [*(host.log() for host in self.hosts), *(json.dumps(job) for job in self.jobs(""))]
             )
-            time.sleep(max(every_s, min(0.5, waited_s / 20)))
+            time.sleep(max(every_s, min(5 * every_s, waited_s / 20)))
 
     def tidy(self) -> None:
         """Leave no job or hold, and every host with its own phones."""
@@ -249,7 +251,7 @@ class FarmOfHosts:
         )
 
     def until_stored(self, campaign_id: str, least: int) -> None:
-        self.until(lambda: len(stored(self.one.url, campaign_id)) >= least)
+        self.until(lambda: len(stored(self.one.url, campaign_id)) >= least, every_s=0.02)
 
     def counts(self, submission: str, invocations: int, before: dict[str, str]) -> Counts:
         """Count what went wrong with a submission, of which each job has so many invocations."""

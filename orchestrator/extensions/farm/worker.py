@@ -440,10 +440,15 @@ class HostWorker:
         when it ends.
         """
         until_s: float | None = None
+        told = False
         while True:
             try:
                 return self._queue.end(begun, status, note, is_try=is_try, wait_s=wait_s)
-            except StoreError:
+            except StoreError as error:
+                if not told:
+                    text = f"job {begun.job_id}: its end can't be noted: {error}; trying again"
+                    self._say(one_line(text), level="error", **_about(begun))
+                    told = True
                 if self._stopped.is_set():
                     until_s = until_s or time.monotonic() + self._dead_after_s
                 if until_s is not None and time.monotonic() > until_s:

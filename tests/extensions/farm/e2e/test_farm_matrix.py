@@ -116,7 +116,7 @@ class Cell:
         copied.write_bytes(model.read_bytes() + name.encode())
         self.plan.write_text(
             f"models: ['{copied}']\nmatrix: {{delegates: [xnnpack], threads: [1, 2]}}\n"
-            f"devices: {{serials: ['{farm.one.serial}']}}\nsettings: {{min_secs: 1, warmup_min_secs: 0.1}}\n"
+            f"devices: {{serials: ['{farm.one.serial}']}}\nsettings: {{min_secs: 20, warmup_min_secs: 0.1}}\n"
             f"invocations: {RESULTS // 2}\ntimeout: 20\nreference_check: false\n"
         )
 
@@ -200,6 +200,9 @@ def test_database_restarted(cell: Cell, phase: str) -> None:
     with cell.at(phase):
         cell.farm.database.restart("immediate")
     cell.check()
+    if phase == "finishing":
+        job = cell.job["job_id"]
+        assert f"job {job}: its end can't be noted: " in cell.farm.one.log()
 
 
 @pytest.mark.parametrize("phase", ["claimed", "running"])
