@@ -128,6 +128,8 @@ ENDINGS = {
     "output-cut": {"failed"},
     "no-space": {"failed"},
     "permission-denied": {"failed"},
+    # After a boot they are read again.
+    "properties-denied": {"failed"},
     "selinux-denial": {"failed"},
     "delegate-missing": {"failed"},
     "delegate-failing": {"failed"},
