@@ -17,6 +17,8 @@ COLDEST_C: Final = -40.0
 HOTTEST_C: Final = 200.0
 #: A reading above this isn't of whole degrees: 150 is 15 degrees.
 _HOTTEST_WHOLE_C: Final = 110.0
+#: Zones by which kernels watch the battery: its charge in per cent, currents in mA, voltages in mV.
+_NO_HEAT: Final = re.compile(r"^socd?$|[iv]bat|vph|bcl|ocp_|vdroop|batoilo|smpl|_cycle")
 #: The kernel's USER_HZ is 100 on every Android and on every Linux that matters here.
 TICKS_PER_S: Final = 100
 
@@ -120,7 +122,8 @@ def parse_thermal_zones(text: str) -> dict[str, float]:
     """Read ``path:content`` lines of /sys/class/thermal/thermal_zone*/type and temp: zone name ->
     degrees.
 
-    Kernels give thousandths, tenths or whole degrees; readings of absent sensors are left out.
+    Kernels give thousandths, tenths or whole degrees; absent sensors, and zones that aren't of
+    heat, are left out.
     Zones of equal name keep the hottest.
     """
     lines = re.findall(r"^.*/(thermal_zone\d+)/(type|temp):(.*)$", text, re.M)
@@ -128,7 +131,9 @@ def parse_thermal_zones(text: str) -> dict[str, float]:
     readings = [
         (zone, value)
         for zone, kind, content in lines
-        if kind == "temp" and (value := number(content))
+        if kind == "temp"
+        and (value := number(content))
+        and not _NO_HEAT.search(names.get(zone, ""))
     ]
     sizes = [abs(value) for _, value in readings]
     # 1100 is 1.1 degrees in thousandths, or 110 where the others are in tenths.

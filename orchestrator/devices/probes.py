@@ -335,6 +335,8 @@ _CLOCK_COOLERS: Final = frozenset({2, 3, 5})
 #: Android's temperature type of the sensor that PowerManager's thermal status is derived from.
 _SKIN: Final = 3
 _BATTERY: Final = 2
+#: Those of a battery's voltage, current and charge, which aren't heat.
+_NO_HEAT: Final = frozenset({6, 7, 8})
 #: BatteryManager's numbers that say something -> in words.
 BATTERY_HEALTH: Final = {
     2: "good",
@@ -363,7 +365,7 @@ def parse_thermalservice(text: str) -> dict[str, Any]:
         value, kind = number(sensor["value"]), int(sensor["type"])
         if kind == _SKIN:
             statuses.append(int(sensor["status"]))
-        if value is not None and COLDEST_C < value < HOTTEST_C:
+        if kind not in _NO_HEAT and value is not None and COLDEST_C < value < HOTTEST_C:
             heat[sensor["name"]] = value
             battery_c = value if kind == _BATTERY and battery_c is None else battery_c
     coolers = (one for one in _COOLING.finditer(devices) if int(one["type"]) in _CLOCK_COOLERS)
