@@ -150,15 +150,12 @@ class DetachedRuns(PhoneLink):
         except BaseException:
             # Whatever ends the wait, nothing may go on heating the phone.
             with contextlib.suppress(DeviceError):
-                self._kill([folder])
+                self._end_run(folder, self._kill)
             raise
         duration_s = clock.monotonic_s() - begun_s
         was_cancelled = cancelled is not None and cancelled.is_set()
         if look.word in {"running", "begins"}:
-            self._left.add(folder)
-            self._after_all(lambda: self._kill([folder]))
-            self._left.discard(folder)
-            self._ended.add(folder)
+            self._end_run(folder, lambda folders: self._after_all(lambda: self._kill(folders)))
         elif look.word in {"gone", "never began"}:
             self._check_writing(folder, what="the run's output")
             raise self._why_gone(folder, has_begun=look.word == "gone")
@@ -166,8 +163,7 @@ class DetachedRuns(PhoneLink):
             # Its figure is whole; what can't be ended goes with the folder's removal, or with the
             # next kill_strays.
             with contextlib.suppress(DeviceError):
-                self._kill([folder])
-                self._ended.add(folder)
+                self._end_run(folder, self._kill)
         else:
             self._ended.add(folder)
         read = look.files if look.files is not None else self._read(folder, names)
@@ -180,6 +176,15 @@ class DetachedRuns(PhoneLink):
             duration_s=duration_s,
             files=found,
         )
+
+    def _end_run(self, folder: str, kill: Callable[[Sequence[str]], None]) -> None:
+        """End a run; where that fails the phone isn't waited for once more: it is left to the next
+        kill_strays.
+        """
+        self._left.add(folder)
+        kill([folder])
+        self._left.discard(folder)
+        self._ended.add(folder)
 
     def _after_all(self, operation: Callable[[], _T]) -> _T:
         """Do what a run's end needs; also a phone that hangs is waited for."""

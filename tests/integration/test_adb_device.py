@@ -323,6 +323,18 @@ class LateClock(SystemClock):
         return self.looks * 900.0
 
 
+def test_a_run_whose_phone_was_waited_for_in_vain_is_left_without_a_further_wait(
+    bench: Bench, device: AdbDevice, run_id: RunId
+) -> None:
+    device.clock = LateClock()
+    with pytest.raises(DeviceTimeoutError):
+        device.run_detached("true", run_id=run_id, timeout_s=1)
+    device.clock = SystemClock()
+    bench.server.disconnect(device.transport)
+    device.discard_run(run_id)
+    assert bench.server.state_of(device.transport) == ""
+
+
 @pytest.mark.parametrize(("size_bytes", "seconds"), [(10_000_000, "31"), (4_000_000_000, "430")])
 def test_a_phone_may_take_as_long_to_look_for_a_file_as_its_checksum_needs(
     device: AdbDevice, tmp_path: Path, size_bytes: int, seconds: str
