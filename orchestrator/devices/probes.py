@@ -405,7 +405,7 @@ def parse_battery(text: str) -> dict[str, Any]:
     }
 
 
-_POWER_SOURCES: Final = {"ac": "AC", "usb": "USB", "wireless": "Wireless"}
+_POWER_SOURCES: Final = {"ac": "AC", "usb": "USB", "wireless": "Wireless", "dock": "Dock"}
 
 
 def parse_free_bytes(text: str) -> int | None:

@@ -262,7 +262,7 @@ class DeviceState:
     #: "good", "overheated", "dead", "over voltage", "failing", "cold", as its charger says; empty
     #: when unknown.
     battery_health: str = ""
-    #: "none", "ac", "usb", "wireless".
+    #: "none", "ac", "usb", "wireless", "dock".
     plugged: str = ""
     #: First cpu of each cluster -> current clock, and the clock that it may reach now.
     clock_khz: Mapping[int, int] = field(default_factory=dict)
