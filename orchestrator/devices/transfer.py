@@ -36,6 +36,8 @@ _KEEP_FREE_BYTES: Final = 1 << 30
 _PREFIX_LENGTH: Final = 16
 #: A folder of placed files, as ls tells it.
 _BLOB: Final = rf"^([a-z][a-z0-9_-]*/[0-9a-f]{{{_PREFIX_LENGTH}}})/$"
+#: So many names of folders fit into one command.
+_REMOVED_MOST: Final = 1000
 _MD5_DIGITS: Final = 32
 #: A phone that computes a checksum more slowly than this hangs: an old core without instructions for
 #: it takes some 30 MB in a second.
@@ -160,9 +162,9 @@ class PlacedFiles(PhoneLink):
         if free_bytes is None or free_bytes >= size_bytes + _KEEP_FREE_BYTES:
             return
         blobs = re.findall(_BLOB, looked.text("blobs"), re.M)
-        unused = {f"{self._files_folder}/{path}" for path in blobs} - self._used
-        names = " ".join(f"{quote(blob)} {quote(blob)}.verified" for blob in sorted(unused))
-        command = f"rm -rf {names}; df -k {quote(self._files_folder)}"
+        unused = [path for path in blobs if f"{self._files_folder}/{path}" not in self._used]
+        names = " ".join(f"{path}*" for path in unused[:_REMOVED_MOST])
+        command = f"cd {quote(self._files_folder)} && rm -rf {names}; df -k ."
         left = self.again(lambda: self.must(command, timeout_s=60.0, what="removing old files"))
         free_bytes = parse_free_bytes(left)
         if free_bytes is not None and free_bytes < size_bytes:

@@ -479,6 +479,10 @@ def test_files_of_earlier_campaigns_make_room_on_a_full_phone(
     first = AdbDevice(bench.server, phone.address)
     for number in (1, 2):
         place(first, source(number))
+    # As many as a command of 64 KB can't name one by one.
+    names = [f"{number:016}" for number in range(700)]
+    for some in (names[:350], names[350:]):
+        first.must(f"cd {WORK_FOLDER}/models && mkdir {' '.join(some)}", what="making folders")
     second = AdbDevice(bench.server, phone.address)
     place(second, source(2))
     storage = phone.userland.files.storage
