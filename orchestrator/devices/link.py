@@ -167,7 +167,7 @@ class PhoneLink:
         script = call("end_marked", f"{mark[:-1]}[{mark[-1]}]")
         deadline = Deadline(_END_S, self.clock)
         with (
-            contextlib.suppress(DeviceError, AdbUnavailableError),
+            contextlib.suppress(DeviceError),
             self.server.open_transport(
                 self.transport, deadline=deadline, what="ending it", serial=self.serial
             ) as connection,

@@ -447,8 +447,6 @@ def run_shell(
     connection.request("shell,v2,raw:" + command)
     stdout, stderr = BothEnds(most_bytes), BothEnds(most_bytes)
     wait_s = float("inf") if cancelled is None else CANCEL_LOOK_S
-    if cancelled is not None and cancelled.is_set():
-        raise InterruptedByUserError
     for packet in packets(connection, wait_s=wait_s):
         match packet:
             case (id_, payload) if id_ == STDOUT:
