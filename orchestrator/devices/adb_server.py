@@ -216,20 +216,6 @@ class AdbServer:
         with contextlib.suppress(DeviceError):
             self.ask(f"host:disconnect:{address}")
 
-    def wait_for_device(self, transport: str, deadline: Deadline) -> None:
-        """Wait until a phone's state is ``device``.
-
-        Raises DeviceTimeoutError, or DeviceUnusableError.
-        """
-
-        def state() -> str:
-            told = self.state_of(transport)
-            if told == "unauthorized" and deadline.remaining_s < deadline.seconds / 2:
-                raise _unauthorized(transport)
-            return told or "absent"
-
-        self._await(transport, deadline, state)
-
     def _await(self, transport: str, deadline: Deadline, state: Callable[[], str]) -> None:
         """Look on and on until a phone's state is ``device``.
 
@@ -250,22 +236,32 @@ class AdbServer:
 
         ``fresh`` drops a TCP connection that the server takes for sound: a hung phone's state stays
         ``device``. Raises DeviceTimeoutError, DeviceUnusableError, AdbUnavailableError (a server of
-        others is gone).
+        others is gone, and nobody has started it again).
         """
         self.revive()
-        if not is_tcp(transport):
-            self.wait_for_device(transport, deadline)
-            return
-        if fresh:
+        if fresh and is_tcp(transport):
             self.disconnect(transport)
+        look = self._join if is_tcp(transport) else self._plugged_state
 
         def state() -> str:
-            # A phone that reboots refuses connections for a while: that is no reason to give it up.
-            with contextlib.suppress(LinkLostError, NoDeviceError):
-                return self._join(transport, deadline)
+            try:
+                # A phone that reboots refuses connections for a while: that is no reason to give it
+                # up.
+                with contextlib.suppress(LinkLostError, NoDeviceError):
+                    return look(transport, deadline)
+            except AdbUnavailableError:
+                # Whose server it is may be restarting it.
+                if deadline.expired:
+                    raise
             return "absent"
 
         self._await(transport, deadline, state)
+
+    def _plugged_state(self, transport: str, deadline: Deadline) -> str:
+        state = self.state_of(transport)
+        if state == "unauthorized" and deadline.remaining_s < deadline.seconds / 2:
+            raise _unauthorized(transport)
+        return state or "absent"
 
     def _join(self, address: str, deadline: Deadline) -> str:
         """Try once to have a TCP phone in state ``device``; return the state that it is in then."""

@@ -37,6 +37,7 @@ from orchestrator.devices.quiet import (
 from orchestrator.devices.rescue import HubPower, port_of
 from orchestrator.devices.sockets import quote, reason_of, refusal_of
 from orchestrator.errors import (
+    AdbUnavailableError,
     DeviceBusyError,
     DeviceChangedError,
     DeviceCommandError,
@@ -217,7 +218,7 @@ class LadderConditioner:
                 restored = self._restore(device, on_note, take=take)
             except DeviceError as error:
                 # What was waited for in vain isn't waited for again.
-                is_gone = is_awaited and isinstance(error, DeviceTimeoutError)
+                is_gone = is_awaited and isinstance(error, DeviceTimeoutError | AdbUnavailableError)
                 if is_gone or tries == _RESTORES_MAX or not may_return(error):
                     # What somebody else holds has nothing of ours that runs.
                     if not isinstance(error, DeviceBusyError):

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,8 +18,9 @@ from orchestrator.clock import Deadline, SystemClock
 from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.discovery import STATE_NOTES, KnownPhones, list_devices
 from orchestrator.devices.phone import WORK_FOLDER, AdbDevice
-from orchestrator.devices.sockets import ServerAddress
+from orchestrator.devices.sockets import Connection, ServerAddress
 from orchestrator.errors import (
+    AdbUnavailableError,
     BenchfarmError,
     DeviceChangedError,
     DeviceTimeoutError,
@@ -35,6 +36,7 @@ from orchestrator.files import sha256_of
 from orchestrator.ports import HostFile
 from orchestrator.records.case import RunId, Serial
 from orchestrator.settings import Settings
+from tests.conftest import running_server
 from tests.samples.meanwhile import runs, switch_on_at, when
 from tests.samples.phones import host_file
 
@@ -418,6 +420,33 @@ def test_a_phone_that_is_gone_is_a_transient_error(bench: Bench, device: AdbDevi
     assert caught.value.transient
     with pytest.raises(DeviceTimeoutError):
         device.wait_until_ready(timeout_s=1.0)
+
+
+class CountingServer(AdbServer):
+    """An adb server of others, which isn't always there."""
+
+    refused = 0
+
+    def open(self, *services: str, **settings: Any) -> Connection:
+        try:
+            return super().open(*services, **settings)
+        except AdbUnavailableError:
+            self.refused += 1
+            raise
+
+
+def test_a_server_of_others_that_is_restarted_is_waited_for(
+    adb_server: Any, make_lab: Callable[..., "VirtualLab"], tmp_path: Path
+) -> None:
+    with contextlib.contextmanager(running_server)(adb_server.binary, tmp_path / "home") as process:
+        server = CountingServer(ServerAddress(port=process.port))
+        phone = make_lab(process).add("pixel-3")
+        server.connect_tcp(phone.address)
+        device = AdbDevice(server, phone.address)
+        process.stop()
+        # A question, and the first try to get the phone back.
+        when(lambda: server.refused >= 2, process.start)
+        assert device.state().boot_id
 
 
 # Files
