@@ -68,13 +68,8 @@ class PlacedFiles(PhoneLink):
         Raises UsageError, DeviceStorageError, TransferError, DeviceCommandError.
         """
         name = file.name
-        if not re.fullmatch(r"[a-z][a-z0-9_-]*", file.kind) or file.kind == "runs":
-            raise UsageError(f"{file.kind!r} can't be the kind of a placed file")
         if name in {"", ".", ".."} or "/" in name or "\0" in name or len(name.encode()) > 200:
             raise UsageError(f"{name!r} can't be the name of a placed file")
-        for text in (file.sha256, file.set_sha256 or file.sha256):
-            if not re.fullmatch(r"[0-9a-f]{64}", text):
-                raise UsageError(f"{text!r} isn't a sha256")
         size_bytes = file.size()
         folder = (file.set_sha256 or file.sha256)[:_PREFIX_LENGTH]
         blob = f"{self._files_folder}/{file.kind}/{folder}"

@@ -1,17 +1,19 @@
-"""Connections to an adb server that can't take all of them at once."""
+"""Connections to an adb server that can't take all of them at once, and what it says of a phone."""
 
 import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from itertools import repeat
 from pathlib import Path
 
 import pytest
 
 from orchestrator.clock import Deadline
+from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.sockets import Connection, ServerAddress
-from orchestrator.errors import AdbUnavailableError
+from orchestrator.errors import AdbUnavailableError, DeviceUnauthorizedError
 
 
 @pytest.fixture
@@ -67,3 +69,39 @@ def test_a_queue_that_stays_full_is_told_at_the_deadline(
 ) -> None:
     with pytest.raises(AdbUnavailableError, match="no adb server answers"):
         Connection(busy_server[0], Deadline(0.2), what="asking")
+
+
+def said_of_a_phone(answers: Iterator[bytes]) -> AdbServer:
+    """Return an adb server that gives these answers, one a connection, when it is asked for a
+    state.
+    """
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with listening:
+            for answer in answers:
+                client, _ = listening.accept()
+                with client:
+                    assert client.recv(1 << 10).endswith(b"host-serial:ON-A-CABLE:get-state")
+                    client.sendall(answer)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return AdbServer(ServerAddress(port=listening.getsockname()[1]))
+
+
+def test_a_phone_on_a_cable_is_waited_for_until_the_server_has_it() -> None:
+    told = [
+        b"OKAY0007offline",
+        b"FAIL000edevice offline",
+        b"OKAY000cunauthorized",
+        b"OKAY0006device",
+    ]
+    answers = iter(told)
+    said_of_a_phone(answers).reconnect("ON-A-CABLE", Deadline(30))
+    assert not list(answers)
+
+
+def test_a_phone_on_a_cable_that_lets_nobody_in_is_told() -> None:
+    server = said_of_a_phone(repeat(b"OKAY000cunauthorized"))
+    with pytest.raises(DeviceUnauthorizedError, match="doesn't know this computer's key"):
+        server.reconnect("ON-A-CABLE", Deadline(0.5))
