@@ -175,7 +175,7 @@ def _listed(
 ) -> list[Attached]:
     from orchestrator.devices.discovery import SEVERAL, judge_twins, list_devices
 
-    lab = workspace.lab_server()
+    lab = workspace.lab_server(revive=start_server)
     listed: list[tuple[AdbServer, Seen]] = []
     if lab is not None:
         listed = [(lab, seen) for seen in _in_lab(workspace, lab)]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from orchestrator.app.virtual_phones import fake_build
 from orchestrator.clock import Deadline, SystemClock
-from orchestrator.errors import ArtifactError, CampaignInUseError, StoreMissingError
+from orchestrator.errors import ArtifactError, CampaignInUseError, StoreMissingError, UsageError
 from orchestrator.installation import data_folder
 from orchestrator.planning.selection import NO_BUILD, tools_for
 from orchestrator.programs import APP_PACKAGE, program
@@ -359,11 +359,18 @@ class Workspace:
             self._held_campaigns.add(campaign_id)
             self.at_exit.callback(release)
 
-    def lab_server(self) -> AdbServer | None:
-        """The adb server of the virtual lab, None when no lab is up."""
-        from orchestrator.app.virtual_phones import adb_server
+    def lab_server(self, *, revive: bool = False) -> AdbServer | None:
+        """The adb server of the virtual lab, None when no lab is up; ``revive`` starts one that
+        died before its lab.
+        """
+        from orchestrator.app.virtual_phones import adb_server, labs
 
         server = adb_server(self.settings)
+        # Without its file no lab is up, and nothing of it is imported.
+        if revive and (self.settings.lab_folder / "lab.json").exists() and not server.answers():
+            with contextlib.suppress(UsageError):
+                labs(self.settings)
+                server.revive()
         return server if server.answers() else None
 
     def plugged_server(self) -> AdbServer:

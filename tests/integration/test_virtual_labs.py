@@ -16,6 +16,7 @@ from orchestrator.app.attached import attached_devices
 from orchestrator.app.virtual_phones import LabRequest
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import UsageError
+from orchestrator.processes import end_running
 from orchestrator.settings import Settings
 
 SIX = LabRequest(profiles=("pixel-3",) * 3 + ("pixel-4",) * 3)
@@ -98,3 +99,14 @@ def test_a_lab_of_which_a_process_still_runs_is_not_started_again(
     virtual_phones.stop(settings)
     virtual_phones.start(settings, SIX)
     assert len(serials(settings)) == 6
+
+
+def test_an_adb_server_that_died_while_its_lab_is_up_is_started_again(settings: Settings) -> None:
+    (phone,) = virtual_phones.start(settings, LabRequest(profiles=("pixel-3",)))
+    end_running(virtual_phones.adb_server(settings).arguments)
+    with Workspace(settings) as workspace:
+        (attached,) = attached_devices(workspace)
+    assert (attached.seen.serial, attached.seen.usable) == (phone.serial, True)
+    virtual_phones.stop(settings)
+    with Workspace(settings) as workspace:
+        assert workspace.lab_server(revive=True) is None
