@@ -256,7 +256,7 @@ def is_up(settings: Settings) -> bool:
         labs(settings)
     except UsageError:
         return False
-    return adb_server(settings).answers()
+    return True
 
 
 def listed(settings: Settings) -> list[dict[str, Any]]:
@@ -288,8 +288,7 @@ def attach(settings: Settings, request: LabRequest) -> Sequence[LabPhone]:
     """Plug more phones in at a lab that is up, and return all of its; raises UsageError."""
     server = adb_server(settings)
     labs(settings)
-    if not server.answers():
-        raise UsageError("no virtual phone is up", hint="start one with 'benchfarm virtual up'")
+    server.revive()
     with _alone(settings):
         taken = {phone.serial for phone in phones_of(settings)}
         for spec in request.specs(taken):

@@ -102,7 +102,11 @@ def test_a_lab_of_which_a_process_still_runs_is_not_started_again(
 
 
 def test_an_adb_server_that_died_while_its_lab_is_up_is_started_again(settings: Settings) -> None:
-    (phone,) = virtual_phones.start(settings, LabRequest(profiles=("pixel-3",)))
+    one = LabRequest(profiles=("pixel-3",))
+    (phone,) = virtual_phones.start(settings, one)
+    end_running(virtual_phones.adb_server(settings).arguments)
+    assert len(virtual_phones.attach(settings, one)) == 2
+    virtual_phones.detach(settings, "VIRTUAL-PIXEL-3-2")
     end_running(virtual_phones.adb_server(settings).arguments)
     with Workspace(settings) as workspace:
         (attached,) = attached_devices(workspace)
