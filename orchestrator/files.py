@@ -160,8 +160,7 @@ def write_whole(
         make_private(path.parent) if is_private else path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with os.fdopen(os.open(draft, flags, 0o600 if is_private else 0o666), "wb") as file:
-            for piece in (content,) if isinstance(content, bytes | str) else content:
-                file.write(piece.encode() if isinstance(piece, str) else piece)
+            _write(file, content)
             if is_durable:
                 file.flush()
                 os.fsync(file.fileno())
@@ -173,6 +172,24 @@ def write_whole(
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+def _write(file: IO[bytes], content: bytes | str | Iterable[bytes | str]) -> None:
+    for piece in (content,) if isinstance(content, bytes | str) else content:
+        file.write(piece.encode() if isinstance(piece, str) else piece)
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether what is no folder is a device or a pipe, such as /dev/stdout: no file may take its
+    place.
+    """
+    # Path.exists raises for a name that is too long.
+    return os.path.exists(path) and not os.path.isfile(path)  # noqa: PTH110, PTH113
+
+
+def _named_by(path: Path) -> Path:
+    """Return what a link leads to: it stays a link."""
+    return Path(os.path.realpath(path))
 
 
 def keep_file(path: Path, content: bytes | str, *, is_private: bool = True) -> None:
@@ -190,14 +207,19 @@ def keep_file(path: Path, content: bytes | str, *, is_private: bool = True) -> N
 def write_file(
     path: Path, data: bytes | str | Iterable[bytes | str], *, makes_folder: bool = False
 ) -> None:
-    """Write a file whole; an older one stays when this fails.
+    """Write a file whole; an older one stays when this fails. A link, a pipe and a device stay
+    what they are.
 
     A missing folder is made with ``makes_folder`` alone: where it is benchfarm's own, or is named
     as a folder for files. Raises UsageError, HostStorageError.
     """
     check_folder(path, makes_folder=makes_folder)
     try:
-        write_whole(path, data, is_private=False)
+        if _is_stream(path):
+            with path.open("wb") as file:
+                _write(file, data)
+        else:
+            write_whole(_named_by(path), data, is_private=False)
     except OSError as error:
         raise unwritable(path, error) from error
 
@@ -231,6 +253,7 @@ def check_writable(path: Path, *, makes_folder: bool = False) -> None:
     Takes and raises the same as :func:`write_file`.
     """
     check_folder(path, makes_folder=makes_folder)
-    probe = draft_of(path)
-    write_file(probe, b"", makes_folder=makes_folder)
-    probe.unlink()
+    if not _is_stream(path):
+        probe = draft_of(_named_by(path))
+        write_file(probe, b"", makes_folder=makes_folder)
+        probe.unlink()

@@ -159,7 +159,8 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
     if request.runs and not exporter.takes_runs:
         raise UsageError(f"--run chooses runs; {request.form} is about whole campaigns")
     check_folder(target)
-    if not request.force and os.path.lexists(target):
+    # Nothing takes the place of a device or a pipe.
+    if os.path.lexists(target) and not (request.force and target.is_file()):
         raise UsageError(
             f"{target}: is there already",
             hint="name another file with --out, or replace it with --force",

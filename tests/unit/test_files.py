@@ -1,13 +1,22 @@
 """A file is written whole or not at all, and nothing is left beside it."""
 
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from orchestrator.files import BothEnds, head_and_tail, keep_file, make_private, write_whole
+from orchestrator.files import (
+    BothEnds,
+    check_writable,
+    head_and_tail,
+    keep_file,
+    make_private,
+    write_file,
+    write_whole,
+)
 
 
 def test_it_is_written_with_its_folder_in_the_place_of_an_older_one(tmp_path: Path) -> None:
@@ -82,3 +91,18 @@ def test_a_file_is_the_users_alone_unless_it_is_for_others(tmp_path: Path) -> No
     modes = [(tmp_path / name).stat().st_mode & 0o777 for name in ("own", "shown", "usual")]
     assert modes[0] == 0o600
     assert modes[1] == modes[2]
+
+
+def test_a_link_and_a_pipe_stay_what_they_are(tmp_path: Path) -> None:
+    file, link, pipe = (tmp_path / name for name in ("file", "link", "pipe"))
+    file.write_text("old")
+    link.symlink_to(file)
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    for path in (link, pipe):
+        check_writable(path)
+        write_file(path, ["n", b"ew"])
+    assert (os.read(reader, 9), pipe.is_fifo()) == (b"new", True)
+    os.close(reader)
+    assert (file.read_text(), link.is_symlink()) == ("new", True)
+    assert len(list(tmp_path.iterdir())) == 3
