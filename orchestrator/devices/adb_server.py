@@ -150,13 +150,6 @@ class AdbServer:
             raise
         return connection
 
-    def open_transport(
-        self, transport: str, *services: str, deadline: Deadline, what: str, serial: str = ""
-    ) -> Connection:
-        """Connect to the server and from there to a phone, which is asked for the services."""
-        way = f"host:transport:{transport}"
-        return self.open(way, *services, deadline=deadline, what=what, serial=serial or transport)
-
     def ask(self, service: str, *, timeout_s: float = ANSWER_TIMEOUT_S, serial: str = "") -> str:
         """Ask the server something and return its answer."""
         deadline = Deadline(timeout_s)

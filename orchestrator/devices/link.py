@@ -117,11 +117,12 @@ class PhoneLink:
         #: How many files may be on their way.
         self.slots = PushSlots()
 
-    def open(self, service: str, deadline: Deadline, *, what: str) -> Connection:
-        """Open a service on the phone; the connection is to be closed by the caller."""
-        return self.server.open_transport(
-            self.transport, service, deadline=deadline, what=what, serial=self.serial
-        )
+    def open(self, *services: str, deadline: Deadline, what: str) -> Connection:
+        """Connect to the phone and open services on it; the connection is to be closed by the
+        caller.
+        """
+        way = f"host:transport:{self.transport}"
+        return self.server.open(way, *services, deadline=deadline, what=what, serial=self.serial)
 
     def shell(
         self,
@@ -135,20 +136,16 @@ class PhoneLink:
         """Run a command line; see run_shell for what is kept of its output, and for the errors."""
         if "\0" in command:
             raise UsageError("a command line can't hold a NUL")
-        if cancelled is not None and cancelled.is_set():
-            # What a phone has once been sent it does, whether or not anybody waits for it.
-            raise InterruptedByUserError
         deadline = Deadline(timeout_s, self.clock)
         what = what or f"shell {_short(command)}"
         command, renews = self.note.before(command)
         # What may be cancelled waits for a run, which outlives it.
         mark = f"{_MARK}{secrets.token_hex(6)}" if cancelled is None else ""
         command = f"#{mark}\n{command}" if mark else command
-        with self.server.open_transport(
-            self.transport, deadline=deadline, what=what, serial=self.serial
-        ) as connection:
+        with self.open(deadline=deadline, what=what) as connection:
+            connection.cancelled = cancelled
             try:
-                result = run_shell(connection, command, cancelled=cancelled, most_bytes=most_bytes)
+                result = run_shell(connection, command, most_bytes=most_bytes)
             except DeviceTimeoutError:
                 if mark:
                     self._end(mark)
@@ -168,9 +165,7 @@ class PhoneLink:
         deadline = Deadline(_END_S, self.clock)
         with (
             contextlib.suppress(DeviceError),
-            self.server.open_transport(
-                self.transport, deadline=deadline, what="ending it", serial=self.serial
-            ) as connection,
+            self.open(deadline=deadline, what="ending it") as connection,
         ):
             run_shell(connection, script)
 
@@ -311,11 +306,8 @@ class PhoneLink:
         with (
             self.slots.pushing(),
             source.open("rb", buffering=0) as file,
-            self.server.open_transport(
-                self.transport,
-                deadline=Deadline(push_timeout_s(source), self.clock),
-                what=f"push of {source.name}",
-                serial=self.serial,
+            self.open(
+                deadline=Deadline(push_timeout_s(source), self.clock), what=f"push of {source.name}"
             ) as link,
         ):
             link.cancelled = self.slots.cancelled

@@ -70,9 +70,8 @@ def _begin_log(
     chosen = " ".join(f"-b {quote(buffer)}" for buffer in buffers)
     # The shell becomes logcat, so that it is logcat that gets SIGHUP when we hang up.
     command = f't={since}; echo {ready}; exec logcat -v threadtime {chosen} -T "$t" </dev/null'
-    connection = link.open(
-        "shell,v2,raw:" + command, Deadline(_BEGIN_TIMEOUT_S, link.clock), what="logcat"
-    )
+    deadline = Deadline(_BEGIN_TIMEOUT_S, link.clock)
+    connection = link.open("shell,v2,raw:" + command, deadline=deadline, what="logcat")
     try:
         lines = _lines(connection)
         for line in lines:
@@ -268,9 +267,8 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
 
         Raises LinkLostError and others, also when it does so at once.
         """
-        with self.open(
-            "reboot:", Deadline(_OPEN_TIMEOUT_S, self.clock), what="reboot"
-        ) as connection:
+        deadline = Deadline(_OPEN_TIMEOUT_S, self.clock)
+        with self.open("reboot:", deadline=deadline, what="reboot") as connection:
             connection.read_some()
 
     def read_file(

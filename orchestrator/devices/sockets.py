@@ -235,6 +235,7 @@ class Connection:
 
     def read_some(self) -> bytes:
         """Block until something comes; ``b""`` is the end."""
+        self._await(select.POLLIN)
         with self._io():
             try:
                 return self._socket.recv(READ_BYTES)
@@ -403,17 +404,18 @@ def cut_packets(data: bytearray) -> Iterator[tuple[int, bytes]]:
 
 
 def packets(
-    connection: Connection, *, wait_s: float = float("inf")
+    connection: Connection, *, wait_s: float | None = None
 ) -> Iterator[tuple[int, bytes] | None]:
     """Yield the packets (id, payload) that come to a command without input; None when nothing came
-    within ``wait_s``.
+    within ``wait_s``, where that is given.
 
     Raises LinkLostError when the connection ends, which it may before the exit packet.
     """
     connection.send(_HEAD.pack(_CLOSE_STDIN, 0))
     received = bytearray()
     while True:
-        if not connection.readable(wait_s) and not connection.deadline.expired:
+        is_silent = wait_s is not None and not connection.readable(wait_s)
+        if is_silent and not connection.deadline.expired:
             yield None
             continue
         data = connection.read_some()
@@ -430,11 +432,7 @@ def packets(
 
 
 def run_shell(
-    connection: Connection,
-    command: str,
-    *,
-    cancelled: threading.Event | None = None,
-    most_bytes: int = OUTPUT_MOST_BYTES,
+    connection: Connection, command: str, *, most_bytes: int = OUTPUT_MOST_BYTES
 ) -> ShellResult:
     """Run a command on a connection whose transport is chosen; it has no standard input.
 
@@ -442,12 +440,11 @@ def run_shell(
     so.
 
     Raises LinkLostError when the connection ends before the exit packet, InterruptedByUserError
-    when ``cancelled`` is set (what runs gets SIGHUP).
+    when the connection is cancelled (what runs gets SIGHUP).
     """
     connection.request("shell,v2,raw:" + command)
     stdout, stderr = BothEnds(most_bytes), BothEnds(most_bytes)
-    wait_s = float("inf") if cancelled is None else CANCEL_LOOK_S
-    for packet in packets(connection, wait_s=wait_s):
+    for packet in packets(connection):
         match packet:
             case (id_, payload) if id_ == STDOUT:
                 stdout.add(payload)
@@ -457,6 +454,4 @@ def run_shell(
                 return ShellResult(
                     exit_code=payload[0], stdout=stdout.content(), stderr=stderr.content()
                 )
-        if cancelled is not None and cancelled.is_set():
-            raise InterruptedByUserError
     raise AssertionError("packets end with an error")

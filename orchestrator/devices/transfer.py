@@ -252,7 +252,7 @@ class InstalledApps(PhoneLink):
             sending.enter_context(self.slots.pushing())
             deadline = Deadline(push_timeout_s(apk) + _SETTLE_S, self.clock)
             with (
-                self.open(command, deadline, what=f"install of {apk.name}") as connection,
+                self.open(command, deadline=deadline, what=f"install of {apk.name}") as connection,
                 apk.open("rb") as file,
             ):
                 data: bytes | None = None

@@ -59,9 +59,9 @@ class CountingServer(AdbServer):
 
     count = 0
 
-    def open_transport(self, *words: str, **options: Any) -> Connection:
-        self.count += 1
-        return super().open_transport(*words, **options)
+    def open(self, *services: str, **options: Any) -> Connection:
+        self.count += services[0].startswith("host:transport:")
+        return super().open(*services, **options)
 
 
 def test_an_invocation_asks_a_phone_three_times(
