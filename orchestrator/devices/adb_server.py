@@ -243,9 +243,10 @@ class AdbServer:
                 with contextlib.suppress(LinkLostError, NoDeviceError):
                     return look(transport, deadline)
             except AdbUnavailableError:
-                # Whose server it is may be restarting it.
+                # Whose server it is may be restarting it; one of ours has just died.
                 if deadline.expired:
                     raise
+                self.revive()
             return "absent"
 
         self._await(transport, deadline, state)
