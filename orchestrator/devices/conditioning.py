@@ -249,7 +249,7 @@ class LadderConditioner:
         finally:
             # One that can't be restored now is free for others soon all the same: they undo what
             # its own file tells.
-            self._claims.let_go(device)
+            device.note.let_go()
         return restored
 
     def audit(self, device: Device) -> Sequence[str]:
@@ -492,11 +492,8 @@ class LadderConditioner:
         if not isinstance(device, AdbDevice):
             return []
         path = f"{device.work_folder}/{_UNDO_FILE}"
-        told = ask(
-            device.shell,
-            {"undo": f"[ ! -e {quote(path)} ] || cat {quote(path)}"},
-            serial=device.serial,
-        )
+        script = {"undo": f"[ ! -e {quote(path)} ] || cat {quote(path)}"}
+        told = device.ask(script, what="reading what is to be undone")
         try:
             if told.exit_code != 0:
                 raise ValueError(reason_of(told))

@@ -198,7 +198,7 @@ class HeldNote:
                 ).start()
 
     def let_go(self) -> None:
-        """Stop renewing."""
+        """Stop renewing; the note expires by itself."""
         with self._lock:
             self._script = ""
 
@@ -371,7 +371,7 @@ class Claims:
         ``by_force``: take it from whoever has it. ``then``: scripts that are run in the same round
         trip if it is ours. Raises DeviceError kinds.
         """
-        self.let_go(device)
+        device.note.let_go()
         hold_s = self._lease_s * _speed_of(device.facts())
         script = self.script(device.work_folder, hold_s=hold_s, take=by_force)
         answer = device.ask({"claim": script, **(then or {})}, what=_using(device), must=True)
@@ -414,13 +414,9 @@ class Claims:
             standing = self.take(device, then=then)
         return standing
 
-    def let_go(self, device: AdbDevice) -> None:
-        """Stop renewing the note; it expires by itself."""
-        device.note.let_go()
-
     def release(self, device: AdbDevice) -> None:
         """Remove our note; raises DeviceError kinds."""
-        self.let_go(device)
+        device.note.let_go()
         device.must(call("release", device.work_folder, self.token), what=_using(device))
 
 
