@@ -33,6 +33,7 @@ from orchestrator.errors import (
 from orchestrator.files import is_private, make_private, own_temporary
 from orchestrator.processes import Locks, child_environment, end_running, running
 from orchestrator.records.failures import next_step_of
+from orchestrator.units import format_duration
 
 
 def parse_address(text: str, *, source: str = "the adb server's address") -> ServerAddress:
@@ -218,7 +219,7 @@ class AdbServer:
         while (found := state()) != "device":
             if deadline.expired:
                 raise DeviceTimeoutError(
-                    f"the phone didn't come within {deadline.seconds:g} s (its state is {found})",
+                    f"the phone didn't come within {format_duration(deadline.seconds)} (its state is {found})",
                     serial=transport,
                 )
             deadline.wait(pause_s)
@@ -238,9 +239,9 @@ class AdbServer:
 
         def state() -> str:
             try:
-                # A phone that reboots refuses connections for a while: that is no reason to give it
-                # up.
-                with contextlib.suppress(LinkLostError, NoDeviceError):
+                # A phone that reboots refuses connections for a while, one that hangs answers none:
+                # that is no reason to give it up.
+                with contextlib.suppress(LinkLostError, NoDeviceError, DeviceTimeoutError):
                     return look(transport, deadline)
             except AdbUnavailableError:
                 # Whose server it is may be restarting it; one of ours has just died.
