@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 #: A field's value: as printed, or a list of values.
 Value = str | list[str]
 Fields = dict[str, Value]
+#: A line that shows where a process runs, and its groups.
+Shown = tuple[str, Mapping[str, str]]
 
 _UNITS: Final = {
     "s": US_PER_S,
@@ -71,8 +73,10 @@ class Process:
     """What holds for all results of one process."""
 
     context: Fields = field(default_factory=dict)
-    #: Which rules of ``ran_on`` a line was found for: the line and its groups.
-    shown: dict[int, tuple[str, Mapping[str, str]]] = field(default_factory=dict)
+    #: Rule of ``ran_on`` -> its last line so far.
+    shown: dict[int, Shown] = field(default_factory=dict)
+    #: Rules of which a line said something else than one before: which result it is of isn't known.
+    changed: set[int] = field(default_factory=set)
     #: Errors, as (code, line).
     errors: list[tuple[str, str]] = field(default_factory=list)
     results: int = 0
@@ -90,6 +94,8 @@ class Found:
 
     process: Process
     fields: Fields
+    #: What was shown before it.
+    shown: Mapping[int, Shown]
     #: The first error that was printed before it.
     error: tuple[str, str] | None
     #: The columns of the table that it is a row of.
@@ -114,7 +120,7 @@ class DeclaredReader:
         self._json: list[str] | None = None
         self._each = ""
         #: Lines before the head of their process, which show where it runs.
-        self._ahead: dict[int, tuple[str, Mapping[str, str]]] = {}
+        self._ahead: dict[int, Shown] = {}
 
     def feed(self, text: str, *, is_cut: bool = False) -> None:
         """Take one line; ``is_cut``: it has no line end, so that its last figure may lack digits.
@@ -153,8 +159,10 @@ class DeclaredReader:
             return
         for number, rule in enumerate(self._section.ran_on):
             if rule.line is not None and (groups := rule.line.find(text)) is not None:
-                self._ahead[number] = (text.strip()[:300], groups)
-                self._process.shown.setdefault(number, self._ahead[number])
+                shown = self._ahead[number] = (text.strip()[:300], groups)
+                if self._process.shown.setdefault(number, shown) != shown:
+                    self._process.changed.add(number)
+                self._process.shown[number] = shown
 
     def end(self) -> None:
         """Take what the text's end closes."""
@@ -218,8 +226,8 @@ class DeclaredReader:
             if isinstance(value, str) and (groups := pattern.find(value)) is not None:
                 whole |= {key: value for key, value in groups.items() if key not in whole}
         error = process.errors[0] if process.errors else None
-        shown = tuple(name for name in columns if name not in self._section.split)
-        process.found.append(Found(process, whole, error, shown, is_of_table))
+        plain = tuple(name for name in columns if name not in self._section.split)
+        process.found.append(Found(process, whole, dict(process.shown), error, plain, is_of_table))
 
     def _takes_table(self, text: str, *, is_cut: bool) -> bool:
         if self._table is not None:
@@ -591,7 +599,10 @@ def _evidence(
     found: Found, section: ProgramSection, requested: str, proven: bool
 ) -> DelegateEvidence:
     for number, rule in enumerate(section.ran_on):
-        shown = found.process.shown.get(number)
+        shown = found.shown.get(number)
+        if shown is None and number not in found.process.changed:
+            # A program's other stream may be read after its results.
+            shown = found.process.shown.get(number)
         if (rule.line is not None and shown is None) or not _fits(found.fields, rule.where):
             continue
         return _judged(rule, shown, requested)
@@ -600,9 +611,7 @@ def _evidence(
     return DelegateEvidence(requested=requested)
 
 
-def _judged(
-    rule: RanOnSection, shown: tuple[str, Mapping[str, str]] | None, requested: str
-) -> DelegateEvidence:
+def _judged(rule: RanOnSection, shown: Shown | None, requested: str) -> DelegateEvidence:
     line, groups = shown or ("", {})
     own, every = (
         int(groups[name]) if groups.get(name, "").isdigit() else None for name in ("own", "all")

@@ -238,6 +238,18 @@ def test_where_a_program_ran_is_told_by_evidence_not_by_what_was_asked() -> None
     assert (delegate.truth, delegate.delegated_nodes, delegate.total_nodes) == ("partial", 20, 33)
 
 
+@pytest.mark.parametrize("is_apart", [False, True])
+def test_a_result_is_of_the_gpu_only_by_its_own_line(is_apart: bool) -> None:
+    told = [f"load_tensors: offloaded {layers}/33 layers to GPU" for layers in (33, 0)]
+    vulkan, cpu = JSONL, JSONL.replace("Vulkan,CPU", "CPU")
+    # The other stream may come behind all results; then lines that differ tell nothing.
+    lines = [vulkan, vulkan, *told, cpu] if is_apart else [told[0], vulkan, told[1], vulkan, cpu]
+    reports = parse_text("\n".join([*lines, ""]))
+    found = [(each.delegate.actual, each.delegate.delegated_nodes) for each in reports]
+    own = [("", None)] * 2 if is_apart else [("gpu", 33), ("cpu", 0)]
+    assert found == [*own, ("cpu", None)]
+
+
 @pytest.mark.parametrize(
     ("total", "form"), [(" total", ": 0.0985 s"), ("", ": 0.0985 s"), ("", " is 0.0985sec")]
 )
