@@ -104,15 +104,35 @@ class Found:
     is_of_table: bool = False
 
 
+@dataclass(slots=True)
+class Patience:
+    """How long a program's expressions may take with all lines of a text."""
+
+    #: CPU seconds, beside what is usual for each line.
+    most_s: float = _MOST_S
+    began_s: float = field(default_factory=time.thread_time)
+    lines: int = 0
+
+    def check(self, program: str) -> None:
+        """Count a line; raises OutputParseError where all so far took too long."""
+        self.lines += 1
+        if self.lines % _LOOK_EACH:
+            return
+        spent_s = time.thread_time() - self.began_s
+        if spent_s > self.most_s + _MOST_S_OF_A_LINE * self.lines:
+            raise OutputParseError(
+                f"the expressions of {program} took {spent_s:.0f} s for {self.lines} lines",
+                hint="write them without repeats inside repeats",
+            )
+
+
 class DeclaredReader:
     """Reads the lines of one declared program's output."""
 
-    def __init__(self, section: ProgramSection, *, most_s: float = _MOST_S) -> None:
-        """Begin with no process; ``most_s``: CPU seconds of all lines, at most, beside what is
-        usual.
-        """
+    def __init__(self, section: ProgramSection, patience: Patience | None = None) -> None:
+        """Begin with no process; ``patience`` is that of the whole text."""
         self._section = section
-        self._lines, self._began_s, self._most_s = 0, time.thread_time(), most_s
+        self._patience = patience or Patience()
         self._process = Process()
         self.processes = [self._process]
         self._part: Fields = {}
@@ -127,14 +147,7 @@ class DeclaredReader:
 
         Raises OutputParseError where the expressions take too long, on one line or on all so far.
         """
-        self._lines += 1
-        if self._lines % _LOOK_EACH == 0:
-            spent_s = time.thread_time() - self._began_s
-            if spent_s > self._most_s + _MOST_S_OF_A_LINE * self._lines:
-                raise OutputParseError(
-                    f"the expressions of {self._section.name} took {spent_s:.0f} s for {self._lines} lines",
-                    hint="write them without repeats inside repeats",
-                )
+        self._patience.check(self._section.name)
         if self._json is not None and self._more_json(text):
             return
         if self._takes_table(text, is_cut=is_cut):
@@ -163,6 +176,14 @@ class DeclaredReader:
                 if self._process.shown.setdefault(number, shown) != shown:
                     self._process.changed.add(number)
                 self._process.shown[number] = shown
+
+    @property
+    def has_own_lines(self) -> bool:
+        """Whether the program itself said something, and not only the system of some process."""
+        return any(
+            process.is_begun or (process.errors and not process.is_over)
+            for process in self.processes
+        )
 
     def end(self) -> None:
         """Take what the text's end closes."""
@@ -337,18 +358,26 @@ def declared_reports(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) 
     """
     from orchestrator.extensions.runtimes.declaration import every_declared
 
-    readers = [(each, DeclaredReader(each)) for each in _named_in(buffer, every_declared())]
-    if readers:
-        for line in lines(buffer):
-            for _, reader in readers:
-                reader.feed(line.raw, is_cut=line.is_cut)
+    # Processes may print in turns.
+    named: list[tuple[ProgramSection, Patience, dict[tuple[int | None, str], DeclaredReader]]] = [
+        (each, Patience(), {}) for each in _named_in(buffer, every_declared())
+    ]
+    for line in lines(buffer) if named else ():
+        key = line.pid, line.stream
+        for section, patience, readers in named:
+            if key not in readers:
+                readers[key] = DeclaredReader(section, patience)
+            readers[key].feed(line.raw, is_cut=line.is_cut)
     found: list[list[ToolReport]] = []
-    for section, reader in readers:
-        reader.end()
-        found.append(reports_of(reader, section))
+    for section, _, readers in named:
+        for reader in readers.values():
+            reader.end()
+        telling = [reader for reader in readers.values() if reader.has_own_lines]
+        of_all = [reports_of(reader, section) for reader in telling or readers.values()]
+        found.append([each for reports in of_all for each in reports])
     # A text with results of one program may mention another.
-    telling = [reports for reports in found if any(each.inference is not None for each in reports)]
-    return [each for reports in telling or found[:1] for each in reports]
+    results = [reports for reports in found if any(each.inference is not None for each in reports)]
+    return [each for reports in results or found[:1] for each in reports]
 
 
 def _named_in(buffer: Buffer, sections: Iterable[ProgramSection]) -> list[ProgramSection]:

@@ -21,7 +21,7 @@ from orchestrator.extensions.runtimes.declaration import (
     load_declared,
 )
 from orchestrator.extensions.runtimes.declared import DeclaredTool
-from orchestrator.extensions.runtimes.output import DeclaredReader
+from orchestrator.extensions.runtimes.output import DeclaredReader, Patience
 from orchestrator.records.case import DelegateName
 from tests.extensions.interop.texts.test_litert_lm import COMMAND as LM_COMMAND
 from tests.extensions.interop.texts.test_litert_lm import RESULTS
@@ -208,6 +208,12 @@ def test_executions_count_without_the_first_and_from_the_phones_log_too() -> Non
         for line in EXECUTOR.splitlines()
     )
     assert only(logged).inference_mean_us == 11_000
+    # Two processes at the same time; what the system says of a third one is no run.
+    pairs = zip(logged.splitlines(), logged.replace("4242", "4243").splitlines(), strict=True)
+    both = "\n".join(line for one, other in pairs for line in (one, other.replace("11.0", "14.0")))
+    linker = '11-23 10:00:00.000  4244  4244 F linker  : CANNOT LINK EXECUTABLE "x"\n'
+    means = [each.inference_mean_us for each in parse_text(f"{both}\n{linker}")]
+    assert means == [11_000, 12_000]
     old = "".join(line for line in EXECUTOR.splitlines(keepends=True) if "Iteration" not in line)
     assert only(old).inference_mean_us == 53_000 / 4
     for code, line in (("delegate-failed", "Loading of method forward failed with status 0x20"),
@@ -382,7 +388,7 @@ def test_an_expression_that_would_take_for_ever_is_an_error_after_a_second() -> 
 def test_expressions_that_are_slow_on_every_line_end_the_reading_too(tmp_path: Path) -> None:
     path = tmp_path / "slow.yaml"
     path.write_text(SLOW)
-    reader = DeclaredReader(load_declared(path), most_s=0.1)
+    reader = DeclaredReader(load_declared(path), Patience(most_s=0.1))
 
     def read() -> None:
         for _ in range(20_000):
