@@ -477,7 +477,7 @@ def report_of(process: Process, phase: str, *, requested: str) -> ToolReport:
 def _split(process: Process, phase: str) -> tuple[list[_Turns], float | None]:
     """Return the repetitions that count, and the time of a token in those before them."""
     whole = [item.turns[phase] for item in process.repetitions if item.has_rule]
-    warmups = int(len(process.repetitions) > 1) if process.warmups is None else process.warmups
+    warmups = int(len(whole) > 1) if process.warmups is None else process.warmups
     before, turns = (
         [item for item in part if item.tokens and item.time_us]
         for part in (whole[:warmups], whole[warmups:])

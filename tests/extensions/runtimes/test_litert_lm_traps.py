@@ -213,6 +213,10 @@ def test_a_repetition_without_an_answer_isnt_left_out_in_silence() -> None:
     )
     report = parsed(CREATED + NODES + empty)
     assert "1 of 3 repetitions have no decode" in report.disagreements
+    # Nor is the only one taken for a warm-up because the model's answer looks like another.
+    answer = "BenchmarkInfo:\nDecode Turn 1: Processed 9 tokens in 9ms duration.\n"
+    report = parsed(CREATED + NODES + answer + block((32, "3ms"), (16, "2ms")), written=b"")
+    assert report.inference_mean_us == 125
 
 
 def test_a_block_without_turns_is_no_result_whatever_the_exit_code() -> None:
