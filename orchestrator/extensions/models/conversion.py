@@ -114,11 +114,20 @@ def _entry(
             )
             return dict(zip(called, many, strict=True))
 
+    shapes = _shapes({name: list(shape) for name, (shape, _) in given.items()}, size, batch, order)
     specs = {
-        name: tf.TensorSpec(_shape(list(shape), size, batch, order), dtype, name=name)
-        for name, (shape, dtype) in given.items()
+        name: tf.TensorSpec(shapes[name], dtype, name=name) for name, (_, dtype) in given.items()
     }
     return entry, specs
+
+
+def _shapes(
+    given: Mapping[str, Sequence[int | None]], size: int | None, batch: int, order: BuildOrder
+) -> dict[str, list[int]]:
+    """Return the inputs' shapes without anything open; raises ValueError for what can't be."""
+    if size is not None and not order.is_named and all(len(shape) != 4 for shape in given.values()):
+        raise ValueError(f"no input is a picture, so it has no size of {size}")
+    return {name: _shape(shape, size, batch, order) for name, shape in given.items()}
 
 
 def _shape(
@@ -137,7 +146,8 @@ def _shape(
         fixed[1] = fixed[2] = size
     if any(length is None for length in fixed):
         shown = ["?" if length is None else str(length) for length in fixed]
-        raise ValueError(f"an input's shape is open ({', '.join(shown)}); give --batch and --size")
+        hint = "; give --size" if len(fixed) == 4 else ""
+        raise ValueError(f"an input's shape is open ({', '.join(shown)}){hint}")
     return [int(length) for length in fixed if length is not None]
 
 

@@ -20,7 +20,7 @@ from orchestrator.extensions.models.building import (
     FailedBuild,
     build_models,
 )
-from orchestrator.extensions.models.conversion import _shape
+from orchestrator.extensions.models.conversion import _shapes
 from orchestrator.extensions.models.files import BuildRequest
 from orchestrator.models.inspect import identify_model, inspect_model
 from tests.samples.command import Cli
@@ -159,11 +159,13 @@ def test_users_keras_file_gets_batch_and_size(done):
     [
         ((4, 8, 8, 3), None, "its batch is fixed at 4, so it can't be built for 1"),
         ((None, 8, 8, 3), 16, "its pictures are fixed at 8x8, so it can't be built for 16"),
+        ((None, 8), 16, "no input is a picture, so it has no size of 16"),
+        ((None, None, 3), None, r"an input's shape is open \(1, \?, 3\)$"),
     ],
 )
 def test_a_source_of_another_batch_or_size_is_refused(shape, size, message):
     with pytest.raises(ValueError, match=message):
-        _shape(shape, size, 1, BuildOrder(source="users.keras"))
+        _shapes({"x": shape}, size, 1, BuildOrder(source="users.keras"))
 
 
 def test_tensorflows_own_operators_need_flex(done):
