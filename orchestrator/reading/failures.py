@@ -246,6 +246,8 @@ class Crash:
     #: Why it aborted, by its own last words.
     abort_message: str = ""
     frames: list[str] = field(default_factory=list)
+    #: The process that logs its tombstone, once that has begun.
+    told_by: int | None = None
 
 
 @dataclass(slots=True)
@@ -279,11 +281,12 @@ class SystemLog:
             if crash is None:
                 crash = Crash(code="aborted", reason="native crash", pid=int(match[1]))
                 self._add(crash)
-            crash.process = match[2]
-        elif (match := _ABORT.match(text)) and self.crashes:
-            self.crashes[-1].abort_message = match[1]
-        elif (match := _FRAME.search(text)) and self.crashes and len(self.crashes[-1].frames) < 5:
-            self.crashes[-1].frames.append(f"#{match[1]} {match[2]}")
+            crash.process, crash.told_by = match[2], pid
+        elif crash := next((c for c in reversed(self.crashes) if c.told_by in {pid, None}), None):
+            if match := _ABORT.match(text):
+                crash.abort_message = match[1]
+            elif (match := _FRAME.search(text)) and len(crash.frames) < 5:
+                crash.frames.append(f"#{match[1]} {match[2]}")
 
     def _read_java_crash(self, text: str) -> None:
         if match := _JAVA.match(text):

@@ -87,10 +87,12 @@ def test_tombstone_s_first_frames_are_kept_with_the_process() -> None:
         ("DEBUG", "      #00 pc 0000000000051a90  /vendor/lib64/libOpenCL.so (clFinish+12)"),
     ):
         log.feed(text, tag=tag, pid=4, severity="F")
+    # Another tombstone, whose first line is left out because it names a process of others.
+    log.feed("Abort message: 'of another'", tag="DEBUG", pid=9, severity="F")
     crash = log.end_of(4)
     assert crash is not None
     assert (crash.code, crash.process) == ("aborted", "/data/local/tmp/benchmark_model")
-    assert "libOpenCL.so" in crash.frames[0]
+    assert ("libOpenCL.so" in crash.frames[0], crash.abort_message) == (True, "")
 
 
 QNN_TEXT = (
