@@ -52,6 +52,8 @@ _HOW_FAR: Final = (
     "its warm-up had begun",
     "its measurement had begun",
 )
+#: A shell's code of a program that the last of Linux's signals ended.
+_LAST_SIGNAL_CODE: Final = 128 + 64
 _NO_RESULT: Final = ToolReport(outcome="ok")
 _NO_PROFILE: Final = OperatorProfile()
 _Decoded = TypeVar("_Decoded")
@@ -422,10 +424,10 @@ def _find_failure(run: _Run, system: SystemLog) -> Failure | None:
     """Return why there is no result, or what happened after it; None for a run that is well."""
     log, exit_code = run.log, run.exit_code
     said, by_code = log.failures.text_failure(), signal_failure(exit_code)
-    # A result line counts unless something says that the run failed although it is there.
-    is_unharmed = not (exit_code is not None and 0 < exit_code < 124) and not (
-        log.failures.best and log.is_ended
-    )
+    # A result line counts unless something says that the run failed although it is there; signals
+    # do so by themselves.
+    has_failed = exit_code is not None and (0 < exit_code < 124 or exit_code > _LAST_SIGNAL_CODE)
+    is_unharmed = not has_failed and not (log.failures.best and log.is_ended)
     if run.is_complete and not log.failures.invoke_failure and is_unharmed:
         return _after_result(run, by_code)
     logged = _crash_in_system_log(log, system)

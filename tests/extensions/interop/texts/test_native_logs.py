@@ -143,6 +143,9 @@ def test_a_whole_result_and_a_hang_at_exit_keep_the_number_and_say_so() -> None:
     body, _ = body_and_exit("hang_at_exit_after_results.txt")
     report = parse_run(stdout=body, exit_code=None, timed_out=True)
     assert (report.outcome, report.failure_code) == ("ok", "hung-at-exit")
+    # 255 is no signal.
+    harmed = parse_run(stdout=body, exit_code=255)
+    assert (harmed.outcome, harmed.failure_reason.partition(";")[0]) == ("failed", "exit code 255")
     assert report.inference_mean_us == 16305.0
 
 
