@@ -137,8 +137,7 @@ class DeclaredReader:
         self.processes = [self._process]
         self._part: Fields = {}
         self._table: tuple[TableSection, list[str]] | None = None
-        self._json: list[str] | None = None
-        self._each = ""
+        self._json: tuple[TableSection, list[str]] | None = None
         #: Lines before the head of their process, which show where it runs.
         self._ahead: dict[int, Shown] = {}
 
@@ -148,7 +147,8 @@ class DeclaredReader:
         Raises OutputParseError where the expressions take too long, on one line or on all so far.
         """
         self._patience.check(self._section.name)
-        if self._json is not None and self._more_json(text):
+        if self._json is not None:
+            self._more_json(text, *self._json)
             return
         if self._takes_table(text, is_cut=is_cut):
             return
@@ -280,8 +280,8 @@ class DeclaredReader:
                 self._begin({})
             self._process.is_begun = True
             if table.kind == "json":
-                self._json, self._each = [], table.each or ""
-                return self._more_json(groups.get("json", text))
+                self._more_json(groups.get("json", text), table, [])
+                return True
             if table.kind == "sql":
                 columns, cells = (
                     [*_cells("sql", groups.get(name, ""))] for name in ("columns", "values")
@@ -293,21 +293,24 @@ class DeclaredReader:
             return True
         return False
 
-    def _more_json(self, text: str) -> bool:
+    def _more_json(self, text: str, table: TableSection, lines: list[str]) -> None:
         """Take a line of a JSON document; once it is whole, its objects are results."""
-        assert self._json is not None
-        self._json.append(text)
-        if text[-1:] not in {"}", "]"} or (len(self._json) > 1 and text[:1] not in {"}", "]"}):
-            if sum(map(len, self._json[-1:])) + 80 * len(self._json) > _MOST_JSON:
+        is_start = lines and lines[0][:1] == text[:1] == "{" and table.start.find(text) is not None
+        if is_start and _loaded(text):
+            # A whole document of one line, behind one that was cut off.
+            self._process.is_cut, lines = True, []
+        lines.append(text)
+        self._json = table, lines
+        if text[-1:] not in {"}", "]"} or (len(lines) > 1 and text[:1] not in {"}", "]"}):
+            if len(text) + 80 * len(lines) > _MOST_JSON:
                 self._json, self._process.is_cut = None, True
-            return True
-        try:
-            document = json.loads("\n".join(self._json))
-        except (ValueError, RecursionError):
-            return True
+            return
+        document = _loaded("\n".join(lines))
+        if document is None:
+            return
         self._json = None
         for item in document if isinstance(document, list) else [document]:
-            inner = item.get(self._each) if isinstance(item, dict) and self._each else None
+            inner = item.get(table.each) if isinstance(item, dict) and table.each else None
             for each in inner if isinstance(inner, list) else [item]:
                 if isinstance(item, dict) and isinstance(each, dict):
                     row = {
@@ -316,7 +319,14 @@ class DeclaredReader:
                         if (known := _value(it)) is not None
                     }
                     self._add(row, is_of_table=True)
-        return True
+
+
+def _loaded(text: str) -> object:
+    """Return what a JSON document holds, None for what is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _value(value: object) -> Value | None:

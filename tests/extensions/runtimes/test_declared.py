@@ -327,6 +327,12 @@ def test_a_figure_after_an_error_or_in_a_line_that_is_cut_is_no_result() -> None
             ("truncated", None),
             ("failed", None),
         }
+    # What was appended to it is no part of it, but for its own line.
+    appended = parse_text(f"{JSONL[:-40]}{JSONL}\n{JSONL}\n")
+    assert [(each.outcome, each.inference_mean_us) for each in appended] == [
+        ("ok", 250_000),
+        ("truncated", None),
+    ]
     with pytest.raises(OutputParseError):
         parse_text("load_backend: loaded CPU backend from libggml-cpu.so\n")
 
