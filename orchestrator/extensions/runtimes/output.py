@@ -256,12 +256,9 @@ class DeclaredReader:
             cells = _cells(table.kind, text)
             if table.kind == "markdown" and cells and set("".join(cells)) <= set("-: "):
                 return True
+            is_head = not set(columns).isdisjoint(cells) and table.start.find(text) is not None
             # Other lines may come between its rows: a log's.
-            if (
-                len(cells) == len(columns)
-                and cells != columns
-                and not (is_cut and text[-1:].isdigit())
-            ):
+            if len(cells) == len(columns) and not is_head and not (is_cut and text[-1:].isdigit()):
                 row: Fields = {
                     name: value for name, value in zip(columns, cells, strict=True) if value
                 }

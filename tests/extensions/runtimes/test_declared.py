@@ -188,6 +188,9 @@ def test_columns_of_a_table_may_come_and_go() -> None:
     assert [each.label for each in (prefill, decode, both)] == ["pp512", "tg128", "pp512+tg128"]
     assert [each.inference_mean_us for each in (prefill, decode, both)] == [10_000, 125_000, 25_000]
     assert (decode.extra["n_depth"], to_public(decode)["tokens_per_s"]) == ("4096", 8.0)
+    # Another table may have as many.
+    *_, last = parse_text(MD + MD.replace("threads", "n_batch"))
+    assert ("threads" in last.extra, last.extra["n_batch"]) == (False, "4")
 
 
 def test_the_time_of_all_tokens_counts_not_the_mean_of_speeds() -> None:
