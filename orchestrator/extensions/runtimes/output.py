@@ -136,7 +136,8 @@ class DeclaredReader:
         self._process = Process()
         self.processes = [self._process]
         self._part: Fields = {}
-        self._table: tuple[TableSection, list[str]] | None = None
+        #: The table that is open, its columns, and how many results there were at its head.
+        self._table: tuple[TableSection, list[str], int] | None = None
         self._json: tuple[TableSection, list[str]] | None = None
         #: Lines before the head of their process, which show where it runs.
         self._ahead: dict[int, Shown] = {}
@@ -252,9 +253,12 @@ class DeclaredReader:
 
     def _takes_table(self, text: str, *, is_cut: bool) -> bool:
         if self._table is not None:
-            table, columns = self._table
+            table, columns, before = self._table
             cells = _cells(table.kind, text)
             if table.kind == "markdown" and cells and set("".join(cells)) <= set("-: "):
+                if self._process.results > before:
+                    # The row above is the head of another program's table.
+                    self._table = None
                 return True
             is_head = not set(columns).isdisjoint(cells) and table.start.find(text) is not None
             # Other lines may come between its rows: a log's.
@@ -286,7 +290,7 @@ class DeclaredReader:
                 if len(columns) == len(cells):
                     self._add(dict(zip(columns, cells, strict=True)))
                 return True
-            self._table = (table, _cells(table.kind, text))
+            self._table = table, _cells(table.kind, text), self._process.results
             return True
         return False
 

@@ -312,6 +312,11 @@ def test_results_in_a_list_and_a_table_like_another_programs_are_told_apart() ->
         (*each, "mnn-llm-bench") for each in wanted[:2]
     ]
     assert {each.extra["program"] for each in parse_text(MD)} == {"llama-bench"}
+    # As many columns as the other one's table below it.
+    rows = [line.split("|") for line in MD.splitlines() if line.startswith("|")]
+    narrow = "".join("|".join([*row[:5], row[6], *row[8:]]) + "\n" for row in rows)
+    both = parse_text(narrow + LLM_TABLE)
+    assert Counter(each.extra["program"] for each in both) == {"llama-bench": 3, "mnn-llm-bench": 2}
 
 
 def test_a_figure_after_an_error_or_in_a_line_that_is_cut_is_no_result() -> None:
