@@ -349,10 +349,25 @@ class LitertLmReader:
             repetition.add(turn["phase"].lower(), int(turn["tokens"]), duration_us(turn["time"]))
         elif init := _INIT.match(text):
             repetition.init_us = repetition.init_us or float(init["ms"]) * US_PER_MS
+            if not self._is_known:
+                self._part_engines(repetition)
         elif first := _TTFT.match(text):
             repetition.first_token_us = float(first["s"]) * US_PER_S
         elif _RULE.match(text):
             repetition.has_rule = True
+
+    def _part_engines(self, repetition: Repetition) -> None:
+        """Begin another process with a repetition that tells another start than those before it: an
+        engine is made once a process.
+        """
+        current = self._current
+        if len({own.init_us for own in current.repetitions} - {None}) > 1:
+            del current.repetitions[-1]
+            # The GPU that was told last may be the new one's.
+            current.is_mixed = current.is_mixed or bool(current.gpu_api)
+            self._close()
+            self._current.repetitions.append(repetition)
+            self._repetition = repetition
 
     def _close(self) -> None:
         if self._current.is_mixed:

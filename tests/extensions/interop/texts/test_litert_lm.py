@@ -63,6 +63,17 @@ def test_a_duration_may_have_minutes() -> None:
     assert prefill.inference_mean_us == 625_000
 
 
+def test_results_of_two_engines_are_of_two_processes() -> None:
+    one, two = block((100, "1s"), (100, "2s")), block((100, "3s"), (100, "4s"), init="900.00")
+    for gpu in ("", "Created OpenCL device\n"):
+        reports = parse_text(f"{CREATED}### CPU\n{one}### GPU\n{gpu}{two}")
+        assert [(each.init_us, each.inference_mean_us) for each in reports] == [
+            (580_100, 10_000), (580_100, 20_000), (900_000, 30_000), (900_000, 40_000),
+        ]  # fmt: skip
+        actual = "" if gpu else "xnnpack"
+        assert [each.delegate.actual for each in reports] == [actual, actual, "", ""]
+
+
 def test_a_repetition_is_read_by_its_tokens_and_times() -> None:
     prefill, decode = read(
         CREATED + NODES + "The lighthouse stood.\n\n" + block((1024, "1.024s"), (256, "5.12s"))
