@@ -41,6 +41,7 @@ from orchestrator.passes.specification import (
 )
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs import Program
+from orchestrator.reading.lines import threadtime_header
 from orchestrator.reading.report import RunFiles, Started, parse_run
 from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.case import (
@@ -123,13 +124,13 @@ def run_and_collect(
     *,
     files: Sequence[str],
     cancelled: threading.Event | None = None,
-    with_log: bool = False,
+    log_tags: Collection[str] = (),
 ) -> RawOutput:
     """Run a command line in the request's own folder and return its streams and those of ``files``
     that it wrote.
 
-    With a run that failed, or ``with_log``, comes what the phone logged meanwhile. Whatever its
-    end, the folder is removed. Raises DeviceError kinds.
+    With a run that failed, or that prints to the log under ``log_tags``, comes what the phone
+    logged meanwhile. Whatever its end, the folder is removed. Raises DeviceError kinds.
     """
     folder = device.run_folder(request.run_id)
     command = request.enclosed(in_mode(command, request))
@@ -143,8 +144,8 @@ def run_and_collect(
             cancelled=cancelled,
         )
         written = [Attachment(name=name, data=data) for name, data in result.files.items()]
-        if (result.exit_code or with_log) and device.kind is DeviceKind.ANDROID:
-            written += _logged(device, folder)
+        if (result.exit_code or log_tags) and device.kind is DeviceKind.ANDROID:
+            written += _logged(device, folder, log_tags)
     finally:
         device.discard_run(request.run_id)
     return RawOutput(
@@ -161,11 +162,9 @@ def run_and_collect(
     )
 
 
-def _logged(device: Device, folder: str) -> list[Attachment]:
-    """Return what a phone logged since a run of ours that failed began: what killed it, or what it
-    was denied.
-
-    Good runs aren't asked for it.
+def _logged(device: Device, folder: str, tags: Collection[str]) -> list[Attachment]:
+    """Return what a phone logged since a run of ours began: what killed it, or what it was denied,
+    and what it printed under ``tags``.
     """
     try:
         scripts = {
@@ -178,19 +177,20 @@ def _logged(device: Device, folder: str) -> list[Attachment]:
         return []
     leader = answer.value("leader")
     told = _without_strangers(
-        answer.sections.get("log", b""), int(leader) if leader.isdigit() else None
+        answer.sections.get("log", b""), int(leader) if leader.isdigit() else None, tags
     )
     if len(told) > _LOG_LIMIT_BYTES:
         told = told[-_LOG_LIMIT_BYTES:].partition(b"\n")[2]
     return [Attachment(name="logcat", data=told)] if told.strip() else []
 
 
-def _without_strangers(log: bytes, leader: int | None) -> bytes:
-    """Leave out lines that name another process than a run's, or that are about apps.
+def _without_strangers(log: bytes, leader: int | None, tags: Collection[str]) -> bytes:
+    """Leave out lines that name another process than a run's, or under ``tags`` are of another, or
+    that are about apps.
 
-    After a jump of the phone's clock, what happened before the run seems to have happened since. A
-    run's processes have the numbers right after its shell's, ``leader``, which restart after the
-    highest.
+    What the run before did in the same second seems to have happened since, as after a jump of the
+    phone's clock. A run's processes have the numbers right after its shell's, ``leader``, which
+    restart after the highest.
     """
     if leader is None:
         return log
@@ -199,6 +199,9 @@ def _without_strangers(log: bytes, leader: int | None) -> bytes:
         if any(words in line for words in _OF_APPS):
             return False
         named = [int(pid) for pid in _NAMED_PID.findall(line)]
+        header = threadtime_header(line.decode("utf-8", "replace")) if tags else None
+        if header is not None and header.pid is not None and header.tag in tags:
+            named = [header.pid]
         return not named or any(0 <= (pid - leader) % _PIDS_MIN < _PIDS_OF_A_RUN for pid in named)
 
     return b"".join(line for line in log.splitlines(keepends=True) if is_ours(line))

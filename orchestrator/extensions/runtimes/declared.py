@@ -32,6 +32,7 @@ from orchestrator.records.run import DelegateEvidence, DelegateTruth, RawOutput,
 
 #: Output beyond this is no benchmark's; the rest isn't read.
 _MOST_BYTES: Final = 64 << 20
+_LOG: Final = "logcat:"
 _KINDS: Final = frozenset({DeviceKind.ANDROID, DeviceKind.HOST})
 
 
@@ -55,9 +56,9 @@ class DeclaredTool:
         Raises DeviceError kinds.
         """
         command = command_of(self._section, request)
-        has_log = any(stream.startswith("logcat:") for stream in self._section.streams)
+        tags = [stream[len(_LOG) :] for stream in self._section.streams if stream.startswith(_LOG)]
         return run_and_collect(
-            device, request, command, files=(), cancelled=cancelled, with_log=has_log
+            device, request, command, files=(), cancelled=cancelled, log_tags=tags
         )
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
