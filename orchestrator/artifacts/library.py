@@ -185,8 +185,11 @@ class BuildLibrary:
                     "they don't belong together"
                 )
             known = {"": release.program} | {file.name: file for file in release.libraries}
-            places = {item: Place(self.kept_file(file), file.url) for item, file in known.items()}
-            places |= {item: Place(path) for item, path in files.items()}
+            places = {item: Place(path) for item, path in files.items()} | {
+                item: Place(self.kept_file(file), file.url)
+                for item, file in known.items()
+                if item not in files
+            }
             kept = self.register(name, places, tag=release.tag, abi=abi, tool=tool or release.tool)
             added = self._with_companions(kept)
         if added is None:

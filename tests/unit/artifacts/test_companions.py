@@ -154,5 +154,8 @@ def test_damaged_library_is_told_before_anything_is_pushed(library, tmp_path):
         match=r"libLiteRt\.so isn't what it was",
     ):
         library.resolve_for(PHONE, ToolName.LITERT_NATIVE)
-    library.add(folder / "benchmark_model", name="benchmark_litert_model")
-    assert library.resolve_for(PHONE, ToolName.LITERT_NATIVE) == added
+    # As its advice says, with the program or alone.
+    for again in ("benchmark_model", "libLiteRt.so"):
+        added.companions[0].path.write_bytes(b"rot")
+        library.add(folder / again, name="benchmark_litert_model")
+        assert library.resolve_for(PHONE, ToolName.LITERT_NATIVE) == added
