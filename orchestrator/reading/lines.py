@@ -157,9 +157,7 @@ def own_lines(buffer: Buffer) -> Iterator[Line]:
         found = buffer.find(b"\n", start)
         end = size if found < 0 else found
         data = buffer[start : min(end, start + LONGEST_LINE_BYTES)]
-        yield parse_decoded(
-            data.decode("utf-8", "replace"), cut=found < 0, header=threadtime_header
-        )
+        yield parse_decoded(data.decode("utf-8", "replace"), cut=found < 0)
         start = end + 1
 
 

@@ -102,7 +102,7 @@ GIVEN: Final = ("model", "model_folder", "threads", "runs", "warmup_runs")
 _WORD: Final = re.compile(r"(?!-)[\w.,:=\[\]@%+x -]{1,200}", re.ASCII)
 
 LineDoes = Literal["begin", "context", "part", "row", "samples", "end", "fail"]
-Unit = Literal["s", "ms", "us", "ns", "1/s", "B", "KB", "KiB", "MB", "MiB", "GiB", "%", "count"]
+Unit = Literal["s", "ms", "us", "ns", "1/s", "B", "KB", "KiB", "MB", "MiB", "GiB"]
 Figure = Literal["mean", "median", "min", "max", "std", "first", "p5", "p95"]
 
 

@@ -42,8 +42,6 @@ _UNITS: Final = {
     "ms": US_PER_MS,
     "us": 1.0,
     "ns": 1e-3,
-    "%": 1.0,
-    "count": 1.0,
     "B": 2.0**-20,
     "KB": 1e3 / 2**20,
     "KiB": 2.0**-10,
@@ -79,7 +77,6 @@ class Process:
     changed: set[int] = field(default_factory=set)
     #: Errors, as (code, line).
     errors: list[tuple[str, str]] = field(default_factory=list)
-    results: int = 0
     found: list[Found] = field(default_factory=list)
     #: Whether the system said how it ended, so that what begins after that is another one.
     is_over: bool = False
@@ -189,7 +186,7 @@ class DeclaredReader:
     def end(self) -> None:
         """Take what the text's end closes."""
         self._close_part()
-        if self._json is not None or (self._table is not None and not self._process.results):
+        if self._json is not None or (self._table is not None and not self._process.found):
             self._process.is_begun = self._process.is_cut = True
             self._json = None
 
@@ -238,9 +235,8 @@ class DeclaredReader:
         self, fields: Fields, *, columns: Sequence[str] = (), is_of_table: bool = False
     ) -> None:
         process = self._process
-        process.results += 1
         self._ahead = {}
-        if process.results > _MOST_RESULTS:
+        if len(process.found) >= _MOST_RESULTS:
             return
         whole = {**process.context, **fields}
         for name, pattern in self._section.split.items():
@@ -256,7 +252,7 @@ class DeclaredReader:
             table, columns, before = self._table
             cells = _cells(table.kind, text)
             if table.kind == "markdown" and cells and set("".join(cells)) <= set("-: "):
-                if self._process.results > before:
+                if len(self._process.found) > before:
                     # The row above is the head of another program's table.
                     self._table = None
                 return True
@@ -277,7 +273,7 @@ class DeclaredReader:
             groups = table.start.find(text)
             if groups is None:
                 continue
-            if self._process.results and table.kind in {"csv", "markdown"}:
+            if self._process.found and table.kind in {"csv", "markdown"}:
                 self._begin({})
             self._process.is_begun = True
             if table.kind == "json":
@@ -290,7 +286,7 @@ class DeclaredReader:
                 if len(columns) == len(cells):
                     self._add(dict(zip(columns, cells, strict=True)))
                 return True
-            self._table = table, _cells(table.kind, text), self._process.results
+            self._table = table, _cells(table.kind, text), len(self._process.found)
             return True
         return False
 

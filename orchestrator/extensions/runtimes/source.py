@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.plugins import Program, ProgramSource
@@ -15,30 +14,16 @@ if TYPE_CHECKING:
     from orchestrator.records.run import ToolReport
 
 
-def _names() -> Sequence[str]:
-    from orchestrator.extensions.runtimes.declaration import declared_names
+def _files() -> ModuleType:
+    from orchestrator.extensions.runtimes import declaration
 
-    return declared_names()
-
-
-def _named(word: str) -> ToolName | None:
-    from orchestrator.extensions.runtimes.declaration import named
-
-    return named(word)
+    return declaration
 
 
 def _program(tool: ToolName) -> Program:
     from orchestrator.extensions.runtimes.declared import program_of
 
     return program_of(tool)
-
-
-@contextmanager
-def _lent(files: Sequence[Path]) -> Iterator[None]:
-    from orchestrator.extensions.runtimes.declaration import lent
-
-    with lent(files):
-        yield
 
 
 def _read(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) -> list[ToolReport]:
@@ -49,4 +34,10 @@ def _read(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) -> list[Too
     return [*reports_in(buffer, lines), *declared_reports(buffer, lines)]
 
 
-SOURCE: Final = ProgramSource(names=_names, named=_named, program=_program, lent=_lent, read=_read)
+SOURCE: Final = ProgramSource(
+    names=lambda: _files().declared_names(),
+    named=lambda word: _files().named(word),
+    program=_program,
+    lent=lambda files: _files().lent(files),
+    read=_read,
+)
