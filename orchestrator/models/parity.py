@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -74,8 +74,6 @@ class HostReference:
 
     def reason_against(self, model: Model) -> str:
         """See ports.ParityReference.reason_against."""
-        if _runtime() == "unknown":
-            return "LiteRT isn't installed on this computer"
         try:
             self._checked(model)
         except BenchfarmError as error:
@@ -92,7 +90,7 @@ class HostReference:
         folder = self._computed(model, [_shape(tensor) for tensor in wanted], ours, others)
         found = [kernels for kernels in Kernels if (folder / f"{kernels}-0").is_file()]
         described = {
-            "runtime": f"LiteRT {_runtime()}",
+            "runtime": f"LiteRT {version('ai-edge-litert')}",
             "references": found,
             "inputs": origin,
             "input_sha256": [path.name for path in ours],
@@ -179,7 +177,7 @@ class HostReference:
         sets = [[str(path) for path in ours], [str(path) for path in others]]
         names = [[path.name for path in ours], [path.name for path in others]]
         key = hashlib.sha256(
-            json.dumps([model.sha256, names, shapes, _runtime(), *Kernels]).encode()
+            json.dumps([model.sha256, names, shapes, version("ai-edge-litert"), *Kernels]).encode()
         ).hexdigest()[:40]
         kept = self._folder / "outputs" / key
         if (kept / "done.json").is_file():
@@ -309,10 +307,3 @@ def _run(model: Model, folder: Path, job: Mapping[str, object], timeout_s: float
         raise ModelError(
             f"{model.name}: the reference can't compute it ({how}): {said[-1] if said else 'no message'}"
         )
-
-
-def _runtime() -> str:
-    try:
-        return version("ai-edge-litert")
-    except PackageNotFoundError:
-        return "unknown"

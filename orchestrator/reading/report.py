@@ -327,19 +327,10 @@ def _banner_summary(log: Transcript) -> LatencySummary | None:
     count = log.banner_runs.get("inference_avg")
     if count is None or "inference_avg" not in log.banner:
         return None
-    names = {
-        "avg": "mean",
-        "min": "min",
-        "max": "max",
-        "std": "std",
-        "median": "median",
-        "p5": "p5",
-        "p95": "p95",
-    }
-    return LatencySummary(
-        count=count,
-        **{f"{name}_us": log.banner.get(f"inference_{told}") for told, name in names.items()},
-    )
+    names = ("mean", "min", "max", "std", "median", "p5", "p95")
+    figures = {name: log.banner.get(f"inference_{name}") for name in names}
+    figures["mean"] = log.banner["inference_avg"]
+    return LatencySummary(count=count, **{f"{name}_us": value for name, value in figures.items()})
 
 
 def _inference_mean(log: Transcript, inference: LatencySummary | None) -> float | None:
