@@ -463,7 +463,7 @@ def flag_faults(case: Case) -> Iterator[FlagFault]:
         if pattern is not None and name not in typed and not pattern.fullmatch(value):
             message = f"--{name} must be {expected}, not {value!r}"
             yield FlagFault(code="wrong-value", flag=name, message=message)
-        if name in _ENGINE and case.serial == HOST_SERIAL:
+        if name in {*_ENGINE, REPETITIONS} and case.serial == HOST_SERIAL:
             message = f"--{name} is a flag of the phone's program; on this computer it can't be set"
             yield FlagFault(code="wrong-value", flag=name, message=message)
         if (backend := _OF_BACKEND.get(name, "")) and backend != _backend(case):
