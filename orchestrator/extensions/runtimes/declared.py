@@ -75,17 +75,15 @@ class DeclaredTool:
                 for line in own_lines(raw.data(kind)[:_MOST_BYTES]):
                     if kind != "logcat" or line.tag in {"", what}:
                         reader.feed(line.raw)
-            reader.end()
+            reports = reports_of(
+                reader,
+                section,
+                requested=case.delegate.value,
+                figure=flags.get(FIGURE, ""),
+                proven=variant is not None and variant.proof == "success" and raw.exit_code == 0,
+            )
         except OutputParseError as error:
             return _failed("benchmark-failed", str(error), case)
-        proven = variant is not None and variant.proof == "success" and raw.exit_code == 0
-        reports = reports_of(
-            reader,
-            section,
-            requested=case.delegate.value,
-            figure=flags.get(FIGURE, ""),
-            proven=proven,
-        )
         errors = [error for process in reader.processes for error in process.errors]
         report = self._one(reports, raw, case, errors)
         last = next(

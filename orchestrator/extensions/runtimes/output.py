@@ -377,8 +377,6 @@ def declared_reports(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) 
             readers[key].feed(line.raw, is_cut=line.is_cut)
     found: list[list[ToolReport]] = []
     for section, _, readers in named:
-        for reader in readers.values():
-            reader.end()
         telling = [reader for reader in readers.values() if reader.has_own_lines]
         of_all = [reports_of(reader, section) for reader in telling or readers.values()]
         found.append([each for reports in of_all for each in reports])
@@ -411,13 +409,14 @@ def reports_of(
     figure: str = "",
     proven: bool = False,
 ) -> list[ToolReport]:
-    """Return a report for each result, and one for each process that has none but an error, or was
-    cut off.
+    """End the reading; return a report for each result, and one for each process that has none but
+    an error, or was cut off.
 
     ``figure``: only the results that are declared as this one. ``proven``: a run that ended well
     shows by itself that all ran where it was asked to.
     """
     reports: list[ToolReport] = []
+    reader.end()
     for process in reader.processes:
         own: list[ToolReport] = []
         #: What a table or document before said, which a program may repeat in lines.

@@ -391,12 +391,20 @@ def test_every_fault_of_a_file_is_told_with_its_line_and_key(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_an_expression_that_would_take_for_ever_is_an_error_after_a_second() -> None:
+def test_an_expression_that_would_take_for_ever_is_an_error_after_a_second(tmp_path: Path) -> None:
     slow = Pattern(r"^(?:(?:a|aa)+b?)+$")
     began = time.process_time()
     with pytest.raises(OutputParseError, match="took more than"):
         slow.find("a" * 5000 + "c")
     assert time.process_time() - began < 30
+    # What was measured is a run that failed, also where a result is asked.
+    path, slowly = tmp_path / "slow.yaml", "(?:(?:a|aa)+b?)+"
+    asking = f"{{where: {{ms: '^{slowly}$'}}, latency"
+    path.write_text(SLOW.replace(slowly, ".+").replace("{latency", asking))
+    section = load_declared(path)
+    raw = raw_of("a" * 5000 + "c\n")
+    report = DeclaredTool(section).parse(raw, sample_lab.case(tool=section.tool))
+    assert (report.outcome, "took more than 1 s" in report.failure_reason) == ("failed", True)
 
 
 def test_expressions_that_are_slow_on_every_line_end_the_reading_too(tmp_path: Path) -> None:
