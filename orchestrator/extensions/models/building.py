@@ -53,7 +53,9 @@ class BuildOrder:
 
     def name(self, size: int | None, batch: int, variant: str) -> str:
         """Return what the file of one variant is called, without its ending."""
-        parts = [self.source if self.is_named else Path(self.source).stem]
+        path = Path(self.source)
+        # A folder has no ending: ``detector_v1.0`` isn't ``detector_v1.1``.
+        parts = [path.stem if path.is_file() else path.name]
         parts += [str(size)] if size is not None else []
         parts += [f"b{batch}"] if batch != 1 else []
         return "_".join([*parts, variant])

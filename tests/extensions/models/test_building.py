@@ -234,3 +234,9 @@ def test_two_sources_of_one_name_are_refused(tmp_path):
     sources = (str(tmp_path / "a" / "m.keras"), str(tmp_path / "b" / "m.keras"))
     with pytest.raises(UsageError, match=r"would both be written to m_float32\.tflite"):
         BuildRequest(sources=sources).orders()
+    folders = [tmp_path / "m_v1.0", tmp_path / "m_v1.1"]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "saved_model.pb").touch()
+    orders = BuildRequest(sources=[str(folder) for folder in folders]).orders()
+    assert [order.names for order in orders] == [["m_v1.0_float32"], ["m_v1.1_float32"]]
