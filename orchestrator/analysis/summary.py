@@ -367,12 +367,17 @@ def session_noises(
     }
 
 
-def autocorrelations(points: Points, serials: Collection[Serial]) -> dict[Serial, Autocorrelation]:
-    """Return what the invocations of each of some devices resembled each other by."""
+def autocorrelations(
+    points: Points, *, but: Collection[CampaignId] = ()
+) -> dict[Serial, Autocorrelation]:
+    """Return what the invocations of each device resembled each other by, those of some campaigns
+    aside.
+    """
     found: dict[Serial, Autocorrelation] = {}
-    for series, _, latencies in _sessions(points):
+    for series, campaign, latencies in _sessions(points):
         serial = points.series[series].serial
-        if serial in serials and len(latencies) >= TRIM_FROM_COUNT:
+        is_left_out = points.campaigns[campaign].campaign_id in but
+        if len(latencies) >= TRIM_FROM_COUNT and not is_left_out:
             found[serial] = found.get(serial, UNSEEN) + autocorrelation_of(logs_of(latencies))
     return {serial: own.at_most(WEIGHT_MOST) for serial, own in found.items()}
 

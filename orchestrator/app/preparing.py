@@ -512,7 +512,7 @@ def start(workspace: Workspace, prepared: Prepared) -> Prepared:
     points = workspace.store.points(
         since=campaign.created_at - _AUTOCORRELATION_SPAN, serials=serials
     )
-    earlier = autocorrelations(points, serials)
+    earlier = autocorrelations(points, but=workspace.store.hidden_campaigns())
     shown: dict[str, tuple[float, float]] = {
         serial: (found.weight, found.total) for serial, found in earlier.items()
     }

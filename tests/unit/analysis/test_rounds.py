@@ -115,7 +115,7 @@ def test_a_device_that_stored_campaigns_know_to_forget_takes_fewer_processes() -
         runs = measured(f"earlier-{number}", fixed)
         lab_of(runs, campaign_id=runs[0].campaign_id, invocations=()).store_in(store)
     rule = StoppingRule(first=4, half_width=0.02, most=40)
-    known = autocorrelations(store.points(), {SERIAL})
+    known = autocorrelations(store.points())
     carried = {serial: (item.weight, item.total) for serial, item in known.items()}
     processes = [
         sum(
@@ -127,6 +127,10 @@ def test_a_device_that_stored_campaigns_know_to_forget_takes_fewer_processes() -
     ]
     assert processes[1] <= 13
     assert processes[0] >= processes[1] + 3
+    # What is hidden says nothing.
+    for number in range(8):
+        store.hide_campaign(CampaignId(f"earlier-{number}"))
+    assert autocorrelations(store.points(), but=store.hidden_campaigns()) == {}
 
 
 def test_builds_of_unlike_speed_in_turns_hide_no_autocorrelation() -> None:
@@ -142,7 +146,7 @@ def test_builds_of_unlike_speed_in_turns_hide_no_autocorrelation() -> None:
             runs.append(sample_lab.run(side, place // 2, us, attachments=()))
         store = MemoryStore()
         lab_of(runs, invocations=()).store_in(store)
-        found.append(autocorrelations(store.points(), {SERIAL})[SERIAL].correlation())
+        found.append(autocorrelations(store.points())[SERIAL].correlation())
     # 0.13 with the slower build when both were one sample.
     assert found[0] == pytest.approx(found[1])
     assert found[0] > 0.4
