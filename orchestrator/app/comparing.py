@@ -213,7 +213,9 @@ def _within_campaigns(
                 hint=f"name two that differ: --by {rule.axis} BASELINE CANDIDATE",
             )
     names = (f"{rule.axis} {words[0]}", f"{rule.axis} {words[1]}")
-    return _compared(workspace, (sides[0], sides[1]), rule, names)
+    compared = {item.campaign_id: None for side in sides for item in side}
+    notes = runs_left(*filter(None, map(workspace.store.campaign, compared)))
+    return replace(_compared(workspace, (sides[0], sides[1]), rule, names), notes=notes)
 
 
 def _sides(

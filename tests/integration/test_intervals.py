@@ -14,6 +14,7 @@ import pytest
 from orchestrator.app.comparing import compare, rule_for
 from orchestrator.app.stored import named_campaigns, report_data
 from orchestrator.app.workspace import Workspace
+from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import CampaignId, CaseKey, DelegateName
 from orchestrator.records.run import RunRecord
 from orchestrator.settings import Settings
@@ -93,3 +94,7 @@ def test_a_comparison_shows_the_intervals_of_the_report(
         for side in (row.baseline, row.candidate):
             assert side.campaign_id == "first"
             assert side.result.precision == known[side.case.case_key]
+    assert found.notes == ()
+    workspace.store.set_status(CampaignId("first"), CampaignStatus.INTERRUPTED, None)
+    (left,) = compare(workspace, sides, rule_for(by, sides), campaigns=named).notes
+    assert "'benchfarm run --resume first'" in left
