@@ -16,7 +16,7 @@ from trials import AT_95, CHANGED, RULE, in_turns, stopped_at, us
 
 from orchestrator.analysis.effect import best_of, compare_samples, mean_of
 from orchestrator.analysis.intervals import UNSEEN, Autocorrelation, autocorrelation_of
-from orchestrator.analysis.summary import SessionNoise, session_noise, summarize
+from orchestrator.analysis.summary import Round, SessionNoise, session_noise, summarize
 
 Draw = Callable[[np.random.Generator, int], Floats]
 #: Nights of a trial, the night of a step, and from which night on is asked.
@@ -222,7 +222,7 @@ def false_winners(rng: np.random.Generator, trials: int, members: int, *, in_rou
     called = 0
     for _ in range(trials):
         heat = 0.01 * autoregression(rng, 0.5, 12)
-        rounds = [("", number) for number in range(12)] if in_rounds else []
+        rounds = [Round("", number, number) for number in range(12)] if in_rounds else []
         figures = {
             name: summarize(us(heat + STD * rng.standard_normal(12)), rounds=rounds)
             for name in range(members)

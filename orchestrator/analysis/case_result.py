@@ -30,7 +30,7 @@ from orchestrator.analysis.outcome import (
     worst_quality,
 )
 from orchestrator.analysis.samples import BUSY_CLOCK, mean_clock_share
-from orchestrator.analysis.summary import Summary, logs_of, summarize
+from orchestrator.analysis.summary import Round, Summary, logs_of, summarize
 from orchestrator.delegates import is_on_gpu, is_on_opengl
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign
@@ -444,7 +444,7 @@ def _with_figure(
         others=others,
         # The finest print that was seen: one figure in ten ends in a zero that may not be printed.
         resolution_us=min(map(resolution_us, used)),
-        rounds=[(run.campaign_id, run.invocation) for run in used],
+        rounds=[Round(run.campaign_id, run.invocation, run.started_at.timestamp()) for run in used],
     )
     findings = (*clock_findings, *start_findings, *_mixed_grades(used), *_two_states(summary))
     notes += [finding.message for finding in findings]

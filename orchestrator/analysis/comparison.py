@@ -14,23 +14,25 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from operator import or_
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus, comparable
 from orchestrator.analysis.effect import (
     CHANGES,
+    PAIRED_LEAST,
     compare_pairs,
     compare_samples,
     factor_of,
+    paired_rounds,
 )
 from orchestrator.analysis.intervals import margin
 from orchestrator.analysis.measured import Measured
 from orchestrator.analysis.outcome import pair_figures
 from orchestrator.analysis.summary import SessionNoise
 from orchestrator.frozen import frozen
-from orchestrator.records.case import SeriesKey, grouped
+from orchestrator.records.case import SeriesKey
 from orchestrator.records.run import NOT_BEGUN, THREADS_UNUSED, FigureKind, Outcome
 from orchestrator.records.verdict import (
     USUAL_CLAIM,
@@ -585,34 +587,30 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
 
 
 def _verdict(before: Measured, after: Measured, rule: Rule) -> ComparisonVerdict:
-    if are_interleaved(before, after):
-        numbers = sorted(before.used.keys() & after.used.keys())
-        if len(numbers) > 1:
-            before_us, after_us, resolution_us = pair_figures(
-                [(before.used[number], after.used[number]) for number in numbers],
-                before.result.figure,
-            )
-            # Pairs that ended by their looks are judged by what these asked, whatever is compared.
-            claim = before.claim or rule.claim
-            verdict = compare_pairs(before_us, after_us, claim, resolution_us=resolution_us)
-            notes = _left_out(before, after, len(before_us))
-            if claim.threshold != rule.claim.threshold:
-                least = format_percent(claim.threshold)
-                notes.append(f"Its A/B comparison claims a change of at least {least}.")
-            return replace(verdict, reasons=(*verdict.reasons, *notes))
     baseline, candidate = before.result.summary, after.result.summary
     assert baseline is not None, "what is compared has a figure"
     assert candidate is not None, "what is compared has a figure"
-    sessions = _sessions(before, after, rule)
-    return compare_samples(baseline, candidate, rule.claim, sessions=sessions)
+    if not _same_place(before, after):
+        sessions = _sessions(before, after, rule)
+        return compare_samples(baseline, candidate, rule.claim, sessions=sessions)
+    numbers = [number for _, number in paired_rounds(baseline, candidate)]
+    if len(numbers) < (PAIRED_LEAST if before.claim is None else 2):
+        return compare_samples(baseline, candidate, rule.claim)
+    before_us, after_us, resolution_us = pair_figures(
+        [(before.used[number], after.used[number]) for number in numbers], before.result.figure
+    )
+    # Pairs that ended by their looks are judged by what these asked, whatever is compared.
+    claim = before.claim or rule.claim
+    verdict = compare_pairs(before_us, after_us, claim, resolution_us=resolution_us)
+    notes = _left_out(before, after, len(before_us))
+    if claim.threshold != rule.claim.threshold:
+        least = format_percent(claim.threshold)
+        notes.append(f"Its A/B comparison claims a change of at least {least}.")
+    return replace(verdict, reasons=(*verdict.reasons, *notes))
 
 
-def _sessions(before: Measured, after: Measured, rule: Rule) -> SessionNoise | None:
-    """Return how far the sessions of two figures differ; None where they are of one, which is one
-    phone's.
-    """
-    if _same_place(before, after):
-        return None
+def _sessions(before: Measured, after: Measured, rule: Rule) -> SessionNoise:
+    """Return how far the sessions of two figures differ."""
     known = [rule.sessions.get(item.case.series_key, SessionNoise()) for item in (before, after)]
     return max(known, key=lambda noise: noise.steps)
 
@@ -632,22 +630,6 @@ def _left_out(before: Measured, after: Measured, paired: int) -> list[str]:
             f"{counted(alone, 'invocation')} without a partner: not run on the other side."
         )
     return notes
-
-
-def are_interleaved(before: Measured, after: Measured) -> bool:
-    """Whether equal invocation numbers ran next to each other.
-
-    One campaign, one device, and no round begun before the one before it had begun on both sides.
-    """
-    if not _same_place(before, after):
-        return False
-    rounds = grouped((*before.runs, *after.runs), lambda run: run.invocation)
-    numbers = sorted(number for number, runs in rounds.items() if len(runs) == 2)
-    return len(numbers) > 1 and all(
-        max(run.started_at for run in rounds[first])
-        <= min(run.started_at for run in rounds[second])
-        for first, second in pairwise(numbers)
-    )
 
 
 def overall_of(rows: Sequence[ComparedCase]) -> Overall | None:

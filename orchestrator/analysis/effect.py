@@ -13,13 +13,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import pairwise
 from statistics import NormalDist
 from typing import Final, Generic, TypeVar
 
 from orchestrator.analysis.intervals import (
     LOST,
     PRIOR,
-    TRIM_FROM_COUNT,
     Autocorrelation,
     TrimmedMean,
     autocorrelation_of,
@@ -57,6 +57,9 @@ LOOKS: Final = (8, 12, 18, 27, 40, 60, 90, 135, 200)
 LOOK_SHARE: Final = 0.15
 #: Larger exponentials are beyond what a number can hold.
 _MOST_LOG: Final = 700.0
+#: Fewer common rounds make no pairs, but those of an A/B comparison: of ten configurations whose
+#: prints have few digits, one was called faster than its equals 11 times of 100 by three rounds.
+PAIRED_LEAST: Final = 4
 #: Degrees of freedom that two samples that aren't in pairs have less than Welch and Satterthwaite
 #: give them.
 WELCH_LESS: Final = 2
@@ -391,6 +394,8 @@ class BestOfSet(Generic[Key]):
     #: False when the fastest or a rival has one invocation, so that the order rests on a margin,
     #: not on a test.
     is_tested: bool
+    #: How sure the intervals of ``ratios`` are.
+    level: float
 
 
 def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> Ratio:
@@ -433,20 +438,34 @@ def _are_apart(baseline: Summary, candidate: Summary) -> bool:
     """Whether two samples are known to be of different campaigns."""
     if not (baseline.rounds and candidate.rounds):
         return False
-    before = {campaign for campaign, _ in baseline.rounds}
-    return before.isdisjoint(campaign for campaign, _ in candidate.rounds)
+    before = {item.campaign for item in baseline.rounds}
+    return before.isdisjoint(item.campaign for item in candidate.rounds)
+
+
+def paired_rounds(baseline: Summary, candidate: Summary) -> list[tuple[str, int]]:
+    """Return campaign and number of the rounds that two samples of one device have in common, in
+    the order in which they were made; none where they weren't made in turns: where a round began
+    before the one before it had begun on both sides.
+    """
+    before, after = (
+        {item[:2]: item.at_s for item in summary.rounds} for summary in (baseline, candidate)
+    )
+    common = [key for key in before if key in after]
+    in_turns = all(
+        max(before[first], after[first]) <= min(before[second], after[second])
+        for first, second in pairwise(common)
+    )
+    return common if in_turns else []
 
 
 def _pairs_of(baseline: Summary, candidate: Summary) -> list[float]:
-    """Return the log ratios of common rounds, in their order; empty where too many have no partner."""
-    if min(baseline.count, candidate.count) < TRIM_FROM_COUNT:
-        return []
+    """Return the log ratios of common rounds, in their order; empty where these make no pairs."""
+    common = paired_rounds(baseline, candidate)
     before, after = (
-        dict(zip(item.rounds, item.logs, strict=False)) for item in (baseline, candidate)
+        {place[:2]: log for place, log in zip(item.rounds, item.logs, strict=False)}
+        for item in (baseline, candidate)
     )
-    common = [key for key in before if key in after]
-    are_enough = len(common) >= TRIM_FROM_COUNT and 2 * len(common) > max(len(before), len(after))
-    return [before[key] - after[key] for key in common] if are_enough else []
+    return [before[key] - after[key] for key in common] if len(common) >= PAIRED_LEAST else []
 
 
 def fastest_of(members: Mapping[Key, Summary]) -> Key:
@@ -470,9 +489,9 @@ def best_of(members: Mapping[Key, Summary]) -> BestOfSet[Key] | None:
     if not members:
         return None
     fastest = fastest_of(members)
-    shared = 1 - (1 - LEVEL) / max(1, len(members) - 1) ** _RIVALS_POWER
+    level = 1 - (1 - LEVEL) / max(1, len(members) - 1) ** _RIVALS_POWER
     ratios = {
-        key: speed_up(summary, members[fastest], level=shared)
+        key: speed_up(summary, members[fastest], level=level)
         for key, summary in members.items()
         if key != fastest
     }
@@ -481,6 +500,7 @@ def best_of(members: Mapping[Key, Summary]) -> BestOfSet[Key] | None:
         ratios=ratios,
         tied=tuple(key for key, ratio in ratios.items() if not ratio.is_faster()),
         is_tested=all(ratio.interval is not None for ratio in ratios.values()),
+        level=level,
     )
 
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import groupby, pairwise
 from operator import itemgetter
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 from orchestrator.analysis.intervals import (
     TRIM_FROM_COUNT,
@@ -169,6 +169,16 @@ class Interval:
         return (self.high - self.low) / 2
 
 
+class Round(NamedTuple):
+    """Where an invocation stands among those of its device."""
+
+    campaign: str
+    #: Counts from 0; the cases of a device are measured once in each round.
+    number: int
+    #: When it began, in seconds from any zero.
+    at_s: float
+
+
 @frozen
 class Summary:
     """A sample of latencies, one per invocation, in microseconds."""
@@ -192,8 +202,8 @@ class Summary:
     resolution_us: float = 0.0
     #: The two groups that they fall into; the interval is the median's then. None where they don't.
     states: TwoStates | None = None
-    #: Of each invocation: campaign and number of the round that it was made in; empty where unknown.
-    rounds: tuple[tuple[str, int], ...] = ()
+    #: Of each invocation: the round that it was made in; empty where unknown.
+    rounds: tuple[Round, ...] = ()
 
     @property
     def spread(self) -> float | None:
@@ -209,14 +219,13 @@ def summarize(
     *,
     others: Autocorrelation = UNSEEN,
     resolution_us: float = 0.0,
-    rounds: Sequence[tuple[str, int]] = (),
+    rounds: Sequence[Round] = (),
 ) -> Summary:
     """Return the summary of one latency per invocation, in the order in which they were made.
 
     ``others`` is what other cases and campaigns show of the device;
     ``resolution_us`` is what the program rounds its figures to: the interval is never narrower than
-    half of it to either side. ``rounds`` says what cases
-    of a device were measured next to each other.
+    half of it to either side. ``rounds`` says what cases of a device were measured next to each other.
 
     Raises ValueError for an empty sample and for latencies that aren't positive numbers: a zero
     comes from a program that measured nothing and must have been sorted out before.

@@ -213,6 +213,7 @@ def ranked(rows: Sequence[ResultRow]) -> tuple[tuple[ResultRow, ...], tuple[Cont
                 row,
                 best=_mark(row.key, best, is_alone=len(summaries) == 1),
                 compared=summaries.get(row.key),
+                level=best.level if best is not None else row.level,
                 speed_up=gain,
                 baseline=baseline,
             )

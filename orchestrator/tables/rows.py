@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
 from orchestrator.analysis.effect import Ratio
 from orchestrator.analysis.findings import finding_step
-from orchestrator.analysis.summary import Summary
+from orchestrator.analysis.summary import LEVEL, Summary
 from orchestrator.delegates import DELEGATES, place_of
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign
@@ -214,6 +214,8 @@ class ResultRow:
     #: What stands against the other figures of this model on this device: means where one of them
     #: has no medians. None for what isn't judged.
     compared: Summary | None = None
+    #: How sure the intervals are by which these are told apart.
+    level: float = LEVEL
     #: Medians over the invocations that have them.
     init_us: float | None
     first_us: float | None

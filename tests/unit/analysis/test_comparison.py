@@ -252,14 +252,9 @@ def test_other_load_keeps_no_pairs_from_a_verdict_that_both_sides_met() -> None:
 
 
 def test_one_after_the_other_is_not_in_turns() -> None:
-    later = [
-        replace(
-            item,
-            runs=tuple(replace(r, started_at=r.started_at.replace(year=2027)) for r in item.runs),
-        )
-        for item in night(OTHER_BUILD, 20_600)
-    ]
-    (row,) = compared(night(case()), later, Rule(axis=Axis.BUILD)).rows
+    runs = series(OTHER_BUILD, 20_600, 8, campaign_id=OLD)
+    later = [replace(item, started_at=item.started_at.replace(year=2027)) for item in runs]
+    (row,) = compared(night(case()), measured(later), Rule(axis=Axis.BUILD)).rows
     assert row.verdict.method == "welch"
 
 

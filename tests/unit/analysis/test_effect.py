@@ -4,9 +4,14 @@ import random
 import pytest
 
 from orchestrator.analysis.effect import best_of, speed_up
-from orchestrator.analysis.summary import summarize
+from orchestrator.analysis.summary import Round, summarize
 
 STEADY = (1.0, 1.01, 0.99, 1.005, 0.995)
+
+
+def rounds_of(count, campaign="campaign"):
+    """Each a second after the one before it."""
+    return [Round(campaign, number, number) for number in range(count)]
 
 
 def around(latency_us, wobble=STEADY):
@@ -48,13 +53,14 @@ def test_equal_configurations_seldom_get_a_winner():
     assert winners / 800 <= 0.06
 
 
+@pytest.mark.parametrize("count", [4, 12])
 @pytest.mark.parametrize("members", [2, 10])
-def test_of_many_equal_configurations_one_is_called_slower_as_seldom_as_of_two(members):
+def test_of_many_equal_configurations_one_is_called_slower_as_seldom_as_of_two(members, count):
     chance = random.Random(20261122)
     called = 0
     for _ in range(200):
-        heat = [chance.gauss(0, 0.01) for _ in range(12)]
-        rounds = [("campaign", number) for number in range(12)]
+        heat = [chance.gauss(0, 0.01) for _ in range(count)]
+        rounds = rounds_of(count)
         best = best_of(
             {
                 name: summarize(
@@ -73,8 +79,9 @@ def test_figures_of_two_sessions_are_tied_where_sessions_differ_by_as_much():
     noise = [0.002 * math.sin(2.3 * number) for number in range(12)]
 
     def figure(latency_us, campaign):
-        rounds = [(campaign, number) for number in range(12)]
-        return summarize([latency_us * math.exp(each) for each in noise], rounds=rounds)
+        return summarize(
+            [latency_us * math.exp(each) for each in noise], rounds=rounds_of(12, campaign)
+        )
 
     for campaign, tied in (("one", ()), ("two", ("slow",))):
         members = {"fast": figure(10_000, "one"), "slow": figure(10_300, campaign)}
@@ -84,7 +91,7 @@ def test_figures_of_two_sessions_are_tied_where_sessions_differ_by_as_much():
 
 
 def test_what_is_faster_in_nearly_all_pairs_wins_though_its_median_is_larger():
-    rounds = [("campaign", number) for number in range(9)]
+    rounds = rounds_of(9)
     slow = [90.0, 92.5, 95.0, 97.5, 100.0, 102.5, 105.0, 107.5, 110.0]
     fast = [us * (0.995 + 0.0002 * (-1) ** number) for number, us in enumerate(slow)]
     fast[4] = 101.2
@@ -106,7 +113,7 @@ def two_states(fast_us, slow_us, count, *, rounds=()):
     )
 
 
-@pytest.mark.parametrize("rounds", [(), [("campaign", number) for number in range(41)]])
+@pytest.mark.parametrize("rounds", [(), rounds_of(41)])
 def test_two_states_around_a_rival_are_tied_with_it_in_rounds_or_not(rounds):
     mixed, steady = two_states(100.0, 113.0, 40, rounds=rounds)
     assert mixed.median_us < steady.median_us

@@ -26,7 +26,7 @@ def measured(
     owner = case(PIXEL_3, of, GPU if gpu else DelegateName.XNNPACK, threads)
     return [
         replace(record, run_id=f"{owner.case_key[:8]}-{record.run_id}")
-        for record in series(owner, latency_us)
+        for record in series(owner, latency_us, is_reversed=threads > 2)
     ]
 
 

@@ -132,7 +132,9 @@ def test_outputs_that_were_compared_are_said_to_be_and_are_not_to_be_checked_aga
 def test_the_next_step_names_what_tied_cases_differ_in_or_nothing(changes, sides) -> None:
     one = configuration(0, "xnnpack", 2)
     other = replace(one, **changes)
-    (winner,) = winners(data_of(*series(one, 10_000), *series(other, 10_010)).contests)
+    (winner,) = winners(
+        data_of(*series(one, 10_000), *series(other, 10_010, is_reversed=True)).contests
+    )
     assert winner.tied
     step = next_step(winner, "m.tflite", {})
     assert f"benchfarm ab {sides}" in step if sides else "benchfarm ab" not in step
@@ -150,7 +152,9 @@ def test_tied_delegates_are_compared_with_threads_that_they_were_measured_with_o
     truth: DelegateTruth, threads: tuple[int, int], sides: str
 ) -> None:
     gpu, cpu = (configuration(0, *side) for side in zip(("gpu", "xnnpack"), threads, strict=True))
-    (winner,) = winners(data_of(*series(gpu, 10_000, truth=truth), *series(cpu, 10_010)).contests)
+    (winner,) = winners(
+        data_of(*series(gpu, 10_000, truth=truth), *series(cpu, 10_010, is_reversed=True)).contests
+    )
     assert winner.tied
     step = next_step(winner, "m.tflite", {})
     assert f"benchfarm ab {sides}" in step if sides else "benchfarm ab" not in step
@@ -167,7 +171,9 @@ def test_tied_delegates_are_compared_with_threads_that_they_were_measured_with_o
 def test_no_comparison_is_named_that_would_be_another_one(shared) -> None:
     one = replace(configuration(0, "xnnpack", 2), **shared)
     other = replace(one, threads=1)
-    (winner,) = winners(data_of(*series(one, 10_000), *series(other, 10_010)).contests)
+    (winner,) = winners(
+        data_of(*series(one, 10_000), *series(other, 10_010, is_reversed=True)).contests
+    )
     assert winner.tied
     assert "benchfarm ab" not in next_step(winner, "m.tflite", {})
 
@@ -183,7 +189,9 @@ def test_no_comparison_is_named_that_would_be_another_one(shared) -> None:
 def test_the_next_step_names_the_program_that_was_named(latencies, step) -> None:
     gpu, cpu = configuration(0, "gpu", 4), configuration(0, "cpu", 4)
     cpu = replace(cpu, delegate=DelegateName.XNNPACK) if step.startswith("benchfarm ab") else cpu
-    found = data_of(*series(gpu, latencies[0]), *series(cpu, latencies[1])).contests
+    found = data_of(
+        *series(gpu, latencies[0]), *series(cpu, latencies[1], is_reversed=True)
+    ).contests
     named = {ToolName.NATIVE: "/my programs/new"}
     (command,) = next_steps(found, Terms(files={gpu.model_sha256: "m.tflite"}, builds=named))
     assert f": {step} -s R58M00 --build 'native=/my programs/new'" in command
@@ -204,6 +212,8 @@ def test_of_many_winners_it_is_said_which_are_no_winners() -> None:
         item for one in clear for item in series(one, 10_000 if one.delegate == "gpu" else 20_000)
     ]
     (answer,) = answers_of(
-        data_of(*runs, *series(tied[0], 10_000), *series(tied[1], 10_010)).contests
+        data_of(
+            *runs, *series(tied[0], 10_000), *series(tied[1], 10_010, is_reversed=True)
+        ).contests
     )
     assert answer == "gpu is fastest on 4 of 5 phones, a tie on 1; outputs not checked"

@@ -44,7 +44,7 @@ def cells(picture, *names):
 def contest(phone, gpu_us, cpu_us, **gpu):
     return [
         *series(case(phone, delegate=GPU, threads=1), gpu_us, **gpu),
-        *series(case(phone), cpu_us),
+        *series(case(phone), cpu_us, is_reversed=True),
     ]
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
+from orchestrator.analysis.comparison import Axis, Rule, compare_sides
 from orchestrator.analysis.effect import Ratio
+from orchestrator.analysis.measured import measured_cases
 from orchestrator.records.case import (
     Build,
     BuildSha,
@@ -18,7 +22,7 @@ from orchestrator.records.case import (
     content_key,
 )
 from orchestrator.records.run import RunRecord
-from orchestrator.records.verdict import Quality
+from orchestrator.records.verdict import ComparisonOutcome, Quality
 from orchestrator.report.advice import advice_of
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
@@ -208,3 +212,53 @@ def test_the_second_is_the_one_that_the_lead_is_least_over() -> None:
         won.second[0].configuration,
     )
     assert over[GPU] == won.second[1]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "after_h", "is_told"), [(3, 0, False), (5, 0, True), (12, 0, True), (12, 1, False)]
+)
+def test_report_advice_and_comparison_tell_the_same_cases_apart(
+    rounds: int, after_h: int, is_told: bool
+) -> None:
+    """What rounds have in common is no difference of two cases; one after the other they have
+    nothing in common."""
+    gpu_case = replace(GPU, threads=CPU.threads)
+    heat = [0.03 * math.sin(1.7 * number) for number in range(rounds)]
+    runs = []
+    for owner, us, wobble in ((CPU, 10_000, 0.001), (gpu_case, 10_300, -0.0015)):
+        for number, shared in enumerate(heat):
+            made = run(owner, number, us * (1 + shared + wobble * (number % 2)))
+            later = timedelta(hours=after_h if owner is gpu_case else 0)
+            runs.append(replace(made, started_at=made.started_at + later))
+    data = data_of(*runs)
+    builds = {build.sha256: build for build in (NATIVE, OTHER_BUILD)}
+    devices = {str(REAL_PIXEL.serial): REAL_PIXEL}
+    sides = ([run for run in runs if run.case == owner] for owner in (CPU, gpu_case))
+    cpu, gpu = (measured_cases(side, devices=devices, builds=builds) for side in sides)
+    (row,) = compare_sides(cpu, gpu, Rule(axis=Axis.DELEGATE)).rows
+    (advice,) = advice_of(data).lines
+    assert (row.verdict.outcome is ComparisonOutcome.SLOWER) is is_told
+    assert (row_of(data, CPU).best is BestMark.BEST) is is_told
+    assert ("is slower than" in advice.text) is is_told
+
+
+def test_advice_is_as_sure_as_the_ties_of_many_configurations() -> None:
+    for many, is_told in ((2, True), (10, False)):
+        runs = [
+            run(
+                replace(CPU, threads=threads),
+                number,
+                (9_960 if threads == 2 else 10_000 * max(1, threads - 1)) * (1 + wobble),
+            )
+            for threads in range(1, many + 1)
+            for number, wobble in enumerate(
+                8 * [0.0]
+                if threads == 1
+                else [0.004, -0.003, 0.001, -0.004, 0.003, -0.001, 0.002, 0.0]
+            )
+        ]
+        data = data_of(*runs)
+        (contest,) = data.contests
+        enough = [item.text for item in advice_of(data).lines if "1 thread," in item.text]
+        assert bool(contest.tied) is not is_told
+        assert bool(enough) is not is_told
