@@ -50,8 +50,6 @@ class Decision:
     is_enough: bool
     #: Invocations in all after which it is looked at next, never more than the rule's ``most``.
     wanted: int
-    #: Half the interval as a share of the estimate; None with fewer than two invocations.
-    half_width: float | None
     #: ``first``: too early to say; ``noisy``: the interval is too wide yet; ``reached``: it is
     #: narrow enough; ``confirming``: it is, and must be so once more; ``most``: it is too wide, and
     #: the rule gives no more.
@@ -68,27 +66,25 @@ def decide(
     asks for, and so on: whoever looks after every invocation stops on lucky ones. For the same
     reason a narrow interval must be narrow still after CONFIRM_COUNT more, unless it is very
     narrow. When the looks are follows from the figures, in the order in which they were made, and
-    from what ``others`` show of the device. Raises ValueError for latencies that aren't
-    positive numbers.
+    from what ``others`` show of the device.
     """
     count = len(latencies_us)
-    half_width = summarize(latencies_us, others=others).spread if count else None
     look, reason = min(rule.first, rule.most), "first"
     while look <= count:
         summary = summarize(latencies_us[:look], others=others)
         seen = math.inf if summary.spread is None else summary.spread
         is_narrow, was_narrow = seen < rule.half_width, reason == "confirming"
         if is_narrow and (was_narrow or look >= rule.most or seen < SURE_SHARE * rule.half_width):
-            return Decision(is_enough=True, wanted=count, half_width=half_width, reason="reached")
+            return Decision(is_enough=True, wanted=count, reason="reached")
         if look >= rule.most:
-            return Decision(is_enough=True, wanted=count, half_width=half_width, reason="most")
+            return Decision(is_enough=True, wanted=count, reason="most")
         look = (
             min(rule.most, look + CONFIRM_COUNT)
             if is_narrow
             else _wanted(latencies_us[:look], summary, rule)
         )
         reason = "confirming" if is_narrow else "noisy"
-    return Decision(is_enough=False, wanted=look, half_width=half_width, reason=reason)
+    return Decision(is_enough=False, wanted=look, reason=reason)
 
 
 def _wanted(latencies_us: Sequence[float], summary: Summary, rule: StoppingRule) -> int:
@@ -151,7 +147,8 @@ class CaseStanding:
     #: Timing invocations that are stored, and those of them that the figure comes from.
     stored: int
     used: int
-    #: Half the interval as a share of the figure; None with fewer than two figures.
+    #: Half the interval as a share of the figure, as reports show it; None with fewer than two
+    #: figures.
     half_width: float | None
     #: The number that the next invocation would have.
     next_number: int
@@ -302,7 +299,7 @@ def _standing(
         reason=reason,
         stored=len(runs),
         used=len(figures) if is_own else 0,
-        half_width=decision.half_width,
+        half_width=result.precision,
         next_number=max((run.invocation for run in runs), default=-1) + 1,
     )
 

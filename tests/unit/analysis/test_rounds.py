@@ -217,6 +217,13 @@ def test_an_invocation_that_can_not_be_used_does_not_count() -> None:
     assert counts(finish(the_campaign, runs))[1] == 5
 
 
+def test_why_a_case_stopped_tells_the_interval_of_its_report() -> None:
+    """Equal prints of 50 us are known to half a microsecond."""
+    runs = [sample_lab.run(case(1), number, 50.0) for number in range(RULE.first)]
+    (standing,) = standings(replace(campaign(), invocations=()), runs).values()
+    assert standing.text == "enough: ±1.0 % after 4"
+
+
 def test_nothing_is_added_before_the_plan_is_through_nor_without_a_rule() -> None:
     noisy = [run(item) for item in campaign().invocations if item.case.threads == 3]
     assert [item.case.threads for item in next_round(campaign(), noisy, SERIAL)] == [3]
