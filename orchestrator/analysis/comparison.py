@@ -151,8 +151,8 @@ def match(
     left, right = list(baseline), list(candidate)
     for step, dropped in enumerate(_steps(rule)):
         keys = [_grouped(side, dropped, rule) for side in (left, right)]
-        for key in keys[0].keys() & keys[1].keys():
-            ones, others = keys[0][key], keys[1][key]
+        for key, ones in keys[0].items():
+            others = keys[1].get(key, [])
             if step >= _CLOSE_STEPS and (len(ones) > 1 or len(others) > 1):
                 # Far from alike, and no way to tell which of them is meant.
                 continue

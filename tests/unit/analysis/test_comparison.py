@@ -306,6 +306,14 @@ def test_nothing_is_in_two_pairs_and_nothing_is_lost() -> None:
     assert len({id(item) for pair in pairs for item in pair}) == 2 * len(pairs)
 
 
+def test_cases_of_one_name_stand_in_the_order_of_the_baseline() -> None:
+    cases = [replace(case(), num_runs=count) for count in (40, 10, 50, 20, 60, 30)]
+    sides = ([item for one in cases for item in night(one, campaign=name)] for name in (OLD, NEW))
+    rows = compared(*sides).rows
+    assert len({row.title for row in rows}) == 1
+    assert [row.baseline.case for row in rows] == cases
+
+
 def test_two_cases_that_changed_are_not_guessed_together() -> None:
     changed = [replace(case(), num_runs=9), replace(case(), num_runs=11)]
     after = [item for one in changed for item in night(one, campaign=NEW)]
