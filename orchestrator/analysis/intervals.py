@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    Floats = NDArray[np.float64]
 
 _SMALLEST = 1e-300
 _RELATIVE_ERROR = 1e-14
@@ -30,13 +31,11 @@ def t_cdf(t: float, degrees: float) -> float:
 
 @lru_cache(maxsize=4096)
 def t_quantile(probability: float, degrees: float) -> float:
-    """Return the t with P(T <= t) = probability, for example ``t_quantile(0.975, 4)`` = 2.776;
-    infinite degrees of freedom are those of an error that is known.
+    """Return the t with P(T <= t) = probability, of one half or more: ``t_quantile(0.975, 4)`` is
+    2.776; infinite degrees of freedom are those of an error that is known.
     """
     if math.isinf(degrees):
         return NormalDist().inv_cdf(probability)
-    if probability < 0.5:
-        return -t_quantile(1 - probability, degrees)
     low, high = 0.0, 1.0
     while t_cdf(high, degrees) < probability:
         low, high = high, high * 2
@@ -137,7 +136,7 @@ def trimmed_mean(values: Sequence[float], *, correlation: float = 0.0) -> Trimme
     return TrimmedMean(value=value, error=error, count=count, error_factor=factor)
 
 
-def trimmed_means(samples: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def trimmed_means(samples: Floats) -> tuple[Floats, Floats]:
     """Return of each row (samples x values, two or more) what :func:`trimmed_mean` gives: value and
     error.
     """
@@ -189,12 +188,6 @@ def degrees_of(count: int) -> int:
     """Return the degrees of freedom of the trimmed mean of ``count`` values, at least 1."""
     return max(1, count - 2 * trimmed_each_side(count) - 1)
 
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 #: The correlation of neighbours where nothing is known, and what that is worth in invocations.
 #: Found on series of known truth: intervals of a case alone then hold it at least 93 times of 100

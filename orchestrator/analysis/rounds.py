@@ -90,8 +90,7 @@ def decide(
 def _wanted(latencies_us: Sequence[float], summary: Summary, rule: StoppingRule) -> int:
     """Return the count at which the noise seen so far would give the interval that is wanted."""
     count, std = summary.count + 1, summary.log_mean.std
-    if std is None:
-        return min(rule.most, max(2, rule.first))
+    assert std is not None, "where more may be added, the first are two or more"
     if summary.states is not None:
         return min(rule.most, summary.count + _STATES_STEP)
     own_std = std / summary.log_mean.error_factor

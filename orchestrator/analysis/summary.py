@@ -4,14 +4,12 @@ how much that remembers, and what sessions differ by. Pure.
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections.abc import Collection, Sequence
 from enum import StrEnum
 from itertools import groupby, pairwise
 from operator import itemgetter
-from statistics import median
 from typing import Final, NamedTuple
 
 from orchestrator.analysis.intervals import (
@@ -127,7 +125,7 @@ def neighbour_std(logs: Sequence[float]) -> float:
     """Return the deviation by the median of differences of neighbours, which slow changes of level
     don't touch.
     """
-    differences = [abs(after - before) for before, after in itertools.pairwise(logs)]
+    differences = [abs(after - before) for before, after in pairwise(logs)]
     return 1.4826 * statistics.median(differences) / math.sqrt(2)
 
 
@@ -351,7 +349,7 @@ def session_noise(sessions: Sequence[Sequence[float]]) -> SessionNoise:
     steps = [abs(after.value - before.value) for before, after in pairwise(means)]
     if not steps:
         return SessionNoise()
-    most = _STEP_MOST * median(steps)
+    most = _STEP_MOST * statistics.median(steps)
     squares = math.fsum(min(step, most) ** 2 for step in steps) / 2
     within = math.fsum((item.error or 0.0) ** 2 for item in means) / len(means)
     own = max(0.0, squares - len(steps) * within)

@@ -208,8 +208,6 @@ def store_errors(name: str, *, path: Path | None = None) -> Iterator[None]:
     except StatementError as error:
         if isinstance(error, DBAPIError):
             raise _of_driver(error.orig, name, path) from error
-        if isinstance(error.orig, BenchfarmError):
-            raise error.orig from error
         raise StoreError(f"{name}: a value can't be stored: {error.orig}") from error
     except sqlite3.Error as error:
         raise _of_driver(error, name, path) from error
