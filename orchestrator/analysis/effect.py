@@ -189,19 +189,15 @@ def compare_samples(
     device.
 
     Welch's interval of the trimmed means of the logs. ``sessions`` is what sessions of one device
-    differ by as a whole, and part of the interval; None for samples of one session. Both sides
-    together show the autocorrelation. Where both sides fall into the same two groups, group is
-    compared with group; where one does, only a difference that no other share of the groups explains
-    is claimed.
+    differ by as a whole, and part of the interval; None for samples of one session. Where both sides
+    fall into the same two groups, group is compared with group; where one does, only a difference
+    that no other share of the groups explains is claimed.
     """
-    sides = baseline.logs, candidate.logs
-    apart = candidate.log_mean.value - baseline.log_mean.value
-    verdict = claim.verdict((len(sides[0]), len(sides[1])))
+    before, after = baseline.log_mean, candidate.log_mean
+    apart = after.value - before.value
+    verdict = claim.verdict((baseline.count, candidate.count))
     if min(verdict.counts) < 2:
         return _untested(verdict, apart)
-    shown = autocorrelation_of(sides[0]) + autocorrelation_of(sides[1])
-    correlation = (shown + baseline.others + candidate.others).correlation()
-    before, after = (trimmed_mean(logs, correlation=correlation) for logs in sides)
     resolution_us = max(baseline.resolution_us, candidate.resolution_us)
     rounding = _rounding([before.value, after.value], resolution_us)
     states = baseline.states, candidate.states

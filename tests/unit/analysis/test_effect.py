@@ -3,8 +3,10 @@ import random
 
 import pytest
 
-from orchestrator.analysis.effect import best_of, speed_up
+from orchestrator.analysis.effect import best_of, compare_samples, speed_up
+from orchestrator.analysis.intervals import Autocorrelation
 from orchestrator.analysis.summary import Round, summarize
+from orchestrator.records.verdict import Claim
 
 STEADY = (1.0, 1.01, 0.99, 1.005, 0.995)
 
@@ -26,6 +28,19 @@ def test_speed_up_interval_is_welchs():
     reach = 4.302653 * math.sqrt(first + second)
     ratio = speed_up(baseline, candidate)
     assert math.log(ratio.interval.high / ratio.value) == pytest.approx(reach, rel=1e-6)
+
+
+def test_the_interval_of_a_comparison_is_that_of_a_report():
+    """What the device's other cases show of its memory counts once."""
+    chance = random.Random(3)
+    others = Autocorrelation(weight=40, total=4)
+    baseline, candidate = (
+        summarize([us * math.exp(chance.gauss(0, 0.01)) for _ in range(12)], others=others)
+        for us in (1000, 1030)
+    )
+    verdict = compare_samples(baseline, candidate, Claim(level=0.95))
+    interval = speed_up(candidate, baseline).interval
+    assert (verdict.low, verdict.high) == pytest.approx((interval.low, interval.high))
 
 
 def test_single_invocations_are_compared_by_a_margin_and_said_so():
