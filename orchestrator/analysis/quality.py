@@ -303,15 +303,14 @@ def _screen_findings(
 
 
 def _battery_findings(before: DeviceState, after: DeviceState) -> Iterator[Finding]:
-    if after.battery_percent is not None and after.battery_percent < 15:
-        yield finding("battery-low", f"{after.battery_percent} % left")
+    earlier, left = before.battery_percent, after.battery_percent
+    if left is not None and left < 15:
+        yield finding("battery-low", f"{left} % left")
     if before.plugged and after.plugged and before.plugged != after.plugged:
         evidence = f"{before.plugged}, then {after.plugged}"
         yield finding("charging-changed", "the charger came or went during the run", evidence)
-    elif after.plugged not in {"", "none"} and (after.battery_percent or 0) < (
-        before.battery_percent or 0
-    ):
-        evidence = f"{before.battery_percent} %, then {after.battery_percent} %"
+    elif earlier and left is not None and left < earlier and after.plugged not in {"", "none"}:
+        evidence = f"{earlier} %, then {left} %"
         yield finding(
             "battery-draining", "the battery was emptied though the phone was plugged in", evidence
         )

@@ -285,6 +285,9 @@ def test_unknown_state_is_no_finding() -> None:
     unknown = DeviceState(at=NOW)
     assert verdict(before=unknown, after=unknown).findings == ()
     assert verdict(before=None, after=None).findings == ()
+    # Android tells a level of -1 while its charger doesn't answer.
+    charging = replace(CALM, plugged="usb", battery_percent=80)
+    assert not verdict(before=charging, after=replace(charging, battery_percent=None)).findings
 
 
 def test_a_light_thermal_status_is_throttling_only_where_clocks_cant_say_otherwise() -> None:
