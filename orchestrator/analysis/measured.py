@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import filterfalse
 
 from orchestrator.analysis.case_result import (
@@ -17,6 +18,7 @@ from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign, Terms
 from orchestrator.records.case import FIGURE_PASS, Build, CampaignId, Case, CaseKey, grouped
 from orchestrator.records.device import DeviceFacts
+from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Claim, Grade, Outputs, Severity, outputs_of
 
@@ -109,8 +111,13 @@ def measured_cases(
                 case=case,
                 campaign_id=campaign_id,
                 runs=tuple(timings),
-                result=judge_case(
-                    [*timings, *compared.get(key, ())], others=others[key], check=checks.of(case)
+                result=replace(
+                    judge_case(
+                        [*timings, *compared.get(key, ())],
+                        others=others[key],
+                        check=checks.of(case),
+                    ),
+                    precision_goal=(terms.stopping or StoppingRule()).half_width,
                 ),
                 device=facts.title if facts is not None else str(case.serial),
                 build=" ".join([*([build.name] if build else []), case.build_sha256[:8]]),

@@ -21,6 +21,7 @@ from orchestrator.analysis.comparison import (
 )
 from orchestrator.analysis.findings import finding
 from orchestrator.analysis.measured import Measured, measured_cases
+from orchestrator.records.campaign import Campaign, Terms
 from orchestrator.records.case import (
     BuildSha,
     CampaignId,
@@ -32,19 +33,32 @@ from orchestrator.records.case import (
     content_key,
 )
 from orchestrator.records.device import DeviceFacts
+from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import THREADS_UNUSED, DelegateTruth, Outcome, RunRecord
 from orchestrator.records.verdict import ComparisonOutcome, Grade, Quality, QualityVerdict
 from orchestrator.report.comparisons import to_text
-from tests.samples.sample_lab import BUILDS, PIXEL_3, PIXEL_4, REAL_PIXEL, case, run, series
+from tests.samples.sample_lab import (
+    BUILDS,
+    PIXEL_3,
+    PIXEL_4,
+    REAL_PIXEL,
+    campaign_of,
+    case,
+    run,
+    series,
+)
 
 OLD, NEW = CampaignId("20260313-220500-aaaaaa"), CampaignId("20260314-220500-bbbbbb")
 OTHER_BUILD = replace(case(), build_sha256=BuildSha(content_key("other")))
 DEVICES: dict[str, DeviceFacts] = {facts.serial: facts for facts in (PIXEL_3, PIXEL_4, REAL_PIXEL)}
 
 
-def measured(runs: Sequence[RunRecord], *, system: str = "") -> list[Measured]:
+def measured(
+    runs: Sequence[RunRecord], *, system: str = "", campaigns: Sequence[Campaign] = ()
+) -> list[Measured]:
     found = measured_cases(
         runs,
+        campaigns=campaigns,
         devices=DEVICES,
         builds={build.sha256: build for build in BUILDS.values()},
     )
@@ -243,6 +257,16 @@ def test_no_change_of_two_sessions_is_claimed_that_other_load_or_rounding_may_be
     assert row.verdict.ratio == pytest.approx(1.2, abs=0.001)
     assert bool(doubts) is not is_claimed
     assert all(f"the candidate has {code}" in doubt for doubt in doubts)
+
+
+@pytest.mark.parametrize(("goal", "is_told"), [(0.02, True), (0.1, False)])
+def test_a_figure_is_as_precise_as_its_plan_wanted_it(goal: float, is_told: bool) -> None:
+    runs = [run(case(), number, 20_000 + 800 * (-1) ** number) for number in range(6)]
+    terms = Terms(stopping=StoppingRule(half_width=goal))
+    (item,) = measured(runs, campaigns=[campaign_of(runs, terms=terms)])
+    (row,) = compared([item], night(case(), campaign=NEW)).rows
+    told = [reason for reason in row.verdict.reasons if "is not precise" in reason]
+    assert bool(told) is is_told
 
 
 def test_other_load_keeps_no_pairs_from_a_verdict_that_both_sides_met() -> None:
