@@ -16,7 +16,7 @@ from orchestrator.analysis.case_result import (
 from orchestrator.delegates import DELEGATES, place_of
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign, Terms
-from orchestrator.records.case import FIGURE_PASS, Build, CampaignId, Case, CaseKey, grouped
+from orchestrator.records.case import FIGURE_PASS, Build, CampaignId, Case, grouped
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import Outcome, RunRecord
@@ -82,8 +82,8 @@ def measured_cases(
     builds: Mapping[str, Build],
     campaigns: Iterable[Campaign] = (),
 ) -> list[Measured]:
-    """Return the cases that were measured, one for each campaign and case, in the order in which
-    they were stored.
+    """Return the cases that were measured, one for each campaign and case, campaign by campaign in
+    the order in which they were stored.
 
     ``campaigns`` say which system a device had, where they were imported from, what they knew of
     outputs and how many pairs they have at most.
@@ -94,7 +94,7 @@ def measured_cases(
         for run in runs
         if run.outcome is not Outcome.UNFIT and (has_comparison(run) or run.run_pass is FIGURE_PASS)
     ]
-    found: dict[tuple[CampaignId, CaseKey], Measured] = {}
+    found: list[Measured] = []
     for campaign_id, own in grouped(counted, lambda run: run.campaign_id).items():
         campaign = known.get(campaign_id)
         terms = Terms() if campaign is None else campaign.terms
@@ -107,7 +107,7 @@ def measured_cases(
         for key, timings in timed.items():
             case = timings[0].case
             facts, build = devices.get(case.serial), builds.get(case.build_sha256)
-            found[campaign_id, key] = Measured(
+            measured = Measured(
                 case=case,
                 campaign_id=campaign_id,
                 runs=tuple(timings),
@@ -126,9 +126,8 @@ def measured_cases(
                 origin=terms.origin.text if terms.origin is not None else "",
                 claim=terms.pairing.claim if terms.pairing is not None else None,
             )
-    timed_runs = filterfalse(has_comparison, counted)
-    places = dict.fromkeys((run.campaign_id, run.case.case_key) for run in timed_runs)
-    return [found[place] for place in places]
+            found.append(measured)
+    return found
 
 
 def actual_of(runs: Iterable[RunRecord]) -> str:
