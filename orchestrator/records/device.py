@@ -214,7 +214,8 @@ def device_matches(wanted: str, names: Sequence[str]) -> bool:
     """Whether a name that a person gives (``pixel-3``, a serial number, ``Pixel*``) is one of a
     device's names.
     """
-    slugs = {_slug(name) for name in names}
+    # What isn't known, or has no letter of these, is like nothing.
+    slugs = filter(None, map(_slug, names))
     return wanted in names or any(fnmatchcase(slug, _slug(wanted)) for slug in slugs)
 
 
