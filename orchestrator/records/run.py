@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import enum
 import hashlib
-import sys
 from collections.abc import Mapping
 from dataclasses import field, replace
 from datetime import datetime
@@ -240,8 +239,8 @@ class ToolReport:
     extra: Mapping[str, float | str] = field(default_factory=dict)
 
     def latency_us(self, kind: FigureKind | None = None) -> float | None:
-        """Return the latency of this kind, else the median or, without one, the mean; always
-        positive and finite.
+        """Return the latency of this kind, else the median or, without one, the mean; None where it
+        can't be one.
 
         A median that can't be a latency isn't made up for by a mean: nobody knows what the program
         printed there.
@@ -258,9 +257,13 @@ class ToolReport:
         return printed.mean_us if printed is not None and _is_latency(printed.mean_us) else None
 
 
+#: What is printed beyond these, in microseconds, is damaged: a picosecond, and the largest figure
+#: that a store keeps.
+_LATENCIES_US: Final = (1e-6, 2.0**63)
+
+
 def _is_latency(value_us: float | None) -> bool:
-    # A program may print whole numbers that no float can hold.
-    return value_us is not None and 0 < value_us <= sys.float_info.max
+    return value_us is not None and _LATENCIES_US[0] <= value_us < _LATENCIES_US[1]
 
 
 @frozen

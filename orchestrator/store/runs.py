@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import zlib
 from array import array
 from bisect import bisect_left
@@ -338,9 +337,7 @@ def row_of(run: RunRecord) -> dict[str, Any]:
         "findings": " ".join(finding.code for finding in run.verdict.findings),
         "started_at": run.started_at,
         "duration_s": run.duration_s,
-        "latency_us": float(latency_us)
-        if latency_us is not None and math.isfinite(latency_us)
-        else None,
+        "latency_us": None if latency_us is None else float(latency_us),
         "checksum": zlib.crc32(text),
         "document": pack(text, run.case.tool),
     }

@@ -104,7 +104,7 @@ def test_invocations_that_have_no_kind_in_common_count_by_the_more_frequent_one(
     assert len(result.used) == 3
 
 
-@pytest.mark.parametrize("nonsense_us", [math.nan, math.inf, 0.0, -1.0])
+@pytest.mark.parametrize("nonsense_us", [math.nan, math.inf, 0.0, -1.0, 1e-320, 1e300])
 def test_one_rule_says_what_a_latency_is_everywhere(nonsense_us: float) -> None:
     whole = run(case(), 0, 1_000)
     assert whole.report is not None
