@@ -78,17 +78,21 @@ def _threads(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
         names = short_names((row.configuration, row.case) for row in members)
         drawn = [
             Line(
-                points=[Point(x=step.row.case.threads, y=_ms(step.row)) for step in steps],
+                points=[
+                    Point(x=step.row.case.threads, y=_scaled(step.row, step.row.median_us or 0.0))
+                    for step in steps
+                ],
                 label=_without_threads(names.of(steps[-1].row.configuration)),
                 look=_colour_of(steps[0].row),
             )
             for steps in series
         ]
-        title = members[0].where
-        told = f"{title}: median in ms by number of threads"
         words = [(n, f"{n}") for n in sorted({row.case.threads for row in members})]
-        shown = drawn[:_MOST_LINES]
-        yield title, lines(shown, told, Across(name="threads", words=words, is_log=True))
+        title = f"{members[0].where}: {figure_unit(members[0].case)} by number of threads"
+        yield (
+            title,
+            lines(drawn[:_MOST_LINES], title, Across(name="threads", words=words, is_log=True)),
+        )
 
 
 def _without_threads(configuration: str) -> str:
@@ -127,7 +131,7 @@ def _sustained(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
         names = short_names((row.configuration, row.case) for row in members)
         drawn = [
             Line(
-                points=[Point(x=at_s, y=us / US_PER_MS) for at_s, us in run.points],
+                points=[Point(x=at_s, y=_scaled(row, us)) for at_s, us in run.points],
                 label=names.of(row.configuration)
                 + (f", {run.attempt}." if run.attempt > 1 else ""),
                 look=_colour_of(row),
@@ -135,13 +139,8 @@ def _sustained(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
             for row in members
             for run in row.of_passes["sustained"]
         ]
-        title = members[0].where
-        told = f"{title}: latency in ms over seconds"
-        yield title, lines(drawn[:_MOST_LINES], told, Across(name="s"))
-
-
-def _ms(row: ResultRow) -> float:
-    return (row.median_us or 0.0) / US_PER_MS
+        title = f"{members[0].where}: {figure_unit(members[0].case)} over time"
+        yield title, lines(drawn[:_MOST_LINES], title, Across(name="s"))
 
 
 def _colour_of(row: ResultRow) -> str:

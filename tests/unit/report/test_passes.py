@@ -209,9 +209,18 @@ def test_a_chart_of_threads_names_its_lines_at_their_ends_and_only_measured_coun
         *series(case(delegate=DelegateName.CPU, threads=4), 30_000),
     ]
     ((title, drawing),) = charts_of(build_report_data(lab_of(runs).inputs()))["threads"]
-    assert title == "mobilenet_v1_1.0_224 on Google Pixel 3 (virtual)"
+    assert title == "mobilenet_v1_1.0_224 on Google Pixel 3 (virtual): ms by number of threads"
     assert re.findall(r'y="100%"[^>]*>(\w+)<', drawing) == ["threads", "1", "4"]
     assert re.findall(r">([^<]+)</text></g>", drawing)[1:] == ["cpu", "xnnpack"]
+
+
+def test_a_language_models_chart_shows_its_speed_as_all_else_does() -> None:
+    decode = {"tool": ToolName.LITERT_LM, "flags": (("figure", "decode"),)}
+    runs = [run for n in (1, 4) for run in series(case(threads=n, **decode), 100_000 / n)]
+    ((title, drawing),) = charts_of(build_report_data(lab_of(runs).inputs()))["threads"]
+    assert title.endswith(": tokens/s by number of threads")
+    heights = re.findall(r'<circle cx="[\d.]+%" cy="([\d.]+)%"', drawing)
+    assert float(heights[1]) < float(heights[0]), "more threads give more tokens"
 
 
 def test_a_map_of_layers_is_as_large_as_their_shares() -> None:
