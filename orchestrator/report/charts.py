@@ -241,15 +241,21 @@ def _picture(members: Sequence[Contest], names: ShortNames) -> ModelPicture:
         return dots(axis, found, f"{row_of(item).device.title}: {unit} of each configuration")
 
     picture: Column[Any] = Column("picture", unit, drawn, Kind.PICTURE, box=ticks(axis, unit))
-    figures = _figures([row for item in members for row in item.rows])
+    every = [row for item in members for row in item.rows]
+    figures = _figures(every)
+    columns: Sequence[Column[Any]] = (
+        _of_configurations(picture, figures, names)
+        if is_one
+        else _of_phones(picture, figures, names)
+    )
+    if not any(row.own for row in every):
+        columns = [column for column in columns if column is not picture]
     return ModelPicture(
         sentence=f"{model_answer(members, names)}.",
         table=Table(
             name="fastest",
             caption=f"{shown.model.label}: the configurations on each phone, and the fastest",
-            columns=_of_configurations(picture, figures, names)
-            if is_one
-            else _of_phones(picture, figures, names),
+            columns=columns,
             rows=sorted(members[0].rows, key=_order)
             if is_one
             else sorted(

@@ -20,7 +20,7 @@ from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.failures import next_step_of
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import OUTPUT_FINDINGS, Outputs, ParityVerdict
-from orchestrator.report.winners import Contest, answers_of
+from orchestrator.report.winners import Contest, answers_of, counted_devices
 from orchestrator.tables.labels import PARITY_WORDS, ShortNames
 from orchestrator.tables.operators import DiffPair
 from orchestrator.tables.rows import DeviceRow, ModelRow, ResultRow, SkipRow
@@ -148,8 +148,7 @@ def _subject(data: ReportData) -> str:
     models = list({row.model.subject: row.model.label for row in data.results}.values())
     named = " and ".join(models) if len(models) <= _MOST_TITLED else f"{len(models)} models"
     virtual = sum(device.is_virtual for device in devices)
-    noun = "device" if any(device.serial == HOST_SERIAL for device in devices) else "phone"
-    who = devices[0].title if len(devices) == 1 else f"{len(devices)} {noun}s"
+    who = devices[0].title if len(devices) == 1 else counted_devices(devices)
     if virtual and len(devices) > 1:
         who += f", {virtual} of them virtual"
     return f"{named} on {who}" + (f", {_days(data.campaigns)}" if data.campaigns else "")

@@ -9,7 +9,7 @@ real device.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -23,12 +23,13 @@ from orchestrator.passes.parity import can_be_checked
 from orchestrator.programs import is_usual
 from orchestrator.records.campaign import Terms
 from orchestrator.records.case import Case, ToolName, all_but, grouped
+from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.run import DelegateTruth
 from orchestrator.records.verdict import Outputs
 from orchestrator.tables.escapes import shell_word
 from orchestrator.tables.labels import ShortNames, short_names
 from orchestrator.tables.results import RESULTS, look_of, ratio_columns
-from orchestrator.tables.rows import BestMark, ResultRow
+from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow
 from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table
 from orchestrator.units import counted, format_figure, format_percent
 
@@ -350,11 +351,22 @@ def answers_of(contests: Iterable[Contest]) -> tuple[str, ...]:
     return (*answers[:_MOST_WINNERS], *more)
 
 
+def counted_devices(devices: Collection[DeviceRow]) -> str:
+    """Return ``3 phones``, or ``3 devices`` where one is this computer."""
+    is_phones = all(device.serial != HOST_SERIAL for device in devices)
+    return counted(len(devices), "phone" if is_phones else "device")
+
+
 def model_answer(members: Sequence[Contest], names: ShortNames) -> str:
     """Return what won for one model, without its full stop: of one phone by how much, of several how
     often what wins.
     """
-    if len(members) == 1 and members[0].best is not None:
+    known = [item.best for item in members if item.best is not None]
+    devices = [item.shown.device for item in members]
+    if not known:
+        where = devices[0].title if len(devices) == 1 else counted_devices(devices)
+        return f"no clean figure on {where}"
+    if len(members) == 1:
         return answer_text(members[0], names_model=False)
     # What virtual phones are fastest with says nothing of devices, and isn't counted with them.
     wins = Counter(
@@ -362,11 +374,10 @@ def model_answer(members: Sequence[Contest], names: ShortNames) -> str:
         for item in members
         if item.best is not None
     )
-    (first, count), *others = wins.most_common() or [("nothing", 0)]
-    phones = f"{count} of {counted(len(members), 'phone')}"
+    (first, count), *others = wins.most_common()
+    phones = f"{count} of {counted_devices(devices)}"
     told = [f"{first} on {phones}" if first.startswith(_TIE) else f"{first} is fastest on {phones}"]
     told += [f"{take} on {count}" for take, count in others]
-    known = [item.best for item in members if item.best is not None]
     checked = sum(row.outputs is Outputs.CHECKED for row in known)
     open_to_doubt = sum(row.may_be_wrong for row in known)
     parts = [", ".join(told)]

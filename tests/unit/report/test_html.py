@@ -155,7 +155,7 @@ def test_first_table_says_who_wins_on_which_phone_and_what_is_known_of_it():
     golden("pictures.txt", "\n".join(text for text, _ in pictures(small_page())))
     assert "In all rows: ± % 0.8; outputs not checked." in small_page()
     assert (
-        "gpu (virtual) is fastest on 2 of 3 phones, xnnpack on 1; outputs not checked."
+        "gpu (virtual) is fastest on 2 of 3 devices, xnnpack on 1; outputs not checked."
         in small_page()
     )
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.records.case import DelegateName, Serial
-from orchestrator.records.run import Sample
+from orchestrator.records.run import Outcome, Sample
 from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.charts import model_pictures
 from orchestrator.report.drawing import Axis, Dot, axis_of, dots, sparkline
 from orchestrator.tables.labels import short_names
 from orchestrator.tables.runs import moment_of
-from tests.samples.sample_lab import MOBILENET, REAL_PIXEL, case, lab_of, series
+from tests.samples.sample_lab import MOBILENET, REAL_PIXEL, case, lab_of, run, series
 
 GPU = DelegateName.GPU
 THROTTLED = Finding(code="throttled", severity=Severity.WARNING, message="a clock limit fell")
@@ -73,6 +73,15 @@ def test_a_phone_without_a_clean_figure_never_stands_first():
     ]
     picture = picture_of(runs, clean, suspect)
     assert [phone for (phone,) in cells(picture, "phone")] == ["Google Pixel 3", "Google Pixel 4"]
+
+
+def test_without_a_figure_nothing_is_fastest_and_nothing_is_drawn():
+    pair = phones(2)
+    failed = [run(case(phone), 0, None, outcome=Outcome.FAILED) for phone in pair]
+    for runs, said in ((failed, "2 phones"), (failed[:1], "Google Pixel 3")):
+        picture = picture_of(runs, *pair)
+        assert picture.sentence == f"no clean figure on {said}."
+        assert "picture" not in {column.name for column in picture.table.columns}
 
 
 def test_a_tie_is_one_answer_whichever_of_the_two_leads():
