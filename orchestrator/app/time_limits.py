@@ -12,7 +12,8 @@ from orchestrator.errors import UsageError
 from orchestrator.records.case import CampaignId, Case, SkippedCase
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import OUT_OF_TIME, RunRecord
-from orchestrator.units import counted, parse_age, parse_seconds
+from orchestrator.tables.labels import no_time_text
+from orchestrator.units import parse_age, parse_seconds
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -146,6 +147,4 @@ def told(left_out: Sequence[Mapping[str, object]]) -> str:
     late = sum(
         int(str(item["invocations"])) for item in left_out if item["invocations"] is not None
     )
-    parts = [f"{counted(cases, 'case')} left out"] if cases else []
-    parts += [f"{counted(late, 'invocation')} not begun"] if late else []
-    return f"no time for all: {', '.join(parts)}" if parts else ""
+    return no_time_text(cases, late)

@@ -54,6 +54,9 @@ def report(
         path = write_report(settings, data, chosen, out, name)
         return CommandResult(text=str(path), data={"path": path, **named})
     lines = tables.text_lines(data, columns(), legend=legend) if form == "text" else []
+    # Commands that measure say it where they say what else is lacking.
+    if lines and data.headline.no_time:
+        lines += [("", ""), (data.headline.no_time, "doubt")]
     match form:
         case "text":
             text = "\n".join(line for line, _ in lines) + "\n"

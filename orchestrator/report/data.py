@@ -5,9 +5,10 @@ sentences what was run, what came out, and what not to believe.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
@@ -18,10 +19,10 @@ from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.case import IMPORTED_TOOLS, Build
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.failures import next_step_of
-from orchestrator.records.run import Outcome
+from orchestrator.records.run import OUT_OF_TIME, Outcome
 from orchestrator.records.verdict import OUTPUT_FINDINGS, Outputs, ParityVerdict
 from orchestrator.report.winners import Contest, answers_of, counted_devices
-from orchestrator.tables.labels import PARITY_WORDS, ShortNames
+from orchestrator.tables.labels import PARITY_WORDS, ShortNames, no_time_text
 from orchestrator.tables.operators import DiffPair
 from orchestrator.tables.rows import DeviceRow, ModelRow, ResultRow, SkipRow
 from orchestrator.units import counted, format_percent
@@ -109,6 +110,8 @@ class Headline:
     scope: str
     #: That a campaign didn't come to its end, which the scope says too; empty where all did.
     state: str = ""
+    #: What there was no time for, which the scope says too; empty for nothing.
+    no_time: str = ""
     #: What came out, model by model.
     answers: tuple[str, ...] = ()
     #: How much of it can be relied on.
@@ -129,13 +132,14 @@ def _headline(data: ReportData) -> Headline:
             scope="Nothing has been measured yet.",
             trust="There is no figure to trust or to doubt.",
         )
-    state = _state(data.campaigns)
+    state, no_time = _state(data.campaigns), _no_time(data)
     # A thread count that a delegate doesn't use is no case of its own.
     cases = [row for row in data.results if not row.is_unused_thread_count]
     return Headline(
         subject=_subject(data),
-        scope=" ".join(filter(None, [_scope(data, cases), state, data.left_out])),
+        scope=" ".join(filter(None, [_scope(data, cases), state, no_time, data.left_out])),
         state=state,
+        no_time=no_time,
         answers=tuple(f"{answer}." for answer in answers_of(data.contests)),
         trust=_trust(cases),
         problems=tuple(_problems(cases, data.names)),
@@ -188,6 +192,22 @@ def _state(campaigns: Sequence[Campaign]) -> str:
     told = [f"{counted(unfinished, 'campaign')} not finished."] if unfinished else []
     told += [f"{counted(closed, 'campaign')} closed with runs left out."] if closed else []
     return " ".join(told)
+
+
+def _no_time(data: ReportData) -> str:
+    """Return what of the campaigns there was no time for and none of them measured, as a sentence."""
+    late: Collection[object] = [
+        skip
+        for campaign in data.campaigns
+        for skip in campaign.skipped
+        if skip.reason_code == OUT_OF_TIME
+    ]
+    if len(data.campaigns) > 1:
+        combination = attrgetter("serial", "model_name", "delegate", "threads", "tool")
+        late = {*map(combination, late)} - {combination(row.case) for row in data.results}
+    runs = (item.run for row in data.results for item in row.invocations)
+    told = no_time_text(len(late), sum(run.reason_code == OUT_OF_TIME for run in runs))
+    return f"{told[0].upper()}{told[1:]}." if told else ""
 
 
 def _trust(cases: Sequence[ResultRow]) -> str:

@@ -19,7 +19,7 @@ from orchestrator.records.failures import next_step_of
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 from orchestrator.records.verdict import Outputs, ParityVerdict
 from orchestrator.tables.table import NOTHING, column_decimals
-from orchestrator.units import US_PER_MS, tokens_per_s
+from orchestrator.units import US_PER_MS, counted, tokens_per_s
 
 #: Identities that are file names as they are; any other is named by its hash, so that no name is
 #: ever a path.
@@ -265,6 +265,13 @@ def figure_text(case: Case, latency_us: float | None, decimals: int) -> str:
 def figure_unit(case: Case) -> str:
     """Return the unit of :func:`figure_text`."""
     return "tokens/s" if case.is_per_token else "ms"
+
+
+def no_time_text(cases: int, invocations: int) -> str:
+    """Return one line about what there was no time for, empty when all was measured."""
+    parts = [f"{counted(cases, 'case')} left out"] if cases else []
+    parts += [f"{counted(invocations, 'invocation')} not begun"] if invocations else []
+    return f"no time for all: {', '.join(parts)}" if parts else ""
 
 
 #: What became of a change -> the class that colours it; any other is a doubt.

@@ -6,9 +6,9 @@ import pytest
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.records.campaign import CampaignStatus, Pairing, Terms
-from orchestrator.records.case import BuildSha, DelegateName, Pass, ToolName
+from orchestrator.records.case import BuildSha, DelegateName, Pass, SkippedCase, ToolName
 from orchestrator.records.plan import StoppingRule
-from orchestrator.records.run import DelegateTruth, Outcome
+from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome
 from orchestrator.records.verdict import Finding, ParityVerdict, Quality, Severity
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.evidence import evidence_of
@@ -24,6 +24,7 @@ from tests.samples.sample_lab import (
     CPU_ROWS,
     FELL_BACK,
     HOST,
+    LATER,
     MOBILENET,
     PIXEL_3,
     PIXEL_4,
@@ -223,6 +224,19 @@ def test_a_report_says_how_far_a_campaign_is_and_counts_what_ran(status, said):
     assert said in text
     assert "1 campaign" in text or not said
     assert said in data.headline.scope
+
+
+def test_what_there_was_no_time_for_is_told_unless_another_night_measured_it():
+    late = [
+        SkippedCase.of(case(threads=threads), OUT_OF_TIME, "no time") for threads in (1, 2, 2, 4)
+    ]
+    lab = lab_of(series(case(threads=4), 9_000), skipped=late[:3])
+    headline = build_report_data(lab.inputs()).headline
+    assert headline.no_time == "No time for all: 3 cases left out."
+    assert headline.no_time in to_markdown(build_report_data(lab.inputs()))
+    older = replace(lab.campaigns[0], campaign_id=LATER, skipped=tuple(late[2:]))
+    lab.campaigns = (replace(lab.campaigns[0], skipped=()), older)
+    assert build_report_data(lab.inputs()).headline.no_time == "No time for all: 1 case left out."
 
 
 def test_each_kind_of_problem_is_told_with_its_reason_and_what_was_skipped_is_none():
