@@ -374,7 +374,7 @@ def format_of(
 
     ``endings`` has the formats by the ending of a file's name.
 
-    Raises UsageError for a format that isn't known, and for an ending of another one.
+    Raises UsageError for a format or an ending that isn't known, and for an ending of another one.
     """
     # "md" is the format that such a file has.
     of_ending = next(iter(endings.get(f".{chosen}", ())), "")
@@ -383,6 +383,12 @@ def format_of(
         raise UsageError(f"there is no format {chosen!r}", hint=f"choose one of {', '.join(known)}")
     fitting = endings.get(out.suffix.lower()) if out is not None else None
     if fitting is None:
+        if out is not None and out.suffix and not chosen:
+            known_endings = [name for name, forms in endings.items() if {*forms} & {*known}]
+            raise UsageError(
+                f"{out}: nothing is known of files that end in {out.suffix}",
+                hint=f"let it end in {' or '.join(known_endings)}",
+            )
         return chosen or default
     if chosen and chosen not in fitting:
         raise UsageError(
