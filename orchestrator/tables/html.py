@@ -87,7 +87,7 @@ def whole(table: Table[R], look: str = "cards") -> Html:
             [column.value(row) for row in rows] if is_made else column.cells(rows)
         )
         if column.is_merged and len(rows) > 1 and len(set(cells)) == 1:
-            same += [f"{column.head} {cells[0]}"] if cells[0] else []
+            same += [f"{column.head} {cells[0]}"] if cells[0] not in NOTHINGS else []
         else:
             columns.append((column, cells))
     caption, heads = plain(table.caption), "".join(_head(column) for column, _ in columns)

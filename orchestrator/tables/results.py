@@ -293,6 +293,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         lambda row: row.result.grade,
         shown=lambda row: row.result.grade.value if row.result.grade else NOTHING,
         is_choice=True,
+        is_optional=True,
         forms=DATA | PAGE,
     ),
     Column("is_judged", "judged", lambda row: row.result.is_judged, Kind.FLAG, forms=DATA),
@@ -333,7 +334,13 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         lambda row: row.result.not_a_result_us,
         forms=DATA,
     ),
-    Column("reason_code", "why not", lambda row: row.result.reason_code, forms=DATA | PAGE),
+    Column(
+        "reason_code",
+        "why not",
+        lambda row: row.result.reason_code,
+        is_optional=True,
+        forms=DATA | PAGE,
+    ),
     Column("reason", "reason", lambda row: row.result.reason, forms=DATA),
     Column(
         "findings",

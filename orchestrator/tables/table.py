@@ -279,7 +279,7 @@ class Table(Generic[R]):
     #: Further attributes of a row that stands on a page whole.
     attributes: Callable[[R], Mapping[str, str]] = lambda _: {}
     #: The order in which the rows are given.
-    order: str = "as measured"
+    order: str = "as listed"
 
     def of(self, form: Form) -> list[Column[R]]:
         """Return the columns of a form; people see no optional column that is empty."""

@@ -68,8 +68,7 @@
     this.sortBy.append(new Option(this.page.order, ""));
     this.columns.forEach(function (column, place) {
       if (column.kind === "picture") { return; }
-      var name = column.unit ? column.label + " (" + column.unit + ")" : column.label;
-      grid.sortBy.append(new Option(name + " ▲", place + " 1"), new Option(name + " ▼", place + " -1"));
+      grid.sortBy.append(new Option(title(column) + " ▲", place + " 1"), new Option(title(column) + " ▼", place + " -1"));
     });
     var sortLabel = labelled("Sort by", this.sortBy);
     sortLabel.classList.add("narrow-only");
@@ -144,11 +143,15 @@
       requestAnimationFrame(function () { pending = false; grid.draw(); });
     }, { passive: true });
     this.host.replaceChildren(form, this.view);
-    var told = this.same.map(function (column) { return [column.label, grid.text(column, 0)]; }).filter(function (pair) { return pair[1]; });
-    if (told.length) { this.host.append(make("p", "legend", "In all rows: " + told.map(function (pair) { return pair.join(" "); }).join("; ") + ".")); }
+    var told = this.same.filter(function (column) { return !isNothing(grid.text(column, 0)); }).map(function (column) {
+      return [column.label, grid.text(column, 0), column.unit].filter(Boolean).join(" ");
+    });
+    if (told.length) { this.host.append(allRows(told)); }
     this.host.classList.add("drawn");
   };
 
+  function isNothing(word) { return !word || word === "---"; }
+  function allRows(told) { return make("p", "legend", "In all rows: " + told.join("; ") + "."); }
   function labelled(text, control) {
     var label = make("label", "", text + " ");
     label.append(control);
@@ -330,7 +333,7 @@
   };
   function title(column) { return column.unit ? column.label + " (" + column.unit + ")" : column.label; }
   Grid.prototype.saveCsv = function () {
-    var grid = this, place = -1;
+    var grid = this;
     var field = function (text) { return /[",\n\r]/.test(text) ? '"' + text.replace(/"/g, '""') + '"' : text; };
     /* A spreadsheet takes a cell that begins like this as a formula. */
     var word = function (text) { return field(/^[=+\-@\t\r]/.test(text) ? "'" + text : text); };
@@ -338,11 +341,8 @@
       if (column.kind === "number") { return column.values[row] === null ? "" : String(column.values[row]); }
       return word(grid.text(column, row));
     });
-    lines.forEach(function (line) {
-      var row = grid.rows[place];
-      line.push(...(place < 0 ? ["is virtual", "case"] : [grid.page.virtual[row] ? "true" : "false", grid.key(row)]));
-      place += 1;
-    });
+    lines[0].push("is virtual", "case");
+    this.rows.forEach(function (row, place) { lines[place + 1].push(grid.page.virtual[row] ? "true" : "false", grid.key(row)); });
     report.save("benchfarm-" + this.host.dataset.grid + ".csv", "text/csv", lines.map(function (line) { return line.join(","); }).join("\n") + "\n");
   };
   Grid.prototype.markdown = function () {
@@ -377,7 +377,7 @@
     grid.columns = page.columns.filter(function (column) {
       var words = [];
       for (var row = from; row < to; row += 1) { words.push(grid.text(column, row)); }
-      if (words.every(function (word) { return !word || word === "---"; })) { return false; }
+      if (words.every(isNothing)) { return false; }
       var isSame = words.length > 1 && merged.indexOf(column.name) !== -1 && new Set(words).size === 1;
       if (isSame) { same.push(column.label + " " + words[0]); }
       return !isSame;
@@ -393,8 +393,7 @@
       [].forEach.call(line.cells, function (cell) { cell.classList.toggle("words", cell.textContent.length > 30); });
       table.tBodies[0].append(line);
     }
-    var told = same.length ? [make("p", "legend", "In all rows: " + same.join("; ") + ".")] : [];
-    return { table: table, parts: [table.parentElement].concat(told) };
+    return { table: table, parts: [table.parentElement].concat(same.length ? [allRows(same)] : []) };
   };
 
   document.querySelectorAll("[data-grid]").forEach(function (host) {

@@ -5,20 +5,14 @@ var report = (function () {
   var byId = function (id) { return document.getElementById(id); };
   root.classList.add("has-script");
 
-  /* Data and text that the page holds folded (base64 of gzip), each unfolded once, when it is asked for. */
+  /* Data that the page holds folded (base64 of gzip), each unfolded once, when it is asked for. */
   var unfolded = {};
-  function has(name) { return byId("pack-" + name) !== null; }
-  function unfold(name) {
+  function data(name) {
     if (!unfolded[name]) {
       var bytes = Uint8Array.from(atob(byId("pack-" + name).textContent.trim()), function (char) { return char.charCodeAt(0); });
-      unfolded[name] = new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+      unfolded[name] = new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
     }
     return unfolded[name];
-  }
-  var parsed = {};
-  function data(name) {
-    if (!parsed[name]) { parsed[name] = unfold(name).then(JSON.parse); }
-    return parsed[name];
   }
 
   /* What is far down the page is drawn when it comes near the window. */
@@ -130,5 +124,5 @@ var report = (function () {
     return lines.map(function (line) { return "| " + line.join(" | ") + " |"; }).join("\n") + "\n";
   }
 
-  return { byId: byId, data: data, has: has, unfold: unfold, whenSeen: whenSeen, element: element, fragment: fragment, save: save, copied: copied, markdown: markdown };
+  return { byId: byId, data: data, whenSeen: whenSeen, element: element, fragment: fragment, save: save, copied: copied, markdown: markdown };
 })();

@@ -3,18 +3,19 @@
   var make = report.element, collator = new Intl.Collator(undefined, { numeric: true });
   var chosen = { model: "", device: "" };
 
-  function text(cell) { return cell.dataset.word !== undefined ? cell.dataset.word : cell.textContent.trim(); }
-  function compared(first, second) {
+  function text(cell) { return cell.textContent.trim(); }
+  /* What has no figure stays at the end. */
+  function compared(first, second, direction) {
     var a = parseFloat(first), b = parseFloat(second);
     if (isNaN(a) !== isNaN(b)) { return isNaN(a) ? 1 : -1; }
-    return isNaN(a) || a === b ? collator.compare(first, second) : a - b;
+    return direction * (isNaN(a) || a === b ? collator.compare(first, second) : a - b);
   }
   function sort(table, place, head) {
     var isUp = head.getAttribute("aria-sort") !== "ascending", body = table.tBodies[0];
     table.querySelectorAll("th[aria-sort]").forEach(function (other) { other.removeAttribute("aria-sort"); });
     head.setAttribute("aria-sort", isUp ? "ascending" : "descending");
     Array.from(body.rows).sort(function (a, b) {
-      return (isUp ? 1 : -1) * compared(text(a.cells[place]), text(b.cells[place]));
+      return compared(text(a.cells[place]), text(b.cells[place]), isUp ? 1 : -1);
     }).forEach(function (row) { body.append(row); });
   }
   function copy(table) {

@@ -337,6 +337,9 @@ def test_search_and_filters_narrow_the_table(open_report):
 def test_long_table_draws_only_what_is_in_view(open_report):
     host = grid(open_report("large"))
     assert host.locator("tbody tr").count() < 100
+    said = host.locator(".legend").inner_text()
+    assert "runs 2 used; of 2 ended" in said
+    assert "---" not in said
     view = host.locator(".view")
     view.evaluate("view => { view.scrollTop = view.scrollHeight; }")
     host.locator("tbody tr[aria-rowindex='451']").wait_for()
@@ -448,6 +451,10 @@ def test_a_picture_is_sorted_by_a_head_and_copied_as_markdown(open_report):
             float(text) for text in table.locator("tbody td[data-label='ms']").all_inner_texts()
         ]
         assert figures == sorted(figures, reverse=order == "descending")
+    # What has no figure stays at the end both ways.
+    for _ in range(2):
+        table.get_by_role("button", name="vs CPU").click()
+        assert table.locator("td[data-label='vs CPU']").all_inner_texts()[-1] == "---"
     page.locator("#model-1").get_by_role("button", name="Copy as Markdown").first.click()
     lines = page.evaluate("() => navigator.clipboard.readText()").strip().splitlines()
     assert lines[0].startswith("| phone | fastest | ms |")
