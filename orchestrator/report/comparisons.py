@@ -5,7 +5,6 @@ each of them.
 from __future__ import annotations
 
 import re
-import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
@@ -23,14 +22,13 @@ from orchestrator.tables.comparisons import (
     runs_text,
     worst_first,
 )
-from orchestrator.tables.escapes import markdown_text, visible
-from orchestrator.tables.renderers import as_markdown
+from orchestrator.tables.escapes import markdown_text, visible, wrap
+from orchestrator.tables.renderers import WIDTH, as_markdown
 from orchestrator.tables.table import plain
 from orchestrator.units import counted, format_percent
 
 _FORBIDDEN_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 VIRTUAL_NOTE: Final = "Figures of virtual phones are computed; they are no measurement."
-TERMINAL_WIDTH: Final = 80
 _VERDICT_WIDTH: Final = 14
 #: Cases of one side only that text names.
 _MOST_ALONE: Final = 5
@@ -65,9 +63,9 @@ def summary_line(comparison: Comparison) -> str:
     return f"{counts}; overall {change} {what}{interval} over {cases}"
 
 
-def to_text(comparison: Comparison, width: int = TERMINAL_WIDTH) -> str:
+def to_text(comparison: Comparison, width: int = WIDTH) -> str:
     """Return the comparison for a terminal of so many columns; no line break at the end."""
-    lines = [*(line for text in _head(comparison) for line in wrapped(text, width)), ""]
+    lines = [*(line for text in _head(comparison) for line in wrap(text, width)), ""]
     shared, unchanged = _shared(comparison), 0
     for row in worst_first(comparison):
         if not row.is_broken and row.verdict.outcome not in _CHANGED:
@@ -80,7 +78,7 @@ def to_text(comparison: Comparison, width: int = TERMINAL_WIDTH) -> str:
     lines += [
         line
         for text in (*_of_all(shared), *_rest(comparison))
-        for line in wrapped(text, width, following="    " * text.startswith(" "))
+        for line in wrap(text, width, following="  " * text.startswith(" "))
     ]
     return "\n".join(lines).rstrip("\n")
 
@@ -99,19 +97,10 @@ def _case_lines(row: ComparedCase, shared: Sequence[str], width: int) -> list[st
     head = f"{row.verdict.outcome.value.upper():<{_VERDICT_WIDTH}}{visible(row.title)}{virtual}"
     indent = " " * _VERDICT_WIDTH
     told = [indent + visible(text) for text in sentences(row) if text not in shared]
-    return [part for line in (head, *told) for part in wrapped(line, width, following=indent)]
-
-
-def wrapped(line: str, width: int = TERMINAL_WIDTH, *, following: str = "") -> list[str]:
-    """Return a line in pieces of so many columns; a word that is longer stays whole."""
-    return textwrap.wrap(
-        line,
-        width,
-        subsequent_indent=following,
-        break_long_words=False,
-        break_on_hyphens=False,
-        drop_whitespace=True,
-    ) or [""]
+    return [
+        *wrap(head, width, following=indent),
+        *(part for line in told for part in wrap(line, width)),
+    ]
 
 
 def to_markdown(comparison: Comparison) -> str:

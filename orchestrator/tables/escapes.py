@@ -117,22 +117,24 @@ def fit(text: str, width: int) -> str:
     return "".join(kept) + "…" + " " * (width - 1 - used)
 
 
-def wrap(text: str, width: int = 80) -> list[str]:
+def wrap(text: str, width: int = 80, *, following: str = "") -> list[str]:
     """Return a visible text in lines of so many terminal columns at most, broken between words
     where possible.
 
-    Each begins with the blanks that the text begins with, half a line of them at most.
+    Each begins with the blanks that the text begins with, half a line of them at most; those after
+    the first have the blanks of ``following`` behind these.
     """
     words = text.lstrip(" ")
     indent = text[: min(len(text) - len(words), width // 2)]
-    width -= len(indent)
+    first, room = width - len(indent), width - len(indent) - len(following)
     lines = [""]
-    for word in (piece for whole in words.split(" ") for piece in _pieces(whole, width)):
-        if lines[-1] and display_width(lines[-1]) + 1 + display_width(word) > width:
+    for word in (piece for whole in words.split(" ") for piece in _pieces(whole, room)):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if lines[-1] and display_width(longer) > (room if len(lines) > 1 else first):
             lines.append(word)
         else:
-            lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
-    return [indent + line for line in lines]
+            lines[-1] = longer
+    return [indent + following * (place > 0) + line.rstrip(" ") for place, line in enumerate(lines)]
 
 
 def _pieces(word: str, width: int) -> Iterable[str]:

@@ -20,7 +20,7 @@ from orchestrator.files import write_file
 from orchestrator.installation import require_packages
 from orchestrator.plugins import Message, Settings, command
 from orchestrator.records.history import LEAST_CHANGE, Annotation
-from orchestrator.tables.escapes import markdown_text, one_line
+from orchestrator.tables.escapes import markdown_text, one_line, wrap
 from orchestrator.tables.table import Column, Form, Table
 from orchestrator.units import counted
 
@@ -401,7 +401,6 @@ def _heading(found: Regressions) -> str:
 
 def _rendered(done: history.Changes, form: str) -> str:
     """Return the changes found as ``text``, ``markdown`` or ``json``."""
-    from orchestrator.report.comparisons import wrapped
     from orchestrator.tables.renderers import as_markdown
 
     found = done.found
@@ -412,7 +411,7 @@ def _rendered(done: history.Changes, form: str) -> str:
     def told(text: str, mark: str) -> list[str]:
         if is_markdown:
             return [f"{mark}{markdown_text(one_line(text))}"]
-        return wrapped(one_line(text), following="    ")
+        return wrap(one_line(text), following="    ")
 
     lines = told(_heading(found), "## ")
     for heading, table in _parts(found):
@@ -424,7 +423,7 @@ def _rendered(done: history.Changes, form: str) -> str:
         for row in table.listed:
             cells = [(column.head, column.cells([row])[0]) for column in others]
             words = [first.cells([row])[0], *(f"{head} {cell}" for head, cell in cells if cell)]
-            lines += wrapped(f"  {one_line(', '.join(words))}", following=" " * 6)
+            lines += wrap(f"  {one_line(', '.join(words))}", following="    ")
     if done.nothing:
         nothing = one_line(done.nothing)
         lines += ["", markdown_text(nothing) if is_markdown else nothing]
