@@ -194,6 +194,11 @@ def _state(campaigns: Sequence[Campaign]) -> str:
     return " ".join(told)
 
 
+def _sentence(text: str) -> str:
+    """Return a text as a sentence; none where there is none."""
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}." if text else ""
+
+
 def _no_time(data: ReportData) -> str:
     """Return what of the campaigns there was no time for and none of them measured, as a sentence."""
     late: Collection[object] = [
@@ -207,7 +212,7 @@ def _no_time(data: ReportData) -> str:
         late = {*map(combination, late)} - {combination(row.case) for row in data.results}
     runs = (item.run for row in data.results for item in row.invocations)
     told = no_time_text(len(late), sum(run.reason_code == OUT_OF_TIME for run in runs))
-    return f"{told[0].upper()}{told[1:]}." if told else ""
+    return _sentence(told)
 
 
 def _trust(cases: Sequence[ResultRow]) -> str:
@@ -281,7 +286,7 @@ def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[Problem]
 
     for (why, reason, cure), members in ordered:
         because = f": {reason.removesuffix('.')}" if reason else ""
-        said = f": {why}{because}. {cure}".rstrip()
+        said = f": {why}{because}. {_sentence(cure)}".rstrip()
         yield problem(members, said)
     # A case's latency may be clean beside a suspect run of such a pass.
     for run_pass in (own.name for own in passes() if own.warns):

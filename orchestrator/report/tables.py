@@ -212,7 +212,11 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
     for row in rows:
         if row.profiles:
             slowest = slowest_table(row.profiles[-1], row.who)
-            lines += [("", ""), (visible(slowest.caption), "title"), *laid_out(slowest, width)]
+            lines += [
+                ("", ""),
+                *((line, "title") for line in wrap(visible(slowest.caption), width)),
+            ]
+            lines += laid_out(slowest, width)
 
     def told(sentences: Iterable[str], look: str = "") -> None:
         kept = [(line, look) for item in sentences if item for line in wrap(visible(item), width)]

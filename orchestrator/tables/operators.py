@@ -16,7 +16,7 @@ from orchestrator.frozen import frozen
 from orchestrator.records.case import grouped
 from orchestrator.records.run import FigureKind, OperatorTime, Outcome, RunRecord
 from orchestrator.tables.table import EVERYWHERE, MS, PAGE, Column, Form, Kind, Table
-from orchestrator.units import counted, format_latency
+from orchestrator.units import counted, format_latency, format_percent
 
 if TYPE_CHECKING:
     from orchestrator.tables.rows import ResultRow
@@ -440,7 +440,7 @@ def slowest_table(profile: Profile, of: str) -> Table[OperatorRow]:
     share = sum(row.share for row in rows)
     return Table(
         name="slowest",
-        caption=f"slowest layers of {of}: {share:.0%} of the time",
+        caption=f"slowest layers, {format_percent(share, 0)} of the time: {of}",
         columns=(
             Column("layer", "layer", lambda row: row.layer),
             _TIMED[0],

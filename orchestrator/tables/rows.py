@@ -36,6 +36,7 @@ from orchestrator.tables.labels import (
     PARITY_WORDS,
     STATUS_WORDS,
     fallback_words,
+    moment_text,
     next_step,
     truth_words,
 )
@@ -68,7 +69,7 @@ def title_of(campaign: Campaign) -> str:
     apart.
     """
     origin = origin_of(campaign)
-    title = f"{campaign.name or campaign.campaign_id}, {campaign.created_at:%Y-%m-%d %H:%M}"
+    title = f"{campaign.name or campaign.campaign_id}, {moment_text(campaign.created_at)}"
     return f"{title}, {origin}" if origin else title
 
 
@@ -449,7 +450,8 @@ class ResultRow:
             return STATUS_WORDS[status]
         is_judged = status in {CaseStatus.MEASURED, CaseStatus.REJECTED}
         code = self.worst_code if is_judged else self.result.reason_code
-        return f"{self.quality_word} ({code})" if code else self.quality_word
+        is_told = not code or code == status.value
+        return self.quality_word if is_told else f"{self.quality_word} ({code})"
 
     @property
     def worst_code(self) -> str:

@@ -68,7 +68,11 @@ def test_wrapped_text_keeps_to_its_width_and_to_how_deep_it_begins(text, width, 
     indent = " " * min(depth, width // 2)
     assert all(display_width(line) <= width and line.startswith(indent) for line in lines)
     assert wrap("    no figure (1): no rails", 20) == ["    no figure (1):", "    no rails"]
-    assert wrap("SLOWER  模型模型 b c", 12, following="    ") == ["SLOWER", "    模型模型", "    b c"]
+    assert wrap("SLOWER  模型模型 b c", 12, following="    ") == [
+        "SLOWER",
+        "    模型模型",
+        "    b c",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -188,6 +188,7 @@ def test_only_clean_figures_are_drawn_as_the_best_and_others_are_hollow():
 
 def test_the_fastest_with_wrong_outputs_is_no_winner_and_says_why():
     data = build_report_data(rich_lab().inputs())
+    assert data.diffs[0].before == "nightly, 2026-03-14 22:05 UTC"
     html = render_html(data, title="Nightly")
     assert [text for text, _ in pictures(html) if "gpu, native 6.45" in text]
     assert "4.10" not in "".join(drawing for _, drawing in pictures(html))

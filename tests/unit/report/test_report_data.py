@@ -239,6 +239,9 @@ def test_what_there_was_no_time_for_is_told_unless_another_night_measured_it():
     assert build_report_data(lab.inputs()).headline.no_time == "No time for all: 1 case left out."
 
 
+NO_ROOM = "INSTALL_FAILED_INSUFFICIENT_STORAGE"
+
+
 def test_each_kind_of_problem_is_told_with_its_reason_and_what_was_skipped_is_none():
     gpu = case(delegate=DelegateName.GPU)
     runs = [
@@ -256,6 +259,15 @@ def test_each_kind_of_problem_is_told_with_its_reason_and_what_was_skipped_is_no
     told = data_of(*runs).headline.warnings
     assert not any("main).." in line for line in told)
     assert [re.findall(r"node \d+", line) for line in told] == [[f"node {n}"] for n in range(2, 12)]
+    failed = run(
+        gpu, 0, None, outcome=Outcome.TIMED_OUT, quality=Quality.REJECTED, reason_code="timed-out"
+    )
+    (said,) = data_of(failed).headline.warnings
+    assert ": timed out. Raise the timeout" in said
+    (said,) = data_of(
+        replace(failed, reason_code="install-failed", reason=NO_ROOM)
+    ).headline.warnings
+    assert said.endswith(f"{NO_ROOM}. Free some space on the phone.")
 
 
 @pytest.mark.parametrize(
