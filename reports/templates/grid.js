@@ -206,7 +206,7 @@
     this.draw();
   };
   Grid.prototype.matching = function (words) {
-    var columns = this.page.columns.filter(function (column) { return column.kind !== "number" && column.kind !== "picture"; });
+    var columns = this.page.columns.filter(function (column) { return column.kind !== "number" && isWords(column); });
     /* Each different word is searched once, not once for each row. */
     var hits = words.map(function (word) {
       return columns.map(function (column) {
@@ -219,12 +219,15 @@
       });
     };
   };
-  /* What the page's chips choose: a model, a kind of device. */
+  /* What the page's chips choose: a model, a kind of device, behind which a serial number may stand. */
   Grid.prototype.fitting = function () {
     var grid = this, chosen = report.chosen || {};
     var rules = ["model", "device"].map(function (name) {
       var column = chosen[name] && grid.page.columns.find(function (item) { return item.name === name && item.words; });
-      return column && function (row) { return grid.word(column, row).indexOf(chosen[name]) === 0; };
+      return column && function (row) {
+        var word = grid.word(column, row);
+        return word === chosen[name] || word.indexOf(chosen[name] + " (") === 0;
+      };
     }).filter(Boolean);
     return rules.length && function (row) { return rules.every(function (rule) { return rule(row); }); };
   };
@@ -324,29 +327,24 @@
     return words.length ? make("small", "apart narrow-only", words.join(", ")) : "";
   };
 
-  /* The rows in view as words, by column; pictures have none. */
-  Grid.prototype.lines = function (head, cell) {
-    var columns = this.page.columns.filter(function (column) { return column.kind !== "picture"; });
-    var lines = [columns.map(head)];
-    this.rows.forEach(function (row) { lines.push(columns.map(function (column) { return cell(column, row); })); });
-    return lines;
-  };
+  function isWords(column) { return column.kind !== "picture"; }
   function title(column) { return column.unit ? column.label + " (" + column.unit + ")" : column.label; }
   Grid.prototype.saveCsv = function () {
     var grid = this;
     var field = function (text) { return /[",\n\r]/.test(text) ? '"' + text.replace(/"/g, '""') + '"' : text; };
     /* A spreadsheet takes a cell that begins like this as a formula. */
     var word = function (text) { return field(/^[=+\-@\t\r]/.test(text) ? "'" + text : text); };
-    var lines = this.lines(function (column) { return word(title(column)); }, function (column, row) {
-      if (column.kind === "number") { return column.values[row] === null ? "" : String(column.values[row]); }
-      return word(grid.text(column, row));
-    });
-    lines[0].push("is virtual", "case");
-    this.rows.forEach(function (row, place) { lines[place + 1].push(grid.page.virtual[row] ? "true" : "false", grid.key(row)); });
+    var columns = this.page.columns.filter(isWords);
+    var lines = [columns.map(title).map(word).concat("is virtual", "case")].concat(this.rows.map(function (row) {
+      return columns.map(function (column) {
+        if (column.kind === "number") { return column.values[row] === null ? "" : String(column.values[row]); }
+        return word(grid.text(column, row));
+      }).concat(grid.page.virtual[row] ? "true" : "false", grid.key(row));
+    }));
     report.save("benchfarm-" + this.host.dataset.grid + ".csv", "text/csv", lines.map(function (line) { return line.join(","); }).join("\n") + "\n");
   };
   Grid.prototype.markdown = function () {
-    var grid = this, columns = this.columns.filter(function (column) { return column.kind !== "picture"; });
+    var grid = this, columns = this.columns.filter(isWords);
     return report.markdown(columns.map(title), columns.map(function (column) { return column.kind === "number"; }), this.rows.map(function (row) {
       return columns.map(function (column) {
         return grid.text(column, row) + (column === grid.columns[0] && grid.page.virtual[row] ? " (virtual)" : "");

@@ -437,6 +437,9 @@ def test_chips_choose_rows_of_pictures_and_of_tables(open_report):
     page.get_by_role("button", name="all models").click()
     page.get_by_role("button", name="all devices").click()
     expect(page.locator(".model-block:visible")).to_have_count(3)
+    # A model's name may begin as another one's does, and a phone's too.
+    page.locator("[data-chip='mobilenet_v1_1.0_224']").click()
+    assert "60 of 180" in grid(page).locator("output").inner_text()
 
 
 def test_a_picture_is_sorted_by_a_head_and_copied_as_markdown(open_report):
