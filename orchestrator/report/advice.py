@@ -72,10 +72,17 @@ class AdviceReport:
     """All that some campaigns advise."""
 
     lines: tuple[Advice, ...]
-    #: Cases with a clean figure, and all that have runs.
+    #: Cases with a clean figure, and all.
     judged: int
     cases: int
     is_virtual: bool
+
+    @property
+    def basis(self) -> Iterator[str]:
+        """What it rests on, in sentences."""
+        yield f"From {self.judged} of {counted(self.cases, 'case')}: those with a clean figure."
+        if self.is_virtual:
+            yield "Figures of virtual phones are among them: they say nothing about real ones."
 
 
 def advice_of(data: ReportData) -> AdviceReport:
@@ -98,7 +105,7 @@ def advice_of(data: ReportData) -> AdviceReport:
             for found in find(rows)
         ),
         judged=len(judged),
-        cases=len(data.results),
+        cases=len(data.cases),
         is_virtual=any(row.is_virtual for row in data.results),
     )
 
@@ -225,7 +232,4 @@ def format_text(advice: AdviceReport) -> str:
         for item in items:
             runs = counted(len(item.runs), "run")
             lines.append(f"  {item.rule}: {visible(item.text)} ({runs})")
-    lines.append(f"From {advice.judged} of {advice.cases} cases: those with a clean figure.")
-    if advice.is_virtual:
-        lines.append("Figures of virtual phones are among them: they say nothing about real ones.")
-    return "\n".join(lines)
+    return "\n".join([*lines, *advice.basis])

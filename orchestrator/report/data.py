@@ -49,6 +49,13 @@ class ReportData:
     left_out: str = ""
 
     @cached_property
+    def cases(self) -> Sequence[ResultRow]:
+        """The results that are counted: a thread count that a delegate doesn't use is none, another
+        row has its figure.
+        """
+        return [row for row in self.results if not row.is_unused_thread_count]
+
+    @cached_property
     def headline(self) -> Headline:
         """The report in a few sentences."""
         return _headline(self)
@@ -133,11 +140,10 @@ def _headline(data: ReportData) -> Headline:
             trust="There is no figure to trust or to doubt.",
         )
     state, no_time = _state(data.campaigns), _no_time(data)
-    # A thread count that a delegate doesn't use is no case of its own.
-    cases = [row for row in data.results if not row.is_unused_thread_count]
+    cases = data.cases
     return Headline(
         subject=_subject(data),
-        scope=" ".join(filter(None, [_scope(data, cases), state, no_time, data.left_out])),
+        scope=" ".join(filter(None, [_scope(data), state, no_time, data.left_out])),
         state=state,
         no_time=no_time,
         answers=tuple(f"{answer}." for answer in answers_of(data.contests)),
@@ -168,8 +174,8 @@ def _days(campaigns: Sequence[Campaign]) -> str:
     )
 
 
-def _scope(data: ReportData, cases: Sequence[ResultRow]) -> str:
-    campaigns = data.campaigns
+def _scope(data: ReportData) -> str:
+    campaigns, cases = data.campaigns, data.cases
     models = counted(len({row.model.sha256 for row in cases}), "model")
     names = [device.title for device in data.devices]
     shown = ", ".join(names[:_MOST_NAMES]) + (

@@ -99,8 +99,6 @@ def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> st
     folds |= {
         f"evidence-{place}": pack(part) for place, part in enumerate(evidence_of(data.results))
     }
-    # A thread count that a delegate doesn't use is no trouble: another column has its figure.
-    measured = [row for row in data.results if not row.is_unused_thread_count]
     return template("report.html.j2").render(
         title=_whole_title(title, data),
         data=data,
@@ -111,10 +109,9 @@ def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> st
         grids=grids,
         pass_tables=pass_tables(),
         charts=charts_of(data),
-        findings=kinds_table(measured),
+        findings=kinds_table(data.cases),
         skipped=skips_table(data.skipped),
         used=_used_tables(data),
-        case_count=len(measured),
         plain=plain_table(data.results),
         TOGETHER=TOGETHER,
         folds=folds,

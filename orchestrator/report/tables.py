@@ -190,7 +190,7 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
     if not data.results:
         return [(data.headline.scope, "")]
     width = max(width, WIDTH)
-    rows = [row for row in data.results if not row.is_unused_thread_count]
+    rows = data.cases
     timed = [row for row in rows if row.result.status is not CaseStatus.UNTIMED]
     names = data.names
     lines: list[Line] = []
