@@ -432,7 +432,8 @@ def _model_rows(
             sha256=sha256,
             subject=subject,
             label=label,
-            size_bytes=models[sha256].size_bytes if sha256 in models else None,
+            # Of a model that somebody else measured the size isn't known.
+            size_bytes=(models[sha256].size_bytes or None) if sha256 in models else None,
             accuracy=accuracy.get(sha256),
         )
     return rows

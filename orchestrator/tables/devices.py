@@ -126,7 +126,7 @@ CAMPAIGNS: Final[Sequence[Column[Campaign]]] = (
         shown=lambda item: moment_text(item.finished_at),
     ),
     Column("status", "status", lambda item: item.status),
-    Column("host", "run from", lambda item: item.host, is_optional=True),
+    Column("host", "host", lambda item: item.host, is_optional=True),
     Column("benchfarm_version", "benchfarm", lambda item: item.benchfarm_version),
     Column("seed", "seed", lambda item: item.seed, Kind.COUNT),
     Column("campaign_id", "identity", lambda item: item.campaign_id),

@@ -105,7 +105,7 @@ class ModelRow:
     #: other.
     subject: str
     label: str
-    #: None for a model that is named by a run and isn't in the store's list.
+    #: None where nobody stored the model, or only what somebody else measured of it.
     size_bytes: int | None
     #: In percent, as somebody else measured it on the model's own test data; None where nobody
     #: said.

@@ -356,7 +356,7 @@ _CAMPAIGNS: Final[Sequence[Column[CampaignAnswer]]] = (
     Column("finished", "finished", lambda item: moment_text(item.finished_at)),
     Column("status", "status", lambda item: item.status),
     Column("runs", "runs", lambda item: f"{item.stored} of {item.planned}", tone=lambda _: "n"),
-    Column("host", "run from", lambda item: item.host or NOTHING),
+    Column("host", "host", lambda item: item.host or NOTHING),
     Column("campaign_id", "identity", lambda item: item.campaign_id),
     Column("origin", "origin", lambda item: item.origin, is_optional=True),
 )

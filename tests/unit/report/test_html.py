@@ -3,6 +3,7 @@ import functools
 import gzip
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -14,6 +15,7 @@ from orchestrator.report.render import render_html
 from tests.conftest import golden
 from tests.samples.sample_lab import (
     HOSTILE_NAMES,
+    MOBILENET,
     REAL_PIXEL,
     Lab,
     case,
@@ -146,7 +148,9 @@ def test_hostile_names_cant_end_the_scripts():
 
 
 def test_page_without_virtual_phones_doesnt_speak_of_them():
-    html = page_of(lab_of(series(case(REAL_PIXEL), 10_000), REAL_PIXEL))
+    unknown = replace(MOBILENET, size_bytes=0)
+    html = page_of(lab_of(series(case(REAL_PIXEL), 10_000), REAL_PIXEL, models=[unknown]))
+    assert "0 B" not in html
     assert "virtual-banner" not in re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL)
     assert ">virtual<" not in html
 
