@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Final
+from typing import Any, Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.frozen import frozen
@@ -207,7 +207,8 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
     of_passes = [pass_table(own, data.results) for own in pass_tables()]
     for part in (*of_passes, memory_table(_with_memory(rows))):
         if part.listed:
-            lines += [("", ""), (part.caption, "title"), *laid_out(part, width)]
+            short = _with_short_names(part, names)
+            lines += [("", ""), (part.caption, "title"), *laid_out(short, width)]
 
     for row in rows:
         if row.profiles:
@@ -230,6 +231,20 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
     told(_legend(data, names) if legend else [_short_legend(names, width)], "head")
     start = next((place for place, (line, _) in enumerate(lines) if line), 0)
     return [(line.rstrip(), look) for line, look in lines[start:]]
+
+
+def _with_short_names(table: Table[Any], names: ShortNames) -> Table[Any]:
+    """Return a table of cases with their configurations as all else on a terminal names them."""
+
+    def short(column: Column[Any]) -> Column[Any]:
+        return replace(column, shown=lambda row: names.of(column.value(row)))
+
+    return replace(
+        table,
+        columns=[
+            short(column) if column.name == "configuration" else column for column in table.columns
+        ],
+    )
 
 
 def _with_memory(rows: Iterable[ResultRow]) -> list[ResultRow]:

@@ -75,7 +75,7 @@ def test_memory_is_shown_in_every_form_without_a_latency(latency) -> None:
     grid = starts_table(data.results)
     assert column(grid, "overall_memory_mib") == [50.0]
     assert column(grid, "median_us") == [None]
-    assert "native 25.0 50.0 100.0" in " ".join(render_text_table(data).split())
+    assert "gpu 25.0 50.0 100.0" in " ".join(render_text_table(data).split())
 
 
 def test_start_of_a_figure_that_is_no_result_is_not_shown_beside_its_memory() -> None:
