@@ -126,7 +126,7 @@ _LEAST_CHANGE: Final = 0.05
 def change_axis(changes: Sequence[float], threshold: float) -> Axis:
     """Return an axis around no change that most of these changes are on, as shares."""
     ordered = sorted(map(abs, changes))
-    usual = ordered[int((len(ordered) - 1) * _SHOWN_QUANTILE)] if ordered else 0.0
+    usual = ordered[math.ceil((len(ordered) - 1) * _SHOWN_QUANTILE)] if ordered else 0.0
     whole = max(usual, 2 * threshold, _LEAST_CHANGE)
     step = 0.1 if whole <= 0.5 else 0.5
     reach = math.ceil(whole / step - 1e-9) * step

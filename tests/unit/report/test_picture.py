@@ -12,7 +12,7 @@ from orchestrator.records.run import Outcome, Sample
 from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.charts import model_pictures
-from orchestrator.report.drawing import Axis, Dot, axis_of, dots, sparkline
+from orchestrator.report.drawing import Axis, Dot, axis_of, change_axis, dots, sparkline
 from orchestrator.tables.labels import short_names
 from orchestrator.tables.runs import moment_of
 from tests.samples.sample_lab import MOBILENET, REAL_PIXEL, case, lab_of, run, series
@@ -116,6 +116,11 @@ def test_a_range_of_more_than_ten_times_is_logarithmic():
     assert axis_of([4.0, 30.0]) == Axis(1.4, 30.0)
     assert axis_of([]).ticks()
     assert axis_of([5.0]).ticks()
+
+
+def test_the_axis_of_changes_holds_a_lone_interval_and_few_of_a_hundred_leave_it() -> None:
+    assert change_axis([0.197, 0.094, 0.309], 0.02).high == pytest.approx(0.4)
+    assert change_axis([*[0.04] * 99, 3.0], 0.02).high == pytest.approx(0.1)
 
 
 def test_labels_stand_beside_their_dots_and_never_cover_each_other():
