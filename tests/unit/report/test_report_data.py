@@ -236,6 +236,8 @@ def test_what_there_was_no_time_for_is_told_unless_another_night_measured_it():
     headline = build_report_data(lab.inputs()).headline
     assert headline.no_time == "No time for all: 3 cases left out."
     assert headline.no_time in to_markdown(build_report_data(lab.inputs()))
+    above, _, _ = render_html(build_report_data(lab.inputs()), title="").partition("<details")
+    assert headline.no_time in above
     older = replace(lab.campaigns[0], campaign_id=LATER, skipped=tuple(late[2:]))
     lab.campaigns = (replace(lab.campaigns[0], skipped=()), older)
     assert build_report_data(lab.inputs()).headline.no_time == "No time for all: 1 case left out."
