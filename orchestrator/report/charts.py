@@ -63,9 +63,11 @@ def charts_of(data: ReportData) -> Mapping[str, Sequence[tuple[str, Html]]]:
         (row for row in data.results if row.profiles),
         key=lambda row: (row.model.label, row.median_us or 0.0),
     )
+    # Of each type of operator; what isn't an operator is grey.
+    colours: dict[str, int] = {}
     charts = {
         "threads": _threads(data.results),
-        "operators": ((row.who, _map(row, row.profiles[-1])) for row in profiled),
+        "operators": ((row.who, _map(row, row.profiles[-1], colours)) for row in profiled),
         "sustained": _sustained(data.results),
     }
     return {name: list(islice(found, _MOST_CHARTS + 1)) for name, found in charts.items()}
@@ -99,16 +101,17 @@ def _without_threads(configuration: str) -> str:
     return ", ".join(part for part in configuration.split(", ") if " thread" not in part)
 
 
-def _map(row: ResultRow, profile: Profile) -> Html:
-    """Return the layers of a profiled case as large as their shares."""
-    places = {kind.node_type: place for place, kind in enumerate(profile.by_type(), start=1)}
+def _map(row: ResultRow, profile: Profile, colours: dict[str, int]) -> Html:
+    """Return the layers of a profiled case as large as their shares; ``colours`` are by type, and
+    types without one get the next.
+    """
     ordered = sorted(profile.rows, key=lambda item: -item.mean_us)
     parts = [
         Part(
             label=f"{item.layer} {format_percent(item.share, 0)}",
             share=item.mean_us,
             told=f"{item.layer} ({item.node_type}): {format_latency(item.mean_us)}, {format_percent(item.share)}",
-            look=f"d{places[item.node_type] % COLOURS}",
+            look=f"d{1 + colours.setdefault(item.node_type, len(colours)) % (COLOURS - 1)}",
         )
         for item in ordered[:_MOST_PARTS]
     ]

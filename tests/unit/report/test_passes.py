@@ -227,6 +227,13 @@ def test_a_map_of_layers_is_as_large_as_their_shares() -> None:
     drawn = [
         drawing for _, drawing in charts_of(build_report_data(rich_lab().inputs()))["operators"]
     ]
+    looks = [dict(re.findall(r'class="(d\d)"[^>]*><title>[^(]*\((\w+)\)', item)) for item in drawn]
+    types = [{kind: look for look, kind in item.items()} for item in looks]
+    # A type has one colour in all of them, and no two types share it.
+    assert types == [
+        {"TfLiteGpuDelegateV2": "d1", "TOPK_V2": "d2"},
+        {"CONV_2D": "d3", "TOPK_V2": "d2"},
+    ]
     for drawing in drawn:
         sides = re.findall(r'<svg [^>]*width="([0-9.]+)%" height="([0-9.]+)%"', drawing)
         areas = [float(width) * float(height) / 10_000 for width, height in sides]
