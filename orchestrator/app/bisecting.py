@@ -31,8 +31,8 @@ from orchestrator.records.case import CampaignId
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import DeviceSelection, PlanOptions
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
-from orchestrator.tables.comparisons import interval_text
-from orchestrator.units import each, format_change
+from orchestrator.tables.comparisons import change_text
+from orchestrator.units import each
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.archive import Release
@@ -335,8 +335,8 @@ def figure_text(compared: Compared | None) -> str:
     verdict = compared.verdict
     if verdict is None or verdict.ratio is None:
         return f" ({compared.reason or ' '.join(verdict.reasons if verdict is not None else ())})"
-    interval = f" ({interval_text(verdict)})" if verdict.low is not None else ""
-    return f", time {format_change(verdict.ratio)}{interval}"
+    what, change, ends = change_text(verdict, is_speed=False)
+    return f", {what} {change}" + (f" ({ends})" if verdict.low is not None else "")
 
 
 def titled(release: Release) -> str:

@@ -80,9 +80,10 @@ def _parquet(
 
 
 def _csv(parts: Iterable[ReportData], rows: Rows) -> Iterable[str]:
-    from orchestrator.report import exports
+    from orchestrator.report.exports import table_of
+    from orchestrator.tables.renderers import csv_lines
 
-    return exports.csv_pieces(parts, rows)
+    return csv_lines(table_of(parts, rows))
 
 
 def _json(parts: Iterable[ReportData], rows: Rows) -> Iterable[str]:

@@ -45,7 +45,10 @@ Item = TypeVar("Item")
 
 
 def table_of(parts: Iterable[ReportData], rows: Rows = "cases") -> Table[Any]:
-    """Return the table of all parts, with a row for each case and campaign, or for each invocation."""
+    """Return the table of all parts, with a row for each case and campaign, or for each invocation.
+
+    Where its rows are taken one by one, one part is held at a time.
+    """
     if rows == "invocations":
         return invocations_table(row for part in parts for row in part.results)
     return exported_table((row for part in parts for row in part.results), pass_tables())
@@ -63,16 +66,6 @@ def _attributes(rows: Rows) -> dict[str, Any]:
     return {"schema": f"benchfarm-{rows}", "schema_version": SCHEMA_VERSION}
 
 
-def csv_pieces(parts: Iterable[ReportData], rows: Rows = "cases") -> Iterator[str]:
-    """Yield the results as lines of CSV (RFC 4180, but they end in LF), one a case or one an
-    invocation.
-
-    With a part for each campaign there is a line for each case and campaign; one part is held at a
-    time.
-    """
-    yield from csv_lines(table_of(parts, rows))
-
-
 def write_parquet(
     path: Path,
     parts: Iterable[ReportData],
@@ -80,7 +73,7 @@ def write_parquet(
     *,
     text: Callable[[str], str] = str,
 ) -> None:
-    """Write the columns of :func:`csv_pieces` as a Parquet file, which names its schema.
+    """Write the columns of :func:`table_of` as a Parquet file, which names its schema.
 
     ``text`` makes of each text as it is stored what is written.
 
@@ -164,8 +157,8 @@ def _inner(value: object, *, depth: int = 0) -> str:
 
 
 def to_csv(*parts: ReportData, rows: Rows = "cases") -> str:
-    """Return all of :func:`csv_pieces`."""
-    return "".join(csv_pieces(parts, rows))
+    """Return the table of all parts as CSV."""
+    return "".join(csv_lines(table_of(parts, rows)))
 
 
 def to_json(*parts: ReportData) -> str:

@@ -57,16 +57,9 @@ def case_title(row: ComparedCase) -> str:
     return row.title or f"{case.model_name}: {case.configuration}"
 
 
-def interval_text(verdict: ComparisonVerdict | Overall) -> str:
-    """Return the interval of a change: ``+1.2 % to +4.9 %``."""
-    if verdict.low is None or verdict.high is None:
-        return NOTHING
-    return f"{format_change(verdict.low)} to {format_change(verdict.high)}"
-
-
 def change_of(row: ComparedCase) -> tuple[str, str, str]:
     """Return what a change is of (the time, or a language model's speed), the change, and its
-    interval.
+    interval: ``+1.2 % to +4.9 %``.
 
     A speed's change is the time's inverted: where a token takes +25 % time, it is -20 %.
     """
@@ -75,15 +68,12 @@ def change_of(row: ComparedCase) -> tuple[str, str, str]:
 
 def change_text(verdict: ComparisonVerdict | Overall, *, is_speed: bool) -> tuple[str, str, str]:
     """Return what :func:`change_of` does, of a case's verdict or of the verdict on all."""
-    if not is_speed:
-        return "time", format_change(verdict.ratio), interval_text(verdict)
-    low, high = (1 / end if end else None for end in (verdict.high, verdict.low))
-    interval = (
-        f"{format_change(low)} to {format_change(high)}"
-        if low is not None and high is not None
-        else NOTHING
-    )
-    return "speed", format_change(1 / verdict.ratio if verdict.ratio else None), interval
+    ratio, low, high = verdict.ratio, verdict.low, verdict.high
+    if is_speed:
+        ratio, low, high = (1 / end if end else None for end in (ratio, high, low))
+    is_known = low is not None and high is not None
+    interval = f"{format_change(low)} to {format_change(high)}" if is_known else NOTHING
+    return "speed" if is_speed else "time", format_change(ratio), interval
 
 
 def runs_text(verdict: ComparisonVerdict) -> str:

@@ -296,10 +296,7 @@ SCRIPTS: Final[Mapping[str, Sequence[str]]] = {
     "site": (),
     #: So has this one; it asks its server for what it shows.
     "farm": (),
-    "plain": (),
 }
-
-_NOTHING: Final = "'none'"
 
 
 @cache
@@ -311,29 +308,20 @@ def inline_script(kind: str) -> Html:
 
 @cache
 def script_hash(kind: str) -> str:
-    """Return the word of a Content-Security-Policy that lets a kind of page run its own script;
-    empty without one.
-    """
-    code = inline_script(kind)
-    return (
-        f"'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'"
-        if code
-        else ""
-    )
+    """Return the word of a Content-Security-Policy that lets a kind of page run its own script."""
+    digest = hashlib.sha256(inline_script(kind).encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 @cache
-def page_policy(kind: str, *, has_files: bool) -> str:
-    """Return the Content-Security-Policy that a page carries itself.
-
-    ``has_files``: it belongs to a site, whose style sheet and scripts are files
-    beside it.
+def page_policy(kind: str) -> str:
+    """Return the Content-Security-Policy that a page carries itself; without a script in it, it
+    belongs to a site, whose style sheet and scripts are files beside it.
     """
-    own = script_hash(kind)
-    files = "'self' " if has_files else ""
+    files, scripts = ("", script_hash(kind)) if SCRIPTS[kind] else ("'self' ", "'self'")
     asks = "; connect-src 'self'" if kind == "farm" else ""
     return (
-        f"default-src 'none'; base-uri 'none'; form-action 'none'; script-src {f'{files}{own}'.strip() or _NOTHING}; "
+        f"default-src 'none'; base-uri 'none'; form-action 'none'; script-src {scripts}; "
         f"style-src {files}'unsafe-inline'; img-src {files}data: blob:{asks}"
     )
 

@@ -18,15 +18,13 @@ from orchestrator.records.case import Build, Case, CaseKey, DelegateName, conten
 from orchestrator.records.failures import next_step_of
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 from orchestrator.records.verdict import Outputs, ParityVerdict
-from orchestrator.tables.table import NOTHING, column_decimals
-from orchestrator.units import US_PER_MS, counted, tokens_per_s
+from orchestrator.tables.table import NOTHING
+from orchestrator.units import US_PER_MS, counted, three_digits, tokens_per_s
 
 #: Identities that are file names as they are; any other is named by its hash, so that no name is
 #: ever a path.
 _PLAIN_NAME: Final = re.compile(r"[0-9a-f][0-9a-z-]{0,79}")
 _RESERVED: Final = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)")
-#: From so many tokens per second on, decimals say nothing.
-_WHOLE_TOKENS: Final = 100
 #: How much of a hash is shown: enough to tell the builds and models of one lab apart.
 SHORT_HASH: Final = 8
 #: How much of a model's hash stands in its label, where one lab may have many contents of one name.
@@ -259,7 +257,7 @@ def figure_text(case: Case, latency_us: float | None, decimals: int) -> str:
     speed = tokens_per_s(latency_us) if case.is_per_token else None
     if speed is None:
         return NOTHING if latency_us is None else f"{latency_us / US_PER_MS:.{decimals}f}"
-    return f"{speed:.{column_decimals([speed]) if speed < _WHOLE_TOKENS else 0}f}"
+    return three_digits(speed)
 
 
 def figure_unit(case: Case) -> str:
