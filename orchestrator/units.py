@@ -82,6 +82,12 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def few(items: Sequence[str], most: int) -> list[str]:
+    """Return the first of some items, and how many more there are."""
+    more = len(items) - most
+    return [*items[:most], *([f"and {more} more"] if more > 0 else [])]
+
+
 def format_percent(ratio: float | None, digits: int = 1) -> str:
     """Return a ratio as a percentage: 0.021 -> ``2.1 %``; ``>1000 %`` for more than that."""
     if ratio is None or not math.isfinite(ratio):

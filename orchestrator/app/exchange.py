@@ -25,6 +25,7 @@ from orchestrator.records.campaign import Campaign, Origin
 from orchestrator.records.run import Attachment, RawOutput
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
+from orchestrator.units import few
 
 if TYPE_CHECKING:
     from orchestrator.app.workspace import Workspace
@@ -311,8 +312,7 @@ def import_each(
 
 def listed(faults: Sequence[str]) -> str:
     """Return faults as lines below a sentence, so many at most."""
-    more = [f"and {len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []
-    return "".join(f"\n  {line}" for line in [*map(one_line, faults[:_MOST_FAULTS]), *more])
+    return "".join(f"\n  {line}" for line in few(list(map(one_line, faults)), _MOST_FAULTS))
 
 
 def raw_output(

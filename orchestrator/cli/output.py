@@ -381,14 +381,9 @@ def format_of(
     chosen = of_ending if of_ending in known and chosen not in known else chosen
     if chosen and chosen not in known:
         raise UsageError(f"there is no format {chosen!r}", hint=f"choose one of {', '.join(known)}")
-    fitting = endings.get(out.suffix.lower()) if out is not None else None
-    if fitting is None:
-        if out is not None and out.suffix and not chosen:
-            known_endings = [name for name, forms in endings.items() if {*forms} & {*known}]
-            raise UsageError(
-                f"{out}: nothing is known of files that end in {out.suffix}",
-                hint=f"let it end in {' or '.join(known_endings)}",
-            )
+    ending = out.suffix.lower() if out is not None else ""
+    fitting = endings.get(ending, ())
+    if not fitting and (chosen or not ending):
         return chosen or default
     if chosen and chosen not in fitting:
         raise UsageError(
@@ -396,5 +391,6 @@ def format_of(
         )
     possible = [item for item in (chosen, default, *fitting) if item in fitting and item in known]
     if not possible:
-        raise UsageError(f"{out}: this command writes {', '.join(known)}, not {fitting[0]}")
+        other = fitting[0] if fitting else ending
+        raise UsageError(f"{out}: this command writes {', '.join(known)}, not {other}")
     return possible[0]

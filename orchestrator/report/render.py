@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from orchestrator.analysis.comparison import ComparedCase, Comparison
 from orchestrator.analysis.measured import Measured
-from orchestrator.frozen import frozen
 from orchestrator.passes import pass_tables
 from orchestrator.records.case import grouped
 from orchestrator.report.advice import advice_of
@@ -45,7 +44,7 @@ from orchestrator.tables.results import (
 )
 from orchestrator.tables.rows import ResultRow
 from orchestrator.tables.table import NOTHING, Column, Form, Kind, Table
-from orchestrator.units import format_figure, format_percent
+from orchestrator.units import few, format_figure, format_percent
 
 #: Models whose pictures stand on the page; of more they are folded into it, below what won.
 _MOST_OPEN: Final = 3
@@ -53,8 +52,8 @@ _MOST_OPEN: Final = 3
 _MOST_CHIPS: Final = 14
 
 
-def _used_tables(data: ReportData) -> Sequence[tuple[str, Table[Any]]]:
-    """Return what was measured with and on, each table under its heading."""
+def _used_tables(data: ReportData) -> Sequence[Table[Any]]:
+    """Return what was measured with and on."""
     found = (
         ("campaigns", "Campaigns", CAMPAIGNS, data.campaigns),
         ("devices", "Devices", DEVICES, data.devices),
@@ -62,7 +61,7 @@ def _used_tables(data: ReportData) -> Sequence[tuple[str, Table[Any]]]:
         ("models", "Models", MODELS, data.models),
     )
     return [
-        (title, Table(name=name, caption=title, columns=columns, rows=rows, is_virtual=_is_virtual))
+        Table(name=name, caption=title, columns=columns, rows=rows, is_virtual=_is_virtual)
         for name, title, columns, rows in found
         if rows
     ]
@@ -242,17 +241,6 @@ _MOST_NAMED: Final = 8
 Fact = tuple[str, str, str]
 
 
-@frozen
-class CaseDetails:
-    """What stands behind a compared case."""
-
-    title: str
-    is_virtual: bool
-    #: The runs of both sides on one axis; None where neither has a figure.
-    runs: Html | None
-    sentences: Sequence[str]
-
-
 def render_comparison(comparison: Comparison) -> str:
     """Return the comparison as one HTML file that needs nothing else; names in it are escaped and
     made visible.
@@ -333,19 +321,22 @@ def _no_result(item: Measured) -> str | None:
     return f"no result: {format_figure(other_us, is_per_token=item.case.is_per_token)}"
 
 
-def _details(row: ComparedCase) -> CaseDetails:
+def _details(row: ComparedCase) -> Mapping[str, object]:
+    """Return what stands behind a compared case; ``runs`` of both sides on one axis, None where
+    neither has a figure.
+    """
     sides = {"baseline": row.baseline, "candidate": row.candidate}
     spreads = [
         spread_of(list(item.used.values()), item.result.figure, name, f"d{colour}")
         for colour, (name, item) in enumerate(sides.items(), start=1)
     ]
     known = [spread for spread in spreads if spread.runs]
-    return CaseDetails(
-        title=case_title(row),
-        is_virtual=row.is_virtual,
-        runs=strips(known, "The runs of both sides", "ms") if known else None,
-        sentences=sentences(row),
-    )
+    return {
+        "title": case_title(row),
+        "is_virtual": row.is_virtual,
+        "runs": strips(known, "The runs of both sides", "ms") if known else None,
+        "sentences": sentences(row),
+    }
 
 
 def _facts(comparison: Comparison) -> Table[Fact]:
@@ -383,6 +374,4 @@ def _facts(comparison: Comparison) -> Table[Fact]:
 
 
 def _listed(texts: set[str]) -> str:
-    values = sorted(texts - {""})
-    more = [f"and {len(values) - _MOST_NAMED} more"] * (len(values) > _MOST_NAMED)
-    return "; ".join([*values[:_MOST_NAMED], *more]) or NOTHING
+    return "; ".join(few(sorted(texts - {""}), _MOST_NAMED)) or NOTHING

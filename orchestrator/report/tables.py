@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, Final
+from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.frozen import frozen
@@ -190,9 +190,9 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
     if not data.results:
         return [(data.headline.scope, "")]
     width = max(width, WIDTH)
-    rows = data.cases
-    timed = [row for row in rows if row.result.status is not CaseStatus.UNTIMED]
     names = data.names
+    rows = [replace(row, configuration=names.of(row.configuration)) for row in data.cases]
+    timed = [row for row in rows if row.result.status is not CaseStatus.UNTIMED]
     lines: list[Line] = []
     if len(timed) > _MOST_LISTED:
         fastest = replace(fastest_table(data.contests), notes=(), groups=1)
@@ -203,12 +203,11 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
         lines += laid_out(fastest, width)
         lines += [("", ""), (_ELSEWHERE.format(cases=counted(len(timed), "case")), "head")]
     elif timed:
-        lines += laid_out(listed_table(sorted(timed, key=_fastest_first), names), width)
-    of_passes = [pass_table(own, data.results) for own in pass_tables()]
+        lines += laid_out(listed_table(sorted(timed, key=_fastest_first)), width)
+    of_passes = [pass_table(own, rows) for own in pass_tables()]
     for part in (*of_passes, memory_table(_with_memory(rows))):
         if part.listed:
-            short = _with_short_names(part, names)
-            lines += [("", ""), (part.caption, "title"), *laid_out(short, width)]
+            lines += [("", ""), (part.caption, "title"), *laid_out(part, width)]
 
     for row in rows:
         if row.profiles:
@@ -231,20 +230,6 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
     told(_legend(data, names) if legend else [_short_legend(names, width)], "head")
     start = next((place for place, (line, _) in enumerate(lines) if line), 0)
     return [(line.rstrip(), look) for line, look in lines[start:]]
-
-
-def _with_short_names(table: Table[Any], names: ShortNames) -> Table[Any]:
-    """Return a table of cases with their configurations as all else on a terminal names them."""
-
-    def short(column: Column[Any]) -> Column[Any]:
-        return replace(column, shown=lambda row: names.of(column.value(row)))
-
-    return replace(
-        table,
-        columns=[
-            short(column) if column.name == "configuration" else column for column in table.columns
-        ],
-    )
 
 
 def _with_memory(rows: Iterable[ResultRow]) -> list[ResultRow]:

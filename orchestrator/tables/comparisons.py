@@ -12,6 +12,7 @@ from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 from orchestrator.tables.table import (
     DATA,
     EVERYWHERE,
+    FLAT,
     NESTED,
     NOTHING,
     PEOPLE,
@@ -120,7 +121,7 @@ def _side(name: str, of: Callable[[ComparedCase], Measured]) -> Iterator[Column[
         name,
         lambda row: of(row).result.median_us,
         Kind.NUMBER,
-        forms=DATA - NESTED,
+        forms=FLAT,
     )
 
 
@@ -171,16 +172,16 @@ COMPARED: Final[Sequence[Column[ComparedCase]]] = (
         forms=EVERYWHERE - NESTED,
     ),
     Column("counts", "runs", lambda row: runs_text(row.verdict), forms=PEOPLE),
-    Column("ratio_low", "from", lambda row: row.verdict.low, Kind.NUMBER, forms=DATA - NESTED),
-    Column("ratio_high", "to", lambda row: row.verdict.high, Kind.NUMBER, forms=DATA - NESTED),
+    Column("ratio_low", "from", lambda row: row.verdict.low, Kind.NUMBER, forms=FLAT),
+    Column("ratio_high", "to", lambda row: row.verdict.high, Kind.NUMBER, forms=FLAT),
     Column(
         "is_between_sessions",
         "between sessions",
         lambda row: row.verdict.is_between_sessions,
         Kind.FLAG,
-        forms=DATA - NESTED,
+        forms=FLAT,
     ),
-    Column("reasons", "reasons", lambda row: "; ".join(row.verdict.reasons), forms=DATA - NESTED),
+    Column("reasons", "reasons", lambda row: "; ".join(row.verdict.reasons), forms=FLAT),
     Column("is_virtual", "virtual", lambda row: row.is_virtual, Kind.FLAG, forms=DATA),
     Column("is_broken", "broken", lambda row: row.is_broken, Kind.FLAG, forms=DATA),
     Column("verdict", "verdict", lambda row: row.verdict, Kind.RECORD, forms=NESTED),

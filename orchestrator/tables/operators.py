@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from orchestrator.frozen import frozen
 from orchestrator.records.case import grouped
 from orchestrator.records.run import FigureKind, OperatorTime, Outcome, RunRecord
-from orchestrator.tables.table import EVERYWHERE, MS, PAGE, Column, Form, Kind, Table
+from orchestrator.tables.table import EVERYWHERE, MS, PAGE, Column, Kind, Table
 from orchestrator.units import counted, format_latency, format_percent
 
 if TYPE_CHECKING:
@@ -445,13 +445,7 @@ def slowest_table(profile: Profile, of: str) -> Table[OperatorRow]:
             Column("layer", "layer", lambda row: row.layer),
             _TIMED[0],
             *figures,
-            Column(
-                "bar",
-                "",
-                lambda row: row.share / rows[0].share,
-                Kind.BAR,
-                forms=frozenset({Form.TEXT}),
-            ),
+            Column("bar", "", lambda row: row.share / rows[0].share, Kind.BAR),
         ),
         rows=rows,
     )

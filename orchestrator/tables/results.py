@@ -17,7 +17,7 @@ from orchestrator.records.device import DeviceState
 from orchestrator.records.run import DelegateTruth
 from orchestrator.records.verdict import Quality, Severity
 from orchestrator.tables.findings import FINDINGS
-from orchestrator.tables.labels import OUTPUT_CLASSES, ShortNames, figure_text
+from orchestrator.tables.labels import OUTPUT_CLASSES, figure_text
 from orchestrator.tables.passes import PassTable, quality_class
 from orchestrator.tables.rows import (
     BestMark,
@@ -36,7 +36,6 @@ from orchestrator.tables.table import (
     NOTHING,
     PAGE,
     Column,
-    Form,
     Kind,
     Table,
     column_decimals,
@@ -45,7 +44,6 @@ from orchestrator.tables.table import (
 from orchestrator.units import US_PER_MS, format_bytes, tokens_per_s
 
 Item = TypeVar("Item")
-_TEXT_ONLY: Final = frozenset({Form.TEXT})
 #: Before a configuration in text.
 MARKS: Final = {
     BestMark.BEST: "*",
@@ -431,17 +429,15 @@ def bar_of(rows: Sequence[ResultRow]) -> Column[ResultRow]:
     return Column("bar", "", share, Kind.BAR)
 
 
-def listed_table(rows: Sequence[ResultRow], names: ShortNames) -> Table[ResultRow]:
-    """Return the cases as a terminal shows them: each device's under its name, what is the same for all
-    left out.
-    """
+def listed_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
+    """Return the cases as a terminal shows them: each device's under its name."""
     named = {column.name: column for column in RESULTS}
     figures = [row for row in rows if row.own is not None]
     digits = figures_decimals(rows)
     columns: list[Column[ResultRow]] = [
         Column("model", "model", lambda row: _model_title(row.model)),
         Column("device", "device", lambda row: _device_title(row.device)),
-        Column("configuration", "", lambda row: f"{MARKS[row.best]} {names.of(row.configuration)}"),
+        Column("configuration", "", lambda row: f"{MARKS[row.best]} {row.configuration}"),
         replace(named["median_us"], digits=digits),
         named["tokens_per_s"],
         named["precision"],
@@ -457,7 +453,7 @@ def listed_table(rows: Sequence[ResultRow], names: ShortNames) -> Table[ResultRo
         "listed",
         "One row for each case",
         rows,
-        [replace(column, forms=_TEXT_ONLY) for column in columns],
+        columns,
         groups=2,
         instead=lambda row: row.why_not_clean if row.own is None else "",
         look=look_of,

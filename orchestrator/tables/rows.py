@@ -43,7 +43,7 @@ from orchestrator.tables.labels import (
 from orchestrator.tables.operators import Profile
 from orchestrator.tables.runs import LogExcerpt
 from orchestrator.tables.table import NOTHING
-from orchestrator.units import counted, format_percent, tokens_per_s
+from orchestrator.units import counted, few, format_percent, tokens_per_s
 
 _MOST_OPERATORS: Final = 6
 #: As findings are listed.
@@ -364,14 +364,11 @@ class ResultRow:
         """The operators that a delegate left to the CPU, with the program's reasons; empty where
         none were listed.
         """
-        operators = (
-            tuple(dict.fromkeys(self.delegate.cpu_operators)) if self.delegate is not None else ()
-        )
+        operators = self.delegate.cpu_operators if self.delegate is not None else ()
         named = [
-            f"{name} ({reason})" if reason else name for name, reason in operators[:_MOST_OPERATORS]
+            f"{name} ({reason})" if reason else name for name, reason in dict.fromkeys(operators)
         ]
-        more = len(operators) - _MOST_OPERATORS
-        return "; ".join([*named, *([f"and {more} more"] if more > 0 else [])])
+        return "; ".join(few(named, _MOST_OPERATORS))
 
     @property
     def outputs(self) -> Outputs | None:

@@ -41,7 +41,7 @@ MARKS = [word.value for word in (*BestMark, *Outputs) if word.value]
 
 
 DATA = build_report_data(small_lab().inputs())
-LISTED = listed_table(DATA.results, DATA.names)
+LISTED = listed_table(DATA.results)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,10 @@ REFUSED: list[tuple[str, str]] = [
     ("export --format bundle --out e.csv", "e.csv: the file's name ends as csv does"),
     ("compare --format junit --out c.md", "c.md: the file's name ends as markdown does"),
     ("history changes --out c.html", "c.html: this command writes text, markdown, json, not html"),
-    ("report --out r.bogus", "r.bogus: nothing is known of files that end in .bogus"),
+    (
+        "report --out r.bogus",
+        "r.bogus: this command writes html, text, markdown, csv, json, not .bogus",
+    ),
     ("bench model.tflite --out b.csv", "b.csv: this command writes html, not csv"),
     ("report --format pdf", "there is no format 'pdf'"),
     # A percentage says that it is one.
