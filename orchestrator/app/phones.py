@@ -317,18 +317,14 @@ def check_phones(
 ) -> Iterator[tuple[AdbDevice | CheckedDevice, DeviceFacts, Sequence[PhoneCheck], Path]]:
     """Check the named phones, or all that are attached and free.
 
-    Yields each phone, what it found, and the file of its report, which can be written. Raises
-    UsageError, DeviceError kinds.
+    Yields each phone, what it found, and the file of its report (``out``, where one is named),
+    which can be written. Raises UsageError, DeviceError kinds.
     """
     from orchestrator.devices.check import check_phone
 
-    if out is not None and len(serials) != 1:
-        raise UsageError("--out needs one phone", hint="name it with -s SERIAL")
     for device, facts in open_devices(workspace, DeviceSelection(serials=tuple(serials))).devices:
         if not isinstance(device, AdbDevice | CheckedDevice):
-            raise UsageError(
-                "only phones are checked", hint="benchfarm doctor checks this computer"
-            )
+            raise UsageError(f"{facts.serial} has no checks")
         path = out or check_file(workspace.settings, facts.serial)
         check_writable(path, makes_folder=out is None)
         with workspace.lease.acquire(facts.serial):

@@ -20,10 +20,10 @@ from orchestrator.cli.frame import DryRun, command, refuse
 from orchestrator.cli.live import exit_code_of, workspace_telling
 from orchestrator.cli.output import CommandResult, shown, to_json
 from orchestrator.errors import DeviceError, UsageError
-from orchestrator.files import write_file
+from orchestrator.files import check_writable, write_file
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.case import USUAL_DELEGATE
-from orchestrator.records.device import DeviceFacts
+from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.plan import Plan
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
@@ -289,6 +289,17 @@ class CheckOptions:
         Listed, opt("--serial -s", "Serial number (default: all attached phones).")
     ] = ()
     out: Annotated[Path | None, opt("--out -o", "File for the report.")] = None
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for what isn't checked, and for a file that can't be written."""
+        if HOST_SERIAL in self.serials:
+            raise UsageError(
+                "only phones are checked", hint="benchfarm doctor checks this computer"
+            )
+        if self.out is not None:
+            if len(self.serials) != 1:
+                raise UsageError("--out needs one phone", hint="name it with -s SERIAL")
+            check_writable(self.out)
 
 
 @command("device check")

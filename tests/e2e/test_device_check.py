@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -72,9 +73,14 @@ def test_a_phone_on_which_nothing_can_be_written_fails_its_check(lab: Lab) -> No
 
 
 def test_only_phones_are_checked_and_one_file_is_for_one_phone(lab: Lab, tmp_path: Path) -> None:
-    assert "-s SERIAL" in lab.cli("device check", "--out", tmp_path / "x.json").ended_with(2).said
-    assert "benchfarm doctor" in lab.cli("device check -s host").ended_with(2).said
+    # Before sessions are measured, which takes long.
+    check = partial(lab.cli, "device check --sessions 1 -n 2")
+    assert "-s SERIAL" in check("--out", tmp_path / "x.json").ended_with(2).said
+    nowhere = tmp_path / "nowhere" / "x.json"
+    assert f"no folder {nowhere.parent}" in check("-s", lab.serials[0], "--out", nowhere).said
+    assert "benchfarm doctor" in check("-s host").ended_with(2).said
     assert not (tmp_path / "x.json").exists()
+    assert lab.cli("results list --json").json == []
 
 
 def test_equal_sides_tell_what_a_phone_can_resolve_and_the_check_repeats_it(lab: Lab) -> None:
