@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -138,17 +139,29 @@ def measure_equal_sides(
     own = replace(plan, name=NAME, check_outputs=False, reference_check=False, budget=budget)
     for _ in range(sessions):
         try:
-            done = run(workspace, own, despite_losses=False).checked()
+            measured.append(run(workspace, own, despite_losses=False).checked())
         except BenchfarmError:
-            serials = {item.case.serial for done in measured for item in done.campaign.invocations}
-            facts = [item for item in workspace.store.devices().values() if item.serial in serials]
-            known = [item.text for item in known_resolutions(workspace, facts)]
-            problems = [text for done in measured for text in done.problems]
-            for text in dict.fromkeys([*known, *problems]):
-                workspace.observer.on_event(Notice(event="report", text=text))
+            # Where the store can't be read either, the error says what is to be done.
+            with suppress(BenchfarmError):
+                known = [item.text for item in measured_resolutions(workspace, measured)]
+                for text in dict.fromkeys([*known, *problems_of(measured)]):
+                    workspace.observer.on_event(Notice(event="report", text=text))
             raise
-        measured.append(done)
     return measured
+
+
+def problems_of(measured: Iterable[MeasuredCampaign]) -> list[str]:
+    """Return the problems of campaigns that were measured, each once."""
+    return list(dict.fromkeys(text for item in measured for text in item.problems))
+
+
+def measured_resolutions(
+    workspace: Workspace, measured: Iterable[MeasuredCampaign]
+) -> list[Resolution]:
+    """Return what the newest stored sessions show of the phones of some campaigns."""
+    serials = {item.case.serial for done in measured for item in done.campaign.invocations}
+    facts = [item for item in workspace.store.devices().values() if item.serial in serials]
+    return known_resolutions(workspace, facts)
 
 
 def sample_model() -> Path:

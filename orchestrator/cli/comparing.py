@@ -214,6 +214,11 @@ def ab(
     with workspace_telling(settings, request.wait) as workspace:
         measured = pairing.compare_ab(workspace, sides, options, request)
         if isinstance(measured, Plan):
+            if output.out is not None or output.wanted != "text":
+                raise UsageError(
+                    "the sides are equal: no comparison is there to be written",
+                    hint="leave out --out and --format; --json has what the phone can resolve",
+                )
             # Nothing to compare: what equal sides show is what the phone can resolve.
             runs = min(EqualSides.runs, 2 * request.most)
             plan = replace(measured, invocations=fixed(runs))

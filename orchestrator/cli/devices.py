@@ -32,7 +32,6 @@ from orchestrator.tables.table import EVERYWHERE, Column, Form, Kind, Table, fie
 
 if TYPE_CHECKING:
     from orchestrator.app.doctor import Finding
-    from orchestrator.app.measuring import MeasuredCampaign
     from orchestrator.app.workspace import Workspace
     from orchestrator.ports import Device, PhoneCheck
 
@@ -247,26 +246,20 @@ class EqualSides:
         )
 
 
-def equal_sides_of(workspace: Workspace, plan: Plan, *, sessions: int = 4) -> CommandResult:
+def equal_sides_of(workspace: Workspace, plan: Plan) -> CommandResult:
     """Measure equal sides, and return what the phones can resolve; raises what ended a device's
     part.
     """
     from orchestrator.app import resolution
 
-    measured = resolution.measure_equal_sides(workspace, plan, sessions=sessions)
-    wanted = plan.devices.serials
-    facts = [
-        known
-        for serial, known in workspace.store.devices().items()
-        if serial in wanted or not wanted
-    ]
-    found = resolution.known_resolutions(workspace, facts)
+    measured = resolution.measure_equal_sides(workspace, plan, sessions=4)
+    found = resolution.measured_resolutions(workspace, measured)
     parts = [
         part
         for item in found
         for part in (one_line(item.text), resolution.resolution_table(item), "")
     ]
-    problems = _problems(measured)
+    problems = resolution.problems_of(measured)
     result = shown(
         *parts[:-1],
         *problems,
@@ -274,11 +267,6 @@ def equal_sides_of(workspace: Workspace, plan: Plan, *, sessions: int = 4) -> Co
         exit_code=exit_code_of(measured),
     )
     return replace(result, is_kept=True)
-
-
-def _problems(measured: Sequence[MeasuredCampaign]) -> list[str]:
-    """Return the problems of campaigns that were measured, each once."""
-    return list(dict.fromkeys(text for item in measured for text in item.problems))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,7 +318,7 @@ def check(
             measured = resolution.measure_equal_sides(
                 workspace, sides.plan(serials), sessions=sides.sessions
             )
-            problems, exit_code = _problems(measured), exit_code_of(measured)
+            problems, exit_code = resolution.problems_of(measured), exit_code_of(measured)
         for device, facts, checks, path in check_phones(workspace, serials, options.out):
             content = to_json(_report(device, facts, checks)) + "\n"
             write_file(path, content, makes_folder=options.out is None)

@@ -392,6 +392,8 @@ def test_what_cannot_be_compared_is_told_in_one_clear_error(
 def test_a_side_against_itself_tells_what_the_phone_can_resolve(bench: Bench) -> None:
     copy = bench.folder / "copy"
     shutil.copy(bench.program("old"), copy)
+    unwritten = bench.ab(bench.program("old"), copy, "--out", bench.folder / "x.xml").ended_with(2)
+    assert "no comparison is there to be written" in unwritten.said
     done = bench.ab(bench.program("old"), copy, "--runs", "5", "--budget", "20min")
     assert done.exit_code == 0
     assert "smallest change found" in done.stdout
