@@ -129,7 +129,7 @@ def _resumed(settings: Settings, campaign: str, request: RunRequest) -> CommandR
             text = f"nothing is left to resume in {workspace.store.name}"
             return CommandResult(text=text, data={"campaign_id": None})
         if done.campaign.terms.pairing is not None:
-            return told_pairs(workspace, done, Output())
+            return told_pairs(workspace, done, Output(out=request.out))
         return told(workspace, done, request.out, legend=request.legend)
 
 

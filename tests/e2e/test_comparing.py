@@ -260,7 +260,10 @@ def test_a_killed_comparison_goes_on_without_repeating_or_losing_a_run(bench: Be
         run["run_id"] for run in bench.cli("results runs --json", campaign["campaign_id"]).ok().json
     }
     assert 4 <= len(before) < 14
-    result = bench.cli("run --resume --json")
+    page = bench.folder / "killed.html"
+    result = bench.cli("run --resume --json --out", page)
+    assert result.json["path"] == str(page)
+    assert "<html" in page.read_text()
     assert result.json["campaign_id"] == campaign["campaign_id"]
     assert (result.json["left"], result.json["status"], result.exit_code) == (0, "finished", 1)
     after = bench.cli("results runs --json", campaign["campaign_id"]).ok().json
