@@ -168,17 +168,18 @@ class MeasuredCampaign:
         return self.problems_with(f"'benchfarm run --resume {self.campaign.campaign_id}'")
 
     def problems_with(self, cure: str) -> list[str]:
-        """Return the problems; ``cure`` says how to measure what is left."""
+        """Return the problems; ``cure`` says how to measure what is left, which of pairs their
+        comparison says.
+        """
         campaign, result = self.campaign, self.result
         found = [time_limits.told(self.cut), *_skip_lines(campaign)]
         found += [f"{serial}: {reason}" for serial, reason in result.lost.items()]
         found += [self.opened.choice.lacking]
         found += [f"{serial}: not measured: {why}" for serial, why in self.missing.items()]
         found += [self.nothing_clean]
-        if result.left:
-            # Of what a stopping rule or further pairs add only the next round is known.
-            adds = campaign.terms.stopping is not None or campaign.terms.pairing is not None
-            least = "at least " if adds else ""
+        if result.left and campaign.terms.pairing is None:
+            # Of what a stopping rule adds only the next round is known.
+            least = "at least " if campaign.terms.stopping is not None else ""
             found.append(f"{least}{counted(result.left, 'run')} left: {cure}")
         return [one_line(text) for text in found if text]
 

@@ -157,6 +157,7 @@ def rendered(
     """
     from orchestrator.analysis.comparison import FailOn
     from orchestrator.app.comparing import default_path
+    from orchestrator.app.stored import runs_left
     from orchestrator.report import comparisons
 
     fail_on = FailOn(output.fail_on)
@@ -178,7 +179,8 @@ def rendered(
     if out is not None:
         whole = text if text.endswith("\n") else text + "\n"
         write_file(out, whole, makes_folder=output.out is None)
-        text = "\n".join([comparisons.summary_line(comparison), *lines, str(out)])
+        left = runs_left(pairs.campaign) if pairs is not None else ()
+        text = "\n".join([comparisons.summary_line(comparison), *left, *lines, str(out)])
         data["path"] = out
     return CommandResult(text=text.rstrip("\n"), data=data, exit_code=int(fails))
 
