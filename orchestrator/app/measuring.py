@@ -13,7 +13,7 @@ from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.rounds import standings
 from orchestrator.app import time_limits
 from orchestrator.app.attached import OpenedDevices, open_devices, unchecked_hint
-from orchestrator.app.preparing import Prepared, identify, inputs_of, prepare, start
+from orchestrator.app.preparing import Prepared, check_builds, identify, inputs_of, prepare, start
 from orchestrator.app.status import PublishedStatus
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import run_on_devices
@@ -279,6 +279,7 @@ def _again_with(
         models=models,
         budget=budget,
         matrix=replace(plan.matrix, tools=(finer,)),
+        builds={tool: name for tool, name in plan.builds.items() if tool is finer},
         devices=DeviceSelection(serials=tuple({case.serial for case in fast})),
         text=f"# {text}\n{plan.text}",
     )
@@ -313,6 +314,7 @@ def _run_once(workspace: Workspace, plan: Plan, *, despite_losses: bool) -> Meas
     opened = open_devices(workspace, plan.devices, despite_losses=despite_losses)
     for hint in filter(None, (unchecked_hint(workspace.settings, facts) for facts in opened.facts)):
         workspace.observer.on_event(Notice(event="hint", text=hint))
+    check_builds(workspace, plan, opened, has_finer=True)
     prepared = prepare(workspace, plan, opened, inputs)
     if not prepared.campaign.invocations:
         raise UsageError(

@@ -33,7 +33,7 @@ from orchestrator.planning.expansion import (
 from orchestrator.planning.selection import NO_BUILD, is_not_there, tools_for
 from orchestrator.planning.time_budget import cut_to_time, usable_s
 from orchestrator.ports import Device, session_of
-from orchestrator.programs import program
+from orchestrator.programs import program, programs
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.campaign import (
     Campaign,
@@ -194,22 +194,25 @@ def missing_programs(
 def check_builds(
     workspace: Workspace, plan: Plan, opened: OpenedDevices, *, has_finer: bool = False
 ) -> None:
-    """Raise UsageError where a plan names builds and none of its devices runs their programs.
+    """Raise UsageError for each build of a program that none of a plan's devices runs.
 
-    Where a device is missing they may be that one's. With ``has_finer`` a build may be for what
+    Where a device is missing it may be that one's. With ``has_finer`` a build may be for what
     measures models that are too fast for the others; raises ArtifactError where it isn't there.
     """
-    used = {tool for facts in opened.facts for tool in tools_for(plan, facts.kind)}
-    if plan.builds and not opened.missing and used.isdisjoint(plan.builds):
-        finer = {program(tool).finer for tool in used} if has_finer else set()
-        if later := tuple(tool for tool in plan.builds if tool in finer):
-            own = replace(plan, matrix=replace(plan.matrix, tools=later))
-            workspace.builds.of(own, opened.facts)
-            return
+    kinds = {facts.kind for facts in opened.facts}
+    if opened.missing or opened.choice.lacking or plan.devices.host:
+        kinds |= {own.usual_on for own in programs() if own.usual_on is not None}
+    used = {tool for kind in kinds for tool in tools_for(plan, kind)}
+    unused = [tool for tool in plan.builds if tool not in used]
+    finer = {program(tool).finer for tool in used} if has_finer else set()
+    if others := [tool for tool in unused if tool not in finer]:
         raise UsageError(
-            f"a build is for {', '.join(plan.builds)}, and these devices run {', '.join(sorted(used))}",
+            f"a build is for {', '.join(others)}, and these devices run {', '.join(sorted(used))}",
             hint="name a build of that with --build TOOL=NAME, or the program with --tool",
         )
+    if unused:
+        own = replace(plan, matrix=replace(plan.matrix, tools=tuple(unused)))
+        workspace.builds.of(own, opened.facts)
 
 
 def expansion_of(
@@ -348,7 +351,6 @@ def planned(
 
     Parameters and errors are those of `expansion_of`.
     """
-    check_builds(workspace, plan, opened, has_finer=True)
     expansion, builds = expansion_of(workspace, plan, opened.devices, inputs, assumed)
     checks, is_wanted = unchecked(workspace, plan, opened.facts, inputs.models)
     expansion = with_output_checks(expansion, is_wanted)

@@ -35,7 +35,7 @@ def show(
     Example: benchfarm plan show plan.yaml
     """
     from orchestrator.app.attached import open_devices
-    from orchestrator.app.preparing import inputs_of, missing_programs, planned
+    from orchestrator.app.preparing import check_builds, inputs_of, missing_programs, planned
     from orchestrator.app.workspace import Workspace
     from orchestrator.config.plan import load_plan
     from orchestrator.tables.labels import unique_labels
@@ -47,6 +47,7 @@ def show(
     inputs = inputs_of(plan)
     with Workspace(settings, makes_store=False, needs_store=False) as workspace:
         opened = open_devices(workspace, plan.devices)
+        check_builds(workspace, plan, opened, has_finer=True)
         missing = missing_programs(workspace, plan, opened.facts)
         assumed = {(serial, item.tool): item.assumed for item in missing for serial in item.serials}
         expansion, _, _ = planned(workspace, plan, opened, inputs, assumed)

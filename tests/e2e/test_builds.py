@@ -177,6 +177,11 @@ def test_a_build_that_no_device_would_run_is_refused(cli: Cli) -> None:
     assert "a build is for native, and these devices run litert" in done.said
     done = cli("bench --build apk=nowhere -n 2 -s host", MODEL).ended_with(2)
     assert "a build is for apk, and these devices run litert" in done.said
+    done = cli("bench --build apk=nowhere --build litert=nowhere -n 2 -s host", MODEL).ended_with(2)
+    assert "a build is for apk, and these devices run litert" in done.said
+    # A phone may come, which runs it.
+    away = cli("bench --any 2 --with-host --build native=nowhere -n 2 -d xnnpack --json", MODEL)
+    assert away.json["lacking"].startswith("the plan asks for 2 phones")
     # That may be for models that are too fast for LiteRT's digits.
     done = cli("bench -n 2 -s host --build nowhere", MODEL).ended_with(4)
     assert "no build 'nowhere' for linux-" in done.said
