@@ -377,7 +377,9 @@ class Redaction:
             for folder in (*folders, Path.home(), Path.cwd(), sys.prefix)
             if folder
         }
-        names = {name for name in own if name.startswith("/") and not name.startswith("/usr")}
+        names = {
+            name for name in own if name.startswith("/") and not f"{name}/".startswith("/usr/")
+        }
         # In JSON, letters beyond ASCII may be written as escapes.
         spelled = {word for name in names for word in (name, json.dumps(name)[1:-1])}
         words = "|".join(re.escape(word) for word in sorted(spelled, key=len, reverse=True))

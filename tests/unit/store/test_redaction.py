@@ -4,7 +4,19 @@ import pytest
 
 from orchestrator.app.exchange import Redaction
 
-OWN = Redaction(["/tmp", "/home/anna/models", "/home/anna", "/data/größe", None, "", "relative"])
+OWN = Redaction(
+    [
+        "/tmp",
+        "/home/anna/models",
+        "/home/anna",
+        "/data/größe",
+        None,
+        "",
+        "relative",
+        "/usr2/eve",
+        "/usr/lib",
+    ]
+)
 
 
 @pytest.mark.parametrize(
@@ -17,6 +29,7 @@ OWN = Redaction(["/tmp", "/home/anna/models", "/home/anna", "/data/größe", Non
         ("/home/annabel/x and /home/anna.old/x", "/home/annabel/x and /home/anna.old/x"),
         ("/data/local/tmp/benchfarm/x", "/data/local/tmp/benchfarm/x"),
         ("/tmp/x.tflite", "x.tflite"),
+        ("/usr2/eve/x /usr/lib/x", "x /usr/lib/x"),
         ('"/data/gr\\u00f6\\u00dfe/x" /data/größe/x', '"x" x'),
         ("http://example.test/tmp/x 1/2", "http://example.test/tmp/x 1/2"),
     ],
