@@ -18,6 +18,7 @@ from orchestrator.app.virtual_phones import phones_of
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import (
     AdbUnavailableError,
+    BenchfarmError,
     DeviceBusyError,
     DeviceError,
     DeviceUnusableError,
@@ -188,10 +189,12 @@ def _listed(
             plugged = (
                 workspace.plugged_server() if start_server else workspace.running_plugged_server()
             )
-        except AdbUnavailableError:
+        except AdbUnavailableError as error:
             # Neither a lab nor another source needs a server for real phones.
             if not listed and not others:
                 raise
+            if workspace.named_server() is not None:
+                workspace.note("adb", str(error))
             plugged = None
         if plugged is not None and start_server:
             _join_network(workspace, plugged)
@@ -479,12 +482,16 @@ def pick(workspace: Workspace, serial: str, found: Sequence[Attached]) -> Attach
 
 
 def _is_known(workspace: Workspace, serial: Serial) -> bool:
-    """Whether a phone was measured, changed or labelled here: its serial number isn't misspelt."""
-    return (
-        serial in workspace.conditioner.unrestored()
-        or serial in workspace.inventory
-        or serial in workspace.store.devices()
-    )
+    """Whether a phone was measured, changed or labelled here: its serial number isn't misspelt.
+    Where that can't be read it isn't doubted.
+    """
+    with contextlib.suppress(BenchfarmError):
+        return (
+            serial in workspace.conditioner.unrestored()
+            or serial in workspace.inventory
+            or serial in workspace.store.devices()
+        )
+    return True
 
 
 def _reasons(attached: Sequence[Attached]) -> str:

@@ -88,7 +88,7 @@ def restore(
         )
     if dry_run:
         return _pending(settings, serials)
-    with Workspace(settings) as workspace:
+    with Workspace(settings, makes_store=False) as workspace:
         results = restore_phones(workspace, serials or None, take=force)
     restored = {
         serial: list(undone) for item in results for serial, undone in item.restored.items()
@@ -462,7 +462,7 @@ def _pending(settings: Settings, serials: Sequence[str]) -> CommandResult:
 
     lines: list[str] = []
     data: list[dict[str, Any]] = []
-    with Workspace(settings) as workspace:
+    with Workspace(settings, makes_store=False, needs_store=False) as workspace:
         for name in serials or workspace.conditioner.unrestored():
             try:
                 facts, pending, differences = pending_on(workspace, name)

@@ -72,13 +72,20 @@ def test_what_cannot_be_done_as_asked(
     expect(cli(*words.format(model=model).split(" "), **environ), exit_code, *said)
 
 
-def test_an_unknown_serial_number(lab: Lab, model: Path) -> None:
+def test_an_unknown_serial_number(lab: Lab, model: Path, tmp_path: Path) -> None:
     expect(
         lab.cli("bench -s NOSUCH", model, BENCHFARM_ADB_SERVER="127.0.0.1:1"),
         3,
         "NOSUCH",
         "benchfarm devices",
+        # A lab goes on without it, and the user named it.
+        "no adb server answers at 127.0.0.1:1",
     )
+    # Also where the store can't tell whether it was ever seen.
+    broken = tmp_path / "broken.sqlite"
+    broken.write_text("no database")
+    restored = lab.cli("--store", broken, "device", "restore", "NOSUCH").ended_with(3)
+    assert "NOSUCH: not restored: is not attached" in restored.said
 
 
 def test_a_model_that_is_none(cli: Cli, tmp_path: Path, model: Path) -> None:
@@ -185,6 +192,7 @@ def test_what_goes_without_a_store_makes_none_and_misses_none(
     plan.write_text(f"models: [{model}]\ndevices: {{host: true}}\nmatrix: {{delegates: [cpu]}}\n")
     cli("--store", path, "plan", "show", plan).ok()
     cli("--store", path, "model", "inspect", model).ok()
+    cli("--store", path, "device", "restore", "--dry-run").ok()
     assert not path.exists()
 
 
