@@ -300,17 +300,17 @@ def attach(settings: Settings, request: LabRequest) -> Sequence[LabPhone]:
 
 
 def detach(settings: Settings, *serials: str) -> None:
-    """Unplug phones of a lab that is up; what lay on them is gone with them.
+    """Unplug phones of a lab that is up, by serial number or address; what lay on them is gone with
+    them.
 
     Raises UsageError, with all of them still there, where one isn't.
     """
     for serial in serials:
         _lab_of(settings, serial)
-    addresses = {phone.serial: phone.address for phone in phones_of(settings)}
-    for serial in serials:
-        ask(settings, "remove", serial)
-        if serial in addresses:
-            adb_server(settings).disconnect(addresses[serial])
+    for phone in phones_of(settings):
+        if phone.serial in serials or phone.address in serials:
+            ask(settings, "remove", phone.serial)
+            adb_server(settings).disconnect(phone.address)
 
 
 def stop(settings: Settings) -> tuple[bool, bool]:

@@ -63,6 +63,12 @@ def test_no_two_phones_have_one_serial_number_in_whichever_processes(settings: S
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: virtual_phones.attach(settings, LabRequest()), range(4)))
     assert len(set(serials(settings))) == len(serials(settings)) == 14
+    # By its address, or named twice.
+    first, second, *others = virtual_phones.phones_of(settings)
+    virtual_phones.detach(settings, first.address, second.serial, second.serial)
+    assert set(serials(settings)) == {phone.serial for phone in others}
+    with Workspace(settings) as workspace:
+        assert all(item.seen.usable for item in attached_devices(workspace))
 
 
 def test_of_two_that_start_a_lab_at_once_one_is_told_what_to_do(settings: Settings) -> None:
