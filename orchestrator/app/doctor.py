@@ -176,7 +176,13 @@ def _phones(workspace: Workspace) -> list[Finding]:
         for item in attached
         if not item.seen.usable
     ]
-    usable = [item.seen.serial for item in attached if item.seen.usable]
+    # Of those that are kept out another check tells.
+    kept_out = workspace.quarantine.serials()
+    usable = [
+        item.seen.serial
+        for item in attached
+        if item.seen.usable and item.seen.serial not in kept_out
+    ]
     return [ok("phones", f"{len(usable)} usable: {', '.join(usable)}"), *found] if usable else found
 
 

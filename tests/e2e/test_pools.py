@@ -159,6 +159,8 @@ def test_a_phone_in_quarantine_is_listed_with_the_reason_and_not_as_ready(
     assert states[kept_out].endswith("kept out")
     assert states[A].endswith("ready")
     assert AILS in shown[-1]
+    found = lab.cli("doctor --json").ended_with(1).json["findings"]
+    assert [item["text"] for item in found if item["check"] == "phones"] == [f"1 usable: {A}"]
 
 
 def test_a_plan_that_names_phones_measures_those_that_there_are_and_tells_of_the_others(
