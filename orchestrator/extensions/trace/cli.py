@@ -16,7 +16,7 @@ from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.files import check_writable, safe_name, write_file
 from orchestrator.frozen import frozen
 from orchestrator.records.case import BUILTIN, ToolName
-from orchestrator.records.device import DeviceKind
+from orchestrator.records.device import HOST_SERIAL, DeviceKind
 from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.records.run import PERFETTO_FILE, Outcome, RunRecord
 from orchestrator.settings import Settings
@@ -60,6 +60,8 @@ def _record(
     from orchestrator.app.measuring import CampaignInterruptedError
     from orchestrator.programs import program
 
+    if HOST_SERIAL in split(options.get("devices")):
+        raise UsageError("traces are recorded on Android phones, not on this computer")
     # The plan reports names that are no tool.
     named = [name for text in options.get("tools", ()) for name in split([text])]
     for tool in [tool for tool in ToolName if tool in named]:

@@ -188,6 +188,8 @@ def test_what_cannot_be_traced_is_refused_at_once(lab: Lab, model: Path) -> None
         done = lab.cli("trace", model, "-s", lab.serials[0], "--tool", tool)
         assert done.exit_code == 2
         assert "can't be traced" in done.stderr
+    done = lab.cli("trace", model, "-s host").ended_with(2)
+    assert "not on this computer" in done.said
     done = lab.cli("trace", model, "-s", lab.serials[0], "--out", model)
     assert done.exit_code == 2
     assert "is no folder" in done.stderr
