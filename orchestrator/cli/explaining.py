@@ -15,6 +15,7 @@ from orchestrator.installation import data_folder
 from orchestrator.records.failures import FAILURES, INSTALL_STEPS
 
 FAILURES_PAGE: Final = "reference/failures.md"
+PLUGINS_PAGE: Final = "reference/plugins.md"
 PAGES: Final = (
     "concepts.md",
     "reference/findings.md",
@@ -38,9 +39,10 @@ class Entry:
 
 def entries() -> Iterator[Entry]:
     """Yield the terms of every table whose first column holds them, by page, each with what its
-    record says to do; and what the package manager's own codes ask for.
+    record says to do; plugins' passes; and what the package manager's own codes ask for.
     """
     from orchestrator.analysis.findings import CODES
+    from orchestrator.passes import passes
 
     steps = {code: item.next_step for code, item in FAILURES.items()}
     steps |= {code: item.next_step for code, item in CODES.items()}
@@ -56,6 +58,10 @@ def entries() -> Iterator[Entry]:
                 for term in re.findall("`([^`]+)`", first):
                     to_do = {"what to do": steps[term]} if term in steps else {}
                     yield Entry(term=term, columns=columns | to_do, page=page)
+    for own in passes():
+        # Of a plugin; no page has it.
+        if "." in own.name:
+            yield Entry(term=own.name, columns={"what it measures": own.about}, page=PLUGINS_PAGE)
     for code, step in INSTALL_STEPS.items():
         yield Entry(term=code, columns={"what to do": step}, page=FAILURES_PAGE)
 

@@ -43,6 +43,7 @@ def test_a_pass_of_a_third_party_is_in_help_schema_run_store_and_report(
     cli = lab.cli
     assert "acme.idle" in cli("bench --help", PYTHONPATH=where, COLUMNS="200").ok().stdout
     assert "acme.idle" in cli("plan schema", PYTHONPATH=where).ok().stdout
+    assert "up and idle" in cli("explain acme.idle", PYTHONPATH=where).ok().stdout
     words = ("bench -d xnnpack -t 1 --pass timing,acme.idle -n 2", model, "-s", lab.serials[0])
     told = cli(*words, PYTHONPATH=where).ok().stdout
     assert "acme.idle" in told
