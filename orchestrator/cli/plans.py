@@ -101,7 +101,8 @@ def show(
     )
     parts.append(f"{span} on the busiest device, beside loading and waiting for cool phones")
     if plan.budget is not None:
-        parts.append(f"\neach device has {format_duration(plan.budget)}")
+        time = format_duration(plan.budget)
+        parts.append(f"\neach device has {time}; what isn't begun by then is left out")
     # Without these nothing runs there: it is the last thing that is read.
     parts += ["\nmissing:", *(f"  {item.reason}" for item in missing)] if missing else []
     return shown(
