@@ -397,7 +397,7 @@ _COLUMNS: Final[Sequence[Column[DiskUse]]] = (
     Column("freed_by", "freed by", lambda use: use.freed_by),
 )
 _FREED_BY: Final = {
-    "store": "benchfarm store prune --older-than 90d --compact; benchfarm results remove --yes",
+    "store": "benchfarm store prune --older-than 90d --compact; benchfarm results remove CAMPAIGN --yes",
     "reports": "delete it: benchfarm report writes it again",
     "checks": "delete what isn't needed",
     "cache": "delete it: what is needed is made or fetched again",

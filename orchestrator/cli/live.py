@@ -17,8 +17,10 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Final
 
+import typer
+
 from orchestrator.app.options import opt
-from orchestrator.cli.frame import Json, command
+from orchestrator.cli.frame import Json, command, refuse
 from orchestrator.cli.output import (
     CUT_EXIT_CODE,
     LOCK,
@@ -166,6 +168,7 @@ _CAMPAIGNS: Final[Sequence[Column[Status]]] = (
 @command("status", has_table=True)
 def status(
     settings: Settings,
+    context: typer.Context,
     *,
     watch: Annotated[bool, opt("--watch", "Repeat until no campaign runs.")] = False,
     every_s: Annotated[float, opt("--every", "Seconds between two updates.", min=0.2)] = 2.0,
@@ -178,6 +181,8 @@ def status(
     from orchestrator.app.status import open_campaigns
     from orchestrator.app.workspace import Workspace
 
+    if not watch:
+        refuse(context, {"every_s"}, "without --watch")
     # All is read from the store and this computer's state: no phone is asked, so nothing is
     # disturbed.
     is_terminal = sys.stdout.isatty()

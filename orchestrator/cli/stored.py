@@ -194,6 +194,8 @@ def log(
     from orchestrator.app.stored import find_run, log_text
     from orchestrator.app.workspace import Workspace
 
+    if issue and attachment:
+        raise UsageError("--issue chooses what is told; leave out --attachment")
     with Workspace(settings, makes_store=False) as workspace:
         run = find_run(workspace.store, run_id)
         if issue:

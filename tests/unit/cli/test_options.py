@@ -37,6 +37,8 @@ REFUSED: list[tuple[str, str]] = [
         "report --out r.bogus",
         "r.bogus: this command writes html, text, markdown, csv, json, not .bogus",
     ),
+    ("results log newest --issue -a stdout", "leave out --attachment"),
+    ("status --every 1", "--every means nothing without --watch"),
     ("bench model.tflite --out b.csv", "b.csv: this command writes html, not csv"),
     ("report --format pdf", "there is no format 'pdf'"),
     # A percentage says that it is one.
