@@ -177,14 +177,14 @@ def _listed(
     from orchestrator.devices.discovery import SEVERAL, judge_twins, list_devices
 
     lab = workspace.lab_server(revive=start_server)
-    listed: list[tuple[AdbServer, Seen]] = []
+    listed: list[Attached] = []
     if lab is not None:
-        listed = [(lab, seen) for seen in _in_lab(workspace, lab)]
+        listed = [Attached(server=lab, seen=seen) for seen in _in_lab(workspace, lab)]
     others: list[Attached] = []
     is_lab_enough = only_virtual and bool(listed)
     if not (is_lab_enough or _holds(serials, listed)):
         others = _of_sources(workspace)
-    if not (is_lab_enough or _holds(serials, [*listed, *((None, item.seen) for item in others)])):
+    if not (is_lab_enough or _holds(serials, [*listed, *others])):
         try:
             plugged = (
                 workspace.plugged_server() if start_server else workspace.running_plugged_server()
@@ -200,18 +200,17 @@ def _listed(
             _join_network(workspace, plugged)
         if plugged is not None and (lab is None or str(plugged.address) != str(lab.address)):
             listed += [
-                (plugged, seen) for seen in list_devices(plugged, known=workspace.known_phones)
+                Attached(server=plugged, seen=seen)
+                for seen in list_devices(plugged, known=workspace.known_phones)
             ]
-    judged = judge_twins([seen for _, seen in listed])
+    judged = judge_twins([item.seen for item in listed])
     for seen in judged:
         if start_server and seen.reason.startswith(SEVERAL):
             # Remembered: with one of them away, the results of both would be taken for one
             # phone's.
             with contextlib.suppress(HostStorageError):
                 workspace.quarantine.put(Serial(seen.serial), seen.reason)
-    attached = [
-        Attached(server=server, seen=seen) for (server, _), seen in zip(listed, judged, strict=True)
-    ]
+    attached = [replace(item, seen=seen) for item, seen in zip(listed, judged, strict=True)]
     attached += others
     # A server lists phones in the order in which they came; people look for them by name.
     return sorted(attached, key=lambda item: (item.seen.serial, item.seen.address))
@@ -501,9 +500,9 @@ def _reasons(attached: Sequence[Attached]) -> str:
     )
 
 
-def _holds(serials: Sequence[str], listed: Iterable[tuple[object, Seen]]) -> bool:
+def _holds(serials: Sequence[str], listed: Iterable[Attached]) -> bool:
     """Whether phones are named, and all of them are listed."""
-    return bool(serials) and set(serials) <= {seen.serial for _, seen in listed}
+    return bool(serials) and set(serials) <= {item.seen.serial for item in listed}
 
 
 def check_file(settings: Settings, serial: str) -> Path:

@@ -27,12 +27,10 @@ from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, DeviceUnusableError, PlanError, UsageError
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign, CampaignStatus
-from orchestrator.records.case import CampaignId
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.plan import DeviceSelection, PlanOptions
+from orchestrator.records.plan import PlanOptions
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 from orchestrator.tables.comparisons import change_text
-from orchestrator.units import each
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.archive import Release
@@ -207,9 +205,9 @@ def bisect(
         DeviceError kinds: the device was lost; what was measured is stored, and the same command
             goes on.
     """
-    plans_of([f"build:{end}" for end in ends], options, request)
+    _, (plan, _) = plans_of([f"build:{end}" for end in ends], options, request)
     good, bad = map(workspace.library.find_release, ends)
-    opened = open_devices(workspace, DeviceSelection(serials=tuple(each(options.get("devices")))))
+    opened = open_devices(workspace, plan.devices)
     if len(opened.devices) != 1:
         names = ", ".join(facts.serial for facts in opened.facts)
         raise UsageError(
@@ -290,7 +288,7 @@ def _compared(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Compa
             raise DeviceUnusableError(
                 reason, hint="what was measured is stored; the same command resumes there"
             )
-        campaign = workspace.store.campaign(CampaignId(result.campaign.campaign_id))
+        campaign = workspace.store.campaign(result.campaign.campaign_id)
         assert campaign is not None, "it has just been run"
     verdicts = [row.verdict for row in pair_comparison(workspace, campaign).rows]
     reason = "" if verdicts else "nothing was measured"

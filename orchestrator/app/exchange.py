@@ -269,13 +269,12 @@ def store_import(
     campaign = new_campaign(workspace, request.name)
     campaign = replace(campaign, terms=replace(campaign.terms, origin=origin))
     result = import_runs(workspace.store, workspace.tools, campaign, batch, clock=workspace.clock)
+    done = Imported(result=result, notes=notes, left_out=len(batch.faults))
     if result.campaign is None:
-        return Imported(result=result, notes=notes, left_out=len(batch.faults))
+        return done
     shown = report_data(workspace, [result.campaign])
     path = write_report(workspace.settings, shown, [result.campaign], request.out)
-    return Imported(
-        result=result, notes=notes, shown=shown, report=path, left_out=len(batch.faults)
-    )
+    return replace(done, shown=shown, report=path)
 
 
 def import_each(

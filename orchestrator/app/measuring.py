@@ -25,7 +25,6 @@ from orchestrator.errors import (
     DeviceError,
     HostStorageError,
     InterruptedByUserError,
-    NoDeviceError,
     StoreError,
     UsageError,
 )
@@ -287,7 +286,7 @@ def _again_with(
     try:
         workspace.observer.on_event(Notice(event="too-fast", text=text, keys=keys))
         again = _run_once(workspace, other, despite_losses=False)
-    except (UsageError, ArtifactError, DeviceError, NoDeviceError) as error:
+    except (UsageError, ArtifactError, DeviceError) as error:
         text = f"{names}: it can't be measured with {finer}: {error}"
         workspace.observer.on_event(Notice(event="too-fast", text=text, level="warning", keys=keys))
         return measured

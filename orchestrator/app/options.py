@@ -79,7 +79,6 @@ Out = Annotated[Path | None, opt("--out -o", "File to write.")]
 Campaigns = Annotated[
     Texts, arg("Campaign id, its beginning, or a name (default: the newest campaign).")
 ]
-Device = Annotated[Texts, opt("--serial -s", "Serial number, or host. Repeat for several.")]
 Wait = Annotated[
     str,
     opt("--wait", "Wait at most this long for phones that are in use, 10m (default: do without)."),

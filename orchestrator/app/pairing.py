@@ -159,7 +159,7 @@ def prepare(
     skipped: dict[SkippedCase, None] = {}
     for word, plan, own in zip(words, plans, inputs, strict=True):
         check_builds(workspace, plan, opened)
-        expansion, found = expansion_of(workspace, plan, opened.devices, own)
+        expansion, found = expansion_of(workspace, plan, opened, own)
         builds |= {build.sha256: build for build in found}
         skipped |= dict.fromkeys(expansion.skipped)
         cases.append({_shared_key(case, sides[0].kind): case for case in expansion.cases})

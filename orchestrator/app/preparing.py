@@ -218,7 +218,7 @@ def check_builds(
 def expansion_of(
     workspace: Workspace,
     plan: Plan,
-    devices: Sequence[tuple[Device, DeviceFacts]],
+    opened: OpenedDevices,
     inputs: Inputs,
     assumed: Mapping[tuple[Serial, ToolName], Build] | None = None,
 ) -> tuple[Expansion, list[Build]]:
@@ -228,7 +228,7 @@ def expansion_of(
 
     ``assumed`` stand for programs that aren't on this computer; nobody is asked to download them.
     """
-    facts = [known for _, known in devices]
+    facts = opened.facts
     if assumed is None and (
         wanted := [item.spec for item in missing_programs(workspace, plan, facts) if item.spec]
     ):
@@ -244,7 +244,7 @@ def expansion_of(
     expansion = expand(plan, facts, inputs.models, stock)
     used = {case.build_sha256 for case in expansion.cases}
     builds |= {twin.sha256: twin for twin in twins.values() if twin.sha256 in used}
-    learn_flags(workspace.flag_book, workspace.lease, devices, found)
+    learn_flags(workspace.flag_book, workspace.lease, opened.devices, found)
     checked = check_flags(
         expansion,
         delegates=plan.matrix.named or tuple(DelegateName),
@@ -282,7 +282,7 @@ def prepare(
     expansion, builds, checks = planned(workspace, plan, opened, inputs)
     if not expansion.cases and OUT_OF_TIME not in {skip.reason_code for skip in expansion.skipped}:
         raise nothing_to_measure(expansion.skipped)
-    brackets, used = _reference_checks(workspace, plan, expansion, opened.devices, reference)
+    brackets, used = _reference_checks(workspace, plan, expansion, opened.facts, reference)
     models = {model.sha256: model for model in (*used, *inputs.models)}
     work = Work(
         invocations=tuple(
@@ -351,7 +351,7 @@ def planned(
 
     Parameters and errors are those of `expansion_of`.
     """
-    expansion, builds = expansion_of(workspace, plan, opened.devices, inputs, assumed)
+    expansion, builds = expansion_of(workspace, plan, opened, inputs, assumed)
     checks, is_wanted = unchecked(workspace, plan, opened.facts, inputs.models)
     expansion = with_output_checks(expansion, is_wanted)
     kept = cut_to_time(
@@ -424,7 +424,7 @@ def _reference_checks(
     workspace: Workspace,
     plan: Plan,
     expansion: Expansion,
-    devices: Sequence[tuple[Device, DeviceFacts]],
+    devices: Sequence[DeviceFacts],
     reference: Model | None,
 ) -> tuple[dict[Serial, tuple[Invocation, ...]], list[Model]]:
     """Return the reference workload of each device that has work, with its model; none where it
@@ -433,9 +433,9 @@ def _reference_checks(
     if not wants_reference_check(plan, expansion):
         return {}, []
     model = reference or reference_model()
-    builds = workspace.builds.of(plan, [facts for _, facts in devices])
+    builds = workspace.builds.of(plan, devices)
     found: dict[Serial, tuple[Invocation, ...]] = {}
-    for _, facts in devices:
+    for facts in devices:
         case = reference_case(plan, facts, model, builds)
         if case is not None and expansion.invocations.get(facts.serial):
             found[facts.serial] = (Invocation(case=case, run_pass=around_others().name, number=0),)

@@ -17,10 +17,12 @@ from typing import NoReturn, Protocol, runtime_checkable
 from orchestrator.cli.frame import ROOT, options
 from orchestrator.cli.output import (
     OutputLostError,
+    json_pieces,
     open_standard_streams,
     say,
     say_json,
     stop_no_more,
+    write_line,
 )
 from orchestrator.errors import BenchfarmError, InterruptedByUserError, UsageError
 from orchestrator.installation import missing_package
@@ -129,12 +131,8 @@ def _fail(error: Mapping[str, object]) -> NoReturn:
     """Say what ended the command, to programs as JSON, and exit; a second signal cuts no word off."""
     stop_no_more()
     if options.json_output:
-        from orchestrator.cli.output import json_pieces
-
         say_json(json_pieces({"error": error}))
     if _is_json_wanted():
-        from orchestrator.cli.output import write_line
-
         trace = traceback.format_exc() if options.debug else None
         keys = {name: value for name, value in error.items() if name != "message"}
         write_line("error", str(error["message"]), level="error", **keys, traceback=trace)

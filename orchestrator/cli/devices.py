@@ -323,16 +323,16 @@ def check(
             content = to_json(_report(device, facts, checks)) + "\n"
             write_file(path, content, makes_folder=options.out is None)
             failed = failed or any(item.result is CheckResult.FAILS for item in checks)
+            known = resolution.known_resolutions(workspace, [facts])
             results.append(
                 {
                     "serial": facts.serial,
                     "file": path,
                     "is_virtual": facts.is_virtual,
                     "checks": checks,
+                    "resolutions": known,
                 }
             )
-            known = resolution.known_resolutions(workspace, [facts])
-            results[-1]["resolutions"] = known
             texts.append(_text(facts, checks, path))
             texts += [
                 f"{one_line(item.text)}\n{as_text(resolution.resolution_table(item))}"

@@ -28,14 +28,22 @@ import typer
 import typer.core
 
 from orchestrator.app.options import Option, Paths, Texts, arg, opt
-from orchestrator.cli.output import OutputLostError, say, say_json, stop_no_more
+from orchestrator.cli.output import (
+    CommandResult,
+    OutputLostError,
+    format_of,
+    json_pieces,
+    logs_as_json,
+    say,
+    say_json,
+    stop_no_more,
+)
 from orchestrator.errors import UsageError
 from orchestrator.installation import require_packages
 from orchestrator.plugins import command_words, load
 from orchestrator.units import split
 
 if TYPE_CHECKING:
-    from orchestrator.cli.output import CommandResult
     from orchestrator.records.answers import DoneAnswer
     from orchestrator.settings import Settings
 
@@ -189,8 +197,6 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
         found.setdefault("as_json", (Json, False))
 
         def call(**given: Any) -> None:  # noqa: ANN401 - as typer read them
-            from orchestrator.cli.output import format_of
-
             form = format_of(given.pop("table_form", ""), None, TABLE_FORMS, default="text")
             form = "json" if given["as_json"] else form
             given["as_json"] = form != "text"
@@ -347,8 +353,6 @@ def refuse(context: typer.Context, names: Collection[str], mode: str) -> None:
 
 
 def _html(out: Path | None) -> Path | None:
-    from orchestrator.cli.output import format_of
-
     format_of("", out, ("html",), default="html")
     return out
 
@@ -446,15 +450,12 @@ def _settings(*, is_json: bool) -> Settings:
     # Known before anything runs: a night's log in the wrong form is no log.
     options.log_format = settings.log_format
     if settings.log_format == "json":
-        from orchestrator.cli.output import logs_as_json
-
         logs_as_json()
     return replace(settings, may_ask=not is_json and settings.log_format != "json")
 
 
 def _show(result: CommandResult | DoneAnswer, form: str) -> NoReturn:
     """Print a result in a form, and exit with its code."""
-    from orchestrator.cli.output import CommandResult, json_pieces
     from orchestrator.tables.renderers import as_markdown, csv_lines
 
     if not isinstance(result, CommandResult):

@@ -122,8 +122,6 @@ def _write(pieces: Iterable[str], *, err: bool) -> None:
 
 def write_line(event: str, text: str, *, level: str = "info", **keys: object) -> None:
     """Write one event; keys that are None or empty are left out."""
-    import json
-
     line: dict[str, Any] = {
         "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "level": level,
