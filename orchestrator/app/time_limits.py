@@ -72,11 +72,13 @@ def moment_of(text: str, now: datetime) -> datetime:
             named = [datetime.combine(today + timedelta(days=day), at) for day in (0, 1)]
         else:
             named = [datetime.fromisoformat(text)]
-    except ValueError as error:
+        # Those of the first and the last year may not be there in UTC.
+        moments = [moment for local in named for moment in _moments(local)]
+    except (ValueError, OverflowError) as error:
         raise UsageError(
             f"--until: {error}", hint="for example 06:00 or 2026-11-23T06:00"
         ) from error
-    moment = next((moment for local in named for moment in _moments(local) if moment > now), None)
+    moment = next((moment for moment in moments if moment > now), None)
     if moment is None:
         raise UsageError(f"--until {text} has passed")
     return moment

@@ -80,6 +80,7 @@ def test_a_time_of_day_is_the_next_one_also_where_clocks_change(
         ("", "6 am", "Invalid isoformat"),
         ("", "tomorrow", "Invalid isoformat"),
         ("", "2020-01-01T06:00", "has passed"),
+        ("", "9999-12-31T23:59-01:00", "out of range"),
     ],
 )
 def test_a_time_that_means_nothing_is_refused(budget: str, until: str, told: str) -> None:
