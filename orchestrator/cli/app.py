@@ -24,7 +24,12 @@ from orchestrator.cli.output import (
     stop_no_more,
     write_line,
 )
-from orchestrator.errors import BenchfarmError, InterruptedByUserError, UsageError
+from orchestrator.errors import (
+    BenchfarmError,
+    HostStorageError,
+    InterruptedByUserError,
+    UsageError,
+)
 from orchestrator.installation import missing_package
 
 
@@ -131,7 +136,9 @@ def _fail(error: Mapping[str, object]) -> NoReturn:
     """Say what ended the command, to programs as JSON, and exit; a second signal cuts no word off."""
     stop_no_more()
     if options.json_output:
-        say_json(json_pieces({"error": error}))
+        # Its code says it also where nobody can read it.
+        with suppress(OutputLostError, HostStorageError):
+            say_json(json_pieces({"error": error}))
     if _is_json_wanted():
         trace = traceback.format_exc() if options.debug else None
         keys = {name: value for name, value in error.items() if name != "message"}

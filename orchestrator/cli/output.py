@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar, cast
 
 from orchestrator import __version__
-from orchestrator.errors import UsageError
+from orchestrator.errors import HostStorageError, UsageError
 from orchestrator.frozen import frozen
 from orchestrator.tables.escapes import is_unseen, one_line, visible_block
 
@@ -112,12 +112,14 @@ def _write(pieces: Iterable[str], *, err: bool) -> None:
     try:
         stream.writelines(pieces)
         stream.flush()
-    except BrokenPipeError as error:
+    except OSError as error:
         # What is still kept back, and all that follows, goes nowhere.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
-        raise OutputLostError from error
+        if isinstance(error, BrokenPipeError):
+            raise OutputLostError from error
+        raise HostStorageError(f"the output can't be written: {error.strerror}") from error
 
 
 def write_line(event: str, text: str, *, level: str = "info", **keys: object) -> None:

@@ -163,3 +163,16 @@ def test_an_answer_that_nobody_reads_is_no_answer(cli: Cli) -> None:
         os.close(write)
         process.communicate(timeout=180)
     assert process.returncode == 141
+
+
+@pytest.mark.parametrize(("words", "exit_code"), [("flags --json", 5), ("report x --json", 2)])
+def test_an_answer_that_a_full_disk_loses_is_no_fault_of_benchfarm(
+    cli: Cli, words: str, exit_code: int
+) -> None:
+    with (
+        Path("/dev/full").open("w") as full,
+        cli.process([words], {}, stdout=full) as process,
+    ):
+        _, stderr = process.communicate(timeout=180)
+    assert process.returncode == exit_code, stderr
+    assert stderr.startswith("benchfarm: error: ")
