@@ -90,6 +90,4 @@ def extra_of(module: str) -> str:
     found = [match for text in requirements if (match := _REQUIREMENT.match(text))]
     sizes = Counter(match[2] for match in found)
     named = [match[2] for match in found if match[1].replace("_", "-").lower() == distribution]
-    return min(
-        (extra for extra in named if extra in sizes), key=lambda extra: sizes[extra], default=""
-    )
+    return min(named, key=lambda extra: sizes[extra], default="")
