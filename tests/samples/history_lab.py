@@ -69,6 +69,7 @@ class Weeks:
     build: Callable[[int], BuildSha] = lambda night: OLD
     driver: Callable[[str, int], str] = lambda serial, night: "1"
     is_away: Callable[[str, int], bool] = lambda serial, night: False
+    is_rejected: Callable[[str, int], bool] = lambda serial, night: False
     #: Before this night programs print means alone, which lie 8 % above the medians.
     means_until: int = 0
 
@@ -110,12 +111,15 @@ class Weeks:
     ) -> Iterator[RunRecord]:
         usual_us = 8000.0 * (1 + place) * self.factor(owner, night)
         level_us = usual_us * np.exp(generator.normal(0, 0.006))
+        quality = Quality.SUSPECT if night == 5 else Quality.TRUSTED
+        if self.is_rejected(owner.serial, night):
+            quality = Quality.REJECTED
         for number in range(self.invocations):
             us = float(level_us * np.exp(generator.normal(0, 0.004)))
             made = plain_run(
                 owner, number, us,
                 campaign_id=campaign_of_night(night), started_at=START + timedelta(days=night),
-                quality=Quality.SUSPECT if night == 5 else Quality.TRUSTED,
+                quality=quality,
             )  # fmt: skip
             yield skewed(made, has_median=False) if night < self.means_until else made
 

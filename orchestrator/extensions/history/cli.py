@@ -379,6 +379,7 @@ def _parts(found: Regressions) -> list[tuple[str, Table[Any]]]:
 
 def _heading(found: Regressions) -> str:
     from orchestrator.extensions.history.changepoint import SEGMENT_NIGHTS
+    from orchestrator.extensions.history.regressions import SILENT_NIGHTS
 
     recent = "new in the last 14 nights, more where a series lacks nights"
     asked = f"since {found.since}" if found.since else recent
@@ -395,8 +396,15 @@ def _heading(found: Regressions) -> str:
         if found.series and found.nights < least
         else ""
     )
+    phones = ", ".join(dict.fromkeys(item.case.serial for item in found.silent))
+    silent = (
+        f"; {len(found.silent)} series ({phones}) have no figure in the newest {SILENT_NIGHTS} nights"
+        if found.silent
+        else ""
+    )
     changes, nights = counted(len(found.changes), "change"), counted(found.nights, "night")
-    return f"{changes} {asked}, in {found.series} series over {nights}{few}{outputs}{figures}"
+    about = f"{few}{outputs}{silent}{figures}"
+    return f"{changes} {asked}, in {found.series} series over {nights}{about}"
 
 
 def _rendered(done: history.Changes, form: str) -> str:
@@ -455,5 +463,6 @@ def _data(found: Regressions) -> dict[str, object]:
             for group in found.groups
         ],
         "outputs": [{**told(item), "is_worse": item.is_worse} for item in found.outputs],
+        "silent": [item.key for item in found.silent],
         "other_figures": found.other_figures,
     }

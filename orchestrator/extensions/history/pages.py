@@ -26,9 +26,8 @@ from orchestrator.extensions.history.farm_now import (
     pause_button,
     phones_table,
 )
-from orchestrator.extensions.history.regressions import ChangeGroup, FoundChange
+from orchestrator.extensions.history.regressions import SILENT_NIGHTS, ChangeGroup, FoundChange
 from orchestrator.extensions.history.site import (
-    SILENT_NIGHTS,
     Site,
     SiteSeries,
     first_night,

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 #: Nights before the first that is asked for, so that its change has something to be a change from.
 _LEAD_NIGHTS: Final = 60
+#: A series without a figure in so many of the newest nights is told of.
+SILENT_NIGHTS: Final = 3
 #: Groups with a change that is sure go first, refuted ones last.
 _RANKS: Final = {
     ConfirmationStatus.CONFIRMED: 0,
@@ -166,6 +168,8 @@ class Regressions:
     outputs: tuple[OutputsChange, ...] = ()
     #: Where outputs that were wrong or drifted when these nights began had become so.
     faulty_before: tuple[OutputsChange, ...] = ()
+    #: Series without a figure in the newest SILENT_NIGHTS nights.
+    silent: tuple[Series, ...] = ()
     #: Series whose program began to print medians, or ended it: nights before aren't compared.
     other_figures: int = 0
 
@@ -265,6 +269,11 @@ def find_regressions(
         ),
         outputs=outputs,
         faulty_before=faulty_before,
+        silent=tuple(
+            known[table.series[place]]
+            for place in chosen
+            if not np.isfinite(table.latency_us[place, -SILENT_NIGHTS:]).any()
+        ),
         other_figures=len(other_figures & place_of.keys()),
     )
 

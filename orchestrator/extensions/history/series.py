@@ -98,7 +98,7 @@ class NightTable:
 
     series: tuple[SeriesKey, ...]
     sketches: tuple[SeriesSketch, ...]
-    #: Every night on which anything was measured, in order.
+    #: Every night on which a campaign was begun, in order.
     nights: tuple[date, ...]
     #: Series x nights, in microseconds: the median of the night's trusted invocations, else of its
     #: suspect ones; of several contents of one night, those of the newest.
@@ -153,11 +153,13 @@ def night_table(points: Points, *, only: Collection[CampaignId], zone: tzinfo | 
         _column(points.series_at),
         _column(points.contents_at),
     )
-    nights = sorted({night_of_campaign[place] for place in np.unique(campaign) if counts[place]})
+    nights = sorted(
+        {night for night, it_counts in zip(night_of_campaign, counts, strict=True) if it_counts}
+    )
     place_of_night = {night: place for place, night in enumerate(nights)}
     places = np.array(
         [
-            place_of_night.get(night, -1) if it_counts else -1
+            place_of_night[night] if it_counts else -1
             for night, it_counts in zip(night_of_campaign, counts, strict=True)
         ],
         dtype=np.int64,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date, tzinfo
 from functools import cache, cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,9 +63,6 @@ from orchestrator.tables.labels import page_name
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
-
-#: A figure that is at least this many nights old is shown as missing.
-SILENT_NIGHTS: Final = 3
 
 
 @frozen
@@ -176,7 +173,7 @@ class Site:
 
     @property
     def nights(self) -> Sequence[date]:
-        """Every night on which anything was measured, in order."""
+        """Every night on which a campaign was begun, in order."""
         return self.table.nights
 
     @cached_property

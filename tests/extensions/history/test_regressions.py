@@ -352,6 +352,25 @@ def test_what_passed_between_two_changes_that_last_is_told_of_any_nights(nights:
     assert sum(change.is_news for change in found) >= 30
 
 
+def test_what_has_no_figure_of_late_is_told_and_nothing_at_all_fails(tmp_path: Path) -> None:
+    late = NIGHTS - 3
+    store = weeks(
+        is_away=lambda serial, night: serial == "P0" and night >= late,
+        is_rejected=lambda serial, night: (serial == "P1" and night >= late) or serial == "P2",
+    )
+    with workspace_of(tmp_path, store) as workspace:
+        done = find_changes(workspace, Question())
+        assert (len(done.found.silent), done.found.nights, done.fails) == (8, NIGHTS, False)
+        assert {series.case.serial for series in done.found.silent} == {"P0", "P1"}
+        done = find_changes(workspace, Question(selections=("serial=P2",)))
+        assert (done.found.series, done.fails) == (0, True)
+        assert done.nothing.startswith("nothing was looked at")
+    # A night of which all was rejected is one without a figure, too.
+    store = weeks(is_rejected=lambda serial, night: night >= late)
+    assert len(find_regressions(store, Question()).silent) == 16
+    assert {row.silent_nights for row in gather(store, since=None).series} == {3}
+
+
 def test_a_build_that_slows_everything_is_named_with_the_series_that_moved() -> None:
     store = weeks(**newer_from(CHANGE), factor=lambda case, night: 1.05 if night >= CHANGE else 1.0)
 

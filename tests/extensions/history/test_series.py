@@ -32,7 +32,7 @@ def points_of(*points: Point, hours: tuple[float, ...] = (0.0, 1.0, 25.0)) -> Po
             CampaignSketch(
                 campaign_id=CampaignId(f"c{number}"), created_at=START + timedelta(hours=hour)
             )
-            for number, hour in enumerate(hours)
+            for number, hour in enumerate(hours[: max(campaign_at) + 1])
         ),
         series_at=array("q", [0] * len(points)),
         contents_at=array("q", contents_at),
