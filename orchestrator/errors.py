@@ -234,6 +234,10 @@ class StoreError(BenchfarmError):
     exit_code = 5
 
 
+class StoreAwayError(StoreError):
+    """The database's server can't be reached, or ended the connection."""
+
+
 class StoreCorruptError(StoreError):
     """The store's file is damaged or isn't a benchfarm store; it was left untouched."""
 

@@ -18,6 +18,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from orchestrator.errors import (
     BenchfarmError,
     HostStorageError,
+    StoreAwayError,
     StoreCorruptError,
     StoreEncodingError,
     StoreError,
@@ -214,7 +215,9 @@ def store_errors(name: str, *, path: Path | None = None) -> Iterator[None]:
     except OverflowError as error:
         raise StoreError(f"{name}: a number is too large to be stored: {error}") from error
     except PoolTimeoutError as error:
-        raise StoreError(f"{name}: no answer of the database server in time: {error}") from error
+        raise StoreAwayError(
+            f"{name}: no answer of the database server in time: {error}"
+        ) from error
 
 
 def _of_driver(error: BaseException | None, name: str, path: Path | None) -> BenchfarmError:
@@ -229,7 +232,7 @@ def _of_driver(error: BaseException | None, name: str, path: Path | None) -> Ben
         return _locked(name)
     words = " ".join(str(error).split()) or type(error).__name__
     if sqlstate is None or sqlstate.startswith(("08", "57")):
-        return StoreError(
+        return StoreAwayError(
             f"{name}: the database server can't be reached or ended the connection: {words}"
         )
     return StoreError(f"{name}: the database refused: {words}")

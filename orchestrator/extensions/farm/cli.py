@@ -16,7 +16,7 @@ from orchestrator.app.options import Texts, arg, opt
 from orchestrator.cli.frame import DryRun, Json, command
 from orchestrator.cli.live import observer_for_stderr
 from orchestrator.cli.output import CUT_EXIT_CODE, CommandResult, say, shown, tell
-from orchestrator.errors import StoreError, UsageError
+from orchestrator.errors import StoreAwayError, UsageError
 from orchestrator.frozen import frozen
 from orchestrator.plugins import Settings
 from orchestrator.records.answers import DoneAnswer, FarmAnswer
@@ -193,7 +193,7 @@ def farm_status(
                     raise submissions.unknown_submission(submission)
                 left_out = queue.left_out(submission) if submission else {}
                 result = _status(workspace, farm, left_out, is_one=bool(submission))
-            except StoreError as error:
+            except StoreAwayError as error:
                 # The workers wait for the database, too.
                 if not watch:
                     raise

@@ -29,6 +29,7 @@ from orchestrator.errors import (
     InterruptedByUserError,
     PlanError,
     ProgramInUseError,
+    StoreAwayError,
     StoreError,
 )
 from orchestrator.extensions.farm.manifest import (
@@ -121,6 +122,9 @@ class Jobs:
                 return self._measure(workspace, job, manifest, Path(folder))
         except InterruptedByUserError:
             return Ended(status="aborted", note="stopped")
+        except StoreAwayError as error:
+            # That is no fault of the phone.
+            return Ended(status="later", note=_noted(error), wait_s=_BUSY_S)
         except _PASSING as error:
             return _again(_noted(error))
         except ProgramInUseError as error:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from orchestrator.errors import StoreEncodingError, StoreError, UsageError
+from orchestrator.errors import StoreAwayError, StoreEncodingError, StoreError, UsageError
 
 if TYPE_CHECKING:
     import psycopg
@@ -295,8 +295,10 @@ def as_store_error(url: str) -> Iterator[None]:
                 psycopg.connect(url, connect_timeout=_CONNECT_S).close()
             except psycopg.Error as reason:
                 cause = reason
-        hint = _AWAY if isinstance(error, psycopg.OperationalError) else ""
-        raise StoreError(f"the farm's queue: {str(cause).strip()}", hint=hint) from error
+        text = f"the farm's queue: {str(cause).strip()}"
+        if isinstance(error, psycopg.OperationalError):
+            raise StoreAwayError(text, hint=_AWAY) from error
+        raise StoreError(text) from error
 
 
 def _make_tables(connection: psycopg.Connection[Any]) -> None:

@@ -20,7 +20,7 @@ from orchestrator.app.doctor import of_host
 from orchestrator.app.status import QueueView, queue_beside
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli import devices
-from orchestrator.errors import NoDeviceError, PlanError, UsageError
+from orchestrator.errors import NoDeviceError, PlanError, StoreError, UsageError
 from orchestrator.extensions.farm import cli as farm
 from orchestrator.extensions.farm import doctor as farm_doctor
 from orchestrator.extensions.farm import submissions
@@ -168,6 +168,13 @@ def test_a_host_that_is_gone_for_good_is_forgotten_with_all_that_was_its_own(
     assert [row["status"] for row in queue.jobs() if row["serial"] == "A"] == ["waits"]
     problems = found(devices.doctor(settings, farm=True), "problem")
     assert "hosts" not in problems
+
+
+def test_a_watch_ends_with_an_error_that_stays(queue: FarmQueue, settings: Settings) -> None:
+    submit(queue, "A")
+    queue.rows("DROP TABLE farm_pauses")
+    with pytest.raises(StoreError, match='"farm_pauses" does not exist'):
+        farm.farm_status(settings, watch=True)
 
 
 def test_the_status_of_a_submission_tells_what_each_phone_had_no_time_for(
