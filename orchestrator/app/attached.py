@@ -93,6 +93,11 @@ class OpenedDevices:
         """What the devices are."""
         return [facts for _, facts in self.devices]
 
+    @property
+    def lacks_devices(self) -> bool:
+        """Whether the selection means more devices than these."""
+        return bool(self.missing or self.choice.lacking)
+
 
 def _in_lab(workspace: Workspace, server: AdbServer) -> Sequence[Seen]:
     """Return the phones of the lab's server, which are connected first where it doesn't know them:

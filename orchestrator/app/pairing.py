@@ -158,7 +158,7 @@ def prepare(
     builds: dict[str, Build] = {}
     skipped: dict[SkippedCase, None] = {}
     for word, plan, own in zip(words, plans, inputs, strict=True):
-        check_builds(workspace, plan, opened)
+        check_builds(workspace, plan, opened.facts, lacks_devices=opened.lacks_devices)
         expansion, found = expansion_of(workspace, plan, opened, own)
         builds |= {build.sha256: build for build in found}
         skipped |= dict.fromkeys(expansion.skipped)

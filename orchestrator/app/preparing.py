@@ -192,15 +192,20 @@ def missing_programs(
 
 
 def check_builds(
-    workspace: Workspace, plan: Plan, opened: OpenedDevices, *, has_finer: bool = False
+    workspace: Workspace,
+    plan: Plan,
+    devices: Sequence[DeviceFacts],
+    *,
+    lacks_devices: bool = False,
+    has_finer: bool = False,
 ) -> None:
     """Raise UsageError for each build of a program that none of a plan's devices runs.
 
-    Where a device is missing it may be that one's. With ``has_finer`` a build may be for what
+    With ``lacks_devices`` it may be the missing one's. With ``has_finer`` a build may be for what
     measures models that are too fast for the others; raises ArtifactError where it isn't there.
     """
-    kinds = {facts.kind for facts in opened.facts}
-    if opened.missing or opened.choice.lacking or plan.devices.host:
+    kinds = {facts.kind for facts in devices}
+    if lacks_devices or plan.devices.host:
         kinds |= {own.usual_on for own in programs() if own.usual_on is not None}
     used = {tool for kind in kinds for tool in tools_for(plan, kind)}
     unused = [tool for tool in plan.builds if tool not in used]
@@ -212,7 +217,7 @@ def check_builds(
         )
     if unused:
         own = replace(plan, matrix=replace(plan.matrix, tools=tuple(unused)))
-        workspace.builds.of(own, opened.facts)
+        workspace.builds.of(own, devices)
 
 
 def expansion_of(

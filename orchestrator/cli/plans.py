@@ -47,7 +47,9 @@ def show(
     inputs = inputs_of(plan)
     with Workspace(settings, makes_store=False, needs_store=False) as workspace:
         opened = open_devices(workspace, plan.devices)
-        check_builds(workspace, plan, opened, has_finer=True)
+        check_builds(
+            workspace, plan, opened.facts, lacks_devices=opened.lacks_devices, has_finer=True
+        )
         missing = missing_programs(workspace, plan, opened.facts)
         assumed = {(serial, item.tool): item.assumed for item in missing for serial in item.serials}
         expansion, _, _ = planned(workspace, plan, opened, inputs, assumed)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.preparing import host_files, identify, reference_model
+from orchestrator.app.preparing import check_builds, host_files, identify, reference_model
 from orchestrator.app.resuming import close_cancelled
 from orchestrator.config.plan import load_plan
 from orchestrator.errors import NotFoundError, PlanError, UsageError
@@ -65,7 +65,8 @@ def submit(
         PlanError: the plan is wrong, or asks for what only one host can do.
         NoDeviceError: no announced phone fits.
         ArtifactError: a build that the plan names isn't here.
-        UsageError: a submission of this name was there already, or results of one are stored.
+        UsageError: a submission of this name was there already, or results of one are stored; the
+            plan uses none of the programs of which it names builds.
     """
     plan = load_plan(path, home=settings.data_folder)
     if plan.devices.host:
@@ -155,7 +156,7 @@ def _pack(
     phone why this computer has no build of some programs: the phone's host may.
 
     Raises PlanError for a file that can't be read, ArtifactError for a build that isn't here or
-    doesn't fit a phone.
+    doesn't fit a phone, UsageError for builds of programs that the plan doesn't use.
     """
     paths = {str(model.sha256): model.path for model in models if model.path is not None}
 
@@ -185,6 +186,7 @@ def _pack(
     # Another host, or a later version, has other files that declare programs.
     tools = tools_for(plan, DeviceKind.ANDROID)
     declaring = (program(tool).declared_in for tool in tools)
+    check_builds(workspace, plan, phones)
     found = workspace.builds.of(plan, phones)
     own_builds: dict[Serial, list[Build]] = {}
     by_kind: dict[str, list[Build]] = {}

@@ -505,6 +505,18 @@ def test_a_phone_whose_serial_number_no_job_can_have_keeps_no_other_from_being_m
     assert (left_out, missed) == ({}, {})
 
 
+def test_a_plan_that_names_a_build_of_a_program_that_it_does_not_use_is_not_queued(
+    queue: FarmQueue, settings: Settings, plan_file: Callable[..., Path]
+) -> None:
+    host_lives(queue, "one")
+    facts = virtual_facts("A", abis=("arm64-v8a",))
+    queue.announce("one", {"A": Announced(facts=dump(facts))})
+    plan = plan_file(("A",), extra="builds: {apk: nightly}\n")
+    with pytest.raises(UsageError, match="a build is for apk, and these devices run native"):
+        farm.submit(settings, plan)
+    assert queue.jobs() == []
+
+
 def virtual_facts(serial: str, **changes: object) -> DeviceFacts:
     return DeviceFacts(serial=Serial(serial), kind=DeviceKind.ANDROID, is_virtual=True, **changes)  # type: ignore[arg-type]
 
