@@ -436,7 +436,8 @@ class LivePages:
         """Return what was known, unless something was stored, or read again, since."""
         store = self._workspace.store
         campaigns = store.campaigns()
-        seen = (len(campaigns), list(store.annotations()), list(store.confirmations()))
+        names = [item.campaign_id for item in campaigns]
+        seen = (names, list(store.annotations()), list(store.confirmations()))
         if before is not None and seen == self._seen:
             shown = [item for item in campaigns if item.campaign_id in before.marks]
             if report_marks(store, shown) == before.marks:

@@ -28,7 +28,7 @@ from orchestrator.extensions.history.regressions import (
 )
 from orchestrator.extensions.history.site import gather
 from orchestrator.extensions.history.web import LivePages, recent_changes
-from orchestrator.records.case import BuildSha, Case, DelegateName, Pass, content_key
+from orchestrator.records.case import BuildSha, CampaignId, Case, DelegateName, Pass, content_key
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus, Points
 from orchestrator.records.verdict import (
     ComparisonOutcome,
@@ -243,6 +243,24 @@ def test_the_farms_page_forgets_changes_that_are_expected_or_whose_campaigns_are
         for campaign in store.campaigns()[: NIGHTS - CHANGE]:
             store.hide_campaign(campaign.campaign_id)
         assert not has_changes()
+
+
+def test_pages_show_a_campaign_that_began_when_an_old_one_was_hidden(
+    tmp_path: Path, slowed: Store
+) -> None:
+    store = copied(slowed)
+    with workspace_of(tmp_path, store) as workspace:
+        farm = FarmNow(workspace, None, can_be_steered=False)
+        pages = LivePages(workspace, farm, since=night_of_place(1))
+        pages.page("farm/now")
+        newest, *_, oldest = store.campaigns()
+        store.hide_campaign(oldest.campaign_id)
+        begun = replace(newest, campaign_id=CampaignId("begun"))
+        store.begin_campaign(
+            begun, devices=PHONES, models=store.models().values(), builds=store.builds().values()
+        )
+        pages.page("farm/now")
+        assert "begun" in pages.site().by_id
 
 
 @pytest.mark.parametrize(
