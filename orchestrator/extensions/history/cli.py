@@ -328,12 +328,12 @@ def serve(settings: Settings, listening: Listening, since: Since = "") -> Comman
     access = access_of(settings, listening)
     with ExitStack() as stack:
         workspace = stack.enter_context(Workspace(settings))
-        first = first_night(since, workspace)
-        # A store that can't be opened is told now, not at the first request.
+        # What can't be read is told now, not at the first request.
+        first_night(since, workspace)
         workspace.store.campaigns()
         queue = queue_beside(settings, stack)
         farm = FarmNow(workspace, queue, can_be_steered=bool(access.token))
-        pages = LivePages(workspace, farm, since=first)
+        pages = LivePages(workspace, farm, since=since)
         numbers = Numbers(workspace, farm, lambda: pages.site().news)
         opened = stack.enter_context(web.listen(listening.host, listening.port))
         url = f"{address_of(opened)}/"

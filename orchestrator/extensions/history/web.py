@@ -24,7 +24,6 @@ import threading
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import date
 from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
@@ -39,7 +38,7 @@ from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.extensions.history import api
 from orchestrator.extensions.history import pages as site_pages
 from orchestrator.extensions.history.farm_now import FarmNow, Kept
-from orchestrator.extensions.history.site import Site, gather, report_marks
+from orchestrator.extensions.history.site import Site, first_night, gather, report_marks
 from orchestrator.frozen import frozen
 from orchestrator.plugins import Workspace
 from orchestrator.records.answers import ChangeAnswer
@@ -370,7 +369,8 @@ class LivePages:
     since.
     """
 
-    def __init__(self, workspace: Workspace, farm: FarmNow, *, since: date | None) -> None:
+    def __init__(self, workspace: Workspace, farm: FarmNow, *, since: str) -> None:
+        """``since``: of ``serve``; the nights of "30d" are other ones each night."""
         self._workspace = workspace
         self._farm = farm
         self._since = since
@@ -434,15 +434,15 @@ class LivePages:
 
     def _gather(self, before: Site | None) -> Site:
         """Return what was known, unless something was stored, or read again, since."""
-        store = self._workspace.store
+        store, first = self._workspace.store, first_night(self._since, self._workspace)
         campaigns = store.campaigns()
         names = [item.campaign_id for item in campaigns]
-        seen = (names, list(store.annotations()), list(store.confirmations()))
+        seen = (first, names, list(store.annotations()), list(store.confirmations()))
         if before is not None and seen == self._seen:
             shown = [item for item in campaigns if item.campaign_id in before.marks]
             if report_marks(store, shown) == before.marks:
                 return before
-        site = replace(gather(store, since=self._since), is_live=True)
+        site = replace(gather(store, since=first), is_live=True)
         self._seen = seen
         return site
 

@@ -50,6 +50,7 @@ from tests.samples.history_lab import (
     night_of_place,
     phone,
 )
+from tests.samples.manual_clock import ManualClock
 from tests.samples.sample_lab import run
 
 #: Filling months of a lab takes half a second each time.
@@ -206,7 +207,7 @@ def test_what_is_new_is_the_same_however_few_nights_the_pages_show(tmp_path: Pat
     assert {item.label.split("(")[1][:2] for item in recent if not item.page} == {"P1"}
     with workspace_of(tmp_path, store) as workspace:
         farm = FarmNow(workspace, None, can_be_steered=False)
-        live = LivePages(workspace, farm, since=night_of_place(NIGHTS - 2))
+        live = LivePages(workspace, farm, since=f"{night_of_place(NIGHTS - 2)}")
         page = live.page("farm/now")
         numbers = Numbers(workspace, farm, lambda: live.site().news).page()
         assert page is not None
@@ -223,7 +224,7 @@ def test_the_farms_page_forgets_changes_that_are_expected_or_whose_campaigns_are
 ) -> None:
     store = copied(slowed)
     with workspace_of(tmp_path, store) as workspace:
-        pages = LivePages(workspace, FarmNow(workspace, None, can_be_steered=False), since=None)
+        pages = LivePages(workspace, FarmNow(workspace, None, can_be_steered=False), since="")
 
         def has_changes() -> bool:
             page = pages.page("farm/now")
@@ -245,13 +246,26 @@ def test_the_farms_page_forgets_changes_that_are_expected_or_whose_campaigns_are
         assert not has_changes()
 
 
+def test_pages_of_so_many_days_are_those_of_today(tmp_path: Path, steady: Store) -> None:
+    store = copied(steady)
+    with workspace_of(tmp_path, store) as workspace:
+        workspace.clock = clock = ManualClock(START + timedelta(days=NIGHTS))
+        pages = LivePages(workspace, FarmNow(workspace, None, can_be_steered=False), since="5d")
+        assert len(pages.site().nights) == 5
+        clock.advance(2 * 86400)
+        # What was gathered a moment ago stays, unless something happened.
+        store.hide_campaign(store.campaigns()[-1].campaign_id)
+        pages.page("farm/now")
+        assert len(pages.site().nights) == 3
+
+
 def test_pages_show_a_campaign_that_began_when_an_old_one_was_hidden(
     tmp_path: Path, slowed: Store
 ) -> None:
     store = copied(slowed)
     with workspace_of(tmp_path, store) as workspace:
         farm = FarmNow(workspace, None, can_be_steered=False)
-        pages = LivePages(workspace, farm, since=night_of_place(1))
+        pages = LivePages(workspace, farm, since=f"{night_of_place(1)}")
         pages.page("farm/now")
         newest, *_, oldest = store.campaigns()
         store.hide_campaign(oldest.campaign_id)

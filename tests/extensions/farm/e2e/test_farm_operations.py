@@ -295,7 +295,7 @@ def served(settings: Settings) -> tuple[bytes, str]:
         opened = stack.enter_context(Workspace(settings))
         queue = queue_beside(settings, stack)
         now = farm_of(opened, queue)
-        page = LivePages(opened, now, since=None).page("")
+        page = LivePages(opened, now, since="").page("")
         numbers = Numbers(opened, now, list)
         assert page is not None
         return page.content, numbers.page().content.decode()
