@@ -126,8 +126,6 @@ class Change:
     #: Nights with a figure in the segment before and after.
     nights_before: int
     nights_after: int
-    #: Night-to-night noise of the series, relative.
-    noise: float
     #: Whether this is the series' newest change; a change and its end are one.
     is_newest: bool
     #: The new level is beyond nearly all that as many nights in a row had before.
@@ -589,7 +587,6 @@ class _Row:
             confidence=max(0.0, 1 - length * math.erfc(math.sqrt(gain / 2))),
             nights_before=counts[0],
             nights_after=counts[1],
-            noise=self.sigma,
             is_newest=number == len(cuts) - 1,
             is_clear=_is_clear(self.z[max(0, cut - _CLEAR_NIGHTS) : cut], self.z[after], step),
         )
