@@ -9,6 +9,7 @@ import math
 import secrets
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -207,9 +208,13 @@ def _outcome(
     """Return the outcome of an A/B rerun of a change, or why it can't be run now."""
     try:
         sides, models = _sides(workspace, change)
-        prepared = prepare(workspace, sides, _options(change), _request(change, models))
+        options = _options(change) | _same_build(workspace, change)
+        prepared = prepare(workspace, sides, options, _request(change, models))
         if pairing_of(prepared.campaign).is_same:
             return ConfirmationStatus.CANNOT, "old and new are of the same content here", None
+        used = {item.case.build_sha256 for item in prepared.campaign.invocations}
+        if not used <= {change.before.build_sha256, change.after.build_sha256}:
+            return ConfirmationStatus.CANNOT, "the program of these nights isn't here", None
         result = measure(workspace, start(workspace, prepared)).checked().result
     except InterruptedByUserError:
         raise
@@ -266,6 +271,17 @@ def _sides(workspace: Workspace, change: FoundChange) -> tuple[tuple[str, str], 
         return (f"model:{models[0]}", f"model:{models[1]}"), ()
     old, new = (_build(workspace, sha256) for sha256 in (before.build_sha256, after.build_sha256))
     return (f"build:{old}", f"build:{new}"), tuple(models)
+
+
+def _same_build(workspace: Workspace, change: FoundChange) -> PlanOptions:
+    """Return the option that names the build of both sides where the model changed; none for a
+    program that is only on the phone.
+    """
+    sha256 = change.after.build_sha256
+    if change.before.build_sha256 == sha256:
+        with suppress(UsageError):
+            return {"builds": {change.series.case.tool.value: _build(workspace, sha256)}}
+    return {}
 
 
 def _build(workspace: Workspace, sha256: BuildSha) -> str:
