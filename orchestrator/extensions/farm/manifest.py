@@ -261,7 +261,7 @@ class Contents:
         written.
         """
         path = self._folder / sha256 / name
-        with self._alone(sha256):
+        with self._fetching.setdefault(sha256, threading.Lock()):
             try:
                 if path.is_file() and sha256_of(path) == sha256:
                     os.utime(path)
@@ -340,6 +340,3 @@ class Contents:
                             path.parent.rmdir()
         except OSError as error:
             raise HostStorageError(f"{error.filename}: {error.strerror}") from error
-
-    def _alone(self, sha256: str) -> threading.Lock:
-        return self._fetching.setdefault(sha256, threading.Lock())

@@ -354,8 +354,8 @@ class HostWorker:
                 taken.append(serial)
                 continue
             self._workers.stop(serial)
-            if serial in clashes and serial in self._running:
-                self._running[serial].cancelled.set()
+            if serial in clashes and (running := self._running.get(serial)) is not None:
+                running.cancelled.set()
             if serial not in self._workers.alive():
                 self._locks.release(name)
         return taken

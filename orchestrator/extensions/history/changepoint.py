@@ -504,20 +504,15 @@ def clipped(logs: Floats, lengths: Integers, sigma: Floats) -> Floats:
 
 def _row_median(values: Floats) -> Floats:
     """Return the median of each row without its NaN; NaN for a row of nothing else."""
+    if not values.shape[1]:
+        return np.full(len(values), np.nan)
+    # NaN comes last: also where there is nothing else.
     ordered = np.sort(values, axis=1)
     there = np.sum(~np.isnan(values), axis=1)
     rows = np.arange(len(values))
-    low = (
-        ordered[rows, np.maximum((there - 1) // 2, 0)]
-        if values.shape[1]
-        else np.full(len(values), np.nan)
-    )
-    high = (
-        ordered[rows, np.minimum(there // 2, max(values.shape[1] - 1, 0))]
-        if values.shape[1]
-        else low
-    )
-    found: Floats = np.where(there > 0, (low + high) / 2, np.nan)
+    low = ordered[rows, np.maximum((there - 1) // 2, 0)]
+    high = ordered[rows, np.minimum(there // 2, values.shape[1] - 1)]
+    found: Floats = (low + high) / 2
     return found
 
 

@@ -209,7 +209,10 @@ def _outcome(
     try:
         sides, models = _sides(workspace, change)
         options = _options(change) | _same_build(workspace, change)
-        prepared = prepare(workspace, sides, options, _request(change, models))
+        # Half of what the nights show must be seen.
+        detect = max(0.01, abs(change.ratio - 1) / 2)
+        request = AbRequest(models=models, detect=detect, most=_MOST_PAIRS)
+        prepared = prepare(workspace, sides, options, request)
         if pairing_of(prepared.campaign).is_same:
             return ConfirmationStatus.CANNOT, "old and new are of the same content here", None
         used = {item.case.build_sha256 for item in prepared.campaign.invocations}
@@ -322,12 +325,6 @@ def _options(change: FoundChange) -> PlanOptions:
         warmup_min_secs=case.warmup_min_secs,
         name="confirm",
     )
-
-
-def _request(change: FoundChange, models: tuple[Path, ...]) -> AbRequest:
-    # Half of what the nights show must be seen.
-    detect = max(0.01, abs(change.ratio - 1) / 2)
-    return AbRequest(models=models, detect=detect, most=_MOST_PAIRS)
 
 
 STEPS: Final = (1.03, 1.05, 1.10, 1.20)

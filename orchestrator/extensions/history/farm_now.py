@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 #: Seconds for which what was read stays at the least.
 _LEAST_AGE_S: Final = 2.0
-#: Heat and battery are those of runs of campaigns begun within these hours.
-_HOURS: Final = 24
+#: Runs are counted, and heat and battery are those, of campaigns begun within these hours.
+HOURS: Final = 24
 _STANDINGS: Final = {
     Standing.WORKING: "measuring",
     Standing.WAITING: "waiting",
@@ -145,7 +145,7 @@ def read_farm(workspace: Workspace, queue: QueueView | None, submission: str = "
     opened = {item.campaign_id: item for item in store.campaigns(only_open=True)}
     progress = store.progress(only_open=True)
     newest = {
-        str(run.case.serial): run for run in store.activity(now - timedelta(hours=_HOURS)).newest
+        str(run.case.serial): run for run in store.activity(now - timedelta(hours=HOURS)).newest
     }
     jobs = queue.jobs() if queue is not None else []
     running = {str(job["serial"]): job for job in jobs if job["status"] == "runs"}

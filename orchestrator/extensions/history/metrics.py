@@ -13,13 +13,11 @@ from prometheus_client.registry import Collector
 
 from orchestrator import __version__
 from orchestrator.errors import BenchfarmError, StoreError
-from orchestrator.extensions.history.farm_now import ORDER, FarmNow
+from orchestrator.extensions.history.farm_now import HOURS, ORDER, FarmNow
 from orchestrator.extensions.history.regressions import FoundChange
 from orchestrator.extensions.history.web import ServedPage
 from orchestrator.plugins import Workspace
 
-#: Runs are counted of the campaigns begun in these hours.
-HOURS: Final = 24
 _LATE: Final = f"of campaigns begun in the last {HOURS} hours"
 _OF_RUN: Final = f"of a phone after the last invocation {_LATE}."
 

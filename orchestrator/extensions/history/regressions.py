@@ -7,7 +7,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import date, timedelta, tzinfo
+from datetime import date, timedelta
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
@@ -27,14 +27,14 @@ from orchestrator.extensions.history.changepoint import (
 from orchestrator.extensions.history.series import (
     NightTable,
     Series,
+    first_moment,
     night_of,
     night_table,
     read_series,
 )
 from orchestrator.frozen import frozen
 from orchestrator.plugins import Workspace
-from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import BuildSha, Serial, SeriesKey, grouped
+from orchestrator.records.case import BuildSha, CampaignId, Serial, SeriesKey, grouped
 from orchestrator.records.history import (
     LEAST_CHANGE,
     Annotation,
@@ -209,10 +209,11 @@ def find_regressions(
     marks = store.marks(series_keys=wanted)
     # After all that was read of them: one may begin meanwhile.
     known = read_series(store)
-    newest = nights_of(plain_campaigns(store), store.zone)[-WINDOW_NIGHTS:]
+    campaigns = campaign_nights(store)
+    newest = sorted({*campaigns.values()})[-WINDOW_NIGHTS:]
     cuts = _all_changes(table, newest)
     found = [change for change in cuts if _is_asked_for(change, table, question)]
-    alike, other_figures = _of_one_kind(table, found, store)
+    alike, other_figures = _of_one_kind(table, found, store, campaigns)
     if other_figures:
         table = alike
         cuts = _all_changes(table, newest)
@@ -257,7 +258,7 @@ def find_regressions(
                 after=after,
             )
         )
-    outputs, faulty_before = _outputs(store, question, marks, known, annotations)
+    outputs, faulty_before = _outputs(question, marks, campaigns, known, annotations)
     return Regressions(
         since=question.since,
         nights=len(table.nights),
@@ -343,9 +344,9 @@ def _confirmations(
 
 
 def _outputs(
-    store: Store,
     question: Question,
     marks: Sequence[RunMark],
+    campaigns: Mapping[CampaignId, date],
     series: Mapping[SeriesKey, Series],
     annotations: Sequence[Annotation],
 ) -> tuple[tuple[OutputsChange, ...], tuple[OutputsChange, ...]]:
@@ -354,22 +355,13 @@ def _outputs(
 
     Of several comparisons of a night the worst counts.
     """
-    campaigns = plain_campaigns(store)
-    nights = nights_of(campaigns, store.zone)
-    if not nights:
-        return (), ()
-    first, shown = (
-        question.since or nights[-RECENT_NIGHTS:][0],
-        {item.campaign_id for item in campaigns},
-    )
+    newest = sorted({*campaigns.values()})[-RECENT_NIGHTS:]
+    first = question.since or min(newest, default=date.min)
     verdicts: dict[SeriesKey, dict[date, ParityVerdict]] = {}
     for mark in marks:
-        verdict = _outputs_of(mark) if mark.campaign_id in shown else None
-        if verdict is not None:
-            of_series, night = (
-                verdicts.setdefault(mark.series_key, {}),
-                night_of(mark.created_at, store.zone),
-            )
+        verdict, night = _outputs_of(mark), campaigns.get(mark.campaign_id)
+        if verdict is not None and night is not None:
+            of_series = verdicts.setdefault(mark.series_key, {})
             of_series[night] = max(
                 verdict, of_series.get(night, verdict), key=lambda item: item.badness
             )
@@ -408,29 +400,28 @@ def _outputs_of(mark: RunMark) -> ParityVerdict | None:
     return max(told, key=lambda verdict: verdict.badness, default=ParityVerdict.SAME)
 
 
-def plain_campaigns(store: Store) -> list[Campaign]:
-    """Return the campaigns that count; an A/B campaign's old builds are no news of the night."""
-    return [campaign for campaign in store.campaigns() if campaign.terms.pairing is None]
-
-
-def nights_of(campaigns: Sequence[Campaign], zone: tzinfo | None) -> list[date]:
-    """Return the nights on which campaigns were begun, in order."""
-    return sorted({night_of(campaign.created_at, zone) for campaign in campaigns})
+def campaign_nights(store: Store) -> dict[CampaignId, date]:
+    """Return the night of each campaign that counts; an A/B campaign's old builds are no news of
+    the night.
+    """
+    return {
+        campaign.campaign_id: night_of(campaign.created_at, store.zone)
+        for campaign in store.campaigns()
+        if campaign.terms.pairing is None
+    }
 
 
 def read_nights(store: Store, *, since: date | None) -> tuple[NightTable, Points]:
     """Return the window's nights, with some before ``since``, and what was read for them (of all
     campaigns).
     """
-    campaigns = plain_campaigns(store)
-    zone = store.zone
-    nights = nights_of(campaigns, zone)
+    campaigns = campaign_nights(store)
+    nights = sorted({*campaigns.values()})
     asked = 0 if since is None else sum(night >= since for night in nights) + _LEAD_NIGHTS
     kept = nights[-max(WINDOW_NIGHTS, asked) :]
-    late = [item for item in campaigns if kept and night_of(item.created_at, zone) >= kept[0]]
-    points = store.points(since=min((item.created_at for item in late), default=None))
-    only = {campaign.campaign_id for campaign in late}
-    return night_table(points, only=only, zone=zone), points
+    points = store.points(since=first_moment(kept[0], store.zone) if kept else None)
+    only = {campaign_id for campaign_id, night in campaigns.items() if night >= kept[0]}
+    return night_table(points, only=only, zone=store.zone), points
 
 
 def check_selection(selection: str) -> None:
@@ -488,7 +479,10 @@ def _is_asked_for(change: Change, table: NightTable, question: Question) -> bool
 
 
 def _of_one_kind(
-    table: NightTable, found: Sequence[Change], store: Store
+    table: NightTable,
+    found: Sequence[Change],
+    store: Store,
+    campaigns: Mapping[CampaignId, date],
 ) -> tuple[NightTable, set[int]]:
     """Return nights without those before a program printed medians instead of means, or back, and in
     which series: a median beside a mean is no change.
@@ -496,9 +490,7 @@ def _of_one_kind(
     Such are series with figures of both kinds around a change: on the nights on which it may have
     begun, and the last one before.
     """
-    campaigns = grouped(
-        plain_campaigns(store) if found else (), lambda item: night_of(item.created_at, store.zone)
-    )
+    at_once = grouped(campaigns, campaigns.__getitem__)
     # An app's files, which have the medians, may be refused on one phone alone.
     kinds: dict[tuple[Serial, BuildSha], FigureKind | None] = {}
 
@@ -506,8 +498,7 @@ def _of_one_kind(
         build = table.contents[table.contents_at[series, night]].build_sha256
         serial = table.sketches[series].serial
         if (serial, build) not in kinds:
-            at_once = [item.campaign_id for item in campaigns.get(table.nights[night], ())]
-            runs = store.runs(campaign_ids=at_once, serials=[serial])
+            runs = store.runs(campaign_ids=at_once[table.nights[night]], serials=[serial])
             kind, figures = of_one_kind([run for run in runs if run.case.build_sha256 == build])
             kinds[serial, build] = kind if figures else None
         return kinds[serial, build]

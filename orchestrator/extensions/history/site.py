@@ -28,11 +28,10 @@ from orchestrator.extensions.history.regressions import (
     OutputsChange,
     Question,
     Regressions,
+    campaign_nights,
     find_regressions,
     fits,
     night_meant,
-    nights_of,
-    plain_campaigns,
     read_nights,
 )
 from orchestrator.extensions.history.series import (
@@ -259,12 +258,12 @@ def _finite(value: float) -> float | None:
 
 def gather(store: Store, *, since: date | None) -> Site:
     """Return what the pages show."""
-    campaigns, plain = store.campaigns(), plain_campaigns(store)
-    nights = nights_of(plain, store.zone)
+    campaigns, counting = store.campaigns(), campaign_nights(store)
+    nights = sorted({*counting.values()})
     first = since or (nights[-WINDOW_NIGHTS] if len(nights) > WINDOW_NIGHTS else date.min)
     chosen = [item for item in campaigns if night_of(item.created_at, store.zone) >= first]
     marks = report_marks(store, chosen)
-    only = {item.campaign_id for item in plain} & {item.campaign_id for item in chosen}
+    only = counting.keys() & {item.campaign_id for item in chosen}
     whole, points = read_nights(store, since=first)
     table = night_table(points, only=only, zone=store.zone)
     details = night_details(points, table)
