@@ -419,19 +419,23 @@ class FarmQueue(Database):
 
     def end(
         self, begun: Delivery, status: str, note: str, *, is_try: bool = False, wait_s: float = 0.0
-    ) -> datetime | None:
-        """End a delivery (``done``, ``failed``, ``cancelled``, or ``waits``) and return from when
-        on it waits.
+    ) -> tuple[str, datetime] | None:
+        """End a delivery (``done``, ``failed``, or ``waits``); return what the job is then, and from
+        when on it waits. One that waits and that somebody cancelled is ``cancelled``.
 
         None, changing nothing, if somebody else has begun it since. ``is_try``: whether it counts
         as one of the phone.
         """
         rows = self.rows(
             """
-            UPDATE farm_jobs SET status = %s, note = %s, tries = tries + %s, changed_at = now(),
+            UPDATE farm_jobs SET status = CASE WHEN status = 'cancelled' OR cancel_asked
+            AND %s = 'waits' THEN 'cancelled' ELSE %s END,
+            note = %s, tries = tries + %s, changed_at = now(),
             again_at = now() + make_interval(secs => %s)
-            WHERE job_id = %s AND delivery = %s AND status = 'runs' RETURNING again_at
+            WHERE job_id = %s AND delivery = %s AND status IN ('runs', 'cancelled')
+            RETURNING status, again_at
             """,
+            status,
             status,
             note,
             int(is_try),
@@ -439,7 +443,7 @@ class FarmQueue(Database):
             begun.job_id,
             begun.delivery,
         )
-        return rows[0]["again_at"] if rows else None
+        return (rows[0]["status"], rows[0]["again_at"]) if rows else None
 
     def jobs(self, submission: str = "") -> list[dict[str, Any]]:
         """Return the jobs of one submission; or all that are open, and the newest 1,000.

@@ -178,8 +178,6 @@ def _queue_of(serial: str) -> str:
 class _Running:
     begun: Delivery
     cancelled: threading.Event = field(default_factory=threading.Event)
-    #: Somebody cancelled the job, for good.
-    called_off: bool = False
 
 
 class HostWorker:
@@ -369,7 +367,6 @@ class HostWorker:
         """
         running = {job.begun.job_id: job for job in list(self._running.values())}
         for job_id in self._queue.cancelled(running.keys()):
-            running[job_id].called_off = True
             running[job_id].cancelled.set()
         by_serial: dict[str, dict[int, int]] = {}
         for row in self._queue.open_jobs(self._offered()):
@@ -401,30 +398,29 @@ class HostWorker:
             else:
                 self._say(f"job {job}: begins on {serial}", **_about(begun))
                 ended = self._jobs.run(begun, running.cancelled)
-            self._report(running, ended)
+            self._report(begun, ended)
         finally:
             del self._running[serial]
             self._woken.set()
 
-    def _report(self, running: _Running, ended: Ended) -> None:
+    def _report(self, begun: Delivery, ended: Ended) -> None:
         """Say how a delivery ended; raises _Again when the job is to come again."""
-        begun, status, note, wait_s = running.begun, ended.status, ended.note, ended.wait_s
-        if running.called_off and status in {"aborted", "again", "later"}:
-            self._jobs.abandon(begun)
-            status = "cancelled"
-        elif status == "aborted":
+        status, note, wait_s = ended.status, ended.note, ended.wait_s
+        if status == "aborted":
             status, note = "waits", f"{self._host} stopped it"
         elif status == "later":
             status = "waits"
         elif status == "again":
             status = "waits" if begun.tries < TRIES_MAX else "failed"
             wait_s = min(_AGAIN_MOST_S, _AGAIN_S * 2**begun.tries)
-        again_at = self._ended(begun, status, note, ended.status == "again", wait_s)
-        self._done += again_at is not None and status != "waits"
         level = "warning" if ended.status == "again" else "info"
-        told = f"waits {wait_s:.0f} s" if status == "waits" else status
-        if again_at is None and not running.called_off:
-            told = "somebody else has begun it since"
+        again_at, told = None, "somebody else has begun it since"
+        if (kept := self._ended(begun, status, note, ended.status == "again", wait_s)) is not None:
+            status, again_at = kept
+            told = f"waits {wait_s:.0f} s" if status == "waits" else status
+            self._done += status != "waits"
+            if status == "cancelled":
+                self._jobs.abandon(begun)
         self._say(
             f"job {begun.job_id}: {told}: {note}",
             level="error" if status == "failed" else level,
@@ -435,7 +431,7 @@ class HostWorker:
 
     def _ended(
         self, begun: Delivery, status: str, note: str, is_try: bool, wait_s: float
-    ) -> datetime | None:
+    ) -> tuple[str, datetime] | None:
         """End a delivery, however long the database is away, but not longer than this process waits
         when it ends.
         """

@@ -232,8 +232,24 @@ def test_a_job_that_was_cancelled_while_its_host_was_silent_is_stopped_and_given
         queue.rows("UPDATE farm_jobs SET host = 'asleep'")
         assert set(queue.cancel("night").values()) == {"waits"}
         queue.rows("UPDATE farm_jobs SET host = 'one'")
-        until(lambda: told[-1]["text"] == f"job {job}: cancelled: stopped")
+        until(lambda: told[-1]["text"] == f"job {job}: cancelled: one stopped it")
     assert jobs.abandoned == ["night_A"]
+    assert queue.jobs()[0]["status"] == "cancelled"
+
+
+def test_a_job_that_was_cancelled_as_its_worker_was_stopped_is_not_begun_again(
+    queue: FarmQueue, job: int
+) -> None:
+    begun: list[Delivery] = []
+
+    def run(delivery: Delivery, cancelled: threading.Event) -> Ended:
+        begun.append(delivery)
+        assert set(queue.cancel("night").values()) == {"runs"}
+        return Ended(status="aborted", note="stopped")
+
+    jobs = PlayedJobs(run)
+    worker(queue, run, jobs=jobs).run(until_empty=True)
+    assert (len(begun), jobs.abandoned) == (1, ["night_A"])
     assert queue.jobs()[0]["status"] == "cancelled"
 
 
