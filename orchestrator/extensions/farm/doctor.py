@@ -9,7 +9,7 @@ from typing import Final
 from orchestrator import __version__
 from orchestrator.app.doctor import Finding, ok, problem, run_checks, warning
 from orchestrator.extensions.farm.queue import HOST_SILENT_S, FarmQueue
-from orchestrator.extensions.history.farm_now import counted, read_farm
+from orchestrator.extensions.history.farm_now import read_farm, state_counts
 from orchestrator.plugins import Workspace
 from orchestrator.records.answers import FarmAnswer
 from orchestrator.units import format_duration
@@ -36,7 +36,7 @@ def of_farm(workspace: Workspace) -> list[Finding]:
 
 
 def _queue(farm: FarmAnswer) -> Iterable[Finding]:
-    yield ok("queue", f"jobs: {counted(job.status for job in farm.jobs) or 'none'}")
+    yield ok("queue", f"jobs: {state_counts(job.status for job in farm.jobs) or 'none'}")
     if farm.lag_s > _LAG_S:
         text = f"a job has waited {format_duration(farm.lag_s)} though its phone is free"
         yield problem("queue", text, "look at its host's worker: is it alive, what does it log?")
@@ -60,7 +60,7 @@ def _clock(queue: FarmQueue) -> Finding:
 
 
 def _hosts(farm: FarmAnswer) -> Iterable[Finding]:
-    yield ok("hosts", counted(host.state for host in farm.hosts) or "none")
+    yield ok("hosts", state_counts(host.state for host in farm.hosts) or "none")
     if not farm.hosts:
         step = "start 'benchfarm farm worker' on each host"
         yield problem("hosts", "no host works for the farm", step)
@@ -80,7 +80,7 @@ def _hosts(farm: FarmAnswer) -> Iterable[Finding]:
 
 
 def _phones(farm: FarmAnswer) -> Iterable[Finding]:
-    yield ok("phones", counted(item.state for item in farm.devices) or "none")
+    yield ok("phones", state_counts(item.state for item in farm.devices) or "none")
     for phone in farm.devices:
         forget = f"'benchfarm farm forget phone:{phone.serial}'"
         if phone.state == "clash":

@@ -344,7 +344,7 @@ def job_answer(row: _Row) -> JobAnswer:
     return answer_of(JobAnswer, row, plan=row["plan_name"])
 
 
-def counted(states: Iterable[str]) -> str:
+def state_counts(states: Iterable[str]) -> str:
     """Return how many there are of each: ``3 free, 1 away``."""
     return ", ".join(f"{count} {state}" for state, count in Counter(states).items())
 

@@ -20,11 +20,11 @@ from orchestrator.extensions.history.changes import CHANGES
 from orchestrator.extensions.history.farm_now import (
     TONES,
     cancel_button,
-    counted,
     hosts_table,
     jobs_table,
     pause_button,
     phones_table,
+    state_counts,
 )
 from orchestrator.extensions.history.regressions import SILENT_NIGHTS, ChangeGroup, FoundChange
 from orchestrator.extensions.history.site import (
@@ -179,7 +179,12 @@ def farm_page(
         states=[(state, count, TONES.get(state) == "v-error") for state, count in states.items()],
         phones=phones_table(farm, now),
         submissions=[
-            (name, counted(job.status for job in own), jobs_table(own, now), cancel_button(name))
+            (
+                name,
+                state_counts(job.status for job in own),
+                jobs_table(own, now),
+                cancel_button(name),
+            )
             for name, own in jobs.items()
         ],
         more_jobs=len(farm.jobs[_MOST_JOBS:]),
