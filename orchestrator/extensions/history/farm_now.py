@@ -185,7 +185,8 @@ def read_farm(workspace: Workspace, queue: QueueView | None, submission: str = "
         return farm
     free = {item.serial for item in devices if item.state == "free"}
     waiting = [job["again_at"] for job in jobs if job["again_at"] and job["serial"] in free]
-    lag_s = (now - min(waiting, default=now)) / timedelta(seconds=1)
+    # By the clock that those are of: this computer's may be wrong.
+    lag_s = (queue.now() - min(waiting)) / timedelta(seconds=1) if waiting else 0.0
     listed = queue.jobs(submission) if submission else _of_now(jobs)
     return replace(
         farm,

@@ -28,7 +28,7 @@ from orchestrator.extensions.farm.manifest import dump
 from orchestrator.extensions.farm.phones import check_names, choose_phones, welcome
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.extensions.history.api import release_from_quarantine
-from orchestrator.extensions.history.farm_now import FarmNow
+from orchestrator.extensions.history.farm_now import FarmNow, read_farm
 from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.extensions.history.web import LivePages
 from orchestrator.ports import Change
@@ -38,6 +38,7 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.run import Outcome
 from orchestrator.settings import Settings
+from tests.samples.manual_clock import ManualClock
 from tests.samples.places import REPO
 from tests.samples.submissions import begin, host_lives, submit
 
@@ -98,6 +99,9 @@ def test_numbers_tell_of_jobs_phones_and_how_long_a_free_phones_job_waits(
     }
     assert states == {"measuring": "1.0", "free": "1.0", "paused": "1.0", "unusable": "1.0"}
     assert 590 < float(numbers["benchfarm_queue_lag_seconds"]) < 700
+    with Workspace(settings) as late:
+        late.clock = ManualClock(queue.now() + timedelta(hours=1))
+        assert read_farm(late, queue).lag_s < 700
     # Without the free phone nothing waits that could run.
     queue.pause("phone:B")
     assert "benchfarm_queue_lag_seconds 0.0" in metrics(settings, queue)
