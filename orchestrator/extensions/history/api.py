@@ -17,6 +17,7 @@ from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
+from starlette.exceptions import HTTPException
 
 from orchestrator.app.phones import release_phone
 from orchestrator.app.status import QueueView, extension
@@ -70,6 +71,12 @@ def make_api(
     async def _refused(_: Request, error: BenchfarmError) -> Response:
         status = 409 if isinstance(error, UsageError) else 503
         return refusal(404 if isinstance(error, NotFoundError) else status, str(error), error.hint)
+
+    @api.exception_handler(HTTPException)
+    async def _unknown(_: Request, error: HTTPException) -> Response:
+        return refusal(
+            error.status_code, error.detail, f"{PATH}/openapi.json describes what there is"
+        )
 
     @api.exception_handler(RequestValidationError)
     async def _misread(_: Request, error: RequestValidationError) -> Response:

@@ -277,7 +277,7 @@ def test_the_api_tells_of_the_changes_that_the_history_has(live):
     [("/runs?campaign=none", 404, "no campaign 'none'"), ("/runs?campaign=x&limit=0", 422, "limit"),
      (f"/runs?campaign=x&offset={2**63 - 1}", 422, "offset"), (f"/jobs?offset={2**63 - 1}", 422, "offset"),
      ("/runs?campaign=%00", 422, "no text"), ("/series/%00", 422, "no text"),
-     ("/series/none", 404, "no series"), ("/nothing", 404, "")],
+     ("/series/none", 404, "no series"), ("/nothing", 404, '"error":"Not Found"')],
 )  # fmt: skip
 def test_the_api_says_what_is_wrong_with_a_question(live, path, status, said):
     found, _, body = ask(live, f"/api/v1{path}")
