@@ -238,8 +238,8 @@ def _restored(workspace: Workspace, device: Device, ended: Ended) -> Ended:
     that.
     """
     try:
-        is_left = workspace.conditioner.pending(device)
-        for item in restore_phones(workspace, [device.serial] if is_left else []):
+        if workspace.conditioner.pending(device):
+            (item,) = restore_phones(workspace, [device.serial])
             if item.error is not None:
                 raise item.error
     except _PASSING as error:

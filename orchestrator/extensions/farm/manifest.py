@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -95,17 +96,11 @@ class Manifest:
             )
         return found
 
-    def all_builds(self) -> Iterator[Build]:
-        """Yield every build of every kind of phone."""
-        for builds in self.builds.values():
-            yield from builds
-        yield from self.flex_builds.values()
-
     def contents(self) -> Iterator[Content]:
         """Yield every file of it."""
         for model in self.plan.models:
             yield str(model.path), model.sha256 or ""
-        for build in self.all_builds():
+        for build in (*chain.from_iterable(self.builds.values()), *self.flex_builds.values()):
             yield str(build.path or ""), build.sha256
             yield from ((item.name, item.sha256) for item in build.companions)
         for files in self.flag_files.values():

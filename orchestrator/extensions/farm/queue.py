@@ -517,9 +517,9 @@ class FarmQueue(Database):
         """Pause ``farm``, ``host:NAME`` or ``phone:SERIAL``."""
         self.rows("INSERT INTO farm_pauses (scope) VALUES (%s) ON CONFLICT DO NOTHING", scope)
 
-    def resume(self, scope: str) -> bool:
-        """End a pause; False when there was none."""
-        return bool(self.rows("DELETE FROM farm_pauses WHERE scope = %s RETURNING scope", scope))
+    def resume(self, scope: str) -> None:
+        """End a pause, where there is one."""
+        self.rows("DELETE FROM farm_pauses WHERE scope = %s", scope)
 
     def pauses(self) -> list[str]:
         """Return what is paused."""

@@ -200,7 +200,7 @@ class HostWorker:
         self._queue = queue
         self._host_phones, self._jobs = phones, jobs
         self._say = say
-        self._host = host
+        self._host, self._name = host, f"host {host}"
         self._dead_after_s, self._poll_s = dead_after_s, poll_s
         self._locks = HostLocks(queue.url, dead_after_s=dead_after_s)
         self._workers = PhoneWorkers(queue.url, host, self._do, poll_s=poll_s)
@@ -218,10 +218,6 @@ class HostWorker:
         self._has_due = True
         self._done = 0
         self._said: set[str] = set()
-
-    @property
-    def _name(self) -> str:
-        return f"host {self._host}"
 
     def run(self, *, until_empty: bool) -> int:
         """Work until stopped or interrupted (or nothing is left); return how many jobs ended here.

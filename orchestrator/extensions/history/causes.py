@@ -14,7 +14,7 @@ import numpy as np
 from orchestrator.extensions.history.changepoint import Change
 from orchestrator.extensions.history.series import NightTable, night_of
 from orchestrator.frozen import frozen
-from orchestrator.records.case import Serial
+from orchestrator.records.case import Build, Serial
 from orchestrator.records.history import Contents, DeviceSighting
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Causes:
         if not found:
             # Most nights: nobody asks.
             return
-        builds = {str(sha256): build.name for sha256, build in store.builds().items()}
+        builds = store.builds()
         # A lab that builds its program every night has a difference in each series every night.
         nights = {night for item in found for night in range(item.earliest - 1, item.latest + 2)}
         series_of: dict[Serial, list[int]] = defaultdict(list)
@@ -158,17 +158,16 @@ def content_steps(table: NightTable, series: int) -> Iterator[tuple[int, Content
 
 
 def content_differences(
-    before: Contents, after: Contents, builds: Mapping[str, str]
+    before: Contents, after: Contents, builds: Mapping[str, Build]
 ) -> list[Difference]:
-    """Return what of a night's contents is another thing; ``builds`` are the names of builds by
-    their sha256.
-    """
+    """Return what of a night's contents is another thing."""
     found = []
     if before.model_sha256 != after.model_sha256:
         found.append(("model", before.model_sha256[:12], after.model_sha256[:12]))
     if before.build_sha256 != after.build_sha256:
         old, new = (
-            f"{builds.get(sha, '')}@{sha[:12]}" for sha in (before.build_sha256, after.build_sha256)
+            f"{builds[sha].name if sha in builds else ''}@{sha[:12]}"
+            for sha in (before.build_sha256, after.build_sha256)
         )
         found.append(("build", old, new))
     old_files, new_files = dict(before.files), dict(after.files)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -204,7 +204,7 @@ def changes(
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommonStep:
     """A step that nearly all series of few nights made on one night: a build, not chance."""
 
@@ -335,7 +335,7 @@ def is_news(change: Change, *, nights: int, threshold: float = LEAST_CHANGE) -> 
     ended = change.ended
     lasts = change.is_newest or ended is None
     is_recent = nights <= (change.recent_until if ended is None else ended + RECENT_NIGHTS)
-    is_large = abs(change.ratio - 1) >= max(LEAST_CHANGE, threshold)
+    is_large = abs(change.ratio - 1) >= threshold
     return lasts and is_recent and is_large and change.is_sure
 
 

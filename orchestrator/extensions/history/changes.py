@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from orchestrator.app.measuring import measure
-from orchestrator.app.pairing import AbRequest, pair_comparison, pairing_of, prepare
+from orchestrator.app.pairing import AbRequest, pair_comparison, prepare
 from orchestrator.app.preparing import start
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, BenchfarmError, InterruptedByUserError, UsageError
@@ -182,8 +182,7 @@ def confirm_changes(workspace: Workspace, changes: Sequence[FoundChange]) -> Non
     result.
     """
     for change in changes:
-        is_open = change.status in {ConfirmationStatus.UNCONFIRMED, ConfirmationStatus.CANNOT}
-        if change.expected or change.ended is not None or not is_open:
+        if not change.counts or change.status is ConfirmationStatus.CONFIRMED:
             continue
         status, detail, ratio = _outcome(workspace, change)
         workspace.store.confirm(
@@ -213,10 +212,8 @@ def _outcome(
         detect = max(0.01, abs(change.ratio - 1) / 2)
         request = AbRequest(models=models, detect=detect, most=_MOST_PAIRS)
         prepared = prepare(workspace, sides, options, request)
-        if pairing_of(prepared.campaign).is_same:
-            return ConfirmationStatus.CANNOT, "old and new are of the same content here", None
         used = {item.case.build_sha256 for item in prepared.campaign.invocations}
-        if not used <= {change.before.build_sha256, change.after.build_sha256}:
+        if used != {change.before.build_sha256, change.after.build_sha256}:
             return ConfirmationStatus.CANNOT, "the program of these nights isn't here", None
         result = measure(workspace, start(workspace, prepared)).checked().result
     except InterruptedByUserError:

@@ -103,7 +103,7 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
     data = {**_data(done.found), "fails": done.fails}
     undelivered = []
     if receivers and done.fails:
-        content, told = json.loads(to_json(data)), done.nothing or _rendered(done, "text")
+        content, told = json.loads(to_json(data)), _rendered(done, "text")
         message = Message(content=content, text=told)
         undelivered = [reason for receiver in receivers if (reason := send(receiver, message))]
     for reason in undelivered:
@@ -383,28 +383,23 @@ def _heading(found: Regressions) -> str:
 
     recent = "new in the last 14 nights, more where a series lacks nights"
     asked = f"since {found.since}" if found.since else recent
-    worse = sum(item.is_worse for item in found.outputs)
-    outputs = f"; the outputs of {worse} turned wrong or drifted" if worse else ""
-    figures = (
-        f"; {found.other_figures} series changed between means and medians, nights before that aren't compared"
-        if found.other_figures
-        else ""
-    )
-    least = 2 * SEGMENT_NIGHTS
-    few = (
-        f"; it takes {least} nights to find a change"
-        if found.series and found.nights < least
-        else ""
-    )
-    phones = ", ".join(dict.fromkeys(item.case.serial for item in found.silent))
-    silent = (
-        f"; {len(found.silent)} series ({phones}) have no figure in the newest {SILENT_NIGHTS} nights"
-        if found.silent
-        else ""
-    )
     changes, nights = counted(len(found.changes), "change"), counted(found.nights, "night")
-    about = f"{few}{outputs}{silent}{figures}"
-    return f"{changes} {asked}, in {found.series} series over {nights}{about}"
+    told = [f"{changes} {asked}, in {found.series} series over {nights}"]
+    least = 2 * SEGMENT_NIGHTS
+    if found.series and found.nights < least:
+        told.append(f"it takes {least} nights to find a change")
+    if worse := sum(item.is_worse for item in found.outputs):
+        told.append(f"the outputs of {worse} turned wrong or drifted")
+    if found.silent:
+        phones = ", ".join(dict.fromkeys(item.case.serial for item in found.silent))
+        lacking = f"have no figure in the newest {SILENT_NIGHTS} nights"
+        told.append(f"{len(found.silent)} series ({phones}) {lacking}")
+    if found.other_figures:
+        told.append(
+            f"{found.other_figures} series changed between means and medians, nights before that"
+            " aren't compared"
+        )
+    return "; ".join(told)
 
 
 def _rendered(done: history.Changes, form: str) -> str:

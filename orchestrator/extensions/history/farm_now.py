@@ -106,7 +106,7 @@ class FarmNow:
     """The farm as it is now."""
 
     def __init__(
-        self, workspace: Workspace, queue: QueueView | None, *, can_be_steered: bool
+        self, workspace: Workspace, queue: QueueView | None, *, can_be_steered: bool = False
     ) -> None:
         """``queue`` None: the phones are those of this computer."""
         self._workspace = workspace
@@ -261,11 +261,13 @@ def away_since(row: _Row) -> str:
 
 def _of_this_computer(workspace: Workspace, serials: Iterable[str]) -> dict[str, _Row]:
     """Return the phones that measured of late or are kept out."""
-    found = {serial: {"serial": serial, "state": "idle", "reason": ""} for serial in serials}
+    found: dict[str, _Row] = {
+        serial: {"serial": serial, "state": "idle", "reason": ""} for serial in serials
+    }
     for serial in workspace.quarantine.serials():
         reason = workspace.quarantine.reason(serial)
         found[serial] = {"serial": serial, "state": "quarantined", "reason": reason}
-    return dict(found)
+    return found
 
 
 def _facts_of(row: _Row) -> DeviceFacts | None:

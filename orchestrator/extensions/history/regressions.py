@@ -202,8 +202,6 @@ def find_regressions(
     wanted: Sequence[SeriesKey] = ()
     if question.selections:
         wanted = selected(question.selections, read_series(store))
-        if not wanted:
-            return Regressions(since=question.since, nights=0, series=0, groups=())
     if table is None:
         table, _ = read_nights(store, since=question.since)
     marks = store.marks(series_keys=wanted)
@@ -474,7 +472,7 @@ def fits(selection: str, series_key: SeriesKey, words: Mapping[str, str]) -> boo
 def _is_asked_for(change: Change, table: NightTable, question: Question) -> bool:
     if question.since is None:
         return is_news(change, nights=len(table.nights), threshold=question.threshold)
-    is_large = abs(change.ratio - 1) >= max(LEAST_CHANGE, question.threshold)
+    is_large = abs(change.ratio - 1) >= question.threshold
     return is_large and change.is_sure and table.nights[change.night] >= question.since
 
 

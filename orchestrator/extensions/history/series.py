@@ -146,22 +146,19 @@ def night_table(points: Points, *, only: Collection[CampaignId], zone: tzinfo | 
         only: the campaigns that count.
         zone: in which nights begin and end; None for this computer's.
     """
-    night_of_campaign = [night_of(campaign.created_at, zone) for campaign in points.campaigns]
-    counts = [campaign.campaign_id in only for campaign in points.campaigns]
+    night_of_campaign = [
+        night_of(campaign.created_at, zone) if campaign.campaign_id in only else None
+        for campaign in points.campaigns
+    ]
     campaign, row, contents_of = (
         _column(points.campaign_at),
         _column(points.series_at),
         _column(points.contents_at),
     )
-    nights = sorted(
-        {night for night, it_counts in zip(night_of_campaign, counts, strict=True) if it_counts}
-    )
+    nights = sorted({night for night in night_of_campaign if night is not None})
     place_of_night = {night: place for place, night in enumerate(nights)}
     places = np.array(
-        [
-            place_of_night[night] if it_counts else -1
-            for night, it_counts in zip(night_of_campaign, counts, strict=True)
-        ],
+        [-1 if night is None else place_of_night[night] for night in night_of_campaign],
         dtype=np.int64,
     )
     night = places[campaign] if campaign.size else campaign

@@ -54,7 +54,7 @@ from orchestrator.records.answers import (
     answer_of,
 )
 from orchestrator.records.campaign import Campaign, Progress
-from orchestrator.records.case import CampaignId, SeriesKey
+from orchestrator.records.case import Build, CampaignId, SeriesKey
 from orchestrator.records.history import DeviceSighting
 from orchestrator.records.verdict import ParityVerdict
 from orchestrator.tables.devices import origin_of
@@ -98,16 +98,13 @@ class SiteSeries(Series):
         return float(self.latency_us[self.last_place])
 
     @cached_property
-    def window_us(self) -> float | None:
-        """The median of all nights before the newest figure; None when it is the only one."""
+    def against_window(self) -> float | None:
+        """The newest figure against the median of the nights before it, as a relative difference;
+        None when it is the only one.
+        """
         before = self.latency_us[: self.last_place]
         there = before[np.isfinite(before)]
-        return float(np.median(there)) if there.size else None
-
-    @property
-    def against_window(self) -> float | None:
-        """The newest figure against the median of the nights before it, as a relative difference."""
-        return None if self.window_us is None else self.last_us / self.window_us - 1
+        return self.last_us / float(np.median(there)) - 1 if there.size else None
 
     @property
     def newest(self) -> FoundChange | None:
@@ -320,7 +317,7 @@ def _series(
 ) -> Iterator[SiteSeries]:
     """Yield every series of a table."""
     known = read_series(store)
-    builds = {str(sha256): build.name for sha256, build in store.builds().items()}
+    builds = store.builds()
     annotations = [
         item for item in store.annotations() if table.nights and item.night >= table.nights[0]
     ]
@@ -375,7 +372,7 @@ def _updates(
     return events
 
 
-def _contents(table: NightTable, place: int, builds: Mapping[str, str]) -> Iterator[SiteEvent]:
+def _contents(table: NightTable, place: int, builds: Mapping[str, Build]) -> Iterator[SiteEvent]:
     """Yield the nights from which a series had another program, model or library."""
     for night, before, after in content_steps(table, place):
         for name, old, new in content_differences(before, after, builds):

@@ -92,17 +92,14 @@ def page_of(path: str, content: bytes, *, script: str = "", asks: bool = False) 
     are run. ``asks``: whether these may ask this server.
     """
     ending = path.rpartition(".")[2]
-    # A report's charts are compiled by Vega, and its own style sheet and bars' widths stand on the
-    # page.
-    own = (
-        f"script-src 'self' {script}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:"
-    )
-    policy = own if script else "script-src 'self'; style-src 'self'; img-src 'self' data:"
+    # A report's own script, style sheet and bars' widths stand on the page.
+    own = f" {script}; style-src 'self' 'unsafe-inline'" if script else "; style-src 'self'"
+    policy = f"script-src 'self'{own}; img-src 'self' data:"
     if asks:
         policy += "; connect-src 'self'"
     return ServedPage(
         content=content,
-        media_type=_MEDIA_TYPES.get(ending, "application/octet-stream"),
+        media_type=_MEDIA_TYPES[ending],
         policy=f"{_CLOSED}; {policy}" if ending == "html" else _CLOSED,
         tag=f'"{hashlib.sha256(content).hexdigest()[:32]}"',
     )

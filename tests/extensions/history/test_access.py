@@ -73,10 +73,7 @@ def test_a_source_that_can_t_be_read_is_told_and_the_others_stay(tmp_path: Path)
     (tmp_path / "store.sqlite").write_bytes(b"no database" * 100)
     with Workspace(settings(tmp_path)) as workspace:
         lines = (
-            Numbers(workspace, FarmNow(workspace, None, can_be_steered=False), list)
-            .page()
-            .content.decode()
-            .splitlines()
+            Numbers(workspace, FarmNow(workspace, None), list).page().content.decode().splitlines()
         )
     assert 'benchfarm_up{source="store"} 0.0' in lines
     assert 'benchfarm_up{source="history"} 1.0' in lines

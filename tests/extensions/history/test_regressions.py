@@ -146,7 +146,7 @@ def test_metrics_count_the_series_that_changed_and_read_them_anew_only_when_some
 ) -> None:
     store = copied(slowed)
     with workspace_of(tmp_path, store) as workspace:
-        farm = FarmNow(workspace, None, can_be_steered=False)
+        farm = FarmNow(workspace, None)
 
         def lines() -> list[str]:
             changes = gather(store, since=None).news
@@ -179,7 +179,7 @@ def test_every_list_of_what_is_new_has_the_same_changes(tmp_path: Path) -> None:
     # What happened last is first, though it began long ago.
     assert ["went away" in item.state for item in recent] == [True] * 4 + [False] * 4
     with workspace_of(tmp_path, store) as workspace:
-        farm = FarmNow(workspace, None, can_be_steered=False)
+        farm = FarmNow(workspace, None)
         numbers = Numbers(workspace, farm, lambda: site.news).page().content.decode()
         page = farm_page(farm.read(), recent, workspace.clock.now(), is_part=True)
         fails = {
@@ -206,7 +206,7 @@ def test_what_is_new_is_the_same_however_few_nights_the_pages_show(tmp_path: Pat
     assert {item.series_key for item in recent} == {change.series.key for change in told}
     assert {item.label.split("(")[1][:2] for item in recent if not item.page} == {"P1"}
     with workspace_of(tmp_path, store) as workspace:
-        farm = FarmNow(workspace, None, can_be_steered=False)
+        farm = FarmNow(workspace, None)
         live = LivePages(workspace, farm, since=f"{night_of_place(NIGHTS - 2)}")
         page = live.page("farm/now")
         numbers = Numbers(workspace, farm, lambda: live.site().news).page()
@@ -224,7 +224,7 @@ def test_the_farms_page_forgets_changes_that_are_expected_or_whose_campaigns_are
 ) -> None:
     store = copied(slowed)
     with workspace_of(tmp_path, store) as workspace:
-        pages = LivePages(workspace, FarmNow(workspace, None, can_be_steered=False), since="")
+        pages = LivePages(workspace, FarmNow(workspace, None), since="")
 
         def has_changes() -> bool:
             page = pages.page("farm/now")
@@ -250,7 +250,7 @@ def test_pages_of_so_many_days_are_those_of_today(tmp_path: Path, steady: Store)
     store = copied(steady)
     with workspace_of(tmp_path, store) as workspace:
         workspace.clock = clock = ManualClock(START + timedelta(days=NIGHTS))
-        pages = LivePages(workspace, FarmNow(workspace, None, can_be_steered=False), since="5d")
+        pages = LivePages(workspace, FarmNow(workspace, None), since="5d")
         assert len(pages.site().nights) == 5
         clock.advance(2 * 86400)
         # What was gathered a moment ago stays, unless something happened.
@@ -264,7 +264,7 @@ def test_pages_show_a_campaign_that_began_when_an_old_one_was_hidden(
 ) -> None:
     store = copied(slowed)
     with workspace_of(tmp_path, store) as workspace:
-        farm = FarmNow(workspace, None, can_be_steered=False)
+        farm = FarmNow(workspace, None)
         pages = LivePages(workspace, farm, since=f"{night_of_place(1)}")
         pages.page("farm/now")
         newest, *_, oldest = store.campaigns()
@@ -542,7 +542,8 @@ def test_of_a_build_a_night_the_one_of_the_changes_night_is_named() -> None:
     ],
 )
 def test_selections_take_keys_and_words(selection: str, expected: bool) -> None:
-    assert fits(selection, "abcdef", {"delegate": "gpu", "model": "MobileNet.tflite"}) is expected
+    words = {"delegate": "gpu", "model": "MobileNet.tflite", "phone": "Pixel [4] XL"}
+    assert fits(selection, "abcdef", words) is expected
 
 
 def test_moments_are_spans_or_dates(tmp_path: Path) -> None:

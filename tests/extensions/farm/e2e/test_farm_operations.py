@@ -582,7 +582,7 @@ def test_a_phone_or_host_that_is_away_can_be_paused_before_it_comes_back(
 
 
 def farm_of(workspace: Workspace, queue: QueueView | None) -> FarmNow:
-    return FarmNow(workspace, queue, can_be_steered=False)
+    return FarmNow(workspace, queue)
 
 
 def metrics(settings: Settings, queue: FarmQueue) -> str:
