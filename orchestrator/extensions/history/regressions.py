@@ -464,7 +464,8 @@ def fits(selection: str, series_key: SeriesKey, words: Mapping[str, str]) -> boo
             # Changes name a model without its ending.
             value = known.get(name.strip(), "")
             spelled = {value, value.removesuffix(".tflite")}
-            if not any(fnmatchcase(item, pattern.strip()) for item in spelled):
+            escaped = pattern.strip().replace("[", "[[]")
+            if not any(fnmatchcase(item, escaped) for item in spelled):
                 return False
     return True
 

@@ -537,6 +537,7 @@ def test_of_a_build_a_night_the_one_of_the_changes_night_is_named() -> None:
         ("model=mobilenet", True),
         ("model=mobilenet.tflite", True),
         ("model=mobile", False),
+        ("phone=pixel [4]*", True),
         ("delegate=cpu", False),
         ("b", False),
     ],
