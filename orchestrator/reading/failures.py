@@ -160,6 +160,7 @@ class FailureClues:
 
     best: Failure | None = None
     rank: int = 0
+    #: Why a call of the model failed; the times that are printed are of such calls.
     invoke_failure: str = ""
     crash_signal: int | None = None
     crash_line: str = ""
@@ -186,7 +187,8 @@ class FailureClues:
             for rank, code, pattern in RULES:
                 if match := pattern.match(text):
                     reason = match[1].strip()
-                    if code == "op-failed" and not self.invoke_failure:
+                    is_of_a_call = code == "op-failed" or text.startswith("Run failed:")
+                    if is_of_a_call and not self.invoke_failure:
                         self.invoke_failure = reason
                     if self.best is None or rank < self.rank:
                         self.best, self.rank = Failure(code=code, reason=reason), rank

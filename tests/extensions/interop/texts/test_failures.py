@@ -38,6 +38,17 @@ def test_every_text_of_a_program_is_read_as_its_code(code: str, example: str, st
     assert [report.failure_code for report in parse_text(f"{start}{example}\n")] == [code]
 
 
+@pytest.mark.parametrize("why", ["out of memory", "the driver is in a mood"])
+def test_times_of_calls_that_failed_are_no_figure_where_the_last_line_is_lost(why: str) -> None:
+    (report,) = parse_text(
+        f"STARTING!\nERROR: [benchmark_litert_model.h:346] Run failed: {why}\n"
+        "INFO: count=50 first=5 curr=4 min=3 max=6 avg=4.5 std=1\n"
+        "Inference timings in us: Init: 83, First inference: 5, Warmup (avg): 5, Inference (avg): 4.5\n"
+    )
+    assert (report.outcome, report.latency_us()) == ("failed", None)
+    assert why in report.failure_reason
+
+
 def test_a_refusal_that_litert_prints_below_its_places_is_told() -> None:
     text = (
         "INFO: STARTING!\nINFO: [benchmark_litert_model.cc:305] Loading model from: m.tflite\n"
