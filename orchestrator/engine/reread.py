@@ -143,6 +143,9 @@ class ForeignRun:
 
     case: Case
     raw: RawOutput
+    #: Whether its figures have so many digits that a stored run with the same ones is this one,
+    #: whatever text it stood in.
+    is_unlike_others: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -181,22 +184,25 @@ def import_runs(
     """Store runs under a campaign that is whole at once; what the store holds already is left out.
 
     ``campaign`` comes without invocations. A run is the same as a stored one when case and
-    everything that it left behind are equal, byte for byte. Raises StoreError kinds.
+    everything that it left behind are equal, byte for byte, or its figures where none else has
+    them. Raises StoreError kinds.
     """
-    fresh = _unknown(store, batch.runs)
-    if not fresh:
-        return ImportResult(campaign=None, runs=(), known=len(batch.runs))
+    cases = tuple({run.case.case_key for run in batch.runs})
+    stored = [run for run in store.runs(case_keys=cases) if run.run_pass is FIGURE_PASS]
+    told = {(run.case.case_key, repr(run.report)) for run in stored}
     numbers: Counter[CaseKey] = Counter()
     records = []
-    for run in fresh:
+    for run in _unknown(store, stored, batch.runs):
         key = run.case.case_key
         invocation = Invocation(case=run.case, run_pass=FIGURE_PASS, number=numbers[key])
-        records.append(
-            RunRecords(batch.devices[run.case.serial], campaign, tools, clock).measured(
-                invocation, run.raw
-            )
-        )
+        records_of = RunRecords(batch.devices[run.case.serial], campaign, tools, clock)
+        record = records_of.measured(invocation, run.raw)
+        if run.is_unlike_others and (key, repr(record.report)) in told:
+            continue
+        records.append(record)
         numbers[key] += 1
+    if not records:
+        return ImportResult(campaign=None, runs=(), known=len(batch.runs))
     whole = replace(
         campaign,
         # Never RUNNING: one that was cut off is continued by importing again, never by running it.
@@ -217,22 +223,18 @@ def import_runs(
     finished_at = clock.now()
     store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, finished_at)
     ended = replace(whole, finished_at=finished_at)
-    return ImportResult(campaign=ended, runs=tuple(records), known=len(batch.runs) - len(fresh))
+    return ImportResult(campaign=ended, runs=tuple(records), known=len(batch.runs) - len(records))
 
 
-def _unknown(store: Store, runs: Sequence[ForeignRun]) -> list[ForeignRun]:
+def _unknown(
+    store: Store, stored: Sequence[RunRecord], runs: Sequence[ForeignRun]
+) -> list[ForeignRun]:
     def identity(
         case: Case, attachments: Sequence[Attachment]
     ) -> tuple[CaseKey, frozenset[Attachment]]:
         return case.case_key, frozenset(attachments)
 
-    cases = tuple({run.case.case_key for run in runs})
-    stored = list(store.runs(case_keys=cases))
-    seen = {
-        identity(run.case, store.attachments(run.run_id))
-        for run in stored
-        if run.run_pass is FIGURE_PASS
-    }
+    seen = {identity(run.case, store.attachments(run.run_id)) for run in stored}
     fresh: dict[tuple[CaseKey, frozenset[Attachment]], ForeignRun] = {}
     for run in runs:
         fresh.setdefault(identity(run.case, run.raw.attachments), run)

@@ -211,7 +211,8 @@ def _add_runs(
     known: set[str] = set()
     repeats: list[str] = []
     for number, (report, place) in enumerate(zip(reports, places, strict=True)):
-        if _is_unlike_others(report):
+        is_unlike_others = _is_unlike_others(report)
+        if is_unlike_others:
             if (told := repr(report)) in known:
                 repeats.append(str(number + 1))
                 continue
@@ -230,7 +231,8 @@ def _add_runs(
             batch.faults.append(f"{place}: {one_line(str(error))}")
             continue
         batch.models[model.sha256] = model
-        batch.runs.append(ForeignRun(case=case, raw=raw_output(path, source_of(data, number))))
+        raw = raw_output(path, source_of(data, number))
+        batch.runs.append(ForeignRun(case=case, raw=raw, is_unlike_others=is_unlike_others))
     if repeats:
         numbers = ", ".join([*repeats[:_MOST_NAMED], *(["..."] if repeats[_MOST_NAMED:] else [])])
         batch.notes.append(

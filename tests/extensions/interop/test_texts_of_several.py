@@ -244,6 +244,20 @@ def test_run_that_a_text_holds_twice_counts_once(
     assert ("not counted again: run 2" in str(done["notes"])) == (runs == 1)
 
 
+def test_run_that_two_texts_hold_counts_once(cli: Cli, tmp_path: Path) -> None:
+    texts = {"a": tflite(), "b": tflite() + tflite(pid=8, second="57.000"), "c": COARSE}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    done = cli("import", tmp_path / "a", tmp_path / "b", "-s", "A Phone", "--json").ok().json
+    assert [each["imported"] for each in done["imports"]] == [1, 1]
+    assert [each["known"] for each in done["imports"]] == [0, 1]
+    # Of another phone it is another run; short figures may be equal by chance.
+    assert cli("import", tmp_path / "a", "-s", "B Phone", "--json").ok().json["imported"] == 1
+    (tmp_path / "d").write_text(f"{COARSE}\n")
+    for name in "cd":
+        assert cli("import", tmp_path / name, "-s", "A Phone", "--json").ok().json["imported"] == 1
+
+
 def zipped(text: str) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
