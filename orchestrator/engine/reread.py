@@ -30,7 +30,7 @@ from orchestrator.records.case import (
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import is_pruned
 from orchestrator.records.plan import Screen
-from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord
+from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord, ToolReport
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -189,7 +189,7 @@ def import_runs(
     """
     cases = tuple({run.case.case_key for run in batch.runs})
     stored = [run for run in store.runs(case_keys=cases) if run.run_pass is FIGURE_PASS]
-    told = {(run.case.case_key, repr(run.report)) for run in stored}
+    told = {(run.case.case_key, told_by(run.report)) for run in stored if run.report}
     numbers: Counter[CaseKey] = Counter()
     records = []
     for run in _unknown(store, stored, batch.runs):
@@ -197,7 +197,8 @@ def import_runs(
         invocation = Invocation(case=run.case, run_pass=FIGURE_PASS, number=numbers[key])
         records_of = RunRecords(batch.devices[run.case.serial], campaign, tools, clock)
         record = records_of.measured(invocation, run.raw)
-        if run.is_unlike_others and (key, repr(record.report)) in told:
+        assert record.report is not None, "reading always makes one"
+        if run.is_unlike_others and (key, told_by(record.report)) in told:
             continue
         records.append(record)
         numbers[key] += 1
@@ -224,6 +225,12 @@ def import_runs(
     store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, finished_at)
     ended = replace(whole, finished_at=finished_at)
     return ImportResult(campaign=ended, runs=tuple(records), known=len(batch.runs) - len(records))
+
+
+def told_by(report: ToolReport) -> str:
+    """Return all that a report says but below which headings of its text it stands."""
+    extra = {name: told for name, told in report.extra.items() if name not in {"title", "heading"}}
+    return repr(replace(report, extra=extra))
 
 
 def _unknown(

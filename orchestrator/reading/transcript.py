@@ -106,6 +106,8 @@ class Transcript:
     """What the lines of one run say. Everything is as printed; judging comes later."""
 
     title: str = ""
+    #: All headings that it stands below, the outermost first.
+    heading: str = ""
     pid: int | None = None
     #: When a log says that the result was printed, as it writes it, "" where it doesn't say.
     logged_at: str = ""

@@ -24,7 +24,7 @@ from orchestrator.app.exchange import (
     require_size,
 )
 from orchestrator.delegates import DELEGATES
-from orchestrator.engine.reread import ForeignRun, ImportBatch
+from orchestrator.engine.reread import ForeignRun, ImportBatch, told_by
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.texts.forms import unpacked
 from orchestrator.extensions.interop.texts.output import parse_text
@@ -106,6 +106,11 @@ _COMMAND_ONLY: Final = re.compile(
 _TOKEN_FIGURES: Final = {"prefill_tokens": "prompt_tokens", "max_num_tokens": "context_tokens"}
 #: What a script or a manual has in the place of a name.
 _PLACEHOLDER: Final = re.compile(r"[{}<>$]|%[sd]|\.\.\.|\u2026")
+#: What a heading tells of a run that is repeated under the next one.
+_COUNTED: Final = re.compile(
+    r"\b(?:run|round|iteration|repetition|repeat|trial|attempt|pass)[ #:]*\d+(?: ?(?:/|of) ?\d+)?",
+    re.IGNORECASE,
+)
 #: Digits beyond the first ones that runs of one case don't share by chance.
 _TELLING_DIGITS: Final = 6
 _MOST_NAMED: Final = 20
@@ -210,10 +215,11 @@ def _add_runs(
     places = [one_line(f"{name}, run {number + 1}") for number in range(len(reports))]
     known: set[str] = set()
     repeats: list[str] = []
+    headings: list[str] = []
     for number, (report, place) in enumerate(zip(reports, places, strict=True)):
         is_unlike_others = _is_unlike_others(report)
         if is_unlike_others:
-            if (told := repr(report)) in known:
+            if (told := told_by(report)) in known:
                 repeats.append(str(number + 1))
                 continue
             known.add(told)
@@ -233,12 +239,36 @@ def _add_runs(
         batch.models[model.sha256] = model
         raw = raw_output(path, source_of(data, number))
         batch.runs.append(ForeignRun(case=case, raw=raw, is_unlike_others=is_unlike_others))
+        headings.append(_heading(report))
+    batch.runs = _parted(batch.runs, headings)
     if repeats:
         numbers = ", ".join([*repeats[:_MOST_NAMED], *(["..."] if repeats[_MOST_NAMED:] else [])])
         batch.notes.append(
             f"{one_line(name)}: {counted(len(repeats), 'run')} repeated to the last figure, "
             f"not counted again: run {numbers}"
         )
+
+
+def _heading(report: ToolReport) -> str:
+    told = str(report.extra.get("heading", report.extra.get("title", "")))
+    return one_line(_COUNTED.sub("", told).strip(" ,:-")[:200])
+
+
+def _parted(runs: Sequence[ForeignRun], headings: Sequence[str]) -> list[ForeignRun]:
+    """Return the runs, each with its heading as a flag where one case has runs below several: a
+    heading may name another phone.
+    """
+    cases = [run.case for run in runs]
+    if len(set(zip(cases, headings, strict=True))) == len(set(cases)):
+        return list(runs)
+    flags = [
+        tuple(sorted({**dict(case.flags), "heading": heading}.items())) if heading else case.flags
+        for case, heading in zip(cases, headings, strict=True)
+    ]
+    return [
+        replace(run, case=replace(run.case, flags=own))
+        for run, own in zip(runs, flags, strict=True)
+    ]
 
 
 def _is_unlike_others(report: ToolReport) -> bool:

@@ -258,6 +258,34 @@ def test_run_that_two_texts_hold_counts_once(cli: Cli, tmp_path: Path) -> None:
         assert cli("import", tmp_path / name, "-s", "A Phone", "--json").ok().json["imported"] == 1
 
 
+@pytest.mark.parametrize(
+    ("headings", "cases"),
+    [
+        (["## Pixel 6", "## Pixel 8"], 2),
+        (["## Pixel 6\n### CPU", "## Pixel 8\n### CPU"], 2),
+        (["=== Pixel 6 ===", "", "=== Pixel 8 ===", ""], 2),
+        (["## Results", ""], 1),
+        (["=== run 1 of 2 ===", "=== run 2 of 2 ==="], 1),
+    ],
+)
+def test_runs_below_the_headings_of_several_phones_are_no_case(
+    cli: Cli, tmp_path: Path, headings: list[str], cases: int
+) -> None:
+    path = tmp_path / "log.md"
+    path.write_text(
+        "".join(
+            f"{heading}\n```\n{ECHOED}{RESULT.format(ms)}```\n"
+            for ms, heading in enumerate(headings, 2)
+        )
+    )
+    runs = cli("import", path, "--json").ok().json["runs"]
+    assert len(runs) == len(headings)
+    assert len({json.dumps(run["case"], sort_keys=True) for run in runs}) == cases
+    # A run that is told again below another heading is none.
+    path.write_text(f"## A\n{tflite()}## B\n{tflite(pid=8)}## C\n{tflite()}")
+    assert cli("import", path, "--json").ok().json["imported"] == 2
+
+
 def zipped(text: str) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:

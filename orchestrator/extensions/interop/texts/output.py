@@ -296,6 +296,8 @@ def _report_of(run: Transcript, system: SystemLog) -> ToolReport:
         report = dataclasses.replace(report, disagreements=(*report.disagreements, mixed))
     if run.logged_at:
         report = dataclasses.replace(report, extra={**report.extra, "logged_at": run.logged_at})
+    if run.heading not in {"", run.title}:
+        report = dataclasses.replace(report, extra={**report.extra, "heading": run.heading})
     if not run.flags or (run.echoed and not run.is_litert):
         return report
     words = shlex.join(f"--{name}={value}" for name, value in run.flags.items())

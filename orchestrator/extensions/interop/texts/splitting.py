@@ -123,6 +123,8 @@ _TABLE: Final = re.compile(
 )
 #: A heading of Markdown; with a single ``#`` a notebook marks output.
 _MARKDOWN: Final = re.compile(r"\s*#{2,6} +(?P<title>\S.*?)[ #]*$")
+#: Of headings that a console prints.
+_CONSOLE_LEVEL: Final = 7
 _OPTIONS: Final = "The list of TFLite runtime options to be benchmarked:"
 #: Lines from the middle of a run, beside those that tell of delegates: after its end they are the
 #: next one's.
@@ -228,6 +230,8 @@ class RunSplitter:
     #: Process -> a run that hadn't ended when the next one began, and those that began since.
     _overlapping: dict[int | str | None, list[Transcript]] = field(default_factory=dict)
     _variables: dict[str, str] = field(default_factory=dict)
+    #: Level -> heading that what follows stands below; a console's own are below all of Markdown's.
+    _headings: dict[int, str] = field(default_factory=dict)
     _in_summary: bool = False
     _has_percentiles: bool = False
     #: The lines of a command that may go on in the next, and whether the last of them says so.
@@ -268,6 +272,8 @@ class RunSplitter:
         key = line.pid if line.style == "logcat" else line.stream or None
         transcript = self._open.get(key)
         may_open = _may_open(line) or (transcript is not None and transcript.is_over)
+        if may_open:
+            self._read_heading(line)
         if transcript is None or (may_open and self._begins_run(line, transcript)):
             above, transcript = transcript, self._begin(key, transcript)
             if above is not None:
@@ -339,8 +345,24 @@ class RunSplitter:
         elif len(self._variables) < _MOST_VARIABLES:
             self._variables[match["name"]] = value[2]
 
+    def _read_heading(self, line: Line) -> None:
+        """Keep a heading until one of its level, or of one above, follows."""
+        if title := _title(_MARKDOWN, line):
+            level = line.raw.count("#", 0, line.raw.index(title))
+        elif title := _title(_HEADING, line):
+            level = _CONSOLE_LEVEL
+        else:
+            return
+        above = {at: told for at, told in self._headings.items() if at < level}
+        self._headings = {**above, level: title}
+
+    @property
+    def _heading(self) -> str:
+        return " / ".join(self._headings.values())
+
     def _begin(self, key: int | str | None, before: Transcript | None = None) -> Transcript:
-        transcript = Transcript(pid=key if isinstance(key, int) else None)
+        pid = key if isinstance(key, int) else None
+        transcript = Transcript(pid=pid, heading=self._heading)
         if before is not None and before.is_empty and not before.has_command:
             # A heading belongs to the command that follows it.
             transcript.title = before.title
@@ -491,7 +513,7 @@ class RunSplitter:
             return False
         title = _title(_HEADING, line) or _title(_MARKDOWN, line)
         if title and not (transcript.has_command or transcript.echoed):
-            transcript.title = title
+            transcript.title, transcript.heading = title, self._heading
         elif is_command(text):
             transcript.has_command = True
             if line.style == "console" and not line.stream:
