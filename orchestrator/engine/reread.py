@@ -221,10 +221,7 @@ def import_runs(
         builds=list(batch.builds.values()),
     )
     store.append_runs(records)
-    finished_at = clock.now()
-    store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, finished_at)
-    ended = replace(whole, finished_at=finished_at)
-    return ImportResult(campaign=ended, runs=tuple(records), known=len(batch.runs) - len(records))
+    return ImportResult(campaign=whole, runs=tuple(records), known=len(batch.runs) - len(records))
 
 
 def told_by(report: ToolReport) -> str:

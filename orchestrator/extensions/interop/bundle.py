@@ -277,19 +277,23 @@ class Bundle:
         """Yield the runs with everything that they left behind."""
         for where, line in self._lines():
             if line.kind == "run":
-                self._check_sizes(where, line)
                 left = (
-                    Attachment(name=name, data=self._blob(sha256)) for name, sha256 in line.left
+                    Attachment(
+                        name=name, data=self._content(f"blobs/{sha256}", _LARGEST_BLOB_BYTES)
+                    )
+                    for name, sha256 in line.left
                 )
                 yield replace(line.read(where), attachments=tuple(left))
 
     def checked(self) -> Mapping[str, list[Any]]:
-        """Check every record, before anything is stored, and return all but the runs, by kind.
+        """Check every record and all that runs left behind, before anything is stored, and return all
+        but the runs, by kind.
 
         Raises StoreError naming the line and the field.
         """
         found: dict[str, list[Any]] = {kind: [] for kind in _KINDS}
         of_runs: set[CampaignId] = set()
+        whole: set[str] = set()
         for where, line in self._lines():
             if line.kind in _KINDS:
                 record = line.read(where)
@@ -299,6 +303,10 @@ class Bundle:
                 else:
                     _plain(self, record.run_id)
                     of_runs.add(record.campaign_id)
+                    for _, sha256 in line.left:
+                        if sha256 not in whole:
+                            self._check_blob(sha256)
+                            whole.add(sha256)
         if strays := of_runs.difference(item.campaign_id for item in found["campaign"]):
             raise StoreCorruptError(
                 f"{self.path}: runs are of campaign {min(strays)[:80]!r}, which the bundle doesn't hold"
@@ -347,11 +355,11 @@ class Bundle:
             )
         return manifest
 
-    def _blob(self, sha256: str) -> bytes:
-        data = self._content(f"blobs/{sha256}", _LARGEST_BLOB_BYTES)
-        if hashlib.sha256(data).hexdigest() != sha256:
+    def _check_blob(self, sha256: str) -> None:
+        with self._opened(f"blobs/{sha256}", _LARGEST_BLOB_BYTES) as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
+        if digest != sha256:
             raise StoreCorruptError(f"{self.path}: is damaged: blobs/{sha256} has another content")
-        return data
 
     def _content(self, name: str, largest_bytes: int) -> bytes:
         with self._opened(name, largest_bytes) as stream:
@@ -413,8 +421,7 @@ def take_in(
     again.
 
     Raises:
-        StoreCorruptError: the bundle is damaged; nothing was stored, or, where raw output is,
-            nothing from the runs before it on.
+        StoreCorruptError: the bundle is damaged; nothing was stored.
         StoreError: a campaign of this id is stored and is another one, or a record can't be stored
             as it is.
     """
@@ -454,8 +461,6 @@ def take_in(
             new += is_new
             pruned += is_new and is_pruned(run.attachments)
             others += [] if is_new else [run.run_id]
-    for campaign in begun:
-        store.set_status(campaign.campaign_id, _ended(campaign), campaign.finished_at)
     return TakenIn(
         new_campaigns=tuple(campaign.campaign_id for campaign in begun),
         campaigns=tuple(campaigns),
