@@ -44,7 +44,7 @@ from orchestrator.ports import Device, Fitness
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import FIGURE_PASS, CaseKey, Pass, RunKey
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.plan import FitLimits
+from orchestrator.records.plan import FitLimits, PlanTerms
 from orchestrator.records.run import (
     FAILED_BEFORE,
     OUT_OF_TIME,
@@ -55,23 +55,29 @@ from orchestrator.records.run import (
 )
 from orchestrator.units import format_duration
 
-_Key = tuple[CaseKey, Pass]
+#: A case and what of a pass it runs: beside one load it may fail, and not beside others.
+_Key = tuple[CaseKey, Pass, str]
 
 
 class CaseFailures:
     """How one device's cases ended, as long as this process runs: a resume tries them again."""
 
-    def __init__(self) -> None:
+    def __init__(self, terms: PlanTerms) -> None:
+        self._terms = terms
         self._endings: dict[_Key, list[tuple[Outcome, str]]] = {}
         self._hopeless: dict[_Key, tuple[str, str]] = {}
 
-    def ending(self, case_key: CaseKey, run_pass: Pass) -> tuple[str, str] | None:
+    def _key(self, key: RunKey) -> _Key:
+        case_key, run_pass, number = key
+        return case_key, run_pass, pass_of(run_pass).variant(number, self._terms)
+
+    def ending(self, key: RunKey) -> tuple[str, str] | None:
         """Return the code and the reason for which a case isn't tried any more; None when it is."""
-        return self._hopeless.get((case_key, run_pass))
+        return self._hopeless.get(self._key(key))
 
     def learn(self, run: RunRecord) -> None:
         """Give a case up that leaves no hope."""
-        key = (run.case.case_key, run.run_pass)
+        key = self._key(run.key)
         endings = self._endings.setdefault(key, [])
         endings.append((run.outcome, run.reason_code))
         if is_hopeless(endings):
@@ -313,7 +319,7 @@ class CaseRunner:
         """Yield the runs that an invocation comes to: its own last, so that a resume misses none of
         the others.
         """
-        abandoned = self._failures.ending(invocation.case.case_key, invocation.run_pass)
+        abandoned = self._failures.ending(invocation.key)
         if abandoned is not None:
             reason = f"the same case ended before with {abandoned[0]}: {abandoned[1]}"
             run = self._records.not_run(invocation, skipped(FAILED_BEFORE, reason))

@@ -120,7 +120,7 @@ class DeviceCampaign:
         self._context = context
         self._others = others or WorkingDevices()
         #: What was abandoned on the device, also after it was away.
-        self._failures = CaseFailures()
+        self._failures = CaseFailures(self._campaign.terms)
         self._marks = [
             item
             for item in self._campaign.invocations

@@ -223,6 +223,18 @@ def test_a_load_makes_a_case_as_slow_as_the_same_load_from_elsewhere(
     assert "beside a load" in lab.cli("report", made["campaign_id"], "--format", "text").ok().stdout
 
 
+def test_a_load_that_fails_ends_none_of_the_others(lab: Lab, model: Path, tmp_path: Path) -> None:
+    lab.fault(lab.serials[RAILS], "delegate-missing", "subject=gpu", "times=0")
+    rest = "invocations: 3\nsettings: {min_secs: 0.5}"
+    plan = loads(lab, tmp_path, model, "cpu=1, gpu=1", rest)
+    made = lab.cli("run", plan, "--json").ended_with(1).json
+    lab.clear()
+    (row,) = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
+    # A busy computer may give a load no turn.
+    made_runs = {item["load"]: item["runs"] + item["died"] for item in row["contention"]}
+    assert made_runs == {"none": 3, "cpu=1": 3, "gpu=1": 2}
+
+
 @pytest.mark.parametrize(
     ("delegate", "load", "same"),
     [("xnnpack", "memory=2", "memory=0.6"), ("gpu", "gpu=1", "gpu=1")],
