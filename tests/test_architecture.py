@@ -98,7 +98,6 @@ DEBTS = {
         "app": "a traced run is a campaign, told as 'run' does it",
         "cli": "its command shows progress and tables as all do",
         "config": "a traced run is planned by options",
-        "programs": "which programs run on Android phones",
     },
     "contention": {"programs": "the load on the GPU is the program's own loop"},
     "farm": {

@@ -58,12 +58,8 @@ def run_loaded(
 ) -> RawOutput:
     """Run one invocation beside its load.
 
-    Raises DeviceError kinds, UsageError where there can't be one.
+    Raises DeviceError kinds, UsageError for a program that can't load the GPU.
     """
-    if device.kind is not DeviceKind.ANDROID:
-        raise UsageError(
-            f"{device.serial}: the pass contention is for executables on Android phones"
-        )
     load = Load() if request.variant == NO_LOAD else load_of(request.variant)
     other = _gpu_loop(request) if load.gpu else ""
     seconds = math.ceil(request.timeout_s)

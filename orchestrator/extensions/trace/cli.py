@@ -15,8 +15,8 @@ from orchestrator.cli.output import CommandResult
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.files import check_writable, safe_name, write_file
 from orchestrator.frozen import frozen
-from orchestrator.records.case import BUILTIN, ToolName
-from orchestrator.records.device import HOST_SERIAL, DeviceKind
+from orchestrator.records.case import BUILTIN
+from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.records.run import PERFETTO_FILE, Outcome, RunRecord
 from orchestrator.settings import Settings
@@ -58,18 +58,9 @@ def _record(
     """Record a model on the chosen phones; raises UsageError kinds before anything runs."""
     from orchestrator.app import measuring
     from orchestrator.app.measuring import CampaignInterruptedError
-    from orchestrator.programs import program
 
     if HOST_SERIAL in split(options.get("devices")):
         raise UsageError("traces are recorded on Android phones, not on this computer")
-    # The plan reports names that are no tool.
-    named = [name for text in options.get("tools", ()) for name in split([text])]
-    for tool in [tool for tool in ToolName if tool in named]:
-        if DeviceKind.ANDROID not in program(tool).kinds:
-            raise UsageError(
-                f"{tool} can't be traced: traces are recorded on Android phones, with a program that benchfarm starts",
-                hint="docs/guides/why-slow.md says how an iPhone's run is traced by hand",
-            )
     if folder.exists() and not folder.is_dir():
         raise UsageError(
             f"{folder} is no folder", hint="--out names the folder for the trace files"

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.errors import DeviceCommandError, DeviceError, UsageError
+from orchestrator.errors import DeviceCommandError, DeviceError
 from orchestrator.passes.recording import (
     Property,
     Recorder,
@@ -57,9 +57,7 @@ class TracedRuns:
         *,
         cancelled: threading.Event | None = None,
     ) -> RawOutput:
-        """Run one invocation, traced; raises DeviceError kinds, UsageError for a computer."""
-        if device.kind is not DeviceKind.ANDROID:
-            raise UsageError(f"{device.serial}: traces are recorded on Android phones only")
+        """Run one invocation, traced; raises DeviceError kinds."""
         if not has_perfetto(device):
             raise DeviceCommandError(
                 "the phone has no perfetto (Android 9 and later)", serial=device.serial
