@@ -17,7 +17,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -26,7 +26,7 @@ from orchestrator import __version__
 from orchestrator.app.exchange import Redaction, private_folders, redaction_of
 from orchestrator.documents import dump_document, load_document, to_text
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
-from orchestrator.files import sha256_of, unwritable
+from orchestrator.files import sha256_of
 from orchestrator.frozen import frozen
 from orchestrator.plugins import Workspace
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Origin, Terms
@@ -92,49 +92,33 @@ class BundleContents:
 
 
 def write_bundle(
-    workspace: Workspace, campaign_ids: Sequence[CampaignId], run_ids: Collection[RunId], path: Path
+    workspace: Workspace, campaigns: Sequence[Campaign], run_ids: Collection[str], path: Path
 ) -> BundleContents:
     """Write campaigns, or only some of their runs, to a file that isn't there yet.
 
-    Folders of this computer are left out. Raises UsageError when the file is there or can't be
-    written, HostStorageError where there is no space, StoreError for a campaign or run that the
-    store doesn't hold.
+    Folders of this computer are left out. ``campaigns`` may come without their invocations. Raises
+    OSError.
     """
-    campaigns = []
-    for campaign_id in campaign_ids:
-        campaign = workspace.store.campaign(campaign_id)
-        if campaign is None:
-            raise StoreError(f"campaign {campaign_id}: the store holds no such campaign")
-        campaigns.append(campaign)
-    own = redaction_of(workspace.store, campaigns, private_folders(workspace))
-    try:
-        with (
-            zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive,
-            tempfile.NamedTemporaryFile(dir=path.parent) as lines,
-        ):
-            contents = _write_records(archive, lines.file, workspace.store, campaigns, run_ids, own)
-            lines.flush()
-            archive.write(lines.name, _RECORDS)
-            manifest = {
-                "schema": SCHEMA,
-                "schema_version": SCHEMA_VERSION,
-                "benchfarm_version": __version__,
-                "written_at": workspace.clock.now().isoformat(),
-                "records_sha256": sha256_of(Path(lines.name)),
-                "has_virtual": contents.virtual_runs > 0,
-                **dataclasses.asdict(contents),
-            }
-            archive.writestr(MANIFEST, f"{json.dumps(manifest, indent=2)}\n")
-    except FileExistsError:
-        raise UsageError(
-            f"{path}: is there already", hint="name a new file; bundles are never overwritten"
-        ) from None
-    except BaseException as error:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise unwritable(path, error) from error
-        raise
+    store = workspace.store
+    whole = [known for one in campaigns if (known := store.campaign(one.campaign_id)) is not None]
+    own = redaction_of(store, whole, private_folders(workspace))
+    with (
+        zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive,
+        tempfile.NamedTemporaryFile(dir=path.parent) as lines,
+    ):
+        contents = _write_records(archive, lines.file, store, whole, run_ids, own)
+        lines.flush()
+        archive.write(lines.name, _RECORDS)
+        manifest = {
+            "schema": SCHEMA,
+            "schema_version": SCHEMA_VERSION,
+            "benchfarm_version": __version__,
+            "written_at": workspace.clock.now().isoformat(),
+            "records_sha256": sha256_of(Path(lines.name)),
+            "has_virtual": contents.virtual_runs > 0,
+            **dataclasses.asdict(contents),
+        }
+        archive.writestr(MANIFEST, f"{json.dumps(manifest, indent=2)}\n")
     return contents
 
 
@@ -143,7 +127,7 @@ def _write_records(
     lines: IO[bytes],
     store: Store,
     campaigns: Sequence[Campaign],
-    chosen: Collection[RunId],
+    chosen: Collection[str],
     own: Redaction,
 ) -> BundleContents:
     """Write what runs left behind to the archive and the records to ``lines``; return how much
@@ -160,13 +144,11 @@ def _write_records(
     # Dictionaries are sets that keep their order.
     cases: dict[Case, None] = {}
     done: dict[CampaignId, list[Invocation]] = {}
-    missing = set(chosen)
     runs = virtual_runs = pruned_runs = 0
     campaign_ids = [campaign.campaign_id for campaign in campaigns]
     for run in store.runs(campaign_ids=campaign_ids, with_attachments=True):
         if chosen and run.run_id not in chosen:
             continue
-        missing.discard(run.run_id)
         cases[run.case] = None
         if chosen:
             invocation = Invocation(case=run.case, run_pass=run.run_pass, number=run.invocation)
@@ -186,8 +168,6 @@ def _write_records(
         write(
             "run", replace(run, attachments=()), _OF_HOST_RUNS if is_host else _OF_RUNS, left=left
         )
-    if missing:
-        raise StoreError(f"these campaigns have no run {', '.join(sorted(missing))}")
     for campaign in campaigns:
         portable = replace(
             campaign,
@@ -245,14 +225,12 @@ class Bundle:
     def __init__(self, path: Path) -> None:
         """Open a bundle and check that it is whole.
 
-        Raises UsageError when there is no such file or it is no bundle, StoreCorruptError when it
-        is damaged, StoreError when a newer benchfarm wrote it.
+        Raises UsageError when it is no bundle, StoreCorruptError when it is damaged, StoreError when
+        a newer benchfarm wrote it.
         """
         self.path = path
         try:
             self._archive = zipfile.ZipFile(path)
-        except OSError as error:
-            raise UsageError(f"{path}: {error.strerror or error}") from error
         except zipfile.BadZipFile:
             raise UsageError(f"{path}: is no bundle", hint=_HINT) from None
         try:

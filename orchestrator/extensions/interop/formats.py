@@ -23,7 +23,6 @@ from orchestrator.plugins import (
     import_result,
 )
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import RunId
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RunRecord
 from orchestrator.units import counted
@@ -34,8 +33,7 @@ def _write_bundle(
 ) -> Exported:
     from orchestrator.extensions.interop.bundle import write_bundle
 
-    ids = [campaign.campaign_id for campaign in campaigns]
-    done = write_bundle(workspace, ids, [RunId(run_id) for run_id in request.runs], out)
+    done = write_bundle(workspace, campaigns, request.runs, out)
     virtual = f", {done.virtual_runs} of them virtual" if done.virtual_runs else ""
     text = f"{counted(done.runs, 'run')} of {counted(done.campaigns, 'campaign')}{virtual}"
     if done.pruned_runs:
