@@ -106,6 +106,7 @@ _COMMAND_ONLY: Final = re.compile(
 _TOKEN_FIGURES: Final = {"prefill_tokens": "prompt_tokens", "max_num_tokens": "context_tokens"}
 #: What a script or a manual has in the place of a name.
 _PLACEHOLDER: Final = re.compile(r"[{}<>$]|%[sd]|\.\.\.|\u2026")
+_MARKDOWN: Final = re.compile(r"^ {0,3}#{1,6} +(\S.*?)[ #\r]*$", re.MULTILINE)
 #: What a heading tells of a run that is repeated under the next one.
 _COUNTED: Final = re.compile(
     r"\b(?:run|round|iteration|repetition|repeat|trial|attempt|pass)[ #:]*\d+(?: ?(?:/|of) ?\d+)?",
@@ -210,12 +211,14 @@ def _add_runs(
 ) -> None:
     """Add the runs of one text, and their models as far as it names them; ``name`` is the file's."""
     (serial,), (build,) = batch.devices, batch.builds.values()
-    reports = read(data.decode("utf-8", "replace"))
+    text = data.decode("utf-8", "replace")
+    reports = read(text)
     is_of_several = len({name for name in map(_model_name, reports) if name}) > 1
     places = [one_line(f"{name}, run {number + 1}") for number in range(len(reports))]
     known: set[str] = set()
     repeats: list[str] = []
     headings: list[str] = []
+    has_several = len(set(map(_heading, _MARKDOWN.findall(text)))) > 1
     for number, (report, place) in enumerate(zip(reports, places, strict=True)):
         is_unlike_others = _is_unlike_others(report)
         if is_unlike_others:
@@ -239,7 +242,10 @@ def _add_runs(
         batch.models[model.sha256] = model
         raw = raw_output(path, source_of(data, number))
         batch.runs.append(ForeignRun(case=case, raw=raw, is_unlike_others=is_unlike_others))
-        headings.append(_heading(report))
+        # Which of them another program's run stands below isn't known.
+        is_somewhere = has_several and "program" in report.extra
+        told = str(report.extra.get("heading", report.extra.get("title", "")))
+        headings.append(f"run {number + 1}" if is_somewhere else _heading(told))
     batch.runs = _parted(batch.runs, headings)
     if repeats:
         numbers = ", ".join([*repeats[:_MOST_NAMED], *(["..."] if repeats[_MOST_NAMED:] else [])])
@@ -249,8 +255,7 @@ def _add_runs(
         )
 
 
-def _heading(report: ToolReport) -> str:
-    told = str(report.extra.get("heading", report.extra.get("title", "")))
+def _heading(told: str) -> str:
     return one_line(_COUNTED.sub("", told).strip(" ,:-")[:200])
 
 

@@ -286,6 +286,22 @@ def test_runs_below_the_headings_of_several_phones_are_no_case(
     assert cli("import", path, "--json").ok().json["imported"] == 2
 
 
+def test_rows_of_other_programs_below_several_headings_are_no_case(
+    cli: Cli, tmp_path: Path
+) -> None:
+    path = tmp_path / "README.md"
+    path.write_text(
+        "".join(
+            f"# Phone {ms}\n$ ./benchncnn 8 4 2 -1 1\nloop_count = 8\nnum_threads = 4\npowersave = 2\ngpu_device = -1\n"
+            f"cooling_down = 1\n          squeezenet  min =    {ms}.60  max =    {ms}.70  avg =    {ms}.64\n"
+            for ms in (3, 4)
+        )
+    )
+    one, other = cli("import", path, "--json").ok().json["runs"]
+    assert one["case"]["model_name"] == other["case"]["model_name"] == "squeezenet"
+    assert one["case"] != other["case"]
+
+
 def zipped(text: str) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
