@@ -73,12 +73,11 @@ def benchmark_elf(
     abi: str = "arm64-v8a",
     *,
     version: str = "virtual",
-    min_sdk: int = 26,
 ) -> bytes:
     """Return the bytes of a fake executable; raise UsageError for a program or ABI that there is
     none of.
     """
-    note = FakeNote(program=program, version=version, min_sdk=min_sdk)
+    note = FakeNote(program=program, version=version)
     return _known_fake(note, PROGRAMS, abi, _NEEDED)
 
 
@@ -88,7 +87,7 @@ def library_elf(name: str, abi: str = "arm64-v8a", *, version: str = "virtual") 
     Libraries of one version belong together. Raises UsageError for another name or ABI.
     """
     known = (*HEXAGON_LIBRARIES, *NPU_LIBRARIES, *LANGUAGE_MODEL_LIBRARIES)
-    note = FakeNote(program=name, version=version, min_sdk=23)
+    note = FakeNote(program=name, version=version)
     return _known_fake(note, known, abi, ("libc.so",))
 
 
@@ -132,9 +131,7 @@ def benchmark_apk(**settings: Any) -> bytes:  # noqa: ANN401 - AppInfo's
         archive.writestr(_member("AndroidManifest.xml"), encode(manifest))
         archive.writestr(_member("classes.dex"), b"dex\n035\0" + bytes(104))
         for abi in app.abis:
-            content = benchmark_elf(
-                f"benchmark_model{end}", abi, version=app.version_name, min_sdk=app.min_sdk
-            )
+            content = benchmark_elf(f"benchmark_model{end}", abi, version=app.version_name)
             library = f"lib/{abi}/libtensorflowlite_benchmark{end}.so"
             archive.writestr(_member(library), content)
         # What a virtual phone reads of it.
@@ -236,7 +233,6 @@ class FakeNote:
 
     program: str
     version: str
-    min_sdk: int
 
 
 def abi_of(head: bytes) -> str | None:

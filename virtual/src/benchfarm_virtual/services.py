@@ -45,11 +45,10 @@ class Outlet:
         self._moment = moment
         self._answer = Cut(faults, FaultKind.ANSWER_CUT, moment)
 
-    def write(self, framed_as: int | None, terminal: bool, data: bytes) -> None:
+    def write(self, framed_as: int | None, data: bytes) -> None:
         """Write to the stream, with the shell protocol's head when ``framed_as`` says which of its
-        streams it is; a terminal's lines end in CR LF.
+        streams it is.
         """
-        data = data.replace(b"\n", b"\r\n") if terminal else data
         for start in range(0, len(data), _PIECE_BYTES):
             piece = data[start : start + _PIECE_BYTES]
             passing, cut = self._faults.advance(FaultKind.OUTPUT_CUT, len(piece), self._moment)
@@ -135,8 +134,7 @@ class ServiceDesk:
         command, framed = command or _NO_COMMAND, "v2" in options
         if framed and self.legacy:
             return None
-        terminal = "pty" in options
-        return lambda stream: self._run(stream, command, "shell", framed=framed, terminal=terminal)
+        return lambda stream: self._run(stream, command, "shell", framed=framed)
 
     def _run(
         self,
@@ -145,17 +143,15 @@ class ServiceDesk:
         moment: str,
         *,
         framed: bool = False,
-        terminal: bool = False,
     ) -> None:
         """Run a command.
 
-        Without frames its exit code is lost, and its output is one stream, as a terminal's is.
+        Without frames its exit code is lost, and its output is one stream.
         """
         outlet = Outlet(stream, self.faults, moment)
         banner = self.faults.active(FaultKind.BANNER)
-        stdout = stderr = partial(outlet.write, STDOUT if framed else None, terminal)
-        if framed and not terminal:
-            stderr = partial(outlet.write, STDERR, False)
+        stdout = partial(outlet.write, STDOUT if framed else None)
+        stderr = partial(outlet.write, STDERR if framed else None)
         if banner is not None:
             stdout(f"{banner.text('text')}\n".encode())
         session = ShellSession(

@@ -292,7 +292,6 @@ class Footprint:
     overall_kb: int
     peak_kb: int
     anonymous_kb: int
-    arena_kb: float
 
 
 def footprint_of(interpreter: Interpreter, runs: int) -> Footprint:
@@ -315,7 +314,6 @@ def footprint_of(interpreter: Interpreter, runs: int) -> Footprint:
         overall_kb=_pages(overall_kb),
         peak_kb=_pages(_PROCESS_KB + overall_kb),
         anonymous_kb=_pages(anonymous_kb + 1400.0 + runs * 0.024),
-        arena_kb=arena_kb,
     )
 
 
