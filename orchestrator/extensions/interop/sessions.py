@@ -56,7 +56,14 @@ from orchestrator.programs.running import described_build
 from orchestrator.records.campaign import Origin
 from orchestrator.records.case import BuildSha, Case, Model, ModelSha, Serial, content_key
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.model import FIGURE, PHASES, SIGNATURE, TOKENS, chosen_signature
+from orchestrator.records.model import (
+    FIGURE,
+    PHASES,
+    SIGNATURE,
+    TOKENS,
+    chosen_signature,
+    is_model_file,
+)
 from orchestrator.records.run import Attachment, RawOutput
 
 _JOB: Final = re.compile(r"(cpu|gpu|npu)-([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
@@ -133,7 +140,8 @@ class _Batch(ImportBatch):
         """Return the model: a known file of that name and size, else one that is known by its
         description.
         """
-        name = file.rpartition("/")[2].rpartition(".")[0] or file
+        path = Path(file)
+        name = path.stem if is_model_file(path) else path.name
         for model in self.known:
             is_as_large = not size_bytes or abs(model.size_bytes / size_bytes - 1) < _SIZE_TOLERANCE
             if model.name == name and is_as_large:

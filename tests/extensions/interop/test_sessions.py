@@ -90,6 +90,12 @@ def codes(run: dict[str, Any]) -> set[str]:
     }
 
 
+@pytest.mark.parametrize("ending", ["", ".tflite"])
+def test_a_model_keeps_what_looks_like_an_ending(cli: Cli, tmp_path: Path, ending: str) -> None:
+    path = write(tmp_path / "rows.jsonl", row("net_0.25") | {"file": f"net_0.25{ending}"})
+    assert set(imported(cli, path)) == {"net_0.25 caiman xnnpack"}
+
+
 def test_a_throttled_row_of_the_leaderboard_comes_out_suspect_and_a_steady_one_clean(
     cli: Cli, tmp_path: Path
 ) -> None:
