@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from orchestrator.engine.reread import ImportBatch, ImportResult
     from orchestrator.report.data import ReportData
     from orchestrator.report.exports import Rows
-    from orchestrator.store.opening import Store
 
 
 ROWS = ("cases", "invocations")
@@ -53,7 +52,7 @@ def _parts(
         for one in campaigns
         if (campaign := workspace.store.campaign(one.campaign_id)) is not None
     )
-    return parts, redaction_of(workspace.store, campaigns, private_folders(workspace)).hide
+    return parts, redaction_of(campaigns, private_folders(workspace)).hide
 
 
 def _results(path: str, content: _Content, **settings: Any) -> Exporter:  # noqa: ANN401 - Exporter's
@@ -412,15 +411,12 @@ class Redaction:
         return value
 
 
-def redaction_of(store: Store, campaigns: Sequence[Campaign], further: Iterable[Path]) -> Redaction:
-    """Return the folders of the models, programs and plans of a store, and ``further`` ones."""
-    files = [model.path for model in store.models().values()]
-    for build in store.builds().values():
-        files += [build.path, *(companion.path for companion in build.companions)]
-    files += [Path(path) for campaign in campaigns for path in campaign.terms.files.values()]
+def redaction_of(campaigns: Sequence[Campaign], further: Iterable[Path]) -> Redaction:
+    """Return the folders of the models, programs and plans of campaigns, and ``further`` ones."""
+    files = [Path(path) for campaign in campaigns for path in campaign.terms.files.values()]
     named = [
         folder
         for item in campaigns
         for folder in (item.terms.plan_folder, item.terms.parity_inputs)
     ]
-    return Redaction((*named, *further, *(path.parent for path in files if path is not None)))
+    return Redaction((*named, *further, *(path.parent for path in files)))

@@ -34,7 +34,6 @@ from orchestrator.records.case import Build, CampaignId, Case, Model, RunId, Ser
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.history import is_pruned
 from orchestrator.records.run import Attachment, RunRecord
-from orchestrator.store.campaigns import without_paths
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -101,7 +100,7 @@ def write_bundle(
     """
     store = workspace.store
     whole = [known for one in campaigns if (known := store.campaign(one.campaign_id)) is not None]
-    own = redaction_of(store, whole, private_folders(workspace))
+    own = redaction_of(whole, private_folders(workspace))
     with (
         zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive,
         tempfile.NamedTemporaryFile(dir=path.parent) as lines,
@@ -183,9 +182,9 @@ def _write_records(
     for serial in dict.fromkeys(case.serial for case in cases):
         write("device", devices[serial])
     for model_sha256 in dict.fromkeys(case.model_sha256 for case in cases):
-        write("model", replace(models[model_sha256], path=None))
+        write("model", models[model_sha256])
     for build_sha256 in dict.fromkeys(case.build_sha256 for case in cases):
-        write("build", without_paths(builds[build_sha256]))
+        write("build", builds[build_sha256])
     return BundleContents(
         campaigns=len(campaigns),
         runs=runs,
@@ -415,11 +414,11 @@ def take_in(
     begun = [campaign for campaign_id, campaign in campaigns.items() if not stored[campaign_id]]
     for campaign_id, known_campaign in stored.items():
         if known_campaign is not None:
-            _check_same(bundle, store, known_campaign, campaigns[campaign_id])
+            _check_same(bundle, known_campaign, campaigns[campaign_id])
     # In a store's order of campaigns the newest is the last one.
     for campaign in sorted(begun, key=lambda campaign: campaign.created_at.timestamp()):
         _begin(store, records, campaign, origin)
-    facts = store.devices() if campaigns else {}
+    facts = store.devices()
     new, pruned, known, others = 0, 0, 0, list[RunId]()
     for at_once in _together(bundle.runs()):
         fresh: list[RunRecord] = []
@@ -502,9 +501,9 @@ def _terms_here(campaign: Campaign, origin: Origin) -> Terms:
     )
 
 
-def _check_same(bundle: Bundle, store: Store, stored: Campaign, campaign: Campaign) -> None:
+def _check_same(bundle: Bundle, stored: Campaign, campaign: Campaign) -> None:
     """Raise StoreError where the stored campaign of a bundle's id is another one."""
-    plans = {stored.plan_text, redaction_of(store, [stored], ()).hide(stored.plan_text)}
+    plans = {stored.plan_text, redaction_of([stored], ()).hide(stored.plan_text)}
     if (stored.created_at, stored.host) != (campaign.created_at, campaign.host) or (
         campaign.plan_text not in plans
     ):
@@ -525,8 +524,7 @@ def _begin(
 ) -> None:
     """Begin a campaign that the store doesn't hold.
 
-    What the store knows of a device, a model or a build, above all where its file is, stays as it
-    is.
+    What the store knows of a device, a model or a build stays as it is.
     """
     known_devices, known_models, known_builds = store.devices(), store.models(), store.builds()
     devices = []

@@ -455,20 +455,19 @@ def _line(
         else codename or "unknown"
     )
     version = build.version if build is not None else ""
-    file = model.path.name if model is not None and model.path is not None else case.model_name
     name = (
         next(
             (share.delegate for share in delegate.shares if share.delegated_nodes), delegate.actual
         )
         or None
     )
-    row_id = f"{case.model_name}:{file}@{version or case.build_sha256[:12]}/{platform}/{device_id}/{accelerator}"
+    row_id = f"{case.model_name}:{case.model_name}@{version or case.build_sha256[:12]}/{platform}/{device_id}/{accelerator}"
     api = f" (API {facts.sdk})" if facts is not None and facts.sdk else ""
     figures = _tokens(runs, row_id) if case.is_per_token else _inferences(run)
     identity = {
         "row_id": row_id,
         "model": case.model_name,
-        "file": file,
+        "file": case.model_name,
         "task": None,
         "model_size_mb": model.size_bytes / 1e6 if model is not None else None,
         "platform": platform,
