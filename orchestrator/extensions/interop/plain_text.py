@@ -266,13 +266,13 @@ def _parted(runs: Sequence[ForeignRun], headings: Sequence[str]) -> list[Foreign
     cases = [run.case for run in runs]
     if len(set(zip(cases, headings, strict=True))) == len(set(cases)):
         return list(runs)
-    flags = [
-        tuple(sorted({**dict(case.flags), "heading": heading}.items())) if heading else case.flags
-        for case, heading in zip(cases, headings, strict=True)
-    ]
     return [
-        replace(run, case=replace(run.case, flags=own))
-        for run, own in zip(runs, flags, strict=True)
+        replace(
+            run, case=replace(run.case, flags=tuple(sorted((*run.case.flags, ("heading", own)))))
+        )
+        if own
+        else run
+        for run, own in zip(runs, headings, strict=True)
     ]
 
 
