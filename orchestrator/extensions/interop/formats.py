@@ -45,7 +45,7 @@ def _write_bundle(
 
 def _write_leaderboard(
     workspace: Workspace, campaigns: Sequence[Campaign], request: ExportRequest, out: Path
-) -> None:
+) -> Exported:
     store = workspace.store
     runs = (store.runs(campaign_ids=[campaign.campaign_id]) for campaign in campaigns)
     write_file(
@@ -54,6 +54,9 @@ def _write_leaderboard(
             runs, devices=store.devices(), models=store.models(), builds=store.builds()
         ),
     )
+    with out.open("rb") as written:
+        # Of what the leaderboard has no line for, there may be none.
+        return Exported(text=counted(sum(1 for _ in written), "line"))
 
 
 BUNDLE_OUT = Exporter(

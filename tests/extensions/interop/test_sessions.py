@@ -483,7 +483,7 @@ def test_own_results_leave_as_the_leaderboards_lines(
         "bench", model, "-s", lab.serials[0], "-d", "xnnpack", "-t", "2", "-n", "2", "--json"
     ).ok()
     out = tmp_path / "own.jsonl"
-    lab.cli("export", "-f", "leaderboard", "-o", out).ok()
+    assert "own.jsonl: 2 lines" in lab.cli("export", "-f", "leaderboard", "-o", out).ok().stdout
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [line["repeat"] for line in rows] == [1, 2]
     assert len({line["row_id"] for line in rows}) == 2
