@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
 
 from benchfarm_virtual.commands.invocation import Invocation, Options, command, read_options
 from benchfarm_virtual.contract import decoded, encoded
@@ -26,24 +25,15 @@ def cat(call: Invocation) -> None:
     call.each_input(options.args, copy)
 
 
-def _lines(source: OpenFile) -> Sequence[bytes]:
-    return re.findall(rb"[^\n]*\n|[^\n]+", source.read())
-
-
 @command("tail")
 def tail(call: Invocation) -> None:
-    """Print the last lines of files (-n), or their last bytes (-c)."""
-    options = read_options(call, "", "nc")
-    by_bytes = "c" in options
-    text = options.last("c" if by_bytes else "n", "10")
+    """Print the last bytes of files (-c)."""
+    options = read_options(call, "", "c")
+    count = int(options.last("c"))
 
     def end(source: OpenFile) -> None:
-        if by_bytes:
-            content = source.read()
-            call.out.write(content[max(0, len(content) - int(text)) :])
-        else:
-            lines = _lines(source)
-            call.out.write(b"".join(lines[max(0, len(lines) - int(text)) :]))
+        content = source.read()
+        call.out.write(content[max(0, len(content) - count) :])
 
     call.each_input(options.args, end)
 
@@ -56,7 +46,7 @@ def sed(call: Invocation) -> None:
         call.fail("a virtual phone knows sed 1d and sed '$d' only")
 
     def leave_out(source: OpenFile) -> None:
-        lines = _lines(source)
+        lines = re.findall(rb"[^\n]*\n|[^\n]+", source.read())
         call.out.write(b"".join(lines[1:] if script == "1d" else lines[:-1]))
 
     call.each_input(paths, leave_out)
@@ -64,14 +54,12 @@ def sed(call: Invocation) -> None:
 
 @command("wc")
 def wc(call: Invocation) -> None:
-    """Count the lines (-l), words (-w) or bytes (-c) of a file."""
-    options = read_options(call, "lwc")
+    """Count the bytes (-c) of a file."""
+    options = read_options(call, "c")
 
     def count(source: OpenFile) -> None:
-        content = b"".join(call.chunks(source))
-        counts = {"l": content.count(b"\n"), "w": len(content.split()), "c": len(content)}
-        (kind,) = options.values
-        call.out.line(" ".join([str(counts[kind]), *options.args]))
+        size = sum(map(len, call.chunks(source)))
+        call.out.line(" ".join([str(size), *options.args]))
 
     call.each_input(options.args, count)
 

@@ -26,7 +26,7 @@ def test_no_host_process_is_started_for_anything(phone, monkeypatch):
     monkeypatch.setattr("os.system", refuse)
     phone.put(f"{TMP}/x86", X86_ELF, mode=0o755)
     assert phone.run(f"{TMP}/x86")[0] == 126
-    assert phone.run("ls / | tail -n 1; date +%m; $(echo sh -c id); setsid sh -c true &")[0] == 0
+    assert phone.run("ls / | tail -c 1; date +%m; $(echo sh -c id); setsid sh -c true &")[0] == 0
 
 
 def test_hang_up_ends_a_simple_command(phone):
