@@ -305,7 +305,7 @@ class PhoneTree:
         """Put a new node in its place."""
         place.changeable().nodes[place.names[-1]] = node
 
-    def make_folders(self, path: str, *, mode: int = 0o755) -> None:
+    def make_folders(self, path: str) -> None:
         """Create a folder and those above it; one that is there already is left as it is."""
         parts = path.rstrip("/").split("/")
         with self._changing:
@@ -313,17 +313,17 @@ class PhoneTree:
                 above = "/".join(parts[:count]) or "/"
                 found = self.find(above)
                 if found is None:
-                    self.make_folder(above, mode=mode)
+                    self.make_folder(above)
                 elif not stat.S_ISDIR(found.mode):
                     raise file_error(errno.EEXIST if count == len(parts) else errno.ENOTDIR)
 
-    def make_folder(self, path: str, *, mode: int = 0o755) -> None:
+    def make_folder(self, path: str) -> None:
         """Create one folder; the one above must exist."""
         with self._changing:
             place = self._find(path.rstrip("/") or "/", follow=False, operation="write")
             if place.node is not None:
                 raise file_error(errno.EEXIST)
-            self._enter(place, Folder(mode & 0o777, current_uid(), fixed=False))
+            self._enter(place, Folder(0o755, current_uid(), fixed=False))
 
     def remove(self, path: str) -> None:
         """Remove a file or an empty folder."""

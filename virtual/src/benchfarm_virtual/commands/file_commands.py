@@ -97,15 +97,9 @@ def dd(call: Invocation) -> int | None:
 @command("mkdir")
 def mkdir(call: Invocation) -> None:
     """Create folders; -p those above too."""
-    options = read_options(call, "p", "m")
+    options = read_options(call, "p")
     make = call.files.make_folders if "p" in options else call.files.make_folder
-
-    def created(path: str) -> None:
-        make(path, mode=0o755)
-        if "m" in options:
-            call.files.set_mode(path, int(options.last("m"), 8))
-
-    call.each(options.args, created)
+    call.each(options.args, make)
 
 
 @command("rmdir")
@@ -124,8 +118,8 @@ def rmdir(call: Invocation) -> None:
 @command("rm")
 def rm(call: Invocation) -> None:
     """Remove files; -r folders with all in them, -f without complaint about what isn't there."""
-    options = read_options(call, "fRr")
-    deep, forced = bool({"r", "R"} & options.values.keys()), "f" in options
+    options = read_options(call, "fr")
+    deep, forced = "r" in options, "f" in options
 
     def removed(path: str, shown: str) -> bool:
         """Say whether all is gone; a folder in which something stays isn't spoken of itself."""
