@@ -272,18 +272,19 @@ class Bundle:
         of_runs: set[CampaignId] = set()
         whole: set[str] = set()
         for where, line in self._lines():
-            if line.kind in _KINDS:
-                record = line.read(where)
-                self._check_sizes(where, line)
-                if line.kind != "run":
-                    found[line.kind].append(record)
-                else:
-                    _plain(self, record.run_id)
-                    of_runs.add(record.campaign_id)
-                    for _, sha256 in line.left:
-                        if sha256 not in whole:
-                            self._check_blob(sha256)
-                            whole.add(sha256)
+            if line.kind not in _KINDS:
+                continue
+            record = line.read(where)
+            if line.kind != "run":
+                found[line.kind].append(record)
+                continue
+            _plain(self, record.run_id)
+            of_runs.add(record.campaign_id)
+            self._check_sizes(where, line)
+            for _, sha256 in line.left:
+                if sha256 not in whole:
+                    self._check_blob(sha256)
+                    whole.add(sha256)
         if strays := of_runs.difference(item.campaign_id for item in found["campaign"]):
             raise StoreCorruptError(
                 f"{self.path}: runs are of campaign {min(strays)[:80]!r}, which the bundle doesn't hold"
@@ -345,8 +346,7 @@ class Bundle:
     def _member(self, name: str) -> zipfile.ZipInfo:
         info = self._archive.NameToInfo.get(name)
         if info is None:
-            what = UsageError if name == MANIFEST else StoreCorruptError
-            raise what(f"{self.path}: is no whole bundle: it has no {name[:80]!r}")
+            raise StoreCorruptError(f"{self.path}: is no whole bundle: it has no {name[:80]!r}")
         return info
 
     @contextmanager

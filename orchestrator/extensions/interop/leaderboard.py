@@ -207,7 +207,6 @@ class Row(Part):
     binary: Text = ""
     runner: Text = ""
     session: Text = ""
-    job: Text = ""
     source: Text = ""
     status: Text = ""
     date: _Day = ""

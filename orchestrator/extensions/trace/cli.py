@@ -73,12 +73,6 @@ def _record(
         raise
 
 
-def _traced_runs(workspace: Workspace, measured: MeasuredCampaign, folder: Path) -> list[TracedRun]:
-    """Write what was recorded to files in a folder."""
-    runs = workspace.store.runs(campaign_ids=[measured.campaign.campaign_id])
-    return [_traced(workspace.store, run, folder) for run in runs]
-
-
 def _plan(model: Path, options: PlanOptions) -> Plan:
     """Return one run of each case in the pass ``trace``.
 
@@ -102,6 +96,7 @@ def _plan(model: Path, options: PlanOptions) -> Plan:
 
 
 def _traced(store: Store, run: RunRecord, folder: Path) -> TracedRun:
+    """Write what was recorded to a file in a folder."""
     from orchestrator.extensions.trace.slices import read_recording, summarise
 
     traced = TracedRun(
@@ -156,7 +151,9 @@ def trace(
         # It is a campaign with a report like any other; what ended a device's part is told as
         # there.
         shown.told(farm, measured, None)
-        traced, problems = _traced_runs(farm, measured, folder), measured.problems_with(_AGAIN)
+        runs = farm.store.runs(campaign_ids=[measured.campaign.campaign_id])
+        traced = [_traced(farm.store, run, folder) for run in runs]
+        problems = measured.problems_with(_AGAIN)
     is_lacking = measured.missing or measured.result.left or measured.result.lost
     is_whole = not is_lacking and all(
         item.file is not None and item.outcome is Outcome.COMPLETED for item in traced
