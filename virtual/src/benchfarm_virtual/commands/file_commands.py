@@ -160,3 +160,8 @@ def chmod(call: Invocation) -> None:
     """Change permissions."""
     text, *paths = call.args
     call.each(paths, lambda path: call.files.set_mode(path, int(text, 8)))
+
+
+@command("sync")
+def sync(call: Invocation) -> None:
+    """Nothing is held back here."""
