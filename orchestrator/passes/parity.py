@@ -154,11 +154,10 @@ def parity_of(raw: RawOutput, case: Case) -> Parity | None:
         nearest = min(each, key=lambda kernels: each[kernels].badness)
         worst = each[nearest]
         verdict, reason = worst.verdict, _sentence(worst, nearest)
-        builtin, contrast = (
-            references[Kernels.BUILTIN],
-            _split(raw.data(CONTRAST_FILE), tensors),
-        )
-        if contrast is None or _is_blind(builtin, _compared(tensors, limits, builtin, contrast)):
+        builtin = references[Kernels.BUILTIN]
+        contrast = _split(raw.data(CONTRAST_FILE), tensors)
+        # Outputs of another size are told apart.
+        if contrast and _is_blind(builtin, _compared(tensors, limits, builtin, contrast)):
             verdict = ParityVerdict.DEGENERATE
             reason = "the reference's outputs are constant, or other inputs give the same within the threshold"
     return Parity(

@@ -216,6 +216,8 @@ def test_outputs_that_do_not_depend_on_inputs_prove_nothing_even_where_they_agre
     assert verdict(FLOATS, nearly, FLOATS) is ParityVerdict.DEGENERATE
     assert verdict(FLOATS, nearly, FLOATS * -3) is ParityVerdict.DEGENERATE
     assert verdict(flat, FLOATS, flat) is ParityVerdict.DEGENERATE
+    # Other inputs gave outputs of another size.
+    assert verdict(FLOATS, FLOATS[:, 1:], FLOATS * -3) is ParityVerdict.WRONG
 
 
 def test_missing_and_short_outputs_are_told_apart_from_wrong_ones():
