@@ -179,7 +179,7 @@ def _checked(source: Source, folder: Path, home: Path | None = None) -> Plan:
         "pass": _pass,
         "predicate": _predicate,
         "fact": _fact,
-        "program": tool_of,
+        "program": partial(_program, folder=folder),
         "flag": partial(_flag_value, folder=folder),
         "build": partial(_build_path, folder=folder),
         "folder": partial(_input_folder, folder=folder),
@@ -188,7 +188,7 @@ def _checked(source: Source, folder: Path, home: Path | None = None) -> Plan:
     matrix = source.value.get("matrix") if isinstance(source.value, Mapping) else None
     for tool in each(matrix.get("tools") or ()) if isinstance(matrix, Mapping) else ():
         with suppress(ValueError):
-            tool_of(tool)
+            rules["program"](tool)
     plan = checked(source, Plan, context=rules)
     faults = Faults(source)
     _check_together(plan, source.value, faults)
@@ -219,6 +219,8 @@ def _of_keyword(key: PlanKey, value: Any) -> Any:  # noqa: ANN401 - each key has
     match key.at:
         case ("models",):
             return [{"path": _absolute(item)} for item in each(value)]
+        case ("matrix", "tools"):
+            return [_absolute(tool) if _is_declaration(tool) else tool for tool in split(value)]
         case ("matrix", "flags"):
             return _flag_sets(value)
         case ("builds",):
@@ -232,6 +234,11 @@ def _of_keyword(key: PlanKey, value: Any) -> Any:  # noqa: ANN401 - each key has
             return split(value) if key.key.commas else list(map(str, each(value)))
         case _:
             return value
+
+
+def _is_declaration(tool: object) -> bool:
+    """Whether a program is named by the file that declares it."""
+    return isinstance(tool, str) and tool.endswith(".yaml")
 
 
 def _absolute(value: object) -> str:
@@ -261,7 +268,7 @@ def builds_of(texts: Sequence[str], tools: Sequence[str]) -> dict[str, str]:
     ``tools`` are those that were asked for; none of them means ``native``. Raises UsageError.
     """
     # A declared program may be named by its file.
-    tools = [Path(tool).stem if tool.endswith(".yaml") else tool for tool in tools]
+    tools = [Path(tool).stem if _is_declaration(tool) else tool for tool in tools]
     used = list(dict.fromkeys(tools)) or [USUAL_TOOL.value]
     found: dict[str, str] = {}
     for text in texts:
@@ -430,6 +437,11 @@ def _file(path: str, folder: Path) -> str:
     if not file.is_file():
         raise ValueError(f"there is no file {str(file)!r}")
     return str(file.absolute())
+
+
+def _program(value: object, *, folder: Path) -> object:
+    """Return the program that a name or a file means; raises ValueError."""
+    return tool_of(str(folder / Path(str(value)).expanduser()) if _is_declaration(value) else value)
 
 
 def _build_path(value: object, *, folder: Path) -> object:

@@ -191,6 +191,13 @@ def test_a_file_of_ones_own_measures_on_this_computer(
     words = ("-s", "host", "-t", "1", "-n", "1", "--build", f"counting={program}", "--json")
     run = runs_of(cli("bench", model, "--tool", file, *words))[0]
     assert (run["outcome"], run["report"]["inference_mean_us"]) == ("completed", 12_500)
+    # In a plan its file is looked for beside the plan, as all others are.
+    plan = file.with_name("plan.yaml")
+    plan.write_text(
+        "{models: model.txt, matrix: {tools: counting.yaml}, devices: {serials: host},"
+        " builds: {counting: ./counting.sh}}"
+    )
+    assert "counting" in cli("plan", "show", plan).ok().said
     # In the settings' folder it is known by its name, and stored runs are read again with it.
     (cli.home / "programs").mkdir()
     shutil.copy(file, cli.home / "programs")
