@@ -542,14 +542,23 @@ def host_files(plan: Plan) -> dict[str, HostFiles]:
     """Return what each flag value ``@path`` of a plan means.
 
     Raises:
-        PlanError: a file can't be read, or a stable delegate's settings don't say which library
-            they are for.
+        PlanError: a file can't be read, two of one case have the same name, or a stable delegate's
+            settings don't say which library they are for.
     """
     found: dict[str, HostFiles] = {}
     for flags in plan.matrix.flags:
+        sha256s: dict[str, str] = {}
         for flag, value in flags:
-            if value.startswith("@") and len(value) > 1 and value not in found:
+            if not value.startswith("@") or len(value) == 1:
+                continue
+            if value not in found:
                 found[value] = _named(flag, Path(value[1:]))
+            for name, sha256 in found[value].files:
+                if sha256s.setdefault(name, sha256) != sha256:
+                    raise PlanError(
+                        f"flag {flag}: another file of these flags is called {name!r}, too",
+                        hint="rename one of them: both would lie in one folder of the phone",
+                    )
     return found
 
 

@@ -205,10 +205,16 @@ def test_a_stable_delegate_gets_its_settings_and_its_library(lab: Lab, tmp_path:
     )
     assert (run["outcome"], run["report"]["delegate"]["truth"]) == ("completed", "full")
     assert [name for name, _ in run["case"]["files"]] == ["libstable.so", "settings.json"]
-    (tmp_path / "libstable.so").unlink()
-    done = lab.cli(
+    words = (
         "bench -d external", model, "-s", lab.serials[PIXEL], "--flag", f"stable_delegate_settings_file=@{settings}",
     )  # fmt: skip
+    other = tmp_path / "other" / "libstable.so"
+    other.parent.mkdir()
+    other.write_bytes(b"another")
+    done = lab.cli(*words, "--flag", f"external_delegate_path=@{other}")
+    assert "another file of these flags is called 'libstable.so', too" in done.ended_with(2).stderr
+    (tmp_path / "libstable.so").unlink()
+    done = lab.cli(*words)
     assert "libstable.so' doesn't lie beside it" in done.stderr
 
 
