@@ -171,7 +171,9 @@ def _shown(value: object) -> str:
 
 
 def _checked(source: Source, folder: Path, home: Path | None = None) -> Plan:
-    """Return the plan that a source's values mean; raises PlanError with all their faults."""
+    """Return the plan that a source's values mean; ``folder`` is absolute. Raises PlanError with all
+    their faults.
+    """
     named = named_models([folder, *([home] if home is not None else [])])
     rules: dict[str, Callable[..., object]] = {
         "model": lambda value: _pattern(value, folder, named),
@@ -194,7 +196,7 @@ def _checked(source: Source, folder: Path, home: Path | None = None) -> Plan:
     _check_together(plan, source.value, faults)
     models = _models_of(plan.models, faults, folder, named)
     faults.raise_if_any()
-    return replace(plan, models=models, folder=folder.absolute())
+    return replace(plan, models=models, folder=folder)
 
 
 def _check_together(plan: Plan, given: Mapping[str, object], faults: Faults) -> None:
@@ -242,7 +244,15 @@ def _is_declaration(tool: object) -> bool:
 
 
 def _absolute(value: object) -> str:
-    return str(Path(str(value)).expanduser().absolute()) if value else ""
+    return str(_path(value, Path.cwd())) if value else ""
+
+
+def _path(value: object, folder: Path) -> Path:
+    """Return what a path, as people write it in a folder, means; raises ValueError."""
+    try:
+        return folder / Path(str(value)).expanduser()
+    except RuntimeError:
+        raise ValueError(f"{str(value)!r} begins with no user's name") from None
 
 
 def _flag_sets(value: object) -> list[dict[str, str]]:
@@ -397,16 +407,18 @@ def _model_files(pattern: str, folder: Path, named: Mapping[str, ManifestEntry])
 
     Raises ValueError.
     """
+    path = _path(pattern, folder)
     try:
-        path = folder / Path(pattern).expanduser()
         files = [path] if path.is_file() else []
         if not files and glob.has_magic(pattern):
-            found = (Path(name) for name in glob.glob(str(path), recursive=True))  # noqa: PTH207 - Path.glob refuses absolute ones
-            files = sorted(file for file in found if file.is_file())
+            # Only what is written is a pattern, not the folder.
+            written = str(Path(pattern).expanduser())
+            names = glob.glob(written, root_dir=folder, recursive=True)  # noqa: PTH207 - Path.glob refuses absolute ones
+            files = sorted(file for name in names if (file := folder / name).is_file())
         if not files and pattern in named:
             path = named[pattern].path
             files = [path] if path.is_file() else []
-    except (OSError, RuntimeError) as error:
+    except OSError as error:
         raise ValueError(f"{pattern!r} can't be looked up: {error}") from error
     if not files:
         # Most likely the second value of an option: --threads 1 4.
@@ -426,22 +438,22 @@ def _model_files(pattern: str, folder: Path, named: Mapping[str, ManifestEntry])
 def _input_folder(value: object, *, folder: Path) -> object:
     if not isinstance(value, str | Path) or not str(value).strip():
         raise ValueError("must be the path of a folder")
-    path = (folder / Path(value).expanduser()).resolve()
+    path = _path(value, folder).resolve()
     if not path.is_dir():
         raise ValueError(f"{path} is no folder")
     return path
 
 
 def _file(path: str, folder: Path) -> str:
-    file = folder / Path(path).expanduser()
+    file = _path(path, folder)
     if not file.is_file():
         raise ValueError(f"there is no file {str(file)!r}")
-    return str(file.absolute())
+    return str(file)
 
 
 def _program(value: object, *, folder: Path) -> object:
     """Return the program that a name or a file means; raises ValueError."""
-    return tool_of(str(folder / Path(str(value)).expanduser()) if _is_declaration(value) else value)
+    return tool_of(str(_path(value, folder)) if _is_declaration(value) else value)
 
 
 def _build_path(value: object, *, folder: Path) -> object:

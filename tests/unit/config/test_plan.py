@@ -28,10 +28,12 @@ EXAMPLE = REPO / "examples" / "plan.yaml"
 
 @pytest.fixture
 def folder(tmp_path):
+    # What looks like a pattern in a folder's own name is none.
+    folder = tmp_path / "plans[1]"
     for name in ("a.tflite", "b.tflite", "sub/a.tflite"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(name.encode())
-    return tmp_path
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_bytes(name.encode())
+    return folder
 
 
 @needs_extension("energy")
