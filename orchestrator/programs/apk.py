@@ -145,8 +145,8 @@ def start_command(request: InvocationRequest) -> str:
     flags = benchmark_flags(request, folder=_run_folder(request.run_id))
     # The log's line with the arguments is cut after 1,000 characters: what is only this run's comes
     # first.
-    flags.sort(key=lambda flag: flag[0] != "result_file_path")
-    for name, value in flags:
+    flags = {"result_file_path": flags["result_file_path"], **flags}
+    for name, value in flags.items():
         if re.search(r"\s", value):
             raise UsageError(
                 f"flag {name}: the benchmark app can't take a value with white space ({value!r})"

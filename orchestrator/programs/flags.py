@@ -251,7 +251,7 @@ def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFau
     benchfarm's own.
     """
     known = frozenset(schema.flags) if schema.is_learned else frozenset[str]()
-    given = dict(case_flags(case, pass_of(run_pass), known))
+    given = case_flags(case, pass_of(run_pass), known)
     users = dict(case.flags)
     faults = []
     for fault in check_flags(given, schema):

@@ -51,8 +51,8 @@ class LitertNativeTool(CollectingTool):
         return command_line(request, format_flags(litert_flags(request, folder=folder)))
 
 
-def litert_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, str]]:
-    """Return the flags of one invocation as (name, value).
+def litert_flags(request: InvocationRequest, *, folder: str) -> dict[str, str]:
+    """Return the flags of one invocation.
 
     Raises:
         UsageError: the program has no such delegate or flag, or a vendor's flag is misspelt or has
@@ -68,7 +68,7 @@ def litert_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, 
     faults = check_flags(flags, documented_flags(FlagFamily.LITERT))
     if faults:
         raise UsageError("; ".join(fault.message for fault in faults), hint="see 'benchfarm flags'")
-    return list(flags.items())
+    return flags
 
 
 def _npu_folders(request: InvocationRequest) -> dict[str, str]:

@@ -21,7 +21,7 @@ class NativeTool(CollectingTool):
 
     def command(self, request: InvocationRequest, folder: str) -> str:
         """See CollectingTool.command."""
-        flags = [*self._first.items(), *benchmark_flags(request, folder=folder)]
+        flags = self._first | benchmark_flags(request, folder=folder)
         return command_line(request, format_flags(flags))
 
 

@@ -231,9 +231,8 @@ def read_collected(raw: RawOutput, case: Case) -> ToolReport:
 RESULT_FILE: Final = "result.pb"
 
 
-def benchmark_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, str]]:
-    """Return the flags of one invocation as (name, value), delegates in the order in which they are
-    to be applied.
+def benchmark_flags(request: InvocationRequest, *, folder: str) -> dict[str, str]:
+    """Return the flags of one invocation, delegates in the order in which they are to be applied.
 
     ``folder`` is where the program may write its result files. Raises UsageError for a delegate
     that this family of programs doesn't have, and for a flag that isn't the plan's to set.
@@ -246,11 +245,11 @@ def benchmark_flags(request: InvocationRequest, *, folder: str) -> list[tuple[st
         cache_folder=request.cache_folder,
         inputs=request.inputs,
     )
-    flags = dict(case_flags(request.case, own, request.known_flags, prepared))
+    flags = case_flags(request.case, own, request.known_flags, prepared)
     skels = hexagon_folder(request)
     if skels:
         flags.setdefault("hexagon_lib_path", skels)
-    return [(name, placed_value(value, request)) for name, value in flags.items()]
+    return {name: placed_value(value, request) for name, value in flags.items()}
 
 
 def placed_value(value: str, request: InvocationRequest) -> str:
@@ -297,7 +296,7 @@ def case_flags(
     own: PassSpec,
     known: frozenset[str] = frozenset(),
     prepared: Prepared = NOTHING_PREPARED,
-) -> list[tuple[str, str]]:
+) -> dict[str, str]:
     """Return the flags of one pass over a case, see :func:`benchmark_flags`.
 
     ``known`` are the flags that the very program has, where that is known: those of ours that only
@@ -314,7 +313,7 @@ def case_flags(
         }
     flags |= users_flags(case)
     flags = {name: value for name, value in flags.items() if name not in own.withheld_flags}
-    return list({**flags, **own.last_flags(case, prepared)}.items())
+    return {**flags, **own.last_flags(case, prepared)}
 
 
 def measuring_flags(case: Case, model_path: str) -> dict[str, str]:
@@ -342,11 +341,11 @@ def users_flags(case: Case, owned: Collection[str] = ()) -> dict[str, str]:
     return dict(case.flags)
 
 
-def format_flags(flags: list[tuple[str, str]]) -> list[str]:
+def format_flags(flags: Mapping[str, str]) -> list[str]:
     """Return the flags as the programs read them: ``--name=value``, one word each, not quoted for a
     shell.
     """
-    return [f"--{name}={value}" for name, value in flags]
+    return [f"--{name}={value}" for name, value in flags.items()]
 
 
 #: Where the vendors keep the DSP's own libraries; searched after ours.

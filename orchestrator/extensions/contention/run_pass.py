@@ -95,7 +95,7 @@ def _gpu_loop(request: InvocationRequest) -> str:
     )
     flags = benchmark_flags(replace(request, case=case), folder=".")
     # Result files are the run's own.
-    kept = [(name, value) for name, value in flags if not value.startswith("./")]
+    kept = {name: value for name, value in flags.items() if not value.startswith("./")}
     words = " ".join([request.program_path, *format_flags(kept)])
     return f"export {environment(request)}; exec {words}"
 

@@ -43,9 +43,9 @@ class LitertIosTool(LitertNativeTool):
 
         Documents has no folder for each run: their files' names begin alike.
         """
-        flags = litert_flags(request, folder=folder)
-        own = [(name, value.replace(f"{folder}/", f"{folder}.", 1)) for name, value in flags]
-        return shlex.join([request.build.package, *format_flags(own)])
+        words = format_flags(litert_flags(request, folder=folder))
+        own = (word.replace(f"{folder}/", f"{folder}.", 1) for word in words)
+        return shlex.join([request.build.package, *own])
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read log and result files; an app that ended without its mark has failed, whatever it

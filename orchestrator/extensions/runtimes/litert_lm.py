@@ -313,7 +313,7 @@ def _phone_command(request: InvocationRequest, folder: str, left_out: Set[str]) 
         "--async=false",
         "--min_log_severity=0",
         f"--num_cpu_threads={case.threads}",
-        *format_flags([(name, flags[name]) for name in _ENGINE if name in flags]),
+        *format_flags({name: flags[name] for name in _ENGINE if name in flags}),
     ]
     places = {"no": "--disable_cache=true", "memory": "--cache_dir=:memory"}
     arguments.append(places.get(cache, f"--cache_dir={folder}"))
@@ -328,9 +328,7 @@ def _phone_command(request: InvocationRequest, folder: str, left_out: Set[str]) 
         "boost_performance": "disabled",
     }
     arguments += [f"--{name}={value}" for name, value in newer.items() if name not in left_out]
-    arguments += format_flags(
-        list(pass_flags(pass_of(request.run_pass), FlagFamily.LITERT_LM, folder).items())
-    )
+    arguments += format_flags(pass_flags(pass_of(request.run_pass), FlagFamily.LITERT_LM, folder))
     if folders := library_folders(request):
         arguments.append(f"--litert_dispatch_lib_dir={folders[0]}")
         filling.append(f"--litert_dispatch_lib_dir={folders[0]}")

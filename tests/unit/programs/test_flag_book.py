@@ -100,7 +100,7 @@ def test_an_old_binary_runs_without_the_flags_that_only_gather_more(book: FlagBo
     assert book.learn(BUILD, old_help())
     assert faults(book, delegate="cpu") == []
     known = book.names(BUILD)
-    passed = dict(case_flags(replace(CASE, delegate=DelegateName.CPU), pass_of(Pass.TIMING), known))
+    passed = case_flags(replace(CASE, delegate=DelegateName.CPU), pass_of(Pass.TIMING), known)
     assert set(passed) <= known
     assert "num_threads" in passed
 

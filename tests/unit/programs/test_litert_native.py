@@ -28,7 +28,7 @@ def flags(
     delegate: DelegateName, *own: tuple[str, str], run_pass: Pass = Pass.TIMING
 ) -> dict[str, str]:
     request = replace(REQUEST, case=replace(CASE, delegate=delegate, flags=own), run_pass=run_pass)
-    return dict(litert_flags(request, folder="/run"))
+    return litert_flags(request, folder="/run")
 
 
 def test_only_an_npu_is_told_the_folders_of_its_libraries() -> None:

@@ -39,7 +39,7 @@ def request(
 
 def flags_of(delegate: str, number: int, **users: str) -> dict[str, str]:
     case = replace(CASE, delegate=DelegateName(delegate), flags=tuple(sorted(users.items())))
-    return dict(benchmark_flags(request(case, number), folder="/f"))
+    return benchmark_flags(request(case, number), folder="/f")
 
 
 def caches_in(flags: dict[str, str]) -> dict[str, str]:
