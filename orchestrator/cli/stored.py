@@ -251,6 +251,8 @@ def reparse(settings: Settings, campaigns: Campaigns = ()) -> CommandResult:
     text = f"{counted(review.reviewed, 'run')} read again, {len(review.changed)} changed"
     if review.pruned:
         text += f"; {review.pruned} stay as they are, their raw output was deleted"
+    if review.unread:
+        text += f"; {review.unread} stay as they are, their pass or program isn't installed"
     return CommandResult(text=text, data=review)
 
 

@@ -11,6 +11,7 @@ from orchestrator.analysis.findings import finding
 from orchestrator.clock import Clock
 from orchestrator.engine.invocation import RunRecords, read
 from orchestrator.engine.reference_check import carried_over, keep_doubts, with_doubt
+from orchestrator.errors import PlanError, PluginError, UsageError
 from orchestrator.frozen import frozen
 from orchestrator.ports import Tool
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
@@ -49,6 +50,8 @@ class Review:
     changed: tuple[RunId, ...]
     #: Runs whose raw output was deleted: they stay as they were read.
     pruned: int = 0
+    #: Runs whose pass or program isn't installed any more: they stay, too.
+    unread: int = 0
 
 
 def read_again(
@@ -105,7 +108,7 @@ def reparse(
         campaign.campaign_id: campaign.terms.quiet.screen
         for campaign in store.campaigns(with_hidden=True)
     }
-    reviewed, pruned = 0, 0
+    reviewed, pruned, unread = 0, 0, 0
     changed: list[RunId] = []
     for run in store.runs(campaign_ids=campaign_ids):
         if run.report is None or run.outcome not in _READ_FROM_OUTPUT:
@@ -114,14 +117,21 @@ def reparse(
         if is_pruned(attachments):
             pruned += 1
             continue
+        try:
+            again = read_again(
+                run,
+                _raw_of(run, attachments),
+                tools[run.case.tool],
+                devices[run.case.serial],
+                screens.get(run.campaign_id, Screen.ON),
+            )
+        except UsageError as error:
+            # One that is here and broken is told.
+            if isinstance(error, PlanError | PluginError):
+                raise
+            unread += 1
+            continue
         reviewed += 1
-        again = read_again(
-            run,
-            _raw_of(run, attachments),
-            tools[run.case.tool],
-            devices[run.case.serial],
-            screens.get(run.campaign_id, Screen.ON),
-        )
         assert again.report is not None, "reading always makes one"
         if (again.report, again.verdict, again.outcome) != (run.report, run.verdict, run.outcome):
             store.replace_reading(again)
@@ -134,7 +144,7 @@ def reparse(
         changed += [
             run.run_id for run in keep_doubts(store, campaign_id) if run.run_id not in known
         ]
-    return Review(reviewed=reviewed, changed=tuple(changed), pruned=pruned)
+    return Review(reviewed=reviewed, changed=tuple(changed), pruned=pruned, unread=unread)
 
 
 @frozen
