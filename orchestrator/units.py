@@ -160,7 +160,8 @@ def each(value: object) -> list[Any]:
 
 def split(value: object) -> list[str]:
     """Return names of which each text may hold several, joined by commas."""
-    return [part.strip() for item in each(value) for part in str(item).split(",") if part.strip()]
+    given = [str(item) for item in each(value) if str(item).strip()]
+    return [part.strip() for text in given for part in text.split(",")]
 
 
 def parse_seconds(text: str) -> float:

@@ -46,6 +46,7 @@ def test_a_dash_is_no_name_of_a_file(cli: Cli, model: Path, words: str) -> None:
         # Of a variable that isn't set: neither ignored nor the newest campaign.
         ("bench {model} --delegate=", {}, 2, ("what follows '--delegate' is empty",)),
         ("bench {model} -t ,", {}, 2, ("what follows '-t' is empty",)),
+        ("bench {model} -t 1,", {}, 2, ("--threads: ''",)),
         ("results remove --yes ", {}, 2, ("what follows '--yes' is empty",)),
         ("--home= results list", {}, 2, ("what follows '--home' is empty",)),
         ("--store  results list", {}, 2, ("what follows '--store' is empty",)),
