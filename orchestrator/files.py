@@ -28,6 +28,16 @@ def make_private(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
+def expanded(path: Path) -> Path:
+    """Return a path with the home folder for its ``~``; raises UsageError for an unknown user's."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise UsageError(
+            f"{path}: there is no such user, whose home folder this could be"
+        ) from None
+
+
 def sha256_of(path: Path) -> str:
     """Return the hash of a file's content; raises OSError."""
     with path.open("rb") as file:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.errors import UsageError
+from orchestrator.files import expanded
 from orchestrator.frozen import frozen
 from orchestrator.installation import look_for_programs_in
 
@@ -54,7 +55,7 @@ class Settings:
         values = dict(os.environ if environ is None else environ)
         folder = home or (Path(values["BENCHFARM_HOME"]) if values.get("BENCHFARM_HOME") else None)
         if folder is not None:
-            folder = folder.expanduser().absolute()
+            folder = expanded(folder).absolute()
             folders = (folder, folder / "cache", folder / "state")
         else:
             import platformdirs
@@ -95,7 +96,7 @@ class Settings:
         Raises UsageError.
         """
         if "://" not in self.store:
-            return Path(self.store).expanduser().absolute()
+            return expanded(Path(self.store)).absolute()
         from orchestrator.store.opening import locate
 
         place = locate(self.store)

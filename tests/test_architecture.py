@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     "planning": RECORDS | {"delegates", "passes", "programs"},
     "analysis": RECORDS | {"delegates", "sysfs"},
     "installation": {"errors"},
-    "settings": {"errors", "frozen", "installation", "store"},
+    "settings": {"errors", "files", "frozen", "installation", "store"},
     "scripts": {"errors", "frozen", "ports"},
     "config": PORTS | {"documents", "passes", "plugins"},
     "devices": PORTS | {"documents", "sysfs"},

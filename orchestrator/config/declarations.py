@@ -17,7 +17,7 @@ from pydantic import Field
 from orchestrator.config.yaml_file import Faults, Section, checked, load_each, read_named, read_yaml
 from orchestrator.errors import PlanError, UsageError, nearest
 from orchestrator.fields import OneOrMany, Text
-from orchestrator.files import keep_file
+from orchestrator.files import expanded, keep_file
 from orchestrator.plugins import plugins, program_sources
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.case import Serial, ToolName
@@ -189,7 +189,7 @@ def load_manifest(path: Path) -> Mapping[str, ManifestEntry]:
             faults.add(
                 ("models", number, "name"), f"{entry.name!r} is already the name of another model"
             )
-        path = folder / entry.path.expanduser()
+        path = folder / expanded(entry.path)
         found[entry.sha256] = dataclasses.replace(entry, path=path)
     faults.raise_if_any()
     return found

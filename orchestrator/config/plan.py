@@ -30,6 +30,7 @@ from orchestrator.config.yaml_file import (
 )
 from orchestrator.errors import UsageError
 from orchestrator.fields import not_one_of
+from orchestrator.files import expanded
 from orchestrator.passes import known_hint, pass_of, plan_keys, plan_pass_names
 from orchestrator.plugins import plugins
 from orchestrator.records.case import USUAL_TOOL, DelegateName, Pass
@@ -250,9 +251,9 @@ def _absolute(value: object) -> str:
 def _path(value: object, folder: Path) -> Path:
     """Return what a path, as people write it in a folder, means; raises ValueError."""
     try:
-        return folder / Path(str(value)).expanduser()
-    except RuntimeError:
-        raise ValueError(f"{str(value)!r} begins with no user's name") from None
+        return folder / expanded(Path(str(value)))
+    except UsageError as error:
+        raise ValueError(str(error)) from None
 
 
 def _flag_sets(value: object) -> list[dict[str, str]]:

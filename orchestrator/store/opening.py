@@ -25,7 +25,7 @@ from orchestrator.errors import (
     StoreMissingError,
     UsageError,
 )
-from orchestrator.files import draft_of, make_private
+from orchestrator.files import draft_of, expanded, make_private
 from orchestrator.installation import require_packages
 from orchestrator.store.campaigns import Campaigns
 from orchestrator.store.database import postgresql_engine, sqlite_engine, store_errors
@@ -143,12 +143,7 @@ def title_of(place: Path | URL) -> str:
 def _absolute(path: Path) -> Path:
     if path == Path() or "\x00" in str(path):
         raise UsageError("the store's path is empty or holds a NUL character; name a file")
-    try:
-        return path.expanduser().absolute()
-    except RuntimeError as error:
-        raise UsageError(
-            f"{path}: there is no such user, whose home folder this could be"
-        ) from error
+    return expanded(path).absolute()
 
 
 def _open_file(path: Path, makes_new: bool, busy_timeout_s: float) -> Store:

@@ -49,6 +49,7 @@ def test_a_dash_is_no_name_of_a_file(cli: Cli, model: Path, words: str) -> None:
         ("bench {model} -t 1,", {}, 2, ("--threads: ''",)),
         ("results remove --yes ", {}, 2, ("what follows '--yes' is empty",)),
         ("--home= results list", {}, 2, ("what follows '--home' is empty",)),
+        ("--home ~no.user results list", {}, 2, ("~no.user: there is no such user",)),
         ("--store  results list", {}, 2, ("what follows '--store' is empty",)),
         ("run", {}, 2, ("--resume",)),
         ("run --resume gone", {}, 2, ("no campaign",)),
