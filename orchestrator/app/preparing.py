@@ -21,7 +21,7 @@ from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import DeviceBusyError, DeviceError, PlanError, UsageError
 from orchestrator.files import sha256_of
 from orchestrator.frozen import frozen
-from orchestrator.passes import around_others, output_check, pass_of
+from orchestrator.passes import pass_of
 from orchestrator.planning.expansion import (
     Expansion,
     HostFiles,
@@ -51,6 +51,7 @@ from orchestrator.records.case import (
     Companion,
     DelegateName,
     Model,
+    Pass,
     Serial,
     Skip,
     SkippedCase,
@@ -406,7 +407,7 @@ def _known_output_checks(
     for run in workspace.store.last_runs(
         _OUTPUT_CHECKS_OF_CASE,
         serials=list(systems),
-        run_passes=[output_check().name],
+        run_passes=[Pass.PARITY],
     ):
         made_on = run.report.extra.get("parity_system") if run.report is not None else ""
         if made_on and made_on == systems[run.case.serial]:
@@ -443,7 +444,7 @@ def _reference_checks(
     for facts in devices:
         case = reference_case(plan, facts, model, builds)
         if case is not None and expansion.invocations.get(facts.serial):
-            found[facts.serial] = (Invocation(case=case, run_pass=around_others().name, number=0),)
+            found[facts.serial] = (Invocation(case=case, run_pass=Pass.REFERENCE, number=0),)
     return found, [model] if found else []
 
 

@@ -388,8 +388,6 @@ def run_sustained(
         return found[-1] if found else None
 
     before = last()
-    if before is not None and before.is_over(sustained_s):
-        return
     invocation = replace(
         marker, number=0 if before is None else (before.number + 1) * ATTEMPT_NUMBERS
     )

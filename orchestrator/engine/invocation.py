@@ -8,7 +8,7 @@ import json
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,8 +71,8 @@ class Context:
     #: By sha256.
     models: Mapping[str, Model]
     builds: Mapping[str, Build]
-    #: The flags that a build has, by its sha256; those that weren't asked are left out.
-    known_flags: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    #: The flags that a build has, by its sha256; none where it wasn't asked.
+    known_flags: Mapping[str, frozenset[str]]
     store: Store
     tools: Mapping[ToolName, Tool]
     lease: FileLease
@@ -84,8 +84,8 @@ class Context:
     cancelled: threading.Event
     #: Returns what runs a program in a pass.
     runner_of: Callable[[Pass], RunProgram]
-    #: What outputs are compared with; None where nothing computes it.
-    reference: ParityReference | None = None
+    #: What outputs are compared with.
+    reference: ParityReference
     #: How long a device that didn't become fit is left alone.
     unfit_pause_s: float = 300.0
 
@@ -272,7 +272,7 @@ def request_of(
         program_path=placed.program_path,
         file_paths=placed.file_paths,
         timeout_s=terms.timeout + 2 * case.max_secs,
-        known_flags=context.known_flags.get(case.build_sha256, frozenset()),
+        known_flags=context.known_flags[case.build_sha256],
         variant=pass_of(run_pass).variant(invocation.number, terms),
         cache_folder=placed.cache_folder,
         inputs=placed.inputs,
@@ -416,8 +416,6 @@ def basis_of(invocation: Invocation, context: Context) -> ParityBasis | Ending:
     run.
     """
     case = invocation.case
-    if context.reference is None:
-        return skipped("parity-no-reference", "nothing here computes the reference outputs")
     if owned := [name for name, _ in case.flags if name in OWN_INPUTS]:
         reason = f"the flag {owned[0]} says itself what the inputs or outputs are"
         return skipped("parity-own-inputs", reason)

@@ -131,13 +131,3 @@ def is_around_others(item: Invocation | RunRecord) -> bool:
     device changes.
     """
     return item.run_pass is Pass.REFERENCE
-
-
-def around_others() -> PassSpec:
-    """Return the pass that is run around the others: no other one may be."""
-    return pass_of(Pass.REFERENCE)
-
-
-def output_check() -> PassSpec:
-    """Return the pass that is added to a plan whose cases' outputs aren't known yet."""
-    return pass_of(Pass.PARITY)

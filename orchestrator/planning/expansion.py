@@ -13,7 +13,7 @@ from pathlib import Path
 
 from orchestrator.delegates import DELEGATES, needed_companions
 from orchestrator.frozen import frozen
-from orchestrator.passes import output_check, pass_of
+from orchestrator.passes import pass_of
 from orchestrator.passes.parity import can_be_checked
 from orchestrator.passes.specification import PassSpec
 from orchestrator.planning.selection import (
@@ -39,6 +39,7 @@ from orchestrator.records.case import (
     CaseKey,
     DelegateName,
     Model,
+    Pass,
     Serial,
     Skip,
     SkippedCase,
@@ -444,7 +445,7 @@ def output_checks(cases: Iterable[Case], is_wanted: Callable[[Case], bool]) -> l
     for case in sorted(cases, key=lambda case: case.threads):
         found.setdefault((case.serial, case.outputs_key), case)
     return [
-        Invocation(case=case, run_pass=output_check().name, number=0)
+        Invocation(case=case, run_pass=Pass.PARITY, number=0)
         for case in found.values()
         if can_be_checked(case) and is_wanted(case)
     ]

@@ -108,6 +108,8 @@ class Rig:
             campaign=self.campaign,
             models={MODEL.sha256: MODEL},
             builds={BUILD.sha256: BUILD},
+            known_flags={BUILD.sha256: frozenset()},
+            reference=cast(Any, None),
             store=self.store,
             tools={ToolName.NATIVE: cast(Any, SimpleNamespace(run=self._run, parse=self._parse))},
             lease=self.lease
