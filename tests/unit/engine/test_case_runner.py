@@ -43,6 +43,7 @@ BUILD = Build(
     path=Path("plain"),
 )
 MODEL = Model(name="m", sha256=case(1).model_sha256, size_bytes=1, path=Path("m.tflite"))
+MARK = Invocation(case=case(3), run_pass=Pass.REFERENCE, number=0)
 FACTS = DeviceFacts(serial=SERIAL, kind=DeviceKind.ANDROID, is_virtual=True)
 
 
@@ -69,6 +70,8 @@ class Rig:
     told: list[Any] = field(default_factory=list)
     #: What is shown of where the operators ran.
     truth: DelegateTruth = DelegateTruth.FULL
+    #: What the reference workload takes.
+    reference_us: float = 1000.0
     store: MemoryStore = field(default_factory=MemoryStore)
     campaign: Campaign = field(
         default_factory=lambda: replace(
@@ -180,6 +183,10 @@ class Rig:
         number = len(self.asked) if self.campaign.terms.pairing is not None else 0
         measured = run(Invocation(case=one, run_pass=Pass.TIMING, number=number)).report
         assert measured is not None
+        assert measured.inference is not None
+        if one == MARK.case:
+            mean = replace(measured.inference, median_us=self.reference_us)
+            measured = replace(measured, inference=mean, inference_mean_us=self.reference_us)
         measured = replace(measured, delegate=replace(measured.delegate, truth=self.truth))
         return (
             measured
@@ -297,6 +304,32 @@ def test_a_side_whose_partner_is_not_tried_again_is_measured_no_more() -> None:
     assert [number for number, _ in rig.stored(after)] == [*pairing.first_numbers]
     assert rig.stored(before)[0] == (0, Outcome.TIMED_OUT)
     assert {outcome for _, outcome in rig.stored(before)[1:]} == {Outcome.SKIPPED}
+
+
+@pytest.mark.parametrize("does_cool", [True, False])
+def test_a_phone_whose_reference_workload_moved_is_cooled_and_set_aside_if_that_does_not_help(
+    does_cool: bool,
+) -> None:
+    rig = Rig()
+    rig.campaign = replace(rig.campaign, invocations=(MARK, *rig.campaign.invocations))
+
+    def end(request: InvocationRequest) -> str:
+        rig.clock.advance(500 if request.run_pass is Pass.TIMING else 5)
+        made = sum(asked.run_pass is Pass.REFERENCE for asked in rig.asked)
+        # The second check, after two runs, is slow; so is the third, which follows it at once.
+        rig.reference_us = 1200.0 if 3 < made <= (6 if does_cool else 9) else 1000.0
+        return "ok"
+
+    rig.end = end
+    lost = rig.measure().lost
+    timed = [run for run in rig.store.runs() if run.run_pass is Pass.TIMING]
+    assert [run.verdict.has("reference-moved") for run in timed[:2]] == [True, True]
+    if does_cool:
+        assert (lost, len(timed), rig.kept_out) == ("", 6, {})
+        assert not any(run.verdict.has("reference-moved") for run in timed[2:])
+    else:
+        assert lost.startswith("set aside: after cooling its reference workload is 20.0 % slower")
+        assert (len(timed), rig.kept_out) == (2, {SERIAL: lost})
 
 
 def test_each_case_keeps_its_caches_apart() -> None:
