@@ -4,7 +4,6 @@ what is left.
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -198,19 +197,16 @@ def _longest_pause_s(terms: PlanTerms) -> float:
 def usual_pause_s(recent: Recent, terms: PlanTerms) -> float:
     """Return the median time between two runs of a device; 0 when nothing is known.
 
-    A few long ones, of an outage or of a hot phone, don't make all runs seem long. ``recent`` must
-    hold all series that the device measured in turns: those of others would count as pause.
+    A few long ones, of an outage or of a hot phone, don't make all runs seem long.
     """
-    runs = [run for own in recent.values() for run in own]
-    runs.sort(key=lambda run: run.started_at)
-    pauses = [
-        (after.started_at - before.started_at).total_seconds() - before.duration_s
-        for before, after in itertools.pairwise(runs)
-        if before.campaign == after.campaign
-    ]
     longest_s = max(_longest_pause_s(terms), _EARLIER_PAUSE_S)
-    own = [pause_s for pause_s in pauses if 0 <= pause_s <= longest_s]
-    return statistics.median(own) if own else 0.0
+    pauses = [
+        run.pause_s
+        for runs in recent.values()
+        for run in runs
+        if run.pause_s is not None and 0 <= run.pause_s <= longest_s
+    ]
+    return statistics.median(pauses) if pauses else 0.0
 
 
 class TimeLeft:

@@ -369,8 +369,8 @@ class RecentRun:
     started_at: datetime
     duration_s: float
     outcome: Outcome
-    #: Which campaign's, told from others'.
-    campaign: str = ""
+    #: How long its device had measured nothing of its campaign before it; None for the first.
+    pause_s: float | None = None
 
 
 #: The file in a run's folder, and the attachment's name.

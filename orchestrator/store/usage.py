@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 from sqlalchemy import (
     Integer,
+    Row,
     Select,
     and_,
     case,
@@ -189,39 +191,37 @@ class Usage(Runs):
     ) -> Mapping[SeriesKey, Sequence[RecentRun]]:
         """Return the newest runs of each series that took a device's time, newest first.
 
-        A question for each series: each is answered from two indexes, whatever the store holds
-        beside it.
+        A question for each series, and one for each device's part of a campaign that these belong
+        to: each is answered from two indexes, whatever the store holds beside it.
         """
-        found = {}
+        columns = RUNS.c.started_at, RUNS.c.duration_s, RUNS.c.outcome, RUNS.c.run_pass
+        all_runs: Select[Any] = (
+            select(RUNS.c.campaign_no, CASES.c.serial, *columns)
+            .join_from(RUNS, CASES, RUNS.c.case_no == CASES.c.case_no)
+            .where(RUNS.c.outcome.not_in(_NOT_RUN))
+        )
+        found: dict[SeriesKey, Sequence[Row[Any]]] = {}
         with self.reading() as connection:
             for series_key in series_keys:
                 of_series = select(CASES.c.case_no).where(CASES.c.series_key == series_key)
                 newest = of_series.order_by(CASES.c.case_no.desc()).limit(_CASES_MOST)
-                query = (
-                    select(
-                        RUNS.c.run_pass,
-                        RUNS.c.started_at,
-                        RUNS.c.duration_s,
-                        RUNS.c.outcome,
-                        RUNS.c.campaign_no,
-                    )
-                    .where(RUNS.c.case_no.in_(newest), RUNS.c.outcome.not_in(_NOT_RUN))
-                    .order_by(RUNS.c.run_no.desc())
-                    .limit(_RUNS_MOST)
-                )
-                runs = [
-                    RecentRun(
-                        run_pass=Pass(row.run_pass),
-                        started_at=row.started_at,
-                        duration_s=row.duration_s,
-                        outcome=Outcome(row.outcome),
-                        campaign=str(row.campaign_no),
-                    )
-                    for row in connection.execute(query)
-                ]
-                if runs:
-                    found[series_key] = runs
-        return found
+                query = all_runs.where(RUNS.c.case_no.in_(newest)).order_by(RUNS.c.run_no.desc())
+                if rows := connection.execute(query.limit(_RUNS_MOST)).all():
+                    found[series_key] = rows
+            parts = {
+                (campaign_no, serial): connection.execute(
+                    all_runs.where(
+                        RUNS.c.campaign_no == campaign_no, CASES.c.serial == serial
+                    ).order_by(RUNS.c.started_at)
+                ).all()
+                for campaign_no, serial in {
+                    (row.campaign_no, row.serial) for rows in found.values() for row in rows
+                }
+            }
+        return {
+            series_key: [_recent(row, parts[row.campaign_no, row.serial]) for row in rows]
+            for series_key, rows in found.items()
+        }
 
     def activity(self, since: datetime) -> Activity:
         """Return what campaigns came to, and the runs of those that were begun since then; without
@@ -344,3 +344,19 @@ class Usage(Runs):
             for page in pages(list(campaign_ids)):
                 of_page = asked.where(CAMPAIGNS.c.campaign_id.in_(page))
                 yield from connection.execute(of_page.group_by(CAMPAIGNS.c.campaign_id)).all()
+
+
+def _recent(row: Row[Any], part: Sequence[Row[Any]]) -> RecentRun:
+    """Return a run, given all of its device's in its campaign by their begin."""
+    place = bisect_left(part, row.started_at, key=lambda other: other.started_at)
+    pause_s = None
+    if place:
+        before = part[place - 1]
+        pause_s = (row.started_at - before.started_at).total_seconds() - before.duration_s
+    return RecentRun(
+        run_pass=Pass(row.run_pass),
+        started_at=row.started_at,
+        duration_s=row.duration_s,
+        outcome=Outcome(row.outcome),
+        pause_s=pause_s,
+    )

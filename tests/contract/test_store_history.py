@@ -289,6 +289,9 @@ def test_the_last_runs_of_a_series_are_those_that_took_time_newest_first(
         (4.2, Outcome.COMPLETED, Pass.MEMORY),
     ]
     assert found[series_key][0].started_at == samples.run(3).started_at
+    # Each began 1 s after the one before it on its phone, which may be of the other series.
+    pauses_s = [run.pause_s for run in (*found[series_key][2:], *found[other])]
+    assert {round(pause_s, 1) for pause_s in pauses_s if pause_s is not None} == {1 - 4.2}
     # 74 took time.
     assert (len(found[series_key]), len(found[other])) == (64, 12)
 

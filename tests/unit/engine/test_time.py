@@ -182,11 +182,14 @@ def queue(cases: Sequence[Case], each: int = 2) -> list[Invocation]:
     ]
 
 
-def recent_run(*, days: float, taken_s: float, run_pass: Pass = Pass.TIMING) -> RecentRun:
+def recent_run(
+    *, days: float, taken_s: float, run_pass: Pass = Pass.TIMING, pause_s: float | None = None
+) -> RecentRun:
     started_at = START - timedelta(days=days)
     return RecentRun(
-        run_pass=run_pass, started_at=started_at, duration_s=taken_s, outcome=Outcome.COMPLETED
-    )
+        run_pass=run_pass, started_at=started_at, duration_s=taken_s, outcome=Outcome.COMPLETED,
+        pause_s=pause_s,
+    )  # fmt: skip
 
 
 def chosen_of(
@@ -220,23 +223,16 @@ def test_the_first_cases_of_the_plan_are_kept_and_the_others_say_why_they_are_no
 
 def test_what_a_phone_does_between_runs_is_part_of_what_they_take() -> None:
     one = named("a")
-    # Three runs of 10 s that began 30 s after one another.
-    recent = {
-        one.series_key: [
-            recent_run(days=1 - number * 30 / 86400, taken_s=10) for number in range(3)
-        ]
-    }
+    recent = {one.series_key: [recent_run(days=1, taken_s=10, pause_s=20)] * 3}
     assert round(costs_of(queue([one], each=2), recent, PlanTerms())[one.case_key]) == 60
 
 
 def test_a_few_long_pauses_of_an_outage_are_not_what_every_run_waits() -> None:
     one = named("a")
-    # Forty runs of 10 s: 2 s between them, and three times 300 s in which the phone wasn't reached.
-    begins_s = [0.0]
-    for number in range(1, 40):
-        begins_s.append(begins_s[-1] + 10 + (300 if number in (10, 11, 12) else 2))
+    # 2 s between runs, and three times 300 s in which the phone wasn't reached.
+    pauses_s = [None, *[300.0] * 3, *[2.0] * 36]
     recent = {
-        one.series_key: [recent_run(days=0.5 - begin_s / 86400, taken_s=10) for begin_s in begins_s]
+        one.series_key: [recent_run(days=0.5, taken_s=10, pause_s=pause_s) for pause_s in pauses_s]
     }
     assert round(usual_pause_s(recent, PlanTerms())) == 2
     assert round(costs_of(queue([one], each=10), recent, PlanTerms())[one.case_key]) == 120
@@ -246,9 +242,8 @@ def test_a_pause_is_as_long_as_the_plan_waits_or_as_earlier_ones_did() -> None:
     patient, hasty = (PlanTerms(limits=FitLimits(wait=wait)) for wait in (900.0, 0.0))
 
     def usual_s(pause_s: float, terms: PlanTerms) -> float:
-        one = recent_run(days=0.5, taken_s=10)
-        later = replace(one, started_at=one.started_at + timedelta(seconds=10 + pause_s))
-        return usual_pause_s({CASE.series_key: [one, later]}, terms)
+        one = recent_run(days=0.5, taken_s=10, pause_s=pause_s)
+        return usual_pause_s({CASE.series_key: [one]}, terms)
 
     assert [usual_s(600, patient), usual_s(600, hasty)] == [600, 0]
     # The plan that cooled the phone waited longer than this one will.
