@@ -259,10 +259,13 @@ class CaseRunner:
 
         Raises StoreError.
         """
+        self._keep(self._records.not_run(invocation, self._out_of_time(reason)))
+
+    def _out_of_time(self, reason: str) -> Ending:
         if not self._was_told_of_time:
             self._was_told_of_time = True
             self.note(f"no time for what is left: {reason}", is_problem=True)
-        self._keep(self._records.not_run(invocation, skipped(OUT_OF_TIME, reason)))
+        return skipped(OUT_OF_TIME, reason)
 
     def rest(self, limits: FitLimits, *, recent: DeviceState | None = None) -> Fitness:
         """Wait until the device is fit by these limits; ``recent`` is its state if it was read just
@@ -439,13 +442,18 @@ class CaseRunner:
         # Without a rest it is only looked how the device is.
         limits = self._context.campaign.terms.limits if at_rest else _NO_LIMITS
         # A phone that is checked has to cool: it would be set aside for the end of the time.
-        if not is_around_others(invocation):
+        is_timed = at_rest and not is_around_others(invocation)
+        if is_timed:
             limits = replace(limits, wait=min(limits.wait, self.time.remaining_s))
         fitness = self.rest(limits, recent=self._recent_state())
         if fitness.reason and at_rest:
             reason = f"not fit after {format_duration(fitness.waited_s)}: {fitness.reason}"
             code = fitness.code or "unfit"
             ending = Ending(outcome=Outcome.UNFIT, reason_code=code, reason=reason)
+            return self._records.not_run(invocation, ending, at=started_at, state=fitness.state)
+        # The wait may have taken it.
+        if is_timed and (lacking := self.time.lacks(invocation)):
+            ending = self._out_of_time(lacking)
             return self._records.not_run(invocation, ending, at=started_at, state=fitness.state)
         before = fitness.state or self._device.state()
         request = request_of(replace(invocation, case=case), placed, self._context, self._facts)

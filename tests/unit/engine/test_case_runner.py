@@ -54,6 +54,8 @@ class Rig:
     end: Callable[[InvocationRequest], str] = lambda request: "ok"
     #: For each time that the first phone is asked: whether it is unfit; afterwards it is fit.
     unfit: list[bool] = field(default_factory=list)
+    #: How long it is waited for, each time that the first phone is asked.
+    waits_s: list[float] = field(default_factory=list)
     #: Whether a phone that is lost is got back.
     comes_back: bool = False
     #: For how long it is away then.
@@ -158,6 +160,7 @@ class Rig:
         return self.comes_back
 
     def _prepare(self, device: Any, *arguments: object, **others: object) -> Fitness:
+        self.clock.advance(self.waits_s.pop(0) if self.waits_s else 0.0)
         is_unfit = device.serial == SERIAL and bool(self.unfit) and self.unfit.pop(0)
         return Fitness(reason="too hot" if is_unfit else "", state=DeviceState(at=NOW))
 
@@ -281,6 +284,13 @@ def test_comparisons_end_with_the_budget_and_the_others_go_on_to_a_look(
     asked = len(rig.asked)
     assert rig.measure() == DeviceResult()
     assert len(rig.asked) == asked
+
+
+def test_nothing_begins_for_which_the_wait_left_no_time() -> None:
+    rig = Rig(waits_s=[98.0])
+    rig.campaign = replace(rig.campaign, terms=replace(rig.campaign.terms, budget=100.0))
+    assert rig.measure() == DeviceResult()
+    assert (rig.asked, {run.reason_code for run in rig.store.runs()}) == ([], {"out-of-time"})
 
 
 def test_a_side_whose_partner_is_not_tried_again_is_measured_no_more() -> None:
