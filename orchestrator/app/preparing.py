@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -360,15 +361,18 @@ def planned(
     expansion, builds = expansion_of(workspace, plan, opened, inputs, assumed)
     checks, is_wanted = unchecked(workspace, plan, opened.facts, inputs.models)
     expansion = with_output_checks(expansion, is_wanted)
-    kept = cut_to_time(
+    cut = partial(
+        cut_to_time,
         plan,
         expansion,
-        usable_s(
-            plan, workspace.clock.now(), reference_check=wants_reference_check(plan, expansion)
-        ),
         recent_of=workspace.store.recent_runs,
         unit_of=lambda case: session_of(workspace.tools, case),
     )
+    now = workspace.clock.now()
+    kept = cut(usable_s(plan, now, reference_check=False))
+    # What is cut may be too short for it.
+    if wants_reference_check(plan, kept):
+        kept = cut(usable_s(plan, now, reference_check=True))
     return kept, builds, checks
 
 

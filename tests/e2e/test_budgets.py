@@ -56,6 +56,14 @@ def test_a_budget_that_is_too_small_measures_the_plans_first_cases_and_says_what
     check_raw_output_is_deleted(lab, tmp_path)
 
 
+def test_no_time_is_kept_for_a_reference_workload_that_what_is_left_does_not_get(
+    lab: Lab, plan_file: Callable[..., Path]
+) -> None:
+    plan = plan_file((lab.serials[0],), invocations=50, extra="budget: 1 min\n")
+    told = " ".join(lab.cli("plan show", plan).ok().stdout.split())
+    assert "of 1 min 00 s in all" in told
+
+
 def test_a_phone_is_not_waited_for_longer_than_the_budget(
     lab: Lab, plan_file: Callable[..., Path]
 ) -> None:
