@@ -15,8 +15,8 @@ import yaml
 from pydantic import Field
 
 from orchestrator.config.yaml_file import Faults, Section, checked, load_each, read_named, read_yaml
-from orchestrator.errors import PlanError, UsageError, nearest
-from orchestrator.fields import OneOrMany, Text
+from orchestrator.errors import PlanError, UsageError
+from orchestrator.fields import OneOrMany, Text, not_one_of
 from orchestrator.files import expanded, keep_file
 from orchestrator.plugins import plugins, program_sources
 from orchestrator.records.build_spec import BuildSpec
@@ -64,9 +64,7 @@ def tool_of(word: object) -> object:
     for source in program_sources():
         if (tool := source.named(word)) is not None:
             return tool
-    known = known_tools()
-    hint = nearest(word, known)
-    raise ValueError(f"{word!r} isn't one of {', '.join(known)}" + (f"; {hint}" if hint else ""))
+    raise ValueError(not_one_of(word, known_tools()))
 
 
 def tool_named(word: str) -> ToolName:

@@ -14,7 +14,7 @@ from orchestrator.frozen import frozen
 from orchestrator.passes import goes_on, is_around_others, pass_of
 from orchestrator.ports import Tool, session_of
 from orchestrator.records.campaign import Campaign, Invocation
-from orchestrator.records.case import FIGURE_PASS, CaseKey, Serial, ToolName
+from orchestrator.records.case import FIGURE_PASS, Serial, ToolName, grouped
 from orchestrator.records.device import DeviceState
 from orchestrator.records.run import NOT_BEGUN, Outcome, RunRecord
 
@@ -88,17 +88,13 @@ def open_works(
     """Return what is open on each of a campaign's devices; ``runs`` are the campaign's,
     :func:`slim` ones will do.
     """
-    planned: dict[Serial, list[Invocation]] = {}
-    for item in campaign.invocations:
-        planned.setdefault(item.case.serial, []).append(item)
-    stored: dict[Serial, list[RunRecord]] = {serial: [] for serial in planned}
-    for run in runs:
-        stored.setdefault(run.case.serial, []).append(run)
+    planned = grouped(campaign.invocations, lambda item: item.case.serial)
+    stored = grouped(runs, lambda run: run.case.serial)
     return {
         serial: open_work(
-            replace(campaign, invocations=tuple(planned.get(serial, ()))), own, serial, tools
+            replace(campaign, invocations=tuple(planned[serial])), stored[serial], serial, tools
         )
-        for serial, own in stored.items()
+        for serial in dict.fromkeys([*planned, *stored])
     }
 
 
@@ -144,14 +140,11 @@ def _battery_of(state: DeviceState | None) -> DeviceState | None:
 def _open_sustained(
     mine: Sequence[Invocation], runs: Sequence[RunRecord], sustained_s: float
 ) -> tuple[Invocation, ...]:
-    by_case: dict[CaseKey, list[RunRecord]] = {}
-    for run in runs:
-        if goes_on(run):
-            by_case.setdefault(run.case.case_key, []).append(run)
+    by_case = grouped(filter(goes_on, runs), lambda run: run.case.case_key)
     return tuple(
         item
         for item in mine
-        if goes_on(item) and not is_over(by_case.get(item.case.case_key, ()), sustained_s)
+        if goes_on(item) and not is_over(by_case[item.case.case_key], sustained_s)
     )
 
 

@@ -25,7 +25,7 @@ from orchestrator.errors import DeviceSetAsideError
 from orchestrator.passes import is_around_others
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Invocation
-from orchestrator.records.case import CampaignId, CaseKey, Serial
+from orchestrator.records.case import CampaignId, CaseKey, Serial, grouped
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict
 from orchestrator.units import format_percent, format_slowdown
@@ -62,9 +62,8 @@ def keep_doubts(
     All devices of the campaign, or those named. It follows from what is stored, so that doing it
     again changes nothing.
     """
-    by_device: dict[Serial, list[RunRecord]] = {}
-    for run in store.runs(campaign_ids=[campaign_id], serials=serials):
-        by_device.setdefault(run.case.serial, []).append(run)
+    stored = store.runs(campaign_ids=[campaign_id], serials=serials)
+    by_device = grouped(stored, lambda run: run.case.serial)
     changed = []
     for runs in by_device.values():
         marks = [run.case.case_key for run in runs if is_around_others(run)]

@@ -64,11 +64,8 @@ def shown(name: Pass) -> PassSpec:
     """Return what is known of the pass of a stored run: nothing, where what brings it isn't
     installed any more.
     """
-    return pass_of(name) if name.value in pass_names() else _unknown(name)
-
-
-@functools.cache
-def _unknown(name: Pass) -> PassSpec:
+    if name.value in pass_names():
+        return pass_of(name)
     from orchestrator.passes.specification import PassSpec
 
     def refuse(services: PassServices) -> RunProgram:

@@ -28,7 +28,7 @@ from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.programs import Program
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.plan import Plan, PlanTerms
+from orchestrator.records.plan import Plan
 from orchestrator.records.run import (
     START_STAGES,
     Attachment,
@@ -169,14 +169,6 @@ def _tells(run: RunRecord) -> str:
     return f"{stage_of(run.invocation)}: {', '.join(known) or 'unknown'}"
 
 
-def _least_s(case: Case, terms: PlanTerms) -> float:
-    return OVERHEAD_S
-
-
-def _variant(number: int, terms: PlanTerms) -> str:
-    return stage_of(number).value
-
-
 PASS = PassSpec(
     name=Pass.COLD,
     about="How a model starts, by what is cached",
@@ -202,8 +194,8 @@ PASS = PassSpec(
         if program.name.is_session
         else ""
     ),
-    least_s=_least_s,
-    variant=_variant,
+    least_s=lambda case, terms: OVERHEAD_S,
+    variant=lambda number, terms: stage_of(number).value,
     read=with_start,
     findings=_findings,
     table=PassTable(

@@ -20,10 +20,8 @@ from orchestrator.passes.specification import (
     PassSpec,
     Prepared,
 )
-from orchestrator.ports import Tool
 from orchestrator.programs import program
 from orchestrator.records.case import Case, Pass
-from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import (
     BASIS_FILE,
@@ -396,14 +394,6 @@ def _input_flags(case: Case, prepared: Prepared) -> Mapping[str, str]:
     }
 
 
-def _read(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
-    return with_parity(report, raw, case)
-
-
-def _findings(report: ToolReport, case: Case, facts: DeviceFacts) -> Iterator[Finding]:
-    yield from parity_findings(report)
-
-
 def _tells(run: RunRecord) -> str:
     extra = run.report.extra if run.report is not None else {}
     return (
@@ -422,7 +412,7 @@ PASS = PassSpec(
     needs=lambda program: (
         "" if program.is_benchmark_model else "writes no outputs that could be compared"
     ),
-    read=_read,
-    findings=_findings,
+    read=lambda tool, report, raw, case: with_parity(report, raw, case),
+    findings=lambda report, case, facts: parity_findings(report),
     tells=_tells,
 )

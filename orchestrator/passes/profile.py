@@ -17,9 +17,7 @@ from orchestrator.errors import ModelError
 from orchestrator.models.inspect import inspect_model
 from orchestrator.passes.specification import (
     PROFILE_FILE,
-    PassServices,
     PassSpec,
-    RunProgram,
 )
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.records.case import Case, Pass
@@ -86,10 +84,6 @@ def _run_with_layers(
     return raw.with_data(_LAYERS_FILE, lines) if lines else raw
 
 
-def _runner(services: PassServices) -> RunProgram:
-    return _run_with_layers
-
-
 def read_layers(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
     """Return a report whose kernels have the layers that they are of.
 
@@ -145,7 +139,7 @@ PASS = PassSpec(
         FlagFamily.LITERT: {"use_profiler": "true"},
     },
     files={FlagFamily.BENCHMARK_MODEL: {"op_profiling_output_file": PROFILE_FILE}},
-    runner=_runner,
+    runner=lambda services: _run_with_layers,
     read=read_layers,
     # They are shown beside each other.
     keeps_all_campaigns=True,

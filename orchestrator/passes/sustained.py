@@ -7,7 +7,6 @@ from typing import Final
 
 from orchestrator.passes.specification import PassSpec, Repetition
 from orchestrator.records.case import Case, Pass
-from orchestrator.records.plan import PlanTerms
 from orchestrator.tables.passes import SUSTAINED, PassTable, sustained_rows
 
 #: Seconds that an invocation measures at least.
@@ -29,10 +28,6 @@ def _as_run(case: Case) -> Case:
     )
 
 
-def _least_s(case: Case, terms: PlanTerms) -> float:
-    return terms.sustained
-
-
 PASS = PassSpec(
     name=Pass.SUSTAINED,
     about="Latency over time while the phone gets hot, and when throttling begins",
@@ -40,7 +35,7 @@ PASS = PassSpec(
     repetition=Repetition.FOR_A_TIME,
     as_run=_as_run,
     takes_declared=True,
-    least_s=_least_s,
+    least_s=lambda case, terms: terms.sustained,
     table=PassTable(
         name="sustained",
         key="sustained",

@@ -14,7 +14,7 @@ from orchestrator.clock import Clock, Deadline
 from orchestrator.passes import goes_on, is_around_others
 from orchestrator.planning.expansion import Expansion, least_duration_s, without
 from orchestrator.records.campaign import Campaign, Invocation, Terms
-from orchestrator.records.case import Case, CaseKey, Pass, Serial, SeriesKey, Skip
+from orchestrator.records.case import Case, CaseKey, Pass, Serial, SeriesKey, Skip, grouped
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import OUT_OF_TIME, Outcome, RecentRun, RunRecord
 from orchestrator.units import format_duration
@@ -108,9 +108,7 @@ def left_out(
         unit_of: What cases have in common that one process measures; empty for a case that is run
             alone.
     """
-    units: dict[str, list[Case]] = {}
-    for case in cases:
-        units.setdefault(unit_of(case) or case.case_key, []).append(case)
+    units = grouped(cases, lambda case: unit_of(case) or case.case_key)
     # One process measures a whole unit.
     unit_costs = {
         name: max(costs_s[case.case_key] for case in unit) for name, unit in units.items()
