@@ -33,6 +33,7 @@ _BETWEEN_S: Final = 60.0
 #: Earlier campaigns may have waited longer than a plan that waits for nothing.
 _EARLIER_PAUSE_S: Final = 360.0
 
+#: Runs of series, the newest first.
 Recent = Mapping[SeriesKey, Sequence[RecentRun]]
 
 
@@ -138,12 +139,8 @@ def usual_s(recent: Recent) -> dict[tuple[SeriesKey, Pass], float]:
     medians: dict[tuple[SeriesKey, Pass], float] = {}
     for series_key, runs in recent.items():
         for run_pass in {run.run_pass for run in runs}:
-            own = sorted(
-                (run for run in runs if run.run_pass is run_pass), key=lambda run: run.started_at
-            )
-            medians[series_key, run_pass] = statistics.median(
-                run.duration_s for run in own[-_LAST:]
-            )
+            own_s = [run.duration_s for run in runs if run.run_pass is run_pass]
+            medians[series_key, run_pass] = statistics.median(own_s[:_LAST])
     return medians
 
 

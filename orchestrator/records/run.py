@@ -363,12 +363,10 @@ class RunRecord:
 
 @frozen
 class RecentRun:
-    """When a run of a series began, and how long it took."""
+    """How long a run of a series took."""
 
     run_pass: Pass
-    started_at: datetime
     duration_s: float
-    outcome: Outcome
     #: How long its device had measured nothing of its campaign before it; None for the first.
     pause_s: float | None = None
 

@@ -194,7 +194,7 @@ class Usage(Runs):
         A question for each series, and one for each device's part of a campaign that these belong
         to: each is answered from two indexes, whatever the store holds beside it.
         """
-        columns = RUNS.c.started_at, RUNS.c.duration_s, RUNS.c.outcome, RUNS.c.run_pass
+        columns = RUNS.c.started_at, RUNS.c.duration_s, RUNS.c.run_pass
         all_runs: Select[Any] = (
             select(RUNS.c.campaign_no, CASES.c.serial, *columns)
             .join_from(RUNS, CASES, RUNS.c.case_no == CASES.c.case_no)
@@ -353,10 +353,4 @@ def _recent(row: Row[Any], part: Sequence[Row[Any]]) -> RecentRun:
     if place:
         before = part[place - 1]
         pause_s = (row.started_at - before.started_at).total_seconds() - before.duration_s
-    return RecentRun(
-        run_pass=Pass(row.run_pass),
-        started_at=row.started_at,
-        duration_s=row.duration_s,
-        outcome=Outcome(row.outcome),
-        pause_s=pause_s,
-    )
+    return RecentRun(run_pass=Pass(row.run_pass), duration_s=row.duration_s, pause_s=pause_s)

@@ -182,14 +182,8 @@ def queue(cases: Sequence[Case], each: int = 2) -> list[Invocation]:
     ]
 
 
-def recent_run(
-    *, days: float, taken_s: float, run_pass: Pass = Pass.TIMING, pause_s: float | None = None
-) -> RecentRun:
-    started_at = START - timedelta(days=days)
-    return RecentRun(
-        run_pass=run_pass, started_at=started_at, duration_s=taken_s, outcome=Outcome.COMPLETED,
-        pause_s=pause_s,
-    )  # fmt: skip
+def recent_run(taken_s: float, pause_s: float | None = None) -> RecentRun:
+    return RecentRun(run_pass=Pass.TIMING, duration_s=taken_s, pause_s=pause_s)
 
 
 def chosen_of(
@@ -210,7 +204,7 @@ def kept(cases: Sequence[Case], left_out: object) -> list[str]:
 def test_the_first_cases_of_the_plan_are_kept_and_the_others_say_why_they_are_not() -> None:
     cases = [named("first"), named("long"), named("short")]
     recent = {
-        one.series_key: [recent_run(days=1, taken_s=5.0 * place)]
+        one.series_key: [recent_run(5.0 * place)]
         for place, one in zip((2, 4, 1), cases, strict=True)
     }
     chosen = chosen_of(queue(cases), recent, left_s=35)
@@ -223,7 +217,7 @@ def test_the_first_cases_of_the_plan_are_kept_and_the_others_say_why_they_are_no
 
 def test_what_a_phone_does_between_runs_is_part_of_what_they_take() -> None:
     one = named("a")
-    recent = {one.series_key: [recent_run(days=1, taken_s=10, pause_s=20)] * 3}
+    recent = {one.series_key: [recent_run(10, pause_s=20)] * 3}
     assert round(costs_of(queue([one], each=2), recent, PlanTerms())[one.case_key]) == 60
 
 
@@ -231,9 +225,7 @@ def test_a_few_long_pauses_of_an_outage_are_not_what_every_run_waits() -> None:
     one = named("a")
     # 2 s between runs, and three times 300 s in which the phone wasn't reached.
     pauses_s = [None, *[300.0] * 3, *[2.0] * 36]
-    recent = {
-        one.series_key: [recent_run(days=0.5, taken_s=10, pause_s=pause_s) for pause_s in pauses_s]
-    }
+    recent = {one.series_key: [recent_run(10, pause_s=pause_s) for pause_s in pauses_s]}
     assert round(usual_pause_s(recent, PlanTerms())) == 2
     assert round(costs_of(queue([one], each=10), recent, PlanTerms())[one.case_key]) == 120
 
@@ -242,7 +234,7 @@ def test_a_pause_is_as_long_as_the_plan_waits_or_as_earlier_ones_did() -> None:
     patient, hasty = (PlanTerms(limits=FitLimits(wait=wait)) for wait in (900.0, 0.0))
 
     def usual_s(pause_s: float, terms: PlanTerms) -> float:
-        one = recent_run(days=0.5, taken_s=10, pause_s=pause_s)
+        one = recent_run(10, pause_s=pause_s)
         return usual_pause_s({CASE.series_key: [one]}, terms)
 
     assert [usual_s(600, patient), usual_s(600, hasty)] == [600, 0]
@@ -257,13 +249,13 @@ def test_a_pause_is_as_long_as_the_plan_waits_or_as_earlier_ones_did() -> None:
 
 def test_an_unknown_case_is_thought_to_take_as_much_longer_as_the_known_ones() -> None:
     known, unknown = named("known"), named("unknown")
-    recent = {known.series_key: [recent_run(days=1, taken_s=12)]}
+    recent = {known.series_key: [recent_run(12)]}
     assert set(costs_of(queue([known, unknown], each=1), recent, PlanTerms()).values()) == {12}
 
 
 def test_cases_of_one_process_are_kept_or_left_out_together_at_the_cost_of_one() -> None:
     cases = [named("a"), named("b"), named("alone")]
-    recent = {one.series_key: [recent_run(days=1, taken_s=10)] for one in cases}
+    recent = {one.series_key: [recent_run(10)] for one in cases}
     chosen = chosen_of(
         queue(cases, each=1),
         recent,
@@ -274,16 +266,13 @@ def test_cases_of_one_process_are_kept_or_left_out_together_at_the_cost_of_one()
 
 
 @given(
-    st.lists(st.tuples(st.floats(0.1, 100), st.floats(0, 30)), min_size=1, max_size=20),
+    st.lists(st.floats(0.1, 100), min_size=1, max_size=20),
     st.floats(0, 500),
 )
-def test_what_is_kept_never_takes_more_than_there_is(
-    facts: list[tuple[float, float]], left_s: float
-) -> None:
-    cases = [named(f"m{number}") for number in range(len(facts))]
+def test_what_is_kept_never_takes_more_than_there_is(each_s: list[float], left_s: float) -> None:
+    cases = [named(f"m{number}") for number in range(len(each_s))]
     recent = {
-        one.series_key: [recent_run(days=days, taken_s=taken_s)]
-        for one, (taken_s, days) in zip(cases, facts, strict=True)
+        one.series_key: [recent_run(taken_s)] for one, taken_s in zip(cases, each_s, strict=True)
     }
     chosen = chosen_of(queue(cases, each=1), recent, left_s=left_s)
     costs_s = costs_of(queue(cases, each=1), recent, PlanTerms())
