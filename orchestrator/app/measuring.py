@@ -29,7 +29,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.files import sha256_of
-from orchestrator.passes import is_around_others
+from orchestrator.passes import is_around_others, pass_of
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.case import (
@@ -424,8 +424,10 @@ _Known = TypeVar("_Known", Model, Build)
 
 def open_cases(workspace: Workspace, campaign: Campaign) -> list[Case]:
     """Return the cases of what is open of a stored campaign, with the reference workload of their
-    devices.
+    devices; raises UsageError where one of its passes isn't installed.
     """
+    for name in {item.run_pass for item in campaign.invocations}:
+        pass_of(name)
     works = open_works(
         campaign,
         map(slim, workspace.store.runs(campaign_ids=[campaign.campaign_id])),

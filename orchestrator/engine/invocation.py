@@ -21,7 +21,7 @@ from orchestrator.engine.events import FilePlaced
 from orchestrator.errors import DeviceError, InstallError, ModelError, UsageError
 from orchestrator.files import LEFT_OUT, safe_name
 from orchestrator.frozen import frozen
-from orchestrator.passes import pass_of
+from orchestrator.passes import pass_of, shown
 from orchestrator.passes.parity import OWN_INPUTS
 from orchestrator.passes.specification import RunProgram
 from orchestrator.ports import (
@@ -324,7 +324,7 @@ class Reading:
         seen = Observed(
             case=case, facts=facts, before=before, after=after, samples=samples, screen=screen
         )
-        return judge(self.report, self.ending, seen, pass_of(run_pass).findings)
+        return judge(self.report, self.ending, seen, shown(run_pass).findings)
 
 
 def read(tool: Tool, raw: RawOutput, case: Case, run_pass: Pass) -> Reading:

@@ -11,7 +11,7 @@ from orchestrator.analysis.drift import checks, is_over
 from orchestrator.analysis.rounds import next_round
 from orchestrator.analysis.samples import MEAN_CLOCK, mean_clock_share
 from orchestrator.frozen import frozen
-from orchestrator.passes import goes_on, is_around_others, pass_of
+from orchestrator.passes import goes_on, is_around_others, shown
 from orchestrator.ports import Tool, session_of
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import FIGURE_PASS, Serial, ToolName, grouped
@@ -48,7 +48,7 @@ def open_work(
     campaign = replace(campaign, invocations=mine)
     done = {run.key for run in runs if run.outcome is not Outcome.UNFIT}
     planned = tuple(
-        item for item in mine if not pass_of(item.run_pass).is_open_ended and item.key not in done
+        item for item in mine if not shown(item.run_pass).is_open_ended and item.key not in done
     )
     terms = campaign.terms
     added: tuple[Invocation, ...] = ()
@@ -74,7 +74,7 @@ def done_count(campaign: Campaign, runs: Sequence[RunRecord], serial: Serial) ->
     never counts.
     """
     stored = sum(
-        run.outcome is not Outcome.UNFIT and not pass_of(run.run_pass).is_open_ended for run in runs
+        run.outcome is not Outcome.UNFIT and not shown(run.run_pass).is_open_ended for run in runs
     )
     markers = [
         item for item in campaign.invocations if item.case.serial == serial and goes_on(item)

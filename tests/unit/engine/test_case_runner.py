@@ -18,7 +18,7 @@ import pytest
 
 from orchestrator.analysis.effect import LOOKS
 from orchestrator.analysis.pairing import first_invocations
-from orchestrator.engine.campaign import run_on_devices
+from orchestrator.engine.campaign import close_campaign, run_on_devices
 from orchestrator.engine.device_campaign import DeviceCampaign, DeviceResult
 from orchestrator.engine.events import CampaignEnded, Notice, RunStored
 from orchestrator.engine.invocation import Context
@@ -284,6 +284,15 @@ def test_comparisons_end_with_the_budget_and_the_others_go_on_to_a_look(
     asked = len(rig.asked)
     assert rig.measure() == DeviceResult()
     assert len(rig.asked) == asked
+
+
+def test_a_campaign_with_a_pass_that_is_not_installed_any_more_can_be_closed() -> None:
+    rig = Rig()
+    idle = Invocation(case=case(1), run_pass=Pass("acme.idle"), number=0)
+    rig.campaign = replace(rig.campaign, invocations=(*rig.campaign.invocations, idle))
+    store = rig.context().store
+    assert close_campaign(rig.campaign, store, {}, rig.clock) == 7
+    assert close_campaign(rig.campaign, store, {}, rig.clock) == 0
 
 
 def test_nothing_begins_for_which_the_wait_left_no_time() -> None:
