@@ -45,6 +45,8 @@ from orchestrator.records.campaign import (
 )
 from orchestrator.records.case import (
     FIGURE_PASS,
+    OUTPUT_CHECK_PASS,
+    REFERENCE_PASS,
     Build,
     BuildSha,
     CampaignId,
@@ -52,7 +54,6 @@ from orchestrator.records.case import (
     Companion,
     DelegateName,
     Model,
-    Pass,
     Serial,
     Skip,
     SkippedCase,
@@ -411,7 +412,7 @@ def _known_output_checks(
     for run in workspace.store.last_runs(
         _OUTPUT_CHECKS_OF_CASE,
         serials=list(systems),
-        run_passes=[Pass.PARITY],
+        run_passes=[OUTPUT_CHECK_PASS],
     ):
         made_on = run.report.extra.get("parity_system") if run.report is not None else ""
         if made_on and made_on == systems[run.case.serial]:
@@ -448,7 +449,7 @@ def _reference_checks(
     for facts in devices:
         case = reference_case(plan, facts, model, builds)
         if case is not None and expansion.invocations.get(facts.serial):
-            found[facts.serial] = (Invocation(case=case, run_pass=Pass.REFERENCE, number=0),)
+            found[facts.serial] = (Invocation(case=case, run_pass=REFERENCE_PASS, number=0),)
     return found, [model] if found else []
 
 

@@ -33,13 +33,13 @@ from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import (
     FIGURE_PASS,
     NOT_IN_TOOL,
+    OUTPUT_CHECK_PASS,
     USUAL_DELEGATE,
     Build,
     Case,
     CaseKey,
     DelegateName,
     Model,
-    Pass,
     Serial,
     Skip,
     SkippedCase,
@@ -445,7 +445,7 @@ def output_checks(cases: Iterable[Case], is_wanted: Callable[[Case], bool]) -> l
     for case in sorted(cases, key=lambda case: case.threads):
         found.setdefault((case.serial, case.outputs_key), case)
     return [
-        Invocation(case=case, run_pass=Pass.PARITY, number=0)
+        Invocation(case=case, run_pass=OUTPUT_CHECK_PASS, number=0)
         for case in found.values()
         if can_be_checked(case) and is_wanted(case)
     ]

@@ -197,6 +197,10 @@ class Pass(_OpenName):
 
 #: The pass that a case's figure comes from, and no other.
 FIGURE_PASS: Final = Pass.TIMING
+#: The pass that is added to a plan whose cases' outputs aren't known yet.
+OUTPUT_CHECK_PASS: Final = Pass.PARITY
+#: The pass that is run around the others.
+REFERENCE_PASS: Final = Pass.REFERENCE
 
 
 class ProcessMode(enum.StrEnum):
