@@ -313,9 +313,7 @@ def _run_once(workspace: Workspace, plan: Plan, *, despite_losses: bool) -> Meas
     opened = open_devices(workspace, plan.devices, despite_losses=despite_losses)
     for hint in filter(None, (unchecked_hint(workspace.settings, facts) for facts in opened.facts)):
         workspace.observer.on_event(Notice(event="hint", text=hint))
-    check_builds(
-        workspace, plan, opened.facts, lacks_devices=opened.lacks_devices, has_finer=True
-    )
+    check_builds(workspace, plan, opened.facts, lacks_devices=opened.lacks_devices, has_finer=True)
     prepared = prepare(workspace, plan, opened, inputs)
     if not prepared.campaign.invocations:
         raise UsageError(
