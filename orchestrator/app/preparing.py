@@ -201,10 +201,12 @@ def check_builds(
     *,
     lacks_devices: bool = False,
     has_finer: bool = False,
+    is_shared: bool = False,
 ) -> None:
     """Raise UsageError for each build of a program that none of a plan's devices runs.
 
-    With ``lacks_devices`` it may be the missing one's. With ``has_finer`` a build may be for what
+    With ``lacks_devices`` it may be the missing one's; a plan that ``is_shared`` by many hosts needs
+    one build of its programs only. With ``has_finer`` a build may be for what
     measures models that are too fast for the others; raises ArtifactError where it isn't there.
     """
     kinds = {facts.kind for facts in devices}
@@ -213,6 +215,8 @@ def check_builds(
     used = {tool for kind in kinds for tool in tools_for(plan, kind)}
     unused = [tool for tool in plan.builds if tool not in used]
     finer = {program(tool).finer for tool in used} if has_finer else set()
+    if is_shared and used & plan.builds.keys():
+        return
     if others := [tool for tool in unused if tool not in finer]:
         raise UsageError(
             f"a build is for {', '.join(others)}, and these devices run {', '.join(sorted(used))}",

@@ -17,10 +17,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from orchestrator.app.options import opt
-from orchestrator.cli.frame import Json, command, refuse
+from orchestrator.cli.frame import Json, command
 from orchestrator.cli.output import (
     CUT_EXIT_CODE,
     LOCK,
@@ -32,7 +30,7 @@ from orchestrator.cli.output import (
     tell,
     write_line,
 )
-from orchestrator.errors import HostStorageError, InterruptedByUserError, StoreError
+from orchestrator.errors import HostStorageError, InterruptedByUserError, StoreError, UsageError
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.campaign import ELSEWHERE, PhoneStatus, Standing, Status
 from orchestrator.records.run import Outcome
@@ -62,6 +60,8 @@ if TYPE_CHECKING:
 
 #: In a picture that must fit, of serial numbers.
 _SERIAL_MAX: Final = 24
+#: Between two updates of a status that is watched.
+_EVERY_S: Final = 2.0
 _BAR: Final = 10
 #: What a phone does is told in at least this many characters, with so many beside it.
 _DOING_MIN: Final = 10
@@ -168,10 +168,11 @@ _CAMPAIGNS: Final[Sequence[Column[Status]]] = (
 @command("status", has_table=True)
 def status(
     settings: Settings,
-    context: typer.Context,
     *,
     watch: Annotated[bool, opt("--watch", "Repeat until no campaign runs.")] = False,
-    every_s: Annotated[float, opt("--every", "Seconds between two updates.", min=0.2)] = 2.0,
+    every_s: Annotated[
+        float | None, opt("--every", "Seconds between two updates (2).", min=0.2)
+    ] = None,
     as_json: Json = False,
 ) -> CommandResult:
     """Show what each phone does now, and what is left.
@@ -181,8 +182,8 @@ def status(
     from orchestrator.app.status import open_campaigns
     from orchestrator.app.workspace import Workspace
 
-    if not watch:
-        refuse(context, {"every_s"}, "without --watch")
+    if every_s is not None and not watch:
+        raise UsageError("--every means nothing without --watch", hint="leave it out")
     # All is read from the store and this computer's state: no phone is asked, so nothing is
     # disturbed.
     is_terminal = sys.stdout.isatty()
@@ -194,7 +195,7 @@ def status(
                 size = shutil.get_terminal_size() if is_terminal else None
                 text = _text(workspace, found, size and size.columns - 1, size and size.lines - 1)
                 say(f"{text}\n", end="" if is_terminal else "\n", clears=is_terminal)
-            time.sleep(every_s)
+            time.sleep(every_s or _EVERY_S)
             found = open_campaigns(workspace)
         return dataclasses.replace(
             shown(

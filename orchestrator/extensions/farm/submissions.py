@@ -186,7 +186,7 @@ def _pack(
     # Another host, or a later version, has other files that declare programs.
     tools = tools_for(plan, DeviceKind.ANDROID)
     declaring = (program(tool).declared_in for tool in tools)
-    check_builds(workspace, plan, phones)
+    check_builds(workspace, plan, phones, is_shared=True)
     found = workspace.builds.of(plan, phones)
     own_builds: dict[Serial, list[Build]] = {}
     by_kind: dict[str, list[Build]] = {}

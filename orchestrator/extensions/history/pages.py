@@ -480,16 +480,16 @@ def build(workspace: Workspace, out: Path, *, since: str = "") -> WrittenSite:
         target = out / path
         if files[path] and before.get(path) == files[path] and target.is_file():
             continue
+        if target.is_symlink():
+            # A page takes its place: what it leads to isn't ours.
+            _remove(target)
         content = make().encode()
-        if target.is_symlink() or not target.is_file() or _content(target) != content:
+        if not target.is_file() or _content(target) != content:
             write_file(target, content, makes_folder=True)
             written += 1
     gone = before.keys() - files.keys()
     for path in gone:
-        try:
-            (out / path).unlink(missing_ok=True)
-        except OSError as error:
-            raise unwritable(out / path, error) from error
+        _remove(out / path)
     _save(out, files)
     return WrittenSite(
         path=out / "index.html",
@@ -500,6 +500,13 @@ def build(workspace: Workspace, out: Path, *, since: str = "") -> WrittenSite:
         unchanged=len(files) - written,
         removed=len(gone),
     )
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise unwritable(path, error) from error
 
 
 def _content(path: Path) -> bytes:

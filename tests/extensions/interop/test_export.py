@@ -260,7 +260,7 @@ def test_a_bundle_of_the_largest_numbers_is_shown(bundle, tmp_path, value):
         ("report", "--out", tmp_path / "report.html"),
         ("report", "--format", "text"),
         ("history", "site", "--out", tmp_path / "site"),
-        ("history", "changes"),
+        ("history", "changes", "--fail-on", "never"),
         ("results", "list"),
         ("results", "runs"),
         ("results", "runs", "--json"),
