@@ -1,6 +1,6 @@
-"""An adb server: where it listens, as the user or adb's own environment variables say, what it is
-asked, and getting phones back through it; and a private one of ours, started where this user alone
-reaches it, used again by the next command, and found by its command line when it is to end.
+"""Adb servers: their address (from the user or adb's environment variables), their requests, and
+reconnecting phones through them. Also benchfarm's private server: only this user can reach it, the
+next command reuses it, and its command line identifies it when it is stopped.
 """
 
 from __future__ import annotations
@@ -47,20 +47,19 @@ def parse_address(text: str, *, source: str = "the adb server's address") -> Ser
         return ServerAddress(path=rest.removeprefix("localfilesystem:"), named_by=source)
     if rest.isdigit():
         rest = f"localhost:{rest}"
-    found = re.fullmatch(r"(?:\[([\w:.%]+)\]|([^\s:/\[\]]+))(?::([0-9]{1,5}))?", rest)
-    port = int(found[3] or DEFAULT_PORT) if found is not None else 0
-    if found is None or not 0 < port < 65536:
+    match = re.fullmatch(r"(?:\[([\w:.%]+)\]|([^\s:/\[\]]+))(?::([0-9]{1,5}))?", rest)
+    port = int(match[3] or DEFAULT_PORT) if match is not None else 0
+    if match is None or not 0 < port < 65536:
         raise UsageError(
             f"{source} is {text!r}, which isn't host:port, tcp:host:port or localfilesystem:/path"
         )
-    host = found[1] or found[2]
+    host = match[1] or match[2]
     host = "127.0.0.1" if host == "localhost" else host
     return ServerAddress(host=host, port=port, named_by=source)
 
 
 def configured_address(setting: str, environ: Mapping[str, str]) -> ServerAddress | None:
-    """Return the address that was asked for, None when nobody asked for one (adb's default applies
-    then).
+    """Return the configured address, or None for adb's default.
 
     The setting comes first, then ``ADB_SERVER_SOCKET``, then ``ANDROID_ADB_SERVER_ADDRESS`` and
     ``ANDROID_ADB_SERVER_PORT``, in the order in which adb reads them. Raises UsageError.
@@ -86,19 +85,19 @@ _CONNECT_TIMEOUT_S: Final = 15.0
 #: From the server's "connected" to the phone's state ``device``; a key that isn't known takes as
 #: long to be refused.
 _SETTLE_S: Final = 3.0
-#: Between two looks at a phone that is away: at first it may be back at once, later it may be away
-#: all night.
+#: Pause between two polls of an offline phone: short at first, as it may be back at once; longer
+#: later, as it may be offline all night.
 _SHORTEST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
-#: A phone is noticed no later than after a quarter of the time that it was away.
+#: A phone's return is noticed after at most a quarter of the time that it was offline.
 _GROWTH: Final = 1.25
-#: What to do about a phone that doesn't know this computer's key, and about one that asks for it.
+#: Next steps for a phone that doesn't know this computer's key, and for one that shows its dialog.
 ALLOW_KEY: Final = next_step_of("device-unauthorized", "device unauthorized")
 TAP_ALLOW: Final = next_step_of("device-unauthorized", "device still authorizing")
 
 
 class AdbServer:
-    """A running adb server; one of others, but for OwnServer.
+    """A running adb server, started by somebody else unless it is an OwnServer.
 
     All methods may be called from several threads.
     """
@@ -138,11 +137,11 @@ class AdbServer:
             return False
         return True
 
-    def open(self, *services: str, deadline: Deadline, what: str, serial: str = "") -> Connection:
-        """Connect to the server and ask for services, each by what the one before leads to; the
-        connection is to be closed by the caller.
+    def open(self, *services: str, deadline: Deadline, action: str, serial: str = "") -> Connection:
+        """Connect to the server and request services in order, each through the one before; the
+        caller closes the connection.
         """
-        connection = Connection(self.address, deadline, what=what, serial=serial)
+        connection = Connection(self.address, deadline, action=action, serial=serial)
         try:
             for service in services:
                 connection.request(service)
@@ -155,21 +154,21 @@ class AdbServer:
         """Ask the server something and return its answer."""
         deadline = Deadline(timeout_s)
         with self.open(
-            service, deadline=deadline, what=f"adb {service}", serial=serial
+            service, deadline=deadline, action=f"adb {service}", serial=serial
         ) as connection:
             return connection.read_block().decode("utf-8", "replace")
 
     def device_list(self) -> str:
-        """Return what ``adb devices -l`` prints, without its headline."""
+        """Return the output of ``adb devices -l`` without its headline."""
         return self.ask("host:devices-l")
 
     def features(self, transport: str) -> frozenset[str]:
-        """Return what the phone's adbd can do (``shell_v2``, ``cmd``, ``stat_v2`` ...)."""
+        """Return the features of the phone's adbd (``shell_v2``, ``cmd``, ``stat_v2`` ...)."""
         return frozenset(
             filter(None, self.ask(f"host-serial:{transport}:features", serial=transport).split(","))
         )
 
-    def state_of(self, transport: str) -> str:
+    def transport_state(self, transport: str) -> str:
         """Return a transport's state (``device``, ``offline`` ...), empty when the server doesn't
         know it.
         """
@@ -200,8 +199,8 @@ class AdbServer:
                 f"host:pair:{code}:{address}", timeout_s=_CONNECT_TIMEOUT_S, serial=address
             )
         except DeviceError as error:
-            told = str(error).removeprefix(f"{address}: ").replace(code, "CODE")
-            raise DeviceUnauthorizedError(told, serial=address, hint=hint) from error
+            message = str(error).removeprefix(f"{address}: ").replace(code, "CODE")
+            raise DeviceUnauthorizedError(message, serial=address, hint=hint) from error
         if not answer.startswith("Successfully paired"):
             raise DeviceUnauthorizedError(answer, serial=address, hint=hint)
 
@@ -211,40 +210,40 @@ class AdbServer:
             self.ask(f"host:disconnect:{address}")
 
     def _await(self, transport: str, deadline: Deadline, state: Callable[[], str]) -> None:
-        """Look on and on until a phone's state is ``device``.
+        """Poll until a phone's state is ``device``.
 
         Raises DeviceTimeoutError.
         """
         pause_s = _SHORTEST_PAUSE_S
-        while (found := state()) != "device":
+        while (phone_state := state()) != "device":
             if deadline.expired:
                 raise DeviceTimeoutError(
-                    f"the phone didn't come within {format_duration(deadline.seconds)} (its state is {found})",
+                    f"the phone didn't come within {format_duration(deadline.seconds)} (its state is {phone_state})",
                     serial=transport,
                 )
             deadline.wait(pause_s)
             pause_s = min(_LONGEST_PAUSE_S, pause_s * _GROWTH)
 
     def reconnect(self, transport: str, deadline: Deadline, *, fresh: bool = False) -> None:
-        """Get a phone back whose link was lost; revives our own server before.
+        """Reconnect a phone whose link was lost; revives our own server first.
 
-        ``fresh`` drops a TCP connection that the server takes for sound: a hung phone's state stays
-        ``device``. Raises DeviceTimeoutError, DeviceUnusableError, AdbUnavailableError (a server of
-        others is gone, and nobody has started it again).
+        ``fresh`` drops a TCP connection even if the server reports it as good: a hung phone's state
+        stays ``device``. Raises DeviceTimeoutError, DeviceUnusableError, AdbUnavailableError (a
+        server of others has stopped, and nobody has restarted it).
         """
         self.revive()
         if fresh and is_tcp(transport):
             self.disconnect(transport)
-        look = self._join if is_tcp(transport) else self._plugged_state
+        read_state = self._join if is_tcp(transport) else self._plugged_state
 
         def state() -> str:
             try:
-                # A phone that reboots refuses connections for a while, one that hangs answers none:
-                # that is no reason to give it up.
+                # A rebooting phone refuses connections for a while, and a hung one doesn't answer:
+                # keep polling.
                 with contextlib.suppress(LinkLostError, NoDeviceError, DeviceTimeoutError):
-                    return look(transport, deadline)
+                    return read_state(transport, deadline)
             except AdbUnavailableError:
-                # Whose server it is may be restarting it; one of ours has just died.
+                # The owner of the server may be restarting it; ours has just died.
                 if deadline.expired:
                     raise
                 self.revive()
@@ -253,14 +252,14 @@ class AdbServer:
         self._await(transport, deadline, state)
 
     def _plugged_state(self, transport: str, deadline: Deadline) -> str:
-        state = self.state_of(transport)
+        state = self.transport_state(transport)
         if state == "unauthorized" and deadline.remaining_s < deadline.seconds / 2:
             raise _unauthorized(transport)
         return state or "absent"
 
     def _join(self, address: str, deadline: Deadline) -> str:
-        """Try once to have a TCP phone in state ``device``; return the state that it is in then."""
-        state = self.state_of(address)
+        """Try once to connect a TCP phone; return its state afterwards."""
+        state = self.transport_state(address)
         if state == "device":
             return state
         if state:
@@ -279,7 +278,9 @@ class AdbServer:
             )
         # An entry that was being abandoned may vanish after the answer: then it isn't waited for.
         settling = Deadline(min(_SETTLE_S, deadline.remaining_s))
-        while (state := self.state_of(address)) and state != "device" and not settling.expired:
+        while (
+            (state := self.transport_state(address)) and state != "device" and not settling.expired
+        ):
             settling.wait(0.01)
         if state == "unauthorized":
             raise _unauthorized(address)
@@ -287,8 +288,8 @@ class AdbServer:
 
 
 def _unauthorized(transport: str) -> DeviceUnauthorizedError:
-    told = "the phone doesn't know this computer's key"
-    return DeviceUnauthorizedError(told, serial=transport, hint=ALLOW_KEY)
+    message = "the phone doesn't know this computer's key"
+    return DeviceUnauthorizedError(message, serial=transport, hint=ALLOW_KEY)
 
 
 def is_tcp(transport: str) -> bool:
@@ -297,13 +298,13 @@ def is_tcp(transport: str) -> bool:
     return bool(colon and host and port.isdigit())
 
 
-#: Each names the folder of an Android SDK.
+#: Environment variables that hold the folder of an Android SDK.
 _SDK_VARIABLES: Final = ("ANDROID_HOME", "ANDROID_SDK_ROOT")
 _START_TIMEOUT_S: Final = 15.0
 _POLL_S: Final = 0.005
 #: A socket's path may have 107 bytes on Linux and 103 on macOS.
 _LONGEST_PATH_BYTES: Final = 100
-#: What would have the server listen elsewhere.
+#: Variables that would make the server listen elsewhere.
 _ADDRESS_VARIABLES: Final = frozenset(
     {"ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_ADDRESS", "ANDROID_ADB_SERVER_PORT"}
 )
@@ -311,20 +312,20 @@ _NAME: Final = "adb-server"
 
 
 class OwnServer(AdbServer):
-    """A private adb server that we start, use again and stop; its address follows from its folder."""
+    """A private adb server that we start, reuse and stop; its address depends on its folder."""
 
     is_ours = True
 
     def __init__(
         self, folder: Path, *, setting: str, environ: Mapping[str, str], usb: bool = True
     ) -> None:
-        """Name the one of a folder; nothing is started yet.
+        """Set the folder of the server; nothing is started yet.
 
-        ``setting`` names the adb program (:func:`find_adb`). HOME in ``environ`` says which key it
-        shows to phones. Without ``usb`` it looks for no phones on USB and no emulators.
+        ``setting`` is the adb program (:func:`find_adb`). HOME in ``environ`` decides which key it
+        presents to phones. Without ``usb`` it detects neither USB phones nor emulators.
         """
         super().__init__(ServerAddress(path=str(_socket_path(folder))))
-        #: By which its process is known, whoever started it.
+        #: The arguments that identify its process, whoever started it.
         self.arguments = ("-L", self.address.spec, "server", "nodaemon")
         self._folder, self._setting, self._environ, self._usb = folder, setting, environ, usb
 
@@ -343,15 +344,15 @@ class OwnServer(AdbServer):
     def stop(self) -> bool:
         """Stop it and wait for its end; return whether it ran, also one that didn't answer."""
         is_found = bool(running(self.arguments))
-        is_told_only = not is_found and self.answers()
+        is_only_answering = not is_found and self.answers()
         if Path(self.address.path).exists():
             with self._locked():
-                if is_told_only:
-                    # Nobody tells of processes here. It ends instead of saying more.
+                if is_only_answering:
+                    # Its process isn't visible here. The server exits without an answer.
                     with contextlib.suppress(DeviceError):
                         self.ask("host:kill")
                 self._end()
-        return is_found or is_told_only
+        return is_found or is_only_answering
 
     @contextlib.contextmanager
     def _locked(self) -> Generator[None]:
@@ -386,7 +387,7 @@ class OwnServer(AdbServer):
         environ = {name: environ[name] for name in environ.keys() - _ADDRESS_VARIABLES}
         try:
             with log.open("wb") as output:
-                # In a session of its own: Ctrl-C mustn't reach it, phones are restored through it
+                # In its own session: Ctrl-C mustn't reach it, as phones are restored through it
                 # afterwards.
                 process = subprocess.Popen(
                     [binary, *self.arguments],
@@ -411,16 +412,16 @@ class OwnServer(AdbServer):
                     )
                 time.sleep(_POLL_S)
         except BaseException:
-            # Also Ctrl-C: a server that nobody uses would run for ever.
+            # Also on Ctrl-C: an unused server would run for ever.
             process.kill()
             process.wait()
             raise
-        # It goes on without us; a child that ends is reaped by whoever ends it.
+        # It outlives this process; whoever ends it reaps it.
         process.returncode = 0
 
 
 def _socket_path(folder: Path) -> Path:
-    """Return where a folder's server listens: in a folder that this user alone may enter."""
+    """Return the socket path of a folder's server, in a folder that only this user may enter."""
     path = folder.absolute() / "adb" / f"{_NAME}.socket"
     if len(os.fsencode(path)) <= _LONGEST_PATH_BYTES:
         return path
@@ -438,24 +439,24 @@ def find_adb(setting: str = "", environ: Mapping[str, str] | None = None) -> Pat
     in $PATH, else that of an Android SDK ($ANDROID_HOME, $ANDROID_SDK_ROOT).
 
     The wheel's own finder prefers PATH, which mixes versions on one farm; and importing adbutils
-    takes 0.2 s, so the program is looked up in its folder without importing it. Its wheels have a
-    program on Linux x86-64 alone among the systems that benchfarm runs on. ``environ`` is this
-    process's when left out. Raises AdbUnavailableError.
+    takes 0.2 s, so the program is looked up in its folder without importing it. Of the systems that
+    benchfarm runs on, its wheels contain a program for Linux x86-64 only. ``environ`` defaults to
+    an empty one. Raises AdbUnavailableError.
     """
     environ = environ or {}
     search_path = environ.get("PATH")
     if setting:
-        named = shutil.which(setting, path=search_path)
-        if named is None:
+        configured = shutil.which(setting, path=search_path)
+        if configured is None:
             raise AdbUnavailableError(
                 f"$BENCHFARM_ADB is {setting!r}, which isn't a program",
                 hint="name an adb binary, or unset it",
             )
-        return Path(named)
+        return Path(configured)
     if (bundled := bundled_adb()) is not None:
         return bundled
-    if (found := shutil.which("adb", path=search_path)) is not None:
-        return Path(found)
+    if (in_path := shutil.which("adb", path=search_path)) is not None:
+        return Path(in_path)
     for name in _SDK_VARIABLES:
         program = Path(environ.get(name) or "/nowhere", "platform-tools", "adb")
         if os.access(program, os.X_OK):

@@ -1,6 +1,6 @@
-"""What benchfarm relies on, tried on one phone: what works, works another way, or is missing.
+"""Checks of one phone for everything that benchfarm relies on: works, works another way, missing.
 
-Nothing is measured and nothing stays changed. A check that fails says so and the next one is made.
+Nothing is measured and nothing stays changed. After a failed check the next one is made.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from orchestrator.clock import Clock, Deadline
 from orchestrator.devices.conditioning import LadderConditioner
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.runs import parse_processes
-from orchestrator.devices.sockets import quote, reason_of
+from orchestrator.devices.sockets import failure_reason, quote
 from orchestrator.errors import BenchfarmError
 from orchestrator.ports import CheckResult, HostFile, PhoneCheck
 from orchestrator.records.case import RunId
@@ -25,20 +25,20 @@ from orchestrator.records.plan import FitLimits
 from orchestrator.scripts import call
 from orchestrator.units import counted
 
-#: What is sent, run and read back.
+#: Size of the file that is sent, run and read back.
 _FILE_BYTES: Final = 8 << 20
 _STEP_TIMEOUT_S: Final = 15.0
 #: A tool that takes longer hangs.
 _TOOL_LIMIT_S: Final = 5.0
 _LOG_TIMEOUT_S: Final = 5.0
 
-#: Result, what was seen, what the phone loses by it.
+#: Result, observation, what the phone loses by it.
 Found = tuple[CheckResult, str, str]
 _FATAL: Final = "nothing can be measured on this phone"
 
 
 _CPUFREQ: Final = "/sys/devices/system/cpu/cpufreq/policy0"
-#: Command -> what is different without it; benchfarm has another way then.
+#: Command -> the consequence where it fails; benchfarm has a fallback.
 _BETTER: Final = {
     "setsid true": "a run shares its session with adb's shell",
     "sha256sum try.txt | grep 911169ddaaf146af": "files are compared by md5",
@@ -55,7 +55,7 @@ _BETTER: Final = {
     "cat /sys/class/thermal/thermal_zone0/temp": "heat comes from Android's services alone",
     "cat /sys/class/power_supply/battery/current_now": "energy needs the battery service's current",
 }
-#: Command -> what can't be had without it.
+#: Command -> what is impossible where it fails.
 _NEEDED: Final = {
     "command -v am": "the benchmark app can't be started",
     "command -v cmd": "airplane mode and fixed performance mode can't be set",
@@ -66,7 +66,7 @@ _NEEDED: Final = {
     "command -v pm": "the benchmark app can't be installed",
     "command -v run-as": "files of a debuggable app can't be read",
     "command -v svc": "Wi-Fi and mobile data can't be switched off",
-    "settings get global airplane_mode_on": "quiet mode can't be had",
+    "settings get global airplane_mode_on": "quiet mode is unavailable",
     "dumpsys battery | grep level": "the battery's state is unknown",
     "dumpsys power | grep mWakefulness": "the screen's state is unknown",
     "cat /proc/stat": "the load of other processes is unknown",
@@ -77,7 +77,7 @@ _NEEDED: Final = {
 def check_phone(device: AdbDevice, conditioner: LadderConditioner) -> Iterator[PhoneCheck]:
     """Yield the result of each check; the device must be leased, and is restored at the end.
 
-    A phone that fails a check raises nothing; what comes of it says so.
+    A failed check is a result, not an error.
     """
     tools: dict[str, Callable[[], Found]] = {}
     for costs, without in ((_BETTER, CheckResult.ANOTHER_WAY), (_NEEDED, CheckResult.MISSING)):
@@ -87,7 +87,7 @@ def check_phone(device: AdbDevice, conditioner: LadderConditioner) -> Iterator[P
     checks |= {
         "detached run": partial(_detached, device),
         "deadline": partial(_deadline, device),
-        "programs left behind": partial(_strays, device),
+        "programs left behind": partial(_leftover_run, device),
         "push and pull": partial(_files, device),
         "log": partial(_log, device),
     }
@@ -100,18 +100,20 @@ def check_phone(device: AdbDevice, conditioner: LadderConditioner) -> Iterator[P
     hanging = ""
     for group in (checks, patient):
         if hanging:
-            seen = f"not tried, as {hanging!r} hangs"
+            observation = f"not tried, as {hanging!r} hangs"
             for name in group:
-                yield PhoneCheck(name=name, result=CheckResult.FAILS, seen=seen, cost="reboot it")
+                yield PhoneCheck(
+                    name=name, result=CheckResult.FAILS, seen=observation, cost="reboot it"
+                )
             return
         for check in make_checks(device.clock, group):
             yield check
             if check.result is not CheckResult.FAILS:
                 continue
             if not _answers(device):
-                seen = "not even an empty command: nothing more is tried"
+                observation = "not even an empty command: nothing more is tried"
                 cost = f"{_FATAL}; reboot it"
-                yield PhoneCheck(name="answers", result=check.result, seen=seen, cost=cost)
+                yield PhoneCheck(name="answers", result=check.result, seen=observation, cost=cost)
                 return
             # What failed sooner is no tool that hangs: a cut link, say.
             if check.name in tools and check.took_s >= _TOOL_LIMIT_S:
@@ -123,11 +125,15 @@ def make_checks(clock: Clock, checks: Mapping[str, Callable[[], Found]]) -> Iter
     for name, check in checks.items():
         begun_s = clock.monotonic_s()
         try:
-            result, seen, cost = check()
+            result, observation, cost = check()
         except BenchfarmError as error:
-            result, seen, cost = CheckResult.FAILS, str(error), error.hint or ""
+            result, observation, cost = CheckResult.FAILS, str(error), error.hint or ""
         yield PhoneCheck(
-            name=name, result=result, seen=seen, cost=cost, took_s=clock.monotonic_s() - begun_s
+            name=name,
+            result=result,
+            seen=observation,
+            cost=cost,
+            took_s=clock.monotonic_s() - begun_s,
         )
 
 
@@ -144,23 +150,27 @@ def _tool(device: AdbDevice, command: str, without: CheckResult, cost: str) -> F
     """Try a tool or a small file that phones may lack, as benchfarm uses it."""
     folder = quote(device.work_folder)
     scripts = {"folder": f"mkdir -p {folder}", "try": call("try", device.work_folder, command)}
-    answer = device.ask(scripts, timeout_s=_TOOL_LIMIT_S, what=f"trying {command!r}")
-    word, _, seen = answer.value("try").partition(" ")
+    answer = device.ask(scripts, timeout_s=_TOOL_LIMIT_S, action=f"trying {command!r}")
+    word, _, observation = answer.value("try").partition(" ")
     if word == "works":
-        return works(seen.strip())
-    return without, seen.strip() or reason_of(answer), cost
+        return works(observation.strip())
+    return without, observation.strip() or failure_reason(answer), cost
 
 
 def _shell(device: AdbDevice) -> Found:
-    told = device.shell("echo out; echo err >&2; exit 7", timeout_s=_STEP_TIMEOUT_S)
-    if told.exit_code == 7 and b"out" in told.stdout.split() and b"err" in told.stderr.split():
+    result = device.shell("echo out; echo err >&2; exit 7", timeout_s=_STEP_TIMEOUT_S)
+    if (
+        result.exit_code == 7
+        and b"out" in result.stdout.split()
+        and b"err" in result.stderr.split()
+    ):
         return works("exit codes and both streams")
-    return fails(f"exit code {told.exit_code}, {told.stdout!r}, {told.stderr!r}", _FATAL)
+    return fails(f"exit code {result.exit_code}, {result.stdout!r}, {result.stderr!r}", _FATAL)
 
 
 def _facts(device: AdbDevice) -> Found:
     facts = device.facts()
-    known = {
+    values = {
         "model": facts.model,
         "system image": facts.fingerprint,
         "SoC": facts.soc,
@@ -170,13 +180,13 @@ def _facts(device: AdbDevice) -> Found:
         "GPU driver": facts.gpu_driver,
         "boot": facts.boot_id,
     }
-    seen = f"{facts.title}, Android {facts.os_version}, {facts.soc}, {facts.gpu}"
-    return _known(seen, known)
+    observation = f"{facts.title}, Android {facts.os_version}, {facts.soc}, {facts.gpu}"
+    return _judge_values(observation, values)
 
 
 def _state(device: AdbDevice) -> Found:
     state = device.state()
-    known = {
+    values = {
         "heat": state.heat_c,
         "thermal status": state.thermal_status,
         "battery": state.battery_percent,
@@ -186,14 +196,14 @@ def _state(device: AdbDevice) -> Found:
         "load": state.cpu_total_s,
         "memory": state.memory_available_bytes,
     }
-    return _known(f"battery {state.battery_percent} %", known)
+    return _judge_values(f"battery {state.battery_percent} %", values)
 
 
-def _known(seen: str, known: Mapping[str, object]) -> Found:
-    unknown = [name for name, value in known.items() if value in (None, "", (), {})]
+def _judge_values(observation: str, values: Mapping[str, object]) -> Found:
+    unknown = [name for name, value in values.items() if value in (None, "", (), {})]
     if unknown:
-        return CheckResult.ANOTHER_WAY, seen, f"unknown: {', '.join(unknown)}"
-    return works(seen)
+        return CheckResult.ANOTHER_WAY, observation, f"unknown: {', '.join(unknown)}"
+    return works(observation)
 
 
 def _run_id() -> RunId:
@@ -203,61 +213,60 @@ def _run_id() -> RunId:
 def _detached(device: AdbDevice) -> Found:
     command, run_id = "echo out; echo err >&2; echo x >made; exit 7", _run_id()
     try:
-        told = device.run_detached(
+        result = device.run_detached(
             command, run_id=run_id, timeout_s=_STEP_TIMEOUT_S, files=("made",)
         )
     finally:
         device.discard_run(run_id)
-    found = (told.exit_code, told.stdout, told.stderr, told.files.get("made"))
-    if found != (7, b"out\n", b"err\n", b"x\n"):
-        return fails(f"exit code, streams and file: {found}", _FATAL)
+    outputs = (result.exit_code, result.stdout, result.stderr, result.files.get("made"))
+    if outputs != (7, b"out\n", b"err\n", b"x\n"):
+        return fails(f"exit code, streams and file: {outputs}", _FATAL)
     return works("exit code, both streams and a file")
 
 
 def _deadline(device: AdbDevice) -> Found:
-    """Let a run pass its deadline: all its processes must be gone."""
+    """Let a run pass its deadline: all its processes must have ended."""
     run_id, mark = _run_id(), 86000 + secrets.randbelow(400)
     try:
-        told = device.run_detached(
+        result = device.run_detached(
             f"sleep {mark} & sleep {mark}; wait", run_id=run_id, timeout_s=1.0
         )
     finally:
         device.discard_run(run_id)
-        left = _end_left(device, mark)
-    if left or not told.timed_out:
-        seen = f"{left} processes stayed, exit code {told.exit_code}"
-        return fails(seen, "a program that hangs keeps heating the phone")
+        remaining = _end_leftovers(device, mark)
+    if remaining or not result.timed_out:
+        observation = f"{remaining} processes stayed, exit code {result.exit_code}"
+        return fails(observation, "a program that hangs keeps heating the phone")
     return works("the run and its child were killed")
 
 
-def _strays(device: AdbDevice) -> Found:
-    """Leave a child of a run behind, and have it found."""
+def _leftover_run(device: AdbDevice) -> Found:
+    """Leave a child of a run behind, and check that it is found and killed."""
     run_id, mark = _run_id(), 86400 + secrets.randbelow(400)
     command = f"sleep {mark} >/dev/null 2>&1 </dev/null &"
     try:
         device.run_detached(command, run_id=run_id, timeout_s=_STEP_TIMEOUT_S)
         device.kill_strays()
     finally:
-        left = _end_left(device, mark)
-    if left:
+        remaining = _end_leftovers(device, mark)
+    if remaining:
         cost = "what a crash leaves behind keeps heating the phone"
-        return fails(f"{left} processes stayed", cost)
+        return fails(f"{remaining} processes stayed", cost)
     return works("found and killed")
 
 
-def _end_left(device: AdbDevice, mark: int) -> int:
-    """End what is left of a run that this check made, and return how many processes that were.
+def _end_leftovers(device: AdbDevice, mark: int) -> int:
+    """Kill the remaining processes of a run that this check made, and return their number.
 
-    They sleep for a time that nothing else on the phone does: a phone without setsid hides whose
-    they are.
+    Their unique sleep time identifies them, as a phone without setsid hides their run.
     """
     scripts = {"processes": call("processes")}
-    answer = device.ask(scripts, timeout_s=_STEP_TIMEOUT_S, what="listing processes")
+    answer = device.ask(scripts, timeout_s=_STEP_TIMEOUT_S, action="listing processes")
     processes = parse_processes(answer.text("processes"))
-    left = [item.pid for item in processes if item.command.strip().endswith(f"sleep {mark}")]
-    if left:
-        device.shell(f"kill -9 {' '.join(map(str, left))}", timeout_s=_STEP_TIMEOUT_S)
-    return len(left)
+    pids = [item.pid for item in processes if item.command.strip().endswith(f"sleep {mark}")]
+    if pids:
+        device.shell(f"kill -9 {' '.join(map(str, pids))}", timeout_s=_STEP_TIMEOUT_S)
+    return len(pids)
 
 
 def _files(device: AdbDevice) -> Found:
@@ -277,15 +286,15 @@ def _files(device: AdbDevice) -> Found:
         placed = device.place(file)
         pushed_s = clock.monotonic_s()
     try:
-        told = device.shell(quote(placed.path), timeout_s=_STEP_TIMEOUT_S)
+        result = device.shell(quote(placed.path), timeout_s=_STEP_TIMEOUT_S)
         run_s = clock.monotonic_s()
-        found = device.read_file(placed.path, limit_bytes=2 * _FILE_BYTES)
+        received = device.read_file(placed.path, limit_bytes=2 * _FILE_BYTES)
         up, down = pushed_s - begun_s, clock.monotonic_s() - run_s
     finally:
         device.shell(f"rm -rf {quote(device.work_folder)}/checks")
-    if told.exit_code != 43:
-        return fails(f"{placed.path} can't be run: {reason_of(told)}", _FATAL)
-    if found != data:
+    if result.exit_code != 43:
+        return fails(f"{placed.path} can't be run: {failure_reason(result)}", _FATAL)
+    if received != data:
         return fails("another file came back", "models and programs arrive damaged")
     speeds = [f"{_FILE_BYTES / 1e6 / max(1e-6, span_s):.0f} MB/s" for span_s in (up, down)]
     return works(f"{speeds[0]} there, {speeds[1]} back, sums equal, and it was run")
@@ -301,28 +310,28 @@ def _log(device: AdbDevice) -> Found:
                 return works("a line written was read")
             if deadline.expired:
                 break
-    seen = f"no line within {_LOG_TIMEOUT_S:.0f} s"
-    return CheckResult.MISSING, seen, "the app's results can't be read"
+    observation = f"no line within {_LOG_TIMEOUT_S:.0f} s"
+    return CheckResult.MISSING, observation, "the app's results can't be read"
 
 
 def _quiet(device: AdbDevice, conditioner: LadderConditioner) -> Found:
-    """Bring the phone into the default quiet mode and back; tell what can't be had."""
+    """Bring the phone into the default quiet mode and back; report unavailable steps."""
     notes: list[str] = []
     try:
         conditioner.prepare(device, FitLimits(wait=0.0), on_note=notes.append)
     finally:
         restored = conditioner.restore(device)
-    seen = f"{counted(len(restored), 'change')} made and undone"
+    observation = f"{counted(len(restored), 'change')} made and undone"
     if notes:
-        return CheckResult.ANOTHER_WAY, seen, "; ".join(notes)
-    return works(seen)
+        return CheckResult.ANOTHER_WAY, observation, "; ".join(notes)
+    return works(observation)
 
 
-def works(seen: str) -> Found:
+def works(observation: str) -> Found:
     """Return that something works."""
-    return CheckResult.WORKS, seen, ""
+    return CheckResult.WORKS, observation, ""
 
 
-def fails(seen: str, cost: str) -> Found:
+def fails(observation: str, cost: str) -> Found:
     """Return that something fails, and what the device loses by it or what to do."""
-    return CheckResult.FAILS, seen, cost
+    return CheckResult.FAILS, observation, cost

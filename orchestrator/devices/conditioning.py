@@ -1,4 +1,4 @@
-"""Bringing a device into a state in which a number means something, and restoring what was changed.
+"""Preparing a device for measurement, and restoring what was changed.
 
 The ladder: reachable (it answers) -> identified (the same phone, the same boot) -> clean (nothing
 runs, nobody else has it, there is space) -> quiet (as planned, quiet.py) -> fit (state.py).
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Clock, Deadline, SystemClock
-from orchestrator.devices.lease import FREE_MIN_BYTES, LEASE_S, Claims, Standing, check_free
+from orchestrator.devices.lease import FREE_MIN_BYTES, LEASE_S, ClaimResult, Claims, check_free
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.probes import danger, unfit, wait_until_fit
 from orchestrator.devices.quiet import (
@@ -34,8 +34,8 @@ from orchestrator.devices.quiet import (
     screen_step,
     steps_for,
 )
-from orchestrator.devices.rescue import HubPower, port_of
-from orchestrator.devices.sockets import quote, reason_of, refusal_of
+from orchestrator.devices.rescue import HubPower, hub_port
+from orchestrator.devices.sockets import failure_reason, quote, shell_refusal
 from orchestrator.errors import (
     AdbUnavailableError,
     DeviceBusyError,
@@ -53,14 +53,14 @@ from orchestrator.records.device import VIRTUAL_USB, DeviceFacts, DeviceState
 from orchestrator.records.plan import FitLimits, Quiet, Screen
 from orchestrator.scripts import Answer, ask, call
 
-#: How often restoring a device is tried when its connection fails, each time after this long to
-#: answer again: a phone that is gone must not hold the others' end.
+#: Attempts to restore a device whose connection fails, and the time that it gets to answer before
+#: each retry: an offline phone must not delay the end of the others.
 _RESTORES_MAX: Final = 3
 _RESTORE_READY_S: Final = 20.0
 
 #: Zone name (regular expression) -> limit in degrees, as the device's profile declares.
 ZoneLimits = Callable[[DeviceFacts], Mapping[str, float]]
-_Tell = Callable[[str], None]
+_Report = Callable[[str], None]
 
 
 _UNDO_FILE: Final = "undo"
@@ -85,7 +85,7 @@ class LadderConditioner:
         """``journal_folder`` is on this computer and outlives the process; ``stray_apps`` are
         stopped.
 
-        ``lease_s``: a phone is free for others so long after the last word of its holder.
+        ``lease_s``: a phone is free for others this long after its holder's last renewal.
         """
         self.journal = UndoJournal(journal_folder)
         self._zone_limits = zone_limits
@@ -93,16 +93,16 @@ class LadderConditioner:
         self._clock = clock or SystemClock()
         self._power = power or HubPower()
         self._claims = Claims(journal_folder, clock=self._clock, lease_s=lease_s)
-        #: Devices made quiet by this process, how and in which boot. Each is touched by the thread
-        #: with its lease.
+        #: Serial -> quiet mode that this process has set, and boot id. Each entry is used by the
+        #: thread that holds the device's lease.
         self._quiet: dict[Serial, tuple[Quiet, str]] = {}
-        #: Those that refused to switch their screen: they aren't asked again before they are
-        #: restored, or boot.
-        self._stuck: set[Serial] = set()
-        #: The screens of phones that were quiet already when they were taken, and on which nothing
-        #: was changed yet: a screen may go off by itself meanwhile.
+        #: Devices that refused to switch their screen: no further try until they are restored, or
+        #: reboot.
+        self._stuck_screens: set[Serial] = set()
+        #: Screen states of phones that were quiet already when they were taken, and aren't changed
+        #: yet: a screen may go off by itself meanwhile.
         self._screens: dict[Serial, str] = {}
-        #: Devices whose last restoration failed, whether or not anything is left changed there.
+        #: Devices whose last restoration failed, whether or not changes remain there.
         self._unreleased: set[Serial] = set()
 
     def prepare(
@@ -112,48 +112,49 @@ class LadderConditioner:
         *,
         quiet: Quiet | None = None,
         recent: DeviceState | None = None,
-        on_wait: _Tell = lambda text: None,
-        on_note: _Tell = lambda text: None,
+        on_wait: _Report = lambda text: None,
+        on_note: _Report = lambda text: None,
         cancelled: threading.Event | None = None,
     ) -> Fitness:
         """Identify, clean, quieten and wait until fit; each change is journalled before it is made.
 
         Called before every run. ``quiet`` is applied once for each boot; None means its defaults.
-        From then on others are kept from the device until it is restored, or this process wasn't
-        heard of for a minute. ``recent`` is the device's state if it was read just now; the device
-        isn't asked again then. ``on_wait`` gets the reason when a wait begins;
-        ``on_note`` what couldn't be had, and what was found.
+        From then on the device is reserved until it is restored, or until this process hasn't
+        renewed its lease for a minute. ``recent`` is the device's state if it was read just now; it
+        isn't read again then. ``on_wait`` gets the reason when a wait begins; ``on_note`` gets the
+        unavailable steps and other findings.
 
         Raises DeviceBusyError naming the holder (another computer, home or program uses the
         device), DeviceChangedError (another device answers), DeviceStorageError, other DeviceError
         kinds, HostStorageError (nothing is changed then).
         """
-        wanted = quiet or Quiet()
+        quiet_mode = quiet or Quiet()
         if not isinstance(device, AdbDevice):
             device.kill_strays()
         else:
             boot_id = self._clean(device, on_wait, cancelled)
-            if self._quiet.get(device.serial) != (wanted, boot_id):
-                # What a crashed process of ours left changed must not be taken for the phone's own
-                # settings; and a new boot has forgotten some of them.
+            if self._quiet.get(device.serial) != (quiet_mode, boot_id):
+                # A crashed process's changes must not be taken for the phone's own settings, and a
+                # new boot has lost some of them.
                 self._undo_all(device)
-                self._quieten(device, wanted, on_note)
-                self._quiet[device.serial] = (wanted, boot_id)
-        # A dangerous one, and another screen than planned, have to be acted on.
-        is_usable = recent and not danger(recent) and not _has_other_screen(recent, wanted)
-        known = [recent] if recent and is_usable else []
+                self._quieten(device, quiet_mode, on_note)
+                self._quiet[device.serial] = (quiet_mode, boot_id)
+        # A dangerous state, or another screen than planned, needs action in `_state`.
+        is_usable = recent and not danger(recent) and not _has_other_screen(recent, quiet_mode)
+        usable_states = [recent] if recent and is_usable else []
         zone_limits = self._zone_limits(device.facts())
         return wait_until_fit(
-            lambda: known.pop() if known else self._state(device, wanted, on_note),
+            lambda: (
+                usable_states.pop() if usable_states else self._state(device, quiet_mode, on_note)
+            ),
             lambda state: unfit(state, limits, zone_limits),
             Deadline(limits.wait, self._clock),
             on_wait=on_wait,
             cancelled=cancelled,
         )
 
-    def take(self, device: Device, *, on_wait: _Tell = lambda text: None) -> None:
-        """Take a phone as it is, changes that a crash left undone restored; `restore` gives it
-        back.
+    def take(self, device: Device, *, on_wait: _Report = lambda text: None) -> None:
+        """Take a phone and restore the changes that a crash left; `restore` releases it.
 
         Raises DeviceError kinds.
         """
@@ -162,21 +163,20 @@ class LadderConditioner:
         self._undo_all(device)
 
     def unrestored(self) -> Sequence[Serial]:
-        """Return the devices that were changed and not restored to the end since."""
+        """Return the devices that were changed and not completely restored since."""
         return self.journal.serials()
 
     def unreleased(self) -> Sequence[Serial]:
-        """Return the devices of this process on which nothing is left changed, and which didn't
-        answer when they were to be restored: what runs there may go on.
+        """Return the devices of this process that have no changes left, but didn't answer when they
+        were to be restored: runs may continue there.
         """
         return sorted(self._unreleased - set(self.unrestored()))
 
     def power_on(self, serial: Serial) -> tuple[list[str], str]:
-        """Power those hubs' ports on again that a device's measurement left off, which needs no
-        device.
+        """Power on the hub ports that a device's measurement left off; the device isn't needed.
 
-        Returns what was undone, and why the rest couldn't be (empty when nothing is left). Raises
-        HostStorageError.
+        Returns the undone changes, and why the rest couldn't be undone (empty when nothing is
+        left). Raises HostStorageError.
         """
         undone: list[str] = []
         for change in self.journal.ports_off(serial):
@@ -189,24 +189,24 @@ class LadderConditioner:
         return undone, ""
 
     def pending(self, device: Device) -> Sequence[str]:
-        """Return what is still to be undone on a phone, by this journal or by the phone's own file.
+        """Return the names of a phone's changes that aren't undone yet, by this journal or the
+        phone's own file.
 
-        Raises DeviceStorageError or HostStorageError where that can't be read, and DeviceError
-        kinds.
+        Raises DeviceStorageError or HostStorageError when one is unreadable, and DeviceError kinds.
         """
         changes = self.journal.pending(device.serial)
-        changes += [change for change in self._phones_own(device) if change not in changes]
+        changes += [change for change in self._phone_journal(device) if change not in changes]
         return [change.what for change in changes]
 
     def restore(
-        self, device: Device, *, on_note: _Tell = lambda text: None, take: bool = False
+        self, device: Device, *, on_note: _Report = lambda text: None, take: bool = False
     ) -> Sequence[str]:
         """Undo every journalled change, also one of a crashed process or another computer; return
-        what was restored.
+        the names of the restored changes.
 
-        Tried again where the connection fails. What can't be undone stays in the journal and raises
-        DeviceCommandError. ``on_note`` gets each difference from the first snapshot that is left.
-        ``take``: also a phone that somebody else holds, who must be dead.
+        Retried when the connection fails. Changes that can't be undone stay in the journal and
+        raise DeviceCommandError. ``on_note`` gets each remaining difference from the first
+        snapshot. ``take``: also a phone that somebody else holds, whose process must be dead.
         """
         tries = 1
         while True:
@@ -217,10 +217,10 @@ class LadderConditioner:
                     is_awaited = False
                 restored = self._restore(device, on_note, take=take)
             except DeviceError as error:
-                # What was waited for in vain isn't waited for again.
+                # A wait that timed out isn't repeated.
                 is_gone = is_awaited and isinstance(error, DeviceTimeoutError | AdbUnavailableError)
                 if is_gone or tries == _RESTORES_MAX or not may_return(error):
-                    # What somebody else holds has nothing of ours that runs.
+                    # On a phone that somebody else holds no run of ours is left.
                     if not isinstance(error, DeviceBusyError):
                         self._unreleased.add(device.serial)
                     raise
@@ -229,275 +229,273 @@ class LadderConditioner:
                 self._unreleased.discard(device.serial)
                 return restored
 
-    def _restore(self, device: Device, on_note: _Tell, *, take: bool) -> Sequence[str]:
+    def _restore(self, device: Device, on_note: _Report, *, take: bool) -> Sequence[str]:
         if not isinstance(device, AdbDevice):
             return self._undo_all(device)
         try:
-            standing = self._claims.take(device, by_force=take, then=self._look_for_ours(device))
-            # A foreign program that runs is no reason not to restore a setting; a foreign owner is.
-            self._identify(device, standing)
-            # A process that was killed left its run, and one that lost the phone the folders of its
-            # runs.
-            device.end_strays(standing.answer)
+            claim = self._claims.take(device, by_force=take, then=self._takeover_scripts(device))
+            # A foreign program doesn't prevent restoring a setting; a foreign holder does.
+            self._identify(device, claim)
+            # A killed process left its run; one that lost the phone left its runs' folders.
+            device.end_leftover_runs(claim.answer)
             restored = self._undo_all(device)
             for text in self.audit(device):
                 on_note(f"not as before: {text}")
             self._claims.release(device)
-            # Last, so that what a killed process left of this is done.
+            # Last, so that a killed process's restoration is completed.
             self.journal.keep_snapshot(device.serial, None)
             self._screens.pop(device.serial, None)
         finally:
-            # One that can't be restored now is free for others soon all the same: they undo what
-            # its own file tells.
-            device.note.let_go()
+            # A phone that can't be restored now still becomes free for others soon: they undo the
+            # changes in its own file.
+            device.note_renewal.stop()
         return restored
 
     def audit(self, device: Device) -> Sequence[str]:
-        """Return what differs from the first snapshot since the phone was clean.
+        """Return the differences from the first snapshot since the phone was clean.
 
-        Nothing when there is none. Raises DeviceError kinds.
+        Empty without a snapshot. Raises DeviceError kinds.
         """
         before = self.journal.snapshot(device.serial)
         if before is None:
             return ()
         return differences(before, parse_snapshot(_ask(device, SNAPSHOT_COMMANDS).texts()))
 
-    def _keep_snapshot(self, device: Device, told: Answer | None = None) -> None:
-        """Keep what a phone is before its first change; ``told`` if it was asked just now."""
+    def _keep_snapshot(self, device: Device, answer: Answer | None = None) -> None:
+        """Keep a snapshot before the first change; ``answer`` if it was read just now."""
         if isinstance(device, AdbDevice) and self.journal.snapshot(device.serial) is None:
-            found = parse_snapshot((told or _ask(device, SNAPSHOT_COMMANDS)).texts())
+            snapshot = parse_snapshot((answer or _ask(device, SNAPSHOT_COMMANDS)).texts())
             if screen := self._screens.get(device.serial):
-                found[SCREEN_STATE] = screen
-            self.journal.keep_snapshot(device.serial, found)
+                snapshot[SCREEN_STATE] = screen
+            self.journal.keep_snapshot(device.serial, snapshot)
 
     def hold(self, device: Device, change: Change, command: str) -> None:
-        """Run ``command`` with ``change`` journalled before it; `restore` undoes it, whatever
-        happens to this process.
+        """Journal ``change``, then run ``command``; `restore` undoes it, whatever happens to this
+        process.
 
         Raises HostStorageError (nothing is changed then), DeviceCommandError and the other
         DeviceError kinds.
         """
         self._keep_snapshot(device)
-        fresh = self._note(device, [change])
+        fresh = self._journal_changes(device, [change])
         result = device.shell(command)
         if result.exit_code != 0:
             if self._is_as_before(device, change):
-                self._drop(device, fresh)
+                self._forget_unmade(device, fresh)
             raise DeviceCommandError(
-                f"{command!r} failed: {reason_of(result)}", serial=device.serial
+                f"{command!r} failed: {failure_reason(result)}", serial=device.serial
             )
 
-    def _look_for_ours(self, device: AdbDevice) -> dict[str, str]:
-        """Return scripts that end our app and tell of our runs, for the round trip that takes the
+    def _takeover_scripts(self, device: AdbDevice) -> dict[str, str]:
+        """Return the scripts that end our apps and list our runs, for the round trip that takes the
         phone.
         """
-        return {"apps": call("stop_apps", *self._stray_apps), **device.look_for_strays()}
+        return {"apps": call("stop_apps", *self._stray_apps), **device.leftover_run_scripts()}
 
-    def _clean(self, device: AdbDevice, tell: _Tell, cancelled: threading.Event | None) -> str:
-        """Take the phone, refuse it when somebody else has it, end what is ours; return its boot
-        id.
-        """
-        standing = self._claims.take_over(
-            device, tell=tell, then=self._look_for_ours(device), cancelled=cancelled
+    def _clean(self, device: AdbDevice, on_wait: _Report, cancelled: threading.Event | None) -> str:
+        """Take the phone unless it is in use, end leftover runs of ours; return its boot id."""
+        claim = self._claims.take_over(
+            device, on_wait=on_wait, then=self._takeover_scripts(device), cancelled=cancelled
         )
-        self._identify(device, standing)
-        killed = device.end_strays(standing.answer)
-        if standing.strays and killed:
-            # What ran may have been our own stray, which is gone now.
-            standing = self._claims.take(device)
-        check_free(standing, device.serial)
-        if standing.free_bytes is not None and standing.free_bytes < FREE_MIN_BYTES:
+        self._identify(device, claim)
+        killed = device.end_leftover_runs(claim.answer)
+        if claim.foreign_programs and killed:
+            # The program may have been our own leftover run, which has ended now.
+            claim = self._claims.take(device)
+        check_free(claim, device.serial)
+        if claim.free_bytes is not None and claim.free_bytes < FREE_MIN_BYTES:
             raise DeviceStorageError(
-                f"only {standing.free_bytes >> 20} MiB are free in {device.work_folder}, a run's output may need "
+                f"only {claim.free_bytes >> 20} MiB are free in {device.work_folder}, a run's output may need "
                 f"{FREE_MIN_BYTES >> 20} MiB",
                 serial=device.serial,
                 hint="free some on the phone",
             )
-        return standing.boot_id
+        return claim.boot_id
 
-    def _identify(self, device: Device, standing: Standing) -> None:
+    def _identify(self, device: Device, claim: ClaimResult) -> None:
         """Raise DeviceChangedError for another phone, DeviceBusyError when somebody else has it."""
-        known = device.facts().properties.get("ro.serialno", "")
-        # Several words are what getprop said instead of it.
-        if known and len(standing.serial.split()) == 1 and standing.serial != known:
+        serial = device.facts().properties.get("ro.serialno", "")
+        # Several words are an error message of getprop.
+        if serial and len(claim.serial.split()) == 1 and claim.serial != serial:
             raise DeviceChangedError(
-                f"another phone answers now: {standing.serial}", serial=device.serial
+                f"another phone answers now: {claim.serial}", serial=device.serial
             )
-        check_free(replace(standing, strays=()), device.serial)
+        check_free(replace(claim, foreign_programs=()), device.serial)
 
-    def _quieten(self, device: AdbDevice, quiet: Quiet, tell: _Tell) -> None:
-        """Make a phone as quiet as planned: one round trip to read it, one to change it, whatever
-        is asked.
-        """
+    def _quieten(self, device: AdbDevice, quiet: Quiet, on_note: _Report) -> None:
+        """Set the quiet mode: one round trip to read the phone, one to change it."""
         steps = []
         for step in steps_for(quiet, device.facts(), over_network=_is_over_network(device)):
             if step.refusal:
-                tell(f"{step.name} can't be had: {step.refusal}")
+                on_note(f"{step.name} is unavailable: {step.refusal}")
             else:
                 steps.append(step)
         commands = {str(number): step.read for number, step in enumerate(steps)}
-        told = _ask(device, {**commands, **SNAPSHOT_COMMANDS})
+        answer = _ask(device, {**commands, **SNAPSHOT_COMMANDS})
         to_do: list[tuple[QuietStep, str]] = []
         for number, step in enumerate(steps):
-            original = told.value(str(number))
+            original = answer.value(str(number))
             if step.accepts(original):
                 continue
             if not original:
-                tell(f"{step.name} can't be had: the phone doesn't have it")
+                on_note(f"{step.name} is unavailable: the phone doesn't have it")
                 continue
             to_do.append((step, original))
         if to_do:
-            self._keep_snapshot(device, told)
-            self._make(device, to_do, tell)
-        elif screen := parse_snapshot(told.texts()).get(SCREEN_STATE):
+            self._keep_snapshot(device, answer)
+            self._apply_steps(device, to_do, on_note)
+        elif screen := parse_snapshot(answer.texts()).get(SCREEN_STATE):
             self._screens.setdefault(device.serial, screen)
 
-    def _note(self, device: Device, changes: Sequence[Change]) -> list[Change]:
-        """Write changes down here, then on the phone; nothing may be changed when this raises.
+    def _journal_changes(self, device: Device, changes: Sequence[Change]) -> list[Change]:
+        """Journal changes here, then on the phone; nothing may be changed when this raises.
 
-        Return those that weren't pending already.
+        Return the changes that weren't pending already.
         """
         pending = self.journal.pending(device.serial)
         fresh = [change for change in changes if change not in pending]
         if fresh:
             self.journal.add(device.serial, *fresh)
-            self._write_phones_own(device, [*pending, *fresh])
+            self._write_phone_journal(device, [*pending, *fresh])
         return fresh
 
-    def _drop(self, device: Device, unmade: Sequence[Change]) -> None:
-        """Forget changes that weren't made, in the phone's own file first: one that is in either is
-        undone.
+    def _forget_unmade(self, device: Device, unmade: Sequence[Change]) -> None:
+        """Remove unmade changes from both journals, the phone's first: a change that is in either
+        is undone.
         """
         if unmade:
-            left = [
+            remaining = [
                 change for change in self.journal.pending(device.serial) if change not in unmade
             ]
-            self._write_phones_own(device, left)
-            self.journal.keep(device.serial, left)
+            self._write_phone_journal(device, remaining)
+            self.journal.keep(device.serial, remaining)
 
-    def _write_phones_own(self, device: Device, changes: Sequence[Change]) -> None:
+    def _write_phone_journal(self, device: Device, changes: Sequence[Change]) -> None:
         if not isinstance(device, AdbDevice):
             return
         text = format_changes([change for change in changes if not change.port])
         folder, file = quote(device.work_folder), _UNDO_FILE
-        written = f"printf %s {quote(text)} >{file}.tmp && sync && mv {file}.tmp {file}"
+        write_command = f"printf %s {quote(text)} >{file}.tmp && sync && mv {file}.tmp {file}"
         device.must(
-            f"mkdir -p {folder} && cd {folder} && {written if text else f'rm -f {file}'}",
-            what=f"writing down in {device.work_folder} what is to be undone",
+            f"mkdir -p {folder} && cd {folder} && {write_command if text else f'rm -f {file}'}",
+            action=f"writing the undo file in {device.work_folder}",
         )
 
-    def _make(self, device: Device, steps: Sequence[tuple[QuietStep, str]], tell: _Tell) -> None:
-        """Take steps, each with what was read before it; one that the phone refuses is told, and
-        owes no undo.
+    def _apply_steps(
+        self, device: Device, steps: Sequence[tuple[QuietStep, str]], on_note: _Report
+    ) -> None:
+        """Apply steps, each with the value read before it; a refused step is reported and needs no
+        undo.
         """
-        # What the screen was before the first change counts, not what it has become since.
-        known = (self.journal.snapshot(device.serial) or {}).get(SCREEN_STATE)
+        # The screen's state before the first change counts, not the present one.
+        wakefulness = (self.journal.snapshot(device.serial) or {}).get(SCREEN_STATE)
         changes = [
             step.change(
-                f"mWakefulness={known}"
-                if known and step.name in {SCREEN_ON, SCREEN_OFF}
+                f"mWakefulness={wakefulness}"
+                if wakefulness and step.name in {SCREEN_ON, SCREEN_OFF}
                 else before
             )
             for step, before in steps
         ]
-        fresh = self._note(device, changes)
+        fresh = self._journal_changes(device, changes)
         scripts = {
             f"apply {n}": f"( {step.apply} ) 2>&1; printf '\\n%s' $?"
             for n, (step, _) in enumerate(steps)
         }
-        told = _ask(
+        answer = _ask(
             device, scripts | {f"check {n}": step.read for n, (step, _) in enumerate(steps)}
         )
         unmade: list[Change] = []
         for number, ((step, before), change) in enumerate(zip(steps, changes, strict=True)):
-            said, _, code = told.text(f"apply {number}").strip().rpartition("\n")
-            now = told.value(f"check {number}")
+            output, _, code = answer.text(f"apply {number}").strip().rpartition("\n")
+            now = answer.value(f"check {number}")
             is_made = code == "0" if step.by_exit_code else step.accepts(now)
-            refusal = refusal_of(said)
-            # Another step may have done what this one was refused: the screen comes on with "stay
-            # awake".
+            refusal = shell_refusal(output)
+            # Another step may have done it: the screen comes on with "stay awake".
             if change in fresh and (refusal or (not is_made and now == before)):
                 unmade.append(change)
             if is_made:
                 continue
             if step.name in {SCREEN_ON, SCREEN_OFF} and (refusal or code != "0"):
-                self._stuck.add(device.serial)
+                self._stuck_screens.add(device.serial)
             why = refusal or f"exit code {code or 'unknown'}"
-            tell(f"{step.name} can't be had (the phone says {now!r}): {why}")
-        self._drop(device, unmade)
+            on_note(f"{step.name} is unavailable (the phone says {now!r}): {why}")
+        self._forget_unmade(device, unmade)
 
-    def _state(self, device: Device, quiet: Quiet, tell: _Tell) -> DeviceState:
-        """Read the state; a screen that isn't as planned any more is switched again."""
+    def _state(self, device: Device, quiet: Quiet, on_note: _Report) -> DeviceState:
+        """Read the state; switch the screen again if it isn't as planned any more."""
         state = device.state()
         if why := danger(state):
             raise DeviceSetAsideError(
                 why, serial=device.serial, hint="look at its battery before it is used again"
             )
-        is_other = _has_other_screen(state, quiet) and device.serial not in self._stuck
+        is_other = _has_other_screen(state, quiet) and device.serial not in self._stuck_screens
         if isinstance(device, AdbDevice) and is_other:
             step = screen_step(quiet.screen)
             self._keep_snapshot(device)
-            self._make(device, [(step, _ask(device, {"read": step.read}).value("read"))], tell)
+            self._apply_steps(
+                device, [(step, _ask(device, {"read": step.read}).value("read"))], on_note
+            )
             state = device.state()
         return state
 
     def _undo_all(self, device: Device) -> list[str]:
-        """Undo what this computer's journal or the phone's own file tells, newest first."""
+        """Undo the changes in this computer's journal or the phone's own file, newest first."""
         self._quiet.pop(device.serial, None)
-        self._stuck.discard(device.serial)
+        self._stuck_screens.discard(device.serial)
         restored, why = self.power_on(device.serial)
         off = self.journal.ports_off(device.serial)
-        left = [change for change in self.journal.pending(device.serial) if not change.port]
+        remaining = [change for change in self.journal.pending(device.serial) if not change.port]
         if isinstance(device, AdbDevice):
-            if off and [change.port for change in off] == [port_of(device)]:
-                # It is there, on that very port: somebody powered it on.
+            if off and [change.port for change in off] == [hub_port(device)]:
+                # The phone is online on that port: somebody powered it on.
                 off, why = [], ""
-            elsewhere = self._phones_own(device)
-            # Another computer's changes were made first, where both tell of some.
-            left = [change for change in elsewhere if change not in left] + left
+            elsewhere = self._phone_journal(device)
+            # Where both have changes, those of another computer were made first.
+            remaining = [change for change in elsewhere if change not in remaining] + remaining
             if elsewhere:
-                self.journal.keep(device.serial, [*left, *off])
-        is_touched = bool(left)
+                self.journal.keep(device.serial, [*remaining, *off])
+        is_touched = bool(remaining)
         failed = [why] if why else []
-        for change in reversed(left.copy()):
+        for change in reversed(remaining.copy()):
             if why := self._why_not_undone(device, change):
                 failed.append(f"{change.what} can't be restored with {change.undo!r}: {why}")
                 continue
             restored.append(change.what)
-            left.remove(change)
-            if left:
-                self.journal.keep(device.serial, [*left, *off])
+            remaining.remove(change)
+            if remaining:
+                self.journal.keep(device.serial, [*remaining, *off])
         if failed:
             raise DeviceCommandError("; ".join(failed), serial=device.serial)
         if is_touched and isinstance(device, AdbDevice):
-            # The phone's file goes first: as long as either is there, whoever comes next undoes
-            # once more.
-            self._write_phones_own(device, ())
+            # The phone's file is removed first: while either is left, the next process undoes the
+            # changes again.
+            self._write_phone_journal(device, ())
         self.journal.keep(device.serial, ())
         return restored
 
     def _why_not_undone(self, device: Device, change: Change) -> str:
-        """Undo a change; return why that failed, empty where all is as it was."""
+        """Undo a change; return the reason of a failure, empty when it is restored."""
         result = device.shell(change.undo)
-        why = refusal_of(result.text + result.stderr.decode("utf-8", "replace"))
+        why = shell_refusal(result.text + result.stderr.decode("utf-8", "replace"))
         if result.exit_code != 0:
-            why = why or reason_of(result)
+            why = why or failure_reason(result)
         return "" if why and self._is_as_before(device, change) else why
 
     def _is_as_before(self, device: Device, change: Change) -> bool:
         return bool(change.read) and _ask(device, {"read": change.read}).value("read") == change.was
 
-    def _phones_own(self, device: Device) -> list[Change]:
-        """Return what a phone's own file tells; a phone can't have anything done on this computer."""
+    def _phone_journal(self, device: Device) -> list[Change]:
+        """Return the changes in the phone's own file, without those of this computer's ports."""
         if not isinstance(device, AdbDevice):
             return []
         path = f"{device.work_folder}/{_UNDO_FILE}"
         script = {"undo": f"[ ! -e {quote(path)} ] || cat {quote(path)}"}
-        told = device.ask(script, what="reading what is to be undone")
+        answer = device.ask(script, action="reading the undo file")
         try:
-            if told.exit_code != 0:
-                raise ValueError(reason_of(told))
-            return [change for change in parse_changes(told.text("undo")) if not change.port]
+            if answer.exit_code != 0:
+                raise ValueError(failure_reason(answer))
+            return [change for change in parse_changes(answer.text("undo")) if not change.port]
         except ValueError as error:
             raise DeviceStorageError(
                 f"what is to be undone can't be read from {path}: {error}",
@@ -515,10 +513,8 @@ def _has_other_screen(state: DeviceState, quiet: Quiet) -> bool:
 
 
 def _is_over_network(device: AdbDevice) -> bool:
-    """Whether adb reaches the phone through a network of its own, which must not be switched off
-    then.
-    """
+    """Whether adb reaches the phone through the phone's network, which then must stay on."""
     facts = device.facts()
-    # A virtual phone may play one on a cable, which its server can't.
+    # A virtual phone may play a phone on USB, though its server can't.
     on_cable = facts.is_virtual and bool(facts.properties.get(VIRTUAL_USB))
     return is_network_serial(device.transport) and not on_cable

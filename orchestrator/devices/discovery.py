@@ -1,4 +1,4 @@
-"""Which phones an adb server sees, and for each one that can't be used: why not, and what to do."""
+"""The phones that an adb server sees; for each unusable one the reason, and what to do."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from orchestrator.ports import Seen
 from orchestrator.scripts import ATTEMPTS, Answer
 
 _PROBE_TIMEOUT_S: Final = 8.0
-#: Who looks for phones on and on asks the other sources of devices after so long.
+#: Minimum time between two listings of the other sources of devices, for a repeated search.
 _SOURCES_S: Final = 15.0
-#: So many phones are asked, opened or restored at once; each is one connection to the server.
+#: Phones asked, opened or restored at once; each is one connection to the server.
 _PHONES_AT_ONCE: Final = 32
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-_WHO: Final = {
+_IDENTITY: Final = {
     "serial": "getprop ro.serialno",
     "booted": "getprop sys.boot_completed",
     "boot": "cat /proc/sys/kernel/random/boot_id",
 }
-#: What sys.boot_completed is until a phone has booted.
+#: The values of sys.boot_completed until a phone has booted.
 NOT_BOOTED: Final = frozenset({"", "0"})
 
 _ATTRIBUTE: Final = re.compile(
@@ -50,7 +50,7 @@ _LINE: Final = re.compile(
 STATE_NOTES: Final[Mapping[str, tuple[str, str]]] = {
     "unauthorized": ("the phone doesn't know this computer's key", ALLOW_KEY),
     "authorizing": ("the phone is being asked to let this computer in", TAP_ALLOW),
-    "connecting": ("the connection is being made", "wait a few seconds and look again"),
+    "connecting": ("the connection is being made", "wait a few seconds and check again"),
     "offline": (
         "the phone doesn't answer adb",
         "plug it in again (or 'adb disconnect' and 'adb connect' it); if that doesn't help, reboot it",
@@ -69,23 +69,23 @@ _UDEV_ADVICE: Final = (
 
 
 def parse_devices(text: str) -> list[Seen]:
-    """Read ``adb devices -l`` of any version, with or without its headline; nobody was asked yet."""
-    found: list[Seen] = []
+    """Read ``adb devices -l`` of any version, with or without its headline."""
+    phones: list[Seen] = []
     for line in text.splitlines():
         if not line.strip() or line.startswith(("List of devices", "*", "#")):
             continue
         first = _ATTRIBUTE.search(line)
         head = (line[: first.start()] if first else line).strip()
         bare = _USB_PATH.search(head)
-        named = _LINE.match(_USB_PATH.sub("", head))
-        if named is None:
+        head_match = _LINE.match(_USB_PATH.sub("", head))
+        if head_match is None:
             continue
         values = {match["key"]: match["value"] for match in _ATTRIBUTE.finditer(line)}
         number = values.get("transport_id", "")
-        found.append(
+        phones.append(
             Seen(
-                address=named["transport"],
-                state=named["state"].strip(),
+                address=head_match["transport"],
+                state=head_match["state"].strip(),
                 transport_id=int(number) if number.isdigit() else None,
                 usb=values.get("usb", bare["path"] if bare else ""),
                 product=values.get("product", ""),
@@ -93,68 +93,64 @@ def parse_devices(text: str) -> list[Seen]:
                 codename=values.get("device", ""),
             )
         )
-    return found
+    return phones
 
 
 class KnownPhones:
-    """What usable phones told when they were asked, so that one that measures isn't asked again at
-    each look.
+    """The last answers of usable phones, so that a measuring phone isn't asked at each listing.
 
-    A server gives a phone another number after every reconnection and boot; one that kept its
-    number has nothing new to tell. May be used by several threads.
+    A server gives a phone another transport id after every reconnection and boot; with the same id
+    its answers are still valid. May be used by several threads.
     """
 
     def __init__(self) -> None:
-        #: Server and its name for a phone -> what that told last when it could be used; without a
-        #: number when it was away since.
-        self._told: dict[tuple[str, str], Seen] = {}
-        #: Source of devices -> when it was last asked, and what it said.
-        self._of_sources: dict[str, tuple[float, Sequence[Seen]]] = {}
+        #: Server and address -> the phone when it was last usable; without a transport id if it
+        #: was offline since.
+        self._phones: dict[tuple[str, str], Seen] = {}
+        #: Source of devices -> time of its last listing, and its devices then.
+        self._sources: dict[str, tuple[float, Sequence[Seen]]] = {}
 
     def get(self, server: AdbServer, listed: Seen) -> Seen | None:
-        """Return what a phone told on the very connection that it has now."""
-        told = self._told.get((str(server.address), listed.address))
-        if told is None or listed.state != "device" or listed.transport_id is None:
+        """Return the phone's answers on its current connection, or None."""
+        cached = self._phones.get((str(server.address), listed.address))
+        if cached is None or listed.state != "device" or listed.transport_id is None:
             return None
-        return told if told.transport_id == listed.transport_id else None
+        return cached if cached.transport_id == listed.transport_id else None
 
-    def of_source(self, name: str, look: Callable[[], Sequence[Seen]]) -> Sequence[Seen]:
-        """Return what a source of devices said a moment ago, else by a look, which may take a
-        second of this computer's.
+    def of_source(self, name: str, list_phones: Callable[[], Sequence[Seen]]) -> Sequence[Seen]:
+        """Return the recent listing of a source of devices, else a new one, which may take a second
+        of CPU time.
         """
         now_s = time.monotonic()
-        if name not in self._of_sources or now_s - self._of_sources[name][0] > _SOURCES_S:
-            self._of_sources[name] = now_s, look()
-        return self._of_sources[name][1]
+        if name not in self._sources or now_s - self._sources[name][0] > _SOURCES_S:
+            self._sources[name] = now_s, list_phones()
+        return self._sources[name][1]
 
-    def keep(self, server: AdbServer, seen: Sequence[Seen]) -> None:
-        """Know these phones of a server, and no others of it any more; they are as told, not as
-        judged beside others.
+    def keep(self, server: AdbServer, phones: Sequence[Seen]) -> None:
+        """Keep these phones of a server in place of its earlier ones, before `judge_twins`.
 
-        A server that was restarted counts from one again: what was known of it is forgotten as soon
-        as it is seen without its phones, or can't be asked.
+        A restarted server counts its transport ids from one: its phones are invalidated as soon as
+        a listing lacks them, or fails.
         """
         address = str(server.address)
-        fresh = {(address, one.address): one for one in seen if one.usable}
-        away = [key for key in self._told if key[0] == address and key not in fresh]
-        self._told |= {key: replace(self._told[key], transport_id=None) for key in away} | fresh
+        fresh = {(address, phone.address): phone for phone in phones if phone.usable}
+        away = [key for key in self._phones if key[0] == address and key not in fresh]
+        self._phones |= {key: replace(self._phones[key], transport_id=None) for key in away} | fresh
 
-    def name(self, server: AdbServer, seen: Seen) -> Seen:
-        """Return what was seen of a phone, by the serial number that it told last when it can't be
-        asked.
-        """
-        told = self._told.get((str(server.address), seen.address))
-        return seen if seen.serial or told is None else replace(seen, serial=told.serial)
+    def name(self, server: AdbServer, phone: Seen) -> Seen:
+        """Return the phone, with its last known serial number if it couldn't be asked now."""
+        cached = self._phones.get((str(server.address), phone.address))
+        return phone if phone.serial or cached is None else replace(phone, serial=cached.serial)
 
     def forget(self, serial: str) -> None:
-        """Have a phone asked at the next look: it may not answer any more."""
-        for key, told in list(self._told.items()):
-            if told.serial == serial:
-                self._told[key] = replace(told, transport_id=None)
+        """Have a phone asked at the next listing: it may not answer any more."""
+        for key, cached in list(self._phones.items()):
+            if cached.serial == serial:
+                self._phones[key] = replace(cached, transport_id=None)
 
 
 def all_at_once(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-    """Return what came of each phone, in their order: one that hangs mustn't hold the others up."""
+    """Return the results of the items in their order; a phone that hangs doesn't delay others."""
     with ThreadPoolExecutor(max_workers=max(1, min(_PHONES_AT_ONCE, len(items)))) as pool:
         return list(pool.map(work, items))
 
@@ -162,111 +158,113 @@ def all_at_once(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> lis
 def list_devices(
     server: AdbServer, *, timeout_s: float = _PROBE_TIMEOUT_S, known: KnownPhones | None = None
 ) -> Sequence[Seen]:
-    """Return every phone that the server sees; those in state ``device`` are asked who they are,
-    all at once.
+    """Return every phone that the server sees; those in state ``device`` are asked for their
+    identity, all at once.
 
-    ``known``: phones that aren't asked as long as their connection lasts; it learns of the others.
+    ``known``: phones that aren't asked as long as their connection lasts; the others are added.
 
     Raises AdbUnavailableError when the server doesn't answer.
     """
-    asked = known or KnownPhones()
-    seen: list[Seen] = []
+    cache = known or KnownPhones()
+    phones: list[Seen] = []
 
-    def look(one: Seen) -> Seen:
-        return asked.get(server, one) or asked.name(server, _look_at(server, one, timeout_s))
+    def probe(phone: Seen) -> Seen:
+        return cache.get(server, phone) or cache.name(
+            server, _probe_phone(server, phone, timeout_s)
+        )
 
     try:
-        seen = all_at_once(look, parse_devices(server.device_list()))
+        phones = all_at_once(probe, parse_devices(server.device_list()))
     finally:
-        asked.keep(server, seen)
-    return judge_twins(seen)
+        cache.keep(server, phones)
+    return judge_twins(phones)
 
 
-#: How the reason begins for which neither of two phones of one serial number can be used.
+#: The begin of the reason why two phones with one serial number are unusable.
 SEVERAL: Final = "several phones call themselves "
 
 
-def judge_twins(seen: Sequence[Seen]) -> list[Seen]:
+def judge_twins(phones: Sequence[Seen]) -> list[Seen]:
     """Settle which of several transports with one ``ro.serialno`` is used.
 
-    The same boot id says that it is one phone, reached twice: USB goes before TCP. Different boot
-    ids are two phones that call themselves the same: neither can be used, because their results
-    would be taken for one phone's.
+    The same boot id means one phone, reached twice: USB goes before TCP. Different boot ids mean
+    two phones with one serial number: neither can be used, because their results would be taken
+    for one phone's.
     """
 
-    def judged(one: Seen) -> Seen:
-        twins = [other for other in seen if other.usable and other.serial == one.serial]
-        if not one.usable or len(twins) < 2:
-            return one
-        others = ", ".join(twin.address for twin in twins)
+    def judged(phone: Seen) -> Seen:
+        twins = [other for other in phones if other.usable and other.serial == phone.serial]
+        if not phone.usable or len(twins) < 2:
+            return phone
+        addresses = ", ".join(twin.address for twin in twins)
         if len({twin.boot_id for twin in twins}) > 1:
             advice = "attach only one of them at a time: their results couldn't be told apart"
             boots = ", ".join(twin.boot_id[:8] for twin in twins)
-            reason = f"{SEVERAL}{one.serial}: {others} (booted as {boots})"
-            return replace(one, usable=False, reason=reason, advice=advice)
+            reason = f"{SEVERAL}{phone.serial}: {addresses} (booted as {boots})"
+            return replace(phone, usable=False, reason=reason, advice=advice)
         chosen = min(twins, key=lambda twin: (is_tcp(twin.address), twin.address))
-        if one is chosen:
+        if phone is chosen:
             return replace(
-                one, reason=f"one phone on several transports ({others}): this one is used"
+                phone, reason=f"one phone on several transports ({addresses}): this one is used"
             )
         advice = (
-            f"'adb disconnect {shlex.quote(one.address)}' if it isn't needed"
-            if is_tcp(one.address)
+            f"'adb disconnect {shlex.quote(phone.address)}' if it isn't needed"
+            if is_tcp(phone.address)
             else ""
         )
         return replace(
-            one,
+            phone,
             usable=False,
             reason=f"the same phone as {chosen.address}, which is used",
             advice=advice,
         )
 
-    return [judged(one) for one in seen]
+    return [judged(phone) for phone in phones]
 
 
-def _look_at(server: AdbServer, seen: Seen, timeout_s: float) -> Seen:
-    """Return a listed phone with what it says of itself, or why it can't be used."""
-    if seen.state != "device":
-        reason, advice = explain_state(seen)
-        return replace(seen, reason=reason, advice=advice)
+def _probe_phone(server: AdbServer, phone: Seen, timeout_s: float) -> Seen:
+    """Return a listed phone with its identity, or the reason why it is unusable."""
+    if phone.state != "device":
+        reason, advice = explain_state(phone)
+        return replace(phone, reason=reason, advice=advice)
     try:
-        if "shell_v2" not in server.features(seen.address):
+        if "shell_v2" not in server.features(phone.address):
             return replace(
-                seen,
+                phone,
                 reason="it has Android 6 or older",
                 advice="benchfarm needs Android 7 or later",
             )
-        answer = _ask_who(PhoneLink(server, seen.address), timeout_s)
+        answer = _identify_phone(PhoneLink(server, phone.address), timeout_s)
     except DeviceError as error:
         advice = error.hint or "plug it in again, or reboot it"
         reason = f"its state is 'device', but it doesn't answer: {error}"
-        return replace(seen, reason=reason, advice=advice, hangs=True)
-    seen = replace(
-        seen,
-        serial=parse_serial(answer.text("serial")) or seen.address,
+        return replace(phone, reason=reason, advice=advice, hangs=True)
+    phone = replace(
+        phone,
+        serial=parse_serial(answer.text("serial")) or phone.address,
         boot_id=answer.value("boot"),
     )
     booted = answer.value("booted")
     if booted in NOT_BOOTED:
         return replace(
-            seen, reason="it hasn't finished booting", advice="wait a minute and look again"
+            phone, reason="it hasn't finished booting", advice="wait a minute and check again"
         )
     if booted != "1":
         reason = f"its properties can't be read: getprop says {booted[:100]!r}"
         return replace(
-            seen, reason=reason, advice="reboot it; 'adb shell getprop' shows what it says"
+            phone, reason=reason, advice="reboot it; 'adb shell getprop' shows what it says"
         )
-    return replace(seen, usable=True)
+    return replace(phone, usable=True)
 
 
-def _ask_who(link: PhoneLink, timeout_s: float) -> Answer:
-    """Ask a phone who it is, again where the way to it was closed or it couldn't say.
+def _identify_phone(link: PhoneLink, timeout_s: float) -> Answer:
+    """Ask a phone for its identity; retried when the link was lost or the answer is unreadable.
 
     Raises DeviceError kinds.
     """
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            answer = link.ask(_WHO, timeout_s=timeout_s, what="asking who it is")
+            answer = link.ask(_IDENTITY, timeout_s=timeout_s, action="asking who it is")
         except LinkLostError:
             if attempt == ATTEMPTS:
                 raise
@@ -280,13 +278,13 @@ def _ask_who(link: PhoneLink, timeout_s: float) -> Answer:
     return answer
 
 
-def explain_state(seen: Seen) -> tuple[str, str]:
-    """Return why a phone in this state can't be used, and what to do."""
-    if seen.state.startswith("no permissions"):
-        where = f" (USB {seen.usb})" if seen.usb else ""
-        return f"this user may not open the USB device{where}: {seen.state}", _UDEV_ADVICE
-    unknown = (f"its state is {seen.state!r}", "reboot it, or plug it in again")
-    return STATE_NOTES.get(seen.state, unknown)
+def explain_state(phone: Seen) -> tuple[str, str]:
+    """Return the reason why a phone in this state is unusable, and what to do."""
+    if phone.state.startswith("no permissions"):
+        where = f" (USB {phone.usb})" if phone.usb else ""
+        return f"this user may not open the USB device{where}: {phone.state}", _UDEV_ADVICE
+    unknown = (f"its state is {phone.state!r}", "reboot it, or plug it in again")
+    return STATE_NOTES.get(phone.state, unknown)
 
 
 #: Where adbd listens after 'adb tcpip 5555'.
@@ -300,11 +298,11 @@ class NetworkPhones:
     """The remembered addresses, a line each in a file."""
 
     def __init__(self, folder: Path) -> None:
-        """Name the folder; the file is made with the first address."""
+        """Set the folder; the file is created with the first address."""
         self._path = folder / "network-phones.txt"
 
     def addresses(self) -> list[str]:
-        """Return the addresses in the order in which they were added; what isn't one is ignored.
+        """Return the addresses in the order in which they were added; other lines are ignored.
 
         Raises HostStorageError.
         """
@@ -319,25 +317,25 @@ class NetworkPhones:
 
     def add(self, address: str) -> None:
         """Remember an address; raises HostStorageError."""
-        if address not in (known := self.addresses()):
-            self._write([*known, address])
+        if address not in (addresses := self.addresses()):
+            self._write([*addresses, address])
 
     def remove(self, address: str) -> bool:
         """Forget an address; return whether it was remembered. Raises HostStorageError."""
-        known = self.addresses()
-        if address in known:
-            self._write([item for item in known if item != address])
-        return address in known
+        addresses = self.addresses()
+        if address in addresses:
+            self._write([item for item in addresses if item != address])
+        return address in addresses
 
     def _write(self, addresses: list[str]) -> None:
         keep_file(self._path, "".join(f"{address}\n" for address in addresses))
 
 
 def join(server: AdbServer, addresses: Sequence[str]) -> Iterator[tuple[str, DeviceError]]:
-    """Connect the phones that a server doesn't know; yield those that can't be, and why."""
-    known = {item.address for item in parse_devices(server.device_list())} if addresses else set()
+    """Connect the phones that a server doesn't list; yield each failed address and its error."""
+    listed = {item.address for item in parse_devices(server.device_list())} if addresses else set()
     for address in addresses:
-        if address not in known:
+        if address not in listed:
             try:
                 server.connect_tcp(address, timeout_s=_JOIN_TIMEOUT_S)
             except DeviceError as error:
@@ -345,7 +343,7 @@ def join(server: AdbServer, addresses: Sequence[str]) -> Iterator[tuple[str, Dev
 
 
 def full_address(text: str) -> str:
-    """Return ``host:port`` of what a user writes; adb's usual port where none is given.
+    """Return a user's address as ``host:port``; the default port is adb's.
 
     Raises UsageError.
     """

@@ -1,6 +1,4 @@
-"""This computer behind the Device port; its runs are process groups of their own, in folders of
-their own.
-"""
+"""This computer behind the Device port; each run has its own process group and folder."""
 
 from __future__ import annotations
 
@@ -46,8 +44,8 @@ from orchestrator.records.case import RunId
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.scripts import ask, text
 
-_LOOK_S: Final = 0.05
-#: What watches a run has so long to end after the program; then it is killed.
+_POLL_S: Final = 0.05
+#: How long the sampler of a run may continue after the program; then it is killed.
 _REST_S: Final = 2.0
 _LEADER_FILE: Final = "leader"
 
@@ -64,24 +62,22 @@ class AloneDevice:
         """Not possible; raises UsageError."""
         self.refuse(f"has no logcat ({', '.join(buffers)})")
 
-    def refuse(self, what: str) -> NoReturn:
-        """Raise UsageError for what the device has not."""
-        raise NotImplementedError(what)
+    def refuse(self, limitation: str) -> NoReturn:
+        """Raise UsageError for a missing feature of the device."""
+        raise NotImplementedError(limitation)
 
 
 class HostDevice(AloneDevice):
-    """This computer. Files stay where they are, commands run in ``/bin/sh``; apps and logs there
-    are none.
-    """
+    """This computer. Files stay in place, commands run in ``/bin/sh``; it has no apps and no log."""
 
     serial = HOST_SERIAL
     kind = DeviceKind.HOST
 
     def __init__(self, work_folder: Path) -> None:
-        """Name the folder that is ours; it is made when it is needed."""
+        """Set our folder; it is created on demand."""
         self._runs_folder = work_folder / "runs"
         self.work_folder = str(work_folder)
-        #: Whether the state is looked at during runs (benchmarks/sampler_disturbance.py).
+        #: Whether the state is sampled during runs (benchmarks/sampler_disturbance.py).
         self.is_watching = True
         self._facts: DeviceFacts | None = None
         #: (path, size, modification time) of files whose checksum was compared.
@@ -94,20 +90,20 @@ class HostDevice(AloneDevice):
         return self._facts
 
     def state(self) -> DeviceState:
-        """See Device.state; a computer has no battery and no screen that matter.
+        """See Device.state; a computer's battery and screen don't matter.
 
-        What can't be asked stays unknown: no run is lost over that.
+        Unreadable values stay unknown, so that no run is lost.
         """
-        told: Mapping[str, str] = {}
+        sections: Mapping[str, str] = {}
         with contextlib.suppress(DeviceTimeoutError, LinkLostError, OSError):
-            told = self._ask(HOST_STATE_COMMANDS)
-        return host_state_from(told, at=datetime.now(UTC))
+            sections = self._ask(HOST_STATE_COMMANDS)
+        return host_state_from(sections, read_at=datetime.now(UTC))
 
     def _ask(self, scripts: Mapping[str, str]) -> dict[str, str]:
         return ask(self.shell, scripts, serial=HOST_SERIAL).texts()
 
     def wait_until_ready(self, *, timeout_s: float) -> None:
-        """See Device.wait_until_ready; a computer that runs us is ready."""
+        """See Device.wait_until_ready; this computer is always ready."""
 
     def shell(self, command: str, *, timeout_s: float = 30.0) -> ShellResult:
         """See Device.shell; raises DeviceTimeoutError, UsageError."""
@@ -126,19 +122,18 @@ class HostDevice(AloneDevice):
         return ShellResult(exit_code=shell_code(code), stdout=stdout, stderr=stderr)
 
     def place(self, file: HostFile) -> PlacedFile:
-        """See Device.place: the file is used where it lies, once its checksum is right; nothing is
+        """See Device.place: the file is used in place after a check of its checksum; nothing is
         copied.
 
-        Raises UsageError (can't be read), TransferError (the file isn't what it was),
-        DeviceCommandError.
+        Raises UsageError (can't be read), TransferError (the file was changed), DeviceCommandError.
         """
         source = file.source
         try:
             status = source.stat()
-            known = (str(source), status.st_size, status.st_mtime_ns)
-            if self._verified.get(known) != file.sha256:
+            version = (str(source), status.st_size, status.st_mtime_ns)
+            if self._verified.get(version) != file.sha256:
                 check_content(file, serial=HOST_SERIAL)
-                self._verified[known] = file.sha256
+                self._verified[version] = file.sha256
             if file.executable and not status.st_mode & 0o111:
                 raise DeviceCommandError(
                     f"{source} isn't executable", serial=HOST_SERIAL, hint=f"chmod +x {source}"
@@ -177,10 +172,10 @@ class HostDevice(AloneDevice):
         """Not possible; raises UsageError."""
         self.refuse(f"has no packages such as {package}")
 
-    def refuse(self, what: str) -> NoReturn:
-        """Raise UsageError for what a computer has not."""
+    def refuse(self, limitation: str) -> NoReturn:
+        """Raise UsageError for a missing feature of a computer."""
         raise UsageError(
-            f"this computer (device 'host') {what}: use the tool 'litert' or 'native' on it, or a phone"
+            f"this computer (device 'host') {limitation}: use the tool 'litert' or 'native' on it, or a phone"
         )
 
     def run_folder(self, run_id: RunId) -> str:
@@ -207,7 +202,7 @@ class HostDevice(AloneDevice):
             make_private(folder.parent)
             folder.mkdir()
             (folder / "run.sh").write_text(text("run"))
-            # Without /proc there is nothing to look at.
+            # Without /proc there is nothing to sample.
             if self.is_watching and Path("/proc/stat").exists():
                 (folder / "sampler.sh").write_text(text("sampler"))
         except FileExistsError:
@@ -229,7 +224,7 @@ class HostDevice(AloneDevice):
                 exit_code = self._wait(process, folder / "rc", deadline, cancelled)
                 duration_s = time.monotonic() - begun_s
             finally:
-                # Also what the command left in the background: nothing may go on using the cores.
+                # Also the command's background processes: nothing may keep using the cores.
                 kill_group(process.pid)
                 process.wait()
                 wait_for_group(process.pid)
@@ -246,16 +241,16 @@ class HostDevice(AloneDevice):
             )
 
     def discard_run(self, run_id: RunId) -> None:
-        """Remove a run's folder; not an error when it is gone."""
+        """Remove a run's folder; not an error when it is missing."""
         shutil.rmtree(self.run_folder(run_id), ignore_errors=True)
 
     def kill_strays(self) -> Sequence[str]:
-        """Kill the process groups that crashed processes of ours left behind, remove their folders."""
+        """Kill the leftover runs of crashed processes, and remove their folders."""
         killed: list[str] = []
         for folder in sorted(self._runs_folder.glob("*")):
             with contextlib.suppress(OSError, ValueError):
                 pid, started = (folder / _LEADER_FILE).read_text().split()
-                # A stranger may have its number by now.
+                # A foreign process may have its number by now.
                 if is_still(int(pid), float(started), folder=folder):
                     kill_group(int(pid))
                     killed.append(f"run {folder.name} (pid {pid})")
@@ -265,27 +260,27 @@ class HostDevice(AloneDevice):
     def _wait(
         self,
         process: subprocess.Popen[bytes],
-        told: Path,
+        exit_file: Path,
         deadline: Deadline,
         cancelled: threading.Event | None,
     ) -> int | None:
-        """Return the exit code, that in the file ``told`` when only what watches the run goes on.
+        """Return the exit code, from ``exit_file`` when only the sampler continues.
 
         None: not ended.
         """
         rest: Deadline | None = None
         while True:
             try:
-                code = process.wait(timeout=min(_LOOK_S, deadline.remaining_s))
+                code = process.wait(timeout=min(_POLL_S, deadline.remaining_s))
             except subprocess.TimeoutExpired:
-                if rest is None and told.exists():
+                if rest is None and exit_file.exists():
                     rest = Deadline(_REST_S)
                 if (
                     rest is not None
                     and rest.expired
-                    and (written := told.read_text().strip()).isdigit()
+                    and (exit_code := exit_file.read_text().strip()).isdigit()
                 ):
-                    return int(written)
+                    return int(exit_code)
                 if deadline.expired or (cancelled is not None and cancelled.is_set()):
                     return None
             else:
@@ -293,10 +288,10 @@ class HostDevice(AloneDevice):
 
 
 def check_content(file: HostFile, *, serial: str) -> None:
-    """Raise TransferError when a file isn't what it was; OSError when it can't be read."""
-    found = sha256_of(file.source)
-    if found != file.sha256:
+    """Raise TransferError when a file was changed; OSError when it can't be read."""
+    sha256 = sha256_of(file.source)
+    if sha256 != file.sha256:
         raise TransferError(
-            f"{file.source} has checksum {found} instead of {file.sha256}: it was changed meanwhile",
+            f"{file.source} has checksum {sha256} instead of {file.sha256}: it was changed meanwhile",
             serial=serial,
         )

@@ -1,10 +1,10 @@
-"""Whose device it is: leases among the processes of this computer, the phones that are kept out until
-somebody has looked at them, and who uses a phone, as a note on the phone itself.
+"""Ownership of devices: leases among the processes of this computer, quarantine, and a note on each
+phone that names its holder.
 
 By the note two computers, or two homes on one, refuse each other's phone. It is valid for a short
-span of the phone's own uptime and for one boot, so that no clock has to agree with another. It is
-rewritten before each run and renewed while its holder lives (`HeldNote`), by lines that are added
-to a second file: a reader never meets half a note. A lease on this computer comes first: the note's
+span of the phone's own uptime and for one boot, so that clocks needn't agree. It is rewritten
+before each run and renewed while its holder lives (`NoteRenewal`), by lines appended to a second
+file: a reader never reads half a note. A process takes the lease on this computer first: the note's
 token is the same for all processes of one home, of which only one holds the lease.
 """
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class FileLease(Locks):
-    """Leases of devices: a thread of one process uses a device, and nobody else."""
+    """Leases of devices: only one thread of one process uses a device."""
 
     def __init__(self, folder: Path) -> None:
         """See Locks."""
@@ -65,15 +65,15 @@ class FileLease(Locks):
             release()
 
     def reserve(self, serial: Serial, *, wait_s: float = 0.0) -> None:
-        """Take the device for the next `acquire` of this object; `end_reservations` gives it back.
+        """Take the device for the next `acquire` of this object; `end_reservations` releases it.
 
-        Raises as that.
+        Raises like `acquire`.
         """
         if serial not in self._reserved:
             self._reserved[serial] = self._take(serial, wait_s)
 
     def end_reservations(self) -> None:
-        """Give back what was reserved and not acquired."""
+        """Release the devices that were reserved and not acquired."""
         while self._reserved:
             self._reserved.popitem()[1]()
 
@@ -89,17 +89,15 @@ class FileLease(Locks):
 
 
 class QuarantineFolder:
-    """The devices that are kept out until somebody has looked at them, for all processes of one
-    computer.
-    """
+    """The devices in quarantine until somebody releases them, for all processes of a computer."""
 
     def __init__(self, folder: Path) -> None:
-        """Name the folder; it is made when the first phone is kept out."""
+        """Set the folder; it is created with the first entry."""
         self._folder = folder
 
     def reason(self, serial: Serial) -> str:
-        """Return why a device is kept out, empty when it isn't; a file that can't be read keeps its
-        phone out too.
+        """Return why a device is in quarantine, empty when it isn't; an unreadable file counts as
+        quarantine.
         """
         try:
             note = json.loads(self.path(serial).read_text("utf-8"))
@@ -115,7 +113,7 @@ class QuarantineFolder:
         return self._folder / f"{percent_encode(serial, safe='')}.json"
 
     def put(self, serial: Serial, reason: str) -> None:
-        """Keep a device out; the first reason stays. Raises HostStorageError."""
+        """Put a device in quarantine; the first reason stays. Raises HostStorageError."""
         path = self.path(serial)
         if path.exists():
             return
@@ -123,7 +121,7 @@ class QuarantineFolder:
         keep_file(path, json.dumps(note) + "\n")
 
     def release(self, serial: Serial) -> str:
-        """Let a device in again; return why it was kept out, empty when it wasn't."""
+        """End a quarantine; return its reason, empty when there was none."""
         reason = self.reason(serial)
         self.path(serial).unlink(missing_ok=True)
         if reason:
@@ -131,45 +129,39 @@ class QuarantineFolder:
         return reason
 
     def is_released(self, serial: Serial) -> bool:
-        """Whether somebody has let a device in, and it hasn't been as it was known since
-        (``is_as_known``).
-        """
+        """Whether a user has released a device, and ``is_as_known`` wasn't called since."""
         return self._released(serial).exists()
 
     def is_as_known(self, serial: Serial) -> None:
-        """Note that a device is the one that it was known as: who lets it in the next time does so
-        for a new reason.
-        """
+        """Record that a device is the known one: its next release has a new reason."""
         self._released(serial).unlink(missing_ok=True)
 
     def _released(self, serial: Serial) -> Path:
         return self.path(serial).with_suffix(".released")
 
     def serials(self) -> list[Serial]:
-        """Return all phones that are kept out."""
+        """Return the phones in quarantine."""
         return sorted(Serial(unquote(path.stem)) for path in self._folder.glob("*.json"))
 
 
-#: How long a phone stays ours after our last command.
+#: How long a note is valid after its last renewal.
 LEASE_S: Final = 60.0
-#: How many renewals fit into it: one that is lost with its link mustn't matter.
+#: Renewals within that time: one lost with its link mustn't matter.
 _RENEWALS: Final = 12
-#: After this part of it without any command, one is sent for the note alone.
+#: After 1/_SILENCE of that time without a command, a heartbeat is sent.
 _SILENCE: Final = 2
 _SHORTEST_PAUSE_S: Final = 0.1
-#: What the phone answers instead of running a command of somebody who has lost it.
+#: The phone's answer to a command of a process that has lost it.
 LOST_EXIT_CODE: Final = 89
 LOST_WORDS: Final = "benchfarm: another holds this phone"
 
 
-class HeldNote:
-    """The renewal of one phone's note, in front of commands that are sent anyway. Any thread may use
-    it.
+class NoteRenewal:
+    """Renews one phone's note in front of commands that are sent anyway. Thread-safe.
 
-    A phone that isn't spoken to for long (its model is being sent, this computer computes) gets a
-    command of its own from a thread. A process that was killed, stopped or suspended renews nothing;
-    when it continues and another has taken the phone meanwhile, the phone itself refuses its next
-    command.
+    After a long silence (a model is being sent, this computer computes) a thread sends a heartbeat.
+    A killed, stopped or suspended process renews nothing; if it continues after another one has
+    taken the phone, the phone refuses its next command.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -179,37 +171,37 @@ class HeldNote:
         self._lease_s = LEASE_S
         self._renewed_s = 0.0
         self._renewed_at = clock.now()
-        self._is_beating = False
+        self._is_running = False
 
-    def hold(self, script: str, *, lease_s: float, beat: Callable[[], None]) -> None:
-        """Renew a note that was just written by this script, valid for ``lease_s`` of this
-        computer's time.
+    def start(self, script: str, *, lease_s: float, send_heartbeat: Callable[[], None]) -> None:
+        """Renew a just written note by this script; it is valid for ``lease_s`` of this computer's
+        time.
 
-        ``beat``: a method that sends an empty command. Its object may be dropped: nothing is
-        renewed then.
+        ``send_heartbeat``: a bound method that sends an empty command. Renewal ends when its object
+        is dropped.
         """
         with self._lock:
             self._script, self._lease_s = script, lease_s
             self._renewed_s, self._renewed_at = self._clock.monotonic_s(), self._clock.now()
-            if not self._is_beating:
-                self._is_beating = True
+            if not self._is_running:
+                self._is_running = True
                 threading.Thread(
-                    target=self._live, args=(weakref.WeakMethod(beat),), daemon=True
+                    target=self._run, args=(weakref.WeakMethod(send_heartbeat),), daemon=True
                 ).start()
 
-    def let_go(self) -> None:
-        """Stop renewing; the note expires by itself."""
+    def stop(self) -> None:
+        """Stop the renewal; the note expires by itself."""
         with self._lock:
             self._script = ""
 
     def before(self, command: str) -> tuple[str, bool]:
-        """Return a command with the renewal in front if it is time for one, and whether it is."""
+        """Return a command, with the renewal in front if one is due, and whether it is due."""
         with self._lock:
             is_due = bool(self._script) and self._age_s() >= self._lease_s / _RENEWALS
             return (f"{self._script}\n{command}", True) if is_due else (command, False)
 
     def after(self, result: ShellResult, *, serial: str) -> None:
-        """Take note of a renewal's answer.
+        """Check and record a renewal's answer.
 
         Raises DeviceBusyError when another holds the phone by now.
         """
@@ -220,67 +212,67 @@ class HeldNote:
             raise DeviceBusyError(
                 "another computer or home has taken the phone meanwhile",
                 serial=serial,
-                hint="this process wasn't heard of for too long; see 'benchfarm devices' for who has it",
+                hint="this process didn't renew its lease in time; 'benchfarm devices' shows the holder",
             )
         with self._lock:
             self._renewed_s, self._renewed_at = self._clock.monotonic_s(), self._clock.now()
 
     def _age_s(self) -> float:
-        """Return how long ago the last renewal was, by whichever clock says longer: one of them
-        stops in sleep.
+        """Return the seconds since the last renewal, by the clock that shows more: one of them stops
+        in suspend.
         """
         by_wall_s = (self._clock.now() - self._renewed_at).total_seconds()
         return max(self._clock.monotonic_s() - self._renewed_s, by_wall_s)
 
-    def _live(self, beat: weakref.WeakMethod[Callable[[], None]]) -> None:
-        """Send a beat whenever the phone was silent for too long, until the note is let go."""
+    def _run(self, heartbeat_ref: weakref.WeakMethod[Callable[[], None]]) -> None:
+        """Send a heartbeat after each long silence, until the renewal is stopped."""
         pause = threading.Event()
         while True:
             with self._lock:
-                send = beat()
+                send = heartbeat_ref()
                 if not self._script or send is None:
-                    self._is_beating = False
+                    self._is_running = False
                     return
                 silence_s = self._lease_s / _SILENCE
                 is_silent = self._age_s() >= silence_s
             if is_silent:
-                # Whoever uses the phone learns of an error by its own next command.
+                # The user of the phone gets the error from its own next command.
                 with contextlib.suppress(BenchfarmError):
                     send()
             del send
             pause.wait(max(_SHORTEST_PAUSE_S, silence_s / 4))
 
 
-#: Less than that, and a run's output may not fit.
+#: With less free space a run's output may not fit.
 FREE_MIN_BYTES: Final = 32 << 20
 
 
 @frozen
-class Standing:
-    """What one look at a phone tells: who it is, who uses it, what it lacks."""
+class ClaimResult:
+    """The answer to a claim of a phone: its identity, its holder, foreign programs, free space."""
 
     serial: str
     boot_id: str
-    #: The foreign holder's words, empty when the phone is ours now.
+    #: The foreign holder, for people; empty when the phone is ours now.
     holder: str
-    #: It is ours, by a note that is on the phone now.
+    #: Whether our note is on the phone now.
     is_written: bool
-    #: For how many seconds of the phone's the foreign note is valid unless it is renewed.
+    #: Seconds of the phone's uptime until the foreign note expires unless it is renewed.
     held_s: float
-    #: Until which second of the phone's uptime: it moves when the note is renewed.
+    #: The phone's uptime when it expires, in seconds: it moves with each renewal.
     held_until_s: float
-    #: Foreign programs that measure right now: name and pid.
-    strays: tuple[str, ...]
-    #: None when df can't be read.
+    #: Running foreign benchmark programs: name and pid.
+    foreign_programs: tuple[str, ...]
+    #: None when df's output is unreadable.
     free_bytes: int | None
-    #: With what the scripts printed that were to be run then.
+    #: Includes the outputs of the scripts to be run after the claim.
     answer: Answer
 
 
-def parse_standing(answer: Answer) -> Standing:
-    """Read what the claim's script printed."""
-    found: dict[str, str] = {}
-    strays: list[str] = []
+def parse_claim(answer: Answer) -> ClaimResult:
+    """Read the output of the claim script."""
+    values: dict[str, str] = {}
+    programs: list[str] = []
     is_written = False
     text, _, free = answer.text("claim").partition("\nfree\n")
     for line in text.splitlines():
@@ -289,46 +281,46 @@ def parse_standing(answer: Answer) -> Standing:
             is_written = True
         elif word == "stray":
             name, _, pids = rest.partition(" ")
-            strays.append(f"{name} (pid {pids.strip()})")
+            programs.append(f"{name} (pid {pids.strip()})")
         elif word in {"held", "serial", "boot"}:
-            found.setdefault(word, rest.strip())
-    held, until, words = (*found.get("held", "").split(" ", 2), "", "", "")[:3]
-    return Standing(
-        serial=found.get("serial", ""),
-        boot_id=found.get("boot", ""),
-        holder=f"{_writer_of(words)} (its note on the phone is valid for {held} s more)"
-        if "held" in found
+            values.setdefault(word, rest.strip())
+    held, until, words = (*values.get("held", "").split(" ", 2), "", "", "")[:3]
+    return ClaimResult(
+        serial=values.get("serial", ""),
+        boot_id=values.get("boot", ""),
+        holder=f"{_note_author(words)} (its lease on the phone expires in {held} s)"
+        if "held" in values
         else "",
         is_written=is_written,
         held_s=float(held) if held.isdigit() else 0.0,
         held_until_s=float(until) if until.isdigit() else 0.0,
-        strays=tuple(strays),
+        foreign_programs=tuple(programs),
         free_bytes=parse_free_bytes(free),
         answer=answer,
     )
 
 
-def check_free(standing: Standing, serial: str) -> None:
+def check_free(claim: ClaimResult, serial: str) -> None:
     """Raise DeviceBusyError when somebody else uses the phone: another home, or a program that none
     of ours started.
     """
-    if standing.holder:
+    if claim.holder:
         raise DeviceBusyError(
-            f"in use by {standing.holder}",
+            f"in use by {claim.holder}",
             serial=serial,
-            hint="wait until it is done; the note expires by itself when its owner has died, and "
-            "'benchfarm device restore --force SERIAL' is for who knows that it has",
+            hint="wait until it is done; if that process has died, the lease expires by itself, or "
+            "'benchfarm device restore --force SERIAL' ends it at once",
         )
-    if standing.strays:
+    if claim.foreign_programs:
         raise DeviceBusyError(
-            f"{', '.join(standing.strays)} runs on the phone and wasn't started by benchfarm",
+            f"{', '.join(claim.foreign_programs)} runs on the phone and wasn't started by benchfarm",
             serial=serial,
             hint="wait for its end or kill it: two programs at once would measure each other",
         )
 
 
-def _writer_of(words: str) -> str:
-    """Return who wrote a foreign note; what can't be read comes from another computer."""
+def _note_author(words: str) -> str:
+    """Return the writer of a foreign note, for people; "another computer" if unreadable."""
     try:
         note = json.loads(words)
         return f"process {int(note['pid'])} on {note['host']}"
@@ -336,16 +328,16 @@ def _writer_of(words: str) -> str:
         return "another computer"
 
 
-#: How often a phone is looked at whose holder may have died.
-_LOOK_S: Final = 2.0
+#: Interval between two claims of a phone whose holder may have died.
+_POLL_S: Final = 2.0
 
 
 class Claims:
     """The notes of one home; each phone is claimed by the thread with its lease."""
 
     def __init__(self, home: Path, *, clock: Clock, lease_s: float = LEASE_S) -> None:
-        """``home`` is a folder that only one home has; a phone is free again ``lease_s`` after its
-        last renewal.
+        """``home`` is a folder unique to the home; a note is valid for ``lease_s`` after its last
+        renewal.
         """
         self._host = socket.gethostname()
         seed = f"{self._host}\n{os.getuid()}\n{home.absolute()}"
@@ -354,8 +346,8 @@ class Claims:
         self._clock = clock
 
     def script(self, folder: str, *, hold_s: float, take: bool = False) -> str:
-        """Return the script that takes or renews the phone unless another holds it, and prints its
-        standing.
+        """Return the script that takes or renews the phone unless another holds it; `parse_claim`
+        reads its output.
 
         ``take``: also a phone that another holds.
         """
@@ -365,68 +357,69 @@ class Claims:
 
     def take(
         self, device: AdbDevice, *, by_force: bool = False, then: Mapping[str, str] | None = None
-    ) -> Standing:
-        """Take a phone, or renew that it is ours; the result names the holder when another has it.
+    ) -> ClaimResult:
+        """Take a phone, or renew our claim; the result names the holder when another has it.
 
-        ``by_force``: take it from whoever has it. ``then``: scripts that are run in the same round
-        trip if it is ours. Raises DeviceError kinds.
+        ``by_force``: take it from any holder. ``then``: scripts to run in the same round trip if it
+        is ours. Raises DeviceError kinds.
         """
-        device.note.let_go()
-        hold_s = self._lease_s * _speed_of(device.facts())
+        device.note_renewal.stop()
+        hold_s = self._lease_s * _uptime_speed(device.facts())
         script = self.script(device.work_folder, hold_s=hold_s, take=by_force)
-        answer = device.ask({"claim": script, **(then or {})}, what=_using(device), must=True)
-        standing = parse_standing(answer)
-        if standing.is_written:
+        answer = device.ask({"claim": script, **(then or {})}, action=_using(device), must=True)
+        claim = parse_claim(answer)
+        if claim.is_written:
             # Builtins only; after another boot it does nothing.
             renewal = call(
                 "hold",
                 device.work_folder,
-                standing.boot_id,
+                claim.boot_id,
                 self.token,
                 max(1, round(hold_s)),
                 LOST_EXIT_CODE,
                 LOST_WORDS,
             )
-            device.note.hold(renewal, lease_s=self._lease_s, beat=device.beat)
-        return standing
+            device.note_renewal.start(
+                renewal, lease_s=self._lease_s, send_heartbeat=device.send_heartbeat
+            )
+        return claim
 
     def take_over(
         self,
         device: AdbDevice,
         *,
-        tell: Callable[[str], None],
+        on_wait: Callable[[str], None],
         then: Mapping[str, str] | None = None,
         cancelled: threading.Event | None = None,
-    ) -> Standing:
-        """Take a phone, also one whose holder has died: his note isn't renewed and expires, a
-        living one's is.
+    ) -> ClaimResult:
+        """Take a phone, also one whose holder has died: only a living holder renews its note.
 
         Raises DeviceError kinds, InterruptedByUserError when cancelled.
         """
-        longest_s = 2 * self._lease_s * _speed_of(device.facts())
-        standing = self.take(device, then=then)
-        until_s = standing.held_until_s
-        if standing.holder and standing.held_s <= longest_s:
-            tell(f"in use by {standing.holder}; it is taken over unless the note is renewed")
-        while standing.holder and standing.held_s <= longest_s and standing.held_until_s == until_s:
-            if self._clock.wait(min(_LOOK_S, self._lease_s / 4), cancelled):
+        longest_s = 2 * self._lease_s * _uptime_speed(device.facts())
+        claim = self.take(device, then=then)
+        until_s = claim.held_until_s
+        if claim.holder and claim.held_s <= longest_s:
+            on_wait(f"in use by {claim.holder}; it is taken over unless that lease is renewed")
+        while claim.holder and claim.held_s <= longest_s and claim.held_until_s == until_s:
+            if self._clock.wait(min(_POLL_S, self._lease_s / 4), cancelled):
                 raise InterruptedByUserError
-            standing = self.take(device, then=then)
-        return standing
+            claim = self.take(device, then=then)
+        return claim
 
     def release(self, device: AdbDevice) -> None:
         """Remove our note; raises DeviceError kinds."""
-        device.note.let_go()
-        device.must(call("release", device.work_folder, self.token), what=_using(device))
+        device.note_renewal.stop()
+        device.must(call("release", device.work_folder, self.token), action=_using(device))
 
 
 def _using(device: AdbDevice) -> str:
     return f"using our folder {device.work_folder}"
 
 
-def _speed_of(facts: DeviceFacts) -> float:
-    """Return how many seconds of the phone's uptime pass in one of ours: 1, but for virtual phones
-    in a hurry.
+def _uptime_speed(facts: DeviceFacts) -> float:
+    """Return the seconds of the phone's uptime per second of ours: 1, or more for a virtual phone
+    with a faster clock.
     """
     try:
         return max(1.0, float(facts.properties.get("ro.benchfarm.speed", "1")))

@@ -1,6 +1,4 @@
-"""The connection to one phone: every round trip to it, each with a deadline, and getting it back
-when it was lost.
-"""
+"""The link to one phone: round trips, each with a deadline, and reconnecting after a loss."""
 
 from __future__ import annotations
 
@@ -20,12 +18,12 @@ from typing import Final, TypeVar
 
 from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.devices.adb_server import AdbServer
-from orchestrator.devices.lease import HeldNote
+from orchestrator.devices.lease import NoteRenewal
 from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.sockets import (
     Connection,
+    failure_reason,
     quote,
-    reason_of,
     run_shell,
     service_failure,
     sync_failure,
@@ -49,23 +47,22 @@ from orchestrator.records.case import Serial
 from orchestrator.scripts import Answer, ask, call, mark
 
 _T = TypeVar("_T")
-#: Hears how a phone is away that is waited for, and for how many seconds more at the most.
+#: Called with the reason why an awaited phone is offline, and the seconds of waiting that are left.
 OnAway = Callable[[str, float], None]
-#: How long a phone may be away; of a longer wait, one try to get it back.
+#: How long to wait for an offline phone; in a longer wait, the time of one try to reconnect.
 _AWAY_S: Final = 20.0
 _RECONNECT_STEP_S: Final = 5.0
-#: How a phone is away: its link ended, or it doesn't answer in time.
+#: Why a phone is offline: its link ended, or it doesn't answer in time.
 _IS_GONE: Final = "can't be reached"
 _HANGS: Final = "doesn't answer"
 _RETRY_PAUSE_S: Final = 0.1
 _READ_ATTEMPTS: Final = 3
 _READ_TIMEOUT_S: Final = 120.0
-#: What read_files.sh notes of a file that is larger than it may print.
+#: The mark of read_files.sh for a file that is too large to print.
 TOO_LARGE: Final = "+"
-#: Begins the mark by which a command is found on the phone, as a comment in front of it.
+#: Prefix of the comment in front of a command by which it is found on the phone.
 _MARK: Final = "benchfarm:"
-#: How long a phone may take for ending a command that ran too long; one that hangs as a whole
-#: doesn't answer.
+#: Timeout for ending a command that ran too long, on a phone that may hang as a whole.
 _END_S: Final = 2.0
 #: The head of a frame of adb's sync service, and the largest payload that every adbd takes.
 _FRAME: Final = struct.Struct("<4sI")
@@ -76,8 +73,8 @@ _PORTION_BYTES: Final = 8 * (_FRAME_BYTES + _FRAME.size)
 _SLOWEST_BYTES_PER_S: Final = 200_000.0
 
 
-def checksum_of(stream: BufferedIOBase, *, like: str) -> str:
-    """Return the checksum of what is read: sha256, or md5 where ``like`` has the length of one."""
+def stream_checksum(stream: BufferedIOBase, *, like: str) -> str:
+    """Return the checksum of a stream: sha256, or md5 if ``like`` has the length of an md5."""
     kind = "sha256" if len(like) == 64 else partial(hashlib.md5, usedforsecurity=False)
     return hashlib.file_digest(stream, kind).hexdigest()
 
@@ -91,7 +88,7 @@ def no_checksum(serial: str) -> DeviceCommandError:
 
 
 def push_timeout_s(source: Path) -> float:
-    """Return how long a push of this file may take, on the slowest link that is of use."""
+    """Return the timeout for a push of this file, by the slowest useful link."""
     return 30.0 + source.stat().st_size / _SLOWEST_BYTES_PER_S
 
 
@@ -105,24 +102,22 @@ class PhoneLink:
         *,
         clock: Clock | None = None,
     ) -> None:
-        """Name the phone by the server's word for it (USB serial or host:port); nothing is sent
-        yet.
-        """
+        """Set the phone's transport (USB serial or host:port); nothing is sent yet."""
         self.server = server
         self.transport = transport
         self.serial = Serial(transport)
         self.clock = clock or SystemClock()
-        #: Who uses the phone: renewed in front of what is sent anyway.
-        self.note = HeldNote(self.clock)
-        #: How many files may be on their way.
+        #: Renews our note on the phone, in front of commands.
+        self.note_renewal = NoteRenewal(self.clock)
+        #: Limits the files being sent at once.
         self.slots = PushSlots()
 
-    def open(self, *services: str, deadline: Deadline, what: str) -> Connection:
-        """Connect to the phone and open services on it; the connection is to be closed by the
-        caller.
-        """
+    def open(self, *services: str, deadline: Deadline, action: str) -> Connection:
+        """Connect to the phone and open services on it; the caller closes the connection."""
         way = f"host:transport:{self.transport}"
-        return self.server.open(way, *services, deadline=deadline, what=what, serial=self.serial)
+        return self.server.open(
+            way, *services, deadline=deadline, action=action, serial=self.serial
+        )
 
     def shell(
         self,
@@ -130,19 +125,19 @@ class PhoneLink:
         *,
         timeout_s: float = 30.0,
         cancelled: threading.Event | None = None,
-        what: str = "",
+        action: str = "",
         most_bytes: int = OUTPUT_MOST_BYTES,
     ) -> ShellResult:
         """Run a command line; see run_shell for what is kept of its output, and for the errors."""
         if "\0" in command:
             raise UsageError("a command line can't hold a NUL")
         deadline = Deadline(timeout_s, self.clock)
-        what = what or f"shell {_short(command)}"
-        command, renews = self.note.before(command)
-        # What may be cancelled waits for a run, which outlives it.
+        action = action or f"shell {_short(command)}"
+        command, renews = self.note_renewal.before(command)
+        # A command that may be cancelled waits for a run, which outlives it.
         mark = f"{_MARK}{secrets.token_hex(6)}" if cancelled is None else ""
         command = f"#{mark}\n{command}" if mark else command
-        with self.open(deadline=deadline, what=what) as connection:
+        with self.open(deadline=deadline, action=action) as connection:
             connection.cancelled = cancelled
             try:
                 result = run_shell(connection, command, most_bytes=most_bytes)
@@ -151,41 +146,42 @@ class PhoneLink:
                     self._end(mark)
                 raise
         if renews:
-            self.note.after(result, serial=self.serial)
+            self.note_renewal.after(result, serial=self.serial)
         return result
 
     def _end(self, mark: str) -> None:
-        """End a command that runs past its deadline, with all that it started.
+        """End a command that runs past its deadline, with all its processes.
 
-        At a connection's end adbd tells the shell alone, not what that waits for; but each shell of
-        its is the leader of a group. On a phone that doesn't answer at all, everything stays.
+        When a connection ends, adbd signals only the shell, not its children; but each shell of
+        adbd is the leader of a group. On a phone that doesn't answer, they keep running.
         """
-        # The pattern isn't what it finds: neither this shell nor its grep is ended.
+        # The pattern doesn't match itself: neither this shell nor its grep is ended.
         script = call("end_marked", f"{mark[:-1]}[{mark[-1]}]")
         deadline = Deadline(_END_S, self.clock)
         with (
             contextlib.suppress(DeviceError),
-            self.open(deadline=deadline, what="ending it") as connection,
+            self.open(deadline=deadline, action="ending it") as connection,
         ):
             run_shell(connection, script)
 
-    def must(self, command: str, *, timeout_s: float = 30.0, what: str) -> str:
+    def must(self, command: str, *, timeout_s: float = 30.0, action: str) -> str:
         """Run a command that has to succeed and return its output.
 
         Raises DeviceCommandError with its reason.
         """
-        result = self.shell(command, timeout_s=timeout_s, what=what)
-        self._check(result, what)
+        result = self.shell(command, timeout_s=timeout_s, action=action)
+        self._check(result, action)
         return result.text
 
-    def _check(self, result: ShellResult | Answer, what: str) -> None:
+    def _check(self, result: ShellResult | Answer, action: str) -> None:
         if result.exit_code != 0:
-            reason = reason_of(result)
+            reason = failure_reason(result)
             raise (
-                service_failure(reason, serial=self.serial, what=what)
-                or writing_failure(reason, serial=self.serial, what=what)
+                service_failure(reason, serial=self.serial, action=action)
+                or writing_failure(reason, serial=self.serial, action=action)
                 or DeviceCommandError(
-                    f"{what} failed with exit code {result.exit_code}: {reason}", serial=self.serial
+                    f"{action} failed with exit code {result.exit_code}: {reason}",
+                    serial=self.serial,
                 )
             )
 
@@ -195,7 +191,7 @@ class PhoneLink:
         *,
         timeout_s: float = 30.0,
         cancelled: threading.Event | None = None,
-        what: str,
+        action: str,
         must: bool = False,
     ) -> Answer:
         """Run scripts that may be run twice and return their whole answer; see `scripts.ask`.
@@ -203,26 +199,26 @@ class PhoneLink:
         ``must``: raises DeviceCommandError, with the reason, when they end with another exit code
         than 0.
         """
-        shell = partial(self.shell, timeout_s=timeout_s, cancelled=cancelled, what=what)
+        shell = partial(self.shell, timeout_s=timeout_s, cancelled=cancelled, action=action)
         answer = ask(shell, scripts, serial=self.serial)
         if must:
-            self._check(answer, what)
+            self._check(answer, action)
         return answer
 
-    def again(
+    def retry(
         self,
         operation: Callable[[], _T],
         *,
         through_s: float = 0.0,
         cancelled: threading.Event | None = None,
-        on_away: OnAway = lambda what, left_s: None,
+        on_away: OnAway = lambda reason, left_s: None,
     ) -> _T:
-        """Do something that may be done twice; once more when the link was lost and the phone could
-        be got back.
+        """Run an operation that may be repeated; retry it once if the link was lost and the phone
+        reconnects.
 
-        ``through_s``: as often as the link is lost, or the phone doesn't answer in time, until so
-        many seconds after the first time. ``on_away`` hears of a phone that doesn't come back at
-        once. Raises InterruptedByUserError when cancelled meanwhile.
+        ``through_s``: retry after every lost link or timeout, until this many seconds after the
+        first one. ``on_away`` is called when the phone doesn't reconnect at once. Raises
+        InterruptedByUserError when cancelled meanwhile.
         """
         last: Deadline | None = None
         while True:
@@ -238,7 +234,7 @@ class PhoneLink:
                 self.reconnect(last)
                 continue
             away = partial(on_away, _HANGS if has_hung else _IS_GONE)
-            # What hangs was waited for already; a link may break again and again.
+            # A hung phone was waited for already; a link may break again and again.
             if has_hung or last.elapsed_s >= _RECONNECT_STEP_S:
                 away(last.remaining_s)
             self._await_return(last, fresh=has_hung, cancelled=cancelled, on_away=away)
@@ -251,8 +247,8 @@ class PhoneLink:
         cancelled: threading.Event | None,
         on_away: Callable[[float], None],
     ) -> None:
-        """Try to get the phone back, again and again until a deadline; ``on_away`` hears of each try
-        in vain and of the seconds that are left.
+        """Try to reconnect until a deadline; ``on_away`` gets the remaining seconds after each
+        failed try.
         """
         while True:
             if self.clock.wait(_RETRY_PAUSE_S, cancelled):
@@ -269,8 +265,8 @@ class PhoneLink:
                 return
 
     def reconnect(self, deadline: Deadline, *, fresh: bool = False) -> None:
-        """Get the phone back, ``fresh``: by a new connection even if the server takes the old one
-        for sound.
+        """Reconnect the phone; ``fresh``: by a new connection even if the server reports the old one
+        as good.
 
         Raises DeviceTimeoutError, LinkLostError, and DeviceChangedError when another phone answers.
         """
@@ -285,8 +281,8 @@ class PhoneLink:
 
     def ask_serial(self, *, timeout_s: float) -> str:
         """Return the phone's own serial number, empty where it has none."""
-        scripts, what = {"serial": "getprop ro.serialno"}, "asking who it is"
-        return parse_serial(self.ask(scripts, timeout_s=timeout_s, what=what).text("serial"))
+        scripts, action = {"serial": "getprop ro.serialno"}, "asking who it is"
+        return parse_serial(self.ask(scripts, timeout_s=timeout_s, action=action).text("serial"))
 
     def push(
         self,
@@ -296,18 +292,19 @@ class PhoneLink:
         mode: int = 0o644,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Send a file, with its modification time; ``progress`` hears of the bytes sent so far.
+        """Send a file, with its modification time; ``progress`` gets the bytes sent so far.
 
-        Waits while four files are on their way; that time isn't counted. The phone says nothing
-        about what arrived: compare checksums afterwards. Raises DeviceStorageError, TransferError
-        (with the phone's reason), LinkLostError, DeviceTimeoutError, InterruptedByUserError (the
-        phone drops what came; a draft that stays is removed by the next push).
+        Waits while four files are being sent; that time isn't counted. The phone doesn't verify the
+        content: compare checksums afterwards. Raises DeviceStorageError, TransferError (with the
+        phone's reason), LinkLostError, DeviceTimeoutError, InterruptedByUserError (the phone drops
+        the part; the next push removes a remaining draft).
         """
         with (
             self.slots.pushing(),
             source.open("rb", buffering=0) as file,
             self.open(
-                deadline=Deadline(push_timeout_s(source), self.clock), what=f"push of {source.name}"
+                deadline=Deadline(push_timeout_s(source), self.clock),
+                action=f"push of {source.name}",
             ) as link,
         ):
             link.cancelled = self.slots.cancelled
@@ -321,11 +318,11 @@ class PhoneLink:
                     if progress is not None:
                         progress(file.tell())
                     if link.readable(0):
-                        break  # the phone speaks before the end only to say FAIL
+                        break  # before the end the phone only sends a FAIL
                 else:
                     link.send(_FRAME.pack(b"DONE", int(source.stat().st_mtime) & 0xFFFFFFFF))
             except LinkLostError:
-                # A phone that fails closes the stream; its reason may still be there to read.
+                # A failing phone closes the stream; its reason may still be readable.
                 link.deadline = Deadline(min(2.0, link.deadline.remaining_s))
                 with contextlib.suppress(LinkLostError, DeviceTimeoutError):
                     self._expect_okay(link, path)
@@ -359,27 +356,27 @@ class PhoneLink:
         """
         names, script = ", ".join(paths), call("read_files", mark(), limit_bytes, *paths)
         command = f"run-as {quote(package)} sh -c {quote(script)}" if package else script
-        # All that may come, beside what the shell says of itself.
+        # The largest possible output, and what the shell itself may print.
         shell = partial(
             self.shell,
             timeout_s=_READ_TIMEOUT_S,
-            what=f"reading {names}",
+            action=f"reading {names}",
             most_bytes=2 * (limit_bytes * len(paths) + OUTPUT_MOST_BYTES),
         )
         for _ in range(_READ_ATTEMPTS):
             answer = ask(shell, {"read": command}, serial=self.serial)
-            if (files := files_of(answer, len(paths))) is not None:
+            if (files := parse_files(answer, len(paths))) is not None:
                 return files
-            said = [
+            refusals = [
                 line
                 for line in answer.stderr.decode("utf-8", "replace").splitlines()
                 if line.startswith("run-as:")
             ]
-            if package and said:
+            if package and refusals:
                 failure = service_failure(
-                    " ".join(said), serial=self.serial, what=f"reading {names}"
+                    " ".join(refusals), serial=self.serial, action=f"reading {names}"
                 )
-                raise failure or DeviceCommandError(" ".join(said), serial=self.serial)
+                raise failure or DeviceCommandError(" ".join(refusals), serial=self.serial)
             if any(re.fullmatch(r"file\.\d+ \d+ ?", head) for head in answer.sections):
                 raise no_checksum(self.serial)
             if any(head.endswith(f" {TOO_LARGE}") for head in answer.sections):
@@ -395,23 +392,23 @@ class PhoneLink:
 
 
 def _frames_from(file: FileIO, portion: memoryview) -> memoryview:
-    """Fill a portion with DATA frames of what follows in the file; empty at its end."""
+    """Fill a portion with DATA frames of the file's next bytes; return them, empty at its end."""
     frame = _FRAME.size + _FRAME_BYTES
     starts = range(_FRAME.size, len(portion), frame)
-    left = os.readv(file.fileno(), [portion[start : start + _FRAME_BYTES] for start in starts])
+    unframed = os.readv(file.fileno(), [portion[start : start + _FRAME_BYTES] for start in starts])
     end = 0
-    while left:
-        count = min(left, _FRAME_BYTES)
+    while unframed:
+        count = min(unframed, _FRAME_BYTES)
         _FRAME.pack_into(portion, end, b"DATA", count)
         end += _FRAME.size + count
-        left -= count
+        unframed -= count
     return portion[:end]
 
 
-def files_of(answer: Answer, count: int) -> list[bytes | None] | None:
+def parse_files(answer: Answer, count: int) -> list[bytes | None] | None:
     """Return the files that read_files.sh printed.
 
-    None when anything doesn't agree, or a file was too large.
+    None when a size or checksum differs, or a file was too large.
     """
     files: list[bytes | None] = []
     for head, data in answer.sections.items():
@@ -419,7 +416,7 @@ def files_of(answer: Answer, count: int) -> list[bytes | None] | None:
         if name != f"file.{len(files) + 1}":
             continue
         if size != "-" and (
-            size != str(len(data)) or checksum_of(BytesIO(data), like=checksum) != checksum
+            size != str(len(data)) or stream_checksum(BytesIO(data), like=checksum) != checksum
         ):
             return None
         files.append(None if size == "-" else data)
@@ -431,7 +428,7 @@ def _short(command: str) -> str:
     return repr(line if len(line) <= 60 else line[:57] + "...")
 
 
-#: Files on their way, of all phones of this process: a farm's jobs have a workspace each.
+#: Files being sent to all phones of this process: a farm's jobs have a workspace each.
 _PUSHES: Final = threading.BoundedSemaphore(4)
 
 
@@ -439,7 +436,7 @@ class PushSlots:
     """The slots that all phones of a process share."""
 
     def __init__(self, cancelled: threading.Event | None = None) -> None:
-        """``cancelled`` ends all waiting, and what is on its way."""
+        """``cancelled`` ends all waits and pushes."""
         self.cancelled = cancelled or threading.Event()
 
     @contextlib.contextmanager

@@ -1,10 +1,8 @@
-"""What a device is and what it is like now: what it is asked once per boot and before and after every
-run, the records put together from that, how what its tools and its kernel print is read, and
-waiting until it is fit to be measured.
+"""Device facts (once per boot) and device state (before and after every run): the commands, the
+parsers of their outputs, the records; and waiting until a device is fit to be measured.
 
-Functions whose result is a mapping of str to Any return fields of DeviceState, ready to be passed to
-it. None or an empty mapping is unknown, never a guess. Heat is in degrees Celsius, clocks in kHz,
-memory in bytes.
+Functions that return a mapping of str to Any return fields of DeviceState. None or an empty mapping
+is unknown, never a guess. Heat is in degrees Celsius, clocks in kHz, memory in bytes.
 """
 
 from __future__ import annotations
@@ -49,8 +47,7 @@ from orchestrator.sysfs import (
 )
 
 _CPU: Final = "/sys/devices/system/cpu"
-#: What is asked for once per boot. ``grep -H ''`` prints path and content of many files with one
-#: process.
+#: Read once per boot. ``grep -H ''`` prints path and content of many files with one process.
 FACTS_COMMANDS: Final[Mapping[str, str]] = {
     "properties": "getprop",
     "boot_id": "cat /proc/sys/kernel/random/boot_id",
@@ -61,7 +58,7 @@ FACTS_COMMANDS: Final[Mapping[str, str]] = {
     "uid": call("root_user"),
     "setup": "settings get secure android_id",
 }
-#: Asked by itself: an old phone's compositor may hang.
+#: Read apart: an old phone's compositor may hang.
 GPU_COMMANDS: Final[Mapping[str, str]] = {
     "gles": "dumpsys SurfaceFlinger 2>/dev/null | grep GLES:",
 }
@@ -117,32 +114,32 @@ def facts_from(sections: Mapping[str, str], *, serial: str) -> DeviceFacts:
     )
 
 
-def _setup_id(told: str, serial: str) -> str:
-    """Return what stands for the number that Android draws at its first start.
+def _setup_id(android_id: str, serial: str) -> str:
+    """Return a hash of the random number that Android chooses at its first start.
 
-    Not the number, which identifies its user to apps. Empty when the phone doesn't tell it.
+    Not the number, which identifies its user to apps. Empty when the phone doesn't show it.
     """
-    if not re.fullmatch("[0-9a-f]{8,32}", told):
+    if not re.fullmatch("[0-9a-f]{8,32}", android_id):
         return ""
-    return hashlib.sha256(f"{serial}\n{told}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{serial}\n{android_id}".encode()).hexdigest()[:16]
 
 
-#: What an emulator of Android calls its hardware.
+#: Hardware names of Android emulators.
 _EMULATED: Final = frozenset({"goldfish", "ranchu"})
 
 
 def _clusters(sections: Mapping[str, str]) -> tuple[CpuCluster, ...]:
     """Return the clusters; cores that cpufreq doesn't show form one cluster of unknown clocks."""
-    known = parse_clusters(sections.get("cpufreq", ""))
+    clusters = parse_clusters(sections.get("cpufreq", ""))
     listed = parse_cpuinfo(sections.get("cpuinfo", "")).get("processor", ())
     cpus = parse_cpu_list(sections.get("cpus", "")) or [
         int(number) for number in listed if number.isdigit()
     ]
-    rest = tuple(sorted(set(cpus) - {cpu for cluster in known for cpu in cluster.cpus}))
-    return (*([CpuCluster(cpus=rest, min_khz=None, max_khz=None)] if rest else []), *known)
+    rest = tuple(sorted(set(cpus) - {cpu for cluster in clusters for cpu in cluster.cpus}))
+    return (*([CpuCluster(cpus=rest, min_khz=None, max_khz=None)] if rest else []), *clusters)
 
 
-#: What this computer is asked for, once.
+#: Read once on this computer.
 HOST_COMMANDS: Final[Mapping[str, str]] = {
     "cpufreq": call("cpu_clusters"),
     "boot_id": FACTS_COMMANDS["boot_id"],
@@ -159,7 +156,7 @@ def host_facts(sections: Mapping[str, str]) -> DeviceFacts:
     """
     cpuinfo = parse_cpuinfo(sections.get("cpuinfo", ""))
     one_cluster = CpuCluster(cpus=tuple(range(os.cpu_count() or 1)), min_khz=None, max_khz=None)
-    named = (
+    names = (
         cpuinfo.get("model name", [""])[0],
         cpuinfo.get("Hardware", [""])[-1],
         platform.processor(),
@@ -172,7 +169,7 @@ def host_facts(sections: Mapping[str, str]) -> DeviceFacts:
         model=platform.node(),
         codename="host",
         os_version=f"{platform.system()} {platform.release()}",
-        soc=next(filter(None, named), platform.machine()),
+        soc=next(filter(None, names), platform.machine()),
         platform=platform.machine(),
         abis=(platform.machine(),),
         clusters=_clusters(sections) or (one_cluster,),
@@ -203,7 +200,7 @@ def parse_properties(text: str) -> dict[str, str]:
 def parse_serial(text: str) -> str:
     """Read ``getprop ro.serialno``: its last line that is one word; empty where there is none.
 
-    What isn't printable is left out, as it names files and screens.
+    Unprintable characters are removed, as it becomes part of file names and screens.
     """
     lines = (
         "".join(c for c in line if c.isprintable()).strip() for line in reversed(text.splitlines())
@@ -228,10 +225,10 @@ def parse_clusters(text: str) -> tuple[CpuCluster, ...]:
     clusters = [
         CpuCluster(
             cpus=cpus,
-            min_khz=whole(known.get("cpuinfo_min_freq", [""])[0]),
-            max_khz=whole(known.get("cpuinfo_max_freq", [""])[0]),
+            min_khz=whole(files.get("cpuinfo_min_freq", [""])[0]),
+            max_khz=whole(files.get("cpuinfo_max_freq", [""])[0]),
         )
-        for cpus, known in policies(text)
+        for cpus, files in policies(text)
     ]
     return tuple(sorted(clusters, key=lambda cluster: (cluster.max_khz or 0, cluster.cpus)))
 
@@ -240,10 +237,10 @@ def parse_gles(text: str) -> tuple[str, str]:
     """Return renderer and driver version of ``GLES: vendor, renderer, version (...)`` (``dumpsys
     SurfaceFlinger``).
     """
-    found = re.search(r"GLES: [^,\n]*, ([^,\n]*), ([^\n]*)", text)
-    if found is None:
+    match = re.search(r"GLES: [^,\n]*, ([^,\n]*), ([^\n]*)", text)
+    if match is None:
         return "", ""
-    return found[1].strip(), re.sub(r"\s*\(.*", "", found[2]).strip().rstrip(",")
+    return match[1].strip(), re.sub(r"\s*\(.*", "", match[2]).strip().rstrip(",")
 
 
 def parse_meminfo(text: str) -> dict[str, int]:
@@ -254,7 +251,7 @@ def parse_meminfo(text: str) -> dict[str, int]:
     }
 
 
-#: What is asked for before and after every run.
+#: Read before and after every run.
 STATE_COMMANDS: Final[Mapping[str, str]] = {
     "files": call("state_files"),
     "counts": "grep -e '^cpu ' -e ^ctxt -e ^btime -e ^MemAvailable /proc/stat /proc/meminfo",
@@ -263,23 +260,22 @@ STATE_COMMANDS: Final[Mapping[str, str]] = {
     "screen": (
         'dumpsys power | grep -e mWakefulness= -e "Display Power"\ndumpsys window policy | grep mCurrentFocus='
     ),
-    # Where the window manager's policy doesn't tell the focus: who is in the group of the app on
-    # screen.
+    # For a window manager that doesn't print the focus: the processes of the app on screen.
     "topapp": call("foreground"),
 }
 
 
-def state_from(sections: Mapping[str, str], *, at: datetime) -> DeviceState:
+def state_from(sections: Mapping[str, str], *, read_at: datetime) -> DeviceState:
     """Put a phone's state together from the outputs of STATE_COMMANDS."""
     files, counted, screen = (sections.get(name, "") for name in ("files", "counts", "screen"))
     thermal = parse_thermalservice(sections.get("thermalservice", ""))
     battery = parse_battery(sections.get("battery", ""))
-    # Many phones hide sysfs' zones from the shell: what the thermal HAL tells comes in their place.
+    # Many phones hide sysfs' zones from the shell: the thermal HAL's values replace them.
     thermal["heat_c"] |= parse_thermal_zones(files)
     if battery["battery_heat_c"] is None:
         battery["battery_heat_c"] = thermal["battery_heat_c"]
     return DeviceState(
-        at=at,
+        at=read_at,
         uptime_s=parse_first_number(content_of(files, "/proc/uptime")),
         boot_id=content_of(files, "/proc/sys/kernel/random/boot_id").strip(),
         load_1min=parse_first_number(content_of(files, "/proc/loadavg")),
@@ -299,8 +295,7 @@ def state_from(sections: Mapping[str, str], *, at: datetime) -> DeviceState:
 
 
 _COUNTS: Final = STATE_COMMANDS["counts"]
-#: What this computer is asked for; ticks are 10 ms: in so long there are enough of them for a share
-#: in tenths of a core.
+#: Read on this computer; ticks are 10 ms: 0.1 s has enough of them for tenths of a core.
 HOST_STATE_COMMANDS: Final[Mapping[str, str]] = {
     "before": f"{_COUNTS}\nsleep 0.1",
     "counts": _COUNTS,
@@ -308,9 +303,9 @@ HOST_STATE_COMMANDS: Final[Mapping[str, str]] = {
 }
 
 
-def host_state_from(sections: Mapping[str, str], *, at: datetime) -> DeviceState:
-    """Put this computer's state together from the outputs of HOST_STATE_COMMANDS; what it doesn't
-    show stays unknown.
+def host_state_from(sections: Mapping[str, str], *, read_at: datetime) -> DeviceState:
+    """Put this computer's state together from the outputs of HOST_STATE_COMMANDS; missing values
+    stay unknown.
     """
     before = parse_kernel_counts(sections.get("before", ""))
     after = parse_kernel_counts(sections.get("counts", ""))
@@ -319,7 +314,7 @@ def host_state_from(sections: Mapping[str, str], *, at: datetime) -> DeviceState
         busy_s = after["cpu_busy_s"] - before["cpu_busy_s"]
         share = busy_s / (after["cpu_total_s"] - before["cpu_total_s"])
         busy_cores = share * (os.cpu_count() or 1)
-    state = state_from(sections, at=at)
+    state = state_from(sections, read_at=read_at)
     return replace(state, load_1min=os.getloadavg()[0], busy_cores=busy_cores)
 
 
@@ -335,9 +330,9 @@ _CLOCK_COOLERS: Final = frozenset({2, 3, 5})
 #: Android's temperature type of the sensor that PowerManager's thermal status is derived from.
 _SKIN: Final = 3
 _BATTERY: Final = 2
-#: Those of a battery's voltage, current and charge, which aren't heat.
+#: Types of a battery's voltage, current and charge, which aren't heat.
 _NO_HEAT: Final = frozenset({6, 7, 8})
-#: BatteryManager's numbers that say something -> in words.
+#: BatteryManager's health numbers -> words.
 BATTERY_HEALTH: Final = {
     2: "good",
     3: "overheated",
@@ -357,8 +352,10 @@ def parse_thermalservice(text: str) -> dict[str, Any]:
     """
     status = re.search(r"Thermal Status: (\d+)", text)
     statuses = [int(status[1])] if status else []
-    _, found, current = text.partition("Current temperatures from HAL:")
-    current, _, devices = current.partition("Current cooling devices") if found else ("", "", "")
+    _, separator, current = text.partition("Current temperatures from HAL:")
+    current, _, devices = (
+        current.partition("Current cooling devices") if separator else ("", "", "")
+    )
     heat: dict[str, float] = {}
     battery_c: float | None = None
     for sensor in _TEMPERATURE.finditer(current):
@@ -368,12 +365,14 @@ def parse_thermalservice(text: str) -> dict[str, Any]:
         if kind not in _NO_HEAT and value is not None and COLDEST_C < value < HOTTEST_C:
             heat[sensor["name"]] = value
             battery_c = value if kind == _BATTERY and battery_c is None else battery_c
-    coolers = (one for one in _COOLING.finditer(devices) if int(one["type"]) in _CLOCK_COOLERS)
+    coolers = (
+        cooler for cooler in _COOLING.finditer(devices) if int(cooler["type"]) in _CLOCK_COOLERS
+    )
     return {
         "thermal_status": max(statuses, default=None),
         "heat_c": heat,
         "battery_heat_c": battery_c,
-        "cooling": {one["name"]: int(one["value"]) for one in coolers},
+        "cooling": {cooler["name"]: int(cooler["value"]) for cooler in coolers},
     }
 
 
@@ -392,7 +391,7 @@ def parse_battery(text: str) -> dict[str, Any]:
     level, scale = whole(values.get("level")), whole(values.get("scale"))
     tenths = number(values.get("temperature", ""))
     sources = {name: values.get(f"{word} powered") for name, word in _POWER_SOURCES.items()}
-    plugged = next((name for name, told in sources.items() if told == "true"), "")
+    plugged = next((name for name, is_powered in sources.items() if is_powered == "true"), "")
     return {
         "battery_percent": None
         if level is None or level < 0
@@ -411,18 +410,18 @@ _POWER_SOURCES: Final = {"ac": "AC", "usb": "USB", "wireless": "Wireless", "dock
 def parse_free_bytes(text: str) -> int | None:
     """Read ``df -k``: bytes available; None when the figures can't be told apart."""
     # Blocks, used, available, share: a long device name moves them to a line of their own.
-    found = re.search(r"\s\d+\s+\d+\s+(\d+)\s+\d+%\s", text)
-    return int(found[1]) * 1024 if found else None
+    match = re.search(r"\s\d+\s+\d+\s+(\d+)\s+\d+%\s", text)
+    return int(match[1]) * 1024 if match else None
 
 
 def parse_screen(text: str) -> dict[str, Any]:
     """Read lines of ``dumpsys power``: the display's state, else mWakefulness."""
-    found = re.search(r"Display Power: state=(\w+)", text) or re.search(r"mWakefulness=(\w+)", text)
-    return {"screen_on": found[1] in {"ON", "Awake"} if found else None}
+    match = re.search(r"Display Power: state=(\w+)", text) or re.search(r"mWakefulness=(\w+)", text)
+    return {"screen_on": match[1] in {"ON", "Awake"} if match else None}
 
 
 def parse_foreground(text: str, *, cmdlines: str = "") -> str:
-    """Return the package that has the screen: WindowManager's focus, else the first command line of
+    """Return the package on the screen: WindowManager's focus, else the first command line of
     ``top-app``.
 
     ``cmdlines`` is /proc/<pid>/cmdline of the processes in that scheduling group, one after the
@@ -437,52 +436,52 @@ def parse_foreground(text: str, *, cmdlines: str = "") -> str:
     )
 
 
-#: Between two looks at a phone that isn't fit: soon at first, then seldom, as looking takes
-#: processor time of a phone that is to cool.
+#: Pause between two polls of an unfit phone: short at first, then longer, as polling takes
+#: processor time on a phone that has to cool down.
 _SHORTEST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 20.0
 _GROWTH: Final = 1.5
 
 
 class Unfit(NamedTuple):
-    """One thing that a phone isn't fit by, with its documented code."""
+    """One reason why a phone isn't fit, with its documented code."""
 
     code: str
     text: str
 
 
 def unfit(state: DeviceState, limits: FitLimits, zone_limits: Mapping[str, float]) -> list[Unfit]:
-    """Return the reasons for which a device in this state isn't fit; unknown values are none."""
+    """Return the reasons why a device in this state isn't fit; unknown values are no reason."""
     percent, heat_c, status = state.battery_percent, state.battery_heat_c, state.thermal_status
-    found: list[Unfit] = []
+    reasons: list[Unfit] = []
     if percent is not None and percent < limits.battery_min:
-        text = f"battery at {percent} %, at least {limits.battery_min:g} % wanted"
-        found.append(Unfit("battery-low", text))
+        text = f"battery at {percent} %, at least {limits.battery_min:g} % required"
+        reasons.append(Unfit("battery-low", text))
     if heat_c is not None and heat_c > limits.battery_heat_max:
-        text = f"battery at {heat_c:.1f} C, at most {limits.battery_heat_max:g} C wanted"
-        found.append(Unfit("battery-hot", text))
+        text = f"battery at {heat_c:.1f} C, at most {limits.battery_heat_max:g} C allowed"
+        reasons.append(Unfit("battery-hot", text))
     if status is not None and status > limits.thermal_status_max:
-        text = f"thermal status {status}, at most {limits.thermal_status_max} wanted"
-        found.append(Unfit("thermal-status", text))
-    found += [
-        Unfit("zone-hot", f"{zone} at {zone_c:.1f} C, at most {limit_c:g} C wanted")
+        text = f"thermal status {status}, at most {limits.thermal_status_max} allowed"
+        reasons.append(Unfit("thermal-status", text))
+    reasons += [
+        Unfit("zone-hot", f"{zone} at {zone_c:.1f} C, at most {limit_c:g} C allowed")
         for pattern, limit_c in zone_limits.items()
         for zone, zone_c in state.heat_c.items()
         if re.search(pattern, zone) and zone_c > limit_c
     ]
-    return found
+    return reasons
 
 
-#: What a battery says of itself before it swells or burns; heat and cold are waited for.
+#: Battery health before it swells or burns; heat and cold are waited for instead.
 _DAMAGED: Final = frozenset({"dead", "over voltage", "failing"})
 #: Far above what measuring does to a battery, and where Android switches a phone off.
 DANGER_HEAT_C: Final = 60.0
 
 
 def danger(state: DeviceState) -> str:
-    """Return why a device in this state must not go on unattended, empty for one that may."""
+    """Return why a device in this state must not continue unattended, empty if it may."""
     if state.battery_health in _DAMAGED:
-        return f"its battery says that it is {state.battery_health}"
+        return f"its battery reports {state.battery_health!r}"
     if state.battery_heat_c is not None and state.battery_heat_c >= DANGER_HEAT_C:
         return f"its battery is at {state.battery_heat_c:.1f} C, where {DANGER_HEAT_C:g} C are dangerous"
     return ""
@@ -498,7 +497,7 @@ def wait_until_fit(
 ) -> Fitness:
     """Read the state until it is fit by ``judge`` (`unfit`) or the deadline has passed.
 
-    A low battery that isn't charged isn't waited for. ``on_wait`` hears once what is waited for.
+    A low battery that isn't being charged isn't waited for. ``on_wait`` gets the reason once.
     """
     pause_s = _SHORTEST_PAUSE_S
     while True:

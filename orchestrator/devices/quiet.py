@@ -1,8 +1,8 @@
-"""What can be done to a phone so that it disturbs a measurement less, a table of steps, each read,
-applied and undone; and the journal of what was changed, written before each change: in a file on
-this computer, on the disk, and in one on the phone, from which any other computer can undo it.
+"""Quiet mode: the steps that make a phone disturb a measurement less, each read, applied and undone;
+and the undo journal, written before each change: in a file on this computer, and in one on the
+phone, from which any other computer can undo it.
 
-What the shell user may do is Android's own: settings and ``svc`` always, ``cmd connectivity
+Android decides what the shell user may do: settings and ``svc`` always, ``cmd connectivity
 airplane-mode`` and ``cmd power set-fixed-performance-mode-enabled`` since Android 11, clocks only as
 root.
 """
@@ -46,48 +46,45 @@ _RADIOS: Final = (("wifi", "wifi_on", "Wi-Fi"), ("data", "mobile_data", "mobile 
 
 @frozen
 class QuietStep:
-    """One setting: how it is read, what it is to be, and how it is restored."""
+    """One setting: the commands that read, apply and restore it."""
 
-    #: In words, also the change's name in the journal.
+    #: For people; also the change's name in the journal.
     name: str
-    #: Prints what it is now; nothing where the phone doesn't have it.
+    #: Command that prints its value; nothing where the phone doesn't have it.
     read: str
-    #: Whether what was read is what is wanted.
+    #: Whether a value is as planned.
     accepts: Callable[[str], bool]
     apply: str
-    #: What was read -> the command that restores it.
+    #: Value -> the command that restores it.
     undo: Callable[[str], str]
-    #: Why it can't be had on this phone, empty when it may be tried.
+    #: Why it is unavailable on this phone, empty when it may be tried.
     refusal: str = ""
     #: Nothing can be read back: the exit code of ``apply`` decides.
     by_exit_code: bool = False
 
     def change(self, before: str) -> Change:
-        """Return what the journal is told before the step is taken; ``before`` is what was read."""
+        """Return the journal's entry for this step; ``before`` is the value read before it."""
         read, was = ("", "") if self.by_exit_code else (self.read, before)
         return Change(what=self.name, undo=self.undo(before), read=read, was=was)
 
 
 def as_root(command: str) -> str:
-    """Return a shell text that runs ``command`` as root, by whatever way this phone has."""
+    """Return a shell text that runs ``command`` as root, by any way that the phone has."""
     return call("as_root", command)
 
 
 def is_network_serial(transport: str) -> bool:
-    """Whether the adb server's name for a phone is one of a network: an address with a port, or a
-    name by mDNS.
+    """Whether a transport is a network one: an address with a port, or an mDNS name.
 
-    An address of this computer may be the end of a tunnel to a phone that is anywhere, so it counts
-    as well.
+    An address of this computer counts too: it may be a tunnel to a phone anywhere.
     """
     return "._adb" in transport or is_tcp(transport)
 
 
 def steps_for(quiet: Quiet, facts: DeviceFacts, *, over_network: bool) -> list[QuietStep]:
-    """Return the steps that a plan's wishes mean on a phone, in the order in which they are taken.
+    """Return the steps of a plan's quiet mode on a phone, in the order of their application.
 
-    ``over_network``: adb reaches the phone by a network of its own, so its radios are left as they
-    are.
+    ``over_network``: adb reaches the phone through its own network, so its radios stay on.
     """
     cut_off = "adb reaches the phone over the network, and would be cut off" if over_network else ""
     not_root = "" if facts.is_rooted else "it takes root"
@@ -115,50 +112,50 @@ def screen_step(screen: Screen) -> QuietStep:
     return QuietStep(
         name=SCREEN_ON if is_on else SCREEN_OFF,
         read="dumpsys power | grep -m 1 mWakefulness=",
-        accepts=lambda told: ("Awake" in told) is is_on,
+        accepts=lambda value: ("Awake" in value) is is_on,
         apply=_screen_key("Awake" if is_on else ""),
         undo=_screen_key,
     )
 
 
-def _screen_key(told: str) -> str:
-    """Return the command that gives the screen the state that the power service told."""
-    return f"input keyevent KEYCODE_{'WAKEUP' if 'Awake' in told else 'SLEEP'}"
+def _screen_key(value: str) -> str:
+    """Return the command that sets the screen to a state as printed by the power service."""
+    return f"input keyevent KEYCODE_{'WAKEUP' if 'Awake' in value else 'SLEEP'}"
 
 
 def _stay_awake() -> QuietStep:
     name = "stay_on_while_plugged_in"
 
-    def undo(told: str) -> str:
-        # Where the shell may not put settings it may still ask the power service, which knows fewer
-        # values.
-        nearest = {"1": "ac", "2": "usb", "4": "wireless"}.get(told, "false")
-        is_undone = f'[ "$(settings get global {name})" = {quote(told)} ]'
-        return f"{put_setting('global', name, told)} 2>/dev/null; {is_undone} || svc power stayon {nearest}"
+    def undo(value: str) -> str:
+        # Where the shell may not write settings, the power service may still accept the nearest of
+        # its fewer values.
+        nearest = {"1": "ac", "2": "usb", "4": "wireless"}.get(value, "false")
+        is_undone = f'[ "$(settings get global {name})" = {quote(value)} ]'
+        return f"{put_setting('global', name, value)} 2>/dev/null; {is_undone} || svc power stayon {nearest}"
 
     return QuietStep(
         name="staying awake while plugged in",
         read=f"settings get global {name}",
-        accepts=lambda told: told.isdigit() and int(told) & 7 == 7,
+        accepts=lambda value: value.isdigit() and int(value) & 7 == 7,
         apply="svc power stayon true",
         undo=undo,
     )
 
 
-def put_setting(namespace: str, name: str, told: str) -> str:
-    """Return the command that gives a setting the value that ``settings get`` printed."""
-    if told in {"null", ""}:
+def put_setting(namespace: str, name: str, value: str) -> str:
+    """Return the command that sets a setting to a value as printed by ``settings get``."""
+    if value in {"null", ""}:
         return f"settings delete {namespace} {name}"
-    return f"settings put {namespace} {name} {quote(told)}"
+    return f"settings put {namespace} {name} {quote(value)}"
 
 
 def _animation(name: str) -> QuietStep:
     return QuietStep(
         name=name.replace("_", " "),
         read=f"settings get global {name}",
-        accepts=lambda told: re.fullmatch(r"0(\.0*)?", told) is not None,
+        accepts=lambda value: re.fullmatch(r"0(\.0*)?", value) is not None,
         apply=f"settings put global {name} 0",
-        undo=lambda told: put_setting("global", name, told),
+        undo=lambda value: put_setting("global", name, value),
     )
 
 
@@ -167,9 +164,9 @@ def _airplane(facts: DeviceFacts, refusal: str) -> QuietStep:
     return QuietStep(
         name="airplane mode",
         read="settings get global airplane_mode_on",
-        accepts=lambda told: told == "1",
+        accepts=lambda value: value == "1",
         apply=f"{command} enable",
-        undo=lambda told: f"{command} {'enable' if told == '1' else 'disable'}",
+        undo=lambda value: f"{command} {'enable' if value == '1' else 'disable'}",
         refusal=refusal or _since_11(facts),
     )
 
@@ -178,9 +175,9 @@ def _doze(kind: str) -> QuietStep:
     return QuietStep(
         name=f"{kind} doze being off",
         read=f"dumpsys deviceidle enabled {kind}",
-        accepts=lambda told: told == "0",
+        accepts=lambda value: value == "0",
         apply=f"dumpsys deviceidle disable {kind}",
-        undo=lambda told: f"dumpsys deviceidle {'enable' if told == '1' else 'disable'} {kind}",
+        undo=lambda value: f"dumpsys deviceidle {'enable' if value == '1' else 'disable'} {kind}",
     )
 
 
@@ -188,9 +185,9 @@ def _radio(service: str, setting: str, name: str, refusal: str) -> QuietStep:
     return QuietStep(
         name=f"{name} being off",
         read=f"settings get global {setting}",
-        accepts=lambda told: told in {"0", "null"},
+        accepts=lambda value: value in {"0", "null"},
         apply=f"svc {service} disable",
-        undo=lambda told: f"svc {service} {'disable' if told == '0' else 'enable'}",
+        undo=lambda value: f"svc {service} {'disable' if value == '0' else 'enable'}",
         refusal=refusal,
     )
 
@@ -203,11 +200,11 @@ def _fixed_performance(facts: DeviceFacts) -> QuietStep:
     command = "cmd power set-fixed-performance-mode-enabled"
     return QuietStep(
         name="fixed performance mode",
-        # Android can't be asked; it is off unless a test harness has switched it on.
+        # Android can't report it; it is off unless a test harness has switched it on.
         read="echo off",
-        accepts=lambda told: False,
+        accepts=lambda value: False,
         apply=f"{command} true",
-        undo=lambda told: f"{command} false",
+        undo=lambda value: f"{command} false",
         refusal=_since_11(facts),
         by_exit_code=True,
     )
@@ -215,44 +212,44 @@ def _fixed_performance(facts: DeviceFacts) -> QuietStep:
 
 def _pinned(cluster: CpuCluster, refusal: str) -> list[QuietStep]:
     first = min(cluster.cpus)
-    wishes = [("scaling_governor", "performance", "governor")]
+    settings = [("scaling_governor", "performance", "governor")]
     if cluster.max_khz is not None:
-        wishes.append(("scaling_min_freq", str(cluster.max_khz), "smallest clock"))
+        settings.append(("scaling_min_freq", str(cluster.max_khz), "smallest clock"))
     return [
-        _file(f"policy{first}/{name}", value, f"{what} of cpu{first}", refusal)
-        for name, value, what in wishes
+        _file(f"policy{first}/{file_name}", target, f"{title} of cpu{first}", refusal)
+        for file_name, target, title in settings
     ]
 
 
-def _file(name: str, value: str, what: str, refusal: str) -> QuietStep:
-    path = f"/sys/devices/system/cpu/cpufreq/{name}"
+def _file(file_name: str, target: str, name: str, refusal: str) -> QuietStep:
+    path = f"/sys/devices/system/cpu/cpufreq/{file_name}"
     return QuietStep(
-        name=what,
+        name=name,
         read=f"cat {path}",
-        accepts=lambda told: told == value,
-        apply=as_root(f"echo {value} >{path}"),
-        undo=lambda told: as_root(f"echo {quote(told)} >{path}"),
+        accepts=lambda value: value == target,
+        apply=as_root(f"echo {target} >{path}"),
+        undo=lambda value: as_root(f"echo {quote(value)} >{path}"),
         refusal=refusal,
     )
 
 
 def _pinned_gpu(refusal: str) -> QuietStep:
-    def undo(told: str) -> str:
-        folder, least, _ = told.split()
-        return as_root(f"echo {quote(least)} >{quote(folder)}/min_freq")
+    def undo(value: str) -> str:
+        folder, min_clock, _ = value.split()
+        return as_root(f"echo {quote(min_clock)} >{quote(folder)}/min_freq")
 
     return QuietStep(
         name="the GPU's smallest clock",
-        # Some systems let only root read them.
+        # On some systems only root may read them.
         read=as_root(call("gpu_clock", "read")),
-        accepts=lambda told: len(told.split()) == 3 and told.split()[1] == told.split()[2],
+        accepts=lambda value: len(value.split()) == 3 and value.split()[1] == value.split()[2],
         apply=as_root(call("gpu_clock", "raise")),
         undo=undo,
         refusal=refusal,
     )
 
 
-#: Section -> command: all that is watched; of properties those for debugging, and the one that a
+#: Section -> command of the snapshot; of properties only those for debugging, and the one that a
 #: trace may change.
 SNAPSHOT_COMMANDS: Final[Mapping[str, str]] = {
     **{f"settings {name}": f"settings list {name}" for name in ("global", "secure", "system")},
@@ -260,9 +257,9 @@ SNAPSHOT_COMMANDS: Final[Mapping[str, str]] = {
     "file": call("snapshot_files"),
     "state": call("snapshot_state"),
 }
-#: What the snapshot calls the screen's state.
+#: The snapshot's name of the screen's state.
 SCREEN_STATE: Final = "state mWakefulness"
-#: What Android counts and stamps by itself, whoever does what.
+#: Counters, timestamps and other values that Android changes by itself.
 _RESTLESS: Final = re.compile(
     r"boot_count|_count$|timestamp|_time$|time_|last_|_last|phenotype|^settings \w+ _|"
     r"next_alarm|battery_|ssid|config_|token|hash|version|adb_wifi",
@@ -271,8 +268,8 @@ _RESTLESS: Final = re.compile(
 
 
 def parse_snapshot(sections: Mapping[str, str]) -> dict[str, str]:
-    """Return name -> value of everything that was told in the sections of SNAPSHOT_COMMANDS."""
-    found: dict[str, str] = {}
+    """Return name -> value from the outputs of SNAPSHOT_COMMANDS."""
+    values: dict[str, str] = {}
     for section in SNAPSHOT_COMMANDS:
         for line in sections.get(section, "").splitlines():
             if section == "property":
@@ -280,33 +277,33 @@ def parse_snapshot(sections: Mapping[str, str]) -> dict[str, str]:
             else:
                 name, equals, value = line.strip().partition("=")
             if equals and name:
-                found[f"{section} {name.strip()}"] = value
-    return found
+                values[f"{section} {name.strip()}"] = value
+    return values
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """Return what differs in words, sorted; what Android changes by itself is left out."""
-    found = []
-    for what in sorted(before.keys() | after.keys()):
-        # An empty property is as good as none, and so is one that was off.
-        old, new = before.get(what, ""), after.get(what, "")
-        is_off = what.startswith("property ") and {old, new} in ({"", "0"}, {"", "false"})
-        if old != new and not is_off and not _RESTLESS.search(what):
-            found.append(f"{what} was {old or 'not there'!r} and is {new or 'not there'!r}")
-    return found
+    """Return the differences as sentences, sorted, without those that Android makes by itself."""
+    texts = []
+    for name in sorted(before.keys() | after.keys()):
+        # An empty property equals a missing one, and so does one that is off.
+        old, new = before.get(name, ""), after.get(name, "")
+        is_off = name.startswith("property ") and {old, new} in ({"", "0"}, {"", "false"})
+        if old != new and not is_off and not _RESTLESS.search(name):
+            texts.append(f"{name} was {old or 'not there'!r} and is {new or 'not there'!r}")
+    return texts
 
 
 _KEYS: Final = tuple(item.name for item in fields(Change))
 
 
 def format_changes(changes: Sequence[Change]) -> str:
-    """Return changes as text, a line of JSON for each."""
+    """Return changes as text, one line of JSON each."""
     rows = ({key: value for key, value in asdict(change).items() if value} for change in changes)
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def parse_changes(text: str) -> list[Change]:
-    """Read what format_changes wrote.
+    """Read the text that format_changes wrote.
 
     Raises ValueError for a line that isn't a change, whose undo would be lost.
     """
@@ -336,7 +333,7 @@ class UndoJournal:
     def pending(self, serial: Serial) -> list[Change]:
         """Return the changes that weren't undone, oldest first.
 
-        Raises HostStorageError when that can't be read: it isn't nothing, and would be overwritten.
+        Raises HostStorageError when the file is unreadable: read as empty, it would be overwritten.
         """
         path = self._path(serial, "undo")
         try:
@@ -350,24 +347,25 @@ class UndoJournal:
             raise _unreadable(path, error) from error
 
     def add(self, serial: Serial, *changes: Change) -> None:
-        """Write changes down; raises HostStorageError, and the changes must not be made then."""
+        """Add changes; raises HostStorageError, and then the changes must not be made."""
         self.keep(serial, [*self.pending(serial), *changes])
 
     def keep(self, serial: Serial, changes: Sequence[Change]) -> None:
-        """Keep only these; raises HostStorageError."""
+        """Keep only these changes; raises HostStorageError."""
         self._store(serial, "undo", format_changes(changes))
 
     def forget(self, serial: Serial, undone: Change) -> None:
-        """Keep all but this one."""
+        """Remove one change."""
         self.keep(serial, [change for change in self.pending(serial) if change != undone])
 
     def ports_off(self, serial: Serial) -> list[Change]:
-        """Return the hubs' ports that are without power because of a device."""
+        """Return the changes of a device that powered a hub's port off."""
         return [change for change in self.pending(serial) if change.port]
 
     def serials(self) -> list[Serial]:
-        """Return the devices on which something is to be undone, or that weren't compared since
-        with what they were; raises HostStorageError.
+        """Return the devices with changes to undo, or with a snapshot that isn't compared yet.
+
+        Raises HostStorageError.
         """
         suffixes = {".undo", ".snapshot"}
         try:
@@ -379,8 +377,8 @@ class UndoJournal:
         return [Serial(unquote(stem.removeprefix("device-"))) for stem in sorted(stems)]
 
     def snapshot(self, serial: Serial) -> dict[str, str] | None:
-        """Return what the phone was before the first change that isn't undone and compared yet,
-        None for no change.
+        """Return the snapshot from before the first change that isn't undone and compared yet, or
+        None.
 
         Raises HostStorageError.
         """
@@ -395,11 +393,11 @@ class UndoJournal:
             raise _unreadable(path, error) from error
 
     def keep_snapshot(self, serial: Serial, snapshot: Mapping[str, str] | None) -> None:
-        """Write a snapshot down, or forget it (None); raises HostStorageError."""
+        """Keep a snapshot, or remove it (None); raises HostStorageError."""
         self._store(serial, "snapshot", "" if snapshot is None else json.dumps(dict(snapshot)))
 
     def _store(self, serial: Serial, suffix: str, text: str) -> None:
-        """Have a file with this text on the disk, for this user's eyes only; none for no text."""
+        """Write a file durably, readable by this user only; remove it for an empty text."""
         path = self._path(serial, suffix)
         try:
             if text:

@@ -1,8 +1,8 @@
-"""The ladder for a phone that stopped answering: reconnect, power its port off and on, boot it;
-then wait for it.
+"""Recovery of a phone that stopped answering: reconnect, power its port off and on, reboot it; then
+wait for it.
 
-Our own adb server is started again by every attempt to connect when it has died or hangs; a server
-of others never is.
+Every attempt to connect restarts our own adb server if it has died or hangs, but never a server of
+others.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from orchestrator.processes import child_environment
 
 #: How long a phone may take to answer after each rung.
 _ANSWER_S: Final = 20.0
-#: ... and after one that boots it.
+#: ... and after a reboot.
 _BOOT_S: Final = 120.0
 _SHORTEST_PAUSE_S: Final = 0.5
-#: A TCP phone isn't announced by its server, it has to be connected: so often at the least.
+#: A TCP phone isn't announced by its server, but must be connected: at least this often.
 _LONGEST_PAUSE_S: Final = 10.0
 
 
 class LadderRescuer:
-    """Gets phones back; one for all phones of a process."""
+    """Recovers phones; one for all phones of a process."""
 
     def __init__(self, power: HubPower, *, answer_s: float = _ANSWER_S) -> None:
-        """``answer_s``: how long a phone may take to answer after each rung but a boot."""
+        """``answer_s``: how long a phone may take to answer after each rung except a reboot."""
         self._answer_s = answer_s
         self._power = power
 
@@ -50,17 +50,17 @@ class LadderRescuer:
         on_note: Callable[[str], None],
         cancelled: threading.Event,
     ) -> bool:
-        """Climb the ladder, then wait as long as ``keep_waiting`` says; whether the device answers
+        """Climb the ladder, then wait while ``keep_waiting``; return whether the device answers
         again.
 
-        ``on_note`` hears of each rung that is tried. A device is rebooted only with ``may_reboot``.
+        ``on_note`` gets each rung that is tried. A device is rebooted only with ``may_reboot``.
         """
         if not isinstance(device, AdbDevice):
             return False
-        for what, rung, answer_s in self._rungs(device, may_reboot=may_reboot):
+        for note, rung, answer_s in self._rungs(device, may_reboot=may_reboot):
             if cancelled.is_set():
                 return False
-            on_note(what)
+            on_note(note)
             if rung() and self._answers(device, answer_s):
                 return True
         pause_s = _SHORTEST_PAUSE_S
@@ -73,7 +73,7 @@ class LadderRescuer:
     def _rungs(
         self, device: AdbDevice, *, may_reboot: bool
     ) -> Iterator[tuple[str, Callable[[], bool], float]]:
-        """Yield what may help, each asked for when those before it didn't."""
+        """Yield the rungs (note, operation, seconds to answer); consumed until one helps."""
         yield (
             "is being reconnected",
             lambda: _succeeds(
@@ -81,7 +81,7 @@ class LadderRescuer:
             ),
             self._answer_s,
         )
-        port = port_of(device) if self._power.is_there else None
+        port = hub_port(device) if self._power.is_there else None
         if port is not None:
             yield (
                 "its USB port is being powered off and on",
@@ -104,7 +104,7 @@ def _succeeds(operation: Callable[[], None]) -> bool:
 
 
 def _reboots(device: AdbDevice) -> bool:
-    """Ask the phone's adbd for a reboot: it may answer where no shell does."""
+    """Ask the phone's adbd for a reboot: it may answer when no shell does."""
     try:
         device.reboot()
     except DeviceError as error:
@@ -113,8 +113,8 @@ def _reboots(device: AdbDevice) -> bool:
     return True
 
 
-#: A process of its own: it powers the port on at its time, and at once when benchfarm closes its
-#: input or is gone.
+#: Runs in its own process: powers the port on when its time is over, or at once when benchfarm
+#: closes its input or has ended.
 _SCRIPT: Final = """
 import select, subprocess, sys
 *command, after_s, lasts_s = sys.argv[1:]
@@ -129,21 +129,17 @@ if not is_over(after_s):
     finally:
         sys.exit(power("on"))
 """
-#: What uhubctl may take; the process beside us may have to wait for two of them.
+#: Timeout of uhubctl; the switching process may have to wait for two calls.
 _SWITCH_S: Final = 60.0
 
 
 class HubPower:
-    """Switches ports by the program ``uhubctl``, where that is installed and the hub can; one for
-    all devices.
-    """
+    """Switches hub ports by the program ``uhubctl``, if installed; one for all devices."""
 
     def __init__(
         self, journal: UndoJournal | None = None, *, search_path: str | None = None
     ) -> None:
-        """``journal`` keeps which ports are off; ``search_path``: where uhubctl is looked for,
-        $PATH when None.
-        """
+        """``journal`` records the ports that are off; ``search_path`` of uhubctl: $PATH if None."""
         self._journal = journal
         self._path = shutil.which("uhubctl", path=search_path)
 
@@ -153,13 +149,13 @@ class HubPower:
         return self._path is not None
 
     def can_switch(self, device: Device) -> bool:
-        """Whether a device's port is known, and there is a program that can power it off."""
-        return self.is_there and isinstance(device, AdbDevice) and port_of(device) is not None
+        """Whether a device's port is known and uhubctl is installed."""
+        return self.is_there and isinstance(device, AdbDevice) and hub_port(device) is not None
 
     def does(self, port: str, action: str) -> bool:
         """Switch a port (``1-4 2`` is port 2 of hub 1-4; ``on``, ``off``, ``cycle``).
 
-        False when that can't be done.
+        False when it can't be switched.
         """
         if self._path is None or not re.fullmatch(r"\d+(-\d+(\.\d+)*)? \d+", port):
             return False
@@ -178,14 +174,14 @@ class HubPower:
 
     @contextlib.contextmanager
     def off(self, device: Device, *, after_s: float, lasts_s: float) -> Iterator[None]:
-        """Power a device's port off for a span that begins after a while, and on again at the end
-        in any case.
+        """Power a device's port off after ``after_s`` for ``lasts_s``; it is on again at the end in
+        any case.
 
-        When this process is killed it is on again at once, and when all are killed, or this
-        computer loses its power, by whoever comes next: it is journalled before. Only for a device
-        that :meth:`can_switch` is true of. Raises HostStorageError (nothing is switched then).
+        If this process is killed, the port is powered on at once; if both processes are, or this
+        computer loses power, the next benchfarm does it from the journal. Requires
+        :meth:`can_switch`. Raises HostStorageError (nothing is switched then).
         """
-        port = port_of(device) if isinstance(device, AdbDevice) else None
+        port = hub_port(device) if isinstance(device, AdbDevice) else None
         assert port is not None
         assert self._journal is not None
         hub, _, number = port.partition(" ")
@@ -209,28 +205,26 @@ class HubPower:
             except subprocess.TimeoutExpired:
                 process.kill()
                 is_on = False
-            # Else it stays in the journal, and is tried again when the phone is restored.
+            # Otherwise it stays in the journal, and is retried when the phone is restored.
             if is_on or self.does(port, "on"):
                 self._journal.forget(device.serial, change)
 
     def _command(self, port: str) -> list[str]:
-        """Return uhubctl's command line for a port, but for the action's name; it must be there."""
+        """Return uhubctl's command line for a port, without the action; it must be installed."""
         assert self._path is not None
         hub, _, number = port.partition(" ")
         return [self._path, "-l", hub, "-p", number, "-a"]
 
 
-def port_of(device: AdbDevice) -> str | None:
-    """Return where a phone is plugged in: ``1-4 2`` for port 2 of hub 1-4, None when that isn't
-    known.
-    """
+def hub_port(device: AdbDevice) -> str | None:
+    """Return a phone's USB port: ``1-4 2`` for port 2 of hub 1-4, None when it is unknown."""
     try:
         listed = parse_devices(device.server.device_list())
     except DeviceError:
         return None
     paths = {item.address: item.usb for item in listed}
-    # One that has dropped off its bus isn't listed: where it was plugged in is known, unless
-    # another is there now.
+    # A phone that dropped off its bus isn't listed: its last port counts, unless another phone is
+    # there now.
     remembered = "" if device.usb_path in paths.values() else device.usb_path
     return usb_port(paths.get(device.transport) or remembered)
 
@@ -240,8 +234,8 @@ def usb_port(path: str) -> str | None:
 
     None for no path.
     """
-    found = re.fullmatch(r"(?:usb:)?(\d+-\d+(?:\.\d+)*)", path)
-    if found is None:
+    match = re.fullmatch(r"(?:usb:)?(\d+-\d+(?:\.\d+)*)", path)
+    if match is None:
         return None
-    hub, _, number = found[1].rpartition("." if "." in found[1] else "-")
+    hub, _, number = match[1].rpartition("." if "." in match[1] else "-")
     return f"{hub} {number}"

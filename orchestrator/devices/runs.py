@@ -1,6 +1,4 @@
-"""Runs that outlive the link: started in the background on the phone, waited for, killed by their
-own pids.
-"""
+"""Runs that outlive the link: started in the background on the phone, awaited, killed by pid."""
 
 from __future__ import annotations
 
@@ -15,8 +13,8 @@ from functools import partial
 from typing import Final, TypeVar
 
 from orchestrator.clock import Deadline
-from orchestrator.devices.link import PhoneLink, files_of
-from orchestrator.devices.sockets import quote, reason_of, writing_failure
+from orchestrator.devices.link import PhoneLink, parse_files
+from orchestrator.devices.sockets import failure_reason, quote, writing_failure
 from orchestrator.errors import (
     DeviceChangedError,
     DeviceCommandError,
@@ -33,92 +31,87 @@ from orchestrator.scripts import Answer, call, mark, text
 from orchestrator.units import format_duration
 
 _T = TypeVar("_T")
-#: Told a phone's absence in words, and whether it is away.
-TellAway = Callable[[str, bool], None]
-#: In front of a run's folder in its wrapper's command line, so that strays are told from other
-#: processes.
+#: Called with a text about an offline phone, and whether it is offline.
+ReportAway = Callable[[str, bool], None]
+#: In front of a run's folder in its wrapper's command line: identifies leftover runs.
 LABEL: Final = "benchfarm-run:"
 _OUTPUT_LIMIT_BYTES: Final = 64 << 20
-#: What the script that shortens outputs counts in.
+#: The unit of the script that shortens outputs.
 _BLOCK_BYTES: Final = 1 << 16
-#: A file up to this size comes with the news of the run's end; a larger one takes its own time.
+#: A file up to this size comes with the message of the run's end; a larger one is read apart.
 _SMALL_BYTES: Final = 256 << 10
-#: One wait on the phone lasts no longer than that, so that a link that died without a word is
-#: noticed, and a run whose shell was killed.
+#: Longest wait on the phone, so that a silently dead link or a killed shell of a run is noticed.
 _LONGEST_WAIT_S: Final = 5.0
-#: What a phone may take to copy two outputs' ends.
+#: Timeout for copying the ends of two outputs.
 _SHORTENING_S: Final = 120.0
-#: The phone sleeps in steps of that: what a wake-up costs that doesn't come.
+#: The phone's sleep steps while it waits: the delay when it isn't woken.
 WAIT_STEP_S: Final = 0.5
-#: What a round trip may take beside the wait itself.
+#: Timeout of a round trip beside the wait itself.
 _ANSWER_S: Final = 15.0
-#: How long a phone is waited for when all is done; what is left goes with the next kill_strays.
+#: Timeout for the last removal; the next kill_strays removes the rest.
 _CLOSING_S: Final = 3.0
-#: A phone that is busy takes its time for the first step of a run's shell.
+#: A busy phone may take this long for the first step of a run's shell.
 _BEGIN_S: Final = 20.0
-#: Until a run whose process has gone is looked at again.
+#: Pause before a run without a process is polled again.
 _GONE_PAUSE_S: Final = 1.0
-#: After the run's own deadline: for getting the phone back and stopping what runs there.
+#: Time after a run's deadline for reconnecting the phone and stopping the run.
 _CLEANUP_S: Final = 30.0
-#: How long a killed process may take to be gone: one that waits for a driver dies late.
+#: How long a killed process may take to end: one that waits for a driver ends late.
 _DYING_S: Final = 10.0
 _DYING_PAUSE_S: Final = 0.05
 
 
 @frozen
-class _Look:
-    """What a wait on the phone ended with.
+class _RunState:
+    """The state of a run after a wait on the phone.
 
-    ``done``, ``running``, ``begins`` (its shell hasn't told its number yet), ``never began`` (for a
+    ``done``, ``running``, ``begins`` (its shell hasn't written its pid yet), ``never began`` (for a
     long time), ``gone`` (no such process, no exit code).
     """
 
     word: str
     exit_code: int | None = None
-    #: The program has ended, and what ran beside it hasn't.
-    has_rest: bool = False
+    #: The program has ended, but not the processes beside it.
+    has_leftovers: bool = False
     #: Whether the phone rebooted since the run began.
     rebooted: bool = False
-    #: The run's files, where they came whole with the news of its end.
+    #: The run's files, if they came whole with the message of its end.
     files: Sequence[bytes | None] | None = None
 
 
 class _Absence:
-    """A phone that is away while its run is waited for: told once, and its end."""
+    """An offline phone while its run is awaited: reported once, and again when it is back."""
 
-    def __init__(self, tell: TellAway) -> None:
-        self._tell = tell
+    def __init__(self, report: ReportAway) -> None:
+        self._report = report
         self._has_begun = False
 
-    def begin(self, what: str, left_s: float) -> None:
-        """Tell that the phone is away, unless that is told; it is waited for no longer than
-        ``left_s``.
-        """
+    def begin(self, reason: str, left_s: float) -> None:
+        """Report once that the phone is offline and awaited for at most ``left_s``."""
         if not self._has_begun:
             self._has_begun = True
-            waits = f"it is waited for up to {format_duration(left_s)}"
-            self._tell(f"{what}: its run may go on without us; {waits}", True)
+            limit = format_duration(left_s)
+            self._report(f"{reason}: its run may continue; waiting up to {limit} for it", True)
 
     def end(self) -> None:
-        """Tell that the phone is back, if it was away."""
+        """Report that the phone is back, if it was reported offline."""
         if self._has_begun:
-            self._tell("is back", False)
+            self._report("is back", False)
 
 
 class DetachedRuns(PhoneLink):
-    """A phone's runs of ours, each in a folder of its own: a part of AdbDevice."""
+    """Our runs on a phone, each in its own folder: a part of AdbDevice."""
 
     def __init__(self, folder: str) -> None:
-        """``folder`` is that of all runs."""
-        #: Hears that the phone is away while its run is waited for, and that it is back.
-        self.on_away: TellAway = lambda text, is_away: None
+        """``folder`` holds the folders of all runs."""
+        #: Called when the phone goes offline while its run is awaited, and when it is back.
+        self.on_away: ReportAway = lambda text, is_away: None
         self._runs_folder = folder
-        #: Folders of runs that have certainly ended.
+        #: Folders of runs that certainly have ended.
         self._ended: set[str] = set()
-        #: Those of which nobody could say so while the phone was waited for: the next kill_strays
-        #: ends them.
-        self._left: set[str] = set()
-        #: Those whose removal goes with the next command.
+        #: Folders of runs that couldn't be ended: the next kill_strays ends them.
+        self._unfinished: set[str] = set()
+        #: Folders to be removed with the next command.
         self._discarded: list[str] = []
 
     def run_folder(self, run_id: RunId) -> str:
@@ -134,93 +127,92 @@ class DetachedRuns(PhoneLink):
         files: Sequence[str] = (),
         cancelled: threading.Event | None = None,
     ) -> ProcessResult:
-        """See Device.run_detached. A lost link is mended while the run goes on; it is lost only
-        with its phone.
+        """See Device.run_detached. The run continues while a lost link is reconnected.
 
         Raises DeviceChangedError (rebooted in mid-run), DeviceCommandError (can't be started, or
-        its shell was killed), LinkLostError and others when the phone couldn't be got back by the
+        its shell was killed), LinkLostError and others when the phone didn't reconnect by the
         deadline.
         """
         folder, names = self.run_folder(run_id), ("out", "err", *files)
-        self._left.discard(folder)
+        self._unfinished.discard(folder)
         clock = self.clock
         begun_s = clock.monotonic_s()
         try:
-            look = self._wait(command, folder, names, Deadline(timeout_s, clock), cancelled)
+            state = self._wait(command, folder, names, Deadline(timeout_s, clock), cancelled)
         except BaseException:
-            # Whatever ends the wait, nothing may go on heating the phone.
+            # However the wait ends, the run mustn't keep heating the phone.
             with contextlib.suppress(DeviceError):
                 self._end_run(folder, self._kill)
             raise
         duration_s = clock.monotonic_s() - begun_s
         was_cancelled = cancelled is not None and cancelled.is_set()
-        if look.word in {"running", "begins"}:
-            self._end_run(folder, lambda folders: self._after_all(lambda: self._kill(folders)))
-        elif look.word in {"gone", "never began"}:
-            self._check_writing(folder, what="the run's output")
-            raise self._why_gone(folder, has_begun=look.word == "gone")
-        elif look.has_rest:
-            # Its figure is whole; what can't be ended goes with the folder's removal, or with the
-            # next kill_strays.
+        if state.word in {"running", "begins"}:
+            self._end_run(
+                folder, lambda folders: self._retry_in_cleanup(lambda: self._kill(folders))
+            )
+        elif state.word in {"gone", "never began"}:
+            self._check_writing(folder, action="the run's output")
+            raise self._early_end_error(folder, has_begun=state.word == "gone")
+        elif state.has_leftovers:
+            # Its result is complete; processes that can't be killed now are left to the folder's
+            # removal, or to the next kill_strays.
             with contextlib.suppress(DeviceError):
                 self._end_run(folder, self._kill)
         else:
             self._ended.add(folder)
-        read = look.files if look.files is not None else self._read(folder, names)
-        found = {name: data for name, data in zip(names, read, strict=True) if data is not None}
+        read = state.files if state.files is not None else self._read(folder, names)
+        contents = {name: data for name, data in zip(names, read, strict=True) if data is not None}
         return ProcessResult(
-            exit_code=look.exit_code,
-            stdout=found.pop("out", b""),
-            stderr=found.pop("err", b""),
-            timed_out=look.word in {"running", "begins"} and not was_cancelled,
+            exit_code=state.exit_code,
+            stdout=contents.pop("out", b""),
+            stderr=contents.pop("err", b""),
+            timed_out=state.word in {"running", "begins"} and not was_cancelled,
             duration_s=duration_s,
-            files=found,
+            files=contents,
         )
 
     def _end_run(self, folder: str, kill: Callable[[Sequence[str]], None]) -> None:
-        """End a run; where that fails the phone isn't waited for once more: it is left to the next
-        kill_strays.
-        """
-        self._left.add(folder)
+        """End a run; after a failure it is left to the next kill_strays, without another wait."""
+        self._unfinished.add(folder)
         kill([folder])
-        self._left.discard(folder)
+        self._unfinished.discard(folder)
         self._ended.add(folder)
 
-    def _after_all(self, operation: Callable[[], _T]) -> _T:
-        """Do what a run's end needs; also a phone that hangs is waited for."""
-        return self.again(operation, through_s=_CLEANUP_S)
+    def _retry_in_cleanup(self, operation: Callable[[], _T]) -> _T:
+        """Retry an operation at a run's end, also on a phone that hangs."""
+        return self.retry(operation, through_s=_CLEANUP_S)
 
     def _read(self, folder: str, names: Sequence[str]) -> Sequence[bytes | None]:
         paths = [f"{folder}/{name}" for name in names]
         shorten = call("shorten", OUTPUT_MOST_BYTES // 2 // _BLOCK_BYTES, folder, "out", "err")
 
         def read() -> Sequence[bytes | None]:
-            self.shell(shorten, timeout_s=_SHORTENING_S, what="shortening a run's output")
+            self.shell(shorten, timeout_s=_SHORTENING_S, action="shortening a run's output")
             return self.read_files(paths, limit_bytes=_OUTPUT_LIMIT_BYTES)
 
-        return self._after_all(read)
+        return self._retry_in_cleanup(read)
 
-    def _check_writing(self, folder: str, *, what: str) -> None:
-        """Raise what keeps a run's folder from being written: a run fails in many ways then, few of
+    def _check_writing(self, folder: str, *, action: str) -> None:
+        """Raise the error if a run's folder isn't writable: a run fails in many ways then, few of
         which say so.
         """
         probe = call("probe_writing", folder, self._runs_folder)
-        result = self._after_all(lambda: self.shell(probe, what="writing on the phone"))
-        said = (result.stderr or result.stdout).decode("utf-8", "replace")
+        result = self._retry_in_cleanup(lambda: self.shell(probe, action="writing on the phone"))
+        output = (result.stderr or result.stdout).decode("utf-8", "replace")
         if (
             result.exit_code != 0
-            and (error := writing_failure(said, serial=self.serial, what=what)) is not None
+            and (error := writing_failure(output, serial=self.serial, action=action)) is not None
         ):
             raise error
 
-    def _why_gone(self, folder: str, *, has_begun: bool) -> DeviceError:
+    def _early_end_error(self, folder: str, *, has_begun: bool) -> DeviceError:
         """Return the error for a run whose shell ended without an exit code."""
-        (said,) = self._after_all(
+        (shell_errors,) = self._retry_in_cleanup(
             lambda: self.read_files([f"{folder}/shell.err"], limit_bytes=_SMALL_BYTES)
         )
-        why = (said or b"").decode("utf-8", "replace").strip()[-400:]
+        why = (shell_errors or b"").decode("utf-8", "replace").strip()[-400:]
         if not has_begun and not why:
-            # Whatever kept it from that, another try has a folder of its own.
+            # Transient: another try uses a new folder.
             return TransferError(
                 f"the run in {folder} didn't begin within {_BEGIN_S:g} s", serial=self.serial
             )
@@ -232,18 +224,16 @@ class DetachedRuns(PhoneLink):
         )
 
     def discard_run(self, run_id: RunId) -> None:
-        """See Device.discard_run: no round trip of its own; what can't be removed goes with the
-        next kill_strays.
-        """
+        """See Device.discard_run: needs no round trip; the next kill_strays removes the rest."""
         folder = self.run_folder(run_id)
-        if folder in self._left:
-            # It isn't waited for a second time.
-            self._left.discard(folder)
+        if folder in self._unfinished:
+            # The phone was awaited already.
+            self._unfinished.discard(folder)
             return
         with contextlib.suppress(DeviceError):
             if folder not in self._ended:
-                # Without its folder nobody would find what still runs.
-                self.again(lambda: self._kill([folder]))
+                # Without its folder a run that continues couldn't be found.
+                self.retry(lambda: self._kill([folder]))
             self._ended.discard(folder)
             self._discarded.append(folder)
 
@@ -254,14 +244,15 @@ class DetachedRuns(PhoneLink):
         return f"rm -rf {folders} 2>/dev/null\n{script}" if folders else script
 
     def close(self) -> None:
-        """See Device.close: remove what was discarded; nothing else is held."""
+        """See Device.close: remove the discarded runs; nothing else is held."""
         if self._discarded:
             with contextlib.suppress(DeviceError):
-                self.shell(self.with_removals(":"), timeout_s=_CLOSING_S, what="removing a run")
+                self.shell(self.with_removals(":"), timeout_s=_CLOSING_S, action="removing a run")
 
-    def look_for_strays(self) -> dict[str, str]:
-        """Return scripts that report the runs that there are, and then all processes, to
-        `end_strays`; they exit.
+    def leftover_run_scripts(self) -> dict[str, str]:
+        """Return scripts that print our runs and all processes for `end_leftover_runs`.
+
+        They end the request when there are no runs.
         """
         return {
             "strays": self.with_removals(call("strays", self._runs_folder)),
@@ -269,16 +260,14 @@ class DetachedRuns(PhoneLink):
         }
 
     def kill_strays(self) -> Sequence[str]:
-        """Kill every run of ours that is still alive, remove all runs' folders, and return what was
-        killed.
-        """
-        look = self.look_for_strays()
-        return self.end_strays(
-            self.again(lambda: self.ask(look, what="looking for strays", must=True))
+        """Kill our live runs, remove the folders of all, and return the killed ones' names."""
+        scripts = self.leftover_run_scripts()
+        return self.end_leftover_runs(
+            self.retry(lambda: self.ask(scripts, action="looking for leftover runs", must=True))
         )
 
-    def end_strays(self, answer: Answer) -> Sequence[str]:
-        """Do the same with what `look_for_strays` has just told."""
+    def end_leftover_runs(self, answer: Answer) -> Sequence[str]:
+        """Do the same with a fresh answer to `leftover_run_scripts`."""
         runs: dict[str, str] = dict(re.findall(r"^run (\S+) ?(\d*)$", answer.text("strays"), re.M))
         if not runs:
             return ()
@@ -294,20 +283,20 @@ class DetachedRuns(PhoneLink):
         if alive:
             self._kill([f"{self._runs_folder}/{name}" for name in alive])
         folders = " ".join(quote(f"{self._runs_folder}/{name}") for name in runs)
-        self.again(lambda: self.must(f"rm -rf {folders}", what="removing old runs"))
+        self.retry(lambda: self.must(f"rm -rf {folders}", action="removing old runs"))
         return [f"run {name} (pid {runs[name] or 'unknown'})" for name in alive]
 
     def _kill(self, folders: Sequence[str]) -> None:
-        """Kill runs with all their processes and make sure of it.
+        """Kill runs with all their processes and wait for their end.
 
-        Raises DeviceCommandError when one stays.
+        Raises DeviceCommandError when a process stays alive.
         """
-        known: set[int] = set()
-        look = {"pids": call("forbid", *folders), "processes": call("processes")}
+        pids: set[int] = set()
+        scripts = {"pids": call("forbid", *folders), "processes": call("processes")}
         dying: Deadline | None = None
         pause_s = 0.0
         while True:
-            answer = self.ask(look, what="looking for a run", must=True)
+            answer = self.ask(scripts, action="looking for a run", must=True)
             processes = self._processes(answer.text("processes"))
             ours = {
                 p.pid
@@ -315,11 +304,11 @@ class DetachedRuns(PhoneLink):
                 if any(f"{LABEL}{folder}" in p.command for folder in folders)
             }
             recorded = {int(pid) for pid in answer.value("pids").split() if pid.isdigit()}
-            # A recorded pid counts as the leader of a group only: the number itself may belong to a
-            # stranger by now.
+            # A recorded pid counts only as the leader of a group: a foreign process may have got the
+            # number since.
             groups = {p.pid for p in processes if p.group in recorded}
-            known = (known & {p.pid for p in processes}) | set(family(processes, ours | groups))
-            alive = sorted(pid for pid in known if pid > 1)
+            pids = (pids & {p.pid for p in processes}) | set(family(processes, ours | groups))
+            alive = sorted(pid for pid in pids if pid > 1)
             if not alive:
                 return
             if dying is not None and dying.expired:
@@ -328,9 +317,9 @@ class DetachedRuns(PhoneLink):
                     serial=self.serial,
                     hint="reboot the phone",
                 )
-            self.shell("kill -9 " + " ".join(map(str, alive)), what="killing a run")
+            self.shell("kill -9 " + " ".join(map(str, alive)), action="killing a run")
             dying = dying or Deadline(_DYING_S, self.clock)
-            # Nearly all are gone at once.
+            # Nearly all end at once.
             self.clock.wait(pause_s)
             pause_s = min(1.0, 2 * pause_s or _DYING_PAUSE_S)
 
@@ -351,15 +340,14 @@ class DetachedRuns(PhoneLink):
         names: Sequence[str],
         deadline: Deadline,
         cancelled: threading.Event | None,
-    ) -> _Look:
+    ) -> _RunState:
         """Start the run and wait for its end, however often the link is lost meanwhile."""
-        # It starts the run once, however often it is sent.
+        # By the token the run starts once, however often the script is sent.
         token = secrets.token_hex(8)
         if folder in self._discarded:
-            # The same run once more. A start may be sent twice, so that the removal can't go with
-            # it.
+            # The same run again. A start may be sent twice, so the removal needs its own command.
             removal = self.with_removals(":")
-            self.again(lambda: self.must(removal, what="removing a run"))
+            self.retry(lambda: self.must(removal, action="removing a run"))
         start = {
             "start": call(
                 "start", self._runs_folder, folder, token, command, text("run"), text("sampler")
@@ -368,37 +356,37 @@ class DetachedRuns(PhoneLink):
         begins: Deadline | None = None
         was_gone = False
         while True:
-            look_again = partial(
-                self._look, folder, names, start=start, deadline=deadline, cancelled=cancelled
+            poll_run = partial(
+                self._poll_run, folder, names, start=start, deadline=deadline, cancelled=cancelled
             )
-            # The run goes on without us: its deadline is when we stop it, so the phone is waited
-            # for a little longer.
+            # The run continues offline; we stop it at its deadline, so the phone is awaited a
+            # little longer.
             through_s = deadline.remaining_s + _CLEANUP_S
             absence = _Absence(self.on_away)
             try:
-                look = self.again(
-                    look_again, through_s=through_s, cancelled=cancelled, on_away=absence.begin
+                state = self.retry(
+                    poll_run, through_s=through_s, cancelled=cancelled, on_away=absence.begin
                 )
             except InterruptedByUserError:
-                return _Look(word="running")
+                return _RunState(word="running")
             absence.end()
             start = {}
-            if look.rebooted:
+            if state.rebooted:
                 raise DeviceChangedError("the phone rebooted in mid-run", serial=self.serial)
-            if look.word == "begins":
+            if state.word == "begins":
                 begins = begins or Deadline(_BEGIN_S, self.clock)
                 if begins.expired:
-                    return replace(look, word="never began")
-            if look.word == "gone" and not was_gone:
-                # A phone that goes down ends its processes before its link: a moment later it is
-                # known to have done so.
+                    return replace(state, word="never began")
+            if state.word == "gone" and not was_gone:
+                # A phone that shuts down ends its processes before its link: poll again a moment
+                # later.
                 was_gone = True
                 self.clock.wait(_GONE_PAUSE_S, cancelled)
                 continue
-            if look.word not in {"running", "begins"} or deadline.expired:
-                return look
+            if state.word not in {"running", "begins"} or deadline.expired:
+                return state
 
-    def _look(
+    def _poll_run(
         self,
         folder: str,
         names: Sequence[str],
@@ -406,41 +394,41 @@ class DetachedRuns(PhoneLink):
         start: Mapping[str, str],
         deadline: Deadline,
         cancelled: threading.Event | None,
-    ) -> _Look:
-        """Have the phone wait for the end of a run, not past its deadline, and tell how it is.
+    ) -> _RunState:
+        """Let the phone wait for a run's end, at most until its deadline; return the run's state.
 
-        Its files come with that, unless there is a large one or one arrives damaged.
+        It includes the files, unless one is large or arrives damaged.
         """
         span_s = min(_LONGEST_WAIT_S, deadline.remaining_s)
         step_s = min(WAIT_STEP_S, span_s)
         steps = math.ceil(span_s / step_s) if step_s else 0
-        what = "starting a run" if start else "waiting for a run"
+        action = "starting a run" if start else "waiting for a run"
         scripts = {
             **start,
             "wait": call("wait", folder, f"{step_s:g}", steps),
             "read": call("read_files", mark(), _SMALL_BYTES, *names),
         }
-        answer = self.ask(scripts, timeout_s=span_s + _ANSWER_S, cancelled=cancelled, what=what)
-        ended = re.search(
+        answer = self.ask(scripts, timeout_s=span_s + _ANSWER_S, cancelled=cancelled, action=action)
+        match = re.search(
             r"^(done (\d+)( left)?|running|begins|gone)\n(.*)\n(.*)$", answer.text("wait"), re.M
         )
-        if ended is None:
-            what = "starting a run failed" if start else f"{folder} is gone"
-            said = answer.stderr.decode("utf-8", "replace").strip()
-            if (why := writing_failure(said, serial=self.serial, what=what)) is not None:
+        if match is None:
+            action = "starting a run failed" if start else f"{folder} is gone"
+            output = answer.stderr.decode("utf-8", "replace").strip()
+            if (why := writing_failure(output, serial=self.serial, action=action)) is not None:
                 raise why
-            self._check_writing(folder, what=what)
-            # Its start was cut off halfway, or somebody removed it; another try has its own.
-            raise TransferError(f"{what}: {reason_of(answer)}", serial=self.serial)
-        word, exit_code, left, begun, now = ended.groups()
-        rebooted = bool(begun) and bool(now) and begun != now
+            self._check_writing(folder, action=action)
+            # Its start was cut off, or somebody removed it; another try uses a new folder.
+            raise TransferError(f"{action}: {failure_reason(answer)}", serial=self.serial)
+        word, exit_code, leftovers, boot_before, boot_now = match.groups()
+        rebooted = bool(boot_before) and bool(boot_now) and boot_before != boot_now
         if exit_code is None:
-            return _Look(word=word, rebooted=rebooted)
-        files = None if left else files_of(answer, len(names))
-        return _Look(
+            return _RunState(word=word, rebooted=rebooted)
+        files = None if leftovers else parse_files(answer, len(names))
+        return _RunState(
             word="done",
             exit_code=int(exit_code),
-            has_rest=bool(left),
+            has_leftovers=bool(leftovers),
             rebooted=rebooted,
             files=files,
         )
@@ -448,7 +436,7 @@ class DetachedRuns(PhoneLink):
 
 @frozen
 class PhoneProcess:
-    """One process; ``group`` is 0 when ps doesn't tell."""
+    """One process; ``group`` is 0 when ps doesn't print it."""
 
     pid: int
     parent: int
@@ -486,9 +474,7 @@ def parse_processes(text: str) -> list[PhoneProcess]:
 
 
 def family(processes: Sequence[PhoneProcess], leaders: Iterable[int]) -> list[int]:
-    """Return the pids that live of these leaders: themselves, their process groups and all their
-    descendants.
-    """
+    """Return the live pids of these leaders, their process groups and all their descendants."""
     members = set(leaders)
     members |= {process.pid for process in processes if process.group in members}
     while grown := {process.pid for process in processes if process.parent in members} - members:
@@ -500,7 +486,7 @@ def family(processes: Sequence[PhoneProcess], leaders: Iterable[int]) -> list[in
 def folder_name(run_id: RunId) -> str:
     """Return the name of a run's folder.
 
-    Raises UsageError for an id that could lead out of the folder above.
+    Raises UsageError for an id that could lead out of its parent folder.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}", run_id):
         raise UsageError(f"{run_id!r} can't be a run's id: letters, digits, '_', '-' and '.' only")

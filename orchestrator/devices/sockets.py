@@ -1,5 +1,5 @@
-"""Connections to the adb server, each with one deadline for all that goes over it: which errors its
-failures are, and the phone's shell by shell protocol v2, whose exit code must come.
+"""Connections to the adb server, each with one deadline, and the errors of their failures; and the
+phone's shell by shell protocol v2, whose exit code must arrive.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from orchestrator.records.failures import Source, next_step_of, texts_of
 from orchestrator.scripts import Answer
 
 DEFAULT_PORT: Final = 5037
-#: Code -> the error that has it.
+#: Code -> its error class.
 _KINDS: Final = {kind().code: kind for kind in kinds_below(DeviceError)}
 
 
@@ -47,7 +47,7 @@ class ServerAddress:
     port: int = DEFAULT_PORT
     #: A socket in the file system (``localfilesystem:``); host and port don't count then.
     path: str = ""
-    #: Where it was named, for people.
+    #: The setting that named it, for people.
     named_by: str = field(default="", compare=False)
 
     @property
@@ -57,8 +57,8 @@ class ServerAddress:
 
     @property
     def spec(self) -> str:
-        """What adb's ``-L`` and ``ADB_SERVER_SOCKET`` take; "tcp:127.0.0.1:N" is refused by 29 and
-        36.
+        """The value for adb's ``-L`` and ``ADB_SERVER_SOCKET``; adb 29 and 36 refuse
+        "tcp:127.0.0.1:N".
         """
         if self.path:
             return f"localfilesystem:{self.path}"
@@ -70,16 +70,18 @@ class ServerAddress:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def _failure_in(message: str, source: Source, *, serial: str, what: str) -> DeviceError | None:
-    """Return the error for a message of adb or of the phone's.
+def _failure_in(message: str, source: Source, *, serial: str, action: str) -> DeviceError | None:
+    """Return the error for a message of adb or of the phone.
 
-    None when no text of the source is in it.
+    None when it contains no known text of the source.
     """
     for text, failure in texts_of(source):
         if re.search(text.pattern, message, re.I):
-            told = without_stack(message)[-300:] if source is not Source.ADB else message
-            said = f"adb says {told!r}" if source is Source.ADB else f"the phone says {told!r}"
-            parts = (what, text.meaning, said)
+            excerpt = without_stack(message)[-300:] if source is not Source.ADB else message
+            quoted = (
+                f"adb says {excerpt!r}" if source is Source.ADB else f"the phone says {excerpt!r}"
+            )
+            parts = (action, text.meaning, quoted)
             return _KINDS[failure.code](
                 ": ".join(filter(None, parts)),
                 serial=serial,
@@ -88,54 +90,52 @@ def _failure_in(message: str, source: Source, *, serial: str, what: str) -> Devi
     return None
 
 
-def server_failure(message: str, *, serial: str, what: str) -> DeviceError:
+def server_failure(message: str, *, serial: str, action: str) -> DeviceError:
     """Return the error for a FAIL answer of the adb server (or of a phone's service)."""
-    return _failure_in(message, Source.ADB, serial=serial, what=what) or DeviceError(
-        f"{what}: adb says {message!r}", serial=serial
+    return _failure_in(message, Source.ADB, serial=serial, action=action) or DeviceError(
+        f"{action}: adb says {message!r}", serial=serial
     )
 
 
 def sync_failure(message: str, *, serial: str, path: str) -> DeviceError:
     """Return the error for a FAIL answer of the phone's file service."""
     if re.search("couldn't read from device|protocol fault", message):
-        return server_failure(message, serial=serial, what=path)
-    return writing_failure(message, serial=serial, what=path) or TransferError(
+        return server_failure(message, serial=serial, action=path)
+    return writing_failure(message, serial=serial, action=path) or TransferError(
         f"{path}: the phone says {message!r}", serial=serial
     )
 
 
-def writing_failure(message: str, *, serial: str, what: str) -> DeviceError | None:
-    """Return the error for what the phone says when our folder can't be written.
+def writing_failure(message: str, *, serial: str, action: str) -> DeviceError | None:
+    """Return the error for a phone's message that our folder isn't writable.
 
-    None when it says something else.
+    None for any other message.
     """
-    return _failure_in(message, Source.WRITING, serial=serial, what=what)
+    return _failure_in(message, Source.WRITING, serial=serial, action=action)
 
 
-def service_failure(message: str, *, serial: str, what: str) -> DeviceError | None:
-    """Return the error for what a tool of the phone's says of Android's services.
+def service_failure(message: str, *, serial: str, action: str) -> DeviceError | None:
+    """Return the error for a message of the phone's tools about Android's services.
 
-    None when it says something else.
+    None for any other message.
     """
-    return _failure_in(message, Source.SERVICE, serial=serial, what=what)
+    return _failure_in(message, Source.SERVICE, serial=serial, action=action)
 
 
 def without_stack(text: str) -> str:
-    """Return what a phone said without the frames of a Java exception: its message stands above
-    them.
+    """Return a phone's output without the frames of a Java exception, whose message precedes them.
 
-    Of an exception that has a cause, and the cause another, the first cause of all is what stands
-    last.
+    The root cause of the exception, if any, is the last line.
     """
     lines = [line.strip() for line in text.strip().splitlines()]
-    kept = [
+    relevant = [
         line for line in lines if line and not re.match(r"at [\w.$<>]+\(|\.\.\. \d+ more$", line)
     ]
-    causes = [line for line in kept if line.startswith("Caused by: ")]
-    return "\n".join([*(line for line in kept if line not in causes[-1:]), *causes[-1:]])
+    causes = [line for line in relevant if line.startswith("Caused by: ")]
+    return "\n".join([*(line for line in relevant if line not in causes[-1:]), *causes[-1:]])
 
 
-#: The four hex digits in front of a request can't say more.
+#: The largest length in the four hex digits in front of a request.
 LONGEST_REQUEST_BYTES: Final = 0xFFFF
 #: Large enough for a whole adb payload in one system call.
 READ_BYTES: Final = 1 << 18
@@ -147,21 +147,21 @@ class Connection:
     """A socket to the adb server. Every method may raise LinkLostError or DeviceTimeoutError."""
 
     def __init__(
-        self, address: ServerAddress, deadline: Deadline, *, what: str, serial: str = ""
+        self, address: ServerAddress, deadline: Deadline, *, action: str, serial: str = ""
     ) -> None:
         """Connect; raises AdbUnavailableError when nothing listens there."""
         self.deadline = deadline
-        self.what = what
+        self.action = action
         self.serial = serial
-        #: What ends all waiting for it by InterruptedByUserError; None for nothing.
+        #: Ends all waits by InterruptedByUserError; None: waits can't be cancelled.
         self.cancelled: threading.Event | None = None
         try:
             self._socket = _connect(address, deadline)
         except (OSError, UnicodeError) as error:
-            named = f", which {address.named_by} names" if address.named_by else ""
+            setting_note = f", which {address.named_by} names" if address.named_by else ""
             option = f"-L {address.spec}" if address.path else f"-P {address.port}"
             raise AdbUnavailableError(
-                f"no adb server answers at {address}{named}: {error}",
+                f"no adb server answers at {address}{setting_note}: {error}",
                 hint=(
                     f"start it (adb {option} start-server), or unset {address.named_by or 'its address'} "
                     "so that benchfarm starts one of its own"
@@ -187,7 +187,7 @@ class Connection:
             self._socket.close()
 
     def request(self, service: str) -> None:
-        """Ask for a service and read its OKAY; a FAIL raises what its text means."""
+        """Ask for a service and read its OKAY; a FAIL raises the error of its text."""
         body = service.encode("utf-8", "surrogateescape")
         if len(body) > LONGEST_REQUEST_BYTES:
             raise UsageError(
@@ -197,44 +197,44 @@ class Connection:
         status = self.read_exact(4)
         if status == b"FAIL":
             raise server_failure(
-                self.read_block().decode("utf-8", "replace"), serial=self.serial, what=self.what
+                self.read_block().decode("utf-8", "replace"), serial=self.serial, action=self.action
             )
         if status != b"OKAY":
             raise LinkLostError(
-                f"{self.what}: the adb server answered {status!r}", serial=self.serial
+                f"{self.action}: the adb server answered {status!r}", serial=self.serial
             )
 
     def read_block(self) -> bytes:
         """Read a block with its length in four hex digits in front.
 
-        A FAIL, which may come after the OKAY, raises what its text means.
+        A FAIL, which may come after the OKAY, raises the error of its text.
         """
         head = self.read_exact(4)
         if head == b"FAIL":
-            told = self.read_block().decode("utf-8", "replace")
-            raise server_failure(told, serial=self.serial, what=self.what)
+            message = self.read_block().decode("utf-8", "replace")
+            raise server_failure(message, serial=self.serial, action=self.action)
         try:
             size = int(head, 16)
         except ValueError:
             raise LinkLostError(
-                f"{self.what}: {head!r} came instead of a length", serial=self.serial
+                f"{self.action}: {head!r} came instead of a length", serial=self.serial
             ) from None
         return self.read_exact(size)
 
     def read_exact(self, size: int) -> bytes:
-        """Read ``size`` bytes; the end before that is a lost link."""
-        found = bytearray()
-        while len(found) < size:
+        """Read ``size`` bytes; an earlier end raises LinkLostError."""
+        received = bytearray()
+        while len(received) < size:
             self._await(select.POLLIN)
             with self._io():
-                data = self._socket.recv(min(size - len(found), READ_BYTES))
+                data = self._socket.recv(min(size - len(received), READ_BYTES))
             if not data:
-                raise self._lost("the connection ended early")
-            found += data
-        return bytes(found)
+                raise self._link_error("the connection ended early")
+            received += data
+        return bytes(received)
 
     def read_some(self) -> bytes:
-        """Block until something comes; ``b""`` is the end."""
+        """Wait for some bytes; ``b""`` at the end."""
         self._await(select.POLLIN)
         with self._io():
             try:
@@ -243,26 +243,23 @@ class Connection:
                 return b""
 
     def readable(self, wait_s: float) -> bool:
-        """Wait up to ``wait_s`` (and the deadline) for something to read or the end; tell whether
-        there is.
-        """
+        """Wait up to ``wait_s`` (and the deadline) for bytes or the end; return whether they came."""
         return bool(self._poll(select.POLLIN, max(0.0, min(wait_s, self.deadline.remaining_s))))
 
     def send(self, data: bytes | memoryview) -> None:
-        """Send all of it."""
-        left = memoryview(data)
-        while left:
+        """Send all bytes."""
+        unsent = memoryview(data)
+        while unsent:
             self._await(select.POLLOUT)
             with self._io():
-                left = left[self._socket.send(left) :]
+                unsent = unsent[self._socket.send(unsent) :]
 
     def exchange(self, outgoing: memoryview, *, wait_s: float) -> tuple[int, bytes | None]:
-        """Send what goes out now and read what is there; return (bytes sent, what came: None
-        nothing, b"" the end).
+        """Send and read without blocking; return (bytes sent, received bytes: None for none, b"" at
+        the end).
 
         Both directions make progress, so that a phone that answers before it has read all can't
-        block us. Returns with nothing done after ``wait_s``, so that the caller can look at
-        something else.
+        block us. Returns after ``wait_s`` even if nothing was possible.
         """
         remaining_s = self.deadline.remaining_s
         events = self._poll(
@@ -279,11 +276,11 @@ class Connection:
         return sent, received
 
     def _await(self, events: int) -> None:
-        """Wait until the socket is ready, where that may be cancelled."""
+        """Wait until the socket is ready, if waits can be cancelled."""
         while self.cancelled is not None and not self.deadline.expired:
             if self.cancelled.is_set():
                 raise InterruptedByUserError
-            if self._poll(events, min(CANCEL_LOOK_S, self.deadline.remaining_s)):
+            if self._poll(events, min(CANCEL_POLL_S, self.deadline.remaining_s)):
                 return
 
     def _poll(self, events: int, wait_s: float) -> int:
@@ -294,7 +291,7 @@ class Connection:
 
     @contextlib.contextmanager
     def _io(self) -> Iterator[None]:
-        """Give an operation of the socket the rest of the deadline, and its failures their meaning."""
+        """Limit a socket operation to the rest of the deadline; translate its errors."""
         remaining_s = self.deadline.remaining_s
         if remaining_s <= 0:
             raise self._timeout()
@@ -304,15 +301,15 @@ class Connection:
         except TimeoutError:
             raise self._timeout() from None
         except OSError as error:
-            raise self._lost(str(error)) from error
+            raise self._link_error(str(error)) from error
 
     def _timeout(self) -> DeviceTimeoutError:
         return DeviceTimeoutError(
-            f"{self.what} took longer than {self.deadline.seconds:g} s", serial=self.serial
+            f"{self.action} took longer than {self.deadline.seconds:g} s", serial=self.serial
         )
 
-    def _lost(self, reason: str) -> LinkLostError:
-        return LinkLostError(f"{self.what}: the link was lost ({reason})", serial=self.serial)
+    def _link_error(self, reason: str) -> LinkLostError:
+        return LinkLostError(f"{self.action}: the link was lost ({reason})", serial=self.serial)
 
 
 def _connect(address: ServerAddress, deadline: Deadline) -> socket.socket:
@@ -320,7 +317,7 @@ def _connect(address: ServerAddress, deadline: Deadline) -> socket.socket:
     if not address.path:
         link = socket.create_connection((address.host, address.port), timeout=timeout_s)
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A remote server that vanishes without a word must not look like one that is busy.
+        # A remote server that vanishes silently must not look busy.
         link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return link
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -336,8 +333,8 @@ def _connect(address: ServerAddress, deadline: Deadline) -> socket.socket:
                 time.sleep(_QUEUE_PAUSE_S)
             else:
                 break
-        # Room for the next part of a push while the server sends the last one on; TCP finds its own
-        # size.
+        # Buffer for the next part of a push while the server forwards the last one; TCP sizes its
+        # own.
         link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENT_AHEAD_BYTES)
     except BaseException:
         link.close()
@@ -350,13 +347,13 @@ STDOUT: Final = 1
 STDERR: Final = 2
 EXIT: Final = 3
 _CLOSE_STDIN: Final = 4
-#: An exit code above it is that of a process which a signal ended: this and the signal's number.
+#: The exit code of a process that a signal ended is this plus the signal's number.
 BY_SIGNAL: Final = 128
 _HEAD: Final = struct.Struct("<BI")
 #: A length above this isn't from a shell; adb's own largest payload is 1 MiB.
 _LONGEST_PACKET_BYTES: Final = 64 << 20
-#: How often a wait looks whether it was cancelled.
-CANCEL_LOOK_S: Final = 0.2
+#: Interval at which a wait checks whether it was cancelled.
+CANCEL_POLL_S: Final = 0.2
 
 
 def quote(text: str) -> str:
@@ -364,30 +361,30 @@ def quote(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def reason_of(result: ShellResult | Answer) -> str:
-    """Return why a command failed: the last of what it printed, else what its exit code tells."""
-    said = without_stack((result.stderr or result.stdout).decode("utf-8", "replace"))
-    if said:
-        return said[-400:]
+def failure_reason(result: ShellResult | Answer) -> str:
+    """Return why a command failed: the end of its output, else the meaning of its exit code."""
+    output = without_stack((result.stderr or result.stdout).decode("utf-8", "replace"))
+    if output:
+        return output[-400:]
     if (number := result.exit_code - BY_SIGNAL) in set(signal.Signals):
         return f"it was killed on the phone by signal {number} ({signal.Signals(number).name})"
     return f"exit code {result.exit_code}, and it printed nothing"
 
 
-def refusal_of(said: str) -> str:
-    """Return the line by which a phone refuses something to its shell user, and what to do; empty
-    for none.
+def shell_refusal(output: str) -> str:
+    """Return the output's line that refuses something to the shell user, and what to do; empty for
+    none.
     """
     code = "shell-restricted"
-    for line in map(str.strip, said.splitlines()):
-        failure = service_failure(line, serial="", what="")
+    for line in map(str.strip, output.splitlines()):
+        failure = service_failure(line, serial="", action="")
         if failure is not None and failure.code == code:
             return f"{line} ({code}). {next_step_of(code)}"
     return ""
 
 
 def cut_packets(data: bytearray) -> Iterator[tuple[int, bytes]]:
-    """Yield (id, payload) of each packet of shell protocol v2 that is whole; the rest stays.
+    """Yield (id, payload) of each whole packet of shell protocol v2; the rest stays in ``data``.
 
     Raises ValueError.
     """
@@ -406,10 +403,10 @@ def cut_packets(data: bytearray) -> Iterator[tuple[int, bytes]]:
 def packets(
     connection: Connection, *, wait_s: float | None = None
 ) -> Iterator[tuple[int, bytes] | None]:
-    """Yield the packets (id, payload) that come to a command without input; None when nothing came
-    within ``wait_s``, where that is given.
+    """Yield the packets (id, payload) of a command without input; None after ``wait_s``, if given,
+    without one.
 
-    Raises LinkLostError when the connection ends, which it may before the exit packet.
+    Raises LinkLostError when the connection ends.
     """
     connection.send(_HEAD.pack(_CLOSE_STDIN, 0))
     received = bytearray()
@@ -421,14 +418,16 @@ def packets(
         data = connection.read_some()
         if not data:
             raise LinkLostError(
-                f"{connection.what}: the link ended before the exit code of the command",
+                f"{connection.action}: the link ended before the exit code of the command",
                 serial=connection.serial,
             )
         received += data
         try:
             yield from cut_packets(received)
         except ValueError as error:
-            raise LinkLostError(f"{connection.what}: {error}", serial=connection.serial) from error
+            raise LinkLostError(
+                f"{connection.action}: {error}", serial=connection.serial
+            ) from error
 
 
 def run_shell(
@@ -440,7 +439,7 @@ def run_shell(
     so.
 
     Raises LinkLostError when the connection ends before the exit packet, InterruptedByUserError
-    when the connection is cancelled (what runs gets SIGHUP).
+    when the connection is cancelled (the command gets SIGHUP).
     """
     connection.request("shell,v2,raw:" + command)
     stdout, stderr = BothEnds(most_bytes), BothEnds(most_bytes)

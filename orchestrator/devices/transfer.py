@@ -1,5 +1,5 @@
-"""What is brought to a phone: files under their content's hash, pushed once and verified there; and
-APKs, streamed to the package manager once and checked afterwards.
+"""Transfers to a phone: files under their content's hash, pushed once and verified there; and APKs,
+streamed to the package manager once and checked afterwards.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Deadline
-from orchestrator.devices.link import PhoneLink, checksum_of, no_checksum, push_timeout_s
+from orchestrator.devices.link import PhoneLink, no_checksum, push_timeout_s, stream_checksum
 from orchestrator.devices.probes import parse_free_bytes
-from orchestrator.devices.sockets import CANCEL_LOOK_S, quote, service_failure, without_stack
+from orchestrator.devices.sockets import CANCEL_POLL_S, quote, service_failure, without_stack
 from orchestrator.errors import (
     DeviceError,
     DeviceStorageError,
@@ -30,17 +30,17 @@ from orchestrator.ports import HostFile, PackageInfo, PlacedFile
 from orchestrator.records.failures import INSTALL_STEPS
 from orchestrator.scripts import Answer, call
 
-#: A phone whose data partition is full misbehaves: so much stays free, or files of earlier
-#: campaigns go.
+#: Minimum of free space, as a phone with a full data partition misbehaves: files of earlier
+#: campaigns are removed for it.
 _KEEP_FREE_BYTES: Final = 1 << 30
 _PREFIX_LENGTH: Final = 16
-#: A folder of placed files, as ls tells it.
+#: A folder of placed files, as ls prints it.
 _BLOB: Final = rf"^([a-z][a-z0-9_-]*/[0-9a-f]{{{_PREFIX_LENGTH}}})/$"
-#: So many names of folders fit into one command.
+#: This many folder names fit into one command.
 _REMOVED_MOST: Final = 1000
 _MD5_DIGITS: Final = 32
-#: A phone that computes a checksum more slowly than this hangs: an old core without instructions for
-#: it takes some 30 MB in a second.
+#: A phone that computes a checksum more slowly hangs: an old core without instructions for it
+#: processes some 30 MB in a second.
 _SLOWEST_HASH_BYTES_PER_S: Final = 10_000_000.0
 
 #: Called with a file's name, the bytes sent so far, and its size.
@@ -50,16 +50,16 @@ PushProgress = Callable[[str, int, int], None]
 class PlacedFiles(PhoneLink):
     """The placed files of a phone, ``<folder>/<kind>/<sha256 prefix>/<name>``: a part of AdbDevice.
 
-    Beside each hash's folder a file ``<prefix>.verified`` says what was compared, when (in which
-    boot, at which size and modification time).
+    Beside each hash's folder a file ``<prefix>.verified`` records the compared checksum, size,
+    modification time and boot.
     """
 
     def __init__(self, folder: str) -> None:
-        """Name the folder on the phone."""
+        """Set the folder on the phone."""
         self._files_folder = folder
-        #: Hears of pushes as they go on.
+        #: Called during pushes.
         self.progress: PushProgress = lambda name, sent_bytes, size_bytes: None
-        #: Used by this process: never removed by it.
+        #: Folders in use by this process, which it never removes.
         self._used: set[str] = set()
 
     def place(self, file: HostFile) -> PlacedFile:
@@ -75,41 +75,40 @@ class PlacedFiles(PhoneLink):
         blob = f"{self._files_folder}/{file.kind}/{folder}"
         placed = PlacedFile(path=f"{blob}/{name}", sha256=file.sha256, pushed_bytes=0)
         self._used.add(blob)
-        looked = self.again(lambda: self._look_without(file, blob))
-        if looked is None:
+        answer = self.retry(lambda: self._check_placed(file, blob))
+        if answer is None:
             return placed
-        self._make_room(looked, size_bytes)
+        self._make_room(answer, size_bytes)
         try:
-            self.again(lambda: self._push(file, blob))
+            self.retry(lambda: self._push(file, blob))
         except TransferError:
-            self.again(lambda: self._push(file, blob))
+            self.retry(lambda: self._push(file, blob))
         return replace(placed, pushed_bytes=size_bytes)
 
-    def _look_without(self, file: HostFile, blob: str) -> Answer | None:
-        """Return None when the file lies there, whole; else the free space, and what lies there
-        instead.
+    def _check_placed(self, file: HostFile, blob: str) -> Answer | None:
+        """Return None when the file is in place and whole; else an answer with the free space and
+        the folders there.
 
         The phone reads a file once per boot to compare its checksum; later its size and time count.
         """
 
-        def look(accepted: str) -> Answer:
+        def inspect(accepted: str) -> Answer:
             mode, folder = "755" if file.executable else "", quote(self._files_folder)
             scripts = {
                 "look": call("place_look", blob, file.name, file.sha256, mode, accepted),
                 "space": f"df -k {folder}",
                 "blobs": f"cd {folder} && ls -d */*/",
             }
-            what = f"looking for {file.name}"
-            return self.ask(scripts, timeout_s=_hash_timeout_s(file), what=what, must=True)
+            action = f"looking for {file.name}"
+            return self.ask(scripts, timeout_s=_hash_timeout_s(file), action=action, must=True)
 
-        answer = look("")
-        found = answer.value("look")
-        if found in {"same", file.sha256}:
+        answer = inspect("")
+        checksum = answer.value("look")
+        if checksum in {"same", file.sha256}:
             return None
-        if found == _expected(file, like=found):
-            # A phone without sha256sum: what it computes is compared with this computer's md5, and
-            # noted.
-            look(found)
+        if checksum == _expected(file, like=checksum):
+            # A phone without sha256sum: its md5 equals this computer's; let the phone record that.
+            inspect(checksum)
             return None
         return answer
 
@@ -119,11 +118,11 @@ class PlacedFiles(PhoneLink):
 
         def settle(accepted: str) -> str:
             arguments = (draft, blob, name, file.sha256, f"{mode:o}", accepted)
-            scripts, what = (
+            scripts, action = (
                 {"sum": call("place_settle", *arguments)},
                 f"putting {name} in its place",
             )
-            answer = self.ask(scripts, timeout_s=_hash_timeout_s(file), what=what, must=True)
+            answer = self.ask(scripts, timeout_s=_hash_timeout_s(file), action=action, must=True)
             return answer.value("sum")
 
         try:
@@ -133,38 +132,38 @@ class PlacedFiles(PhoneLink):
                 mode=mode,
                 progress=lambda sent_bytes: self.progress(name, sent_bytes, size_bytes),
             )
-            found = settle("")
-            if found == file.sha256:
+            checksum = settle("")
+            if checksum == file.sha256:
                 return
-            if not found:
+            if not checksum:
                 raise no_checksum(self.serial)
-            expected = _expected(file, like=found)
-            if found != expected:
+            expected = _expected(file, like=checksum)
+            if checksum != expected:
                 raise TransferError(
-                    f"{name} arrived with checksum {found} instead of {expected}",
+                    f"{name} arrived with checksum {checksum} instead of {expected}",
                     serial=self.serial,
                     hint="try another cable or port if it happens often; was the file changed meanwhile?",
                 )
-            settle(found)
+            settle(checksum)
         except (DeviceStorageError, TransferError):
             with contextlib.suppress(DeviceError):
-                self.shell(f"rm -f {quote(draft)}", what="removing what is left of a push")
+                self.shell(f"rm -f {quote(draft)}", action="removing a partial push")
             raise
 
-    def _make_room(self, looked: Answer, size_bytes: int) -> None:
-        """Remove what this process doesn't use where the phone is too full for so many bytes."""
-        free_bytes = parse_free_bytes(looked.text("space"))
+    def _make_room(self, answer: Answer, size_bytes: int) -> None:
+        """Remove files that this process doesn't use if the phone lacks space for these bytes."""
+        free_bytes = parse_free_bytes(answer.text("space"))
         if free_bytes is None or free_bytes >= size_bytes + _KEEP_FREE_BYTES:
             return
-        blobs = re.findall(_BLOB, looked.text("blobs"), re.M)
+        blobs = re.findall(_BLOB, answer.text("blobs"), re.M)
         unused = [path for path in blobs if f"{self._files_folder}/{path}" not in self._used]
         names = " ".join(f"{path}*" for path in unused[:_REMOVED_MOST])
         command = f"cd {quote(self._files_folder)} && rm -rf {names}; df -k ."
-        left = self.again(lambda: self.must(command, timeout_s=60.0, what="removing old files"))
-        free_bytes = parse_free_bytes(left)
+        space = self.retry(lambda: self.must(command, timeout_s=60.0, action="removing old files"))
+        free_bytes = parse_free_bytes(space)
         if free_bytes is not None and free_bytes < size_bytes:
             raise DeviceStorageError(
-                f"{size_bytes} bytes are to be placed, but only {free_bytes} are free",
+                f"{size_bytes} bytes are needed, but only {free_bytes} are free",
                 serial=self.serial,
                 hint="free some space on the phone",
             )
@@ -175,16 +174,16 @@ def _hash_timeout_s(file: HostFile) -> float:
 
 
 def _expected(file: HostFile, *, like: str) -> str:
-    """Return the checksum that a phone should tell of a file: its sha256, or its md5 where the
-    phone knows no other.
+    """Return the checksum that a phone should compute: the file's sha256, or its md5 if ``like`` is
+    one.
     """
     if len(like) != _MD5_DIGITS:
         return file.sha256
     with file.source.open("rb") as stream:
-        return checksum_of(stream, like=like)
+        return stream_checksum(stream, like=like)
 
 
-#: The package manager checks, compiles and copies after the last byte has come.
+#: The package manager checks, compiles and copies after the last byte.
 _SETTLE_S: Final = 180.0
 _CHUNK_BYTES: Final = 1 << 18
 
@@ -211,7 +210,7 @@ class InstalledApps(PhoneLink):
             raise UsageError(f"{apk} can't be read: {error.strerror}") from error
         answer = self._stream(apk, size_bytes, cancelled or threading.Event())
         self._judge(answer, package)
-        installed = self.again(lambda: self.package(package))
+        installed = self.retry(lambda: self.package(package))
         if installed is None:
             raise InstallError(
                 f"the phone said Success, but {package} isn't installed",
@@ -226,17 +225,19 @@ class InstalledApps(PhoneLink):
         return size_bytes
 
     def package(self, package: str) -> PackageInfo | None:
-        """Return what is installed under this name, in one round trip."""
+        """Return the installed package of this name, or None, in one round trip."""
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+", package):
             raise UsageError(f"{package!r} isn't the name of an Android package")
-        scripts, what = {"package": call("package", package)}, f"looking for {package}"
-        told = self.again(lambda: self.ask(scripts, timeout_s=60.0, what=what)).text("package")
-        path = re.search(r"^path (.+)$", told, re.M)
+        scripts, action = {"package": call("package", package)}, f"looking for {package}"
+        output = self.retry(lambda: self.ask(scripts, timeout_s=60.0, action=action)).text(
+            "package"
+        )
+        path = re.search(r"^path (.+)$", output, re.M)
         if path is None:
             return None
-        checksum = re.search(r"^hash ([0-9a-f]{64})\b", told, re.M)
-        code = re.search(r"versionCode=(\d+)", told)
-        name = re.search(r"versionName=(\S+)", told)
+        checksum = re.search(r"^hash ([0-9a-f]{64})\b", output, re.M)
+        code = re.search(r"versionCode=(\d+)", output)
+        name = re.search(r"versionName=(\S+)", output)
         return PackageInfo(
             package=package,
             version_code=int(code[1]) if code else None,
@@ -252,7 +253,9 @@ class InstalledApps(PhoneLink):
             sending.enter_context(self.slots.pushing())
             deadline = Deadline(push_timeout_s(apk) + _SETTLE_S, self.clock)
             with (
-                self.open(command, deadline=deadline, what=f"install of {apk.name}") as connection,
+                self.open(
+                    command, deadline=deadline, action=f"install of {apk.name}"
+                ) as connection,
                 apk.open("rb") as file,
             ):
                 data: bytes | None = None
@@ -264,15 +267,15 @@ class InstalledApps(PhoneLink):
                     if not outgoing:
                         # Others may send meanwhile.
                         sending.close()
-                    # Who refuses closes its end; what else is said early (a linker's warning) is
+                    # A refusal closes the phone's end; other early output (a linker's warning) is
                     # noise.
                     speaks = connection.readable(0)
                     try:
                         sent, data = connection.exchange(
-                            outgoing[:0] if speaks else outgoing, wait_s=CANCEL_LOOK_S
+                            outgoing[:0] if speaks else outgoing, wait_s=CANCEL_POLL_S
                         )
                     except LinkLostError:
-                        # Its last words may be there to read.
+                        # Its last output may still be readable.
                         sent, data = len(outgoing), connection.read_some()
                     outgoing = outgoing[sent:]
                     answer += data or b""
@@ -281,9 +284,9 @@ class InstalledApps(PhoneLink):
     def _judge(self, answer: str, package: str) -> None:
         if re.search(r"^Success\b", answer, re.M):
             return
-        what = f"install of {package}"
-        told = without_stack(answer)[-400:]
-        if (failure := service_failure(told, serial=self.serial, what=what)) is not None:
+        action = f"install of {package}"
+        output = without_stack(answer)[-400:]
+        if (failure := service_failure(output, serial=self.serial, action=action)) is not None:
             raise failure
         code = re.search(r"\b(INSTALL_[A-Z_]+|DELETE_FAILED_[A-Z_]+)|(?<=Failure \[)-\d+", answer)
         if (
@@ -293,14 +296,14 @@ class InstalledApps(PhoneLink):
             and "Exception" not in answer
         ):
             raise LinkLostError(
-                f"{what}: the link ended before the package manager answered ({told[-200:]!r})",
+                f"{action}: the link ended before the package manager answered ({output[-200:]!r})",
                 serial=self.serial,
             )
         word = code[0] if code else ""
         hint = INSTALL_STEPS.get(word, "look into the phone's log: adb logcat").replace(
             "PACKAGE", package
         )
-        text = f"{what}: {told}"
+        text = f"{action}: {output}"
         if word in _STORAGE or (
             not word and re.search(r"not enough space|no space left", answer, re.I)
         ):

@@ -81,8 +81,8 @@ def test_a_phone_that_hangs_in_mid_run_is_told_once_and_its_run_keeps_its_figure
     serial = lab.serials[0]
     lab.fault(serial, "hang", "moment=run")
     process = lab.cli.start("bench -d xnnpack -t 1 -n 2 --min-secs 0.2 -s", serial, model)
-    log = heard(process, f"{serial}: problem: doesn't answer: its run may go on without us")
-    assert "it is waited for up to " in log
+    log = heard(process, f"{serial}: problem: doesn't answer: its run may continue")
+    assert "waiting up to " in log
     assert _phone_of(lab, serial)["standing"] == "away"
     lab.clear()
     log += heard(process, f"{serial}: is back")
@@ -104,8 +104,8 @@ def test_a_phone_that_is_unplugged_in_mid_run_is_told_and_shown_as_away(
     process = lab.cli.start("bench -d xnnpack -t 1 -n 2 --min-secs 0.2 -s", serial, model)
     poll_until(lambda: "#1" in _phone_of(lab, serial).get("doing", ""), "it is measured")
     lab.cli("virtual down", serial).ok()
-    log = heard(process, f"{serial}: problem: can't be reached: its run may go on without us")
-    assert "it is waited for up to " in log
+    log = heard(process, f"{serial}: problem: can't be reached: its run may continue")
+    assert "waiting up to " in log
     phone = _phone_of(lab, serial)
     assert (phone["standing"], phone["eta_s"]) == ("away", None)
     assert phone["doing"].startswith("can't be reached")

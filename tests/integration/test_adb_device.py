@@ -337,7 +337,7 @@ def test_a_run_whose_phone_was_waited_for_in_vain_is_left_without_a_further_wait
     device.clock = SystemClock()
     bench.server.disconnect(device.transport)
     device.discard_run(run_id)
-    assert bench.server.state_of(device.transport) == ""
+    assert bench.server.transport_state(device.transport) == ""
 
 
 @pytest.mark.parametrize(("size_bytes", "seconds"), [(10_000_000, "31"), (4_000_000_000, "430")])
@@ -514,7 +514,7 @@ def test_files_of_earlier_campaigns_make_room_on_a_full_phone(
     # As many as a command of 64 KB can't name one by one.
     names = [f"{number:016}" for number in range(700)]
     for some in (names[:350], names[350:]):
-        first.must(f"cd {WORK_FOLDER}/models && mkdir {' '.join(some)}", what="making folders")
+        first.must(f"cd {WORK_FOLDER}/models && mkdir {' '.join(some)}", action="making folders")
     second = AdbDevice(bench.server, phone.address)
     place(second, source(2))
     storage = phone.userland.files.storage

@@ -159,7 +159,7 @@ def test_a_phone_that_cools_down_in_time_is_fit(
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ("battery-health health=6", "its battery says that it is failing"),
+        ("battery-health health=6", "its battery reports 'failing'"),
         ("overheat heat_c=110", "its battery is at"),
     ],
 )
@@ -278,7 +278,7 @@ def test_a_phone_that_adb_reaches_by_an_address_keeps_its_radios(
     conditioner.prepare(
         device, ANY, quiet=Quiet(airplane=True, sync_off=True), on_note=notes.append
     )
-    refusal = "can't be had: adb reaches the phone over the network, and would be cut off"
+    refusal = "is unavailable: adb reaches the phone over the network, and would be cut off"
     assert notes == [
         f"{name} {refusal}"
         for name in ("airplane mode", "Wi-Fi being off", "mobile data being off")

@@ -145,7 +145,7 @@ def test_every_wish_is_made_true_and_all_of_it_undone(
     conditioner = LadderConditioner(tmp_path)
     notes: list[str] = []
     conditioner.prepare(device, ANY, quiet=EVERYTHING, on_note=notes.append)
-    assert notes == ["the GPU's smallest clock can't be had: the phone doesn't have it"]
+    assert notes == ["the GPU's smallest clock is unavailable: the phone doesn't have it"]
     assert set(
         device.shell("cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor").text.split()
     ) == {"performance"}
@@ -314,7 +314,7 @@ def test_two_homes_refuse_each_other_a_phone_and_name_the_holder(
     first.prepare(device, ANY)
     with pytest.raises(DeviceBusyError, match=f"process {os.getpid()} on"):
         second.prepare(other_way, ANY)
-    with pytest.raises(DeviceBusyError, match="valid for"):
+    with pytest.raises(DeviceBusyError, match="expires in"):
         second.restore(other_way)
     assert first.restore(device)
     second.prepare(other_way, ANY)
@@ -340,7 +340,7 @@ def test_a_note_is_renewed_while_its_holder_lives_even_if_it_asks_nothing(
     # It waits until the note was either renewed, as now, or has expired.
     with pytest.raises(DeviceBusyError, match=f"process {os.getpid()} on"):
         second.prepare(other_way, ANY, on_wait=fall_silent)
-    assert "taken over unless the note is renewed" in told[0]
+    assert "taken over unless that lease is renewed" in told[0]
     first.restore(device)
     second.prepare(other_way, ANY)
     second.restore(other_way)

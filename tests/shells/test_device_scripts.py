@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.devices.link import files_of
+from orchestrator.devices.link import parse_files
 from orchestrator.files import LEFT_OUT
 from orchestrator.ports import ShellResult
 from orchestrator.scripts import call, framed, mark, read
@@ -27,10 +27,10 @@ def test_files_are_read_whole_whatever_their_names_are(shell: Shell) -> None:
     paths = [shell.folder / name for name in names]
     answer = shell.ask(read=call("read_files", mark(), 101, *paths), more="echo more")
     assert (answer.exit_code, answer.text("more")) == (0, "more\n")
-    assert files_of(answer, 6) == [DATA, b"two\n", b"no end", None, b"", bytes(101)]
-    assert files_of(shell.ask(read=call("read_files", mark(), 100, *paths)), 6) is None
+    assert parse_files(answer, 6) == [DATA, b"two\n", b"no end", None, b"", bytes(101)]
+    assert parse_files(shell.ask(read=call("read_files", mark(), 100, *paths)), 6) is None
     shell.tool("sha256sum", "exit 127")
-    assert files_of(shell.ask(read=call("read_files", mark(), 101, *paths)), 6) == files_of(
+    assert parse_files(shell.ask(read=call("read_files", mark(), 101, *paths)), 6) == parse_files(
         answer, 6
     )
 
@@ -48,7 +48,7 @@ def test_what_a_shell_and_its_tools_say_beside_is_no_part_of_an_answer(shell: Sh
     result = ShellResult(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
     answer = read(result)
     assert answer is not None
-    assert (answer.value("boot"), files_of(answer, 1)) == (BOOT, [DATA])
+    assert (answer.value("boot"), parse_files(answer, 1)) == (BOOT, [DATA])
     assert b"WARNING: linker: cat" in answer.stderr
     # Each byte less and it isn't whole any more.
     assert read(ShellResult(exit_code=0, stdout=done.stdout[:-2], stderr=b"")) is None

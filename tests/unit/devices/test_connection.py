@@ -41,7 +41,7 @@ def test_many_connections_at_once_wait_for_room_in_the_servers_queue(
     answered = threading.Event()
 
     def ask(_: int) -> bytes:
-        with Connection(address, Deadline(30), what="asking") as connection:
+        with Connection(address, Deadline(30), action="asking") as connection:
             assert connection.read_exact(4) == b"OKAY"
         return b"OKAY"
 
@@ -68,7 +68,7 @@ def test_a_queue_that_stays_full_is_told_at_the_deadline(
     busy_server: tuple[ServerAddress, socket.socket, ExitStack],
 ) -> None:
     with pytest.raises(AdbUnavailableError, match="no adb server answers"):
-        Connection(busy_server[0], Deadline(0.2), what="asking")
+        Connection(busy_server[0], Deadline(0.2), action="asking")
 
 
 def said_of_a_phone(answers: Iterator[bytes]) -> AdbServer:

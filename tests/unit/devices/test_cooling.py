@@ -56,7 +56,7 @@ def test_a_phone_is_looked_at_when_it_may_be_fit_and_seldom_before() -> None:
     # A tenth of a degree is half of one too early: 1.3 s at this rate.
     assert truth_s - 1.3 <= fitness.waited_s <= truth_s + 20.0
     assert phone.looks <= 16
-    assert told == ["battery at 47.0 C, at most 40 C wanted"]
+    assert told == ["battery at 47.0 C, at most 40 C allowed"]
 
 
 def test_a_phone_that_does_not_cool_in_time_is_unfit_with_the_reason() -> None:

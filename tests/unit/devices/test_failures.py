@@ -30,7 +30,7 @@ READERS = {
 def test_every_text_of_a_phone_is_read_as_its_code(
     source: Source, code: str, text: FailureText
 ) -> None:
-    error = READERS[source](text.example, serial="S1", what="opening")
+    error = READERS[source](text.example, serial="S1", action="opening")
     assert error is not None
     assert error.code == code
     assert text.next_step in error.hint
@@ -53,7 +53,7 @@ def test_every_text_of_a_phone_is_read_as_its_code(
     ],
 )
 def test_what_the_server_refuses_with_is_understood(message: str, kind: type[DeviceError]) -> None:
-    error = server_failure(message, serial="S1", what="opening")
+    error = server_failure(message, serial="S1", action="opening")
     assert type(error) is kind
     assert message in str(error)
 
@@ -102,5 +102,5 @@ def test_a_full_phone_is_told_from_another_failed_push() -> None:
     ],
 )
 def test_other_words_of_a_cause_are_understood_and_no_others(said: str, code: str | None) -> None:
-    error = writing_failure(said, serial="S1", what="starting a run")
+    error = writing_failure(said, serial="S1", action="starting a run")
     assert (error and error.code) == code

@@ -21,7 +21,7 @@ def end_of(packets: list[tuple[int, bytes]], folder: Path) -> Exception:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen(1)
-        with Connection(ServerAddress(path=str(path)), Deadline(30), what="log") as connection:
+        with Connection(ServerAddress(path=str(path)), Deadline(30), action="log") as connection:
             phone, _ = server.accept()
             with phone:
                 phone.sendall(

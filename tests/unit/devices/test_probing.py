@@ -22,8 +22,8 @@ def test_facts_of_a_phone_that_tells_nothing_are_unknown_and_not_guessed() -> No
     assert facts.serial == "R58M12"
     assert (facts.sdk, facts.memory_bytes, facts.clusters, facts.abis) == (None, None, (), ())
     assert not facts.is_rooted
-    assert state_from({}, at=NOW).heat_c == {}
-    assert state_from({}, at=NOW).battery_percent is None
+    assert state_from({}, read_at=NOW).heat_c == {}
+    assert state_from({}, read_at=NOW).battery_percent is None
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_heat_comes_from_sysfs_and_from_the_thermal_service_where_sysfs_is_hidde
     zones = (
         "/sys/class/thermal/thermal_zone0/type:cpu\n/sys/class/thermal/thermal_zone0/temp:45000\n"
     )
-    assert state_from({"thermalservice": service}, at=NOW).heat_c == {"skin": 31.0}
-    assert state_from({"thermalservice": service, "files": zones}, at=NOW).heat_c == {
+    assert state_from({"thermalservice": service}, read_at=NOW).heat_c == {"skin": 31.0}
+    assert state_from({"thermalservice": service, "files": zones}, read_at=NOW).heat_c == {
         "skin": 31.0,
         "cpu": 45.0,
     }
@@ -86,7 +86,7 @@ def test_a_phone_without_the_focus_names_the_app_of_the_top_group() -> None:
         "screen": "mWakefulness=Awake\nshowing=false\n",
         "topapp": "zygote64\0com.example.game\0\0com.example.game:bg\0",
     }
-    assert state_from(told, at=NOW).foreground == "com.example.game"
+    assert state_from(told, read_at=NOW).foreground == "com.example.game"
 
 
 def test_the_state_costs_a_phone_few_processes() -> None:

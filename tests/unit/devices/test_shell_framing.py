@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.devices.sockets import cut_packets, quote, reason_of
+from orchestrator.devices.sockets import cut_packets, failure_reason, quote
 from orchestrator.ports import ShellResult
 
 PACKETS = st.lists(st.tuples(st.integers(0, 5), st.binary(max_size=200)), max_size=20)
@@ -59,4 +59,4 @@ def test_quoted_text_is_one_word_of_the_shell_whatever_it_holds(text: str) -> No
 def test_a_failure_without_a_word_tells_what_its_exit_code_does(
     result: ShellResult, reason: str
 ) -> None:
-    assert reason_of(result).startswith(reason)
+    assert failure_reason(result).startswith(reason)
