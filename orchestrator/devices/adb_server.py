@@ -186,7 +186,7 @@ class AdbServer:
         DeviceTimeoutError.
         """
         deadline = Deadline(timeout_s)
-        self._await(address, deadline, lambda: self._join(address, deadline))
+        self._wait_until_online(address, deadline, lambda: self._connect_once(address, deadline))
 
     def pair(self, address: str, code: str) -> None:
         """Pair this computer with a phone that shows a code (Wireless debugging).
@@ -209,7 +209,9 @@ class AdbServer:
         with contextlib.suppress(DeviceError):
             self.ask(f"host:disconnect:{address}")
 
-    def _await(self, transport: str, deadline: Deadline, state: Callable[[], str]) -> None:
+    def _wait_until_online(
+        self, transport: str, deadline: Deadline, state: Callable[[], str]
+    ) -> None:
         """Poll until a phone's state is ``device``.
 
         Raises DeviceTimeoutError.
@@ -234,7 +236,7 @@ class AdbServer:
         self.revive()
         if fresh and is_tcp(transport):
             self.disconnect(transport)
-        read_state = self._join if is_tcp(transport) else self._plugged_state
+        read_state = self._connect_once if is_tcp(transport) else self._plugged_state
 
         def state() -> str:
             try:
@@ -249,7 +251,7 @@ class AdbServer:
                 self.revive()
             return "absent"
 
-        self._await(transport, deadline, state)
+        self._wait_until_online(transport, deadline, state)
 
     def _plugged_state(self, transport: str, deadline: Deadline) -> str:
         state = self.transport_state(transport)
@@ -257,7 +259,7 @@ class AdbServer:
             raise _unauthorized(transport)
         return state or "absent"
 
-    def _join(self, address: str, deadline: Deadline) -> str:
+    def _connect_once(self, address: str, deadline: Deadline) -> str:
         """Try once to connect a TCP phone; return its state afterwards."""
         state = self.transport_state(address)
         if state == "device":
@@ -338,7 +340,7 @@ class OwnServer(AdbServer):
             return
         with self._locked():
             if not self.answers(timeout_s=_START_TIMEOUT_S):
-                self._end()
+                self._kill()
                 self._launch()
 
     def stop(self) -> bool:
@@ -351,7 +353,7 @@ class OwnServer(AdbServer):
                     # Its process isn't visible here. The server exits without an answer.
                     with contextlib.suppress(DeviceError):
                         self.ask("host:kill")
-                self._end()
+                self._kill()
         return is_found or is_only_answering
 
     @contextlib.contextmanager
@@ -367,7 +369,7 @@ class OwnServer(AdbServer):
                 f"an adb server can't be kept in {self._folder}: {error}"
             ) from error
 
-    def _end(self) -> None:
+    def _kill(self) -> None:
         """End its process, also one that another command has started."""
         end_running(self.arguments)
         Path(self.address.path).unlink(missing_ok=True)

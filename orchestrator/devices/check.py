@@ -39,7 +39,7 @@ _FATAL: Final = "nothing can be measured on this phone"
 
 _CPUFREQ: Final = "/sys/devices/system/cpu/cpufreq/policy0"
 #: Command -> the consequence where it fails; benchfarm has a fallback.
-_BETTER: Final = {
+_OPTIONAL_TOOLS: Final = {
     "setsid true": "a run shares its session with adb's shell",
     "sha256sum try.txt | grep 911169ddaaf146af": "files are compared by md5",
     "sleep 0.05": "the phone waits in whole seconds",
@@ -56,7 +56,7 @@ _BETTER: Final = {
     "cat /sys/class/power_supply/battery/current_now": "energy needs the battery service's current",
 }
 #: Command -> what is impossible where it fails.
-_NEEDED: Final = {
+_REQUIRED_TOOLS: Final = {
     "command -v am": "the benchmark app can't be started",
     "command -v cmd": "airplane mode and fixed performance mode can't be set",
     "command -v input": "the screen can't be switched",
@@ -80,9 +80,12 @@ def check_phone(device: AdbDevice, conditioner: LadderConditioner) -> Iterator[P
     A failed check is a result, not an error.
     """
     tools: dict[str, Callable[[], Found]] = {}
-    for costs, without in ((_BETTER, CheckResult.ANOTHER_WAY), (_NEEDED, CheckResult.MISSING)):
-        for command, cost in costs.items():
-            tools[command] = partial(_tool, device, command, without, cost)
+    for tool_costs, failure in (
+        (_OPTIONAL_TOOLS, CheckResult.ANOTHER_WAY),
+        (_REQUIRED_TOOLS, CheckResult.MISSING),
+    ):
+        for command, cost in tool_costs.items():
+            tools[command] = partial(_tool, device, command, failure, cost)
     checks: dict[str, Callable[[], Found]] = {"shell": partial(_shell, device), **tools}
     checks |= {
         "detached run": partial(_detached, device),
@@ -92,13 +95,13 @@ def check_phone(device: AdbDevice, conditioner: LadderConditioner) -> Iterator[P
         "log": partial(_log, device),
     }
     #: Each waits for its tools as long as a measurement would.
-    patient = {
+    slow_checks = {
         "facts": partial(_facts, device),
         "state": partial(_state, device),
         "quiet mode": partial(_quiet, device, conditioner),
     }
     hanging = ""
-    for group in (checks, patient):
+    for group in (checks, slow_checks):
         if hanging:
             observation = f"not tried, as {hanging!r} hangs"
             for name in group:
@@ -146,7 +149,7 @@ def _answers(device: AdbDevice) -> bool:
     return True
 
 
-def _tool(device: AdbDevice, command: str, without: CheckResult, cost: str) -> Found:
+def _tool(device: AdbDevice, command: str, failure: CheckResult, cost: str) -> Found:
     """Try a tool or a small file that phones may lack, as benchfarm uses it."""
     folder = quote(device.work_folder)
     scripts = {"folder": f"mkdir -p {folder}", "try": call("try", device.work_folder, command)}
@@ -154,7 +157,7 @@ def _tool(device: AdbDevice, command: str, without: CheckResult, cost: str) -> F
     word, _, observation = answer.value("try").partition(" ")
     if word == "works":
         return works(observation.strip())
-    return without, observation.strip() or failure_reason(answer), cost
+    return failure, observation.strip() or failure_reason(answer), cost
 
 
 def _shell(device: AdbDevice) -> Found:
@@ -271,8 +274,8 @@ def _end_leftovers(device: AdbDevice, mark: int) -> int:
 
 def _files(device: AdbDevice) -> Found:
     """Send a program, have the phone compare its sum, run it, read it back and remove it."""
-    data = f"#!/system/bin/sh\nexit 43\n# {secrets.token_hex(_FILE_BYTES // 2)}\n".encode()
-    sha256, clock = hashlib.sha256(data).hexdigest(), device.clock
+    content = f"#!/system/bin/sh\nexit 43\n# {secrets.token_hex(_FILE_BYTES // 2)}\n".encode()
+    sha256, clock = hashlib.sha256(content).hexdigest(), device.clock
     with tempfile.TemporaryDirectory(prefix="benchfarm-check-") as folder:
         file = HostFile(
             source=Path(folder, "check"),
@@ -281,7 +284,7 @@ def _files(device: AdbDevice) -> Found:
             name="check",
             executable=True,
         )
-        file.source.write_bytes(data)
+        file.source.write_bytes(content)
         begun_s = clock.monotonic_s()
         placed = device.place(file)
         pushed_s = clock.monotonic_s()
@@ -294,7 +297,7 @@ def _files(device: AdbDevice) -> Found:
         device.shell(f"rm -rf {quote(device.work_folder)}/checks")
     if result.exit_code != 43:
         return fails(f"{placed.path} can't be run: {failure_reason(result)}", _FATAL)
-    if received != data:
+    if received != content:
         return fails("another file came back", "models and programs arrive damaged")
     speeds = [f"{_FILE_BYTES / 1e6 / max(1e-6, span_s):.0f} MB/s" for span_s in (up, down)]
     return works(f"{speeds[0]} there, {speeds[1]} back, sums equal, and it was run")

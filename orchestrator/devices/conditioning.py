@@ -218,8 +218,10 @@ class LadderConditioner:
                 restored = self._restore(device, on_note, take=take)
             except DeviceError as error:
                 # A wait that timed out isn't repeated.
-                is_gone = is_awaited and isinstance(error, DeviceTimeoutError | AdbUnavailableError)
-                if is_gone or tries == _RESTORES_MAX or not may_return(error):
+                is_offline = is_awaited and isinstance(
+                    error, DeviceTimeoutError | AdbUnavailableError
+                )
+                if is_offline or tries == _RESTORES_MAX or not may_return(error):
                     # On a phone that somebody else holds no run of ours is left.
                     if not isinstance(error, DeviceBusyError):
                         self._unreleased.add(device.serial)
@@ -233,7 +235,9 @@ class LadderConditioner:
         if not isinstance(device, AdbDevice):
             return self._undo_all(device)
         try:
-            claim = self._claims.take(device, by_force=take, then=self._takeover_scripts(device))
+            claim = self._claims.take(
+                device, by_force=take, next_scripts=self._takeover_scripts(device)
+            )
             # A foreign program doesn't prevent restoring a setting; a foreign holder does.
             self._identify(device, claim)
             # A killed process left its run; one that lost the phone left its runs' folders.
@@ -295,7 +299,10 @@ class LadderConditioner:
     def _clean(self, device: AdbDevice, on_wait: _Report, cancelled: threading.Event | None) -> str:
         """Take the phone unless it is in use, end leftover runs of ours; return its boot id."""
         claim = self._claims.take_over(
-            device, on_wait=on_wait, then=self._takeover_scripts(device), cancelled=cancelled
+            device,
+            on_wait=on_wait,
+            next_scripts=self._takeover_scripts(device),
+            cancelled=cancelled,
         )
         self._identify(device, claim)
         killed = device.end_leftover_runs(claim.answer)
@@ -332,7 +339,7 @@ class LadderConditioner:
                 steps.append(step)
         commands = {str(number): step.read for number, step in enumerate(steps)}
         answer = _ask(device, {**commands, **SNAPSHOT_COMMANDS})
-        to_do: list[tuple[QuietStep, str]] = []
+        open_steps: list[tuple[QuietStep, str]] = []
         for number, step in enumerate(steps):
             original = answer.value(str(number))
             if step.accepts(original):
@@ -340,10 +347,10 @@ class LadderConditioner:
             if not original:
                 on_note(f"{step.name} is unavailable: the phone doesn't have it")
                 continue
-            to_do.append((step, original))
-        if to_do:
+            open_steps.append((step, original))
+        if open_steps:
             self._keep_snapshot(device, answer)
-            self._apply_steps(device, to_do, on_note)
+            self._apply_steps(device, open_steps, on_note)
         elif screen := parse_snapshot(answer.texts()).get(SCREEN_STATE):
             self._screens.setdefault(device.serial, screen)
 
@@ -429,8 +436,8 @@ class LadderConditioner:
             raise DeviceSetAsideError(
                 why, serial=device.serial, hint="look at its battery before it is used again"
             )
-        is_other = _has_other_screen(state, quiet) and device.serial not in self._stuck_screens
-        if isinstance(device, AdbDevice) and is_other:
+        is_unplanned = _has_other_screen(state, quiet) and device.serial not in self._stuck_screens
+        if isinstance(device, AdbDevice) and is_unplanned:
             step = screen_step(quiet.screen)
             self._keep_snapshot(device)
             self._apply_steps(
@@ -444,27 +451,27 @@ class LadderConditioner:
         self._quiet.pop(device.serial, None)
         self._stuck_screens.discard(device.serial)
         restored, why = self.power_on(device.serial)
-        off = self.journal.ports_off(device.serial)
+        ports_off = self.journal.ports_off(device.serial)
         remaining = [change for change in self.journal.pending(device.serial) if not change.port]
         if isinstance(device, AdbDevice):
-            if off and [change.port for change in off] == [hub_port(device)]:
+            if ports_off and [change.port for change in ports_off] == [hub_port(device)]:
                 # The phone is online on that port: somebody powered it on.
-                off, why = [], ""
-            elsewhere = self._phone_journal(device)
+                ports_off, why = [], ""
+            phone_changes = self._phone_journal(device)
             # Where both have changes, those of another computer were made first.
-            remaining = [change for change in elsewhere if change not in remaining] + remaining
-            if elsewhere:
-                self.journal.keep(device.serial, [*remaining, *off])
+            remaining = [change for change in phone_changes if change not in remaining] + remaining
+            if phone_changes:
+                self.journal.keep(device.serial, [*remaining, *ports_off])
         is_touched = bool(remaining)
         failed = [why] if why else []
         for change in reversed(remaining.copy()):
-            if why := self._why_not_undone(device, change):
+            if why := self._undo_change(device, change):
                 failed.append(f"{change.what} can't be restored with {change.undo!r}: {why}")
                 continue
             restored.append(change.what)
             remaining.remove(change)
             if remaining:
-                self.journal.keep(device.serial, [*remaining, *off])
+                self.journal.keep(device.serial, [*remaining, *ports_off])
         if failed:
             raise DeviceCommandError("; ".join(failed), serial=device.serial)
         if is_touched and isinstance(device, AdbDevice):
@@ -474,7 +481,7 @@ class LadderConditioner:
         self.journal.keep(device.serial, ())
         return restored
 
-    def _why_not_undone(self, device: Device, change: Change) -> str:
+    def _undo_change(self, device: Device, change: Change) -> str:
         """Undo a change; return the reason of a failure, empty when it is restored."""
         result = device.shell(change.undo)
         why = shell_refusal(result.text + result.stderr.decode("utf-8", "replace"))

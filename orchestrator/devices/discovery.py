@@ -74,20 +74,20 @@ def parse_devices(text: str) -> list[Seen]:
     for line in text.splitlines():
         if not line.strip() or line.startswith(("List of devices", "*", "#")):
             continue
-        first = _ATTRIBUTE.search(line)
-        head = (line[: first.start()] if first else line).strip()
-        bare = _USB_PATH.search(head)
+        attribute = _ATTRIBUTE.search(line)
+        head = (line[: attribute.start()] if attribute else line).strip()
+        usb_match = _USB_PATH.search(head)
         head_match = _LINE.match(_USB_PATH.sub("", head))
         if head_match is None:
             continue
         values = {match["key"]: match["value"] for match in _ATTRIBUTE.finditer(line)}
-        number = values.get("transport_id", "")
+        transport_id = values.get("transport_id", "")
         phones.append(
             Seen(
                 address=head_match["transport"],
                 state=head_match["state"].strip(),
-                transport_id=int(number) if number.isdigit() else None,
-                usb=values.get("usb", bare["path"] if bare else ""),
+                transport_id=int(transport_id) if transport_id.isdigit() else None,
+                usb=values.get("usb", usb_match["path"] if usb_match else ""),
                 product=values.get("product", ""),
                 model=values.get("model", "").replace("_", " "),
                 codename=values.get("device", ""),
@@ -133,9 +133,11 @@ class KnownPhones:
         a listing lacks them, or fails.
         """
         address = str(server.address)
-        fresh = {(address, phone.address): phone for phone in phones if phone.usable}
-        away = [key for key in self._phones if key[0] == address and key not in fresh]
-        self._phones |= {key: replace(self._phones[key], transport_id=None) for key in away} | fresh
+        usable = {(address, phone.address): phone for phone in phones if phone.usable}
+        offline = [key for key in self._phones if key[0] == address and key not in usable]
+        self._phones |= {
+            key: replace(self._phones[key], transport_id=None) for key in offline
+        } | usable
 
     def name(self, server: AdbServer, phone: Seen) -> Seen:
         """Return the phone, with its last known serial number if it couldn't be asked now."""

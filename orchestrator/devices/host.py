@@ -46,7 +46,7 @@ from orchestrator.scripts import ask, text
 
 _POLL_S: Final = 0.05
 #: How long the sampler of a run may continue after the program; then it is killed.
-_REST_S: Final = 2.0
+_SAMPLER_END_S: Final = 2.0
 _LEADER_FILE: Final = "leader"
 
 
@@ -268,16 +268,16 @@ class HostDevice(AloneDevice):
 
         None: not ended.
         """
-        rest: Deadline | None = None
+        sampler_deadline: Deadline | None = None
         while True:
             try:
                 code = process.wait(timeout=min(_POLL_S, deadline.remaining_s))
             except subprocess.TimeoutExpired:
-                if rest is None and exit_file.exists():
-                    rest = Deadline(_REST_S)
+                if sampler_deadline is None and exit_file.exists():
+                    sampler_deadline = Deadline(_SAMPLER_END_S)
                 if (
-                    rest is not None
-                    and rest.expired
+                    sampler_deadline is not None
+                    and sampler_deadline.expired
                     and (exit_code := exit_file.read_text().strip()).isdigit()
                 ):
                     return int(exit_code)

@@ -284,11 +284,11 @@ def parse_claim(answer: Answer) -> ClaimResult:
             programs.append(f"{name} (pid {pids.strip()})")
         elif word in {"held", "serial", "boot"}:
             values.setdefault(word, rest.strip())
-    held, until, words = (*values.get("held", "").split(" ", 2), "", "", "")[:3]
+    held, until, note_text = (*values.get("held", "").split(" ", 2), "", "", "")[:3]
     return ClaimResult(
         serial=values.get("serial", ""),
         boot_id=values.get("boot", ""),
-        holder=f"{_note_author(words)} (its lease on the phone expires in {held} s)"
+        holder=f"{_note_author(note_text)} (its lease on the phone expires in {held} s)"
         if "held" in values
         else "",
         is_written=is_written,
@@ -319,10 +319,10 @@ def check_free(claim: ClaimResult, serial: str) -> None:
         )
 
 
-def _note_author(words: str) -> str:
+def _note_author(note_text: str) -> str:
     """Return the writer of a foreign note, for people; "another computer" if unreadable."""
     try:
-        note = json.loads(words)
+        note = json.loads(note_text)
         return f"process {int(note['pid'])} on {note['host']}"
     except (ValueError, KeyError, TypeError):
         return "another computer"
@@ -352,21 +352,27 @@ class Claims:
         ``take``: also a phone that another holds.
         """
         seconds = max(1, round(hold_s))
-        words = json.dumps({"host": self._host, "pid": os.getpid(), "hold_s": seconds})
-        return call("claim", folder, self.token, seconds, words, "1" if take else "")
+        note_text = json.dumps({"host": self._host, "pid": os.getpid(), "hold_s": seconds})
+        return call("claim", folder, self.token, seconds, note_text, "1" if take else "")
 
     def take(
-        self, device: AdbDevice, *, by_force: bool = False, then: Mapping[str, str] | None = None
+        self,
+        device: AdbDevice,
+        *,
+        by_force: bool = False,
+        next_scripts: Mapping[str, str] | None = None,
     ) -> ClaimResult:
         """Take a phone, or renew our claim; the result names the holder when another has it.
 
-        ``by_force``: take it from any holder. ``then``: scripts to run in the same round trip if it
-        is ours. Raises DeviceError kinds.
+        ``by_force``: take it from any holder. ``next_scripts`` run in the same round trip if it is
+        ours. Raises DeviceError kinds.
         """
         device.note_renewal.stop()
         hold_s = self._lease_s * _uptime_speed(device.facts())
         script = self.script(device.work_folder, hold_s=hold_s, take=by_force)
-        answer = device.ask({"claim": script, **(then or {})}, action=_using(device), must=True)
+        answer = device.ask(
+            {"claim": script, **(next_scripts or {})}, action=_using(device), must=True
+        )
         claim = parse_claim(answer)
         if claim.is_written:
             # Builtins only; after another boot it does nothing.
@@ -389,7 +395,7 @@ class Claims:
         device: AdbDevice,
         *,
         on_wait: Callable[[str], None],
-        then: Mapping[str, str] | None = None,
+        next_scripts: Mapping[str, str] | None = None,
         cancelled: threading.Event | None = None,
     ) -> ClaimResult:
         """Take a phone, also one whose holder has died: only a living holder renews its note.
@@ -397,14 +403,14 @@ class Claims:
         Raises DeviceError kinds, InterruptedByUserError when cancelled.
         """
         longest_s = 2 * self._lease_s * _uptime_speed(device.facts())
-        claim = self.take(device, then=then)
+        claim = self.take(device, next_scripts=next_scripts)
         until_s = claim.held_until_s
         if claim.holder and claim.held_s <= longest_s:
             on_wait(f"in use by {claim.holder}; it is taken over unless that lease is renewed")
         while claim.holder and claim.held_s <= longest_s and claim.held_until_s == until_s:
             if self._clock.wait(min(_POLL_S, self._lease_s / 4), cancelled):
                 raise InterruptedByUserError
-            claim = self.take(device, then=then)
+            claim = self.take(device, next_scripts=next_scripts)
         return claim
 
     def release(self, device: AdbDevice) -> None:

@@ -114,9 +114,9 @@ class PhoneLink:
 
     def open(self, *services: str, deadline: Deadline, action: str) -> Connection:
         """Connect to the phone and open services on it; the caller closes the connection."""
-        way = f"host:transport:{self.transport}"
+        transport_service = f"host:transport:{self.transport}"
         return self.server.open(
-            way, *services, deadline=deadline, action=action, serial=self.serial
+            transport_service, *services, deadline=deadline, action=action, serial=self.serial
         )
 
     def shell(
@@ -132,8 +132,8 @@ class PhoneLink:
         if "\0" in command:
             raise UsageError("a command line can't hold a NUL")
         deadline = Deadline(timeout_s, self.clock)
-        action = action or f"shell {_short(command)}"
-        command, renews = self.note_renewal.before(command)
+        action = action or f"shell {_shortened(command)}"
+        command, is_renewal = self.note_renewal.before(command)
         # A command that may be cancelled waits for a run, which outlives it.
         mark = f"{_MARK}{secrets.token_hex(6)}" if cancelled is None else ""
         command = f"#{mark}\n{command}" if mark else command
@@ -145,7 +145,7 @@ class PhoneLink:
                 if mark:
                     self._end(mark)
                 raise
-        if renews:
+        if is_renewal:
             self.note_renewal.after(result, serial=self.serial)
         return result
 
@@ -209,39 +209,39 @@ class PhoneLink:
         self,
         operation: Callable[[], _T],
         *,
-        through_s: float = 0.0,
+        retry_s: float = 0.0,
         cancelled: threading.Event | None = None,
         on_away: OnAway = lambda reason, left_s: None,
     ) -> _T:
         """Run an operation that may be repeated; retry it once if the link was lost and the phone
         reconnects.
 
-        ``through_s``: retry after every lost link or timeout, until this many seconds after the
+        ``retry_s``: retry after every lost link or timeout, until this many seconds after the
         first one. ``on_away`` is called when the phone doesn't reconnect at once. Raises
         InterruptedByUserError when cancelled meanwhile.
         """
-        last: Deadline | None = None
+        deadline: Deadline | None = None
         while True:
             try:
                 return operation()
             except (LinkLostError, DeviceTimeoutError, AdbUnavailableError) as error:
                 has_hung = isinstance(error, DeviceTimeoutError)
-                is_second = last is not None
-                last = last or Deadline(through_s or _AWAY_S, self.clock)
-                if last.expired if through_s else (has_hung or is_second):
+                is_second = deadline is not None
+                deadline = deadline or Deadline(retry_s or _AWAY_S, self.clock)
+                if deadline.expired if retry_s else (has_hung or is_second):
                     raise
-            if not through_s:
-                self.reconnect(last)
+            if not retry_s:
+                self.reconnect(deadline)
                 continue
-            away = partial(on_away, _HANGS if has_hung else _IS_GONE)
+            report_away = partial(on_away, _HANGS if has_hung else _IS_GONE)
             # A hung phone was waited for already; a link may break again and again.
-            if has_hung or last.elapsed_s >= _RECONNECT_STEP_S:
-                away(last.remaining_s)
-            self._await_return(last, fresh=has_hung, cancelled=cancelled, on_away=away)
+            if has_hung or deadline.elapsed_s >= _RECONNECT_STEP_S:
+                report_away(deadline.remaining_s)
+            self._await_return(deadline, fresh=has_hung, cancelled=cancelled, on_away=report_away)
 
     def _await_return(
         self,
-        last: Deadline,
+        deadline: Deadline,
         *,
         fresh: bool,
         cancelled: threading.Event | None,
@@ -253,14 +253,14 @@ class PhoneLink:
         while True:
             if self.clock.wait(_RETRY_PAUSE_S, cancelled):
                 raise InterruptedByUserError
-            step = Deadline(min(_RECONNECT_STEP_S, last.remaining_s), self.clock)
+            step = Deadline(min(_RECONNECT_STEP_S, deadline.remaining_s), self.clock)
             try:
                 self.reconnect(step, fresh=fresh)
             except (LinkLostError, DeviceTimeoutError, AdbUnavailableError) as error:
                 fresh = isinstance(error, DeviceTimeoutError)
-                if last.expired:
+                if deadline.expired:
                     raise
-                on_away(last.remaining_s)
+                on_away(deadline.remaining_s)
             else:
                 return
 
@@ -423,7 +423,7 @@ def parse_files(answer: Answer, count: int) -> list[bytes | None] | None:
     return files if len(files) == count else None
 
 
-def _short(command: str) -> str:
+def _shortened(command: str) -> str:
     line = " ".join(command.split())
     return repr(line if len(line) <= 60 else line[:57] + "...")
 

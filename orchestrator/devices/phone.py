@@ -62,7 +62,7 @@ _MOMENT: Final = re.compile(rb"\d\d-\d\d \d\d:\d\d:\d\d\.\d+")
 _COMPLAINT_BYTES: Final = 200
 
 
-def _begin_log(
+def _open_log(
     link: PhoneLink, buffers: Sequence[str], since: str
 ) -> tuple[Iterator[bytes], Connection]:
     """Return the log's lines since a moment (a shell word), and their connection."""
@@ -73,7 +73,7 @@ def _begin_log(
     deadline = Deadline(_BEGIN_TIMEOUT_S, link.clock)
     connection = link.open("shell,v2,raw:" + command, deadline=deadline, action="logcat")
     try:
-        lines = _lines(connection)
+        lines = _log_lines(connection)
         for line in lines:
             if line == ready.encode():
                 break
@@ -84,7 +84,9 @@ def _begin_log(
     return lines, connection
 
 
-def _going_on(lines: Iterator[bytes], begin: Callable[[str], Iterator[bytes]]) -> Iterator[bytes]:
+def _continued_lines(
+    lines: Iterator[bytes], begin: Callable[[str], Iterator[bytes]]
+) -> Iterator[bytes]:
     """Yield each line once; reopen the log when it ends because it was overwritten."""
     moment = b""
     #: The lines of the last moment, which are repeated after reopening -> their number so far.
@@ -110,7 +112,7 @@ def _going_on(lines: Iterator[bytes], begin: Callable[[str], Iterator[bytes]]) -
             lines = begin(quote(moment.decode()))
 
 
-def _lines(connection: Connection) -> Generator[bytes]:
+def _log_lines(connection: Connection) -> Generator[bytes]:
     """Yield logcat's lines, and ``b""`` after a moment without one; raise the error of its end."""
     rest, complaint, tail = b"", b"", b""
     for packet in packets(connection, wait_s=MOMENT_S):
@@ -119,10 +121,10 @@ def _lines(connection: Connection) -> Generator[bytes]:
             continue
         packet_id, payload = packet
         if packet_id == STDOUT:
-            *whole, rest = (rest + payload).split(b"\n")
+            *lines, rest = (rest + payload).split(b"\n")
             if len(rest) > _LONGEST_LINE_BYTES:
-                whole, rest = [*whole, rest], b""
-            yield from filter(None, whole)
+                lines, rest = [*lines, rest], b""
+            yield from filter(None, lines)
             tail = payload[-_COMPLAINT_BYTES:]
         elif packet_id == STDERR:
             complaint = (complaint + payload)[-_COMPLAINT_BYTES:]
@@ -293,11 +295,11 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         with contextlib.ExitStack() as connections:
 
             def begin(since: str) -> Iterator[bytes]:
-                lines, connection = _begin_log(self, buffers, since)
+                lines, connection = _open_log(self, buffers, since)
                 connections.callback(connection.close)
                 return (line for line in lines if not line.startswith(b"--------- "))
 
-            yield _going_on(begin("$(date '+%m-%d %H:%M:%S.000')"), begin)
+            yield _continued_lines(begin("$(date '+%m-%d %H:%M:%S.000')"), begin)
 
     def _ask_gpu(self) -> dict[str, str]:
         """Return the outputs of GPU_COMMANDS; empty when only the compositor hangs."""

@@ -100,7 +100,7 @@ def steps_for(quiet: Quiet, facts: DeviceFacts, *, over_network: bool) -> list[Q
     if quiet.fixed_performance:
         steps.append(_fixed_performance(facts))
     if quiet.pin_clocks:
-        steps += [step for cluster in facts.clusters for step in _pinned(cluster, not_root)]
+        steps += [step for cluster in facts.clusters for step in _pinned_cluster(cluster, not_root)]
     if quiet.pin_gpu:
         steps.append(_pinned_gpu(not_root))
     return steps
@@ -210,18 +210,18 @@ def _fixed_performance(facts: DeviceFacts) -> QuietStep:
     )
 
 
-def _pinned(cluster: CpuCluster, refusal: str) -> list[QuietStep]:
+def _pinned_cluster(cluster: CpuCluster, refusal: str) -> list[QuietStep]:
     first = min(cluster.cpus)
     settings = [("scaling_governor", "performance", "governor")]
     if cluster.max_khz is not None:
         settings.append(("scaling_min_freq", str(cluster.max_khz), "smallest clock"))
     return [
-        _file(f"policy{first}/{file_name}", target, f"{title} of cpu{first}", refusal)
+        _cpufreq_file(f"policy{first}/{file_name}", target, f"{title} of cpu{first}", refusal)
         for file_name, target, title in settings
     ]
 
 
-def _file(file_name: str, target: str, name: str, refusal: str) -> QuietStep:
+def _cpufreq_file(file_name: str, target: str, name: str, refusal: str) -> QuietStep:
     path = f"/sys/devices/system/cpu/cpufreq/{file_name}"
     return QuietStep(
         name=name,

@@ -57,8 +57,8 @@ _GONE_PAUSE_S: Final = 1.0
 #: Time after a run's deadline for reconnecting the phone and stopping the run.
 _CLEANUP_S: Final = 30.0
 #: How long a killed process may take to end: one that waits for a driver ends late.
-_DYING_S: Final = 10.0
-_DYING_PAUSE_S: Final = 0.05
+_KILL_TIMEOUT_S: Final = 10.0
+_KILL_PAUSE_S: Final = 0.05
 
 
 @frozen
@@ -79,7 +79,7 @@ class _RunState:
     files: Sequence[bytes | None] | None = None
 
 
-class _Absence:
+class _OfflineReport:
     """An offline phone while its run is awaited: reported once, and again when it is back."""
 
     def __init__(self, report: ReportAway) -> None:
@@ -160,8 +160,10 @@ class DetachedRuns(PhoneLink):
                 self._end_run(folder, self._kill)
         else:
             self._ended.add(folder)
-        read = state.files if state.files is not None else self._read(folder, names)
-        contents = {name: data for name, data in zip(names, read, strict=True) if data is not None}
+        file_contents = state.files if state.files is not None else self._read(folder, names)
+        contents = {
+            name: data for name, data in zip(names, file_contents, strict=True) if data is not None
+        }
         return ProcessResult(
             exit_code=state.exit_code,
             stdout=contents.pop("out", b""),
@@ -179,8 +181,8 @@ class DetachedRuns(PhoneLink):
         self._ended.add(folder)
 
     def _retry_in_cleanup(self, operation: Callable[[], _T]) -> _T:
-        """Retry an operation at a run's end, also on a phone that hangs."""
-        return self.retry(operation, through_s=_CLEANUP_S)
+        """Run an operation at a run's end, with retries, also on a phone that hangs."""
+        return self.retry(operation, retry_s=_CLEANUP_S)
 
     def _read(self, folder: str, names: Sequence[str]) -> Sequence[bytes | None]:
         paths = [f"{folder}/{name}" for name in names]
@@ -293,12 +295,12 @@ class DetachedRuns(PhoneLink):
         """
         pids: set[int] = set()
         scripts = {"pids": call("forbid", *folders), "processes": call("processes")}
-        dying: Deadline | None = None
+        kill_deadline: Deadline | None = None
         pause_s = 0.0
         while True:
             answer = self.ask(scripts, action="looking for a run", must=True)
             processes = self._processes(answer.text("processes"))
-            ours = {
+            labelled = {
                 p.pid
                 for p in processes
                 if any(f"{LABEL}{folder}" in p.command for folder in folders)
@@ -307,21 +309,21 @@ class DetachedRuns(PhoneLink):
             # A recorded pid counts only as the leader of a group: a foreign process may have got the
             # number since.
             groups = {p.pid for p in processes if p.group in recorded}
-            pids = (pids & {p.pid for p in processes}) | set(family(processes, ours | groups))
+            pids = (pids & {p.pid for p in processes}) | set(family(processes, labelled | groups))
             alive = sorted(pid for pid in pids if pid > 1)
             if not alive:
                 return
-            if dying is not None and dying.expired:
+            if kill_deadline is not None and kill_deadline.expired:
                 raise DeviceCommandError(
                     f"processes {alive} can't be killed",
                     serial=self.serial,
                     hint="reboot the phone",
                 )
             self.shell("kill -9 " + " ".join(map(str, alive)), action="killing a run")
-            dying = dying or Deadline(_DYING_S, self.clock)
+            kill_deadline = kill_deadline or Deadline(_KILL_TIMEOUT_S, self.clock)
             # Nearly all end at once.
             self.clock.wait(pause_s)
-            pause_s = min(1.0, 2 * pause_s or _DYING_PAUSE_S)
+            pause_s = min(1.0, 2 * pause_s or _KILL_PAUSE_S)
 
     def _processes(self, table: str) -> list[PhoneProcess]:
         processes = parse_processes(table)
@@ -353,7 +355,7 @@ class DetachedRuns(PhoneLink):
                 "start", self._runs_folder, folder, token, command, text("run"), text("sampler")
             )
         }
-        begins: Deadline | None = None
+        begin_deadline: Deadline | None = None
         was_gone = False
         while True:
             poll_run = partial(
@@ -361,21 +363,21 @@ class DetachedRuns(PhoneLink):
             )
             # The run continues offline; we stop it at its deadline, so the phone is awaited a
             # little longer.
-            through_s = deadline.remaining_s + _CLEANUP_S
-            absence = _Absence(self.on_away)
+            retry_s = deadline.remaining_s + _CLEANUP_S
+            offline_report = _OfflineReport(self.on_away)
             try:
                 state = self.retry(
-                    poll_run, through_s=through_s, cancelled=cancelled, on_away=absence.begin
+                    poll_run, retry_s=retry_s, cancelled=cancelled, on_away=offline_report.begin
                 )
             except InterruptedByUserError:
                 return _RunState(word="running")
-            absence.end()
+            offline_report.end()
             start = {}
             if state.rebooted:
                 raise DeviceChangedError("the phone rebooted in mid-run", serial=self.serial)
             if state.word == "begins":
-                begins = begins or Deadline(_BEGIN_S, self.clock)
-                if begins.expired:
+                begin_deadline = begin_deadline or Deadline(_BEGIN_S, self.clock)
+                if begin_deadline.expired:
                     return replace(state, word="never began")
             if state.word == "gone" and not was_gone:
                 # A phone that shuts down ends its processes before its link: poll again a moment
@@ -477,8 +479,8 @@ def family(processes: Sequence[PhoneProcess], leaders: Iterable[int]) -> list[in
     """Return the live pids of these leaders, their process groups and all their descendants."""
     members = set(leaders)
     members |= {process.pid for process in processes if process.group in members}
-    while grown := {process.pid for process in processes if process.parent in members} - members:
-        members |= grown
+    while children := {process.pid for process in processes if process.parent in members} - members:
+        members |= children
     alive = {process.pid for process in processes}
     return sorted(members & alive)
 

@@ -225,7 +225,7 @@ class Connection:
         """Read ``size`` bytes; an earlier end raises LinkLostError."""
         received = bytearray()
         while len(received) < size:
-            self._await(select.POLLIN)
+            self._wait_ready(select.POLLIN)
             with self._io():
                 data = self._socket.recv(min(size - len(received), READ_BYTES))
             if not data:
@@ -235,7 +235,7 @@ class Connection:
 
     def read_some(self) -> bytes:
         """Wait for some bytes; ``b""`` at the end."""
-        self._await(select.POLLIN)
+        self._wait_ready(select.POLLIN)
         with self._io():
             try:
                 return self._socket.recv(READ_BYTES)
@@ -250,7 +250,7 @@ class Connection:
         """Send all bytes."""
         unsent = memoryview(data)
         while unsent:
-            self._await(select.POLLOUT)
+            self._wait_ready(select.POLLOUT)
             with self._io():
                 unsent = unsent[self._socket.send(unsent) :]
 
@@ -275,7 +275,7 @@ class Connection:
                 sent = self._socket.send(outgoing[:READ_BYTES])
         return sent, received
 
-    def _await(self, events: int) -> None:
+    def _wait_ready(self, events: int) -> None:
         """Wait until the socket is ready, if waits can be cancelled."""
         while self.cancelled is not None and not self.deadline.expired:
             if self.cancelled.is_set():

@@ -106,7 +106,7 @@ class PlacedFiles(PhoneLink):
         checksum = answer.value("look")
         if checksum in {"same", file.sha256}:
             return None
-        if checksum == _expected(file, like=checksum):
+        if checksum == _expected_checksum(file, like=checksum):
             # A phone without sha256sum: its md5 equals this computer's; let the phone record that.
             inspect(checksum)
             return None
@@ -137,7 +137,7 @@ class PlacedFiles(PhoneLink):
                 return
             if not checksum:
                 raise no_checksum(self.serial)
-            expected = _expected(file, like=checksum)
+            expected = _expected_checksum(file, like=checksum)
             if checksum != expected:
                 raise TransferError(
                     f"{name} arrived with checksum {checksum} instead of {expected}",
@@ -173,7 +173,7 @@ def _hash_timeout_s(file: HostFile) -> float:
     return 30.0 + file.size() / _SLOWEST_HASH_BYTES_PER_S
 
 
-def _expected(file: HostFile, *, like: str) -> str:
+def _expected_checksum(file: HostFile, *, like: str) -> str:
     """Return the checksum that a phone should compute: the file's sha256, or its md5 if ``like`` is
     one.
     """
@@ -209,7 +209,7 @@ class InstalledApps(PhoneLink):
         except OSError as error:
             raise UsageError(f"{apk} can't be read: {error.strerror}") from error
         answer = self._stream(apk, size_bytes, cancelled or threading.Event())
-        self._judge(answer, package)
+        self._raise_install_error(answer, package)
         installed = self.retry(lambda: self.package(package))
         if installed is None:
             raise InstallError(
@@ -269,10 +269,10 @@ class InstalledApps(PhoneLink):
                         sending.close()
                     # A refusal closes the phone's end; other early output (a linker's warning) is
                     # noise.
-                    speaks = connection.readable(0)
+                    has_output = connection.readable(0)
                     try:
                         sent, data = connection.exchange(
-                            outgoing[:0] if speaks else outgoing, wait_s=CANCEL_POLL_S
+                            outgoing[:0] if has_output else outgoing, wait_s=CANCEL_POLL_S
                         )
                     except LinkLostError:
                         # Its last output may still be readable.
@@ -281,16 +281,16 @@ class InstalledApps(PhoneLink):
                     answer += data or b""
         return answer.decode("utf-8", "replace")
 
-    def _judge(self, answer: str, package: str) -> None:
+    def _raise_install_error(self, answer: str, package: str) -> None:
         if re.search(r"^Success\b", answer, re.M):
             return
         action = f"install of {package}"
         output = without_stack(answer)[-400:]
         if (failure := service_failure(output, serial=self.serial, action=action)) is not None:
             raise failure
-        code = re.search(r"\b(INSTALL_[A-Z_]+|DELETE_FAILED_[A-Z_]+)|(?<=Failure \[)-\d+", answer)
+        match = re.search(r"\b(INSTALL_[A-Z_]+|DELETE_FAILED_[A-Z_]+)|(?<=Failure \[)-\d+", answer)
         if (
-            code is None
+            match is None
             and "Failure" not in answer
             and "Error" not in answer
             and "Exception" not in answer
@@ -299,13 +299,13 @@ class InstalledApps(PhoneLink):
                 f"{action}: the link ended before the package manager answered ({output[-200:]!r})",
                 serial=self.serial,
             )
-        word = code[0] if code else ""
-        hint = INSTALL_STEPS.get(word, "look into the phone's log: adb logcat").replace(
+        install_code = match[0] if match else ""
+        hint = INSTALL_STEPS.get(install_code, "look into the phone's log: adb logcat").replace(
             "PACKAGE", package
         )
-        text = f"{action}: {output}"
-        if word in _STORAGE or (
-            not word and re.search(r"not enough space|no space left", answer, re.I)
+        message = f"{action}: {output}"
+        if install_code in _STORAGE or (
+            not install_code and re.search(r"not enough space|no space left", answer, re.I)
         ):
-            raise DeviceStorageError(text, serial=self.serial, hint=hint)
-        raise InstallError(text, install_code=word, serial=self.serial, hint=hint)
+            raise DeviceStorageError(message, serial=self.serial, hint=hint)
+        raise InstallError(message, install_code=install_code, serial=self.serial, hint=hint)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs a command as root, by whatever way this phone has: as root already, by Android's su (a user first), by Magisk's (-c).
+# Runs a command as root by any way that this phone has: already root, Android's su (takes a user first), Magisk's (-c).
 #   as_root COMMAND
 # Exit code: the command's.
 if [ "$(id -u)" = 0 ]; then

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Prints what the battery's gauge says: COUNT lines `UPTIME CURRENT MICROVOLTS MICROAMPEREHOURS`, one each SECONDS (a whole
+# Prints the battery gauge's values: COUNT lines `UPTIME CURRENT MICROVOLTS MICROAMPEREHOURS`, one every SECONDS (a whole
 # number).
 #   battery COUNT SECONDS FOLDER
-# FOLDER is the kernel's power_supply. CURRENT is in the phone's own unit and sign. What no file tells is asked of the battery
-# service, and `-` where that says nothing either.
+# FOLDER is the kernel's power_supply. CURRENT is in the phone's own unit and sign. A value without a file comes from the
+# battery service, and is `-` where that has none either.
 n=$1
 p=$2
 f=$3

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Takes or renews the phone for TOKEN unless another holds it, and tells how it stands.
+# Takes or renews the phone for TOKEN unless another holds it, and prints the result.
 #   claim FOLDER TOKEN SECONDS WORDS TAKE
-# The note (owner) is valid for SECONDS of the phone's uptime and says WORDS. TAKE, if not empty: whoever has it, it is ours
-# then. Prints lines: `held LEFT UNTIL WORDS` of another's note, or `written`; `serial S`, `boot ID`, `stray NAME PID...` of
-# foreign programs that measure, `free`, and df's lines. What the caller sends after it is run only if the phone is ours;
-# else it exits with 0. Exit code 1: FOLDER can't be used.
+# The note (file owner) is valid for SECONDS of the phone's uptime and contains WORDS. TAKE, if not empty: take it from any
+# holder. Prints lines: `held LEFT UNTIL WORDS` of another's note, or `written`; `serial S`, `boot ID`, `stray NAME PID...`
+# of foreign benchmark programs, `free`, and df's lines. The caller's next script runs only if the phone is ours; else this
+# one exits with 0. Exit code 1: FOLDER can't be used.
 [ -d "$1" ] || mkdir -p "$1"
 cd "$1" || exit 1
-# A folder is made by one alone; one that a crash left behind is waited for, not obeyed.
+# Only one process can make a folder, so it is the lock; a crash may leave it behind: wait for a while, then go on.
 i=0
 while ! mkdir owner.lock 2>/dev/null && [ $i -lt 15 ]; do
     i=$((i + 1))

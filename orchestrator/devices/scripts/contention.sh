@@ -1,9 +1,9 @@
 #!/bin/sh
-# Runs a command beside a load, which ends with it, with this shell, and in any case after SECONDS.
+# Runs a command beside a load, which ends with the command, with this shell, or after SECONDS.
 #   contention CPU MEMORY OTHER SECONDS COMMAND
-# CPU shells count, MEMORY processes fill 16 MiB of their memory again and again (dd), and OTHER, a command line, runs
-# once; it is empty for none. The file `load` in the current folder gets, before and after COMMAND, a line `begin UPTIME` or
-# `end UPTIME` and for each load a line `KIND PID TICKS`: the processor time that it and its children had, in hundredths of a
+# CPU shells count, MEMORY processes fill 16 MiB of their memory repeatedly (dd), and OTHER, a command line, runs once; it
+# is empty for none. The file `load` in the current folder gets, before and after COMMAND, a line `begin UPTIME` or
+# `end UPTIME` and for each load a line `KIND PID TICKS`: the processor time of it and its children, in hundredths of a
 # second, or `gone`. Exits with COMMAND's code.
 o=$3
 s=$4

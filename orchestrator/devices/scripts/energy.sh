@@ -2,9 +2,9 @@
 # Runs a command between two rests and writes down when each began and ended.
 #   energy SECONDS SAMPLER COMMAND
 # Each rest lasts SECONDS, a whole number. The file `energy` in the current folder gets lines `NAME UPTIME` (rest, work, end,
-# over: seconds since boot) and what charges the phone, as its battery service says it. SAMPLER, a command line, runs
-# meanwhile and writes to the file `battery`; it is empty for none. Exits with COMMAND's code; nothing that can't be written
-# keeps it from running.
+# over: seconds since boot) and the battery service's lines of its power sources. SAMPLER, a command line, runs meanwhile
+# and writes to the file `battery`; it is empty for none. Exits with COMMAND's code; COMMAND runs even if no file can be
+# written.
 mark() {
     read -r u _ </proc/uptime && echo "$1 $u" >>energy
 } 2>/dev/null

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Forbids the runs in FOLDER... to start, and prints the process numbers of those that did on one line.
+# Forbids the runs in FOLDER... to start, and prints the pids of those that have started on one line.
 #   forbid FOLDER...
-# The mark is written before the numbers are read, and a run writes its number before it looks for the mark: a run that is
-# just beginning is seen, or sees that it isn't wanted any more.
+# The mark is written before the pids are read, and a run writes its pid before it checks the mark: so a run that is just
+# beginning is listed, or doesn't start.
 
 p=
 for d in "$@"; do

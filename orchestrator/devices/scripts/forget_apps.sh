@@ -1,5 +1,5 @@
 #!/bin/sh
-# Clears the properties in which tracers name apps, where they name one of these: tracers leave them behind.
+# Clears the tracing properties that name one of these apps: tracers leave them behind.
 #   forget_apps PACKAGE...
 n=0
 while [ $n -lt $# ]; do

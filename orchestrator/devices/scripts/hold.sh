@@ -1,8 +1,8 @@
 #!/bin/sh
-# Renews the note that this phone is ours, in front of another command; ends the shell where it isn't any more.
+# Renews our note on this phone, in front of another command; ends the shell if the phone isn't ours any more.
 #   hold FOLDER BOOT TOKEN SECONDS CODE WORDS
-# Nothing is done after another boot than BOOT. Where the note isn't TOKEN's: WORDS on standard error, exit code CODE.
-# Builtins only, so that it costs a phone that measures nothing worth telling.
+# Does nothing in another boot than BOOT. If the note isn't TOKEN's: WORDS on standard error, exit code CODE.
+# Builtins only, so that the cost on a measuring phone is negligible.
 bf_t=
 bf_c=
 { read -r bf_c </proc/sys/kernel/random/boot_id; } 2>/dev/null

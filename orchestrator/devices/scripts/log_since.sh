@@ -1,7 +1,7 @@
 #!/bin/sh
 # Prints what the phone logged since a run began.
 #   log_since FOLDER LINES
-# The file FOLDER/pid is as old as the run, by the phone's own clock; where its age can't be told, the last LINES come.
+# The file FOLDER/pid is as old as the run, by the phone's own clock; if its time is unknown, prints the last LINES.
 t=$(stat -c %y "$1/pid" 2>/dev/null)
 t=${t#*-}
 t=${t%%.*}

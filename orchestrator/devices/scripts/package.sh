@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tells what is installed under a package's name: `path FILE`, `hash SHA256`, and dumpsys's lines of its versions.
+# Prints an installed package: `path FILE`, `hash SHA256`, and dumpsys's lines of its versions.
 #   package PACKAGE
-# Prints nothing where it isn't installed. An app in several APKs is told by the first.
+# Prints nothing if it isn't installed. Of an app in several APKs the first counts.
 p=$(pm path "$1" 2>/dev/null | grep ^package:)
 p=${p%%
 *}

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Starts perfetto in the background; ten tries, for a tracing service that was switched on just now takes a moment.
+# Starts perfetto in the background; ten tries, as a tracing service that was just switched on takes a moment.
 #   perfetto_begin CONFIG TRACE PIDFILE
-# CONFIG is a TraceConfig as text. PIDFILE gets perfetto's process number. Exits with 1, and what perfetto said on standard
-# error, when it doesn't start.
+# CONFIG is a TraceConfig as text. PIDFILE gets perfetto's pid. If it doesn't start: exit code 1, and perfetto's errors on
+# standard error.
 i=0
 until printf %s "$1" | perfetto --background --txt -c - -o "$2" >"$3" 2>"$3.err"; do
     i=$((i + 1))

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Ends the perfetto whose number is in PIDFILE and whose command line holds TOKEN, and waits for LOOKS tenths of a second.
+# Ends the perfetto whose pid is in PIDFILE and whose command line contains TOKEN; waits at most LOOKS tenths of a second.
 #   perfetto_end PIDFILE TOKEN LOOKS
-# Nothing is done when it has ended: its number may be another's by now. Exits with 1 when it doesn't end.
+# Does nothing if it has ended: its pid may belong to another process by now. Exit code 1: it doesn't end.
 p=$(cat "$1" 2>/dev/null)
 grep -q "$2" "/proc/${p:-none}/cmdline" 2>/dev/null || p=
 [ -z "$p" ] || kill -TERM "$p"

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Compares what was sent and puts it in its place; prints its checksum (sha256, md5, or nothing where the phone has neither).
+# Compares a sent file and moves it into place; prints its checksum (sha256, md5, or nothing if the phone has neither).
 #   place_settle DRAFT BLOB NAME SHA256 MODE ACCEPTED
-# It goes to its place when its checksum is SHA256, or is ACCEPTED (the md5 that the sender computed) if that isn't empty.
-# Where the question comes again, what was sent is in its place already.
+# It is moved if its checksum is SHA256, or ACCEPTED (the md5 that the sender computed) if that isn't empty.
+# When the script is repeated, the file is in place already.
 f=$1
 [ -f "$f" ] || f=$2/$3
 h=$({ sha256sum <"$f" || md5sum <"$f"; } 2>/dev/null)

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Prints the contents of files, each one a section of its own: a line MARKfile.N, size and checksum (sha256, or md5 on phones
-# that have no sha256sum; empty where they have neither) stands before the Nth. In place of both is `-` where there is no such
-# file, and `+` for one that is larger than MOST bytes, which isn't printed.
+# Prints the contents of files, each as a section: before the Nth a line MARKfile.N, size and checksum (sha256, or md5 on
+# phones without sha256sum; empty if they have neither). In place of size and checksum: `-` for a missing file, and `+` for
+# one larger than MOST bytes, which isn't printed.
 #   read_files MARK MOST FILE...
 mark=$1
 most=$2

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Prints the user number of this shell, and that of its su where the phone has one: 0 is root.
+# Prints the user id of this shell, and that of its su if the phone has one: 0 is root.
 #   root_user
 id -u
 # Android's own su takes a user first, Magisk's takes -c.

@@ -1,19 +1,19 @@
 #!/bin/sh
-# Looks at the kernel's small files beside a run, at once, every two seconds, and when it is told to end, by TERM or by the file rc.
+# Samples the kernel's small files beside a run: at once, every two seconds, and at the end, by TERM or by the file rc.
 #   sh sampler.sh PID [SECONDS [LOOKS]]
-# PID is the run's shell: without it, or after LOOKS (1800) looks SECONDS (2) apart, the sampler ends by itself.
-# Prints for each look a line `--look`, then lines `PATH:CONTENT`. Before the last look, at the end, it prints
-# `--times` and what the run's shell left in the file `cpu_times`.
-# A look costs one grep, a pause one sleep. The sampler has the lowest priority and the slowest cluster's cores. The shell
-# itself reads nothing that goes over a bus: a sensor that hangs holds up grep alone.
-# It holds no backslash: some shells' echo, by which it is written to the phone, would take it for its own.
+# PID is the run's shell: when it has ended, or after LOOKS (1800) samples SECONDS (2) apart, the sampler ends by itself.
+# Prints for each sample a line `--look`, then lines `PATH:CONTENT`. Before the last sample, at the end, it prints
+# `--times` and the file `cpu_times` of the run's shell.
+# A sample costs one grep, a pause one sleep. The sampler has the lowest priority and the slowest cluster's cores. The shell
+# itself reads nothing over a bus: a hanging sensor delays only grep.
+# It contains no backslash: some shells' echo, by which it is written to the phone, would interpret it.
 
 pid=$1
 seconds=${2:-2}
 looks=${3:-1800}
 end=
 s=
-# A signal must not wait for the end of a sleep, nor leave the sleep behind.
+# A signal must neither wait for the end of a sleep nor leave the sleep behind.
 trap 'end=1; [ -z "$s" ] || kill $s 2>/dev/null' TERM
 
 c=/sys/devices/system/cpu/cpufreq/policy
@@ -26,7 +26,7 @@ g=/sys/class/kgsl/kgsl-3d0
 gpu="$g/gpu_busy_percentage $g/gpuclk $g/devfreq/max_freq"
 g=/sys/class/misc/mali0/device
 gpu="$gpu $g/cur_freq $g/scaling_max_freq $g/utilization $g/time_in_state"
-# Reading a sensor may go over a slow bus: eight tell what is wanted.
+# Reading a sensor may use a slow bus: eight sensors are enough.
 z=
 i=0
 for d in /sys/class/thermal/thermal_zone*; do
@@ -41,7 +41,7 @@ for d in /sys/class/thermal/thermal_zone*; do
     [ $i -lt 8 ] || break
 done 2>/dev/null
 
-# The time comes before and after: a look that was held up is of no one moment.
+# The time comes before and after: a delayed sample spans several moments.
 look() {
     echo --look
     read -r u </proc/uptime && read -r l </proc/stat && echo "/proc/uptime:$u" && echo "/proc/stat:$l"
@@ -80,7 +80,7 @@ while [ -z "$end" ] && [ ! -s rc ] && [ -d "/proc/$pid" ] && [ "$i" -lt "$looks"
     wait $s
     e=$?
     s=
-    # Without a sleep it would look without a pause.
+    # Without a sleep it would sample without a pause.
     [ $e = 0 ] || [ $e -gt 128 ] || break
     [ -n "$end" ] || [ -s rc ] || look
     i=$((i + 1))

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes long outputs of a run short: whole lines of both ends stay, and a line between them says so.
+# Shortens long outputs of a run: whole lines of both ends stay, and a line between them says so.
 #   shorten BLOCKS FOLDER FILE...
-# Of a file of more than twice BLOCKS times 64 KiB as much stays. One for which there is no space stays as it is.
+# Of a larger file about twice BLOCKS times 64 KiB stay. Without space for the copy a file stays as it is.
 
 blocks=$1
 cd "$2" || exit 1

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Prints the small files of the kernel that tell how the phone is now, a line FILE:CONTENT for each of their lines.
+# Prints the small kernel files of the device state, a line FILE:CONTENT for each of their lines.
 #   state_files
-# One grep reads them all: a process costs a phone a few milliseconds. It goes on after a file that isn't there.
+# One grep reads them all: a process costs a phone a few milliseconds. It continues after a missing file.
 c=/sys/devices/system/cpu/cpufreq/policy
 if [ -d ${c}0 ]; then
     c=$c'[0-9]*'

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Ends those of some apps that run.
+# Stops these apps if they run.
 #   stop_apps PACKAGE...
 for app in "$@"; do
     [ -z "$(pidof "$app")" ] || am force-stop "$app"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Prints `run NAME PID` for each run's folder in ROOT, PID empty where none is known.
+# Prints `run NAME PID` for each run's folder in ROOT, PID empty if it is unknown.
 #   strays ROOT
-# What the caller sends after it (processes.sh) is run where there is any; else it exits with 0.
+# The caller's next script (processes.sh) runs only if there is a folder; else this one exits with 0.
 
 cd "$1" 2>/dev/null || exit 0
 n=

@@ -1,9 +1,8 @@
 #!/bin/sh
-# Moves this shell into the scheduling groups of the app on the screen; ends it where the phone doesn't let it.
+# Moves this shell into the scheduling groups of the app on the screen; ends it if the phone refuses.
 #   top_app FILE CODE
-# The kernel's word is written into FILE: what /proc/PID/cgroup says. Where this isn't top-app, a line on standard error says
-# so, and the exit code is CODE. The cgroups belong to the system: root may write them, settaskprofile (Android 13) only
-# where the system lets it.
+# FILE gets the content of /proc/PID/cgroup. If that isn't top-app: a line on standard error, and exit code CODE. The
+# cgroups belong to the system: root may write them, settaskprofile (Android 13) only if the system lets it.
 is_there() { grep -q cpuset:/top-app /proc/$$/cgroup; }
 (
     echo $$ >/dev/cpuset/top-app/cgroup.procs

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Waits until apps are told that slices are wanted, for LOOKS tenths of a second at most; exits with 0 in any case.
+# Waits until apps have been asked for trace slices, at most LOOKS tenths of a second; exits with 0 in any case.
 #   trace_told LOOKS
 i=0
 while [ "$i" -lt "$1" ]; do

@@ -1,14 +1,14 @@
 #!/bin/sh
 # Waits in a run's folder for its end.
 #   wait FOLDER STEP STEPS
-# It sleeps at most STEPS times STEP seconds; 1 second where the phone's sleep takes whole ones only. The run's end (run.sh)
-# ends the sleep; where it can't, the step's end is soon. Prints, a line each:
-#   done CODE | running | begins (the run's shell hasn't told its number yet) | gone (no such process, no exit code);
-#     `done CODE left` when something of the run still holds on after its program's end
+# It sleeps at most STEPS times STEP seconds; 1 second if the phone's sleep takes whole seconds only. The run's end (run.sh)
+# ends the sleep; if it can't, the step ends soon. Prints, a line each:
+#   done CODE | running | begins (the run's shell hasn't written its pid yet) | gone (no such process, no exit code);
+#     `done CODE left` if a process of the run still runs after its program's end
 #   the boot id when the run began
 #   the boot id now
-# Where nothing of the run holds on any more, what the caller sends after this script is run in FOLDER; else it exits with 0.
-# Exit code 1: FOLDER is gone. 143: this shell was told to end, by its link's end or by anybody.
+# If the run has ended completely, the caller's next script runs in FOLDER; else this one exits with 0.
+# Exit code 1: FOLDER is missing. 143: this shell got a signal, from its link's end or anybody.
 
 cd "$1" || exit 1
 step=$2
@@ -22,7 +22,7 @@ while [ ! -f end ] && [ "$i" -lt "$steps" ]; do
     p=
     [ ! -s pid ] || read -r p <pid
     [ -z "$p" ] || [ -d "/proc/$p" ] || break
-    # The program has ended, and what looked at it doesn't: nobody waits for that longer than four steps.
+    # The program has ended, but not its sampler: wait at most four steps for that.
     if [ -s rc ]; then
         [ $late -lt 4 ] || break
         late=$((late + 1))
@@ -39,7 +39,7 @@ while [ ! -f end ] && [ "$i" -lt "$steps" ]; do
     s=
     v=
     read -r v _ </proc/uptime
-    # A sleep that takes whole seconds only fails, or doesn't sleep at all; it mustn't make this spin.
+    # A sleep that takes whole seconds only fails, or doesn't sleep at all: don't spin.
     if [ $e -le 128 ] && { [ $e != 0 ] || { [ -n "$u" ] && [ "${u%?}" = "${v%?}" ]; }; }; then
         step=1
         n=2
@@ -48,7 +48,7 @@ while [ ! -f end ] && [ "$i" -lt "$steps" ]; do
 done 2>/dev/null
 [ ! -f waiter ] || rm -f waiter
 trap - HUP TERM
-# The exit code appears before its writer ends: looking for the process first, one of both is seen.
+# The exit code appears before its writer ends: by checking the process first, one of them is seen.
 a=
 p=
 [ ! -s pid ] || read -r p <pid
