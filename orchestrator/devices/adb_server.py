@@ -220,7 +220,7 @@ class AdbServer:
         while (phone_state := state()) != "device":
             if deadline.expired:
                 raise DeviceTimeoutError(
-                    f"the phone didn't come within {format_duration(deadline.seconds)} (its state is {phone_state})",
+                    f"the phone didn't connect within {format_duration(deadline.seconds)} (its state is {phone_state})",
                     serial=transport,
                 )
             deadline.wait(pause_s)

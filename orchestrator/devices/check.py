@@ -238,7 +238,7 @@ def _deadline(device: AdbDevice) -> Found:
         device.discard_run(run_id)
         remaining = _end_leftovers(device, mark)
     if remaining or not result.timed_out:
-        observation = f"{remaining} processes stayed, exit code {result.exit_code}"
+        observation = f"{remaining} processes kept running, exit code {result.exit_code}"
         return fails(observation, "a program that hangs keeps heating the phone")
     return works("the run and its child were killed")
 
@@ -254,7 +254,7 @@ def _leftover_run(device: AdbDevice) -> Found:
         remaining = _end_leftovers(device, mark)
     if remaining:
         cost = "what a crash leaves behind keeps heating the phone"
-        return fails(f"{remaining} processes stayed", cost)
+        return fails(f"{remaining} processes kept running", cost)
     return works("found and killed")
 
 

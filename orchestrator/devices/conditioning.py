@@ -434,7 +434,7 @@ class LadderConditioner:
         state = device.state()
         if why := danger(state):
             raise DeviceSetAsideError(
-                why, serial=device.serial, hint="look at its battery before it is used again"
+                why, serial=device.serial, hint="check its battery before you use it again"
             )
         is_unplanned = _has_other_screen(state, quiet) and device.serial not in self._stuck_screens
         if isinstance(device, AdbDevice) and is_unplanned:
@@ -505,9 +505,9 @@ class LadderConditioner:
             return [change for change in parse_changes(answer.text("undo")) if not change.port]
         except ValueError as error:
             raise DeviceStorageError(
-                f"what is to be undone can't be read from {path}: {error}",
+                f"the undo file {path} can't be read: {error}",
                 serial=device.serial,
-                hint="look at the file by 'adb shell', undo what it names, then remove it",
+                hint="read the file by 'adb shell', undo the changes that it names, then remove it",
             ) from error
 
 

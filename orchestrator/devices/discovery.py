@@ -266,7 +266,7 @@ def _identify_phone(link: PhoneLink, timeout_s: float) -> Answer:
     """
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            answer = link.ask(_IDENTITY, timeout_s=timeout_s, action="asking who it is")
+            answer = link.ask(_IDENTITY, timeout_s=timeout_s, action="reading its serial number")
         except LinkLostError:
             if attempt == ATTEMPTS:
                 raise

@@ -315,7 +315,7 @@ def check_free(claim: ClaimResult, serial: str) -> None:
         raise DeviceBusyError(
             f"{', '.join(claim.foreign_programs)} runs on the phone and wasn't started by benchfarm",
             serial=serial,
-            hint="wait for its end or kill it: two programs at once would measure each other",
+            hint="wait for its end or kill it: two programs at once disturb each other",
         )
 
 

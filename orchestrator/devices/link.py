@@ -160,7 +160,7 @@ class PhoneLink:
         deadline = Deadline(_END_S, self.clock)
         with (
             contextlib.suppress(DeviceError),
-            self.open(deadline=deadline, action="ending it") as connection,
+            self.open(deadline=deadline, action="ending a command") as connection,
         ):
             run_shell(connection, script)
 
@@ -281,7 +281,7 @@ class PhoneLink:
 
     def ask_serial(self, *, timeout_s: float) -> str:
         """Return the phone's own serial number, empty where it has none."""
-        scripts, action = {"serial": "getprop ro.serialno"}, "asking who it is"
+        scripts, action = {"serial": "getprop ro.serialno"}, "reading its serial number"
         return parse_serial(self.ask(scripts, timeout_s=timeout_s, action=action).text("serial"))
 
     def push(

@@ -198,12 +198,12 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
 
         Raises DeviceError kinds.
         """
-        self.shell(":", timeout_s=_HEARTBEAT_TIMEOUT_S, action="keeping the phone")
+        self.shell(":", timeout_s=_HEARTBEAT_TIMEOUT_S, action="renewing our lease")
 
     def facts(self) -> DeviceFacts:
         """See Device.facts: two round trips, once per boot."""
         if self._facts is None:
-            sections = self._ask(FACTS_COMMANDS, action="facts") | self._ask_gpu()
+            sections = self._ask(FACTS_COMMANDS, action="reading its facts") | self._ask_gpu()
             facts = facts_from(sections, serial=self.serial)
             if not facts.properties:
                 output = sections["properties"].strip()[-200:]
@@ -222,7 +222,7 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
     def state(self) -> DeviceState:
         """See Device.state: one round trip. A new boot id makes the facts be read again."""
         sections = self._ask(
-            {"removals": self.with_removals(":"), **STATE_COMMANDS}, action="state"
+            {"removals": self.with_removals(":"), **STATE_COMMANDS}, action="reading its state"
         )
         state = state_from(sections, read_at=self.clock.now())
         if self._facts is not None and state.boot_id and state.boot_id != self._facts.boot_id:
@@ -252,7 +252,7 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         DeviceTimeoutError (hangs), LinkLostError.
         """
         scripts = {"booted": "getprop sys.boot_completed", "packages": "pm path android"}
-        action = "asking how it is"
+        action = "checking its health"
         answer = self.ask(scripts, timeout_s=timeout_s, action=action)
         if answer.value("booted") in NOT_BOOTED:
             raise DeviceUnusableError(
@@ -303,7 +303,7 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
 
     def _ask_gpu(self) -> dict[str, str]:
         """Return the outputs of GPU_COMMANDS; empty when only the compositor hangs."""
-        action = "asking for the GPU's driver"
+        action = "reading the GPU's driver"
         self.compositor_hangs = False
         try:
             return self.retry(
@@ -311,7 +311,7 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
             ).texts()
         except DeviceTimeoutError:
             # Raises when the whole phone hangs.
-            self.shell(":", timeout_s=_HEARTBEAT_TIMEOUT_S, action="facts")
+            self.shell(":", timeout_s=_HEARTBEAT_TIMEOUT_S, action="reading its facts")
             self.compositor_hangs = True
             return {}
 

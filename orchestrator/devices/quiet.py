@@ -407,7 +407,7 @@ class UndoJournal:
                     path.unlink()
         except OSError as error:
             raise HostStorageError(
-                f"what is to be undone on {serial} can't be noted in {path}: {error}"
+                f"the undo journal of {serial} can't be written to {path}: {error}"
             ) from error
 
     def _path(self, serial: Serial, suffix: str) -> Path:
@@ -416,6 +416,6 @@ class UndoJournal:
 
 def _unreadable(path: Path, error: Exception) -> HostStorageError:
     return HostStorageError(
-        f"what is to be undone on phones can't be read from {path}: {error}",
-        hint="make it readable, or move it away after a look at what it names",
+        f"the undo journal can't be read from {path}: {error}",
+        hint="make it readable, or undo the changes that it names and move it away",
     )

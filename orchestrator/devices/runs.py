@@ -222,7 +222,7 @@ class DetachedRuns(PhoneLink):
             f"the run in {folder} ended without an exit code: "
             + (f"its shell said: {why}" if why else "its shell was killed"),
             serial=self.serial,
-            hint="short of memory? close apps; the phone's log says more: adb logcat -b all",
+            hint="short of memory? close apps; the phone's log has more: adb logcat -b all",
         )
 
     def discard_run(self, run_id: RunId) -> None:

@@ -120,7 +120,7 @@ class PlacedFiles(PhoneLink):
             arguments = (draft, blob, name, file.sha256, f"{mode:o}", accepted)
             scripts, action = (
                 {"sum": call("place_settle", *arguments)},
-                f"putting {name} in its place",
+                f"moving {name} into place",
             )
             answer = self.ask(scripts, timeout_s=_hash_timeout_s(file), action=action, must=True)
             return answer.value("sum")

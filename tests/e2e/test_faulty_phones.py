@@ -195,8 +195,8 @@ def test_a_phone_whose_own_list_of_changes_can_not_be_read_is_named(lab: Lab) ->
     lab.shell(serial, f"mkdir -p /data/local/tmp/benchfarm; echo broken >{file}")
     try:
         said = lab.cli("device restore").ended_with(3).stdout
-        assert f"what is to be undone can't be read from {file}: line 1" in said
-        assert "undo what it names, then remove it" in said
+        assert f"the undo file {file} can't be read: line 1" in said
+        assert "undo the changes that it names, then remove it" in said
         assert lab.shell(serial, f"cat {file}") == "broken"
     finally:
         lab.shell(serial, f"rm {file}")

@@ -310,7 +310,7 @@ def test_a_hung_phone_raises_at_the_deadline_and_gets_well_again(
         device.shell("true", timeout_s=0.5)
     with pytest.raises(DeviceTimeoutError):
         device.check_health(timeout_s=0.5)
-    with pytest.raises(DeviceTimeoutError, match=r"the phone didn't come within 1\.0 s"):
+    with pytest.raises(DeviceTimeoutError, match=r"the phone didn't connect within 1\.0 s"):
         device.reconnect(Deadline(1.0), fresh=True)
     phone.faults.remove(hang)
     device.reconnect(Deadline(30.0))

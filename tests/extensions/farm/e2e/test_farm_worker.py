@@ -466,7 +466,7 @@ def test_a_job_that_ended_says_when_its_phone_is_not_restored(
         folder = workspace.conditioner.journal.folder
         folder.rename(tmp_path / "journals")
         folder.write_text("a file where a folder should be")
-        assert "what is to be undone on phones can't be read from" in note(other)
+        assert "the undo journal can't be read from" in note(other)
 
 
 def test_a_job_that_asks_for_what_this_benchfarm_does_not_know_waits_for_one_that_does(
