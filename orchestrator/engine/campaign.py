@@ -15,7 +15,7 @@ from orchestrator.engine.device_campaign import (
     DeviceCampaign,
     DeviceResult,
     WorkingDevices,
-    runs_of,
+    campaign_runs,
 )
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, Notice
 from orchestrator.engine.invocation import Context, RunRecords
@@ -43,9 +43,8 @@ def run_on_devices(
 ) -> CampaignEnded:
     """Run every invocation that isn't stored yet, on the devices that are there.
 
-    A device that is lost is waited for while others work, and ends its own part only. Whatever
-    happens, each device is restored as it was before its lease is released, and the campaign's
-    status says how far it came.
+    A lost device is waited for while others work; it ends only its own part. In any case each
+    device is restored before its lease is released, and the campaign's status is stored.
 
     Raises:
         InterruptedByUserError: Ctrl-C; the status is INTERRUPTED, unless all was measured.
@@ -53,7 +52,7 @@ def run_on_devices(
     """
     campaign = context.campaign
     runs, works = _stored(context)
-    lost: dict[Serial, str] = {
+    unreachable: dict[Serial, str] = {
         serial: "not attached, or not usable"
         for serial, work in works.items()
         if work.invocations and serial not in {device.serial for device, _ in devices}
@@ -61,55 +60,55 @@ def run_on_devices(
     with_work = [
         item for item in devices if (work := works.get(item[1].serial)) and work.invocations
     ]
-    at_end, faults = None, list[Exception]()
+    final_work, faults = None, list[Exception]()
     try:
         context.observer.on_event(
             CampaignStarted(
                 campaign=campaign,
                 devices=tuple(facts for _, facts in devices),
-                total=max(len(campaign.invocations), _done(runs)),
-                done=_done(runs),
+                total=max(len(campaign.invocations), _stored_count(runs)),
+                done=_stored_count(runs),
                 stored=Counter(run.case.serial for run in runs),
                 left={serial: len(work.invocations) for serial, work in works.items()},
             )
         )
         # This computer drives the phones: measured at the same time, its figures would be adb's.
         for is_host in (False, True):
-            now = [item for item in with_work if (item[0].kind is DeviceKind.HOST) is is_host]
-            for serial, part in _all_at_once(context, now).items():
-                lost |= {serial: part.lost} if part.lost else {}
-                faults += [part.fault] if part.fault is not None else []
+            batch = [item for item in with_work if (item[0].kind is DeviceKind.HOST) is is_host]
+            for serial, device_result in _measure_in_parallel(context, batch).items():
+                unreachable |= {serial: device_result.reason} if device_result.reason else {}
+                faults += [device_result.fault] if device_result.fault is not None else []
         if context.cancelled.is_set():
             raise InterruptedByUserError
-        at_end = _stored(context)
+        final_work = _stored(context)
     except KeyboardInterrupt:
         raise InterruptedByUserError from None
     finally:
-        result = _end(context, lost, at_end)
+        result = _end(context, unreachable, final_work)
     return replace(result, fault=faults[0] if faults else None)
 
 
-def _all_at_once(
+def _measure_in_parallel(
     context: Context, devices: Sequence[tuple[Device, DeviceFacts]]
 ) -> dict[Serial, DeviceResult]:
-    """Measure each device in a thread of its own, and return how each ended."""
+    """Measure each device in its own thread; return each device's result."""
     working = WorkingDevices([facts.serial for _, facts in devices])
     results: dict[Serial, DeviceResult] = {}
 
-    def part(device: Device, facts: DeviceFacts) -> None:
+    def measure(device: Device, facts: DeviceFacts) -> None:
         results[facts.serial] = DeviceCampaign(device, facts, context, working).run()
 
-    def tell_stop(serials: Sequence[Serial]) -> None:
+    def report_stop(serials: Sequence[Serial]) -> None:
         text = (
             f"stopping: waiting for {', '.join(serials)} to end and to be restored;"
-            " one that doesn't answer is left after a few minutes"
+            " an unreachable device is abandoned after a few minutes"
         )
         context.observer.on_event(Notice(event="stopping", text=text))
 
     _in_threads(
-        {facts.serial: partial(part, device, facts) for device, facts in devices},
+        {facts.serial: partial(measure, device, facts) for device, facts in devices},
         context.cancelled,
-        tell_stop,
+        report_stop,
     )
     return results
 
@@ -117,17 +116,17 @@ def _all_at_once(
 def _in_threads(
     parts: Mapping[Serial, Callable[[], None]],
     cancelled: threading.Event,
-    tell_stop: Callable[[Sequence[Serial]], None],
+    report_stop: Callable[[Sequence[Serial]], None],
 ) -> None:
     """Run each part in a thread, and wait for all.
 
     A part that raises cancels the others, which end at their next step; the first error is raised
     when all have ended. So is Ctrl-C: however often it is pressed, the devices are restored first.
-    ``tell_stop`` hears each time whose parts are waited for.
+    ``report_stop`` is called with the devices that are still waited for.
     """
     errors: list[BaseException] = []
     interrupt: KeyboardInterrupt | None = None
-    is_told = False
+    is_reported = False
 
     def guarded(run: Callable[[], None], ended: threading.Event) -> None:
         try:
@@ -140,8 +139,7 @@ def _in_threads(
 
     running: dict[Serial, threading.Event] = {}
     waiting = list(parts.items())
-    # Not by Thread.join: interrupted by a signal, Python 3.11's join takes a thread that still runs
-    # for ended.
+    # Not Thread.join: after a signal, Python 3.11's join treats a running thread as ended.
     while True:
         try:
             while waiting and interrupt is None:
@@ -151,15 +149,15 @@ def _in_threads(
                 threading.Thread(
                     target=guarded, args=(run, ended), name=str(serial), daemon=True
                 ).start()
-            still = [serial for serial, ended in running.items() if not ended.is_set()]
-            if not still:
+            unfinished = [serial for serial, ended in running.items() if not ended.is_set()]
+            if not unfinished:
                 break
-            if interrupt is not None and not is_told:
-                is_told = True
-                guarded(partial(tell_stop, still), threading.Event())
-            running[still[0]].wait(_POLL_S)
+            if interrupt is not None and not is_reported:
+                is_reported = True
+                guarded(partial(report_stop, unfinished), threading.Event())
+            running[unfinished[0]].wait(_POLL_S)
         except KeyboardInterrupt as error:
-            interrupt, is_told = error, False
+            interrupt, is_reported = error, False
             cancelled.set()
     if interrupt is not None:
         raise interrupt
@@ -170,20 +168,20 @@ def _in_threads(
 def close_campaign(
     campaign: Campaign, store: Store, tools: Mapping[ToolName, Tool], clock: Clock
 ) -> int:
-    """Abandon what is left of a campaign that nobody runs: it is stored as left out, and the
-    campaign is closed, unless nothing is left.
+    """Abandon the open invocations of a campaign that nobody runs: store them as skipped, and
+    close the campaign if there were any.
 
-    Returns how many invocations that were; of pairs as many as lead to the next look. What was
-    measured stays. Raises StoreError.
+    Returns the number of invocations; of pairs those up to the next check. Measured runs stay.
+    Raises StoreError.
     """
     count = 0
-    makers = {
+    records_by_serial = {
         serial: RunRecords(facts, campaign, tools, clock)
         for serial, facts in store.devices().items()
     }
-    reason = "what was left of its campaign was abandoned"
+    reason = "the open runs of its campaign were abandoned"
     runs = [slim(run) for run in store.runs(campaign_ids=[campaign.campaign_id])]
-    while left := [
+    while open_invocations := [
         item
         for work in open_works(campaign, runs, tools).values()
         # The reference workload brackets what is run.
@@ -194,25 +192,28 @@ def close_campaign(
         )
     ]:
         abandoned = [
-            makers[item.case.serial].not_run(item, skipped(ABANDONED, reason)) for item in left
+            records_by_serial[item.case.serial].not_run(item, skipped(ABANDONED, reason))
+            for item in open_invocations
         ]
         stored = [run for run in abandoned if store.append_run(run)]
         if not stored:
             break
-        # What was open is the basis of what would have been added to it.
+        # The stopping rule may add invocations to those stored now.
         runs, count = [*runs, *stored], count + len(stored)
     store.set_status(campaign.campaign_id, _status(runs, 0), clock.now())
     return count
 
 
 def _stored(context: Context) -> _Stored:
-    """Return a campaign's runs, and what they leave open on each device."""
-    runs = runs_of(context)
+    """Return a campaign's runs, and the open work of each device."""
+    runs = campaign_runs(context)
     return runs, open_works(context.campaign, runs, context.tools)
 
 
-def _end(context: Context, lost: Mapping[Serial, str], stored: _Stored | None) -> CampaignEnded:
-    """``stored`` is what was read when all devices were through; None where they weren't."""
+def _end(
+    context: Context, unreachable: Mapping[Serial, str], stored: _Stored | None
+) -> CampaignEnded:
+    """``stored`` was read after all devices had finished; None where they hadn't."""
     campaign, finished_at = context.campaign, context.clock.now()
     # Also of a check that was stored right before a crash.
     if any(is_around_others(item) for item in campaign.invocations) and keep_doubts(
@@ -220,35 +221,33 @@ def _end(context: Context, lost: Mapping[Serial, str], stored: _Stored | None) -
     ):
         stored = None
     runs, works = stored or _stored(context)
-    status = _status(runs, _left(works))
+    status = _status(runs, _open_count(works))
     context.store.set_status(campaign.campaign_id, status, finished_at)
     ended = replace(campaign, status=status, finished_at=finished_at)
     result = CampaignEnded(
         campaign=ended,
-        stored=_done(runs),
+        stored=_stored_count(runs),
         not_run=sum(run.outcome is Outcome.SKIPPED for run in runs),
-        left=_left(works),
-        lost=lost,
+        left=_open_count(works),
+        lost=unreachable,
     )
     context.observer.on_event(result)
     return result
 
 
-def _status(runs: Iterable[RunRecord], left: int) -> CampaignStatus:
-    """Return how far a campaign is that nobody runs; a stop that came when all was measured cut
-    nothing off.
-    """
-    if left:
+def _status(runs: Iterable[RunRecord], open_count: int) -> CampaignStatus:
+    """Return the status of a campaign that nobody runs: stopped with nothing open, it is finished."""
+    if open_count:
         return CampaignStatus.INTERRUPTED
     is_closed = any(run.reason_code == ABANDONED for run in runs)
     return CampaignStatus.CLOSED if is_closed else CampaignStatus.FINISHED
 
 
-def _done(runs: Iterable[RunRecord]) -> int:
-    """Return how many invocations are stored; unfit ones wait for another try."""
+def _stored_count(runs: Iterable[RunRecord]) -> int:
+    """Return the number of stored invocations; unfit ones are open: they are retried."""
     return sum(run.outcome is not Outcome.UNFIT for run in runs)
 
 
-def _left(works: Mapping[Serial, OpenWork]) -> int:
-    """Return how many aren't, at least."""
+def _open_count(works: Mapping[Serial, OpenWork]) -> int:
+    """Return the least number of open invocations."""
     return sum(len(work.invocations) for work in works.values())

@@ -1,4 +1,4 @@
-"""One device's part of a campaign: place files, prepare, run, read, judge, keep; again and again."""
+"""One device's invocations: place files, prepare, run, read, judge, store."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from orchestrator.engine.invocation import (
     Context,
     Placer,
     RunRecords,
-    basis_of,
     covered,
-    request_of,
+    parity_basis,
+    run_request,
     with_basis,
 )
 from orchestrator.engine.open_work import slim
@@ -60,7 +60,7 @@ _Key = tuple[CaseKey, Pass, str]
 
 
 class CaseFailures:
-    """How one device's cases ended, as long as this process runs: a resume tries them again."""
+    """The endings of one device's cases in this process; a resume tries failed cases again."""
 
     def __init__(self, terms: PlanTerms) -> None:
         self._terms = terms
@@ -72,11 +72,11 @@ class CaseFailures:
         return case_key, run_pass, pass_of(run_pass).variant(number, self._terms)
 
     def ending(self, key: RunKey) -> tuple[str, str] | None:
-        """Return the code and the reason for which a case isn't tried any more; None when it is."""
+        """Return the code and reason of a case that is abandoned, or None."""
         return self._hopeless.get(self._key(key))
 
     def learn(self, run: RunRecord) -> None:
-        """Give a case up that leaves no hope."""
+        """Take note of how a run ended; abandon a case that keeps failing."""
         key = self._key(run.key)
         endings = self._endings.setdefault(key, [])
         endings.append((run.outcome, run.reason_code))
@@ -84,15 +84,15 @@ class CaseFailures:
             self._hopeless[key] = (run.reason_code, run.reason)
 
 
-#: How often one invocation is tried when the way to the device fails.
+#: How often one invocation is tried when the connection to the device fails.
 ATTEMPTS: Final = 3
-#: A state this old still tells how the device is.
+#: A device state is read again when it is older.
 RECENT_S: Final = 1.0
 #: How long a device may take to come back after a lost link or a reboot.
 READY_S: Final = 120.0
-#: In between it is looked whether that is still wanted.
+#: Between these steps it is checked whether the campaign was cancelled.
 _READY_STEP_S: Final = 30.0
-#: After this many waits in vain in a row, a device is left alone for a while.
+#: After this many failed waits in a row, a device is left alone for a while.
 UNFIT_MAX: Final = 2
 #: Any state is fit.
 _NO_LIMITS: Final = FitLimits(
@@ -112,8 +112,8 @@ class CaseRunner:
         failures: CaseFailures,
         time: TimeLeft,
     ) -> None:
-        """``runs`` are the device's of this campaign, and get what is stored; ``failures`` are its
-        cases' so far.
+        """``runs`` are the device's runs of this campaign, to which new ones are added;
+        ``failures`` are the endings of its cases so far.
         """
         self._device = device
         self._facts = facts
@@ -124,22 +124,22 @@ class CaseRunner:
         #: What is left of the campaign's time.
         self.time = time
         # A comparison or search of thread counts needs each of them.
-        is_each = terms.every_thread_count or terms.pairing is not None
-        self._unused = None if is_each else UnusedThreads(runs)
-        self._was_told_of_time = False
-        self._told_unused: set[CaseKey] = set()
+        needs_each_count = terms.every_thread_count or terms.pairing is not None
+        self._unused = None if needs_each_count else UnusedThreads(runs)
+        self._is_time_reported = False
+        self._reported_unused: set[CaseKey] = set()
         self._placer = Placer(device, context)
         self._records = RunRecords(facts, context.campaign, context.tools, context.clock)
-        #: How many invocations were dealt with, and how many are known of.
+        #: The number of invocations that were handled, and of all.
         self._position = 0
         self._total = 0
-        #: Waits in vain since the last run.
+        #: Failed waits since the last run.
         self._unfit_in_row = 0
-        #: When a state was last read, and what it was.
+        #: When the device state was last read, and the state.
         self._last_state: tuple[float, DeviceState | None] = (0.0, None)
-        #: Invocations that another one's process has measured.
+        #: Invocations that the process of another invocation has measured.
         self._covered: set[RunKey] = set()
-        #: What the last process left behind.
+        #: The raw output of the last process.
         self._last_raw: RawOutput | None = None
 
     def has_stored(self, item: Invocation) -> bool:
@@ -151,15 +151,15 @@ class CaseRunner:
     ) -> None:
         """Run and store every invocation in this order; ``between`` is called before each.
 
-        What there is no time for is stored as left out. A comparison in turns ends with it, and the
-        others go on: of its pairs beyond the plan only this one is stored.
+        An invocation for which there is no time is stored as skipped. It ends its comparison in
+        turns; other comparisons continue. Of the pairs beyond the plan only this one is stored.
 
-        A device that isn't fit in time has the invocation stored as unfit, which leaves it open.
+        When the device isn't fit in time, the invocation is stored as unfit and stays open.
 
         Raises:
-            InterruptedByUserError: cancelled; what ran before is stored.
-            DeviceError: the device is out of reach, can't be used, or was unfit too often; what ran
-                before is stored.
+            InterruptedByUserError: cancelled; earlier runs are stored.
+            DeviceError: the device is unreachable, can't be used, or was unfit too often; earlier
+                runs are stored.
             StoreError, HostStorageError: a run couldn't be kept; nothing further is run.
         """
         self._total += len(invocations)
@@ -172,15 +172,15 @@ class CaseRunner:
                 continue
             if self.is_needless(invocation):
                 continue
-            rest = self._rest_of_comparison(invocation, queue)
-            # Half a pair would be measured for nothing.
-            partner = (item for item in rest if item.number == invocation.number)
-            if lacking := self.time.lacks(invocation, *partner):
-                queue = deque(item for item in queue if item not in rest)
-                self._end_comparison(invocation, rest, lacking)
+            remaining = self._queued_comparison(invocation, queue)
+            # Half a pair has no use.
+            partner = (item for item in remaining if item.number == invocation.number)
+            if shortage := self.time.shortage(invocation, *partner):
+                queue = deque(item for item in queue if item not in remaining)
+                self._end_comparison(invocation, remaining, shortage)
                 continue
             between()
-            for run in self._runs_of(invocation, invocations):
+            for run in self._run_invocation(invocation, invocations):
                 self._keep(run)
 
     def run_one(self, invocation: Invocation, *, at_rest: bool = True) -> RunRecord:
@@ -191,31 +191,31 @@ class CaseRunner:
         self._check_cancelled()
         self._total += 1
         self._position += 1
-        self._tell_started(invocation)
+        self._report_started(invocation)
         run = self._run_with_retries(invocation, at_rest=at_rest)
         self._keep(run)
         return run
 
     def is_needless(self, invocation: Invocation) -> bool:
-        """Whether an invocation's threads are unused and another number of them has its figure:
-        that is stored then.
+        """Whether another thread count has an invocation's figure, because its threads are unused;
+        this is stored then.
 
         Raises StoreError.
         """
-        own = pass_of(invocation.run_pass)
-        if own.compares_outputs and self._is_only_check(invocation):
+        pass_spec = pass_of(invocation.run_pass)
+        if pass_spec.compares_outputs and self._is_only_check(invocation):
             return False
         reason = self._unused.reason(invocation.case) if self._unused is not None else ""
         if not reason:
             return False
-        if invocation.case.case_key not in self._told_unused:
-            self._told_unused.add(invocation.case.case_key)
+        if invocation.case.case_key not in self._reported_unused:
+            self._reported_unused.add(invocation.case.case_key)
             self.note(f"{invocation.case.model_name}, {invocation.case.configuration}: {reason}")
         self._keep(self._records.not_run(invocation, skipped(THREADS_UNUSED, reason)))
         return True
 
     def _is_only_check(self, invocation: Invocation) -> bool:
-        """Whether no other number of threads has its outputs compared in this campaign."""
+        """Whether no other thread count has its outputs compared in this campaign."""
         return not any(
             item.run_pass is invocation.run_pass
             and item.case.outputs_key == invocation.case.outputs_key
@@ -223,11 +223,11 @@ class CaseRunner:
             for item in self._context.campaign.invocations
         )
 
-    def _rest_of_comparison(
+    def _queued_comparison(
         self, invocation: Invocation, queue: Iterable[Invocation]
     ) -> list[Invocation]:
-        """Return what of an invocation's comparison in turns is still queued; nothing for one that
-        is no part of a pair.
+        """Return the queued invocations of an invocation's comparison in turns; none for one
+        outside a pair.
         """
         pairing = self._context.campaign.terms.pairing
         if pairing is None or invocation.run_pass is not FIGURE_PASS:
@@ -240,8 +240,8 @@ class CaseRunner:
     def _end_comparison(
         self, invocation: Invocation, rest: Sequence[Invocation], reason: str
     ) -> None:
-        """Leave an invocation out, and with it the rest of its comparison: what is planned stays open
-        unless it is stored; which pairs would follow isn't known.
+        """Skip an invocation and the planned rest of its comparison, which would stay open if it
+        weren't stored. Which pairs would follow isn't known.
 
         Raises StoreError.
         """
@@ -255,21 +255,20 @@ class CaseRunner:
             self.leave_out(item, reason)
 
     def leave_out(self, invocation: Invocation, reason: str) -> None:
-        """Store that there was no time for an invocation: it isn't open any more.
+        """Store an invocation as skipped for lack of time: it isn't open any more.
 
         Raises StoreError.
         """
-        self._keep(self._records.not_run(invocation, self._out_of_time(reason)))
+        self._keep(self._records.not_run(invocation, self._skipped_for_time(reason)))
 
-    def _out_of_time(self, reason: str) -> Ending:
-        if not self._was_told_of_time:
-            self._was_told_of_time = True
-            self.note(f"no time for what is left: {reason}", is_problem=True)
+    def _skipped_for_time(self, reason: str) -> Ending:
+        if not self._is_time_reported:
+            self._is_time_reported = True
+            self.note(f"no time for the remaining runs: {reason}", is_problem=True)
         return skipped(OUT_OF_TIME, reason)
 
     def rest(self, limits: FitLimits, *, recent: DeviceState | None = None) -> Fitness:
-        """Wait until the device is fit by these limits; ``recent`` is its state if it was read just
-        now.
+        """Wait until the device is fit by these limits; ``recent`` is its state if just read.
 
         Raises DeviceError kinds, and InterruptedByUserError.
         """
@@ -278,7 +277,7 @@ class CaseRunner:
             limits,
             quiet=self._context.campaign.terms.quiet,
             recent=recent,
-            on_wait=lambda reason: self.note(f"waits to be fit: {reason}"),
+            on_wait=lambda reason: self.note(f"waiting until it is fit: {reason}"),
             on_note=lambda text: self.note(text, is_problem=True),
             cancelled=self._context.cancelled,
         )
@@ -292,7 +291,7 @@ class CaseRunner:
                 run=run,
                 position=self._position,
                 total=self._total,
-                side=self._side_of(run.case.case_key),
+                side=self._side_name(run.case.case_key),
             )
         )
         self._runs.append(slim(run))
@@ -304,43 +303,43 @@ class CaseRunner:
             return
         self._unfit_in_row += 1
         if self._unfit_in_row >= UNFIT_MAX:
-            # Waiting as long before each of its invocations would hold the night; they stay open
-            # for a resume.
+            # Waiting before each of its invocations would take the whole night; they stay open for
+            # a resume.
             raise DeviceUnfitError(run.reason, serial=self._facts.serial)
 
-    def _tell_started(self, invocation: Invocation) -> None:
+    def _report_started(self, invocation: Invocation) -> None:
         self._context.observer.on_event(
             InvocationStarted(
                 invocation=invocation,
                 position=self._position,
                 total=self._total,
-                side=self._side_of(invocation.case.case_key),
+                side=self._side_name(invocation.case.case_key),
             )
         )
 
-    def _runs_of(self, invocation: Invocation, queue: Sequence[Invocation]) -> Iterator[RunRecord]:
-        """Yield the runs that an invocation comes to: its own last, so that a resume misses none of
-        the others.
-        """
+    def _run_invocation(
+        self, invocation: Invocation, queue: Sequence[Invocation]
+    ) -> Iterator[RunRecord]:
+        """Run an invocation and yield its runs: its own last, so that a resume misses no other."""
         abandoned = self._failures.ending(invocation.key)
         if abandoned is not None:
             reason = f"the same case ended before with {abandoned[0]}: {abandoned[1]}"
             run = self._records.not_run(invocation, skipped(FAILED_BEFORE, reason))
         else:
-            self._tell_started(invocation)
+            self._report_started(invocation)
             run = self._run_with_retries(invocation)
             self._failures.learn(run)
-        for other in self._others_covered(run, invocation, queue):
+        for other in self._covered_runs(run, invocation, queue):
             self._failures.learn(other)
             self._covered.add(other.key)
-            # A process that was killed may have kept a part of what an earlier one measured.
+            # If benchfarm was killed, some of these runs are stored already.
             if not self.has_stored(
                 Invocation(case=other.case, run_pass=other.run_pass, number=other.invocation)
             ):
                 yield other
         yield run
 
-    def _others_covered(
+    def _covered_runs(
         self, run: RunRecord, invocation: Invocation, queue: Sequence[Invocation]
     ) -> Iterator[RunRecord]:
         """Yield the runs of the other cases that the same process measured; they share its raw
@@ -367,10 +366,12 @@ class CaseRunner:
                 has_figure = run.report is not None and run.report.inference_mean_us is not None
                 may_lack_files = run.outcome is Outcome.FAILED and not has_figure
                 # Somebody may have emptied the phone's temporary folder, or removed the app.
-                if attempt == ATTEMPTS or not (may_lack_files and self._placer.has_lost(run.case)):
+                if attempt == ATTEMPTS or not (
+                    may_lack_files and self._placer.place_missing(run.case)
+                ):
                     return run
                 self.note(
-                    f"files of ours were removed from it, and were sent again (attempt {attempt} of"
+                    f"benchfarm's files were removed from it, and were sent again (attempt {attempt} of"
                     f" {ATTEMPTS})",
                     is_problem=True,
                 )
@@ -386,7 +387,7 @@ class CaseRunner:
             except BenchfarmError as caught:
                 self._check_cancelled()
                 error = caught
-                if not _is_way_lost(caught):
+                if not _is_connection_lost(caught):
                     break
                 text = str(caught).removeprefix(f"{self._facts.serial}: ")
                 self.note(f"{text} (attempt {attempt} of {ATTEMPTS})", is_problem=True)
@@ -398,14 +399,14 @@ class CaseRunner:
                 self._await_device()
         assert error is not None
         ending = Ending(
-            outcome=Outcome.ABORTED if _is_way_lost(error) else Outcome.FAILED,
+            outcome=Outcome.ABORTED if _is_connection_lost(error) else Outcome.FAILED,
             reason_code=error.code,
             reason=f"{error} ({error.hint})" if error.hint else str(error),
         )
-        return self._records.not_run(invocation, ending, at=started_at)
+        return self._records.not_run(invocation, ending, started_at=started_at)
 
     def _await_device(self) -> None:
-        """Wait until the device is ready; raises InterruptedByUserError, and why it isn't."""
+        """Wait until the device is ready; raises InterruptedByUserError and DeviceError kinds."""
         deadline = Deadline(READY_S, self._context.clock)
         while True:
             self._check_cancelled()
@@ -426,22 +427,22 @@ class CaseRunner:
     def _run_once(
         self, invocation: Invocation, started_at: datetime, *, at_rest: bool
     ) -> RunRecord:
-        own = pass_of(invocation.run_pass)
-        case = own.as_run(invocation.case)
+        pass_spec = pass_of(invocation.run_pass)
+        case = pass_spec.as_run(invocation.case)
         tool = self._context.tools[case.tool]
-        basis = basis_of(invocation, self._context) if own.compares_outputs else None
+        basis = parity_basis(invocation, self._context) if pass_spec.compares_outputs else None
         self._check_cancelled()
         if isinstance(basis, Ending):
-            return self._records.not_run(invocation, basis, at=started_at)
+            return self._records.not_run(invocation, basis, started_at=started_at)
         placed = replace(
             self._placer.place(case),
             cache_folder=f"{self._device.work_folder}/start-caches/{case.case_key}",
         )
         if basis is not None:
             placed = replace(placed, inputs=self._placer.place_inputs(basis.inputs))
-        # Without a rest it is only looked how the device is.
+        # Without a rest only the device state is read.
         limits = self._context.campaign.terms.limits if at_rest else _NO_LIMITS
-        # A phone that is checked has to cool: it would be set aside for the end of the time.
+        # The reference check needs the whole wait: a phone still hot would be set aside.
         is_timed = at_rest and not is_around_others(invocation)
         if is_timed:
             limits = replace(limits, wait=min(limits.wait, self.time.remaining_s))
@@ -450,17 +451,21 @@ class CaseRunner:
             reason = f"not fit after {format_duration(fitness.waited_s)}: {fitness.reason}"
             code = fitness.code or "unfit"
             ending = Ending(outcome=Outcome.UNFIT, reason_code=code, reason=reason)
-            return self._records.not_run(invocation, ending, at=started_at, state=fitness.state)
-        # The wait may have taken it.
-        if is_timed and (lacking := self.time.lacks(invocation)):
-            ending = self._out_of_time(lacking)
-            return self._records.not_run(invocation, ending, at=started_at, state=fitness.state)
+            return self._records.not_run(
+                invocation, ending, started_at=started_at, state=fitness.state
+            )
+        # The wait may have taken the time.
+        if is_timed and (shortage := self.time.shortage(invocation)):
+            ending = self._skipped_for_time(shortage)
+            return self._records.not_run(
+                invocation, ending, started_at=started_at, state=fitness.state
+            )
         before = fitness.state or self._device.state()
-        request = request_of(replace(invocation, case=case), placed, self._context, self._facts)
+        request = run_request(replace(invocation, case=case), placed, self._context, self._facts)
         self._context.observer.on_event(
-            Measuring(invocation=invocation, side=self._side_of(invocation.case.case_key))
+            Measuring(invocation=invocation, side=self._side_name(invocation.case.case_key))
         )
-        raw = self._context.runner_of(own.name)(
+        raw = self._context.runner_of(pass_spec.name)(
             tool, self._device, request, cancelled=self._context.cancelled
         )
         self._check_cancelled()
@@ -474,8 +479,7 @@ class CaseRunner:
         )
 
     def _state_after(self, before: DeviceState) -> DeviceState | None:
-        """Return the state after a run, None when the way to the device failed just now: the run
-        itself is whole.
+        """Return the state after a run, None when the connection just failed: the run is whole.
 
         Raises DeviceChangedError when the device rebooted meanwhile.
         """
@@ -491,7 +495,7 @@ class CaseRunner:
             )
         return after
 
-    def _side_of(self, key: CaseKey) -> str:
+    def _side_name(self, key: CaseKey) -> str:
         pairing = self._context.campaign.terms.pairing
         return pairing.side_of(key) if pairing is not None else ""
 
@@ -504,12 +508,12 @@ class CaseRunner:
         return state if age_s < RECENT_S and self._device.kind is not DeviceKind.HOST else None
 
     def note(self, text: str, *, is_problem: bool = False) -> None:
-        """Report something of the device."""
+        """Report a note about the device."""
         self._context.observer.on_event(
             DeviceNote(serial=self._facts.serial, text=text, is_problem=is_problem)
         )
 
 
-def _is_way_lost(error: BenchfarmError) -> bool:
-    """Whether it isn't the case's fault: nothing is known of what was to be measured."""
+def _is_connection_lost(error: BenchfarmError) -> bool:
+    """Whether the connection failed: the error says nothing of the case."""
     return isinstance(error, DeviceError) and may_return(error)

@@ -1,6 +1,4 @@
-"""One device's campaign: lease, prepare, run, read, judge, store, and restore; the one way to
-measure a device.
-"""
+"""One device's campaign: lease, prepare, run, read, judge, store, and restore."""
 
 from __future__ import annotations
 
@@ -43,19 +41,17 @@ from orchestrator.records.run import Outcome, RunRecord
 
 #: After this many returns with nothing measured in between, a device is kept out.
 RETURNS_MAX: Final = 3
-#: How long a device that somebody else uses is waited for: a check of it takes a moment.
+#: How long a device is waited for that another command uses: its check of the device is short.
 _LEASE_WAIT_S: Final = 5.0
 #: How often a waiting thread checks whether all was cancelled.
 _POLL_S: Final = 0.5
 
-#: Nothing could be kept of any device, or nobody wants it any more.
+#: Nothing could be stored of any device, or the user cancelled.
 ENDS_ALL: Final = (StoreError, HostStorageError, InterruptedByUserError)
 
 
 class WorkingDevices:
-    """The devices of one process that work now: as long as there are any, a lost or unfit one is
-    waited for.
-    """
+    """The devices that measure now: a lost or unfit device is waited for while there are any."""
 
     def __init__(self, serials: Sequence[Serial] = ()) -> None:
         self._serials = set(serials)
@@ -71,13 +67,13 @@ class WorkingDevices:
             self._serials.add(serial)
 
     def remove(self, serial: Serial) -> None:
-        """Note that a device doesn't work any more: it is lost, unfit or done."""
+        """Note that a device stopped working: it is lost, unfit or done."""
         with self._changed:
             self._serials.discard(serial)
             self._changed.notify_all()
 
     def work_for(self, seconds: float, cancelled: threading.Event) -> bool:
-        """Wait this long; False as soon as no device works any more or all is cancelled."""
+        """Wait this long; return False as soon as no device works or all is cancelled."""
         deadline = Deadline(seconds)
         with self._changed:
             while self._serials and not cancelled.is_set():
@@ -89,18 +85,18 @@ class WorkingDevices:
 
 @frozen
 class DeviceResult:
-    """How a device's campaign ended."""
+    """The end of a device's campaign."""
 
     #: Why the device was abandoned; empty when it wasn't.
-    lost: str = ""
-    #: What ended it and isn't the device's fault.
+    reason: str = ""
+    #: The error that ended it and isn't the device's fault.
     fault: Exception | None = None
 
 
 class DeviceCampaign:
-    """All that is open of a campaign on one device, from the lease to the restored device.
+    """The open work of a campaign on one device, from the lease to the restored device.
 
-    What is open follows from the stored runs alone, so a resume needs no further state.
+    Open work follows from the stored runs alone, so a resume needs no further state.
     """
 
     def __init__(
@@ -108,56 +104,53 @@ class DeviceCampaign:
         device: Device,
         facts: DeviceFacts,
         context: Context,
-        others: WorkingDevices | None = None,
+        working: WorkingDevices | None = None,
     ) -> None:
-        """``others`` are the process's devices; a device that is measured alone isn't waited for
-        when it is lost.
+        """``working`` are all devices that are measured; a lost device is waited for only while
+        others work.
         """
         self._device = device
         self._facts = facts
         self._serial = facts.serial
         self._campaign = context.campaign
         self._context = context
-        self._others = others or WorkingDevices()
-        #: What was abandoned on the device, also after it was away.
+        self._working = working or WorkingDevices()
+        #: The cases abandoned on the device; kept while it is offline.
         self._failures = CaseFailures(self._campaign.terms)
         self._marks = [
             item
             for item in self._campaign.invocations
             if is_around_others(item) and item.case.serial == self._serial
         ]
-        #: The device's runs of this campaign, as they are stored: all decisions are made from them.
+        #: The device's stored runs of this campaign: all decisions are made from them.
         self._runs: list[RunRecord] = []
         self._is_read = False
-        #: Goes on while the device is away.
+        #: Runs on while the device is offline.
         self._time: TimeLeft | None = None
 
     def run(self) -> DeviceResult:
-        """Measure what is open under the device's lease; whatever happens, the device is restored
-        before it is freed.
+        """Measure the open work under the device's lease; the device is always restored before its
+        lease is released.
 
-        A device that is lost is waited for while others work, and resumes. Raises
-        InterruptedByUserError, StoreError and HostStorageError; all else ends this device's part
-        and is returned.
+        A lost device is waited for while others work, and resumes. Raises InterruptedByUserError,
+        StoreError and HostStorageError; any other error ends this device's part and is returned.
         """
         result = DeviceResult()
         try:
             result = self._guarded(self._under_lease)
         finally:
-            self._others.remove(self._serial)
-            told = self._guarded(lambda: self._tell_finished(result.lost))
-        return result if result.lost else told
+            self._working.remove(self._serial)
+            final_result = self._guarded(lambda: self._report_finished(result.reason))
+        return result if result.reason else final_result
 
     def _guarded(self, step: Callable[[], None]) -> DeviceResult:
-        """Do a step; what it raises ends this device's part only, unless nothing could be kept of
-        any device.
-        """
+        """Do a step; an error ends only this device's part, unless it is of ENDS_ALL."""
         try:
             step()
         except ENDS_ALL:
             raise
         except Exception as error:  # noqa: BLE001 - the others go on; a fault of ours is returned
-            return self._result_of(error)
+            return self._error_result(error)
         return DeviceResult()
 
     def _under_lease(self) -> None:
@@ -168,17 +161,15 @@ class DeviceCampaign:
                 self._restore()
 
     def _until_done(self) -> None:
-        """Measure until nothing is open; a device that was lost and comes back resumes where it
-        was.
-        """
+        """Measure until nothing is open; a lost device that returns resumes where it was."""
         fruitless, done_before = 0, -1
         while True:
-            # Read under the lease: nobody else adds to it now.
-            self._begin()
+            # Read under the lease: no other process adds runs now.
+            self._read_runs()
             try:
                 self._measure()
             except DeviceUnfitError as error:
-                if not self._is_asked_again(error):
+                if not self._pause_unfit(error):
                     raise
             except DeviceError as error:
                 done = done_count(self._campaign, self._runs, self._serial)
@@ -189,23 +180,23 @@ class DeviceCampaign:
                         f"it was lost {fruitless + 1} times with nothing measured in between: {error}"
                     )
                     raise
-                if not may_return(error) or not self._is_back(error):
+                if not may_return(error) or not self._wait_for_return(error):
                     raise
             else:
                 return
 
-    def _begin(self) -> None:
-        """Read what is stored of the device."""
-        self._runs = runs_of(self._context, serials=[self._serial])
+    def _read_runs(self) -> None:
+        """Read the device's stored runs."""
+        self._runs = campaign_runs(self._context, serials=[self._serial])
         self._is_read = True
-        #: Of an A/B comparison: the counts that were last reported.
-        self._told = ""
+        #: In an A/B comparison, the counts that were last reported.
+        self._reported_counts = ""
 
     def _measure(self) -> None:
-        """Run what is open: the plan's invocations, what the stopping rule adds, sustained curves.
+        """Run the open work: the plan's invocations, those that the stopping rule adds, sustained
+        curves.
 
-        Raises what CaseRunner.run_all raises, and DeviceUnusableError for a device that was set
-        aside.
+        Raises as CaseRunner.run_all, and DeviceUnusableError for a device that was set aside.
         """
         work = self._open_work()
         if not work.invocations:
@@ -230,14 +221,14 @@ class DeviceCampaign:
 
         if check is not None and not runner.time.is_over:
             check.begin()
-        # Until nothing is open: an invocation that was unfit is tried again.
+        # Until nothing is open: an unfit invocation is tried again.
         while (work := self._open_work()).planned or work.added:
             if not work.planned:
-                self._tell_added(work.added)
+                self._report_added(work.added)
             runner.run_all(work.planned or work.added, between=between)
         for marker in work.sustained:
-            if lacking := runner.time.lacks(marker):
-                runner.leave_out(following(marker, self._runs), lacking)
+            if shortage := runner.time.shortage(marker):
+                runner.leave_out(following(marker, self._runs), shortage)
             elif not runner.is_needless(following(marker, self._runs)):
                 between()
                 run_sustained(
@@ -249,64 +240,61 @@ class DeviceCampaign:
     def _open_work(self) -> OpenWork:
         return open_work(self._campaign, self._runs, self._serial, self._context.tools)
 
-    def _tell_added(self, added: Sequence[Invocation]) -> None:
+    def _report_added(self, added: Sequence[Invocation]) -> None:
         if self._campaign.terms.pairing is None:
-            self._context.observer.on_event(_round_of(self._serial, added))
+            self._context.observer.on_event(_round_added(self._serial, added))
             return
         from orchestrator.analysis.pairing import PairProgress
 
         pairs = PairProgress(self._campaign, self._serial, self._runs)
         counts = repr(pairs.counts())
         text = pairs.plan_text(lambda case: session_of(self._context.tools, case))
-        if text and counts != self._told:
-            self._told = counts
+        if text and counts != self._reported_counts:
+            self._reported_counts = counts
             self._note(text)
 
-    def _is_back(self, error: DeviceError) -> bool:
-        """Wait for the device, which was lost, as long as others work: it costs nothing then."""
+    def _wait_for_return(self, error: DeviceError) -> bool:
+        """Wait for the lost device while others work, when waiting costs nothing."""
         context = self._context
         if context.cancelled.is_set():
             return False
         text = f"lost: {_text(self._device, error)}; its remaining runs resume when it reconnects"
         self._note(text, is_problem=True, is_away=True)
-        self._others.remove(self._serial)
+        self._working.remove(self._serial)
         is_back = context.rescuer.rescue(
             self._device,
-            keep_waiting=lambda: bool(self._others),
+            keep_waiting=lambda: bool(self._working),
             may_reboot=self._campaign.terms.reboot,
             on_note=self._note,
             cancelled=context.cancelled,
         )
         if is_back:
-            self._others.add(self._serial)
+            self._working.add(self._serial)
             self._note("is back", is_away=False)
         return is_back
 
-    def _is_asked_again(self, error: DeviceUnfitError) -> bool:
-        """Leave the device, which isn't fit, alone for a while, restored.
-
-        False when no other works any more.
-        """
-        self._others.remove(self._serial)
-        if not self._others.work_for(0.0, self._context.cancelled):
+    def _pause_unfit(self, error: DeviceUnfitError) -> bool:
+        """Restore the unfit device and pause it for a while; return False when no other works."""
+        self._working.remove(self._serial)
+        if not self._working.work_for(0.0, self._context.cancelled):
             return False
-        text = f"{_text(self._device, error)}; it is asked again while others work"
+        text = f"{_text(self._device, error)}; it is tried again while others work"
         self._note(text, is_problem=True, is_away=True)
         self._restore()
-        if not self._others.work_for(self._context.unfit_pause_s, self._context.cancelled):
+        if not self._working.work_for(self._context.unfit_pause_s, self._context.cancelled):
             return False
-        self._others.add(self._serial)
-        self._note("is asked again", is_away=False)
+        self._working.add(self._serial)
+        self._note("is tried again", is_away=False)
         return True
 
-    def _result_of(self, error: Exception) -> DeviceResult:
-        """Return why the device's part has ended; an error that isn't the device's is reported."""
-        # One that is busy, unfit or away may do tomorrow. One whose reference workload moved
-        # measures something else than before.
+    def _error_result(self, error: Exception) -> DeviceResult:
+        """Return the result for an error; report it if it isn't the device's."""
+        # A busy, unfit or offline device may work tomorrow. A device whose reference workload moved
+        # would measure something else than before.
         if isinstance(error, DeviceSetAsideError):
             self._keep_out(_text(self._device, error))
         if isinstance(error, DeviceError):
-            return DeviceResult(lost=_text(self._device, error))
+            return DeviceResult(reason=_text(self._device, error))
         is_ours = not isinstance(error, BenchfarmError)
         reason = (
             f"a fault in benchfarm itself: {type(error).__name__}: {error}"
@@ -314,14 +302,14 @@ class DeviceCampaign:
             else str(error)
         )
         self._note(f"is abandoned: {reason}", is_problem=True)
-        return DeviceResult(lost=reason, fault=error)
+        return DeviceResult(reason=reason, fault=error)
 
-    def _tell_finished(self, reason: str) -> None:
+    def _report_finished(self, reason: str) -> None:
         if not self._is_read:
-            self._begin()
-        left = len(self._open_work().invocations)
+            self._read_runs()
+        open_count = len(self._open_work().invocations)
         self._context.observer.on_event(
-            DeviceFinished(serial=self._serial, left=left, reason=reason)
+            DeviceFinished(serial=self._serial, left=open_count, reason=reason)
         )
 
     def _keep_out(self, reason: str) -> None:
@@ -332,7 +320,7 @@ class DeviceCampaign:
         )
 
     def _restore(self) -> None:
-        """Undo what was changed; what can't be undone now is named."""
+        """Undo the changes on the device; report those that can't be undone now."""
         conditioner = self._context.conditioner
         try:
             conditioner.restore(
@@ -342,9 +330,9 @@ class DeviceCampaign:
             if self._serial in conditioner.unrestored():
                 self._note(why_not_restored(self._serial, error), is_problem=True)
             elif not isinstance(error, DeviceBusyError):
-                # Nothing of ours is changed there; the next command that uses the phone ends what
-                # still runs.
-                text = f"could not be released ({error}); its note there expires by itself"
+                # No setting is changed there; the next command that uses the phone ends processes
+                # that still run.
+                text = f"could not be released ({error}); its lease there expires by itself"
                 self._note(text, is_problem=True)
 
     def _note(self, text: str, *, is_problem: bool = False, is_away: bool | None = None) -> None:
@@ -353,7 +341,7 @@ class DeviceCampaign:
         )
 
 
-def _round_of(serial: Serial, added: Sequence[Invocation]) -> RoundAdded:
+def _round_added(serial: Serial, added: Sequence[Invocation]) -> RoundAdded:
     numbers = [item.number for item in added]
     return RoundAdded(
         serial=serial,
@@ -364,8 +352,8 @@ def _round_of(serial: Serial, added: Sequence[Invocation]) -> RoundAdded:
     )
 
 
-def runs_of(context: Context, *, serials: Sequence[Serial] = ()) -> list[RunRecord]:
-    """Return the campaign's runs, of some devices or of all, as decisions need them."""
+def campaign_runs(context: Context, *, serials: Sequence[Serial] = ()) -> list[RunRecord]:
+    """Return the campaign's :func:`slim` runs, of some devices or of all."""
     return [
         slim(run)
         for run in context.store.runs(campaign_ids=[context.campaign.campaign_id], serials=serials)
@@ -375,24 +363,23 @@ def runs_of(context: Context, *, serials: Sequence[Serial] = ()) -> list[RunReco
 def run_sustained(
     runner: CaseRunner, marker: Invocation, runs: Sequence[RunRecord], *, sustained_s: float
 ) -> None:
-    """Measure a case's curve; what an earlier attempt left is cut, and the curve restarted.
+    """Measure a case's curve from its start, also where an earlier attempt was cut off.
 
-    ``runs`` are the device's of this campaign and grow as they are stored. Raises what
-    CaseRunner.run_all raises.
+    ``runs`` are the device's runs of this campaign and grow as they are stored. Raises as
+    CaseRunner.run_all.
     """
 
     def last() -> Attempt | None:
-        found = attempts(
+        curve_attempts = attempts(
             [run for run in runs if goes_on(run) and run.case.case_key == marker.case.case_key]
         )
-        return found[-1] if found else None
+        return curve_attempts[-1] if curve_attempts else None
 
     before = last()
     invocation = replace(
         marker, number=0 if before is None else (before.number + 1) * ATTEMPT_NUMBERS
     )
-    # The first begins at rest; a wait in vain leaves it open, and too many of them abandon the
-    # device.
+    # The first begins at rest; a failed wait leaves it open, and too many abandon the device.
     while runner.run_one(invocation).outcome is Outcome.UNFIT:
         pass
     while (now := last()) is None or not now.is_over(sustained_s):
@@ -401,9 +388,9 @@ def run_sustained(
 
 
 def why_not_restored(serial: str, error: Exception) -> str:
-    """Return that a device couldn't be restored, and what does it later."""
-    again = f"'benchfarm device restore {shlex.quote(serial)}' tries again"
-    return f"could not be restored ({error}); {again}"
+    """Return the message for a device that couldn't be restored, with the command to retry."""
+    command = f"'benchfarm device restore {shlex.quote(serial)}' tries again"
+    return f"could not be restored ({error}); {command}"
 
 
 def _text(device: Device, error: DeviceError) -> str:

@@ -1,4 +1,4 @@
-"""What the engine tells while it works."""
+"""Events that the engine reports while it works."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from orchestrator.records.run import RunRecord
 
 @frozen
 class Notice:
-    """Something to know that is no device's: a hint, what is waited for."""
+    """A message that belongs to no device: a hint, the reason of a wait."""
 
-    #: What kind of notice it is, as logs name it.
+    #: The name of its kind in logs.
     event: str
     text: str
     #: ``info`` or ``warning``.
@@ -27,22 +27,22 @@ class Notice:
 
 @frozen
 class CampaignStarted:
-    """A campaign begins, or goes on."""
+    """A campaign begins or resumes."""
 
     campaign: Campaign
     devices: tuple[DeviceFacts, ...]
     total: int
-    #: How many invocations are stored already.
+    #: The number of invocations that are stored already.
     done: int
-    #: Device -> runs that are stored, and the least number of invocations that aren't; of those
-    #: that have some.
+    #: Device -> the number of stored runs, and the least number of open invocations; devices with
+    #: none are left out.
     stored: Mapping[Serial, int] = field(default_factory=dict)
     left: Mapping[Serial, int] = field(default_factory=dict)
 
 
 @frozen
 class FilePlaced:
-    """A model, program or app is on the device, verified."""
+    """A model, program or app is verified on the device."""
 
     serial: Serial
     name: str
@@ -63,9 +63,7 @@ class FileMoving:
 
 @frozen
 class DeviceNote:
-    """Something to know about a device: what it waits for, what is tried again, what was left
-    behind.
-    """
+    """A message about a device: what it waits for, is retried there, or couldn't be restored."""
 
     serial: Serial
     text: str
@@ -76,12 +74,12 @@ class DeviceNote:
 
 @frozen
 class RoundAdded:
-    """Some cases' figures aren't certain enough, or their outputs aren't compared yet: each gets
-    more invocations.
+    """Cases get more invocations: their figures aren't certain enough, or their outputs aren't
+    compared yet.
     """
 
     serial: Serial
-    #: The numbers that their invocations have, from 0: the first and the last.
+    #: The first and the last number of these invocations, from 0.
     number: int
     last: int
     cases: int
@@ -102,7 +100,7 @@ class InvocationStarted:
 
 @frozen
 class Measuring:
-    """All is prepared, the process is started now."""
+    """All is prepared; the process starts now."""
 
     invocation: Invocation
     side: str = ""
@@ -110,7 +108,7 @@ class Measuring:
 
 @frozen
 class RunStored:
-    """A run is kept."""
+    """A run is stored."""
 
     run: RunRecord
     position: int
@@ -120,8 +118,8 @@ class RunStored:
 
 @frozen
 class DeviceFinished:
-    """A device's queue is through, or the device is abandoned; at least ``left`` invocations aren't
-    stored then.
+    """A device's queue is done, or the device is abandoned; at least ``left`` invocations are
+    open.
     """
 
     serial: Serial
@@ -131,23 +129,22 @@ class DeviceFinished:
 
 @frozen
 class CampaignEnded:
-    """How a campaign ended: all devices are through."""
+    """A campaign has ended on all devices."""
 
     campaign: Campaign
-    #: Invocations that are stored, and those of them that weren't run: another's figure is theirs,
-    #: they failed before, or there was no time.
+    #: Stored invocations, and those of them that weren't run: they share another's figure, failed
+    #: before, or there was no time.
     stored: int
     not_run: int = 0
-    #: At least this many aren't stored; of what a stopping rule adds only the next round is known.
+    #: The least number of open invocations; of a stopping rule's only the next round is known.
     left: int = 0
-    #: Devices that were abandoned or aren't there, with the reason; their open invocations wait for
-    #: a resume.
+    #: Devices that were abandoned or are offline, with the reason; a resume runs their open
+    #: invocations.
     lost: Mapping[Serial, str] = field(default_factory=dict)
-    #: An error that ended a device's part and isn't the device's; to be raised once all is
-    #: reported.
+    #: An error that ended a device's part and isn't the device's fault; raised after the report.
     fault: Exception | None = None
 
     @property
     def status(self) -> CampaignStatus:
-        """How far the campaign is."""
+        """The campaign's status."""
         return self.campaign.status

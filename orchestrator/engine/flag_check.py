@@ -1,6 +1,4 @@
-"""The flags of every case against the program that is to take them, before anything is run or
-stored.
-"""
+"""Checks the flags of every case against its program, before anything is run or stored."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 #: Longer than any program needs to print its flags, also on a phone that is busy.
 HELP_TIMEOUT_S: Final = 30.0
 
-FaultsOf = Callable[[Case, Pass], Sequence[FlagFault]]
+FindFaults = Callable[[Case, Pass], Sequence[FlagFault]]
 
 
 def learn_flags(
@@ -41,11 +39,10 @@ def learn_flags(
     devices: Sequence[tuple[Device, DeviceFacts]],
     builds: Mapping[tuple[Serial, ToolName], Build | Skip],
 ) -> None:
-    """Ask every program that wasn't asked yet for its flags, each on one device.
+    """Ask each program for its flags on one device, unless they are known.
 
-    A device that somebody else uses is left alone, and one that fails is no error here: the
-    documented flags stand in until the next time, and what ails the device shows when it is
-    measured on.
+    A device that is in use is skipped, and a device error is ignored: the documented flags are used
+    until the next time, and the error shows up again when the device is measured.
     """
     for device, facts in devices:
         for (serial, _), build in builds.items():
@@ -77,8 +74,8 @@ def ask_for_flags(book: FlagBook, device: Device, build: Build) -> bool:
             executable=True,
         )
     )
-    said = device.shell(book.help_command(build, placed.path), timeout_s=HELP_TIMEOUT_S)
-    return book.learn(build, said.stdout + b"\n" + said.stderr)
+    help_output = device.shell(book.help_command(build, placed.path), timeout_s=HELP_TIMEOUT_S)
+    return book.learn(build, help_output.stdout + b"\n" + help_output.stderr)
 
 
 def check_flags(
@@ -88,24 +85,23 @@ def check_flags(
     builds: Iterable[Build],
     book: FlagBook,
 ) -> Expansion:
-    """Return the expansion without the cases that their flags make pointless, which are listed as
-    skipped.
+    """Return the expansion with the cases skipped that their flags make pointless.
 
     A case is skipped when its program lacks the delegate, and when a flag has no effect with its
-    delegate but has with another one of the plan. Everything else that is wrong is an error.
+    delegate but has one with another delegate of the plan. Any other fault is an error.
 
     Args:
         expansion: of the plan.
         delegates: that the plan names.
         builds: that the cases name.
-        book: what is known of their flags.
+        book: the flags of the builds.
 
     Raises:
         PlanError: with one line for each fault.
     """
     by_sha = {build.sha256: build for build in builds}
 
-    def faults_of(case: Case, run_pass: Pass) -> Sequence[FlagFault]:
+    def find_faults(case: Case, run_pass: Pass) -> Sequence[FlagFault]:
         return book.faults(by_sha[case.build_sha256], case, run_pass)
 
     passes: dict[CaseKey, dict[Pass, None]] = {}
@@ -114,7 +110,7 @@ def check_flags(
     skips: dict[CaseKey, Skip] = {}
     lines: dict[str, None] = {}
     for case in expansion.cases:
-        skip, faults = _judge(case, list(passes[case.case_key]), delegates, faults_of)
+        skip, faults = _judge(case, list(passes[case.case_key]), delegates, find_faults)
         if skip is not None:
             skips[case.case_key] = skip
         for fault in faults:
@@ -130,37 +126,41 @@ def check_flags(
 
 
 def _judge(
-    case: Case, passes: Sequence[Pass], delegates: Sequence[DelegateName], faults_of: FaultsOf
+    case: Case, passes: Sequence[Pass], delegates: Sequence[DelegateName], find_faults: FindFaults
 ) -> tuple[Skip | None, Sequence[FlagFault]]:
-    found = {run_pass: faults_of(case, run_pass) for run_pass in passes}
-    every = list(dict.fromkeys(fault for faults in found.values() for fault in faults))
-    lacking = [fault for fault in every if fault.code == "delegate-flag"]
-    wrong = [fault for fault in every if fault.code not in {"delegate-flag", "ineffective-flag"}]
-    if lacking:
-        # With the delegate its flags are missing; a wrong value is wrong with any program.
-        wrong = [fault for fault in wrong if fault.code != "unknown-flag"]
-        return Skip(reason_code="delegate-not-in-build", reason=lacking[0].message), wrong
-    named = {fault.flag for fault in wrong}
-    idle = [
-        fault
-        for fault in every
-        if fault.code == "ineffective-flag"
-        and fault.flag not in named
-        and all(fault in faults for faults in found.values())
+    faults_by_pass = {run_pass: find_faults(case, run_pass) for run_pass in passes}
+    all_faults = list(
+        dict.fromkeys(fault for faults in faults_by_pass.values() for fault in faults)
+    )
+    missing_delegate = [fault for fault in all_faults if fault.code == "delegate-flag"]
+    wrong = [
+        fault for fault in all_faults if fault.code not in {"delegate-flag", "ineffective-flag"}
     ]
-    for fault in idle:
-        others = (
+    if missing_delegate:
+        # The delegate's flags are missing with it; a wrong value is wrong in any program.
+        wrong = [fault for fault in wrong if fault.code != "unknown-flag"]
+        return Skip(reason_code="delegate-not-in-build", reason=missing_delegate[0].message), wrong
+    wrong_flags = {fault.flag for fault in wrong}
+    ineffective = [
+        fault
+        for fault in all_faults
+        if fault.code == "ineffective-flag"
+        and fault.flag not in wrong_flags
+        and all(fault in faults for faults in faults_by_pass.values())
+    ]
+    for fault in ineffective:
+        other_cases = (
             replace(case, delegate=delegate)
             for delegate in delegates
             if delegate is not case.delegate
         )
-        if any(_has_effect(other, fault.flag, passes, faults_of) for other in others):
+        if any(_has_effect(other, fault.flag, passes, find_faults) for other in other_cases):
             reason = f"{fault.message}; with the delegate '{case.delegate}' it would be measured without effect"
             return Skip(reason_code="flag-without-effect", reason=reason), wrong
-    return None, [*wrong, *idle]
+    return None, [*wrong, *ineffective]
 
 
-def _has_effect(case: Case, flag: str, passes: Sequence[Pass], faults_of: FaultsOf) -> bool:
+def _has_effect(case: Case, flag: str, passes: Sequence[Pass], find_faults: FindFaults) -> bool:
     return any(
-        not any(fault.flag == flag for fault in faults_of(case, run_pass)) for run_pass in passes
+        not any(fault.flag == flag for fault in find_faults(case, run_pass)) for run_pass in passes
     )

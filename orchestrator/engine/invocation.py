@@ -1,6 +1,4 @@
-"""What one invocation needs and comes to: its files on the device, the request, the record of what
-it printed.
-"""
+"""One invocation: its files on the device, the request, and the record of its output."""
 
 from __future__ import annotations
 
@@ -63,15 +61,13 @@ if TYPE_CHECKING:
 
 @frozen
 class Context:
-    """What the devices of a campaign share: the campaign, what its cases refer to, and what
-    measures them.
-    """
+    """What the devices of a campaign share: the campaign, its models and builds, the services."""
 
     campaign: Campaign
     #: By sha256.
     models: Mapping[str, Model]
     builds: Mapping[str, Build]
-    #: The flags that a build has, by its sha256; none where it wasn't asked.
+    #: The flags of each build, by its sha256; none where they were never read.
     known_flags: Mapping[str, frozenset[str]]
     store: Store
     tools: Mapping[ToolName, Tool]
@@ -82,17 +78,17 @@ class Context:
     observer: Observer
     clock: Clock
     cancelled: threading.Event
-    #: Returns what runs a program in a pass.
+    #: Returns the function that runs a program in a pass.
     runner_of: Callable[[Pass], RunProgram]
-    #: What outputs are compared with.
+    #: The reference for outputs.
     reference: ParityReference
-    #: How long a device that didn't become fit is left alone.
+    #: How long a device that didn't become fit is paused.
     unfit_pause_s: float = 300.0
 
 
 @frozen
 class Placed:
-    """Where a case's files lie on a device."""
+    """The paths of a case's files on a device."""
 
     model_path: str
     #: Empty for an app.
@@ -100,7 +96,7 @@ class Placed:
     #: Name -> path of each of the case's files.
     file_paths: Mapping[str, str]
     inputs: tuple[PlacedInput, ...] = ()
-    #: Where a pass that starts the case again and again keeps its caches.
+    #: The folder for the caches of a pass that starts the case repeatedly.
     cache_folder: str = ""
 
 
@@ -113,12 +109,12 @@ class Placer:
         self._placed: dict[tuple[object, ...], Placed] = {}
         self._sent_bytes = 0
         #: Names of files that were reported.
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
-    def has_lost(self, case: Case) -> bool:
-        """Place a case's files again; whether one of them was removed meanwhile.
+    def place_missing(self, case: Case) -> bool:
+        """Place a case's files again; return whether any had been removed.
 
-        False where that can't be done: the next run tells why.
+        False where they can't be placed: the next run reports why.
         """
         before = self._sent_bytes
         self.forget()
@@ -129,21 +125,21 @@ class Placer:
         return self._sent_bytes > before
 
     def forget(self) -> None:
-        """Look again whether files are there: the way to the device was lost, or it was rebooted."""
+        """Check all files again: the connection was lost, or the device rebooted."""
         self._placed.clear()
 
     def place(self, case: Case) -> Placed:
-        """Make sure that a case's files lie on the device; raises DeviceError kinds."""
+        """Make sure that a case's files are on the device; raises DeviceError kinds."""
         key = (case.model_sha256, case.build_sha256, case.files)
-        known = self._placed.get(key)
-        if known is not None:
-            return known
+        cached = self._placed.get(key)
+        if cached is not None:
+            return cached
         model = self._context.models[case.model_sha256]
         build = self._context.builds[case.build_sha256]
-        # What must lie together is known by all of its contents.
+        # Files that must lie together are identified by all of their contents.
         set_sha256 = content_key([build.sha256, *case.files]) if case.files else ""
         hosts = self._context.campaign.terms.files
-        # First, for an iPhone's files lie in its app's folder.
+        # First: an iPhone's files lie in the app's folder.
         program_path = self._put_program(case.tool, build, set_sha256)
         placed = Placed(
             model_path=self._put(
@@ -172,7 +168,7 @@ class Placer:
         return placed
 
     def place_inputs(self, inputs: Sequence[ParityInput]) -> tuple[PlacedInput, ...]:
-        """Make sure that a model's inputs lie on the device; raises DeviceError kinds."""
+        """Make sure that a model's inputs are on the device; raises DeviceError kinds."""
         return tuple(
             PlacedInput(
                 name=item.name,
@@ -188,25 +184,27 @@ class Placer:
         if program(tool).installed is not None and self._device.kind is DeviceKind.HOST:
             return str(build.path)
         if build.package and build.path is None:
-            found = self._device.package(build.package)
-            if found is None or found.sha256 != build.sha256:
-                what = "another installation of it is" if found else "it isn't"
+            installed = self._device.package(build.package)
+            if installed is None or installed.sha256 != build.sha256:
+                problem = "another installation of it is" if installed else "it isn't"
                 hint = "begin a new campaign, or name its file"
                 raise InstallError(
-                    f"{build.name}: {what} on the phone now", serial=self._device.serial, hint=hint
+                    f"{build.name}: {problem} on the phone now",
+                    serial=self._device.serial,
+                    hint=hint,
                 )
             return ""
         if tool.is_app or build.package:
             assert build.path is not None
-            begun_s = self._context.clock.monotonic_s()
+            started_s = self._context.clock.monotonic_s()
             pushed_bytes = self._device.install(
                 build.path,
                 sha256=build.sha256,
                 package=build.package,
                 cancelled=self._context.cancelled,
             )
-            self._tell(build.name, pushed_bytes, begun_s)
-            # An app of the same name has taken the place of the other build's.
+            self._report_placed(build.name, pushed_bytes, started_s)
+            # It has replaced another build's app of the same name.
             same = {
                 other.sha256
                 for other in self._context.builds.values()
@@ -228,18 +226,18 @@ class Placer:
         )
 
     def _put(self, file: HostFile) -> str:
-        begun_s = self._context.clock.monotonic_s()
+        started_s = self._context.clock.monotonic_s()
         placed = self._device.place(replace(file, name=safe_name(file.name)))
-        self._tell(file.name, placed.pushed_bytes, begun_s)
+        self._report_placed(file.name, placed.pushed_bytes, started_s)
         return placed.path
 
-    def _tell(self, name: str, pushed_bytes: int, begun_s: float) -> None:
+    def _report_placed(self, name: str, pushed_bytes: int, started_s: float) -> None:
         self._sent_bytes += pushed_bytes
-        # Where a run failed it is only checked again.
-        if name in self._told and not pushed_bytes:
+        # After a failed run, files are only checked again.
+        if name in self._reported and not pushed_bytes:
             return
-        self._told.add(name)
-        duration_s = self._context.clock.monotonic_s() - begun_s
+        self._reported.add(name)
+        duration_s = self._context.clock.monotonic_s() - started_s
         self._context.observer.on_event(
             FilePlaced(
                 serial=self._device.serial,
@@ -255,12 +253,10 @@ def _source(item: Model | Build) -> Path:
     return item.path
 
 
-def request_of(
+def run_request(
     invocation: Invocation, placed: Placed, context: Context, facts: DeviceFacts
 ) -> InvocationRequest:
-    """Return what a tool is asked to run once, as a campaign's terms say; every request has a run
-    id of its own.
-    """
+    """Return the request for one run by a campaign's terms; each has its own run id."""
     case, run_pass, terms = invocation.case, invocation.run_pass, context.campaign.terms
     return InvocationRequest(
         case=case,
@@ -281,9 +277,8 @@ def request_of(
 
 
 def covered(tool: Tool, invocation: Invocation, queue: Sequence[Invocation]) -> list[Invocation]:
-    """Return what a process measured beside the invocation that it was started for.
-
-    Those of the queue's invocations that belong to the same round and session.
+    """Return the other invocations of the queue that the same process measured: those of the same
+    round and session.
     """
     if not isinstance(tool, SessionTool):
         return []
@@ -303,10 +298,10 @@ def covered(tool: Tool, invocation: Invocation, queue: Sequence[Invocation]) -> 
 
 @frozen
 class Reading:
-    """How an invocation ended, and what its raw output says where there is any."""
+    """How an invocation ended, and the report of its raw output if there is any."""
 
     ending: Ending
-    #: With what the process's end means for this case.
+    #: With the exit code as it counts for this case.
     raw: RawOutput | None = None
     report: ToolReport | None = None
 
@@ -318,17 +313,17 @@ class Reading:
         screen: Screen,
         states: tuple[DeviceState | None, DeviceState | None],
     ) -> QualityVerdict:
-        """Return what it is worth; ``states`` are the device's before and after."""
+        """Return the quality verdict; ``states`` are the device's before and after."""
         samples = self.raw.data(SAMPLES_FILE) if self.raw is not None else b""
         before, after = states
-        seen = Observed(
+        observed = Observed(
             case=case, facts=facts, before=before, after=after, samples=samples, screen=screen
         )
-        return judge(self.report, self.ending, seen, shown(run_pass).findings)
+        return judge(self.report, self.ending, observed, shown(run_pass).findings)
 
 
 def read(tool: Tool, raw: RawOutput, case: Case, run_pass: Pass) -> Reading:
-    """Return what raw output says of a case in a pass."""
+    """Return the reading of a raw output for a case in a pass."""
     report = pass_of(run_pass).read(tool, tool.parse(raw, case), raw, case)
     for cut in filter(
         None, (LEFT_OUT.search(raw.data(name)) for name in ("stdout", "stderr", "logcat"))
@@ -337,7 +332,7 @@ def read(tool: Tool, raw: RawOutput, case: Case, run_pass: Pass) -> Reading:
     if not isinstance(tool, SessionTool):
         report = with_busy_clock(report, raw.data(SAMPLES_FILE))
     elif report.outcome == "ok":
-        # How a process ended that measured several cases says nothing of one that had its result.
+        # The end of a process with several cases says nothing of a case that has its result.
         raw = replace(raw, exit_code=raw.exit_code if raw.exit_code == 0 else None, timed_out=False)
     ending = ending_of(report, exit_code=raw.exit_code, timed_out=raw.timed_out)
     return Reading(raw=raw, report=report, ending=ending)
@@ -363,7 +358,7 @@ class RunRecords:
         before: DeviceState | None = None,
         after: DeviceState | None = None,
     ) -> RunRecord:
-        """Return the record of a case that a process measured."""
+        """Return the record of a measured case."""
         reading = read(self._tools[invocation.case.tool], raw, invocation.case, invocation.run_pass)
         return self._record(invocation, reading, raw.started_at, run_id, (before, after))
 
@@ -372,18 +367,18 @@ class RunRecords:
         invocation: Invocation,
         ending: Ending,
         *,
-        at: datetime | None = None,
+        started_at: datetime | None = None,
         state: DeviceState | None = None,
     ) -> RunRecord:
-        """Return the record of an invocation without output; ``at`` is its moment, None: now."""
-        at = at or self._clock.now()
-        return self._record(invocation, Reading(ending=ending), at, None, (state, None))
+        """Return the record of an invocation without output; ``started_at`` is now by default."""
+        started_at = started_at or self._clock.now()
+        return self._record(invocation, Reading(ending=ending), started_at, None, (state, None))
 
     def _record(
         self,
         invocation: Invocation,
         reading: Reading,
-        at: datetime,
+        started_at: datetime,
         run_id: RunId | None,
         states: tuple[DeviceState | None, DeviceState | None],
     ) -> RunRecord:
@@ -399,7 +394,7 @@ class RunRecords:
             reason_code=ending.reason_code,
             reason=ending.reason,
             is_virtual=self._facts.is_virtual,
-            started_at=at,
+            started_at=started_at,
             duration_s=raw.duration_s if raw else 0.0,
             command=raw.command if raw else "",
             exit_code=raw.exit_code if raw else None,
@@ -411,13 +406,11 @@ class RunRecords:
         )
 
 
-def basis_of(invocation: Invocation, context: Context) -> ParityBasis | Ending:
-    """Return what an invocation's outputs are to be compared with; its ending where it can't be
-    run.
-    """
+def parity_basis(invocation: Invocation, context: Context) -> ParityBasis | Ending:
+    """Return the basis for comparing an invocation's outputs, or its ending if it can't be run."""
     case = invocation.case
-    if owned := [name for name, _ in case.flags if name in OWN_INPUTS]:
-        reason = f"the flag {owned[0]} says itself what the inputs or outputs are"
+    if input_flags := [name for name, _ in case.flags if name in OWN_INPUTS]:
+        reason = f"the flag {input_flags[0]} says itself what the inputs or outputs are"
         return skipped("parity-own-inputs", reason)
     try:
         return context.reference.basis(
@@ -428,12 +421,12 @@ def basis_of(invocation: Invocation, context: Context) -> ParityBasis | Ending:
 
 
 def with_basis(raw: RawOutput, basis: ParityBasis, facts: DeviceFacts) -> RawOutput:
-    """Return a run's output with what its outputs are compared with, and what they were made on."""
+    """Return a run's raw output with the basis of its comparison and the device's system."""
 
-    def named(item: Attachment) -> Attachment:
+    def with_system(item: Attachment) -> Attachment:
         if item.name != BASIS_FILE:
             return item
         described = {**json.loads(item.data), "system": facts.computes_with}
         return replace(item, data=json.dumps(described, sort_keys=True).encode())
 
-    return replace(raw, attachments=(*raw.attachments, *map(named, basis.attachments)))
+    return replace(raw, attachments=(*raw.attachments, *map(with_system, basis.attachments)))

@@ -1,5 +1,5 @@
-"""What of a campaign is still to be run, as its plan and what is stored say: planned, added,
-sustained, reference.
+"""The open work of a campaign, by its plan and its stored runs: planned, added, sustained,
+reference.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from orchestrator.records.run import NOT_BEGUN, Outcome, RunRecord
 
 @frozen
 class OpenWork:
-    """What a device still has to do."""
+    """The open work of a device."""
 
     #: Invocations of the plan that aren't stored, in their order.
     planned: tuple[Invocation, ...]
@@ -34,21 +34,22 @@ class OpenWork:
 
     @property
     def invocations(self) -> tuple[Invocation, ...]:
-        """All of it; at least so much is left."""
+        """All of it; more may follow."""
         return (*self.planned, *self.added, *self.sustained, *self.reference_check)
 
 
 def open_work(
     campaign: Campaign, runs: Sequence[RunRecord], serial: Serial, tools: Mapping[ToolName, Tool]
 ) -> OpenWork:
-    """Return what is open on a device; ``runs`` are that device's of this campaign."""
-    mine = tuple(item for item in campaign.invocations if item.case.serial == serial)
-    # What other devices have to do changes nothing here, and would be thought over for each of them
-    # again.
-    campaign = replace(campaign, invocations=mine)
+    """Return the open work of a device; ``runs`` are its runs of this campaign."""
+    invocations = tuple(item for item in campaign.invocations if item.case.serial == serial)
+    # The work of other devices changes nothing here, and costs time.
+    campaign = replace(campaign, invocations=invocations)
     done = {run.key for run in runs if run.outcome is not Outcome.UNFIT}
     planned = tuple(
-        item for item in mine if not shown(item.run_pass).is_open_ended and item.key not in done
+        item
+        for item in invocations
+        if not shown(item.run_pass).is_open_ended and item.key not in done
     )
     terms = campaign.terms
     added: tuple[Invocation, ...] = ()
@@ -61,17 +62,16 @@ def open_work(
     return OpenWork(
         planned=planned,
         added=added,
-        sustained=_open_sustained(mine, runs, terms.sustained),
-        reference_check=_open_reference(mine, runs),
+        sustained=_open_sustained(invocations, runs, terms.sustained),
+        reference_check=_open_reference(invocations, runs),
     )
 
 
 def done_count(campaign: Campaign, runs: Sequence[RunRecord], serial: Serial) -> int:
-    """Return how much a device has measured that needn't be measured again; ``runs`` are its of
-    this campaign.
+    """Return the number of invocations that a device has done; ``runs`` are its runs of this
+    campaign.
 
-    A sustained measurement that is cut restarts and counts once it is whole; the reference workload
-    never counts.
+    A sustained measurement counts once it is whole; the reference workload never counts.
     """
     stored = sum(
         run.outcome is not Outcome.UNFIT and not shown(run.run_pass).is_open_ended for run in runs
@@ -85,9 +85,7 @@ def done_count(campaign: Campaign, runs: Sequence[RunRecord], serial: Serial) ->
 def open_works(
     campaign: Campaign, runs: Iterable[RunRecord], tools: Mapping[ToolName, Tool]
 ) -> dict[Serial, OpenWork]:
-    """Return what is open on each of a campaign's devices; ``runs`` are the campaign's,
-    :func:`slim` ones will do.
-    """
+    """Return the open work of each of a campaign's devices; its ``runs`` may be :func:`slim`."""
     planned = grouped(campaign.invocations, lambda item: item.case.serial)
     stored = grouped(runs, lambda run: run.case.serial)
     return {
@@ -100,16 +98,16 @@ def open_works(
 
 def following(marker: Invocation, runs: Iterable[RunRecord]) -> Invocation:
     """Return the invocation that a sustained measurement would resume; ``runs`` are the device's."""
-    own = [run for run in runs if run.case.case_key == marker.case.case_key]
-    numbers = [run.invocation for run in own if goes_on(run)]
+    case_runs = [run for run in runs if run.case.case_key == marker.case.case_key]
+    numbers = [run.invocation for run in case_runs if goes_on(run)]
     return replace(marker, number=max(numbers, default=marker.number - 1) + 1)
 
 
 def slim(run: RunRecord) -> RunRecord:
-    """Return a run with what decisions are made from, a sixth of its size: a campaign's are held
+    """Return a run with only what decisions need, a sixth of its size: a campaign's runs are held
     until its end.
 
-    Of the looks at the device the battery's heat stays, and how high the clocks were between them.
+    Of the device's states the battery's temperature stays, and the mean clock between them.
     """
     report = run.report
     if report is not None:
@@ -128,35 +126,37 @@ def slim(run: RunRecord) -> RunRecord:
         attachments=(),
         command="",
         report=report,
-        state_before=_battery_of(run.state_before) if is_around_others(run) else None,
-        state_after=_battery_of(run.state_after),
+        state_before=_battery_state(run.state_before) if is_around_others(run) else None,
+        state_after=_battery_state(run.state_after),
     )
 
 
-def _battery_of(state: DeviceState | None) -> DeviceState | None:
+def _battery_state(state: DeviceState | None) -> DeviceState | None:
     return None if state is None else DeviceState(at=state.at, battery_heat_c=state.battery_heat_c)
 
 
 def _open_sustained(
-    mine: Sequence[Invocation], runs: Sequence[RunRecord], sustained_s: float
+    invocations: Sequence[Invocation], runs: Sequence[RunRecord], sustained_s: float
 ) -> tuple[Invocation, ...]:
     by_case = grouped(filter(goes_on, runs), lambda run: run.case.case_key)
     return tuple(
         item
-        for item in mine
+        for item in invocations
         if goes_on(item) and not is_over(by_case[item.case.case_key], sustained_s)
     )
 
 
 def _open_reference(
-    mine: Sequence[Invocation], runs: Sequence[RunRecord]
+    invocations: Sequence[Invocation], runs: Sequence[RunRecord]
 ) -> tuple[Invocation, ...]:
-    marks = [item for item in mine if is_around_others(item)]
-    aside = [run for run in runs if not is_around_others(run) and run.outcome is not Outcome.UNFIT]
-    # What wasn't begun has nothing that could be bracketed.
-    others = [run.started_at for run in aside if run.reason_code not in NOT_BEGUN]
-    if aside and not others:
+    reference_items = [item for item in invocations if is_around_others(item)]
+    other_runs = [
+        run for run in runs if not is_around_others(run) and run.outcome is not Outcome.UNFIT
+    ]
+    # A run that wasn't begun needs no bracket.
+    start_times = [run.started_at for run in other_runs if run.reason_code not in NOT_BEGUN]
+    if other_runs and not start_times:
         return ()
     whole = [check.ended_at for check in checks(runs) if check.is_whole]
-    is_bracketed = bool(whole) and (not others or max(whole) >= max(others))
-    return () if is_bracketed else tuple(marks[:1])
+    is_bracketed = bool(whole) and (not start_times or max(whole) >= max(start_times))
+    return () if is_bracketed else tuple(reference_items[:1])

@@ -1,7 +1,6 @@
-"""The reference workload around and within a campaign on one device, and what is done when its
-figure moved.
+"""The reference workload around and within a campaign on one device.
 
-Cool it and ask again; set it aside.
+When its figure moved, the device is cooled and checked again, then set aside.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
 
 #: The finding of a run after which the reference workload had moved.
 CODE = "reference-moved"
-#: This many earlier checks show a device's noise well enough; months of them would only take time
-#: and memory.
+#: This many earlier checks show a device's noise; more would only take time and memory.
 _CHECKS_MOST: Final = 100
 
 
@@ -46,7 +44,7 @@ def earlier_figures_us(
     """Return the reference workload's last figures that were stored before a campaign's first, one
     for each check.
 
-    What was stored later tells nothing: a campaign is judged alike whenever it is asked about.
+    Later figures are ignored, so that a campaign is always judged alike.
     """
     return history_of(
         store.earlier_runs(case_key, campaign_id, limit=_CHECKS_MOST * CHECK_INVOCATIONS)
@@ -56,11 +54,10 @@ def earlier_figures_us(
 def keep_doubts(
     store: Store, campaign_id: CampaignId, *, serials: Sequence[Serial] = ()
 ) -> tuple[RunRecord, ...]:
-    """Store the finding of each run that a check doubts and that doesn't carry it yet; return those
+    """Store the finding of each run that a check doubts and that doesn't have it yet; return these
     runs as they were.
 
-    All devices of the campaign, or those named. It follows from what is stored, so that doing it
-    again changes nothing.
+    For all devices of the campaign, or for ``serials``. Repeating it changes nothing.
     """
     stored = store.runs(campaign_ids=[campaign_id], serials=serials)
     by_device = grouped(stored, lambda run: run.case.serial)
@@ -87,9 +84,7 @@ def with_doubt(verdict: QualityVerdict, finding: Finding) -> QualityVerdict:
 
 
 def carried_over(verdict: QualityVerdict, stored: QualityVerdict) -> QualityVerdict:
-    """Return a verdict that was made again from a run's own output, with the doubt that the stored
-    one carries.
-    """
+    """Return a new verdict with the doubt that the stored verdict has."""
     for finding in stored.findings:
         if finding.code == CODE:
             verdict = with_doubt(verdict, finding)
@@ -98,7 +93,7 @@ def carried_over(verdict: QualityVerdict, stored: QualityVerdict) -> QualityVerd
 
 #: How often a device that measures is checked.
 EVERY_S: Final = 900.0
-#: Cooled again is a phone whose battery is no more than this above what it was at the beginning.
+#: A phone has cooled when its battery is at most this much warmer than at the beginning.
 _WARMER_C: Final = 1.0
 
 
@@ -113,7 +108,7 @@ class ReferenceCheck:
         runs: Sequence[RunRecord],
         marker: Invocation,
     ) -> None:
-        """``runs`` are the device's of this campaign and grow as they are stored."""
+        """``runs`` are the device's runs of this campaign and grow as they are stored."""
         self._device = device
         self._context = context
         self._runner = runner
@@ -122,47 +117,47 @@ class ReferenceCheck:
         self._pass = marker.run_pass
         self._checked_at_s = 0.0
         campaign_id = context.campaign.campaign_id
-        #: Of earlier campaigns, in the order in which they were stored.
+        #: The figures of earlier campaigns, in the order in which they were stored.
         self._history_us = earlier_figures_us(context.store, self._case.case_key, campaign_id)
 
     def begin(self) -> None:
-        """Ask how the device is before anything else.
+        """Check the device before its first run.
 
-        Raises DeviceUnusableError for one that is to be set aside.
+        Raises DeviceUnusableError for a device to be set aside.
         """
         is_first = all(map(is_around_others, self._runs))
-        verdict = self._ask()
+        verdict = self._check()
         if not verdict.moved:
             return
         if not is_first:
             self._act(verdict)
             return
         self._runner.note(
-            f"the reference workload is {_change(verdict)} than in earlier campaigns; it is cooled and asked again"
+            f"the reference workload is {_change(verdict)} than in earlier campaigns; it cools and is checked again"
         )
         self._cool()
-        verdict = self._ask()
+        verdict = self._check()
         if verdict.moved:
-            # A system update moves it for good, and a phone must not stay out for that.
+            # A system update moves it for good; that must not keep a phone out.
             self._runner.note(
                 f"the reference workload stays {_change(verdict)} than in earlier campaigns",
                 is_problem=True,
             )
 
     def between(self) -> None:
-        """Ask again when the last time is long ago.
+        """Check again when the last check is long ago.
 
         Raises DeviceUnusableError for a device to be set aside.
         """
         if self._context.clock.monotonic_s() - self._checked_at_s < EVERY_S:
             return
-        verdict = self._ask()
+        verdict = self._check()
         if verdict.moved:
             self._act(verdict)
 
     def end(self) -> None:
-        """Ask after the last run; a move is reported, and nothing is left to keep from the device."""
-        verdict = self._ask()
+        """Check after the last run; a move is only reported."""
+        verdict = self._check()
         if verdict.moved:
             self._runner.note(
                 f"the reference workload is {_change(verdict)} than before the campaign",
@@ -174,7 +169,7 @@ class ReferenceCheck:
             f"the reference workload is {_change(verdict)} than at the beginning; the phone is cooled"
         )
         self._cool()
-        verdict = self._ask()
+        verdict = self._check()
         if verdict.moved:
             raise DeviceSetAsideError(
                 f"set aside: after cooling its reference workload is {_change(verdict)} than at the beginning "
@@ -182,10 +177,10 @@ class ReferenceCheck:
                 serial=self._device.serial,
                 hint="reboot it",
             )
-        self._runner.note("the reference workload is as at the beginning after cooling")
+        self._runner.note("after cooling, the reference workload is as at the beginning")
 
-    def _ask(self) -> ReferenceVerdict:
-        """Run the reference workload, or what is left of a check that was cut off, and judge it."""
+    def _check(self) -> ReferenceVerdict:
+        """Run the reference workload, or the rest of a check that was cut off, and judge it."""
         number = (
             max((check.number for check in checks(self._runs) if check.is_whole), default=-1) + 1
         )
@@ -213,7 +208,7 @@ class ReferenceCheck:
         )
         fitness = self._runner.rest(replace(limits, battery_heat_max=most_c, thermal_status_max=0))
         if fitness.reason:
-            self._runner.note(f"didn't cool to what it was: {fitness.reason}")
+            self._runner.note(f"didn't cool to its earlier temperature: {fitness.reason}")
 
 
 def _change(verdict: ReferenceVerdict) -> str:

@@ -255,7 +255,7 @@ class TimeLeft:
         if run.duration_s:
             self._taken_s[run.case.series_key, run.run_pass] = run.duration_s
 
-    def lacks(self, *invocations: Invocation) -> str:
+    def shortage(self, *invocations: Invocation) -> str:
         """Return why invocations, one after the other, would end too late; empty when there is time
         for all.
         """

@@ -218,14 +218,14 @@ def test_a_case_that_took_all_its_time_is_not_tried_again_when_its_phone_has_com
 def test_a_phone_that_reboots_has_two_minutes_to_be_ready(boot_s: float, lost: str) -> None:
     ends = iter(["lost"])
     rig = Rig(end=lambda request: next(ends, "ok"), boot_s=boot_s)
-    assert rig.measure().lost == lost
+    assert rig.measure().reason == lost
     assert len(list(rig.store.runs())) == (0 if lost else 6)
 
 
 def test_whoever_resumes_has_a_case_tried_again_that_was_abandoned() -> None:
     ends = iter(["late", "ok", "lost"])
     rig = Rig(end=lambda request: next(ends, "ok"))
-    assert rig.measure() == DeviceResult(lost="gone")
+    assert rig.measure() == DeviceResult(reason="gone")
     assert rig.measure() == DeviceResult()
     assert rig.stored(case(1)) == [
         (0, Outcome.TIMED_OUT),
@@ -340,7 +340,7 @@ def test_a_phone_whose_reference_workload_moved_is_cooled_and_set_aside_if_that_
         return "ok"
 
     rig.end = end
-    lost = rig.measure().lost
+    lost = rig.measure().reason
     timed = [run for run in rig.store.runs() if run.run_pass is Pass.TIMING]
     assert [run.verdict.has("reference-moved") for run in timed[:2]] == [True, True]
     if does_cool:

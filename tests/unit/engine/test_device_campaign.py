@@ -62,7 +62,7 @@ def test_a_phone_that_measures_between_its_losses_is_not_kept_out_however_often_
 
 def test_a_phone_that_is_lost_again_and_again_with_nothing_measured_is_kept_out() -> None:
     rig = Rig(end=lambda request: "lost", comes_back=True)
-    assert rig.measure() == DeviceResult(lost="gone")
+    assert rig.measure() == DeviceResult(reason="gone")
     assert f"lost {RETURNS_MAX + 1} times" in rig.kept_out[SERIAL]
 
 
@@ -134,7 +134,7 @@ def test_a_phone_that_is_not_fit_is_restored_and_asked_again_while_others_work()
 
 def test_a_phone_that_is_not_fit_is_abandoned_once_nobody_else_works() -> None:
     rig = Rig(unfit=[True] * 100)
-    assert rig.measure().lost.endswith("too hot")
+    assert rig.measure().reason.endswith("too hot")
     assert (rig.kept_out, rig.restored) == ({}, [SERIAL])
 
 
@@ -205,5 +205,5 @@ def test_a_phone_that_somebody_uses_is_told_with_what_is_left_of_it(
     )
     rig.measure()
     with rig.lease.acquire(SERIAL):
-        assert "in use" in rig.measure().lost
+        assert "in use" in rig.measure().reason
     assert [event.left for event in rig.told if isinstance(event, DeviceFinished)] == [2, 2]

@@ -73,10 +73,10 @@ def test_an_invocation_isn_t_begun_that_would_end_too_late() -> None:
     )
     first = Invocation(case=CASE, run_pass=Pass.TIMING, number=0)
     clock.advance(70)
-    assert time.lacks(first) == ""
+    assert time.shortage(first) == ""
     # It turned out to take longer than its settings ask for.
     time.learn(run(0, 0, taken_s=40))
-    assert "about 40.0 s are needed, and 30.0 s are left" in time.lacks(first)
+    assert "about 40.0 s are needed, and 30.0 s are left" in time.shortage(first)
     assert not time.is_over
     clock.advance(31)
     assert time.is_over
