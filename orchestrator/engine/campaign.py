@@ -236,7 +236,7 @@ def _end(
 
 
 def _status(runs: Iterable[RunRecord], open_count: int) -> CampaignStatus:
-    """Return the status of a campaign that nobody runs: stopped with nothing open, it is finished."""
+    """Return the status of a campaign that nobody runs; with nothing open it is finished."""
     if open_count:
         return CampaignStatus.INTERRUPTED
     is_closed = any(run.reason_code == ABANDONED for run in runs)

@@ -39,7 +39,7 @@ from orchestrator.errors import (
 )
 from orchestrator.passes import is_around_others, pass_of
 from orchestrator.planning.expansion import UnusedThreads
-from orchestrator.planning.time_budget import TimeLeft
+from orchestrator.planning.time_budget import RemainingTime
 from orchestrator.ports import Device, Fitness
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import FIGURE_PASS, CaseKey, Pass, RunKey
@@ -110,7 +110,7 @@ class CaseRunner:
         context: Context,
         runs: list[RunRecord],
         failures: CaseFailures,
-        time: TimeLeft,
+        time: RemainingTime,
     ) -> None:
         """``runs`` are the device's runs of this campaign, to which new ones are added;
         ``failures`` are the endings of its cases so far.

@@ -32,7 +32,7 @@ from orchestrator.errors import (
 )
 from orchestrator.frozen import frozen
 from orchestrator.passes import goes_on, is_around_others
-from orchestrator.planning.time_budget import TimeLeft
+from orchestrator.planning.time_budget import RemainingTime
 from orchestrator.ports import Device, session_of
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import Serial
@@ -126,7 +126,7 @@ class DeviceCampaign:
         self._runs: list[RunRecord] = []
         self._is_read = False
         #: Runs on while the device is offline.
-        self._time: TimeLeft | None = None
+        self._time: RemainingTime | None = None
 
     def run(self) -> DeviceResult:
         """Measure the open work under the device's lease; the device is always restored before its
@@ -203,7 +203,7 @@ class DeviceCampaign:
             return
         context = self._context
         if self._time is None:
-            self._time = TimeLeft(
+            self._time = RemainingTime(
                 self._campaign, self._runs, context.clock, self._serial, context.store.recent_runs
             )
         runner = CaseRunner(

@@ -371,7 +371,7 @@ OWN_INPUTS: Final = frozenset(
 def can_be_checked(case: Case) -> bool:
     """Whether a case's program writes outputs, and there is a reference beside its own kernels."""
     return (
-        not PASS.lacking(program(case.tool))
+        not PASS.unsupported_reason(program(case.tool))
         and not DELEGATES[case.delegate].is_builtin
         and not OWN_INPUTS.intersection(name for name, _ in case.flags)
     )

@@ -284,7 +284,7 @@ class PassSpec:
         """Whether without its flags its runs would be ordinary ones under its name."""
         return any(own.keys() - OMITTABLE_FLAGS for own in self.flags.values())
 
-    def lacking(self, program: Program) -> str:
+    def unsupported_reason(self, program: Program) -> str:
         """Return why a program can't be run in it, to stand after the program's name; empty where it
         can.
         """

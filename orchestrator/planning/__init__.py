@@ -1,3 +1,3 @@
-"""From a plan and the devices that are there to what is measured: choice, cases, skips, order,
-shares. Pure.
+"""From a plan and the available devices to the measurements: selection, cases, skips, order, time
+budget. Pure.
 """

@@ -1,4 +1,4 @@
-"""From a plan and the devices that are there to cases, skips with reasons, and the order of
+"""From a plan and the available devices to cases, skips with reasons, and the order of
 invocations.
 """
 
@@ -53,33 +53,31 @@ from orchestrator.units import counted
 
 
 def shared_case(case: Case) -> CaseKey | None:
-    """Return what a case has in common with its other thread counts.
+    """Return the key that a case shares with its other thread counts.
 
-    None where threads always count.
+    None where the thread count always matters.
     """
     if DELEGATES[case.delegate].uses_threads:
         return None
     return replace(case, threads=0).case_key
 
 
-def first_of_each(cases: Sequence[Case], order: Iterable[Case]) -> list[Case]:
-    """Return cases in this order, but of those that may be one in the order of ``cases``: the first
-    shows it.
-    """
+def keep_shared_order(cases: Sequence[Case], order: Iterable[Case]) -> list[Case]:
+    """Return cases in ``order``, but those with the same shared case in the order of ``cases``."""
     waiting: dict[CaseKey, list[Case]] = {}
     for case in cases:
         if (key := shared_case(case)) is not None:
             waiting.setdefault(key, []).append(case)
-    found = []
+    ordered = []
     for case in order:
         key = shared_case(case)
-        found.append(case if key is None else waiting[key].pop(0))
-    return found
+        ordered.append(case if key is None else waiting[key].pop(0))
+    return ordered
 
 
 class UnusedThreads:
-    """Which cases one device needn't measure: their delegate took all operators with another number
-    of threads.
+    """Cases that a device needn't measure: their delegate ran all operators with another thread
+    count.
     """
 
     def __init__(self, runs: Iterable[RunRecord] = ()) -> None:
@@ -88,7 +86,7 @@ class UnusedThreads:
             self.learn(run)
 
     def learn(self, run: RunRecord) -> None:
-        """Note a run, in the order in which they were stored."""
+        """Take note of a run; called in the order in which runs were stored."""
         if run.outcome is not Outcome.COMPLETED or run.report is None:
             return
         if (
@@ -98,7 +96,7 @@ class UnusedThreads:
             self._measured.setdefault(key, run.case)
 
     def reason(self, case: Case) -> str:
-        """Return why a case needn't be measured, empty when it is."""
+        """Return why a case needn't be measured; empty when it must be."""
         key = shared_case(case)
         measured = self._measured.get(key) if key is not None else None
         if measured is None or measured.threads == case.threads:
@@ -108,55 +106,51 @@ class UnusedThreads:
 
 
 def bounds_s(plan: Plan, queue: Sequence[Invocation]) -> tuple[float, float]:
-    """Return the seconds that a device's queue takes at least: when nothing is added, and when all
-    is.
+    """Return the least seconds of a device's queue: with nothing added, and with everything added.
 
-    Thread counts that a delegate may leave unused count once when nothing is added: one of them
-    shows the figure.
+    Thread counts that a delegate may leave unused count once when nothing is added.
     """
-    known: dict[CaseKey, CaseKey] = {}
-    least = most = 0.0
+    counted_keys: dict[CaseKey, CaseKey] = {}
+    minimum_s = maximum_s = 0.0
     for item in queue:
         duration_s = least_duration_s(item, plan)
         key = None if plan.matrix.every_thread_count else shared_case(item.case)
-        if key is None or known.setdefault(key, item.case.case_key) == item.case.case_key:
-            least += duration_s
-        most += duration_s
+        if key is None or counted_keys.setdefault(key, item.case.case_key) == item.case.case_key:
+            minimum_s += duration_s
+        maximum_s += duration_s
     if plan.stopping is None:
-        return least, most
-    beyond = plan.stopping.most - plan.invocations.first
+        return minimum_s, maximum_s
+    extra_rounds = plan.stopping.most - plan.invocations.first
     first = (item for item in queue if item.run_pass is FIGURE_PASS and item.number == 0)
-    added = sum(beyond * least_duration_s(item, plan) for item in first)
-    return least, max(least, min(most + added, plan.budget or math.inf))
+    added = sum(extra_rounds * least_duration_s(item, plan) for item in first)
+    return minimum_s, max(minimum_s, min(maximum_s + added, plan.budget or math.inf))
 
 
 def least_duration_s(invocation: Invocation, terms: PlanTerms) -> float:
-    """Return the seconds that an invocation takes at least; one that stands for several runs those
-    of all.
-    """
+    """Return the least seconds of an invocation; for one that stands for several runs, of all."""
     return pass_of(invocation.run_pass).least_s(invocation.case, terms)
 
 
-def _lacking(own: PassSpec, case: Case, kind: DeviceKind) -> str:
-    """Return why a pass isn't for a case on a kind of device, to stand after the program's name;
-    empty where it is.
+def _pass_misfit(pass_spec: PassSpec, case: Case, kind: DeviceKind) -> str:
+    """Return why a pass can't run a case on a kind of device, as text after the program's name;
+    empty where it can.
     """
-    if kind not in own.kinds:
+    if kind not in pass_spec.kinds:
         return f"can't be run in it on {kind.noun}"
-    return own.lacking(program(case.tool))
+    return pass_spec.unsupported_reason(program(case.tool))
 
 
-def _further(
-    plan: Plan, own: PassSpec, cases: Sequence[Case], kind: DeviceKind
+def _extra_invocations(
+    plan: Plan, pass_spec: PassSpec, cases: Sequence[Case], kind: DeviceKind
 ) -> Iterator[Invocation]:
-    """Yield the invocations of a pass beside timing, case by case or in turns."""
-    fit = [case for case in cases if not _lacking(own, case, kind)]
-    numbers = {case.case_key: own.numbers(plan, case, program(case.tool)) for case in fit}
-    most = max(map(len, numbers.values()), default=0)
-    width = most if own.turn is None else own.turn(plan)
-    for place in range(0, most, width or 1):
+    """Yield the invocations of a pass other than timing, case by case or in turns."""
+    fit = [case for case in cases if not _pass_misfit(pass_spec, case, kind)]
+    numbers = {case.case_key: pass_spec.numbers(plan, case, program(case.tool)) for case in fit}
+    longest = max(map(len, numbers.values()), default=0)
+    width = longest if pass_spec.turn is None else pass_spec.turn(plan)
+    for place in range(0, longest, width or 1):
         turn = [
-            Invocation(case=case, run_pass=own.name, number=number)
+            Invocation(case=case, run_pass=pass_spec.name, number=number)
             for case in fit
             for number in numbers[case.case_key][place : place + width]
         ]
@@ -166,14 +160,18 @@ def _further(
 def order_invocations(
     plan: Plan, facts: DeviceFacts, cases: Sequence[Case]
 ) -> tuple[Invocation, ...]:
-    """Return a device's invocations: timing round by round, then each further pass, case by case.
+    """Return a device's invocations: timing round by round, then each other pass, case by case.
 
-    What goes on for a time comes last, because it heats; its one invocation stands for all that fit
-    into that time.
+    Sustained passes come last, because they heat the device; their one invocation stands for all
+    that fit into the time.
     """
-    others = [pass_of(name) for name in plan.passes if name is not FIGURE_PASS]
-    others.sort(key=lambda own: own.is_open_ended)
-    further = [item for own in others for item in _further(plan, own, cases, facts.kind)]
+    extra_passes = [pass_of(name) for name in plan.passes if name is not FIGURE_PASS]
+    extra_passes.sort(key=lambda pass_spec: pass_spec.is_open_ended)
+    extra = [
+        item
+        for pass_spec in extra_passes
+        for item in _extra_invocations(plan, pass_spec, cases, facts.kind)
+    ]
     rounds = range(plan.invocations.first) if FIGURE_PASS in plan.passes else range(0)
     if plan.order is Order.SEQUENTIAL:
         timing = [
@@ -181,57 +179,56 @@ def order_invocations(
             for case in cases
             for number in rounds
         ]
-        return (*timing, *further)
-    # The order is for spreading drift, not for secrecy.
+        return (*timing, *extra)
+    # Shuffled to spread drift, not for secrecy.
     shuffler = random.Random(f"{plan.seed}:{facts.serial}")  # noqa: S311
     timing = []
     for number in rounds:
         shuffled = list(cases)
         shuffler.shuffle(shuffled)
-        shuffled = first_of_each(cases, shuffled)
+        shuffled = keep_shared_order(cases, shuffled)
         timing += [Invocation(case=case, run_pass=FIGURE_PASS, number=number) for case in shuffled]
-    return (*timing, *further)
+    return (*timing, *extra)
 
 
 @frozen
 class HostFiles:
-    """What is placed on a phone for a flag that names a file of this computer."""
+    """The files that are placed on a phone for a flag that names a file of this computer."""
 
-    #: The file's own name there.
+    #: The file's name on the phone.
     name: str
     #: The file and what it needs beside it: (name, sha256).
     files: tuple[tuple[str, str], ...]
-    #: sha256 -> where it lies on this computer.
+    #: sha256 -> path on this computer.
     paths: Mapping[str, Path] = field(default_factory=dict)
 
 
 @frozen
 class Stock:
-    """What there is to measure with."""
+    """The builds, profiles and files that are available for measuring."""
 
-    #: Of each device's programs the build, or why there is none.
+    #: The build of each device's program, or why there is none.
     builds: Mapping[tuple[Serial, ToolName], Build | Skip]
     profiles: Mapping[str, DeviceProfile] = field(default_factory=dict)
-    #: What is placed for each flag value that names a file of this computer (``@path``).
+    #: The files for each flag value that names a file of this computer (``@path``).
     host_files: Mapping[str, HostFiles] = field(default_factory=dict)
-    #: A build's sha256 -> the one with TensorFlow's operators, which takes its place for a model
-    #: with such.
+    #: A build's sha256 -> the build with TensorFlow's operators, used for models that need them.
     twins: Mapping[str, Build] = field(default_factory=dict)
 
 
 @frozen
 class Expansion:
-    """What a plan means on the devices that are there."""
+    """A plan's cases and invocations on the available devices."""
 
     #: Each case once, device by device, in the plan's order: the queues' order is shuffled.
     cases: tuple[Case, ...]
-    #: For every device in the order in which it is to run them.
+    #: Each device's invocations in the order of running.
     invocations: Mapping[Serial, tuple[Invocation, ...]]
     skipped: tuple[SkippedCase, ...]
 
     def estimate_s(self, plan: Plan) -> tuple[float, float]:
-        """Seconds that the busiest device needs by the plan's minimum times: when nothing is added,
-        and when all is.
+        """Return the least seconds of the busiest device: with nothing added, and with everything
+        added.
         """
         bounds = [bounds_s(plan, queue) for queue in self.invocations.values()]
         return max((low for low, _ in bounds), default=0.0), max(
@@ -245,16 +242,14 @@ def reference_case(
     model: Model,
     builds: Mapping[tuple[Serial, ToolName], Build | Skip],
 ) -> Case | None:
-    """Return the reference workload of a device: fixed whatever the plan says, so that nights can
-    be set side by side.
+    """Return a device's reference workload: the same for every plan, so that nightly runs compare.
 
-    It is measured by the first of the plan's programs that the device has and that runs one case in
-    a process.
+    It uses the first of the plan's programs that the device has and that runs one case per process.
     """
     for tool in tools_for(plan, facts.kind):
         build = builds.get((facts.serial, tool))
-        why = skip_reason(facts, None, tool, USUAL_DELEGATE, build)
-        if not tool.is_session and why is None and isinstance(build, Build):
+        skip = skip_reason(facts, None, tool, USUAL_DELEGATE, build)
+        if not tool.is_session and skip is None and isinstance(build, Build):
             return Case(
                 serial=facts.serial,
                 model_sha256=model.sha256,
@@ -286,7 +281,7 @@ def expand(
     for facts in devices:
         unique: dict[CaseKey, Case] = {}
         for model in models:
-            for item in _of_model(plan, facts, model, stock):
+            for item in _model_cases(plan, facts, model, stock):
                 if isinstance(item, Case):
                     unique.setdefault(item.case_key, item)
                 else:
@@ -294,16 +289,16 @@ def expand(
         queues[facts.serial] = order_invocations(plan, facts, list(unique.values()))
         keys = {item.case.case_key for item in queues[facts.serial]}
         planned += [case for key, case in unique.items() if key in keys]
-        skipped += _without_pass(plan, unique.values(), facts.kind)
+        skipped += _pass_skips(plan, unique.values(), facts.kind)
     return Expansion(
         cases=tuple(planned), invocations=queues, skipped=tuple(dict.fromkeys(skipped))
     )
 
 
-def _of_model(
+def _model_cases(
     plan: Plan, facts: DeviceFacts, model: Model, stock: Stock
 ) -> Iterator[Case | SkippedCase]:
-    """Yield the cases of one model on one device, and what is skipped of them."""
+    """Yield the cases of one model on one device, and the skipped ones."""
     matrix, kind = plan.matrix, facts.kind
     profile = stock.profiles.get(facts.profile)
     settings = tuple(itertools.product(matrix.flags, matrix.modes or (None,)))
@@ -323,39 +318,42 @@ def _of_model(
             for threads in threads_for(plan, facts):
                 skip = unfit or threads_skip(facts, threads)
                 for flags, mode in settings:
-                    why = skip or flags_skip(tool, delegate, flags) or mode_skip(kind, tool, mode)
-                    if why is None:
+                    case_skip = (
+                        skip or flags_skip(tool, delegate, flags) or mode_skip(kind, tool, mode)
+                    )
+                    if case_skip is None:
                         assert isinstance(build, Build)
-                        plain = replace(_case(plan, facts, model, build, delegate), threads=threads)
-                        for own in program(tool).options(DELEGATES[delegate], flags):
-                            case = _with_flags(plain, flags + own, stock.host_files)
-                            # The usual mode isn't named, so that the case keeps the key that it
-                            # has without.
+                        base_case = replace(
+                            _case(plan, facts, model, build, delegate), threads=threads
+                        )
+                        for option_flags in program(tool).options(DELEGATES[delegate], flags):
+                            case = _with_flags(base_case, flags + option_flags, stock.host_files)
+                            # The usual mode isn't set, so that it doesn't change the case's key.
                             yield case if mode is case.process_mode else replace(case, mode=mode)
-                    elif not is_not_there(plan, kind, tool, why.reason_code):
+                    elif not is_not_there(plan, kind, tool, case_skip.reason_code):
                         yield SkippedCase(
                             serial=facts.serial,
                             model_name=model.name,
                             delegate=delegate,
                             threads=threads,
                             tool=tool,
-                            reason_code=why.reason_code,
-                            reason=why.reason,
+                            reason_code=case_skip.reason_code,
+                            reason=case_skip.reason,
                         )
 
 
-def _without_pass(plan: Plan, cases: Iterable[Case], kind: DeviceKind) -> Iterator[SkippedCase]:
-    """Yield the cases that a pass of the plan isn't for, once for all passes with one reason."""
+def _pass_skips(plan: Plan, cases: Iterable[Case], kind: DeviceKind) -> Iterator[SkippedCase]:
+    """Yield the cases that passes of the plan can't run, once per case and reason."""
     for case in cases:
-        lacking = {name: _lacking(pass_of(name), case, kind) for name in plan.passes}
-        for why, names in grouped(plan.passes, lacking.__getitem__).items():
-            if why:
-                reason = f"pass {', '.join(names)}: '{case.tool}' {why}"
-                yield SkippedCase.of(case, NOT_IN_TOOL, reason)
+        reasons = {name: _pass_misfit(pass_of(name), case, kind) for name in plan.passes}
+        for reason, names in grouped(plan.passes, reasons.__getitem__).items():
+            if reason:
+                skip_text = f"pass {', '.join(names)}: '{case.tool}' {reason}"
+                yield SkippedCase.of(case, NOT_IN_TOOL, skip_text)
 
 
 def without(expansion: Expansion, skips: Mapping[CaseKey, Skip]) -> Expansion:
-    """Return an expansion without some cases, which are listed as skipped with their reasons."""
+    """Return an expansion with some cases skipped, each with its reason."""
     if not skips:
         return expansion
     dropped = [(case, skips[case.case_key]) for case in expansion.cases if case.case_key in skips]
@@ -363,12 +361,12 @@ def without(expansion: Expansion, skips: Mapping[CaseKey, Skip]) -> Expansion:
         serial: tuple(item for item in queue if item.case.case_key not in skips)
         for serial, queue in expansion.invocations.items()
     }
-    further = (SkippedCase.of(case, skip.reason_code, skip.reason) for case, skip in dropped)
+    new_skips = (SkippedCase.of(case, skip.reason_code, skip.reason) for case, skip in dropped)
     return replace(
         expansion,
         cases=tuple(case for case in expansion.cases if case.case_key not in skips),
         invocations=queues,
-        skipped=tuple(dict.fromkeys((*expansion.skipped, *further))),
+        skipped=tuple(dict.fromkeys((*expansion.skipped, *new_skips))),
     )
 
 
@@ -406,19 +404,19 @@ def _placed(
 def _with_flags(
     case: Case, flags: tuple[tuple[str, str], ...], host_files: Mapping[str, HostFiles]
 ) -> Case:
-    """Return a case with flags, and with the files that they name."""
-    placed, worded = dict(case.files), []
+    """Return a case with flags and the files that they name."""
+    placed, resolved = dict(case.files), []
     for name, value in flags:
-        known = host_files.get(value)
-        placed |= dict(known.files) if known else {}
-        worded.append((name, f"@{known.name}" if known else value))
-    return replace(case, flags=tuple(sorted(worded)), files=tuple(sorted(placed.items())))
+        host_file = host_files.get(value)
+        placed |= dict(host_file.files) if host_file else {}
+        resolved.append((name, f"@{host_file.name}" if host_file else value))
+    return replace(case, flags=tuple(sorted(resolved)), files=tuple(sorted(placed.items())))
 
 
 def with_output_checks(expansion: Expansion, is_wanted: Callable[[Case], bool]) -> Expansion:
     """Return an expansion in which each wanted configuration's outputs are compared once.
 
-    With one number of threads, and after the first round of figures: who waits sees these first.
+    With one thread count, and after the first timing round, whose figures users see first.
     """
     return replace(
         expansion,
@@ -434,18 +432,18 @@ def _with_checks(
 ) -> tuple[Invocation, ...]:
     first = [item for item in queue if item.run_pass is FIGURE_PASS and item.number == 0]
     checks = output_checks((item.case for item in first), is_wanted)
-    begun = max((place for place, item in enumerate(queue) if item in first), default=-1) + 1
-    return (*queue[:begun], *checks, *queue[begun:])
+    split_index = max((place for place, item in enumerate(queue) if item in first), default=-1) + 1
+    return (*queue[:split_index], *checks, *queue[split_index:])
 
 
 def output_checks(cases: Iterable[Case], is_wanted: Callable[[Case], bool]) -> list[Invocation]:
-    """Return the processes that compare the outputs of cases, one for each wanted configuration."""
-    # In the plan's order, the fewest threads first: a further number of them may turn out unused.
-    found: dict[tuple[str, str], Case] = {}
+    """Return the invocations that compare outputs, one for each wanted configuration."""
+    # In the plan's order, the fewest threads first: more threads may turn out to be unused.
+    cases_by_outputs: dict[tuple[str, str], Case] = {}
     for case in sorted(cases, key=lambda case: case.threads):
-        found.setdefault((case.serial, case.outputs_key), case)
+        cases_by_outputs.setdefault((case.serial, case.outputs_key), case)
     return [
         Invocation(case=case, run_pass=OUTPUT_CHECK_PASS, number=0)
-        for case in found.values()
+        for case in cases_by_outputs.values()
         if can_be_checked(case) and is_wanted(case)
     ]

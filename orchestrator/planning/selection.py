@@ -1,5 +1,5 @@
-"""Which of the devices that are there a plan means, which program measures on each, and why one or a
-combination is left out there, by documented codes. Pure.
+"""Selects a plan's devices, programs, delegates and threads, and says by documented codes why a
+device or combination is left out. Pure.
 """
 
 from __future__ import annotations
@@ -37,44 +37,43 @@ from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan
 
 @frozen
 class Choice:
-    """What became of the devices that could be measured on."""
+    """The selected devices, and why others are left out."""
 
     #: In the order of their serial numbers.
     chosen: tuple[Serial, ...]
-    #: Devices that fit and weren't needed, with the reason.
+    #: Devices that fit but aren't needed, with the reason.
     unneeded: Mapping[Serial, str] = field(default_factory=dict)
     #: Devices that don't fit, with the reason.
     unfit: Mapping[Serial, str] = field(default_factory=dict)
-    #: What the plan asks for and isn't there, in words; empty for nothing.
+    #: The plan's unmet request as text; empty for none.
     lacking: str = ""
 
 
 def check_names(
     selection: DeviceSelection, profiles: Iterable[str], labels: Iterable[Labels]
 ) -> None:
-    """Raise UsageError for a profile, pool or tag that is known of no device: no device would ever
-    fit a typo.
+    """Raise UsageError for a profile, pool or tag that no device has, such as a typo.
 
     Args:
-        selection: What is meant.
+        selection: The plan's selection.
         profiles: Profiles that are declared, or that devices have.
-        labels: What is said of all devices.
+        labels: The labels of all devices.
     """
     labels = list(labels)
-    for kind, wanted, known in (
+    for kind, names, existing in (
         ("device profile", selection.profiles, set(profiles)),
         ("pool", selection.pools, {name for item in labels for name in item.pools}),
         ("tag", selection.tags, {name for item in labels for name in item.tags}),
     ):
-        for name in wanted:
-            if name not in known:
-                there = (
-                    f"there are {', '.join(sorted(known))}"
-                    if known
+        for name in names:
+            if name not in existing:
+                hint = (
+                    f"there are {', '.join(sorted(existing))}"
+                    if existing
                     else f"devices.yaml gives no phone a {kind}"
                 )
                 raise UsageError(
-                    f"there is no {kind} {name!r}", hint=nearest(name, sorted(known)) or there
+                    f"there is no {kind} {name!r}", hint=nearest(name, sorted(existing)) or hint
                 )
 
 
@@ -83,19 +82,19 @@ def choose(
     devices: Iterable[DeviceFacts],
     labels: Mapping[Serial, Labels],
 ) -> Choice:
-    """Return which devices a selection means; the same devices always give the same choice.
+    """Return the devices that match a selection; the same devices always give the same choice.
 
     ``one_of_each`` takes the first device of each group and ``any`` the first N, by serial number.
     """
-    known = sorted(devices, key=lambda facts: facts.serial)
+    candidates = sorted(devices, key=lambda facts: facts.serial)
     unfit = {
         facts.serial: reason
-        for facts in known
+        for facts in candidates
         if (reason := misfit(selection, facts, labels.get(facts.serial)))
     }
     chosen: list[DeviceFacts] = []
     unneeded: dict[Serial, str] = {}
-    for facts in known:
+    for facts in candidates:
         if facts.serial in unfit:
             continue
         reason = _unneeded(selection, facts, chosen)
@@ -103,16 +102,16 @@ def choose(
             unneeded[facts.serial] = reason
         else:
             chosen.append(facts)
-    lacking = ""
+    shortage = ""
     phones = sum(facts.kind is not DeviceKind.HOST for facts in chosen)
     if selection.any is not None and phones < selection.any:
         each = f" of different {selection.one_of_each}" if selection.one_of_each else ""
-        lacking = f"the plan asks for {selection.any} phones{each}, and {phones} fit"
+        shortage = f"the plan asks for {selection.any} phones{each}, and {phones} fit"
     return Choice(
         chosen=tuple(sorted(facts.serial for facts in chosen)),
         unneeded=unneeded,
         unfit=unfit,
-        lacking=lacking,
+        lacking=shortage,
     )
 
 
@@ -121,20 +120,19 @@ def missed(
     left_out: Mapping[str, str],
     here: Collection[str],
     labels: Mapping[Serial, Labels],
-    known: Mapping[Serial, DeviceFacts],
+    last_facts: Mapping[Serial, DeviceFacts],
 ) -> dict[str, str]:
-    """Return the phones that a selection means and that can't be measured on, with the reason.
+    """Return the phones that match a selection and can't be measured on, with the reason.
 
-    Of those that aren't there at all, the ones that it names, or that are what it wants by the
-    inventory and by what was seen of them last. None when any few of several are wanted:
-    Choice.lacking tells of that.
+    Offline phones are included if the selection names them, or matches them by the inventory and
+    their last known facts. Empty when any N phones are asked for: see Choice.lacking.
 
     Args:
-        selection: What is meant.
-        left_out: Phones that are there, may be meant and can't be used, with the reason.
-        here: Serial numbers and adb's names of the phones that are there.
+        selection: The plan's selection.
+        left_out: Attached phones that may match and can't be used, with the reason.
+        here: Serial numbers and adb's names of the attached phones.
         labels: The inventory.
-        known: What phones were when they were seen last.
+        last_facts: The facts of phones when they were last attached.
     """
     if selection.any is not None or selection.one_of_each:
         return {}
@@ -145,12 +143,12 @@ def missed(
         left_out
     )
     return {
-        name: why
-        for name, why in sorted(reasons.items())
+        name: reason
+        for name, reason in sorted(reasons.items())
         if selection.serials
         or not misfit(
             selection,
-            known.get(Serial(name))
+            last_facts.get(Serial(name))
             or DeviceFacts(serial=Serial(name), kind=DeviceKind.ANDROID, is_virtual=False),
             labels.get(Serial(name)),
         )
@@ -158,9 +156,7 @@ def missed(
 
 
 def misfit(selection: DeviceSelection, facts: DeviceFacts, labels: Labels | None) -> str:
-    """Return why a device doesn't fit what a selection says of each device by itself, empty when it
-    does.
-    """
+    """Return why a device doesn't match a selection by itself; empty when it does."""
     if selection.profiles and facts.profile not in selection.profiles:
         return f"its profile is {facts.profile or 'unknown'}, not {' or '.join(selection.profiles)}"
     labels = labels or NoLabels()
@@ -175,66 +171,62 @@ def misfit(selection: DeviceSelection, facts: DeviceFacts, labels: Labels | None
 
 
 def _unneeded(selection: DeviceSelection, facts: DeviceFacts, chosen: Sequence[DeviceFacts]) -> str:
-    """Return why a device that fits isn't needed beside those chosen before it; this computer is
-    never counted.
-    """
+    """Return why a device isn't needed beside those already chosen; this computer never counts."""
     phones = [other for other in chosen if other.kind is not DeviceKind.HOST]
     if facts.kind is DeviceKind.HOST:
         return ""
     if selection.one_of_each:
-        group = group_of(selection, facts)
+        group = group_value(selection, facts)
         if not group:
             return f"its {selection.one_of_each} isn't known, and one phone of each is wanted"
         for other in phones:
-            if group_of(selection, other) == group:
+            if group_value(selection, other) == group:
                 return f"{other.serial} has the same {selection.one_of_each}, {group}"
     if selection.any is not None and len(phones) >= selection.any:
         return f"{selection.any} {'phone is' if selection.any == 1 else 'phones are'} enough for the plan"
     return ""
 
 
-def group_of(selection: DeviceSelection, facts: DeviceFacts) -> str:
-    """Return the value by which ``one_of_each`` tells devices apart, empty when it isn't known or
-    isn't asked for.
-    """
+def group_value(selection: DeviceSelection, facts: DeviceFacts) -> str:
+    """Return a device's value of ``one_of_each``; empty when unknown or not used."""
     value = value_of(selection.one_of_each, facts) if selection.one_of_each else None
     return "" if value is None else str(value).lower()
 
 
-#: As many as the public reference figures were measured with.
+#: The threads of the public reference figures.
 USUAL_THREADS: Final = 4
 
 
 def tools_for(plan: Plan, kind: DeviceKind) -> tuple[ToolName, ...]:
-    """Return the programs that a plan means for a kind of device.
+    """Return a plan's programs for a kind of device.
 
-    Of several programs, those that don't exist for this kind are meant for other devices; where
-    none of them does, all are returned, to be skipped with a reason.
+    Programs that don't run on this kind are left out, as they are for other devices; where none
+    runs, all are returned, to be skipped with a reason.
     """
     if not plan.matrix.tools:
-        beside = (
-            tuple(own.name for own in programs() if own.beside_on is kind)
+        npu_tools = (
+            tuple(spec.name for spec in programs() if spec.beside_on is kind)
             if tries_npu(plan, kind)
             else ()
         )
         are_bundles = {is_language_model(model.path) for model in plan.models}
-        of_bundles = (
-            tuple(own.name for own in programs() if own.is_for_bundles)
+        bundle_tools = (
+            tuple(spec.name for spec in programs() if spec.is_for_bundles)
             if True in are_bundles
             else ()
         )
-        others = frozenset(model.path.suffix for model in plan.models if is_foreign(model.path))
+        foreign_endings = frozenset(
+            model.path.suffix for model in plan.models if is_foreign(model.path)
+        )
         is_usual = any(model_ending(model.path) == ".tflite" for model in plan.models)
-        usual = (usual_tool(kind), *beside) if is_usual or not plan.models else ()
-        return (*usual, *of_bundles, *(declared_for(others) if others else ()))
+        usual = (usual_tool(kind), *npu_tools) if is_usual or not plan.models else ()
+        return (*usual, *bundle_tools, *(declared_for(foreign_endings) if foreign_endings else ()))
     fitting = tuple(tool for tool in plan.matrix.tools if kind in program(tool).kinds)
     return fitting or plan.matrix.tools
 
 
 def tries_npu(plan: Plan, kind: DeviceKind) -> bool:
-    """Whether a phone's NPU is tried beside its usual program: by LiteRT's own, where that is at
-    hand.
-    """
+    """Whether a phone's NPU is also tried, by LiteRT's own program where it is available."""
     return (
         plan.matrix.choice is DelegateChoice.AUTO
         and not plan.matrix.tools
@@ -243,29 +235,34 @@ def tries_npu(plan: Plan, kind: DeviceKind) -> bool:
 
 
 def delegates_for(plan: Plan, kind: DeviceKind, tool: ToolName) -> tuple[DelegateName, ...]:
-    """Return the delegates that a plan means for a program on a kind of device."""
+    """Return a plan's delegates for a program on a kind of device."""
     offered = program(tool).delegates(kind)
     is_usual = plan.matrix.delegates == (USUAL_DELEGATE,) and USUAL_DELEGATE not in offered
     if plan.matrix.choice is None and not (tool.is_declared and is_usual):
         return plan.matrix.named
     if plan.matrix.choice is DelegateChoice.ALL:
         return tuple(
-            name for name, own in DELEGATES.items() if name in offered and not own.is_named_by_flag
+            name
+            for name, spec in DELEGATES.items()
+            if name in offered and not spec.is_named_by_flag
         )
     if tool.is_declared:
-        # No file says that one of them is the best: what needs no accelerator is there on every
-        # device.
+        # No file says which one is best: every device can run one that needs no accelerator.
         return tuple(name for name in DelegateName if name in offered)[:1]
     usual = usual_tool(kind)
-    # The program beside the usual one is there for what that one lacks.
-    others = program(usual).delegates(kind) if _is_beside(plan, kind, tool) else frozenset()
+    # The second program is for delegates that the usual one lacks.
+    usual_delegates = (
+        program(usual).delegates(kind) if _is_beside(plan, kind, tool) else frozenset()
+    )
     return tuple(
-        name for name, own in DELEGATES.items() if kind in own.tried_on and name in offered - others
+        name
+        for name, spec in DELEGATES.items()
+        if kind in spec.tried_on and name in offered - usual_delegates
     )
 
 
 def is_not_there(plan: Plan, kind: DeviceKind, tool: ToolName, reason_code: str) -> bool:
-    """Whether a skip only says that a device lacks what ``auto`` would have tried there."""
+    """Whether a skip only says that a device lacks something that ``auto`` would try."""
     if plan.matrix.choice is not DelegateChoice.AUTO:
         return False
     return (
@@ -280,20 +277,20 @@ def _is_beside(plan: Plan, kind: DeviceKind, tool: ToolName) -> bool:
 
 
 def threads_for(plan: Plan, facts: DeviceFacts) -> tuple[int, ...]:
-    """Return the thread counts that a plan means for a device."""
+    """Return a plan's thread counts for a device."""
     usual = min(USUAL_THREADS, core_count(facts) or USUAL_THREADS)
     several = (1, usual) if plan.matrix.choice is DelegateChoice.AUTO and usual > 1 else (usual,)
     return plan.matrix.threads or several
 
 
 def core_count(facts: DeviceFacts) -> int:
-    """Return how many cores a device has, 0 when that isn't known."""
+    """Return the number of a device's cores; 0 when unknown."""
     return sum(len(cluster.cpus) for cluster in facts.clusters)
 
 
-#: What may run the operators that an accelerator leaves to the CPU.
+#: The libraries that may run the operators which an accelerator leaves to the CPU.
 _CPU_LIBRARIES: Final = frozenset(
-    called for name, own in DELEGATES.items() if name.is_cpu for called in own.switches.values()
+    library for name, spec in DELEGATES.items() if name.is_cpu for library in spec.switches.values()
 )
 
 #: The code of a program that isn't on this computer.
@@ -307,46 +304,46 @@ def skip_reason(
     delegate: DelegateName,
     build: Build | Skip | None,
 ) -> Skip | None:
-    """Return why a program's delegate can't or shouldn't be run on a device, None when it can."""
-    its = program(tool)
-    if facts.kind not in its.kinds:
+    """Return why a program's delegate can't or shouldn't run on a device, or None."""
+    spec = program(tool)
+    if facts.kind not in spec.kinds:
         reason = f"benchfarm doesn't start '{tool}'; 'benchfarm import' reads its results"
-        if its.kinds:
+        if spec.kinds:
             reason = f"the program '{tool}' doesn't run on {facts.kind.noun}"
         return Skip(reason_code="tool-not-on-device", reason=reason)
-    if delegate not in its.delegates(facts.kind):
-        able = [
+    if delegate not in spec.delegates(facts.kind):
+        able_tools = [
             f"'--tool {other.name}'"
             for other in programs()
             if delegate in other.delegates(facts.kind)
-            and other.is_for_bundles is its.is_for_bundles
+            and other.is_for_bundles is spec.is_for_bundles
         ]
-        which = f"; {' and '.join(able)} can" if able else ""
+        alternatives = f"; {' and '.join(able_tools)} can" if able_tools else ""
         return Skip(
             reason_code="delegate-not-in-tool",
-            reason=f"'{tool}' has no delegate '{delegate}'{which}",
+            reason=f"'{tool}' has no delegate '{delegate}'{alternatives}",
         )
     if build is None or isinstance(build, Skip):
         return build or Skip(reason_code=NO_BUILD, reason=f"no build of '{tool}' is known")
-    own = DELEGATES[delegate]
+    delegate_spec = DELEGATES[delegate]
     if build.is_virtual and not facts.is_virtual:
         return Skip(
             reason_code="virtual-build",
             reason=f"{build.name} is a fake binary that only a virtual phone can run",
         )
-    if facts.kind is DeviceKind.HOST and own.is_on_gpu and not facts.gpu:
+    if facts.kind is DeviceKind.HOST and delegate_spec.is_on_gpu and not facts.gpu:
         return Skip(reason_code="no-gpu", reason="no GPU was found on this computer")
     if facts.kind is DeviceKind.ANDROID:
-        skip = own.skip(facts) or _profile_skip(profile, own)
-        # An app carries its libraries in itself; those of TFLite are of no use to another runtime.
+        skip = delegate_spec.skip(facts) or _profile_skip(profile, delegate_spec)
+        # An app contains its libraries; TFLite's are of no use to another runtime.
         if skip or tool.is_app or tool.is_declared:
             return skip
-        return own.library_skip(build, facts)
-    return _profile_skip(profile, own) if facts.kind is DeviceKind.IOS else None
+        return delegate_spec.library_skip(build, facts)
+    return _profile_skip(profile, delegate_spec) if facts.kind is DeviceKind.IOS else None
 
 
 def threads_skip(facts: DeviceFacts, threads: int) -> Skip | None:
-    """Return why a program can't or shouldn't be run with so many threads, None when it can."""
+    """Return why a device shouldn't run this number of threads, or None."""
     cores = core_count(facts)
     if cores and threads > cores:
         return Skip(
@@ -357,7 +354,7 @@ def threads_skip(facts: DeviceFacts, threads: int) -> Skip | None:
 
 
 def model_skip(tool: ToolName, model: Model) -> Skip | None:
-    """Return why a program can't run a model at all, None when it can."""
+    """Return why a program can't run a model at all, or None."""
     endings = program(tool).endings
     if endings or is_foreign(model.path):
         if model.path is None or model.path.suffix in endings:
@@ -369,20 +366,22 @@ def model_skip(tool: ToolName, model: Model) -> Skip | None:
     elif model.is_language_model == program(tool).is_for_bundles:
         return None
     else:
-        what = "a" if model.is_language_model else "no"
-        reason = f"{model.name} is {what} language model's bundle: '{tool}' can't run it"
+        article = "a" if model.is_language_model else "no"
+        reason = f"{model.name} is {article} language model's bundle: '{tool}' can't run it"
     return Skip(reason_code="model-not-in-tool", reason=reason)
 
 
 def flags_skip(
     tool: ToolName, delegate: DelegateName, flags: tuple[tuple[str, str], ...]
 ) -> Skip | None:
-    """Return why a program or delegate can't be run with some flags, None when it can."""
-    given, own = dict(flags), DELEGATES[delegate]
-    if own.is_named_by_flag and asked_for(given).keys().isdisjoint(own.switches.values()):
+    """Return why a program or delegate can't run with these flags, or None."""
+    plan_flags, delegate_spec = dict(flags), DELEGATES[delegate]
+    if delegate_spec.is_named_by_flag and asked_for(plan_flags).keys().isdisjoint(
+        delegate_spec.switches.values()
+    ):
         return Skip(
             reason_code="external-delegate-unnamed",
-            reason=f"the delegate '{delegate}' needs one of the flags {', '.join(sorted(own.switches))}",
+            reason=f"the delegate '{delegate}' needs one of the flags {', '.join(sorted(delegate_spec.switches))}",
         )
     if flags and not program(tool).has_flags:
         names = ", ".join(name for name, _ in flags)
@@ -390,17 +389,19 @@ def flags_skip(
             reason_code="flags-not-in-tool",
             reason=f"'{tool}' has no flags of benchmark_model ({names})",
         )
-    usual = flags_of(delegate, program(tool).family)
-    by_itself, asked = asked_for(usual), asked_for({**usual, **given})
-    makes = frozenset[str]().union(*(by_itself[name] for name in by_itself.keys() - asked.keys()))
-    if off := sorted(makes & given.keys()):
+    usual_flags = flags_of(delegate, program(tool).family)
+    usual_enabled, enabled = asked_for(usual_flags), asked_for({**usual_flags, **plan_flags})
+    usual_only = frozenset[str]().union(
+        *(usual_enabled[name] for name in usual_enabled.keys() - enabled.keys())
+    )
+    if switching_off := sorted(usual_only & plan_flags.keys()):
         return Skip(
             reason_code="flag-of-another-delegate",
-            reason=f"{', '.join(off)} switches off '{delegate}', under whose name the figure would stand",
+            reason=f"{', '.join(switching_off)} switches off '{delegate}', under whose name the figure would stand",
         )
-    allowed = {delegate, *by_itself, *(() if delegate.is_cpu else _CPU_LIBRARIES)}
-    others = frozenset[str]().union(*(asked[other] for other in asked.keys() - allowed))
-    foreign = [name for name in given if name in others]
+    allowed = {delegate, *usual_enabled, *(() if delegate.is_cpu else _CPU_LIBRARIES)}
+    foreign_flags = frozenset[str]().union(*(enabled[other] for other in enabled.keys() - allowed))
+    foreign = [name for name in plan_flags if name in foreign_flags]
     if foreign:
         return Skip(
             reason_code="flag-of-another-delegate",
@@ -410,13 +411,13 @@ def flags_skip(
 
 
 def mode_skip(kind: DeviceKind, tool: ToolName, mode: ProcessMode | None) -> Skip | None:
-    """Return why a program can't be run as what a plan asks for, None when it can."""
+    """Return why a program can't run in a plan's process mode, or None."""
     is_app = tool.is_app
     if mode is None or (is_app == (mode is ProcessMode.FOREGROUND) and kind is DeviceKind.ANDROID):
         return None
     if kind is DeviceKind.ANDROID:
-        wanted = "is an app and runs in the foreground" if is_app else "is started from the shell"
-        reason = f"'{tool}' {wanted}, not as '{mode}'"
+        runs_as = "is an app and runs in the foreground" if is_app else "is started from the shell"
+        reason = f"'{tool}' {runs_as}, not as '{mode}'"
     elif mode is ProcessMode.SHELL and kind is DeviceKind.HOST:
         return None
     else:
@@ -425,19 +426,19 @@ def mode_skip(kind: DeviceKind, tool: ToolName, mode: ProcessMode | None) -> Ski
 
 
 def cores_skip(kind: DeviceKind, tool: ToolName, affinity: str) -> Skip | None:
-    """Return why a program can't be kept to the cores that a plan names, None when it can."""
+    """Return why a program can't be kept to a plan's cores, or None."""
     if affinity in {"big", "all"} or not (tool.is_app or kind is DeviceKind.IOS):
         return None
     return Skip(
         reason_code="affinity-not-in-tool",
-        reason=f"'{tool}' is an app, which nothing keeps to the cores {affinity}",
+        reason=f"'{tool}' is an app and can't be kept to the cores {affinity}",
     )
 
 
-def _profile_skip(profile: DeviceProfile | None, own: Delegate) -> Skip | None:
-    if profile is None or own.name in profile.delegates or not own.is_in_profiles:
+def _profile_skip(profile: DeviceProfile | None, delegate: Delegate) -> Skip | None:
+    if profile is None or delegate.name in profile.delegates or not delegate.is_in_profiles:
         return None
     return Skip(
         reason_code="delegate-not-on-profile",
-        reason=f"the profile {profile.name} doesn't list the delegate '{own.name}'",
+        reason=f"the profile {profile.name} doesn't list the delegate '{delegate.name}'",
     )

@@ -1,6 +1,4 @@
-"""The time that a campaign may take: which cases it has time for, by what their last runs took, and
-what is left.
-"""
+"""The time budget of a campaign: the cases that fit into it, and the remaining time."""
 
 from __future__ import annotations
 
@@ -19,37 +17,35 @@ from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import OUT_OF_TIME, Outcome, RecentRun, RunRecord
 from orchestrator.units import format_duration
 
-#: Three times the reference workload, with its start and the probes around it; and how often it is
-#: run.
+#: The time of one reference check (three runs with start and probes), and how often it is run.
 CHECK_S: Final = 15.0
 _CHECK_EVERY_S: Final = 900.0
-#: The last runs of a series and pass whose median says how long the next one takes.
+#: The median of this many last runs of a series and pass estimates the next one.
 _LAST: Final = 8
-#: How many times the least that its settings require a run takes, where nothing is known of the
-#: device.
+#: A run's estimate, as a multiple of its least time, where the device has no runs yet.
 _USUAL_FACTOR: Final = 1.5
-#: Between two runs a phone is probed and given files, beside what it is waited for.
+#: Between two runs a phone is probed and files are placed; waits come on top.
 _BETWEEN_S: Final = 60.0
-#: Earlier campaigns may have waited longer than a plan that waits for nothing.
+#: The limit for pauses of earlier campaigns, which may have waited longer than this plan.
 _EARLIER_PAUSE_S: Final = 360.0
 
 #: Runs of series, the newest first.
 Recent = Mapping[SeriesKey, Sequence[RecentRun]]
 
 
-def left_s(until: datetime | None, budget_s: float | None, now: datetime) -> float | None:
-    """Return the time that a device has from now on; None for no limit."""
+def time_limit_s(until: datetime | None, budget_s: float | None, now: datetime) -> float | None:
+    """Return a device's remaining time in seconds; None for no limit."""
     limits = [(until - now).total_seconds()] if until is not None else []
     limits += [budget_s] if budget_s is not None else []
     return max(0.0, min(limits)) if limits else None
 
 
 def usable_s(plan: Plan, now: datetime, *, reference_check: bool) -> float | None:
-    """Return the time that a plan which begins now has for its cases; None for no limit.
+    """Return the seconds for the cases of a plan that begins now; None for no limit.
 
-    ``reference_check``: the reference workload will bracket them, and takes its part.
+    With ``reference_check``, the time of the reference workload is taken off.
     """
-    total_s = left_s(plan.until, plan.budget, now)
+    total_s = time_limit_s(plan.until, plan.budget, now)
     if total_s is None or not reference_check:
         return total_s
     return max(0.0, total_s - CHECK_S * (2 + total_s // _CHECK_EVERY_S))
@@ -63,101 +59,100 @@ def cut_to_time(
     recent_of: Callable[[Sequence[SeriesKey]], Recent],
     unit_of: Callable[[Case], str],
 ) -> Expansion:
-    """Return what a plan has time for; the rest is skipped, each case with its reason.
+    """Return the expansion with the cases skipped that don't fit into the time, with reasons.
 
     Args:
-        plan: whose settings say how long its runs take at least.
-        expansion: what it means on the devices.
+        plan: its settings give the least time of each run.
+        expansion: of the plan.
         limit_s: each device's time; None for no limit.
         recent_of: returns the last runs of some series.
-        unit_of: what cases have in common that one process measures; empty for a case that is run
-            alone.
+        unit_of: returns the key of cases that share a process; empty for a case that runs alone.
     """
     if limit_s is None:
         return expansion
     skips: dict[CaseKey, Skip] = {}
     for serial, queue in expansion.invocations.items():
         recent = recent_of(list(dict.fromkeys(item.case.series_key for item in queue)))
-        costs_s = costs_of(queue, recent, plan)
+        costs_s = case_costs_s(queue, recent, plan)
         cases = [
             case for case in expansion.cases if case.serial == serial and case.case_key in costs_s
         ]
-        reasons = left_out(cases, costs_s, left_s=limit_s, unit_of=unit_of)
+        reasons = over_budget(cases, costs_s, limit_s=limit_s, unit_of=unit_of)
         skips |= {
             key: Skip(reason_code=OUT_OF_TIME, reason=reason) for key, reason in reasons.items()
         }
     return without(expansion, skips)
 
 
-def left_out(
+def over_budget(
     cases: Sequence[Case],
     costs_s: Mapping[CaseKey, float],
     *,
-    left_s: float,
+    limit_s: float,
     unit_of: Callable[[Case], str],
 ) -> dict[CaseKey, str]:
     """Return the cases of one device that don't fit into its time, each with the reason as a
     sentence.
 
-    Cases are taken in the plan's order as long as they fit; one that doesn't is left out whole, and
-    smaller ones behind it are still tried. When not even one fits, the first is kept.
+    Cases are taken in the plan's order as long as they fit; a case that doesn't is left out whole,
+    and shorter cases after it are still tried. When no case fits, the first is kept.
 
     Args:
-        cases: All that the device is to measure, in the plan's order.
-        costs_s: What each case takes with all its invocations, as :func:`costs_of` returns it.
-        left_s: The device's time.
-        unit_of: What cases have in common that one process measures; empty for a case that is run
-            alone.
+        cases: All cases of the device, in the plan's order.
+        costs_s: The seconds of each case with all its invocations, see :func:`case_costs_s`.
+        limit_s: The device's time.
+        unit_of: Returns the key of cases that share a process; empty for a case that runs alone.
     """
     units = grouped(cases, lambda case: unit_of(case) or case.case_key)
     # One process measures a whole unit.
     unit_costs = {
         name: max(costs_s[case.case_key] for case in unit) for name, unit in units.items()
     }
-    # What was never run is only estimated to take long, and would never be known: it is begun, and
-    # cut if needed.
-    begun = (
+    # The cost may be an estimate, which only a run can correct: it is begun, and cut if needed.
+    forced_unit = (
         next(iter(units), "")
-        if left_s > 0 and min(unit_costs.values(), default=0.0) > left_s
+        if limit_s > 0 and min(unit_costs.values(), default=0.0) > limit_s
         else ""
     )
-    kept_s, reasons = 0.0, dict[CaseKey, str]()
+    used_s, reasons = 0.0, dict[CaseKey, str]()
     for name, unit in units.items():
-        if kept_s + unit_costs[name] <= left_s or name == begun:
-            kept_s += unit_costs[name]
+        if used_s + unit_costs[name] <= limit_s or name == forced_unit:
+            used_s += unit_costs[name]
             continue
         reason = (
-            f"it would take about {format_duration(unit_costs[name])}, and of {format_duration(left_s)} in all "
-            f"{format_duration(max(0.0, left_s - kept_s))} are left after the cases before it in the plan"
+            f"it needs about {format_duration(unit_costs[name])}; "
+            f"{format_duration(max(0.0, limit_s - used_s))} of {format_duration(limit_s)} "
+            "are left after the cases before it in the plan"
         )
         reasons |= {case.case_key: reason for case in unit}
     return reasons
 
 
 def usual_s(recent: Recent) -> dict[tuple[SeriesKey, Pass], float]:
-    """Return what a run of each series and pass takes: the median of the last ones."""
+    """Return the usual seconds of a run of each series and pass: the median of the last ones."""
     medians: dict[tuple[SeriesKey, Pass], float] = {}
     for series_key, runs in recent.items():
         for run_pass in {run.run_pass for run in runs}:
-            own_s = [run.duration_s for run in runs if run.run_pass is run_pass]
-            medians[series_key, run_pass] = statistics.median(own_s[:_LAST])
+            durations_s = [run.duration_s for run in runs if run.run_pass is run_pass]
+            medians[series_key, run_pass] = statistics.median(durations_s[:_LAST])
     return medians
 
 
-def costs_of(queue: Sequence[Invocation], recent: Recent, terms: PlanTerms) -> dict[CaseKey, float]:
-    """Return the seconds that each case takes with all its invocations, the pauses between them
-    included.
+def case_costs_s(
+    queue: Sequence[Invocation], recent: Recent, terms: PlanTerms
+) -> dict[CaseKey, float]:
+    """Return the seconds of each case with all its invocations and the pauses between them.
 
-    What was never run is estimated from its settings, scaled as the known cases are.
+    Cases without runs are estimated from their settings, scaled like the cases with runs.
     """
     pause_s = usual_pause_s(recent, terms)
     taken_s = {key: median_s + pause_s for key, median_s in usual_s(recent).items()}
-    known = [
+    ratios = [
         taken_s[key] / least_duration_s(item, terms)
         for item in queue
         if not goes_on(item) and (key := (item.case.series_key, item.run_pass)) in taken_s
     ]
-    factor = statistics.median(known) if known else _USUAL_FACTOR
+    factor = statistics.median(ratios) if ratios else _USUAL_FACTOR
     costs: dict[CaseKey, float] = {}
     for item in queue:
         cost_s = _needed_s(item, taken_s, terms, factor=factor)
@@ -172,27 +167,27 @@ def _needed_s(
     *,
     factor: float = 1.0,
 ) -> float:
-    """Return the seconds that an invocation takes: as those of its series and pass took, else the
-    least by its settings times a factor.
+    """Return the seconds of an invocation: the usual ones of its series and pass, else the least
+    by its settings times a factor.
     """
     least_s = least_duration_s(item, terms)
-    # One that goes on for a time takes that time.
+    # A sustained pass takes the time that is set for it.
     if goes_on(item):
         return least_s
     return taken_s.get((item.case.series_key, item.run_pass), least_s * factor)
 
 
 def _longest_pause_s(terms: PlanTerms) -> float:
-    """Return how long a pause between two runs may be; a longer one is time in which nobody ran the
-    device.
+    """Return the longest pause between two runs of one command; in longer ones the device was
+    unused.
     """
     return terms.limits.wait + _BETWEEN_S
 
 
 def usual_pause_s(recent: Recent, terms: PlanTerms) -> float:
-    """Return the median time between two runs of a device; 0 when nothing is known.
+    """Return the median time between two runs of a device; 0 when unknown.
 
-    A few long ones, of an outage or of a hot phone, don't make all runs seem long.
+    Long pauses, from an outage or a hot phone, are ignored.
     """
     longest_s = max(_longest_pause_s(terms), _EARLIER_PAUSE_S)
     pauses = [
@@ -204,10 +199,8 @@ def usual_pause_s(recent: Recent, terms: PlanTerms) -> float:
     return statistics.median(pauses) if pauses else 0.0
 
 
-class TimeLeft:
-    """What one device has left of a campaign's time, by a clock that nobody sets; without a limit
-    there is no end.
-    """
+class RemainingTime:
+    """The remaining time of one device in a campaign, by a monotonic clock; may be unlimited."""
 
     def __init__(
         self,
@@ -217,19 +210,19 @@ class TimeLeft:
         serial: Serial,
         recent_of: Callable[[Sequence[SeriesKey]], Recent],
     ) -> None:
-        """``runs`` are the device's of this campaign so far; ``recent_of`` returns the last runs of
-        some series.
+        """``runs`` are the device's runs of this campaign so far; ``recent_of`` returns the last
+        runs of some series.
         """
         terms = campaign.terms
         self._terms = terms
         self._deadline: Deadline | None = None
-        #: What the last run of a series took, in one pass.
+        #: The seconds of the last run of a series, in one pass.
         self._taken_s: dict[tuple[SeriesKey, Pass], float] = {}
         self._reserve_s = (
             CHECK_S if any(is_around_others(item) for item in campaign.invocations) else 0.0
         )
         budget_s = None if terms.budget is None else max(0.0, terms.budget - busy_s(terms, runs))
-        seconds = left_s(terms.until, budget_s, clock.now())
+        seconds = time_limit_s(terms.until, budget_s, clock.now())
         if seconds is None:
             return
         self._deadline = Deadline(seconds, clock)
@@ -242,30 +235,28 @@ class TimeLeft:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing may begin any more."""
+        """Whether the time is over: no run may begin."""
         return self._deadline is not None and self._deadline.expired
 
     @property
     def remaining_s(self) -> float:
-        """What is left, infinite without a limit."""
+        """The remaining seconds; infinite without a limit."""
         return math.inf if self._deadline is None else self._deadline.remaining_s
 
     def learn(self, run: RunRecord) -> None:
-        """Take note of how long a run took."""
+        """Take note of a run's duration."""
         if run.duration_s:
             self._taken_s[run.case.series_key, run.run_pass] = run.duration_s
 
     def shortage(self, *invocations: Invocation) -> str:
-        """Return why invocations, one after the other, would end too late; empty when there is time
-        for all.
-        """
+        """Return why there is no time for invocations one after the other; empty if there is."""
         if self._deadline is None:
             return ""
         needed_s = sum(_needed_s(item, self._taken_s, self._terms) for item in invocations)
         if self._deadline.remaining_s >= needed_s + self._reserve_s:
             return ""
-        left = format_duration(self._deadline.remaining_s)
-        return f"about {format_duration(needed_s)} are needed, and {left} are left"
+        remaining = format_duration(self._deadline.remaining_s)
+        return f"about {format_duration(needed_s)} are needed, and {remaining} are left"
 
 
 def busy_s(terms: Terms, runs: Sequence[RunRecord]) -> float:

@@ -39,7 +39,7 @@ def test_a_budget_that_is_too_small_measures_the_plans_first_cases_and_says_what
     assert ("gpu", 2) in left_out, told["no_time_for"]
     reasons = [item["reason"] for item in told["no_time_for"] if not item["invocations"]]
     assert all("are left after the cases before it in the plan" in reason for reason in reasons)
-    assert "it would take about" in report.read_text()
+    assert "it needs about" in report.read_text()
     lines = [json.loads(line) for line in cut.stderr.splitlines()]
     assert {"campaign-started", "run-stored", "campaign-ended"} <= {line["event"] for line in lines}
     assert {line["campaign_id"] for line in lines if line["event"] == "run-stored"} == {

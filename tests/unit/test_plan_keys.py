@@ -21,7 +21,7 @@ from orchestrator.documents import dump_document, load_document
 from orchestrator.passes import plan_keys
 from orchestrator.planning.expansion import Expansion, Stock, expand
 from orchestrator.planning.selection import choose, tools_for
-from orchestrator.planning.time_budget import costs_of
+from orchestrator.planning.time_budget import case_costs_s
 from orchestrator.records.campaign import Terms
 from orchestrator.records.case import Model, ModelSha, Serial
 from orchestrator.records.device import DeviceState, NoLabels
@@ -101,7 +101,7 @@ def measured(plan: Plan) -> tuple[list[float], float]:
 
 def costs_s(plan: Plan) -> object:
     """Return what a budget reckons for each case."""
-    return costs_of(expanded(plan).invocations[PHONE.serial], {}, plan)
+    return case_costs_s(expanded(plan).invocations[PHONE.serial], {}, plan)
 
 
 @dataclass

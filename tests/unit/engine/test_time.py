@@ -14,12 +14,12 @@ from orchestrator.engine.open_work import open_work
 from orchestrator.planning.expansion import Expansion
 from orchestrator.planning.time_budget import (
     Recent,
-    TimeLeft,
+    RemainingTime,
     busy_s,
-    costs_of,
+    case_costs_s,
     cut_to_time,
-    left_out,
-    left_s,
+    over_budget,
+    time_limit_s,
     usable_s,
     usual_pause_s,
 )
@@ -56,15 +56,15 @@ def run(number: int, begins_s: float, taken_s: float = 10.0, **changes: object) 
 
 
 def test_the_narrower_of_both_limits_counts() -> None:
-    assert left_s(START + timedelta(seconds=60), 90.0, START) == 60
-    assert left_s(START + timedelta(seconds=60), 30.0, START) == 30
-    assert left_s(START - timedelta(seconds=60), None, START) == 0
-    assert left_s(None, None, START) is None
+    assert time_limit_s(START + timedelta(seconds=60), 90.0, START) == 60
+    assert time_limit_s(START + timedelta(seconds=60), 30.0, START) == 30
+    assert time_limit_s(START - timedelta(seconds=60), None, START) == 0
+    assert time_limit_s(None, None, START) is None
 
 
 def test_an_invocation_isn_t_begun_that_would_end_too_late() -> None:
     clock = ManualClock(START)
-    time = TimeLeft(
+    time = RemainingTime(
         campaign(until=START + timedelta(seconds=100)),
         [],
         clock,
@@ -90,7 +90,7 @@ def test_a_clock_that_is_set_neither_ends_nor_prolongs_the_night() -> None:
             return super().now() + self.jump
 
     clock = Jumping(START)
-    time = TimeLeft(
+    time = RemainingTime(
         campaign(until=START + timedelta(seconds=100)),
         [],
         clock,
@@ -109,7 +109,7 @@ def test_a_resumed_campaign_has_what_is_left_of_its_budget() -> None:
     runs = [run(0, 0), run(1, 30), run(2, 40_000)]
     assert busy_s(Terms(), runs) == 50
     clock = ManualClock(START + timedelta(seconds=50_000))
-    time = TimeLeft(campaign(budget=60.0), runs, clock, CASE.serial, MemoryStore().recent_runs)
+    time = RemainingTime(campaign(budget=60.0), runs, clock, CASE.serial, MemoryStore().recent_runs)
     clock.advance(9)
     assert not time.is_over
     clock.advance(2)
@@ -194,7 +194,9 @@ def chosen_of(
     unit_of: Callable[[Case], str] = lambda case: "",
 ) -> Mapping[CaseKey, str]:
     cases = list({item.case.case_key: item.case for item in wanted}.values())
-    return left_out(cases, costs_of(wanted, recent, PlanTerms()), left_s=left_s, unit_of=unit_of)
+    return over_budget(
+        cases, case_costs_s(wanted, recent, PlanTerms()), limit_s=left_s, unit_of=unit_of
+    )
 
 
 def kept(cases: Sequence[Case], left_out: object) -> list[str]:
@@ -211,14 +213,14 @@ def test_the_first_cases_of_the_plan_are_kept_and_the_others_say_why_they_are_no
     # A smaller one is still tried behind one that doesn't fit.
     assert kept(cases, chosen) == ["first", "short"]
     assert list(chosen.values()) == [
-        "it would take about 40.0 s, and of 35.0 s in all 15.0 s are left after the cases before it in the plan"
+        "it needs about 40.0 s; 15.0 s of 35.0 s are left after the cases before it in the plan"
     ]
 
 
 def test_what_a_phone_does_between_runs_is_part_of_what_they_take() -> None:
     one = named("a")
     recent = {one.series_key: [recent_run(10, pause_s=20)] * 3}
-    assert round(costs_of(queue([one], each=2), recent, PlanTerms())[one.case_key]) == 60
+    assert round(case_costs_s(queue([one], each=2), recent, PlanTerms())[one.case_key]) == 60
 
 
 def test_a_few_long_pauses_of_an_outage_are_not_what_every_run_waits() -> None:
@@ -227,7 +229,7 @@ def test_a_few_long_pauses_of_an_outage_are_not_what_every_run_waits() -> None:
     pauses_s = [None, *[300.0] * 3, *[2.0] * 36]
     recent = {one.series_key: [recent_run(10, pause_s=pause_s) for pause_s in pauses_s]}
     assert round(usual_pause_s(recent, PlanTerms())) == 2
-    assert round(costs_of(queue([one], each=10), recent, PlanTerms())[one.case_key]) == 120
+    assert round(case_costs_s(queue([one], each=10), recent, PlanTerms())[one.case_key]) == 120
 
 
 def test_a_pause_is_as_long_as_the_plan_waits_or_as_earlier_ones_did() -> None:
@@ -250,7 +252,7 @@ def test_a_pause_is_as_long_as_the_plan_waits_or_as_earlier_ones_did() -> None:
 def test_an_unknown_case_is_thought_to_take_as_much_longer_as_the_known_ones() -> None:
     known, unknown = named("known"), named("unknown")
     recent = {known.series_key: [recent_run(12)]}
-    assert set(costs_of(queue([known, unknown], each=1), recent, PlanTerms()).values()) == {12}
+    assert set(case_costs_s(queue([known, unknown], each=1), recent, PlanTerms()).values()) == {12}
 
 
 def test_cases_of_one_process_are_kept_or_left_out_together_at_the_cost_of_one() -> None:
@@ -275,7 +277,7 @@ def test_what_is_kept_never_takes_more_than_there_is(each_s: list[float], left_s
         one.series_key: [recent_run(taken_s)] for one, taken_s in zip(cases, each_s, strict=True)
     }
     chosen = chosen_of(queue(cases, each=1), recent, left_s=left_s)
-    costs_s = costs_of(queue(cases, each=1), recent, PlanTerms())
+    costs_s = case_costs_s(queue(cases, each=1), recent, PlanTerms())
     kept = [one for one in cases if one.case_key not in chosen]
     # When nothing fits, the first of the plan is begun.
     assert sum(costs_s[one.case_key] for one in kept) <= left_s + 1e-9 or kept == cases[:1]
