@@ -203,7 +203,7 @@ PLACES: Sequence[Place] = (
         change="plan key",
         what="the time that it takes",
         file="orchestrator/planning/expansion.py",
-        after='at least; one that stands for several runs those\n    of all.\n    """\n',
+        after='for one that stands for several runs, of all."""\n',
         text=TIME,
     ),
     Place(

@@ -410,7 +410,7 @@ def parity_basis(invocation: Invocation, context: Context) -> ParityBasis | Endi
     """Return the basis for comparing an invocation's outputs, or its ending if it can't be run."""
     case = invocation.case
     if input_flags := [name for name, _ in case.flags if name in OWN_INPUTS]:
-        reason = f"the flag {input_flags[0]} says itself what the inputs or outputs are"
+        reason = f"the flag {input_flags[0]} sets the inputs or outputs itself"
         return skipped("parity-own-inputs", reason)
     try:
         return context.reference.basis(

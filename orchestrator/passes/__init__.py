@@ -1,7 +1,6 @@
 """The passes: a module for each, named as a plan names it.
 
-Whoever needs to know something asks its record. No record is loaded for the names alone, which a
-command's help asks.
+Everything about a pass is in its record. The names alone, which a command's help shows, load none.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _OWN = tuple(item.value for item in Pass)
 
 @functools.cache
 def pass_of(name: Pass) -> PassSpec:
-    """Return what is known of a pass.
+    """Return the record of a pass.
 
     Raises UsageError for an unknown one, PluginError for a broken one.
     """
@@ -37,33 +36,31 @@ def pass_of(name: Pass) -> PassSpec:
 
     if name.value not in pass_names():
         raise UsageError(f"there is no pass {name.value!r}", hint=known_hint(name.value))
-    own = name.value in _OWN
-    found = (
+    is_builtin = name.value in _OWN
+    pass_spec = (
         import_module(f"{__name__}.{name.value}").PASS
-        if own
+        if is_builtin
         else load(plugins("passes")[name.value], PassSpec)
     )
-    assert isinstance(found, PassSpec)
-    if found.name is not name:
-        raise PluginError(f"the pass {name.value!r} calls itself {found.name.value!r}")
-    if not own and "." not in name.value and not is_own(plugins("passes")[name.value]):
+    assert isinstance(pass_spec, PassSpec)
+    if pass_spec.name is not name:
+        raise PluginError(f"the pass {name.value!r} calls itself {pass_spec.name.value!r}")
+    if not is_builtin and "." not in name.value and not is_own(plugins("passes")[name.value]):
         raise PluginError(
             f"the pass {name.value!r} of a plugin lacks a prefix and a dot before its name: acme.idle"
         )
-    return found
+    return pass_spec
 
 
 def known_hint(name: str) -> str:
-    """Return which pass that a plan may name may be meant."""
+    """Return a hint for an unknown name: the nearest pass that a plan may name, or all."""
     names = plan_pass_names()
     return nearest(name, names) or f"there are {', '.join(names)}"
 
 
 @functools.cache
 def shown(name: Pass) -> PassSpec:
-    """Return what is known of the pass of a stored run: nothing, where what brings it isn't
-    installed any more.
-    """
+    """Return the record of a stored run's pass; an empty one where the pass isn't installed."""
     if name.value in pass_names():
         return pass_of(name)
     from orchestrator.passes.specification import PassSpec
@@ -85,46 +82,44 @@ def pass_names() -> tuple[str, ...]:
 
 
 def plan_pass_names() -> tuple[str, ...]:
-    """Return those that a plan may name."""
+    """Return the names of the passes that a plan may name."""
     return tuple(name for name in pass_names() if name != Pass.REFERENCE)
 
 
 def plan_keys() -> Mapping[str, PlanKey]:
-    """Return the keys of a plan by their names as keywords; what its ``passes`` are, is said there."""
+    """Return the keys of a plan by their keywords; ``passes`` lists the passes."""
     keys = {key.keyword: key for key in keys_of(Plan)}
-    first, *others = plan_pass_names()
-    own = replace(keys["passes"].key, about=f"{first} (the default), {', '.join(others)} (a,b).")
-    return {**keys, "passes": replace(keys["passes"], key=own)}
+    first, *further = plan_pass_names()
+    passes_key = replace(
+        keys["passes"].key, about=f"{first} (the default), {', '.join(further)} (a,b)."
+    )
+    return {**keys, "passes": replace(keys["passes"], key=passes_key)}
 
 
 @functools.cache
 def passes() -> tuple[PassSpec, ...]:
-    """Return all passes, in the order in which they are listed, but a plugin's that is broken: who
-    names it is told.
-    """
-    found = []
+    """Return all passes in their order, without a plugin's broken ones: naming one is an error."""
+    specs = []
     for name in pass_names():
         with suppress(PluginError):
-            found.append(pass_of(Pass(name)))
-    return tuple(found)
+            specs.append(pass_of(Pass(name)))
+    return tuple(specs)
 
 
 def pass_tables() -> tuple[PassTable[Any], ...]:
-    """Return the tables that passes have of their own, and that of the figures of the others."""
+    """Return the passes' own tables, and the table of the other passes' figures."""
     from orchestrator.tables.passes import FURTHER
 
-    return (*(own.table for own in passes() if own.table is not None), FURTHER)
+    return (*(pass_spec.table for pass_spec in passes() if pass_spec.table is not None), FURTHER)
 
 
 def goes_on(item: Invocation | RunRecord) -> bool:
-    """Whether something belongs to a pass that goes on for a stated time."""
+    """Whether an invocation or run belongs to a pass that runs for a stated time."""
     from orchestrator.passes.specification import Repetition
 
     return shown(item.run_pass).repetition is Repetition.FOR_A_TIME
 
 
 def is_around_others(item: Invocation | RunRecord) -> bool:
-    """Whether something belongs to the pass that is run around the others, to see whether the
-    device changes.
-    """
+    """Whether an invocation or run is of the reference workload, which shows device changes."""
     return item.run_pass is Pass.REFERENCE

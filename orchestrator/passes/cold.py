@@ -1,7 +1,7 @@
 """The pass ``cold``: how a model starts, in stages that differ by what is cached.
 
-The caches lie in a folder of ours for each case: a stage that was put off comes after another
-case's.
+Each case's caches lie in a folder of benchfarm's own, so that other cases may run between its
+stages.
 """
 
 from __future__ import annotations
@@ -43,37 +43,34 @@ from orchestrator.scripts import ask
 from orchestrator.tables.passes import STARTS, PassTable, start_rows
 from orchestrator.units import format_latency
 
-#: Rounds where no fixed number is given.
+#: Rounds where the plan gives no fixed number.
 _ROUNDS: Final = 3
-#: The attachment that says in which stage a process started, and how much was cached.
+#: The attachment with the stage in which a process started, and the size of its caches.
 START_NOTE: Final = "start.txt"
 _NOTE: Final = re.compile(rb"stage=(?P<stage>[a-z-]+) cache_bytes=(?P<size>\d+|-)\n")
-#: "Initializing ... from serialized data" is said before it is known whether there is any.
+#: Not "Initializing ... from serialized data": it is printed before the cache is read.
 _FROM_CACHE: Final = re.compile(
     rb"^[^\n]{0,200}?Initialized [^\n]{0,200}?from serialized data[^\n]{0,200}", re.MULTILINE
 )
 
 
 def _numbers(plan: Plan, case: Case, program: Program) -> tuple[int, ...]:
-    """Return the numbers of a case's starts, as many rounds of its stages as timing has
-    invocations.
+    """Return the numbers of a case's starts: as many rounds of its stages as of timing.
 
     Without a cache there is only the stage ``process-cold``.
     """
     caches = DELEGATES[case.delegate].cache_flags is not None and program.is_benchmark_model
-    wanted = START_STAGES if caches else (StartStage.PROCESS_COLD,)
+    stages = START_STAGES if caches else (StartStage.PROCESS_COLD,)
     turns = rounds(plan, min(plan.invocations.first, _ROUNDS))
     return tuple(
         len(START_STAGES) * turn + START_STAGES.index(stage)
         for turn in range(turns)
-        for stage in wanted
+        for stage in stages
     )
 
 
 def _start_flags(case: Case, prepared: Prepared) -> Mapping[str, str]:
-    """Return the flags of a start, which needs one inference, the first; further ones are what
-    programs insist on.
-    """
+    """Return the flags of a start: one inference, with the warmup that programs require."""
     flags = {"num_runs": "1", "min_secs": "0", "warmup_runs": "1", "warmup_min_secs": "0"}
     cached = DELEGATES[case.delegate].cache_flags
     if prepared.variant == StartStage.PROCESS_COLD or cached is None:
@@ -89,11 +86,9 @@ def run_start(
     *,
     cancelled: threading.Event | None = None,
 ) -> RawOutput:
-    """Run a program with its caches as the stage wants them, which end with the last stage that
-    uses them.
+    """Run a program with its caches prepared for the stage; the last stage removes them.
 
-    Raises DeviceError kinds, DeviceCommandError when the folder can't be made or emptied: a start
-    with unknown caches would mean nothing.
+    Raises DeviceError kinds, DeviceCommandError when the folder can't be made or emptied.
     """
     # An app's caches lie in its own folder.
     app = request.build.package if request.case.tool.is_app else ""
@@ -109,19 +104,19 @@ def run_start(
 
 
 def _prepare(device: Device, request: InvocationRequest, app: str) -> Attachment:
-    """Prepare the caches for the stage, in the name of an app where one is given; return a note of
-    them.
+    """Prepare the caches for the stage, as ``app`` if given; return the attachment with their
+    size.
     """
     size = "-"
     if request.variant != StartStage.PROCESS_COLD:
         folder = shlex.quote(request.cache_folder)
         empty = f"rm -rf {folder} && " if request.variant == StartStage.FIRST_LOAD else ""
-        # cat fails where there is no file; then there are 0 bytes.
+        # Without files cat fails, and wc prints 0.
         command = f"{empty}mkdir -p {folder} && cat {folder}/* 2>/dev/null | wc -c"
-        said = ask(device.shell, {"bytes": _as_app(command, app)})
-        size = said.value("bytes")
-        if said.exit_code or not size.isdecimal():
-            reason = (said.stderr or said.stdout).decode("utf-8", "replace").strip()
+        answer = ask(device.shell, {"bytes": _as_app(command, app)})
+        size = answer.value("bytes")
+        if answer.exit_code or not size.isdecimal():
+            reason = (answer.stderr or answer.stdout).decode("utf-8", "replace").strip()
             raise DeviceCommandError(
                 f"the cache folder {request.cache_folder} can't be prepared: {reason}",
                 serial=device.serial,
@@ -136,9 +131,7 @@ def _as_app(command: str, app: str) -> str:
 
 
 def with_start(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
-    """Return a report with what is known of the start: ``start_stage``, ``cache_bytes_before``,
-    ``from_cache``.
-    """
+    """Return a report with the start's ``start_stage``, ``cache_bytes_before``, ``from_cache``."""
     note = _NOTE.fullmatch(raw.data(START_NOTE))
     if note is None:
         return report
@@ -159,14 +152,14 @@ def _findings(report: ToolReport, case: Case, facts: DeviceFacts) -> Iterator[Fi
         yield finding("start-unknown")
 
 
-def _tells(run: RunRecord) -> str:
+def _run_text(run: RunRecord) -> str:
     if run.report is None:
         return ""
     parts = [("init", run.report.init_us), ("first inference", run.report.first_inference_us)]
-    known = [
+    times = [
         f"{name} {format_latency(value_us)}" for name, value_us in parts if value_us is not None
     ]
-    return f"{stage_of(run.invocation)}: {', '.join(known) or 'unknown'}"
+    return f"{stage_of(run.invocation)}: {', '.join(times) or 'unknown'}"
 
 
 PASS = PassSpec(
@@ -177,7 +170,7 @@ PASS = PassSpec(
     files=INFO_FILES,
     runner=lambda services: run_start,
     last_flags=_start_flags,
-    # Also a user's own: only the stage says what is cached.
+    # Also flags of a plan: only the stage decides what is cached.
     withheld_flags=frozenset(
         {
             "delegate_serialize_dir",
@@ -211,6 +204,6 @@ PASS = PassSpec(
         columns=STARTS,
         lines=lambda runs, campaigns: start_rows(runs),
     ),
-    tells=_tells,
+    tells=_run_text,
     warns=True,
 )

@@ -1,4 +1,4 @@
-"""The pass ``memory``: the peak of the process, which watching it costs time."""
+"""The pass ``memory``: the process's peak memory; watching it costs time, hence its own pass."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The pass ``parity``: the model's outputs for given inputs, compared with the reference's on this
-computer.
+"""The pass ``parity``: the model's outputs for given inputs, compared with the reference outputs of
+this computer.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ if TYPE_CHECKING:
 FP32_MAX: Final = 1e-4
 FP16_MAX: Final = 1e-2
 STEPS_MAX: Final = 2.0
-#: Beyond the threshold by less than this factor, and pointing the same way, outputs are drifted and
-#: not wrong.
+#: Outputs beyond the threshold by less than this factor, with a cosine of at least the minimum, are
+#: drifted and not wrong.
 DRIFT_FACTOR: Final = 5.0
 DRIFT_COSINE_MIN: Final = 0.999
-#: ... of outputs that are equal or not, up to this share of the places.
+#: Discrete outputs are drifted up to this share of differing places.
 DRIFT_PLACES_MAX: Final = 0.01
 _KERNEL_WORDS: Final = {
     Kernels.BUILTIN: "builtin kernels",
     Kernels.XNNPACK: "XNNPACK",
     Kernels.PLAIN: "plain reference kernels",
 }
-#: Of these each makes any delegate compute in half precision.
+#: Each of these makes any delegate compute in half precision.
 _HALF_FLAGS: Final = frozenset({"xnnpack_force_fp16", "allow_fp16", "nnapi_allow_fp16"})
 
 
 @frozen
 class OutputTensor:
-    """An output as the reference has it."""
+    """An output of the reference."""
 
     name: str
-    #: numpy's name: ``float32``, ``int8`` ...
+    #: As in numpy: ``float32``, ``int8`` ...
     dtype: str
     shape: tuple[int, ...]
-    #: Of a tensor quantised as a whole; 0 when it isn't.
+    #: For a tensor quantised as a whole; else 0.
     scale: float = 0.0
     zero_point: int = 0
 
@@ -74,7 +74,7 @@ class OutputTensor:
 
     @property
     def is_discrete(self) -> bool:
-        """Whether values are equal or not, and not near or far: indexes, counts, truth values."""
+        """Whether values can only be equal or not: indexes, counts, truth values."""
         return not self.is_float and not self.scale
 
 
@@ -87,7 +87,7 @@ class TensorParity:
     #: Largest difference: of floats as a share of the reference's largest magnitude, of quantised
     #: integers in steps, of other integers and truth values the share of places that differ.
     error: float
-    #: Up to which error the outputs are the same.
+    #: The largest error of outputs that count as the same.
     threshold: float
     #: The largest error between any two references, in the same unit; None with a single one.
     kernel_distance: float | None
@@ -96,7 +96,7 @@ class TensorParity:
 
     @property
     def badness(self) -> tuple[int, float]:
-        """What puts outputs in order, the worst last."""
+        """The sort key of outputs, the worst last."""
         return self.verdict.badness, self.error / (self.threshold or 1.0)
 
 
@@ -107,55 +107,57 @@ class Parity:
     verdict: ParityVerdict
     #: A sentence.
     reason: str
-    #: What the nearest reference is: runtime, version, kernels.
+    #: The nearest reference: runtime, version, kernels.
     reference: str
     #: ``seed 20`` or ``given``.
     inputs: str
     #: The system and driver that it ran on (DeviceFacts.computes_with); empty when unknown.
     system: str
-    #: The output that differs most; None where none could be compared.
+    #: The output that differs most; None if none could be compared.
     worst: TensorParity | None = None
 
 
-def parity_of(raw: RawOutput, case: Case) -> Parity | None:
-    """Return what a run's outputs are worth; None for a run that has no reference beside it."""
-    described = raw.data(BASIS_FILE)
-    if not described:
+def read_parity(raw: RawOutput, case: Case) -> Parity | None:
+    """Return the comparison of a run's outputs, or None for a run without a reference."""
+    basis_json = raw.data(BASIS_FILE)
+    if not basis_json:
         return None
-    basis: Mapping[str, Any] = json.loads(described)
+    basis: Mapping[str, Any] = json.loads(basis_json)
     tensors = [_tensor(item) for item in basis["outputs"]]
     references = {
         kernels: values
         for kernels in map(Kernels, basis["references"])
         if (values := _split(raw.data(reference_file(kernels)), tensors)) is not None
     }
-    found = _split(raw.data(OUTPUTS_FILE), tensors)
+    outputs = _split(raw.data(OUTPUTS_FILE), tensors)
     nearest, worst = Kernels.BUILTIN, None
-    if found is None:
+    if outputs is None:
         verdict, reason = ParityVerdict.UNREADABLE, "no outputs came"
         if size := len(raw.data(OUTPUTS_FILE)):
-            wanted = len(raw.data(reference_file(Kernels.BUILTIN)))
-            reason = f"the program wrote {size} bytes of outputs; the model has {wanted}"
+            expected_size = len(raw.data(reference_file(Kernels.BUILTIN)))
+            reason = f"the program wrote {size} bytes of outputs; the model has {expected_size}"
     else:
         limits = [
             _limit(tensor, [values[place] for values in references.values()], half=is_half(case))
             for place, tensor in enumerate(tensors)
         ]
-        # What a delegate doesn't take runs on the others; without a delegate there is no XNNPACK.
-        # No accelerator has a runtime of its own on this computer, so any may be the nearest.
-        right = {*Kernels} - ({Kernels.XNNPACK} if DELEGATES[case.delegate].is_builtin else set())
-        each = {
-            kernels: max(_compared(tensors, limits, values, found), key=lambda item: item.badness)
+        # A delegate leaves operators to any of these kernels; without a delegate XNNPACK has none.
+        # This computer has no accelerator's runtime, so any kernels may be the nearest.
+        comparable = {*Kernels} - (
+            {Kernels.XNNPACK} if DELEGATES[case.delegate].is_builtin else set()
+        )
+        worst_by_kernels = {
+            kernels: max(_compare(tensors, limits, values, outputs), key=lambda item: item.badness)
             for kernels, values in references.items()
-            if kernels in right
+            if kernels in comparable
         }
-        nearest = min(each, key=lambda kernels: each[kernels].badness)
-        worst = each[nearest]
+        nearest = min(worst_by_kernels, key=lambda kernels: worst_by_kernels[kernels].badness)
+        worst = worst_by_kernels[nearest]
         verdict, reason = worst.verdict, _sentence(worst, nearest)
         builtin = references[Kernels.BUILTIN]
         contrast = _split(raw.data(CONTRAST_FILE), tensors)
-        # Outputs of another size are told apart.
-        if contrast and _is_blind(builtin, _compared(tensors, limits, builtin, contrast)):
+        # A contrast of another size differs anyway.
+        if contrast and _is_blind(builtin, _compare(tensors, limits, builtin, contrast)):
             verdict = ParityVerdict.DEGENERATE
             reason = "the reference's outputs are constant, or other inputs give the same within the threshold"
     return Parity(
@@ -177,10 +179,10 @@ def is_half(case: Case) -> bool:
 
 
 def with_parity(report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
-    """Return a report with what the comparison gave, under names that begin with ``parity``; as it
-    is without one.
+    """Return a report with the comparison's values, under names that begin with ``parity``; without
+    a comparison, the same report.
     """
-    parity = parity_of(raw, case)
+    parity = read_parity(raw, case)
     if parity is None or report.outcome != "ok":
         return report
     extra: dict[str, float | str] = {
@@ -200,9 +202,7 @@ def with_parity(report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
 
 
 def parity_findings(report: ToolReport) -> Iterator[Finding]:
-    """Yield what a run of the pass ``parity`` shows: ``wrong-outputs``, ``outputs-drift``,
-    ``parity-degenerate`` ...
-    """
+    """Yield the findings of a run of the pass ``parity``, such as ``wrong-outputs``."""
     verdict, reason = report.extra.get("parity"), str(report.extra.get("parity_reason", ""))
     codes = {
         ParityVerdict.WRONG: "wrong-outputs",
@@ -225,27 +225,29 @@ def _tensor(item: Mapping[str, Any]) -> OutputTensor:
 
 
 def _split(data: bytes, tensors: Sequence[OutputTensor]) -> list[NDArray[Any]] | None:
-    """Return each output's values; None when the bytes aren't those of these tensors."""
+    """Return each output's values, or None if the size isn't that of these tensors."""
     import numpy as np
 
     sizes = [math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize for tensor in tensors]
     if len(data) != sum(sizes) or not data:
         return None
-    found, at = [], 0
+    arrays, offset = [], 0
     for tensor, size in zip(tensors, sizes, strict=True):
-        found.append(np.frombuffer(data[at : at + size], np.dtype(tensor.dtype).newbyteorder("<")))
-        at += size
-    return found
+        arrays.append(
+            np.frombuffer(data[offset : offset + size], np.dtype(tensor.dtype).newbyteorder("<"))
+        )
+        offset += size
+    return arrays
 
 
 @frozen
 class _Limit:
-    """What an output may differ by."""
+    """The limits for the difference of an output."""
 
-    #: Up to which error it is the same, and up to which it may be drifted.
+    #: The largest error of the same output, and of a drifted one.
     same: float
     drift: float
-    #: A drifted one points the same way; None for values that have no direction.
+    #: The least cosine of a drifted output; None for values without a direction.
     cosine_min: float | None
     #: The largest error between two references; None with a single one.
     kernel_distance: float | None
@@ -253,16 +255,16 @@ class _Limit:
 
 def _limit(tensor: OutputTensor, references: Sequence[NDArray[Any]], *, half: bool) -> _Limit:
     pairs = [_difference(tensor, a, b) for a, b in itertools.combinations(references, 2)]
-    # Where a reference isn't a number, it says nothing of what others may differ by.
+    # A reference that isn't a number gives no limit.
     finite = [(error, cosine) for error, cosine in pairs if math.isfinite(error)]
     distance = max((error for error, _ in finite), default=None)
     same, cosine_min = distance or 0.0, None
     drift = max(DRIFT_FACTOR * same, DRIFT_PLACES_MAX)
     if not tensor.is_discrete:
-        of_type = STEPS_MAX
+        type_limit = STEPS_MAX
         if tensor.is_float:
-            of_type = FP16_MAX if half or tensor.dtype == "float16" else FP32_MAX
-        same = max(of_type, same)
+            type_limit = FP16_MAX if half or tensor.dtype == "float16" else FP32_MAX
+        same = max(type_limit, same)
         drift = DRIFT_FACTOR * same
         cosine = min((cosine for _, cosine in finite if cosine is not None), default=1.0)
         cosine_min = min(DRIFT_COSINE_MIN, 1.0 - DRIFT_FACTOR * (1.0 - cosine))
@@ -270,48 +272,48 @@ def _limit(tensor: OutputTensor, references: Sequence[NDArray[Any]], *, half: bo
 
 
 def _difference(
-    tensor: OutputTensor, reference: NDArray[Any], found: NDArray[Any]
+    tensor: OutputTensor, reference: NDArray[Any], output: NDArray[Any]
 ) -> tuple[float, float | None]:
-    """Return error and cosine of an output against another, as TensorParity has them."""
+    """Return the error and cosine of an output against the reference, see TensorParity."""
     import numpy as np
 
-    wanted, given = reference.astype(np.float64), found.astype(np.float64)
-    if np.isfinite(given).all() and np.isfinite(wanted).all():
-        error = float(np.abs(given - wanted).max())
+    expected, actual = reference.astype(np.float64), output.astype(np.float64)
+    if np.isfinite(actual).all() and np.isfinite(expected).all():
+        error = float(np.abs(actual - expected).max())
     else:
-        # Where the reference itself isn't a number, the same must come out at the same place.
-        error = 0.0 if np.array_equal(wanted, given, equal_nan=True) else math.inf
+        # Where the reference isn't a number, the output must be the same there.
+        error = 0.0 if np.array_equal(expected, actual, equal_nan=True) else math.inf
     cosine = None
     if math.isfinite(error):
-        # Directions are those of the real values: a quantised zero is no number of its own.
-        ours, theirs = wanted - tensor.zero_point, given - tensor.zero_point
-        length = float(np.linalg.norm(ours)) * float(np.linalg.norm(theirs))
+        # The cosine is that of the real values, without the quantised zero point.
+        expected_real, actual_real = expected - tensor.zero_point, actual - tensor.zero_point
+        length = float(np.linalg.norm(expected_real)) * float(np.linalg.norm(actual_real))
         if math.isfinite(length) and length > 0:
-            cosine = float(np.dot(ours, theirs)) / length
+            cosine = float(np.dot(expected_real, actual_real)) / length
     if tensor.is_discrete:
-        error = float(np.mean(reference != found))
+        error = float(np.mean(reference != output))
     elif tensor.is_float:
-        error /= float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0)) or 1.0
+        error /= float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0)) or 1.0
     return error, cosine
 
 
-def _compared(
+def _compare(
     tensors: Sequence[OutputTensor],
     limits: Sequence[_Limit],
     reference: Sequence[NDArray[Any]],
-    found: Sequence[NDArray[Any]],
+    outputs: Sequence[NDArray[Any]],
 ) -> list[TensorParity]:
-    compared = []
-    for tensor, limit, ours, theirs in zip(tensors, limits, reference, found, strict=True):
-        error, cosine = _difference(tensor, ours, theirs)
-        least = limit.cosine_min
-        is_aligned = least is None or (cosine is not None and cosine >= least)
+    parities = []
+    for tensor, limit, expected, actual in zip(tensors, limits, reference, outputs, strict=True):
+        error, cosine = _difference(tensor, expected, actual)
+        cosine_min = limit.cosine_min
+        is_aligned = cosine_min is None or (cosine is not None and cosine >= cosine_min)
         verdict = ParityVerdict.WRONG
         if error <= limit.same:
             verdict = ParityVerdict.SAME
         elif error <= limit.drift and is_aligned:
             verdict = ParityVerdict.DRIFT
-        compared.append(
+        parities.append(
             TensorParity(
                 tensor=tensor,
                 verdict=verdict,
@@ -321,20 +323,18 @@ def _compared(
                 cosine=cosine,
             )
         )
-    return compared
+    return parities
 
 
 def _is_blind(reference: Sequence[NDArray[Any]], contrast: Sequence[TensorParity]) -> bool:
-    """Whether the comparison could not show anything, as other inputs give outputs that aren't told
-    apart.
-    """
+    """Whether the comparison shows nothing, because other inputs give the same outputs."""
     import numpy as np
 
-    for ours, apart in zip(reference, contrast, strict=True):
-        if not np.isfinite(ours.astype(np.float64)).all():
+    for expected, tensor_parity in zip(reference, contrast, strict=True):
+        if not np.isfinite(expected.astype(np.float64)).all():
             continue
-        is_flat = ours.size > 1 and bool(np.all(ours == ours.flat[0]))
-        if apart.verdict is ParityVerdict.WRONG and not is_flat:
+        is_flat = expected.size > 1 and bool(np.all(expected == expected.flat[0]))
+        if tensor_parity.verdict is ParityVerdict.WRONG and not is_flat:
             return False
     return True
 
@@ -354,7 +354,7 @@ def _sentence(worst: TensorParity, nearest: Kernels) -> str:
 
 _FAMILY: Final = FlagFamily.BENCHMARK_MODEL
 
-#: Flags of a plan that say themselves what the inputs or outputs are.
+#: Flags of a plan that set the inputs or outputs.
 OWN_INPUTS: Final = frozenset(
     {
         "input_layer",
@@ -369,7 +369,7 @@ OWN_INPUTS: Final = frozenset(
 
 
 def can_be_checked(case: Case) -> bool:
-    """Whether a case's program writes outputs, and there is a reference beside its own kernels."""
+    """Whether a case's program writes outputs, and its kernels aren't the reference's."""
     return (
         not PASS.unsupported_reason(program(case.tool))
         and not DELEGATES[case.delegate].is_builtin
@@ -378,7 +378,7 @@ def can_be_checked(case: Case) -> bool:
 
 
 def _input_flags(case: Case, prepared: Prepared) -> Mapping[str, str]:
-    """Return the flags that give a model its inputs, and as few inferences as can be."""
+    """Return the flags that give a model its inputs, with as few inferences as possible."""
     inputs = prepared.inputs
     return {
         "num_runs": "1",
@@ -394,7 +394,7 @@ def _input_flags(case: Case, prepared: Prepared) -> Mapping[str, str]:
     }
 
 
-def _tells(run: RunRecord) -> str:
+def _run_text(run: RunRecord) -> str:
     extra = run.report.extra if run.report is not None else {}
     return (
         f"outputs {extra['parity']}: {extra.get('parity_reason', '')}" if "parity" in extra else ""
@@ -414,5 +414,5 @@ PASS = PassSpec(
     ),
     read=lambda tool, report, raw, case: with_parity(report, raw, case),
     findings=lambda report, case, facts: parity_findings(report),
-    tells=_tells,
+    tells=_run_text,
 )

@@ -1,5 +1,5 @@
-"""The pass ``profile``: the time of each operator, and the model's layers that a delegate's kernels
-are of.
+"""The pass ``profile``: the time of each operator, and the model's layers behind a delegate's
+kernels.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from orchestrator.records.model import model_ending
 from orchestrator.records.run import OperatorTime, RawOutput, ToolReport
 from orchestrator.tables.operators import KERNEL, outer_and_nested
 
-#: The model's layers, beside what the run left behind: a line for each, its type and its name.
+#: The attachment with the model's layers: a line for each, its type and its name.
 _LAYERS_FILE: Final = "layers"
-#: What kernels of XNNPACK and the GPU are called, in small letters, and the types of the layers that
-#: they may be of; the first that fits. XNNPACK runs a convolution of 1 x 1 as a fully connected layer.
+#: Kernel names of XNNPACK and the GPU in lower case, and the types of layers that they may run; the
+#: first match counts. XNNPACK runs a convolution of 1 x 1 as a fully connected layer.
 _KERNEL_LAYERS: Final = (
     ("batched_matmul", ("BATCH_MATMUL",)),
     ("dwconv", ("DEPTHWISE_CONV_2D",)),
@@ -61,7 +61,7 @@ _KERNEL_LAYERS: Final = (
 
 @functools.lru_cache(maxsize=8)
 def _layers(path: Path, changed_ns: int) -> tuple[tuple[str, str], ...]:
-    """Return a model's layers, read once for all runs of it."""
+    """Return a model's layers, read once for all of its runs."""
     return inspect_model(path).layers
 
 
@@ -72,7 +72,7 @@ def _run_with_layers(
     *,
     cancelled: threading.Event | None = None,
 ) -> RawOutput:
-    """Run a program as it is, and keep the names of the model's layers beside its output."""
+    """Run a program, and keep the names of the model's layers with its output."""
     raw = tool.run(device, request, cancelled=cancelled)
     path = request.model_file
     try:
@@ -85,19 +85,20 @@ def _run_with_layers(
 
 
 def read_layers(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
-    """Return a report whose kernels have the layers that they are of.
+    """Return a report whose kernels name their layers.
 
-    Kernels run in the order of the layers, those that were fused into another one left out: a kernel
-    is the next layer of its kind. One of a kind that isn't known, or without such a layer, is none.
+    Kernels run in the order of the layers, without those fused into others: a kernel gets the next
+    layer of its kind. A kernel of unknown kind, or without such a layer, gets none.
     """
     lines = raw.data(_LAYERS_FILE).decode("utf-8", "replace").splitlines()
     layers = [(kind, name) for kind, _, name in (line.partition("\t") for line in lines)]
     running = outer_and_nested(report.operators)[0] if report.operators and layers else []
     if not any(row.name.startswith(KERNEL) for row in running):
         return report
-    known = dict(_kernel_layers(running, layers))
+    layers_by_row = dict(_kernel_layers(running, layers))
     operators = (
-        replace(row, layer=known[id(row)]) if id(row) in known else row for row in report.operators
+        replace(row, layer=layers_by_row[id(row)]) if id(row) in layers_by_row else row
+        for row in report.operators
     )
     return replace(report, operators=tuple(operators))
 
@@ -105,26 +106,28 @@ def read_layers(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> T
 def _kernel_layers(
     rows: Sequence[OperatorTime], layers: Sequence[tuple[str, str]]
 ) -> Iterator[tuple[int, str]]:
-    """Yield the layers of kernels, by the identity of the kernel's row."""
+    """Yield the layers of kernels with the ``id()`` of the kernel's row."""
     place = 0
     for row in rows:
         is_kernel = row.name.startswith(KERNEL)
-        kinds = _kinds_of_kernel(row.node_type) if is_kernel else (row.node_type,)
-        found = next((at for at in range(place, len(layers)) if layers[at][0] in kinds), None)
-        if found is None:
+        kinds = _layer_types(row.node_type) if is_kernel else (row.node_type,)
+        match = next(
+            (index for index in range(place, len(layers)) if layers[index][0] in kinds), None
+        )
+        if match is None:
             continue
-        place = found + 1
+        place = match + 1
         if is_kernel and row.times_called == 1:
-            yield id(row), layers[found][1]
+            yield id(row), layers[match][1]
         elif is_kernel:
-            # Kernels of several partitions that have one name, told as one: of no single layer.
+            # Kernels of several partitions with one name are one row, of no single layer.
             return
 
 
-def _kinds_of_kernel(node_type: str) -> tuple[str, ...]:
+def _layer_types(node_type: str) -> tuple[str, ...]:
     name = node_type.lower()
-    found = (kinds for word, kinds in _KERNEL_LAYERS if re.search(rf"(?<![a-z]){word}", name))
-    return next(found, ())
+    matches = (kinds for word, kinds in _KERNEL_LAYERS if re.search(rf"(?<![a-z]){word}", name))
+    return next(matches, ())
 
 
 PASS = PassSpec(
@@ -141,6 +144,6 @@ PASS = PassSpec(
     files={FlagFamily.BENCHMARK_MODEL: {"op_profiling_output_file": PROFILE_FILE}},
     runner=lambda services: _run_with_layers,
     read=read_layers,
-    # They are shown beside each other.
+    # Profiles of several campaigns are shown side by side.
     keeps_all_campaigns=True,
 )

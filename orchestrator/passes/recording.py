@@ -1,7 +1,6 @@
 """Recordings of a phone's perfetto.
 
-Everything that is changed for it is journalled first, so that a crash of ours leaves no phone that
-goes on tracing.
+Every change for it is journalled first, so that a crash of benchfarm leaves no phone tracing.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def has_perfetto(device: Device) -> bool:
 
 
 class Property(NamedTuple):
-    """A property as it is wanted."""
+    """A property of a phone with the value to set."""
 
     name: str
     value: str
@@ -53,9 +52,7 @@ class Recorder:
         config: str,
         apps: Sequence[str] = (),
     ) -> None:
-        """``token`` is in the names of its files and its command line, and nowhere else; ``apps``
-        write slices.
-        """
+        """``token`` is in the names of its files and its command; ``apps`` write slices."""
         self._device, self._hold, self._apps = device, hold, apps
         self._folder = shlex.quote(f"{device.work_folder}/traces")
         self._path = f"{_TRACES}/{token}.pftrace"
@@ -63,25 +60,25 @@ class Recorder:
         self._begin = call("perfetto_begin", config, self._path, pid_path)
         self._end = call("perfetto_end", pid_path, token, 10 * _STOP_S)
         pid = shlex.quote(pid_path)
-        # perfetto leaves the properties behind that name apps, and no property can be removed.
+        # perfetto leaves the properties that name apps, and no property can be removed.
         forget = call("forget_apps", *apps) if apps else ""
         self._undo = f"(\n{self._end}) && {{\n{forget}rm -f {pid} {pid}.err {self._path}\n}}"
 
     def begin(self, *, sdk: int) -> None:
-        """Record from now on a phone of an API level; raises DeviceError kinds."""
+        """Start recording on a phone of API level ``sdk``; raises DeviceError kinds."""
         device = self._device
         if sdk < _SERVICE_SDK and (before := property_of(device, _SERVICE.name)) != "1":
             hold_property(device, self._hold, _SERVICE, before)
         recording = Change(what="a trace being recorded", undo=self._undo)
         self._hold(device, recording, f"mkdir -p {self._folder}")
-        self._must(self._begin, what="starting perfetto")
+        self._run_checked(self._begin, action="starting perfetto")
         if self._apps:
-            # A phone that doesn't report that apps know it is only waited for.
+            # If the phone doesn't report that its apps have noticed, recording starts all the same.
             device.shell(call("trace_told", 10 * _START_S), timeout_s=60.0 + _START_S)
 
     def end(self) -> bytes:
         """Stop and return the file; raises DeviceError kinds."""
-        self._must(self._end, what="stopping perfetto", timeout_s=60.0 + _STOP_S)
+        self._run_checked(self._end, action="stopping perfetto", timeout_s=60.0 + _STOP_S)
         data = self._device.read_file(self._path, limit_bytes=_LIMIT_BYTES)
         if not data:
             raise DeviceCommandError(
@@ -90,39 +87,36 @@ class Recorder:
         return data
 
     def discard(self) -> None:
-        """Stop if it still records, and remove its files; a phone out of reach has it in the
-        journal.
-        """
+        """Stop recording and remove the files; on an unreachable phone the journal does it later."""
         with contextlib.suppress(DeviceError):
             self._device.shell(self._undo)
 
-    def _must(self, command: str, *, what: str, timeout_s: float = 60.0) -> None:
-        """Run a command; raises DeviceCommandError with what the phone said."""
+    def _run_checked(self, command: str, *, action: str, timeout_s: float = 60.0) -> None:
+        """Run a command; raises DeviceCommandError with the phone's message."""
         result = self._device.shell(command, timeout_s=timeout_s)
         if result.exit_code != 0:
-            said = (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-300:]
+            message = (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-300:]
             raise DeviceCommandError(
-                f"{what} failed: {said or 'no reason given'}", serial=self._device.serial
+                f"{action} failed: {message or 'no reason given'}", serial=self._device.serial
             )
 
 
-def hold_property(device: Device, hold: Hold, wanted: Property, before: str) -> None:
-    """Set a property that was ``before`` and make sure of it.
+def hold_property(device: Device, hold: Hold, target: Property, before: str) -> None:
+    """Set a property that was ``before``, and check it.
 
-    Raises DeviceCommandError when the phone keeps another value (setprop itself may fail in
-    silence).
+    Raises DeviceCommandError when the phone keeps another value (setprop may fail silently).
     """
     change = Change(
-        what=f"{wanted.what} ({wanted.name})",
-        undo=set_property(wanted.name, before),
-        read=f"getprop {wanted.name}",
+        what=f"{target.what} ({target.name})",
+        undo=set_property(target.name, before),
+        read=f"getprop {target.name}",
         was=before,
     )
-    hold(device, change, set_property(wanted.name, wanted.value))
-    now = property_of(device, wanted.name)
-    if now != wanted.value:
+    hold(device, change, set_property(target.name, target.value))
+    value = property_of(device, target.name)
+    if value != target.value:
         raise DeviceCommandError(
-            f"property {wanted.name} stays {now!r}, {wanted.value!r} is needed",
+            f"property {target.name} stays {value!r}, {target.value!r} is needed",
             serial=device.serial,
         )
 

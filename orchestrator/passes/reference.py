@@ -11,6 +11,6 @@ PASS = PassSpec(
     guide="phones",
     repetition=Repetition.AROUND_OTHERS,
     tells_latency=True,
-    # It is no case of a plan.
+    # Its case isn't the plan's.
     keeps_all_campaigns=True,
 )

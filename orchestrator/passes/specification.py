@@ -1,4 +1,4 @@
-"""What benchfarm knows of a pass, in one record that its module fills."""
+"""The record of a pass, which each pass's module fills."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ from orchestrator.records.verdict import Finding, PlacedInput
 if TYPE_CHECKING:
     from orchestrator.tables.passes import PassTable
 
-#: What an invocation costs beside its inferences, in seconds: start, load, probes before and after.
+#: The seconds of an invocation beside its inferences: start, load, probes before and after.
 OVERHEAD_S: Final = 3.0
 RUNTIME_INFO_FILE: Final = "runtime_info.pb"
 PROFILE_FILE: Final = "op_profile.pb"
-#: Flags that only gather more about a run; a program that doesn't have them (older ones don't) runs
-#: without.
+#: Flags that only record more about a run; older programs without them run without.
 OMITTABLE_FLAGS: Final = frozenset(
     {"result_file_path", "export_model_runtime_info", "model_runtime_info_output_file"}
 )
-#: What shows where the operators ran, in a file of its own.
+#: The flags for a file that shows where the operators ran.
 INFO_FLAGS: Final = {FlagFamily.BENCHMARK_MODEL: {"export_model_runtime_info": "true"}}
 INFO_FILES: Final = {
     FlagFamily.BENCHMARK_MODEL: {"model_runtime_info_output_file": RUNTIME_INFO_FILE},
@@ -45,17 +44,16 @@ class Repetition(enum.StrEnum):
 
     #: In rounds over all cases, until each figure is certain enough.
     UNTIL_CERTAIN = "until-certain"
-    #: As often as it has numbers.
+    #: Once for each of its numbers.
     COUNTED = "counted"
-    #: One run directly after the other for a stated time; its one planned invocation stands for
-    #: all.
+    #: Back-to-back runs for a stated time; its one planned invocation stands for all.
     FOR_A_TIME = "for-a-time"
     #: Before, between and after the runs of the other passes; no plan names it.
     AROUND_OTHERS = "around-others"
 
 
 class PortPower(Protocol):
-    """What can keep a phone's cable from charging it."""
+    """Switches a phone's USB power, so that its cable doesn't charge it."""
 
     def can_switch(self, device: Device) -> bool:
         """Whether a device's port can be powered off."""
@@ -64,19 +62,19 @@ class PortPower(Protocol):
     def off(
         self, device: Device, *, after_s: float, lasts_s: float
     ) -> AbstractContextManager[None]:
-        """Power it off for a span that begins after a while, and on again at the end in any case."""
+        """Power it off after ``after_s`` for ``lasts_s``; it is always powered on again."""
         ...
 
 
 class Hold(Protocol):
-    """Makes a change on a device by a command, after it has written the change down."""
+    """Changes a device by a command, after recording the change in the journal."""
 
     def __call__(self, device: Device, change: Change, command: str) -> None:
-        """Raise HostStorageError (nothing is changed then), and DeviceError kinds."""
+        """Raise HostStorageError, with nothing changed, and DeviceError kinds."""
 
 
 class PassServices(Protocol):
-    """What a pass may use of the computer and change on a phone."""
+    """The services that a pass may use on the computer and the phone."""
 
     @property
     def hub_power(self) -> PortPower:
@@ -85,18 +83,16 @@ class PassServices(Protocol):
 
     @property
     def hold(self) -> Hold:
-        """What changes something on a phone."""
+        """Makes a change on a phone."""
         ...
 
     def folder(self, name: str) -> Path:
-        """Return the folder of this computer in which a pass keeps what it has found out; it may be
-        missing.
-        """
+        """Return the folder of this computer for a pass's own data; it may not exist."""
         ...
 
 
 class RunProgram(Protocol):
-    """Runs a program once, in a pass's way."""
+    """Runs a program once, as a pass requires."""
 
     def __call__(
         self,
@@ -106,14 +102,14 @@ class RunProgram(Protocol):
         *,
         cancelled: threading.Event | None = None,
     ) -> RawOutput:
-        """Return all that the run left behind.
+        """Return the run's raw output.
 
-        Raises DeviceError kinds, UsageError where it can't be done.
+        Raises DeviceError kinds, UsageError where it can't be run.
         """
         ...
 
 
-#: A report with the figures that a pass reads from the run's output beside those of the program.
+#: Adds a pass's own figures from the raw output to the report.
 ReadMore: TypeAlias = Callable[[Tool, ToolReport, RawOutput, Case], ToolReport]
 
 
@@ -124,38 +120,38 @@ def _run(
     *,
     cancelled: threading.Event | None = None,
 ) -> RawOutput:
-    """Run a program as it is."""
+    """Run a program unchanged."""
     return tool.run(device, request, cancelled=cancelled)
 
 
 def plainly(services: PassServices) -> RunProgram:
-    """Return what runs a program as it is."""
+    """Return the function that runs a program unchanged."""
     return _run
 
 
 def executable(program: Program) -> str:
-    """Return why a program is none for a pass of executables; empty where it is one."""
+    """Return why a program isn't an executable, or an empty text."""
     return "is an app, no executable" if program.name.is_app else ""
 
 
 def as_printed(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
-    """Return a report as the program's own output says it."""
+    """Return the program's own report, unchanged."""
     return report
 
 
 def no_findings(report: ToolReport, case: Case, facts: DeviceFacts) -> Iterable[Finding]:
-    """Return nothing: what holds for every run is judged without its pass."""
+    """Return no findings: those of every run don't depend on the pass."""
     return ()
 
 
 def usual_least_s(case: Case, terms: PlanTerms) -> float:
-    """Return the seconds that one run takes at least, by the case's settings."""
+    """Return the least seconds of a run, by the case's settings."""
     return OVERHEAD_S + case.warmup_min_secs + case.min_secs
 
 
 def rounds(plan: Plan, otherwise: int) -> int:
-    """Return how often a pass runs each case: as often as the plan says, or ``otherwise`` where
-    timing goes on until it is certain.
+    """Return the number of a pass's runs of each case: the plan's, or ``otherwise`` where timing
+    runs until it is certain.
     """
     return plan.invocations.first if plan.stopping is None else otherwise
 
@@ -164,22 +160,22 @@ def rounds(plan: Plan, otherwise: int) -> int:
 class Figure:
     """One figure of a pass, as the report shows it: the median over the pass's runs of a case."""
 
-    #: As a column's head says it, with the unit: ``rest mW``.
+    #: The column's heading, with the unit: ``rest mW``.
     head: str
-    #: The figure of one run; None where it has none.
+    #: Returns the figure of one run, or None.
     value: Callable[[ToolReport], float | None]
-    #: Digits after the point.
+    #: Digits after the decimal point.
     digits: int = 1
 
 
 @frozen
 class Prepared:
-    """What was prepared on a device for one invocation."""
+    """The paths and inputs that were prepared on a device for one invocation."""
 
     model_path: str = "model.tflite"
-    #: Where the program may write its files.
+    #: The folder for the program's files.
     folder: str = "/"
-    #: What its number means in its pass; empty where any may be meant.
+    #: The variant for the invocation's number; empty for none.
     variant: str = ""
     cache_folder: str = "/caches"
     inputs: tuple[PlacedInput, ...] = ()
@@ -193,7 +189,7 @@ class PassSpec:
     """Everything that depends on which pass it is."""
 
     name: Pass
-    #: What it measures, as help and the docs say it: a sentence without its full stop.
+    #: What it measures, for help and docs: a sentence without its full stop.
     about: str
     #: Its guide in docs/guides, without ``.md``; empty for none.
     guide: str = ""
@@ -202,76 +198,72 @@ class PassSpec:
     # What is run.
     #: Flags for each family of programs.
     flags: Mapping[FlagFamily, Mapping[str, str]] = field(default_factory=dict)
-    #: Flags that name a file in the run's folder -> the file, which is kept with the run.
+    #: Flags that name a file in the run's folder -> the file, which is stored with the run.
     files: Mapping[FlagFamily, Mapping[str, str]] = field(default_factory=dict)
-    #: Makes what runs programs in this pass, once in a process.
+    #: Returns the function that runs programs in this pass; called once in a process.
     runner: Callable[[PassServices], RunProgram] = plainly
-    #: The case as it is run, by any program: fewer inferences, another time; it is stored as it
-    #: was asked for.
+    #: Returns the case as it is run, such as with fewer inferences; the plan's case is stored.
     as_run: Callable[[Case], Case] = lambda case: case
-    #: Flags of benchmark_model's that depend on the invocation, after all others.
+    #: Flags of benchmark_model that depend on the invocation, after all others.
     last_flags: Callable[[Case, Prepared], Mapping[str, str]] = lambda case, prepared: {}
     #: Flags that a plan can't set in it.
     withheld_flags: frozenset[str] = frozenset()
     #: Whether one process may measure several cases.
     shares_process: bool = False
-    #: Whether the memory of its runs is the process's peak.
+    #: Whether it measures the process's peak memory.
     measures_memory: bool = False
-    #: Whether the model gets inputs whose outputs the reference computes, too.
+    #: Whether it compares the model's outputs with the reference's.
     compares_outputs: bool = False
 
     # What is planned.
-    #: The kinds of devices that it is for.
+    #: The kinds of devices that it can run on.
     kinds: frozenset[DeviceKind] = frozenset(DeviceKind)
     #: The numbers of a case's invocations, at least one; mostly ``range(rounds(plan, n))``.
     numbers: Callable[[Plan, Case, Program], Sequence[int]] = lambda plan, case, program: (0,)
-    #: What a program lacks for it beside flags, after the program's name; empty for nothing.
+    #: Returns what a program lacks for it beside flags, as text after the program's name.
     needs: Callable[[Program], str] = lambda program: ""
-    #: How many invocations of a case belong to a turn: A B, B A ... so that drift hits all alike.
-    #: None: case by case.
+    #: The number of a case's invocations per turn: A B, B A ... spreads drift. None: case by case.
     turn: Callable[[PlanTerms], int] | None = None
-    #: Whether programs that a file declares can be run in it: of them nothing but the time is
-    #: known.
+    #: Whether declared programs can be run in it, which report only their time.
     takes_declared: bool = False
-    #: What a campaign of this pass alone is, if it is no measurement of a plan: ``a trace``.
+    #: The name of a campaign of this pass alone, if it isn't a measurement: ``a trace``.
     alone: str = ""
-    #: The least seconds of an invocation; of a pass that goes on for a time, of all.
+    #: The least seconds of an invocation; for a sustained pass, of all.
     least_s: Callable[[Case, PlanTerms], float] = usual_least_s
-    #: What an invocation's number means: a stage, a load; empty for nothing.
+    #: Returns the variant for an invocation's number: a stage, a load; empty for none.
     variant: Callable[[int, PlanTerms], str] = lambda number, terms: ""
 
     # What its runs show.
-    #: The report with what the run left behind beside the program's own figures.
+    #: Adds the pass's own figures to the report.
     read: ReadMore = as_printed
-    #: What speaks against a run's figures.
+    #: Returns the findings against a run's figures.
     findings: Callable[[ToolReport, Case, DeviceFacts], Iterable[Finding]] = no_findings
-    #: Figures of its own, beside those that a program prints in any pass.
+    #: The pass's own figures, beside those that a program prints in any pass.
     figures: tuple[Figure, ...] = ()
-    #: A table of its own, for what isn't a figure a run; None for none.
+    #: The pass's own table, for results other than a figure per run; None for none.
     table: PassTable[Any] | None = None
-    #: Rules of advice by their names: what each says of a device's clean rows (report/advice.py).
+    #: Rules of advice by name, each applied to a device's clean rows (report/advice.py).
     advice: Mapping[str, Callable[[Sequence[Any]], Iterator[Any]]] = field(default_factory=dict)
-    #: Whether a run's latency is told when it is stored.
+    #: Whether a run's latency is printed when the run is stored.
     tells_latency: bool = False
-    #: What else is told of a run when it is stored; empty: that it is done.
+    #: Returns further text that is printed when a run is stored; empty: only that it is done.
     tells: Callable[[RunRecord], str] = lambda run: ""
-    #: Whether a suspect run is named above the results: its case's latency may be clean beside it.
+    #: Whether a suspect run is named above the results, as its case's latency may be clean.
     warns: bool = False
-    #: Whether runs of several campaigns stand beside each other, where else the newest counts.
+    #: Whether runs of all campaigns are shown, and not only those of the newest.
     keeps_all_campaigns: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what would store ordinary runs under a name of its own, and a second pass that no
-        plan may name.
-        """
+        """Refuse a pass whose runs would be ordinary ones, and a second one outside of plans."""
         if not self.is_in_plans and self.name is not Pass.REFERENCE:
             raise ValueError(
                 f"the pass {self.name.value!r} has the repetition {self.repetition.value!r}, which is of "
                 f"{Pass.REFERENCE.value!r} alone: give it another one"
             )
-        own = type(self).__dataclass_fields__
-        is_plain = not self._is_made_of_flags and all(
-            getattr(self, name) is own[name].default for name in ("as_run", "last_flags", "runner")
+        fields = type(self).__dataclass_fields__
+        is_plain = not self._relies_on_flags and all(
+            getattr(self, name) is fields[name].default
+            for name in ("as_run", "last_flags", "runner")
         )
         if self.repetition is Repetition.COUNTED and is_plain:
             raise ValueError(
@@ -280,17 +272,17 @@ class PassSpec:
             )
 
     @property
-    def _is_made_of_flags(self) -> bool:
-        """Whether without its flags its runs would be ordinary ones under its name."""
-        return any(own.keys() - OMITTABLE_FLAGS for own in self.flags.values())
+    def _relies_on_flags(self) -> bool:
+        """Whether only its flags distinguish its runs from ordinary ones."""
+        return any(flags.keys() - OMITTABLE_FLAGS for flags in self.flags.values())
 
     def unsupported_reason(self, program: Program) -> str:
-        """Return why a program can't be run in it, to stand after the program's name; empty where it
+        """Return why a program can't be run in it, as text after the program's name; empty where it
         can.
         """
         if program.name.is_declared and not self.takes_declared:
             return "is declared: nothing but its time is known"
-        if self._is_made_of_flags and program.family not in self.flags:
+        if self._relies_on_flags and program.family not in self.flags:
             return "has no flags for it"
         return self.needs(program)
 

@@ -9,14 +9,12 @@ from orchestrator.passes.specification import PassSpec, Repetition
 from orchestrator.records.case import Case, Pass
 from orchestrator.tables.passes import SUSTAINED, PassTable, sustained_rows
 
-#: Seconds that an invocation measures at least.
+#: The least seconds of an invocation.
 _MIN_SECS: Final = 5.0
 
 
 def _as_run(case: Case) -> Case:
-    """Return the case for many short processes, one directly after the other: the phone gets warm,
-    no process.
-    """
+    """Return the case for many short processes back to back: only the phone warms up."""
     min_secs = max(case.min_secs, _MIN_SECS)
     return replace(
         case,

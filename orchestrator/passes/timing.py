@@ -1,4 +1,4 @@
-"""The pass ``timing``: the runs that a case's latency comes from."""
+"""The pass ``timing``: the runs that give a case's latency."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The benchmark programs: what benchfarm knows of one, in one record that its module fills; a module for
-each, named as a plan names it, and what they share in the folders beside.
+"""The benchmark programs: a record for each, filled by its module, which has the program's name in
+plans.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 
 #: The package of TensorFlow Lite's benchmark app.
 APP_PACKAGE: Final = "org.tensorflow.lite.benchmark"
-#: Flags beside the case's own, for one way in which a program tries a delegate.
+#: Flags beside the case's own, for one way in which a program uses a delegate.
 Option = tuple[tuple[str, str], ...]
 
 
@@ -31,31 +31,30 @@ class Program:
     """Everything that depends on which program it is."""
 
     name: ToolName
-    #: Makes what runs it and reads its output.
+    #: Returns the tool that runs it and reads its output.
     tool: Callable[[], Tool]
-    #: What it runs on; none for one that benchfarm neither starts nor prepares.
+    #: The kinds of devices it runs on; none for one that benchfarm doesn't start.
     kinds: frozenset[DeviceKind] = frozenset()
-    #: The kind of device that is measured with it where a plan names no program.
+    #: The kind of device that it measures where a plan names no program.
     usual_on: DeviceKind | None = None
-    #: The kind of device on which it is tried beside the usual program, for the delegates that that
-    #: one lacks.
+    #: The kind of device on which it is also tried, for delegates that the usual program lacks.
     beside_on: DeviceKind | None = None
-    #: What measures a model that is too fast for the digits that this one prints; None: nothing.
+    #: The program for models that are too fast for the digits this one prints; None for none.
     finer: ToolName | None = None
-    #: Whose flags it has.
+    #: The family whose flags it has.
     family: FlagFamily = FlagFamily.BENCHMARK_MODEL
     #: Whether a plan may set flags of it.
     has_flags: bool = True
-    #: The ways in which it tries a delegate by itself, or the figures that it gives; beside a
-    #: plan's flags.
+    #: Returns the ways in which it uses a delegate, or the figures that it gives, beside a plan's
+    #: flags.
     options: Callable[[Delegate, Option], tuple[Option, ...]] = lambda delegate, given: ((),)
     #: Its flags, where they are no family's.
     own_schema: FlagSchema | None = None
-    #: What is wrong with a case's flags, for a program whose flags are in no table.
+    #: Returns the faults of a case's flags, for a program whose flags are in no table.
     flag_faults: Callable[[Case], Iterable[FlagFault]] | None = None
     #: The delegates that it has; None: those of its family.
     own_delegates: frozenset[DelegateName] | None = None
-    #: How the files of models end that it runs; none: .tflite, or bundles.
+    #: The file name endings of its models; none: .tflite, or bundles.
     endings: frozenset[str] = frozenset()
     #: Whether it runs language models' bundles, and nothing else.
     is_for_bundles: bool = False
@@ -65,16 +64,13 @@ class Program:
     beside: tuple[str, ...] = ()
     #: The file that declares it; None for a program of a module.
     declared_in: Path | None = None
-    #: Whether files of that name are another program's, so that a file name doesn't say which it
-    #: is.
+    #: Whether another program has the same file name, so that the name doesn't identify it.
     shares_file_name: bool = False
-    #: Finds the build where a package of this computer brings the program, or a plan names it;
-    #: raises ArtifactError.
+    #: Finds the build in a package of this computer, or as a plan names it; raises ArtifactError.
     installed: Callable[[str], Build] | None = None
-    #: Finds the app that a device is measured with, on it or as the file that a plan names; raises
-    #: ArtifactError.
+    #: Finds the app on the device, or as the file that a plan names; raises ArtifactError.
     on_device: Callable[[DeviceFacts, str], Build] | None = None
-    #: What an app is called where its file isn't known.
+    #: The name of an app whose file isn't known.
     title: str = ""
 
     def delegates(self, kind: DeviceKind) -> frozenset[DelegateName]:
@@ -87,8 +83,8 @@ class Program:
     def is_benchmark_model(self) -> bool:
         """Whether it is benchmark_model, as an executable or an app.
 
-        It takes every flag of a case, keeps caches where it is told to, reads inputs from files and
-        writes outputs to one, and comes with and without TensorFlow's operators (Flex).
+        It takes every flag of a case, keeps caches in a given folder, reads inputs from files,
+        writes outputs to a file, and exists with and without TensorFlow's operators (Flex).
         """
         return (
             self.family is FlagFamily.BENCHMARK_MODEL
@@ -102,9 +98,9 @@ _OWN = frozenset(item.name.replace("_", "-") for item in pkgutil.iter_modules(__
 
 
 def program(tool: ToolName) -> Program:
-    """Return what is known of a program.
+    """Return the record of a program.
 
-    Raises UsageError for one whose file or plugin isn't here.
+    Raises UsageError if its file or plugin isn't installed.
     """
     if not tool.is_declared:
         return _program(tool)
@@ -116,23 +112,23 @@ def program(tool: ToolName) -> Program:
 @functools.cache
 def _program(tool: ToolName) -> Program:
     if tool.value not in _OWN:
-        found = find("programs", tool.value, Program)
+        loaded = find("programs", tool.value, Program)
     else:
-        found = import_module(f"{__name__}.{tool.value.replace('-', '_')}").PROGRAM
-    if found.name is not tool:
-        raise PluginError(f"the program {tool} calls itself {found.name}")
-    return found
+        loaded = import_module(f"{__name__}.{tool.value.replace('-', '_')}").PROGRAM
+    if loaded.name is not tool:
+        raise PluginError(f"the program {tool} calls itself {loaded.name}")
+    return loaded
 
 
 def programs() -> Iterator[Program]:
-    """Yield all programs of benchfarm's own, in the order in which they are listed; each is loaded
-    when it is asked for.
+    """Yield all installed programs, without declared ones, in their order; each is loaded on
+    demand.
     """
     return (program(tool) for tool in ToolName if is_here(tool))
 
 
 def is_here(tool: ToolName) -> bool:
-    """Whether the core or a plugin brings a program."""
+    """Whether the core or a plugin has a program."""
     return tool.value in _OWN or tool.value in plugins("programs")
 
 
@@ -141,27 +137,27 @@ def declared_for(endings: frozenset[str]) -> tuple[ToolName, ...]:
 
     Raises PlanError for a faulty file.
     """
-    found = []
+    names = []
     for source in program_sources():
         for name in source.names():
-            own = source.program(ToolName(f"{DECLARED}{name}"))
-            if own.kinds and own.endings & endings:
-                found.append(own.name)
-    return tuple(found)
+            spec = source.program(ToolName(f"{DECLARED}{name}"))
+            if spec.kinds and spec.endings & endings:
+                names.append(spec.name)
+    return tuple(names)
 
 
 def is_usual(tool: ToolName) -> bool:
-    """Whether devices are measured with a program by default; never with a declared one."""
+    """Whether a program is a default for some device; never true for a declared one."""
     return tool in list(ToolName) and program(tool).usual_on is not None
 
 
 @functools.cache
 def usual_tool(kind: DeviceKind) -> ToolName:
-    """Return what a kind of device is measured with where a plan names no program.
+    """Return the default program of a kind of device.
 
-    Raises UsageError where the extension with that program isn't here.
+    Raises UsageError where the extension with that program isn't installed.
     """
-    for own in programs():
-        if own.usual_on is kind:
-            return own.name
+    for spec in programs():
+        if spec.usual_on is kind:
+            return spec.name
     raise UsageError(f"no program that is here measures {kind.noun}", hint="name one with --tool")

@@ -1,9 +1,8 @@
 """The Android benchmark app: started by an intent, read through the system log and the app's own
 folder.
 
-The app has no exit code and prints no end marker. An invocation is over when the result file is
-announced, when the process has died, when an error was printed and the activity has gone, or on the
-deadline.
+The app has no exit code and prints no end marker. An invocation is over when the log announces the
+result file, when the process dies, when the activity ends after an error, or at the deadline.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ from orchestrator.scripts import ask
 
 ACTIVITY: Final = f"{APP_PACKAGE}/.BenchmarkModelActivity"
 _FOLDER: Final = f"/data/data/{APP_PACKAGE}/files"
-#: What ``am start`` says instead of starting.
+#: The messages of ``am start`` when it fails.
 _REFUSED: Final = ("Error:", "Error type", "java.lang.", "Exception occurred", "Security exception")
-#: The attachment that says why the app's files can't be read.
+#: The attachment with the reason why the app's files can't be read.
 _NO_FILES: Final = "files-refused"
 
 _HEADER: Final = re.compile(
@@ -49,7 +48,7 @@ _PROCESS_START: Final = re.compile(
 )
 _MARK_TAG: Final = b"benchfarm"
 _START: Final = b"Running TensorFlow Lite benchmark with args"
-_RESULT_SAID: Final = (b"Saved benchmark result to", b"Failed to save benchmark result to")
+_RESULT_LINES: Final = (b"Saved benchmark result to", b"Failed to save benchmark result to")
 _DEATH_TAGS: Final = (
     b"ActivityManager",
     b"AndroidRuntime",
@@ -59,16 +58,14 @@ _DEATH_TAGS: Final = (
     b"lowmemorykiller",
     b"Zygote",
 )
-#: How long our process must be silent after an error before the phone is asked whether the activity
-#: is still there.
+#: After this long a silence following an error, the phone is asked whether the activity still runs.
 _SILENCE_AFTER_ERROR_S: Final = 2.0
-#: How often a phone is asked whether a silent process lives; a running benchmark prints nothing for
-#: seconds on end.
+#: How often a phone is asked whether a silent process lives; a benchmark may be silent for seconds.
 _SILENCE_S: Final = 30.0
-#: How often it is asked whether the activity has gone.
+#: How often it is asked whether the activity has ended.
 _POLL_S: Final = 0.2
-#: How long the activity may write a model's outputs: it does so after it has said that the result is
-#: saved (seen of LiteRT's own program, by its system calls).
+#: How long the activity may write a model's outputs, which follow the saved result (as the system
+#: calls of LiteRT's own program show).
 _OUTPUTS_S: Final = 10.0
 
 
@@ -84,7 +81,7 @@ class ApkTool:
         *,
         cancelled: threading.Event | None = None,
     ) -> RawOutput:
-        """Run one invocation; whatever its end, return all that it left behind.
+        """Run one invocation and return its raw output, however it ends.
 
         Raises DeviceError kinds.
         """
@@ -95,24 +92,26 @@ class ApkTool:
         watch = _Watch(device=device, run_id=request.run_id, deadline=deadline, cancelled=cancelled)
         try:
             with device.follow_log(buffers=("main", "system", "crash")) as lines:
-                # Old lines may come again, when the phone's clock went back: only what follows our
-                # own line counts.
+                # Old lines may come again when the phone's clock is set back: only lines after our
+                # own mark count.
                 marked = f"log -t {_MARK_TAG.decode()} {request.run_id}; {command}"
                 start = device.shell(marked, timeout_s=min(60.0, request.timeout_s))
-                said = (start.text + start.stderr.decode("utf-8", "replace")).splitlines()
-                if any(line.startswith("cmd: ") or "system running?" in line for line in said):
-                    raise SystemDownError("; ".join(said)[-300:], serial=device.serial)
-                if not any(line.startswith(_REFUSED) for line in said):
+                output_lines = (start.text + start.stderr.decode("utf-8", "replace")).splitlines()
+                if any(
+                    line.startswith("cmd: ") or "system running?" in line for line in output_lines
+                ):
+                    raise SystemDownError("; ".join(output_lines)[-300:], serial=device.serial)
+                if not any(line.startswith(_REFUSED) for line in output_lines):
                     watch.follow(lines)
                     if OUTPUTS_FILE in files_written(request.run_pass):
                         watch.wait_for_outputs()
         except BaseException:
-            # Whatever ends the wait, the app must not continue to heat the phone.
+            # The app must not go on heating the phone.
             with contextlib.suppress(DeviceError):
                 device.shell(f"am force-stop {APP_PACKAGE}")
             raise
         device.shell(f"am force-stop {APP_PACKAGE}")
-        files = _files_of(device, request)
+        files = _read_files(device, request)
         return RawOutput(
             command=command,
             exit_code=None,
@@ -120,7 +119,7 @@ class ApkTool:
             started_at=started_at,
             duration_s=deadline.seconds - deadline.remaining_s,
             attachments=(
-                Attachment(name="logcat", data=watch.kept.content()),
+                Attachment(name="logcat", data=watch.log.content()),
                 Attachment(name="stdout", data=start.stdout),
                 Attachment(name="stderr", data=start.stderr),
                 *files,
@@ -128,7 +127,7 @@ class ApkTool:
         )
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """Read log and result files; an unreadable output is a report that says so."""
+        """Read log and result files; an unreadable output gives a failed report."""
         report = read_collected(raw, case)
         refused = raw.data(_NO_FILES).decode("utf-8", "replace")
         return (
@@ -139,12 +138,10 @@ class ApkTool:
 def start_command(request: InvocationRequest) -> str:
     """Return the ``am start`` line for the device's shell.
 
-    The app splits its one argument string at white space, so that a value can't hold any: raises
-    UsageError.
+    Raises UsageError for a value with white space, at which the app splits its arguments.
     """
     flags = benchmark_flags(request, folder=_run_folder(request.run_id))
-    # The log's line with the arguments is cut after 1,000 characters: what is only this run's comes
-    # first.
+    # The log cuts the line with the arguments after 1,000 characters: the run's own flag is first.
     flags = {"result_file_path": flags["result_file_path"], **flags}
     for name, value in flags.items():
         if re.search(r"\s", value):
@@ -155,9 +152,9 @@ def start_command(request: InvocationRequest) -> str:
     return f"am start -S -W -n {ACTIVITY} --es args {arguments}"
 
 
-def _files_of(device: Device, request: InvocationRequest) -> list[Attachment]:
-    """Return the files that the app wrote; why they can't be read where the phone refuses: the log
-    has the figures.
+def _read_files(device: Device, request: InvocationRequest) -> list[Attachment]:
+    """Return the files that the app wrote, or the reason why the phone refuses to read them; the
+    log has the figures.
     """
     try:
         return [
@@ -179,20 +176,20 @@ def _run_folder(run_id: RunId) -> str:
 
 
 def _clear_command(run_id: RunId) -> str:
-    """Return what stops an app that was left running, and leaves one empty folder for this run."""
+    """Return the command that stops a running app and makes an empty folder for this run."""
     inside = f"rm -rf files/run-*; mkdir -p files/run-{run_id}"
     return f"am force-stop {APP_PACKAGE}; run-as {APP_PACKAGE} sh -c {shlex.quote(inside)}"
 
 
 @dataclass(slots=True)
 class _Watch:
-    """Follows the log of one started activity and knows when it is over."""
+    """Follows the log of one started activity until it is over."""
 
     device: Device
     run_id: RunId
     deadline: Deadline
     cancelled: threading.Event | None
-    kept: BothEnds = field(default_factory=BothEnds)
+    log: BothEnds = field(default_factory=BothEnds)
     timed_out: bool = False
     _is_ours: bool = False
     _pid: bytes = b""
@@ -200,27 +197,27 @@ class _Watch:
     _quiet_since_s: float = 0.0
 
     def follow(self, lines: Iterator[bytes]) -> None:
-        """Take lines until the activity is over."""
+        """Read lines until the activity is over."""
         self._quiet_since_s = self.deadline.remaining_s
         for line in lines:
-            # Other apps may log without a pause: the silence that counts is our process's.
-            if (line and self._take(line)) or self._is_over_in_silence():
+            # Other apps may log all the time: only the silence of our process counts.
+            if (line and self._take_line(line)) or self._is_over_in_silence():
                 return
             if self.cancelled is not None and self.cancelled.is_set():
                 return
             if self.deadline.expired:
-                # Its last lines don't come when the phone's clock went back meanwhile.
+                # Its last lines are missing when the phone's clock was set back.
                 self.timed_out = not self._has_ended()
                 return
 
     def wait_for_outputs(self) -> None:
-        """Wait until the activity has gone: stopped before, it leaves no outputs, or a part of them."""
+        """Wait until the activity has ended; stopped earlier, its outputs are missing or cut."""
         wait = Deadline(min(_OUTPUTS_S, self.deadline.remaining_s))
         while not self._has_ended() and not wait.expired:
             if wait.wait(_POLL_S, self.cancelled):
                 return
 
-    def _take(self, line: bytes) -> bool:
+    def _take_line(self, line: bytes) -> bool:
         header = _HEADER.match(line)
         if header is None:
             return False
@@ -231,28 +228,28 @@ class _Watch:
             return False
         if is_start:
             self._pid = header["pid"]
-        elif (begun := _PROCESS_START.match(text)) is not None and not self._pid:
-            self._pid = begun["pid"]
-        ours = bool(self._pid) and header["pid"] == self._pid
-        about_us = tag.startswith(_DEATH_TAGS) and (
+        elif (process_start := _PROCESS_START.match(text)) is not None and not self._pid:
+            self._pid = process_start["pid"]
+        is_our_process = bool(self._pid) and header["pid"] == self._pid
+        is_about_us = tag.startswith(_DEATH_TAGS) and (
             APP_PACKAGE.encode() in text or _names_pid(text, self._pid)
         )
-        # Why it doesn't respond stands in a line of its own, after the one with its number; what
-        # SELinux denies is logged by others.
-        about_us |= tag == b"ActivityManager" and text.lstrip().startswith(b"Reason: ")
-        about_us |= b"avc:" in text and _names_pid(text, self._pid)
-        # crash_dump logs a native crash in lines of which only the first names the process.
+        # The reason of an ANR follows in its own line, without the process's number; denials by
+        # SELinux are logged by other processes.
+        is_about_us |= tag == b"ActivityManager" and text.lstrip().startswith(b"Reason: ")
+        is_about_us |= b"avc:" in text and _names_pid(text, self._pid)
+        # Of crash_dump's lines on a native crash, only the first names the process.
         if not (
-            ours
-            or about_us
+            is_our_process
+            or is_about_us
             or tag == b"DEBUG"
             or (tag == b"AndroidRuntime" and header["level"] == b"E")
         ):
             return False
-        self.kept.add(line + b"\n")
+        self.log.add(line + b"\n")
         self._quiet_since_s = self.deadline.remaining_s
-        self._saw_error |= ours and header["level"] in {b"E", b"F"}
-        return (ours and text.startswith(_RESULT_SAID)) or (
+        self._saw_error |= is_our_process and header["level"] in {b"E", b"F"}
+        return (is_our_process and text.startswith(_RESULT_LINES)) or (
             _is_death(tag, text) and _names_pid(text, self._pid)
         )
 
@@ -264,7 +261,7 @@ class _Watch:
         return self._has_ended()
 
     def _has_ended(self) -> bool:
-        """Ask the phone whether the process has died, or its activity has gone, which it outlives."""
+        """Ask the phone whether the process or its activity has ended; the latter may end first."""
         scripts = {
             "pid": f"pidof {APP_PACKAGE}",
             "activities": "dumpsys activity activities && echo whole",

@@ -1,9 +1,9 @@
 """The flags of a benchmark program: learned from its ``--help``, merged with the documented tables,
 and checked.
 
-The programs themselves are lenient to a fault: an unknown flag is a warning, ``--num_runs=2.5``
-runs twice, ``--num_threads=1,2`` means one thread, ``--num_runs=`` means none. So a user's flags
-are checked before anything runs.
+The programs hardly check flags: an unknown flag is a warning, ``--num_runs=2.5`` runs twice,
+``--num_threads=1,2`` means one thread, ``--num_runs=`` means none. So a plan's flags are checked
+before anything runs.
 """
 
 from __future__ import annotations
@@ -39,10 +39,9 @@ _WHOLE_BITS: Final = {"int32": 31, "int64": 63}
 
 
 def parse_help(text: str) -> FlagSchema | None:
-    """Return the schema that a binary prints for ``--help``; a flag that is listed twice counts as
-    listed first.
+    """Return the schema that a binary prints for ``--help``, or None for a text without flags.
 
-    None when there is no flag in the text.
+    Of a flag that is listed twice, the first line counts.
     """
     flags: dict[str, FlagSpec] = {}
     for line in text.splitlines():
@@ -61,28 +60,28 @@ def parse_help(text: str) -> FlagSchema | None:
 def documented_flags(family: FlagFamily) -> FlagSchema:
     """Return the flags that the sources of a program define, over all its builds.
 
-    ``flags.tsv`` has a line for each. Type: ``cl|gl`` are the only values that a string may have;
-    another is ignored without a word or refused at start. Build: which have it (``gpu``: built with
-    the GPU delegate). Needs: the flag without which it does nothing. A delegate's flag without a
-    line is a switch.
+    ``flags.tsv`` has a line for each. Type: ``cl|gl`` are the only values of a string; others are
+    silently ignored or refused at start. Build: the builds that have it (``gpu``: built with the
+    GPU delegate). Needs: the flag without which it has no effect. A delegate's flag without a line
+    is a switch.
     """
     is_litert = family in (FlagFamily.LITERT, FlagFamily.LITERT_BENCHMARK)
     owners = {"all", "litert" if is_litert else "benchmark_model"}
     with _TABLE.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-        known = {row["flag"]: _spec(row) for row in rows if row["program"] in owners}
+        documented = {row["flag"]: _spec(row) for row in rows if row["program"] in owners}
     switches = {
         name: FlagSpec(
             name=name,
             kind="bool",
             default="false",
-            build=own.name.value,
-            meaning=f"apply the delegate {own.label}",
+            build=delegate.name.value,
+            meaning=f"apply the delegate {delegate.label}",
         )
-        for own in DELEGATES.values()
-        for name in own.flags.get(family, ())
+        for delegate in DELEGATES.values()
+        for name in delegate.flags.get(family, ())
     }
-    return FlagSchema(flags=switches | known)
+    return FlagSchema(flags=switches | documented)
 
 
 def _spec(row: Mapping[str, str]) -> FlagSpec:
@@ -95,10 +94,10 @@ def _spec(row: Mapping[str, str]) -> FlagSpec:
     )
 
 
-def check_flags(given: Mapping[str, str], schema: FlagSchema) -> tuple[FlagFault, ...]:
-    """Return everything that is wrong with flags, in their order."""
-    wrong = (fault for name, value in given.items() for fault in _value_faults(name, value, schema))
-    return (*wrong, *_ineffective(given, schema))
+def check_flags(flags: Mapping[str, str], schema: FlagSchema) -> tuple[FlagFault, ...]:
+    """Return all faults of flags, in their order."""
+    wrong = (fault for name, value in flags.items() for fault in _value_faults(name, value, schema))
+    return (*wrong, *_ineffective(flags, schema))
 
 
 def _value_faults(name: str, value: str, schema: FlagSchema) -> Iterator[FlagFault]:
@@ -120,7 +119,7 @@ def _value_faults(name: str, value: str, schema: FlagSchema) -> Iterator[FlagFau
 
 
 def _type_fault(spec: FlagSpec, value: str) -> str:
-    """Return what a value should have been, "" when it is right."""
+    """Return the expected type of a wrong value; empty for a right value."""
     if spec.kind == "bool":
         return "" if value in _TRUE | _FALSE else "true, false, 1 or 0"
     if spec.kind in _WHOLE_BITS:
@@ -133,11 +132,11 @@ def _type_fault(spec: FlagSpec, value: str) -> str:
     return ""
 
 
-def _ineffective(given: Mapping[str, str], schema: FlagSchema) -> list[FlagFault]:
+def _ineffective(flags: Mapping[str, str], schema: FlagSchema) -> list[FlagFault]:
     faults = []
-    for name, value in given.items():
+    for name, value in flags.items():
         spec = schema.flags.get(name)
-        # A flag at its default asks for nothing, so nothing is lost.
+        # A flag at its default has no effect to lose.
         if (
             spec is None
             or value == spec.default
@@ -145,15 +144,15 @@ def _ineffective(given: Mapping[str, str], schema: FlagSchema) -> list[FlagFault
             or spec.needs not in schema.flags
         ):
             continue
-        if not _is_on(given.get(spec.needs, schema.flags[spec.needs].default)):
+        if not _is_on(flags.get(spec.needs, schema.flags[spec.needs].default)):
             need = schema.flags[spec.needs]
             example = f"--{need.name}=true" if need.kind == "bool" else f"--{need.name}=..."
             faults.append(_idle(name, f"without {example}"))
-    if _is_on(given.get("nnapi_accelerator_name", "")) and "disable_nnapi_cpu" in given:
+    if _is_on(flags.get("nnapi_accelerator_name", "")) and "disable_nnapi_cpu" in flags:
         faults.append(_idle("disable_nnapi_cpu", "when --nnapi_accelerator_name is given"))
     if (
-        "run_delay" in given
-        and _DECIMAL.fullmatch(rate := given.get("run_frequency", ""))
+        "run_delay" in flags
+        and _DECIMAL.fullmatch(rate := flags.get("run_frequency", ""))
         and float(rate) > 0
     ):
         faults.append(_idle("run_delay", "when --run_frequency is above 0"))
@@ -168,22 +167,19 @@ def _is_on(value: str) -> bool:
     return value not in _FALSE and bool(value)
 
 
-#: Only performance_options has it, whose help leaves out every flag that it hands on to
-#: benchmark_model.
+#: A flag of performance_options only, whose help leaves out the flags of benchmark_model.
 _OPTIONS_FLAG: Final = "perf_options_list"
 
 
 class FlagBook:
-    """Keeps what programs print for ``--help`` in ``folder``, one file for each sha256."""
+    """Stores the ``--help`` output of programs in ``folder``, one file for each sha256."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._schemas: dict[str, FlagSchema] = {}
 
     def schema(self, build: Build) -> FlagSchema:
-        """Return the flags of a build: its own with what the tables know of them, the tables alone
-        when unknown.
-        """
+        """Return the flags of a build: its own completed by the tables, or the tables alone."""
         if build.sha256 not in self._schemas:
             self._schemas[build.sha256] = self._learned(build) or documented_flags(
                 program(build.tool).family
@@ -191,49 +187,42 @@ class FlagBook:
         return self._schemas[build.sha256]
 
     def names(self, build: Build) -> frozenset[str]:
-        """Return the flags that a program says it has; empty when it was never asked."""
+        """Return the names of the flags that a program lists; empty when it was never asked."""
         schema = self.schema(build)
         return frozenset(schema.flags) if schema.is_learned else frozenset()
 
     def help_command(self, build: Build, program_path: str) -> str:
-        """Return the device's command line that makes a program print its flags; "" for one that
-        can't.
+        """Return the device's command line to print a program's flags; empty if it can't.
 
-        The programs print them to standard error and end with 1.
+        The programs print them to standard error and exit with 1.
         """
-        # LiteRT's own program needs its libraries beside it to say anything; performance_options
-        # lists only the flags that it has beside benchmark_model's.
+        # LiteRT's own program needs its libraries to print anything; performance_options leaves out
+        # the flags of benchmark_model.
         if build.tool.is_app or not program(build.tool).is_benchmark_model:
             return ""
         libraries = shlex.quote(str(PurePosixPath(program_path).parent))
         return f"LD_LIBRARY_PATH={libraries} {shlex.quote(program_path)} --help"
 
     def learn(self, build: Build, printed: bytes) -> bool:
-        """Keep what a program printed when asked for its flags.
-
-        False (and nothing kept) when it lists none.
-        """
+        """Store a program's ``--help`` output; return False if it lists no flags, storing nothing."""
         schema = _read(printed)
         if schema is None:
             return False
-        # It can be asked for again: a cache that can't be written costs time, nothing else.
+        # A cache that can't be written only costs time: the program is asked again.
         with contextlib.suppress(OSError):
             write_whole(self._path(build), printed)
         self._schemas[build.sha256] = schema
         return True
 
     def faults(self, build: Build, case: Case, run_pass: Pass) -> Sequence[FlagFault]:
-        """Return everything that is wrong with the flags of one pass over a case, with this
-        program.
-        """
+        """Return all faults of the flags of one pass over a case, with this program."""
         if (find := program(build.tool).flag_faults) is not None:
             return tuple(find(case))
         schema = self.schema(build)
         if not program(build.tool).is_benchmark_model:
-            # Only the user's own, and not for what they need beside them: the program may set that
-            # itself.
-            known = check_flags(dict(case.flags), schema)
-            return tuple(fault for fault in known if fault.code != "ineffective-flag")
+            # Only the plan's flags, and not whether they lack others: the program may set these.
+            faults = check_flags(dict(case.flags), schema)
+            return tuple(fault for fault in faults if fault.code != "ineffective-flag")
         return case_faults(case, run_pass, schema)
 
     def _learned(self, build: Build) -> FlagSchema | None:
@@ -247,15 +236,15 @@ class FlagBook:
 
 
 def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFault, ...]:
-    """Return what is wrong with all flags of one pass over a case: the user's, the delegate's and
+    """Return the faults of all flags of one pass over a case: the plan's, the delegate's and
     benchfarm's own.
     """
-    known = frozenset(schema.flags) if schema.is_learned else frozenset[str]()
-    given = case_flags(case, pass_of(run_pass), known)
-    users = dict(case.flags)
+    known_flags = frozenset(schema.flags) if schema.is_learned else frozenset[str]()
+    flags = case_flags(case, pass_of(run_pass), known_flags)
+    plan_flags = dict(case.flags)
     faults = []
-    for fault in check_flags(given, schema):
-        if fault.flag in users or fault.code != "unknown-flag":
+    for fault in check_flags(flags, schema):
+        if fault.flag in plan_flags or fault.code != "unknown-flag":
             faults.append(fault)
             continue
         code = "needed-flag"
@@ -266,7 +255,7 @@ def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFau
                 f"this binary has no delegate '{case.delegate}': it doesn't know --{fault.flag}"
             )
         faults.append(FlagFault(code=code, flag=fault.flag, message=message))
-    for name, value in users.items() if case.tool.is_app else ():
+    for name, value in plan_flags.items() if case.tool.is_app else ():
         if re.search(r"\s", value):
             message = f"--{name}={value!r}: the benchmark app splits its flags at white space and can't take any"
             faults.append(FlagFault(code="wrong-value", flag=name, message=message))
@@ -274,10 +263,7 @@ def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFau
 
 
 def _read(printed: bytes) -> FlagSchema | None:
-    """Return the flags that a program printed, with what the tables know of them.
-
-    None when they aren't all listed.
-    """
+    """Return the flags that a program printed, completed by the tables; None if not all are."""
     learned = parse_help(printed.decode("utf-8", "replace"))
     if learned is None or _OPTIONS_FLAG in learned.flags:
         return None

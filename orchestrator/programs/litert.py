@@ -1,9 +1,9 @@
 """``litert-benchmark``, the program that the ai-edge-litert package ships: LiteRT measured on this
 computer.
 
-It prints hundredths of a millisecond, runs a fixed number of inferences, and can't be told to leave
-XNNPACK out. Its JSON says whether the compiled model is fully accelerated. It knows no minimum
-time: a short pilot process for each case tells how many inferences a plan's ``min_secs`` are.
+It prints hundredths of a millisecond, runs a fixed number of inferences, and always uses XNNPACK.
+Its JSON says whether the compiled model is fully accelerated. It has no minimum time: a short pilot
+process for each case gives the number of inferences for a plan's ``min_secs``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class LitertTool:
     name = ToolName.LITERT
 
     def __init__(self) -> None:
-        #: What an inference takes, by case; None where the pilot failed.
+        #: The time of an inference, by case; None where the pilot failed.
         self._pilots_us: dict[CaseKey, float | None] = {}
 
     def run(
@@ -63,7 +63,7 @@ class LitertTool:
         *,
         cancelled: threading.Event | None = None,
     ) -> RawOutput:
-        """Run one invocation; whatever its end, return all that it left behind.
+        """Run one invocation and return its raw output, however it ends.
 
         Raises DeviceError kinds.
         """
@@ -87,7 +87,7 @@ class LitertTool:
         return run_and_collect(device, request, command, files=(RESULT_FILE,), cancelled=cancelled)
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """Read the JSON and the exit code; the log decides what went wrong where there is no JSON."""
+        """Read the JSON and the exit code; without JSON, the log gives the reason."""
         if raw.timed_out:
             return _failed("timed-out", f"no result after {raw.duration_s:.0f} s", case)
         try:
@@ -106,22 +106,22 @@ class LitertTool:
 
 
 class Counts(NamedTuple):
-    """How many inferences one process makes."""
+    """The numbers of inferences in one process."""
 
     runs: int
     warmups: int
 
 
 def counts_for(case: Case, inference_us: float | None) -> Counts:
-    """Return the counts that keep the plan's minimum and maximum times, if an inference takes
+    """Return the counts for the plan's minimum and maximum times, if an inference takes
     ``inference_us``.
     """
     if not inference_us:
         return Counts(runs=case.num_runs, warmups=case.warmup_runs)
 
-    def within(least: int, least_s: float) -> int:
-        wanted = max(least, math.ceil(least_s * US_PER_S / inference_us))
-        return max(1, min(wanted, math.floor(case.max_secs * US_PER_S / inference_us)))
+    def within(count_min: int, time_min_s: float) -> int:
+        count = max(count_min, math.ceil(time_min_s * US_PER_S / inference_us))
+        return max(1, min(count, math.floor(case.max_secs * US_PER_S / inference_us)))
 
     return Counts(
         runs=within(case.num_runs, case.min_secs),
@@ -132,7 +132,7 @@ def counts_for(case: Case, inference_us: float | None) -> Counts:
 def litert_command(request: InvocationRequest, counts: Counts, *, folder: str) -> str:
     """Return the command line, every word quoted.
 
-    Raises UsageError for what this program hasn't got.
+    Raises UsageError for a delegate or flags that this program doesn't have.
     """
     case = request.case
     if FlagFamily.LITERT_BENCHMARK not in DELEGATES[case.delegate].flags:
@@ -153,8 +153,8 @@ def litert_command(request: InvocationRequest, counts: Counts, *, folder: str) -
 
 
 def installed_build(named: str = "") -> Build:
-    """Return the litert-benchmark beside this interpreter, known by the hashes of its package's
-    files.
+    """Return the litert-benchmark beside this interpreter, identified by the hashes of its
+    package's files.
     """
     del named
     package = distribution("ai-edge-litert")
@@ -171,18 +171,18 @@ def installed_build(named: str = "") -> Build:
 
 def _delegate(result: Mapping[str, object], raw: RawOutput, case: Case) -> DelegateEvidence:
     log = (raw.data("stderr") + raw.data("stdout")).decode("utf-8", "replace")
-    made = next(
+    xnnpack_line = next(
         (line.strip() for line in log.splitlines() if "XNNPACK delegate for CPU" in line), ""
     )
     is_xnnpack = case.delegate is DelegateName.XNNPACK
     is_full = result.get("fully_accelerated")
     truth = DelegateTruth.UNKNOWN
-    if not is_xnnpack or made:
+    if not is_xnnpack or xnnpack_line:
         if is_full is True:
             truth = DelegateTruth.FULL
         elif is_xnnpack:
             truth = DelegateTruth.PARTIAL
-    lines = (*filter(None, [made if is_xnnpack else ""]), f"fully_accelerated: {is_full}")
+    lines = (*filter(None, [xnnpack_line if is_xnnpack else ""]), f"fully_accelerated: {is_full}")
     actual = "" if truth is DelegateTruth.UNKNOWN else case.delegate.value
     return DelegateEvidence(requested=case.delegate.value, actual=actual, truth=truth, lines=lines)
 
@@ -198,15 +198,13 @@ def _failed(code: str, reason: str, case: Case) -> ToolReport:
 
 
 def _reason(data: bytes) -> str:
-    """Return what the program says went wrong: its first line that calls itself an error, else its
-    last line.
-    """
+    """Return the program's first line that is marked as an error, else its last line."""
     lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
     errors = (line for line in lines if _ERROR_LINE.match(line))
     return next(errors, lines[-1] if lines else "the program printed nothing")
 
 
-#: What the program's figures are rounded to, in microseconds.
+#: The resolution of the program's figures, in microseconds.
 RESOLUTION_US: Final = 10.0
 
 
@@ -217,9 +215,9 @@ def is_result(document: object) -> TypeGuard[dict[str, Any]]:
 
 
 def report_of(result: Mapping[str, Any]) -> ToolReport:
-    """Return what the program's JSON says.
+    """Return the report of the program's JSON.
 
-    Raises TypeError or ValueError for what it doesn't write.
+    Raises TypeError or ValueError for JSON that the program doesn't write.
     """
     latency = result["latency"]
 
@@ -241,13 +239,13 @@ def report_of(result: Mapping[str, Any]) -> ToolReport:
     if not inference.mean_us or inference.median_us == 0:
         reason = (
             f"{counted(count, 'inference')} took less than the {format_latency(RESOLUTION_US)} "
-            "that it rounds to; --tool native tells more digits"
+            "that it rounds to; --tool native prints more digits"
         )
         return ToolReport(outcome="failed", failure_code=TOO_FAST, failure_reason=reason)
     warmups = int(latency.get("num_warmup_runs", 0))
-    asked = result.get("accelerators", ())
+    accelerators = result.get("accelerators", ())
     words = {"GPU": DelegateName.GPU, "NPU": DelegateName.NPU, "CPU": DelegateName.XNNPACK}
-    requested = next((word.value for name, word in words.items() if name in asked), "")
+    requested = next((word.value for name, word in words.items() if name in accelerators), "")
     names = {"graph": result.get("model"), "signature": result.get("signature")}
     return ToolReport(
         outcome="ok",
@@ -264,7 +262,7 @@ def report_of(result: Mapping[str, Any]) -> ToolReport:
             lines=(f"fully_accelerated: {result.get('fully_accelerated')}",),
         ),
         echoed={"Num threads": str(result.get("num_threads", ""))},
-        # The size that it writes has two digits, by which no file is known.
+        # The size that it writes has only two digits, too few to identify a file.
         extra={"resolution_us": RESOLUTION_US}
         | {key: str(name) for key, name in names.items() if name},
     )

@@ -4,8 +4,8 @@ and NPU.
 It shares the first half of benchmark_model's flags and the ``count=`` lines; its summary goes to
 standard error. An NPU is driven through a vendor's dispatch library, and compiled for by a vendor's
 compiler plugin, both in folders that flags name. The program takes every flag that begins with a
-vendor's name out of the command line before it looks, so that a misspelt one is never reported:
-they are checked here against the documented tables.
+vendor's name out of the command line before it checks the rest, so that a misspelt one is never
+reported: they are checked here against the documented tables.
 """
 
 from __future__ import annotations
@@ -24,24 +24,22 @@ from orchestrator.programs.running import (
     CollectingTool,
     format_flags,
     library_folders,
-    own_flags,
     placed_value,
-    users_flags,
+    plan_flags,
+    program_flags,
 )
 from orchestrator.records.case import ToolName
 from orchestrator.records.device import DeviceKind
 
-#: ``use_cpu`` is on by default; without it the CPU still takes what an accelerator leaves, unless
-#: the plan sets ``require_full_delegation``.
+#: ``use_cpu`` is on by default; without it the CPU still runs the operators that an accelerator
+#: leaves, unless the plan sets ``require_full_delegation``.
 _ACCELERATOR_FLAGS: Final = frozenset({"use_cpu", "use_gpu", "use_npu", "use_profiler"})
 _DISPATCH: Final = "libLiteRtDispatch_"
 _COMPILER: Final = "libLiteRtCompilerPlugin_"
 
 
 class LitertNativeTool(CollectingTool):
-    """Runs the program; where the operators ran is shown by the runtime info first, then by the
-    log.
-    """
+    """Runs the program; the runtime info, else the log, shows where the operators ran."""
 
     name = ToolName.LITERT_NATIVE
     family = FlagFamily.LITERT
@@ -60,10 +58,10 @@ def litert_flags(request: InvocationRequest, *, folder: str) -> dict[str, str]:
     """
     case = request.case
     prepared = Prepared(model_path=request.model_path, folder=folder)
-    own = pass_of(request.run_pass)
-    flags = {**own_flags(case, own, FlagFamily.LITERT, prepared), **_npu_folders(request)}
-    for name, value in users_flags(case, _ACCELERATOR_FLAGS).items():
-        if name not in own.withheld_flags:
+    pass_spec = pass_of(request.run_pass)
+    flags = {**program_flags(case, pass_spec, FlagFamily.LITERT, prepared), **_npu_folders(request)}
+    for name, value in plan_flags(case, _ACCELERATOR_FLAGS).items():
+        if name not in pass_spec.withheld_flags:
             flags[name] = placed_value(value, request)
     faults = check_flags(flags, documented_flags(FlagFamily.LITERT))
     if faults:
@@ -72,7 +70,7 @@ def litert_flags(request: InvocationRequest, *, folder: str) -> dict[str, str]:
 
 
 def _npu_folders(request: InvocationRequest) -> dict[str, str]:
-    """Return the flags that name the folders of the vendor's libraries, for those that were placed."""
+    """Return the flags for the folders of the vendor's libraries that were placed."""
     if not DELEGATES[request.case.delegate].is_on_dsp:
         return {}
     folders = library_folders(request)

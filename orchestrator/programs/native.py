@@ -12,10 +12,10 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 
 
 class NativeTool(CollectingTool):
-    """Runs the program, or another one with its flags."""
+    """Runs benchmark_model, or another program with its flags."""
 
     def __init__(self, name: ToolName = ToolName.NATIVE, **first: str) -> None:
-        """``first`` are the flags that the program of that name has before them."""
+        """``first`` are flags to put before the others."""
         self.name = name
         self._first = first
 
@@ -26,15 +26,15 @@ class NativeTool(CollectingTool):
 
 
 def command_line(request: InvocationRequest, arguments: list[str], **variables: str) -> str:
-    """Return a program's command line with its environment, further ``variables`` of its own, and
-    its cores, every word quoted.
+    """Return a program's command line with its environment, further ``variables`` and its cores,
+    every word quoted.
     """
     words = on_cores(request, [request.program_path, *arguments])
     return f"{environment(request, **variables)} {shlex.join(words)}"
 
 
 def on_cores(request: InvocationRequest, words: list[str]) -> list[str]:
-    """Return the words of a command that is kept to the cores of its case."""
+    """Return the words of a command restricted to the cores of its case."""
     mask = affinity_mask(request.case.affinity, request.facts)
     return ["taskset", mask, *words] if mask else words
 
@@ -42,9 +42,8 @@ def on_cores(request: InvocationRequest, words: list[str]) -> list[str]:
 def affinity_mask(affinity: str, facts: DeviceFacts) -> str:
     """Return the mask for the phone's taskset in hexadecimal, empty for no restriction.
 
-    ``big`` is every core but those of the slowest cluster, as probed; where all cores are equal or
-    their clocks are unknown there is nothing to choose. A computer's scheduler is left alone unless
-    the plan names a mask.
+    ``big`` is every core except those of the slowest cluster, as probed; empty where all cores are
+    equal or their clocks are unknown. On a computer only a mask of the plan counts.
     """
     if affinity == "all":
         return ""

@@ -1,18 +1,18 @@
-"""How programs are started, and what they leave behind: their flags, where they find their libraries,
-their scheduling group; run detached, their output collected and read.
+"""Runs programs detached, with their flags, library folders and scheduling group; collects and reads
+their output.
 
-Every default that may change the number is passed explicitly. ``use_xnnpack`` above all: without it
-the programs apply XNNPACK by themselves and say so in one line at most. An accelerator's leftovers
-run on the builtin kernels unless the plan's flags say otherwise.
+Every default that may change the number is passed explicitly, ``use_xnnpack`` above all: without it
+the programs apply XNNPACK by themselves and print one line at most. Operators that an accelerator
+leaves run on the builtin kernels unless the plan's flags say otherwise.
 
 Scheduling groups (cgroups) belong to the system: root may write them. Android 13's
-``settaskprofile`` writes the same files with its caller's rights, so that a plain shell user gets
-there only on systems that let it. Each way is tried and the kernel is asked where the process is; a
-program that isn't there doesn't run.
+``settaskprofile`` writes the same files with its caller's rights, so that a plain shell user may
+write them only on some systems. Each way is tried, and the kernel is asked for the process's group;
+a program outside the group doesn't run.
 
-An app that somebody else starts is a program too: what it printed is kept whole with every run that
-was read from it (a store keeps equal content once), and beside it which of the runs in it is meant,
-so that everything can be read again.
+An app that benchfarm doesn't start is a program too: its whole output is stored with every run that
+was read from it (a store keeps equal content once), with the number of the run in it, so that
+everything can be read again.
 """
 
 from __future__ import annotations
@@ -57,32 +57,31 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import SAMPLES_FILE, Attachment, RawOutput, ToolReport
 from orchestrator.scripts import ask, call
 
-#: The last bytes that are kept of a log since a run's begin; where that moment is unknown, lines
-#: that are asked for.
+#: The most bytes that are kept of a log since a run's start; if that is unknown, the lines to read.
 _LOG_LIMIT_BYTES: Final = 256 << 10
 _LOG_LINES: Final = 500
 _LOG_TIMEOUT_S: Final = 15.0
-#: How a log names the process that it is about.
+#: The number of the process that a log line is about.
 _NAMED_PID: Final = re.compile(
     rb"(?:(?:Kill|Reclaim) '[^']*' \(|\b(?:pid|PID)[:=]? ?|PhantomProcessRecord \{\w+ )(\d+)"
 )
-#: What happens to apps only, in lines that don't all name a process.
+#: Log lines about apps only; not all name a process.
 _OF_APPS: Final = (b"ANR in ", b"AndroidRuntime")
-#: Numbers of processes restart after a power of two that is at least this one.
+#: Process numbers restart at a power of two, at least this one.
 _PIDS_MIN: Final = 1 << 15
-#: Processes that are started on a phone while a run begins, with those of others.
+#: The most processes that start on a phone while a run begins.
 _PIDS_OF_A_RUN: Final = 1 << 10
 #: A native program's file name in its command line, before the first flag.
 _PROGRAM: Final = re.compile(r"/([^/\s']+)'? --")
 
 
 class CollectingTool:
-    """A program that is run detached from the link; its streams, exit code and files are read
+    """A program that runs detached from the connection; its streams, exit code and files are read
     afterwards.
     """
 
     name: ToolName
-    #: Whose flags it has.
+    #: The family whose flags it has.
     family = FlagFamily.BENCHMARK_MODEL
 
     def command(self, request: InvocationRequest, folder: str) -> str:
@@ -99,7 +98,7 @@ class CollectingTool:
         *,
         cancelled: threading.Event | None = None,
     ) -> RawOutput:
-        """Run one invocation; whatever its end, return all that it left behind.
+        """Run one invocation and return its raw output, however it ends.
 
         Raises DeviceError kinds.
         """
@@ -113,7 +112,7 @@ class CollectingTool:
         )
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """Read the output; an unreadable output is a report that says so."""
+        """Read the output; an unreadable output gives a failed report."""
         return read_collected(raw, case)
 
 
@@ -129,8 +128,8 @@ def run_and_collect(
     """Run a command line in the request's own folder and return its streams and those of ``files``
     that it wrote.
 
-    With a run that failed, or that prints to the log under ``log_tags``, comes what the phone
-    logged meanwhile. Whatever its end, the folder is removed. Raises DeviceError kinds.
+    A failed run, or one that prints to the log under ``log_tags``, adds the phone's log of that
+    time. The folder is always removed. Raises DeviceError kinds.
     """
     folder = device.run_folder(request.run_id)
     command = request.enclosed(in_mode(command, request))
@@ -143,9 +142,9 @@ def run_and_collect(
             files=(*files, *request.enclosing_files, *mode_files(request), SAMPLES_FILE),
             cancelled=cancelled,
         )
-        written = [Attachment(name=name, data=data) for name, data in result.files.items()]
+        attachments = [Attachment(name=name, data=data) for name, data in result.files.items()]
         if (result.exit_code or log_tags) and device.kind is DeviceKind.ANDROID:
-            written += _logged(device, folder, log_tags)
+            attachments += _read_log(device, folder, log_tags)
     finally:
         device.discard_run(request.run_id)
     return RawOutput(
@@ -157,14 +156,14 @@ def run_and_collect(
         attachments=(
             Attachment(name="stdout", data=result.stdout),
             Attachment(name="stderr", data=result.stderr),
-            *written,
+            *attachments,
         ),
     )
 
 
-def _logged(device: Device, folder: str, tags: Collection[str]) -> list[Attachment]:
-    """Return what a phone logged since a run of ours began: what killed it, or what it was denied,
-    and what it printed under ``tags``.
+def _read_log(device: Device, folder: str, tags: Collection[str]) -> list[Attachment]:
+    """Return a phone's log since a run began: why it was killed, what it was denied, and what it
+    printed under ``tags``.
     """
     try:
         scripts = {
@@ -173,44 +172,42 @@ def _logged(device: Device, folder: str, tags: Collection[str]) -> list[Attachme
         }
         answer = ask(partial(device.shell, timeout_s=_LOG_TIMEOUT_S), scripts)
     except DeviceError:
-        # The run is whole without it.
+        # The run is complete without its log.
         return []
     leader = answer.value("leader")
-    told = _without_strangers(
+    log = _own_lines(
         answer.sections.get("log", b""), int(leader) if leader.isdigit() else None, tags
     )
-    if len(told) > _LOG_LIMIT_BYTES:
-        told = told[-_LOG_LIMIT_BYTES:].partition(b"\n")[2]
-    return [Attachment(name="logcat", data=told)] if told.strip() else []
+    if len(log) > _LOG_LIMIT_BYTES:
+        log = log[-_LOG_LIMIT_BYTES:].partition(b"\n")[2]
+    return [Attachment(name="logcat", data=log)] if log.strip() else []
 
 
-def _without_strangers(log: bytes, leader: int | None, tags: Collection[str]) -> bytes:
-    """Leave out lines that name another process than a run's, or under ``tags`` are of another, or
+def _own_lines(log: bytes, leader: int | None, tags: Collection[str]) -> bytes:
+    """Leave out lines that name another process than a run's, or under ``tags`` are another's, or
     that are about apps.
 
-    What the run before did in the same second seems to have happened since, as after a jump of the
-    phone's clock. A run's processes have the numbers right after its shell's, ``leader``, which
-    restart after the highest.
+    The log may contain lines of the run before in the same second, and older ones after a jump of
+    the phone's clock. A run's processes have the numbers right after its shell's, ``leader``;
+    numbers restart after the highest.
     """
     if leader is None:
         return log
 
-    def is_ours(line: bytes) -> bool:
+    def is_about_run(line: bytes) -> bool:
         if any(words in line for words in _OF_APPS):
             return False
-        named = [int(pid) for pid in _NAMED_PID.findall(line)]
+        pids = [int(pid) for pid in _NAMED_PID.findall(line)]
         header = threadtime_header(line.decode("utf-8", "replace")) if tags else None
         if header is not None and header.pid is not None and header.tag in tags:
-            named = [header.pid]
-        return not named or any(0 <= (pid - leader) % _PIDS_MIN < _PIDS_OF_A_RUN for pid in named)
+            pids = [header.pid]
+        return not pids or any(0 <= (pid - leader) % _PIDS_MIN < _PIDS_OF_A_RUN for pid in pids)
 
-    return b"".join(line for line in log.splitlines(keepends=True) if is_ours(line))
+    return b"".join(line for line in log.splitlines(keepends=True) if is_about_run(line))
 
 
 def read_collected(raw: RawOutput, case: Case) -> ToolReport:
-    """Read a program's streams, log and result files; an unreadable output is a report that says
-    so.
-    """
+    """Read a program's streams, log and files; an unreadable output gives a failed report."""
     program = _PROGRAM.search(raw.command)
     return parse_run(
         stdout=raw.data("stdout"),
@@ -232,12 +229,12 @@ RESULT_FILE: Final = "result.pb"
 
 
 def benchmark_flags(request: InvocationRequest, *, folder: str) -> dict[str, str]:
-    """Return the flags of one invocation, delegates in the order in which they are to be applied.
+    """Return the flags of one invocation, delegates in the order in which they are applied.
 
-    ``folder`` is where the program may write its result files. Raises UsageError for a delegate
-    that this family of programs doesn't have, and for a flag that isn't the plan's to set.
+    The program writes its result files to ``folder``. Raises UsageError for a delegate that this
+    family of programs doesn't have, and for a flag that a plan can't set.
     """
-    own = pass_of(request.run_pass)
+    pass_spec = pass_of(request.run_pass)
     prepared = Prepared(
         model_path=request.model_path,
         folder=folder,
@@ -245,7 +242,7 @@ def benchmark_flags(request: InvocationRequest, *, folder: str) -> dict[str, str
         cache_folder=request.cache_folder,
         inputs=request.inputs,
     )
-    flags = case_flags(request.case, own, request.known_flags, prepared)
+    flags = case_flags(request.case, pass_spec, request.known_flags, prepared)
     skels = hexagon_folder(request)
     if skels:
         flags.setdefault("hexagon_lib_path", skels)
@@ -253,71 +250,68 @@ def benchmark_flags(request: InvocationRequest, *, folder: str) -> dict[str, str
 
 
 def placed_value(value: str, request: InvocationRequest) -> str:
-    """Return a flag's value with ``@name`` of one of the case's files as that file's path on the
-    device.
-    """
+    """Return a flag's value, with ``@name`` of a case's file as its path on the device."""
     return request.file_paths.get(value[1:], value) if value.startswith("@") else value
 
 
 def files_written(
     run_pass: Pass, family: FlagFamily = FlagFamily.BENCHMARK_MODEL
 ) -> tuple[str, ...]:
-    """Return the files that a program writes in a pass, by the flags that it is given."""
+    """Return the files that a program's flags make it write in a pass."""
     return (RESULT_FILE, *pass_of(run_pass).files.get(family, {}).values())
 
 
-def pass_flags(own: PassSpec, family: FlagFamily, folder: str) -> dict[str, str]:
-    """Return the flags that a pass means for programs of a family; they write their files to
-    ``folder``.
-    """
-    files = {name: f"{folder}/{file}" for name, file in own.files.get(family, {}).items()}
-    return {**own.flags.get(family, {}), **files}
+def pass_flags(pass_spec: PassSpec, family: FlagFamily, folder: str) -> dict[str, str]:
+    """Return a pass's flags for programs of a family, which write their files to ``folder``."""
+    files = {name: f"{folder}/{file}" for name, file in pass_spec.files.get(family, {}).items()}
+    return {**pass_spec.flags.get(family, {}), **files}
 
 
-def own_flags(case: Case, own: PassSpec, family: FlagFamily, prepared: Prepared) -> dict[str, str]:
-    """Return the flags that a case, its delegate and its pass mean for programs of a family.
+def program_flags(
+    case: Case, pass_spec: PassSpec, family: FlagFamily, prepared: Prepared
+) -> dict[str, str]:
+    """Return the flags of a case, its delegate and its pass for programs of a family.
 
     Raises UsageError for a delegate that these programs don't have.
     """
-    chosen = DELEGATES[case.delegate].flags.get(family)
-    if chosen is None:
-        known = ", ".join(sorted(delegates_of(family, DeviceKind.ANDROID)))
-        raise UsageError(f"{case.tool} has no delegate {case.delegate}: it has {known}")
+    delegate_flags = DELEGATES[case.delegate].flags.get(family)
+    if delegate_flags is None:
+        delegates = ", ".join(sorted(delegates_of(family, DeviceKind.ANDROID)))
+        raise UsageError(f"{case.tool} has no delegate {case.delegate}: it has {delegates}")
     return {
         **measuring_flags(case, prepared.model_path),
-        **chosen,
+        **delegate_flags,
         "result_file_path": f"{prepared.folder}/{RESULT_FILE}",
-        **pass_flags(own, family, prepared.folder),
+        **pass_flags(pass_spec, family, prepared.folder),
     }
 
 
 def case_flags(
     case: Case,
-    own: PassSpec,
-    known: frozenset[str] = frozenset(),
+    pass_spec: PassSpec,
+    known_flags: frozenset[str] = frozenset(),
     prepared: Prepared = NOTHING_PREPARED,
 ) -> dict[str, str]:
     """Return the flags of one pass over a case, see :func:`benchmark_flags`.
 
-    ``known`` are the flags that the very program has, where that is known: those of ours that only
-    gather more are left out when it doesn't have them, and so is ``use_xnnpack=false`` where there
-    is no XNNPACK to leave out.
+    ``known_flags`` are the build's flags, if known: OMITTABLE_FLAGS that it lacks are left out, and
+    so is ``use_xnnpack=false`` for a build without XNNPACK.
     """
-    flags = own_flags(case, own, FlagFamily.BENCHMARK_MODEL, prepared)
-    if known:
+    flags = program_flags(case, pass_spec, FlagFamily.BENCHMARK_MODEL, prepared)
+    if known_flags:
         flags = {
             name: value
             for name, value in flags.items()
-            if name in known
+            if name in known_flags
             or not (name in OMITTABLE_FLAGS or (name, value) == ("use_xnnpack", "false"))
         }
-    flags |= users_flags(case)
-    flags = {name: value for name, value in flags.items() if name not in own.withheld_flags}
-    return {**flags, **own.last_flags(case, prepared)}
+    flags |= plan_flags(case)
+    flags = {name: value for name, value in flags.items() if name not in pass_spec.withheld_flags}
+    return {**flags, **pass_spec.last_flags(case, prepared)}
 
 
 def measuring_flags(case: Case, model_path: str) -> dict[str, str]:
-    """Return the flags that all programs have: what is measured, and for how long."""
+    """Return the flags that all programs have: the model, threads, counts and times."""
     return {
         "graph": model_path,
         "num_threads": str(case.threads),
@@ -329,9 +323,9 @@ def measuring_flags(case: Case, model_path: str) -> dict[str, str]:
     }
 
 
-def users_flags(case: Case, owned: Collection[str] = ()) -> dict[str, str]:
-    """Return the flags that a plan sets; raises UsageError for one that isn't its to set, or that
-    ``owned`` names.
+def plan_flags(case: Case, owned: Collection[str] = ()) -> dict[str, str]:
+    """Return the flags that a plan sets; raises UsageError for one that it can't set, or that is in
+    ``owned``.
     """
     for name, _ in case.flags:
         if name in OWNED_FLAGS or name in owned:
@@ -342,13 +336,11 @@ def users_flags(case: Case, owned: Collection[str] = ()) -> dict[str, str]:
 
 
 def format_flags(flags: Mapping[str, str]) -> list[str]:
-    """Return the flags as the programs read them: ``--name=value``, one word each, not quoted for a
-    shell.
-    """
+    """Return the flags as ``--name=value``, one word each, not quoted for a shell."""
     return [f"--{name}={value}" for name, value in flags.items()]
 
 
-#: Where the vendors keep the DSP's own libraries; searched after ours.
+#: The vendors' folders for the DSP's libraries; searched after benchfarm's.
 _DSP_FOLDERS: Final = ("/vendor/lib/rfsa/adsp", "/vendor/dsp/cdsp", "/system/lib/rfsa/adsp", "/dsp")
 _HEXAGON_SKEL: Final = "libhexagon_nn_skel"
 
@@ -360,11 +352,11 @@ def library_folders(request: InvocationRequest) -> list[str]:
 
 
 def environment(request: InvocationRequest, **more: str) -> str:
-    """Return the assignments to stand before a command in the device's shell, quoted; ``more`` are
-    a program's own.
+    """Return the assignments before a command in the device's shell, quoted; ``more`` are a
+    program's own.
 
     A DSP loads its libraries through a service of the phone, which searches ADSP_LIBRARY_PATH,
-    divided by semicolons.
+    separated by semicolons.
     """
     folders = library_folders(request)
     variables = {"LD_LIBRARY_PATH": ":".join(folders)}
@@ -374,20 +366,18 @@ def environment(request: InvocationRequest, **more: str) -> str:
 
 
 def hexagon_folder(request: InvocationRequest) -> str:
-    """Return the folder of the libraries that run on the Hexagon DSP, empty when none was placed."""
+    """Return the folder of the libraries for the Hexagon DSP, empty when none was placed."""
     paths = (path for name, path in request.file_paths.items() if name.startswith(_HEXAGON_SKEL))
     return next((str(PurePosixPath(path).parent) for path in paths), "")
 
 
-#: Where the kernel's word is kept: /proc/PID/cgroup of the shell that then runs the program.
+#: The file with /proc/PID/cgroup of the shell that then runs the program.
 MODE_FILE: Final = "mode"
 _EXIT_CODE: Final = 97
 
 
 def in_mode(command: str, request: InvocationRequest) -> str:
-    """Return the command line that runs ``command`` in the case's mode, or ends with a line that
-    says why not.
-    """
+    """Return the command line that runs ``command`` in the case's mode, or prints why it can't."""
     return call("top_app", MODE_FILE, _EXIT_CODE) + command if mode_files(request) else command
 
 
@@ -402,12 +392,12 @@ def mode_files(request: InvocationRequest) -> tuple[str, ...]:
 
 #: The attachment that holds the text or file as it was imported.
 SOURCE: Final = "imported"
-#: The attachment that says which run of it is meant: ``{"run": 0}``.
+#: The attachment with the number of the run in it: ``{"run": 0}``.
 _SELECTION: Final = "selection.json"
 
 
 class ImportedTool:
-    """Reads what an app left behind; benchfarm doesn't start it."""
+    """Reads the output of an app that benchfarm doesn't start."""
 
     def __init__(self, name: ToolName, read: Callable[[str], list[ToolReport]]) -> None:
         """``read`` returns the runs of a text in their order."""
@@ -428,7 +418,7 @@ class ImportedTool:
         )
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """Read the run that was selected at import; a text without it is a report that says so."""
+        """Read the run that was selected at import; a text without it gives a failed report."""
         reports = self._read(raw.data(SOURCE).decode("utf-8", "replace"))
         chosen = int(json.loads(raw.data(_SELECTION) or b"{}").get("run", 0))
         if chosen < len(reports):
@@ -447,16 +437,15 @@ def source_of(data: bytes, run: int) -> tuple[Attachment, ...]:
     )
 
 
-def foreign_build(program: Program, named: str) -> Build:
+def foreign_build(program: Program, app: str) -> Build:
     """Return the build of an app that was built and started elsewhere.
 
-    ``named`` with a slash is the path of the app's own file (an ``.ipa``, an APK, a framework's
-    archive), by whose content it is known. Anything else is a description such as ``TensorFlow
-    2.17``; the build is known by this text then, for its content was never seen. Raises UsageError
-    for a file that can't be read.
+    ``app`` with a slash is the path of the app's own file (an ``.ipa``, an APK, a framework's
+    archive), whose content identifies the build. Otherwise a description such as ``TensorFlow
+    2.17`` identifies it. Raises UsageError for a file that can't be read.
     """
-    if "/" in named:
-        path = Path(named).expanduser()
+    if "/" in app:
+        path = Path(app).expanduser()
         try:
             sha256 = sha256_of(path)
         except OSError as error:
@@ -464,12 +453,12 @@ def foreign_build(program: Program, named: str) -> Build:
                 f"{path}: {error.strerror}", hint="name the app's own file, or describe it"
             ) from error
         return Build(name=path.name, tool=program.name, sha256=BuildSha(sha256), abi="", version="")
-    return described_build(program, {"described as": named}, name=program.title, version=named)
+    return described_build(program, {"described as": app}, name=program.title, version=app)
 
 
 def described_build(
-    program: Program, told: Mapping[str, object], *, name: str, version: str
+    program: Program, description: Mapping[str, object], *, name: str, version: str
 ) -> Build:
-    """Return a build whose content was never seen: it is known by what is told of it."""
-    sha256 = BuildSha(content_key({"program": program.title, **told}))
+    """Return a build without a file, identified by its description."""
+    sha256 = BuildSha(content_key({"program": program.title, **description}))
     return Build(name=name, tool=program.name, sha256=sha256, abi="", version=version)

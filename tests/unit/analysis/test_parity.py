@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.case_result import CaseStatus, judge_case
-from orchestrator.passes.parity import parity_findings, parity_of, with_parity
+from orchestrator.passes.parity import parity_findings, read_parity, with_parity
 from orchestrator.records.case import DelegateName, Pass
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.verdict import (
@@ -66,7 +66,7 @@ def kept(outputs, references: dict[str, bytes], contrast: bytes, found: bytes) -
 
 
 def verdict(reference, contrast, found, measured=CPU) -> ParityVerdict:
-    return parity_of(raw(reference, contrast, found.tobytes()), measured).verdict
+    return read_parity(raw(reference, contrast, found.tobytes()), measured).verdict
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def recorded(found: bytes, delegate: DelegateName, *kernels: str):
         name: bytes.fromhex(RECORDED[name]) for name in kernels or ("builtin", "xnnpack", "plain")
     }
     output = kept(RECORDED["outputs"], references, bytes.fromhex(RECORDED["other_inputs"]), found)
-    return parity_of(output, case(delegate=delegate))
+    return read_parity(output, case(delegate=delegate))
 
 
 def moved(steps: int) -> bytes:
@@ -193,20 +193,20 @@ def test_indexes_are_judged_by_the_places_that_differ_and_not_by_how_far(places,
     ours, others = (RANDOM.integers(0, 1000, (1, 400)).astype(np.int64) for _ in range(2))
     found = ours.copy()
     found[0, :places] += 700
-    parity = parity_of(raw(ours, others, found.tobytes(), scale=0.0), CPU)
+    parity = read_parity(raw(ours, others, found.tobytes(), scale=0.0), CPU)
     assert (parity.verdict, parity.worst.error) == (expected, places / 400)
 
 
 def test_kernels_that_do_not_agree_on_anything_prove_nothing():
     far = (FLOATS * np.float32(-1)).tobytes()
-    parity = parity_of(raw(FLOATS, OTHER_FLOATS, FLOATS.tobytes(), xnnpack=far), CPU)
+    parity = read_parity(raw(FLOATS, OTHER_FLOATS, FLOATS.tobytes(), xnnpack=far), CPU)
     assert parity.verdict is ParityVerdict.DEGENERATE
 
 
 def test_a_reference_without_numbers_loosens_nothing():
     nothing = np.full_like(FLOATS, np.nan).tobytes()
     found = FLOATS + np.float32(0.1)
-    parity = parity_of(raw(FLOATS, OTHER_FLOATS, found.tobytes(), xnnpack=nothing), CPU)
+    parity = read_parity(raw(FLOATS, OTHER_FLOATS, found.tobytes(), xnnpack=nothing), CPU)
     assert (parity.verdict, parity.worst.kernel_distance) == (ParityVerdict.WRONG, None)
 
 
@@ -223,10 +223,10 @@ def test_outputs_that_do_not_depend_on_inputs_prove_nothing_even_where_they_agre
 def test_missing_and_short_outputs_are_told_apart_from_wrong_ones():
     for found in (b"", FLOATS.tobytes()[:-4]):
         output = raw(FLOATS, OTHER_FLOATS, found)
-        assert parity_of(output, CPU).verdict is ParityVerdict.UNREADABLE
+        assert read_parity(output, CPU).verdict is ParityVerdict.UNREADABLE
         report = with_parity(ToolReport(outcome="ok"), output, CPU)
         assert [item.code for item in parity_findings(report)] == ["outputs-unreadable"]
-    assert parity_of(replace(raw(FLOATS, OTHER_FLOATS, b""), attachments=()), CPU) is None
+    assert read_parity(replace(raw(FLOATS, OTHER_FLOATS, b""), attachments=()), CPU) is None
 
 
 @pytest.mark.parametrize(
