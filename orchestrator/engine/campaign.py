@@ -19,7 +19,7 @@ from orchestrator.engine.device_campaign import (
 )
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, Notice
 from orchestrator.engine.invocation import Context, RunRecords
-from orchestrator.engine.open_work import OpenWork, following, open_works, slim
+from orchestrator.engine.open_work import OpenWork, next_sustained, open_works, slim
 from orchestrator.engine.reference_check import keep_doubts
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.passes import is_around_others
@@ -51,16 +51,18 @@ def run_on_devices(
         StoreError, HostStorageError: a run couldn't be kept.
     """
     campaign = context.campaign
-    runs, works = _stored(context)
+    runs, work_by_serial = _stored(context)
     unreachable: dict[Serial, str] = {
         serial: "not attached, or not usable"
-        for serial, work in works.items()
+        for serial, work in work_by_serial.items()
         if work.invocations and serial not in {device.serial for device, _ in devices}
     }
-    with_work = [
-        item for item in devices if (work := works.get(item[1].serial)) and work.invocations
+    devices_with_work = [
+        item
+        for item in devices
+        if (work := work_by_serial.get(item[1].serial)) and work.invocations
     ]
-    final_work, faults = None, list[Exception]()
+    final_stored, faults = None, list[Exception]()
     try:
         context.observer.on_event(
             CampaignStarted(
@@ -69,22 +71,24 @@ def run_on_devices(
                 total=max(len(campaign.invocations), _stored_count(runs)),
                 done=_stored_count(runs),
                 stored=Counter(run.case.serial for run in runs),
-                left={serial: len(work.invocations) for serial, work in works.items()},
+                left={serial: len(work.invocations) for serial, work in work_by_serial.items()},
             )
         )
         # This computer drives the phones: measured at the same time, its figures would be adb's.
         for is_host in (False, True):
-            batch = [item for item in with_work if (item[0].kind is DeviceKind.HOST) is is_host]
+            batch = [
+                item for item in devices_with_work if (item[0].kind is DeviceKind.HOST) is is_host
+            ]
             for serial, device_result in _measure_in_parallel(context, batch).items():
                 unreachable |= {serial: device_result.reason} if device_result.reason else {}
                 faults += [device_result.fault] if device_result.fault is not None else []
         if context.cancelled.is_set():
             raise InterruptedByUserError
-        final_work = _stored(context)
+        final_stored = _stored(context)
     except KeyboardInterrupt:
         raise InterruptedByUserError from None
     finally:
-        result = _end(context, unreachable, final_work)
+        result = _finish(context, unreachable, final_stored)
     return replace(result, fault=faults[0] if faults else None)
 
 
@@ -188,7 +192,7 @@ def close_campaign(
         for item in (
             *work.planned,
             *work.added,
-            *(following(marker, runs) for marker in work.sustained),
+            *(next_sustained(marker, runs) for marker in work.sustained),
         )
     ]:
         abandoned = [
@@ -210,7 +214,7 @@ def _stored(context: Context) -> _Stored:
     return runs, open_works(context.campaign, runs, context.tools)
 
 
-def _end(
+def _finish(
     context: Context, unreachable: Mapping[Serial, str], stored: _Stored | None
 ) -> CampaignEnded:
     """``stored`` was read after all devices had finished; None where they hadn't."""
@@ -220,15 +224,15 @@ def _end(
         context.store, campaign.campaign_id
     ):
         stored = None
-    runs, works = stored or _stored(context)
-    status = _status(runs, _open_count(works))
+    runs, work_by_serial = stored or _stored(context)
+    status = _status(runs, _open_count(work_by_serial))
     context.store.set_status(campaign.campaign_id, status, finished_at)
     ended = replace(campaign, status=status, finished_at=finished_at)
     result = CampaignEnded(
         campaign=ended,
         stored=_stored_count(runs),
         not_run=sum(run.outcome is Outcome.SKIPPED for run in runs),
-        left=_open_count(works),
+        left=_open_count(work_by_serial),
         lost=unreachable,
     )
     context.observer.on_event(result)

@@ -181,7 +181,7 @@ class CaseRunner:
                 continue
             between()
             for run in self._run_invocation(invocation, invocations):
-                self._keep(run)
+                self._store_run(run)
 
     def run_one(self, invocation: Invocation, *, at_rest: bool = True) -> RunRecord:
         """Run and store one invocation; without ``at_rest`` it follows the last one directly.
@@ -193,7 +193,7 @@ class CaseRunner:
         self._position += 1
         self._report_started(invocation)
         run = self._run_with_retries(invocation, at_rest=at_rest)
-        self._keep(run)
+        self._store_run(run)
         return run
 
     def is_needless(self, invocation: Invocation) -> bool:
@@ -211,7 +211,7 @@ class CaseRunner:
         if invocation.case.case_key not in self._reported_unused:
             self._reported_unused.add(invocation.case.case_key)
             self.note(f"{invocation.case.model_name}, {invocation.case.configuration}: {reason}")
-        self._keep(self._records.not_run(invocation, skipped(THREADS_UNUSED, reason)))
+        self._store_run(self._records.not_run(invocation, skipped(THREADS_UNUSED, reason)))
         return True
 
     def _is_only_check(self, invocation: Invocation) -> bool:
@@ -259,7 +259,7 @@ class CaseRunner:
 
         Raises StoreError.
         """
-        self._keep(self._records.not_run(invocation, self._skipped_for_time(reason)))
+        self._store_run(self._records.not_run(invocation, self._skipped_for_time(reason)))
 
     def _skipped_for_time(self, reason: str) -> Ending:
         if not self._is_time_reported:
@@ -267,7 +267,7 @@ class CaseRunner:
             self.note(f"no time for the remaining runs: {reason}", is_problem=True)
         return skipped(OUT_OF_TIME, reason)
 
-    def rest(self, limits: FitLimits, *, recent: DeviceState | None = None) -> Fitness:
+    def wait_until_fit(self, limits: FitLimits, *, recent: DeviceState | None = None) -> Fitness:
         """Wait until the device is fit by these limits; ``recent`` is its state if just read.
 
         Raises DeviceError kinds, and InterruptedByUserError.
@@ -284,7 +284,7 @@ class CaseRunner:
         self._check_cancelled()
         return fitness
 
-    def _keep(self, run: RunRecord) -> None:
+    def _store_run(self, run: RunRecord) -> None:
         self._context.store.append_run(run)
         self._context.observer.on_event(
             RunStored(
@@ -446,7 +446,7 @@ class CaseRunner:
         is_timed = at_rest and not is_around_others(invocation)
         if is_timed:
             limits = replace(limits, wait=min(limits.wait, self.time.remaining_s))
-        fitness = self.rest(limits, recent=self._recent_state())
+        fitness = self.wait_until_fit(limits, recent=self._recent_state())
         if fitness.reason and at_rest:
             reason = f"not fit after {format_duration(fitness.waited_s)}: {fitness.reason}"
             code = fitness.code or "unfit"

@@ -17,7 +17,7 @@ from orchestrator.engine.events import (
     RoundAdded,
 )
 from orchestrator.engine.invocation import Context
-from orchestrator.engine.open_work import OpenWork, done_count, following, open_work, slim
+from orchestrator.engine.open_work import OpenWork, done_count, next_sustained, open_work, slim
 from orchestrator.engine.reference_check import ReferenceCheck
 from orchestrator.errors import (
     BenchfarmError,
@@ -117,7 +117,7 @@ class DeviceCampaign:
         self._working = working or WorkingDevices()
         #: The cases abandoned on the device; kept while it is offline.
         self._failures = CaseFailures(self._campaign.terms)
-        self._marks = [
+        self._reference_items = [
             item
             for item in self._campaign.invocations
             if is_around_others(item) and item.case.serial == self._serial
@@ -137,7 +137,7 @@ class DeviceCampaign:
         """
         result = DeviceResult()
         try:
-            result = self._guarded(self._under_lease)
+            result = self._guarded(self._measure_under_lease)
         finally:
             self._working.remove(self._serial)
             final_result = self._guarded(lambda: self._report_finished(result.reason))
@@ -153,16 +153,16 @@ class DeviceCampaign:
             return self._error_result(error)
         return DeviceResult()
 
-    def _under_lease(self) -> None:
+    def _measure_under_lease(self) -> None:
         with self._context.lease.acquire(self._serial, wait_s=_LEASE_WAIT_S):
             try:
-                self._until_done()
+                self._measure_until_done()
             finally:
                 self._restore()
 
-    def _until_done(self) -> None:
+    def _measure_until_done(self) -> None:
         """Measure until nothing is open; a lost device that returns resumes where it was."""
-        fruitless, done_before = 0, -1
+        failed_returns, done_before = 0, -1
         while True:
             # Read under the lease: no other process adds runs now.
             self._read_runs()
@@ -173,11 +173,11 @@ class DeviceCampaign:
                     raise
             except DeviceError as error:
                 done = done_count(self._campaign, self._runs, self._serial)
-                fruitless = fruitless + 1 if done == done_before else 0
+                failed_returns = failed_returns + 1 if done == done_before else 0
                 done_before = done
-                if fruitless >= RETURNS_MAX:
-                    self._keep_out(
-                        f"it was lost {fruitless + 1} times with nothing measured in between: {error}"
+                if failed_returns >= RETURNS_MAX:
+                    self._quarantine(
+                        f"it was lost {failed_returns + 1} times with nothing measured in between: {error}"
                     )
                     raise
                 if not may_return(error) or not self._wait_for_return(error):
@@ -210,8 +210,10 @@ class DeviceCampaign:
             self._device, self._facts, context, self._runs, self._failures, self._time
         )
         check = (
-            ReferenceCheck(self._device, self._context, runner, self._runs, self._marks[0])
-            if self._marks
+            ReferenceCheck(
+                self._device, self._context, runner, self._runs, self._reference_items[0]
+            )
+            if self._reference_items
             else None
         )
 
@@ -228,8 +230,8 @@ class DeviceCampaign:
             runner.run_all(work.planned or work.added, between=between)
         for marker in work.sustained:
             if shortage := runner.time.shortage(marker):
-                runner.leave_out(following(marker, self._runs), shortage)
-            elif not runner.is_needless(following(marker, self._runs)):
+                runner.leave_out(next_sustained(marker, self._runs), shortage)
+            elif not runner.is_needless(next_sustained(marker, self._runs)):
                 between()
                 run_sustained(
                     runner, marker, self._runs, sustained_s=self._campaign.terms.sustained
@@ -292,13 +294,13 @@ class DeviceCampaign:
         # A busy, unfit or offline device may work tomorrow. A device whose reference workload moved
         # would measure something else than before.
         if isinstance(error, DeviceSetAsideError):
-            self._keep_out(_text(self._device, error))
+            self._quarantine(_text(self._device, error))
         if isinstance(error, DeviceError):
             return DeviceResult(reason=_text(self._device, error))
-        is_ours = not isinstance(error, BenchfarmError)
+        is_bug = not isinstance(error, BenchfarmError)
         reason = (
             f"a fault in benchfarm itself: {type(error).__name__}: {error}"
-            if is_ours
+            if is_bug
             else str(error)
         )
         self._note(f"is abandoned: {reason}", is_problem=True)
@@ -312,7 +314,7 @@ class DeviceCampaign:
             DeviceFinished(serial=self._serial, left=open_count, reason=reason)
         )
 
-    def _keep_out(self, reason: str) -> None:
+    def _quarantine(self, reason: str) -> None:
         self._context.quarantine.put(self._serial, reason)
         self._note(
             f"is in quarantine; 'benchfarm device release {shlex.quote(self._serial)}' ends it",

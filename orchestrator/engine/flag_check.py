@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator.errors import DeviceError, PlanError
 from orchestrator.files import safe_name
-from orchestrator.planning.expansion import Expansion, without
+from orchestrator.planning.expansion import Expansion, with_skips
 from orchestrator.ports import Device, HostFile
 from orchestrator.records.build_spec import FlagFault
 from orchestrator.records.case import (
@@ -122,7 +122,7 @@ def check_flags(
             faults=[f"  {line}" for line in lines],
             hint="'benchfarm flags' lists them, 'benchfarm flags NAME' explains one",
         )
-    return without(expansion, skips)
+    return with_skips(expansion, skips)
 
 
 def _judge(

@@ -138,11 +138,11 @@ class Placer:
         build = self._context.builds[case.build_sha256]
         # Files that must lie together are identified by all of their contents.
         set_sha256 = content_key([build.sha256, *case.files]) if case.files else ""
-        hosts = self._context.campaign.terms.files
+        host_paths = self._context.campaign.terms.files
         # First: an iPhone's files lie in the app's folder.
-        program_path = self._put_program(case.tool, build, set_sha256)
+        program_path = self._place_program(case.tool, build, set_sha256)
         placed = Placed(
-            model_path=self._put(
+            model_path=self._place_file(
                 HostFile(
                     source=_source(model),
                     kind="models",
@@ -152,9 +152,9 @@ class Placer:
             ),
             program_path=program_path,
             file_paths={
-                name: self._put(
+                name: self._place_file(
                     HostFile(
-                        source=Path(hosts[sha256]),
+                        source=Path(host_paths[sha256]),
                         kind="programs",
                         sha256=sha256,
                         name=name,
@@ -173,14 +173,14 @@ class Placer:
             PlacedInput(
                 name=item.name,
                 shape=item.shape,
-                path=self._put(
+                path=self._place_file(
                     HostFile(source=item.path, kind="inputs", sha256=item.sha256, name="input.bin")
                 ),
             )
             for item in inputs
         )
 
-    def _put_program(self, tool: ToolName, build: Build, set_sha256: str) -> str:
+    def _place_program(self, tool: ToolName, build: Build, set_sha256: str) -> str:
         if program(tool).installed is not None and self._device.kind is DeviceKind.HOST:
             return str(build.path)
         if build.package and build.path is None:
@@ -205,16 +205,16 @@ class Placer:
             )
             self._report_placed(build.name, pushed_bytes, started_s)
             # It has replaced another build's app of the same name.
-            same = {
+            same_package = {
                 other.sha256
                 for other in self._context.builds.values()
                 if other.package == build.package
             }
-            replaced = same - {build.sha256}
+            replaced = same_package - {build.sha256}
             for key in [key for key in self._placed if key[1] in replaced]:
                 del self._placed[key]
             return ""
-        return self._put(
+        return self._place_file(
             HostFile(
                 source=_source(build),
                 kind="programs",
@@ -225,7 +225,7 @@ class Placer:
             )
         )
 
-    def _put(self, file: HostFile) -> str:
+    def _place_file(self, file: HostFile) -> str:
         started_s = self._context.clock.monotonic_s()
         placed = self._device.place(replace(file, name=safe_name(file.name)))
         self._report_placed(file.name, placed.pushed_bytes, started_s)
@@ -426,7 +426,7 @@ def with_basis(raw: RawOutput, basis: ParityBasis, facts: DeviceFacts) -> RawOut
     def with_system(item: Attachment) -> Attachment:
         if item.name != BASIS_FILE:
             return item
-        described = {**json.loads(item.data), "system": facts.computes_with}
-        return replace(item, data=json.dumps(described, sort_keys=True).encode())
+        content = {**json.loads(item.data), "system": facts.computes_with}
+        return replace(item, data=json.dumps(content, sort_keys=True).encode())
 
     return replace(raw, attachments=(*raw.attachments, *map(with_system, basis.attachments)))

@@ -96,7 +96,7 @@ def open_works(
     }
 
 
-def following(marker: Invocation, runs: Iterable[RunRecord]) -> Invocation:
+def next_sustained(marker: Invocation, runs: Iterable[RunRecord]) -> Invocation:
     """Return the invocation that a sustained measurement would resume; ``runs`` are the device's."""
     case_runs = [run for run in runs if run.case.case_key == marker.case.case_key]
     numbers = [run.invocation for run in case_runs if goes_on(run)]
@@ -157,6 +157,6 @@ def _open_reference(
     start_times = [run.started_at for run in other_runs if run.reason_code not in NOT_BEGUN]
     if other_runs and not start_times:
         return ()
-    whole = [check.ended_at for check in checks(runs) if check.is_whole]
-    is_bracketed = bool(whole) and (not start_times or max(whole) >= max(start_times))
+    check_ends = [check.ended_at for check in checks(runs) if check.is_whole]
+    is_bracketed = bool(check_ends) and (not start_times or max(check_ends) >= max(start_times))
     return () if is_bracketed else tuple(reference_items[:1])

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: The finding of a run after which the reference workload had moved.
 CODE = "reference-moved"
 #: This many earlier checks show a device's noise; more would only take time and memory.
-_CHECKS_MOST: Final = 100
+_CHECKS_MAX: Final = 100
 
 
 def earlier_figures_us(
@@ -47,7 +47,7 @@ def earlier_figures_us(
     Later figures are ignored, so that a campaign is always judged alike.
     """
     return history_of(
-        store.earlier_runs(case_key, campaign_id, limit=_CHECKS_MOST * CHECK_INVOCATIONS)
+        store.earlier_runs(case_key, campaign_id, limit=_CHECKS_MAX * CHECK_INVOCATIONS)
     )
 
 
@@ -63,10 +63,10 @@ def keep_doubts(
     by_device = grouped(stored, lambda run: run.case.serial)
     changed = []
     for runs in by_device.values():
-        marks = [run.case.case_key for run in runs if is_around_others(run)]
-        if not marks:
+        reference_keys = [run.case.case_key for run in runs if is_around_others(run)]
+        if not reference_keys:
             continue
-        findings = doubted(runs, earlier_figures_us(store, marks[0], campaign_id))
+        findings = doubted(runs, earlier_figures_us(store, reference_keys[0], campaign_id))
         for run in runs:
             # A run without a report has no number that could be doubted.
             if run.run_id not in findings or run.report is None or run.verdict.has(CODE):
@@ -83,7 +83,7 @@ def with_doubt(verdict: QualityVerdict, finding: Finding) -> QualityVerdict:
     return replace(verdict, quality=quality, findings=(*verdict.findings, finding))
 
 
-def carried_over(verdict: QualityVerdict, stored: QualityVerdict) -> QualityVerdict:
+def with_stored_doubt(verdict: QualityVerdict, stored: QualityVerdict) -> QualityVerdict:
     """Return a new verdict with the doubt that the stored verdict has."""
     for finding in stored.findings:
         if finding.code == CODE:
@@ -94,7 +94,7 @@ def carried_over(verdict: QualityVerdict, stored: QualityVerdict) -> QualityVerd
 #: How often a device that measures is checked.
 EVERY_S: Final = 900.0
 #: A phone has cooled when its battery is at most this much warmer than at the beginning.
-_WARMER_C: Final = 1.0
+_COOLED_MARGIN_C: Final = 1.0
 
 
 class ReferenceCheck:
@@ -130,7 +130,7 @@ class ReferenceCheck:
         if not verdict.moved:
             return
         if not is_first:
-            self._act(verdict)
+            self._cool_and_recheck(verdict)
             return
         self._runner.note(
             f"the reference workload is {_change(verdict)} than in earlier campaigns; it cools and is checked again"
@@ -153,7 +153,7 @@ class ReferenceCheck:
             return
         verdict = self._check()
         if verdict.moved:
-            self._act(verdict)
+            self._cool_and_recheck(verdict)
 
     def end(self) -> None:
         """Check after the last run; a move is only reported."""
@@ -164,7 +164,7 @@ class ReferenceCheck:
                 is_problem=True,
             )
 
-    def _act(self, verdict: ReferenceVerdict) -> None:
+    def _cool_and_recheck(self, verdict: ReferenceVerdict) -> None:
         self._runner.note(
             f"the reference workload is {_change(verdict)} than at the beginning; the phone is cooled"
         )
@@ -201,12 +201,14 @@ class ReferenceCheck:
         limits = self._context.campaign.terms.limits
         baseline = baseline_of(self._runs)
         heat_c = baseline.battery_heat_c if baseline is not None else None
-        most_c = (
+        limit_c = (
             limits.battery_heat_max
             if heat_c is None
-            else min(limits.battery_heat_max, heat_c + _WARMER_C)
+            else min(limits.battery_heat_max, heat_c + _COOLED_MARGIN_C)
         )
-        fitness = self._runner.rest(replace(limits, battery_heat_max=most_c, thermal_status_max=0))
+        fitness = self._runner.wait_until_fit(
+            replace(limits, battery_heat_max=limit_c, thermal_status_max=0)
+        )
         if fitness.reason:
             self._runner.note(f"didn't cool to its earlier temperature: {fitness.reason}")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from orchestrator.analysis.findings import finding
 from orchestrator.clock import Clock
 from orchestrator.engine.invocation import RunRecords, read
-from orchestrator.engine.reference_check import carried_over, keep_doubts, with_doubt
+from orchestrator.engine.reference_check import keep_doubts, with_doubt, with_stored_doubt
 from orchestrator.errors import PlanError, PluginError, UsageError
 from orchestrator.frozen import frozen
 from orchestrator.ports import Tool
@@ -54,7 +54,7 @@ class Review:
     unread: int = 0
 
 
-def read_again(
+def reread_run(
     run: RunRecord, raw: RawOutput, tool: Tool, facts: DeviceFacts, screen: Screen
 ) -> RunRecord:
     """Return a run with what its raw output says, and the verdict that follows."""
@@ -67,7 +67,7 @@ def read_again(
         outcome=ending.outcome,
         reason_code=ending.reason_code,
         reason=ending.reason,
-        verdict=carried_over(verdict, run.verdict),
+        verdict=with_stored_doubt(verdict, run.verdict),
     )
 
 
@@ -83,10 +83,10 @@ def read_imported(
         return replace(run, report=None)
     if is_pruned(run.attachments):
         return replace(run, verdict=with_doubt(run.verdict, finding("imported-unread")))
-    return read_again(run, _raw_of(run, run.attachments), tools[run.case.tool], facts, screen)
+    return reread_run(run, _raw_output(run, run.attachments), tools[run.case.tool], facts, screen)
 
 
-def _raw_of(run: RunRecord, attachments: tuple[Attachment, ...]) -> RawOutput:
+def _raw_output(run: RunRecord, attachments: tuple[Attachment, ...]) -> RawOutput:
     return RawOutput(
         command=run.command,
         exit_code=run.exit_code,
@@ -118,9 +118,9 @@ def reparse(
             pruned += 1
             continue
         try:
-            again = read_again(
+            reread = reread_run(
                 run,
-                _raw_of(run, attachments),
+                _raw_output(run, attachments),
                 tools[run.case.tool],
                 devices[run.case.serial],
                 screens.get(run.campaign_id, Screen.ON),
@@ -132,9 +132,9 @@ def reparse(
             unread += 1
             continue
         reviewed += 1
-        assert again.report is not None, "reading always makes one"
-        if (again.report, again.verdict, again.outcome) != (run.report, run.verdict, run.outcome):
-            store.replace_reading(again)
+        assert reread.report is not None, "reading always makes one"
+        if (reread.report, reread.verdict, reread.outcome) != (run.report, run.verdict, run.outcome):
+            store.replace_reading(reread)
             changed.append(run.run_id)
     # Runs from before doubts were stored, and checks that read otherwise now.
     known = set(changed)
@@ -199,22 +199,22 @@ def import_runs(
     """
     cases = tuple({run.case.case_key for run in batch.runs})
     stored = [run for run in store.runs(case_keys=cases) if run.run_pass is FIGURE_PASS]
-    told = {(run.case.case_key, told_by(run.report)) for run in stored if run.report}
+    figures = {(run.case.case_key, told_by(run.report)) for run in stored if run.report}
     numbers: Counter[CaseKey] = Counter()
     records = []
-    for run in _unknown(store, stored, batch.runs):
+    for run in _without_stored(store, stored, batch.runs):
         key = run.case.case_key
         invocation = Invocation(case=run.case, run_pass=FIGURE_PASS, number=numbers[key])
-        records_of = RunRecords(batch.devices[run.case.serial], campaign, tools, clock)
-        record = records_of.measured(invocation, run.raw)
+        recorder = RunRecords(batch.devices[run.case.serial], campaign, tools, clock)
+        record = recorder.measured(invocation, run.raw)
         assert record.report is not None, "reading always makes one"
-        if run.is_unlike_others and (key, told_by(record.report)) in told:
+        if run.is_unlike_others and (key, told_by(record.report)) in figures:
             continue
         records.append(record)
         numbers[key] += 1
     if not records:
         return ImportResult(campaign=None, runs=(), known=len(batch.runs))
-    whole = replace(
+    finished = replace(
         campaign,
         # Never RUNNING: one that was cut off is continued by importing again, never by running it.
         status=CampaignStatus.FINISHED,
@@ -225,22 +225,22 @@ def import_runs(
         ),
     )
     store.begin_campaign(
-        whole,
+        finished,
         devices=list(batch.devices.values()),
         models=list(batch.models.values()),
         builds=list(batch.builds.values()),
     )
     store.append_runs(records)
-    return ImportResult(campaign=whole, runs=tuple(records), known=len(batch.runs) - len(records))
+    return ImportResult(campaign=finished, runs=tuple(records), known=len(batch.runs) - len(records))
 
 
 def told_by(report: ToolReport) -> str:
     """Return all that a report says but below which headings of its text it stands."""
-    extra = {name: told for name, told in report.extra.items() if name not in {"title", "heading"}}
+    extra = {name: value for name, value in report.extra.items() if name not in {"title", "heading"}}
     return repr(replace(report, extra=extra))
 
 
-def _unknown(
+def _without_stored(
     store: Store, stored: Sequence[RunRecord], runs: Sequence[ForeignRun]
 ) -> list[ForeignRun]:
     def identity(
@@ -248,8 +248,8 @@ def _unknown(
     ) -> tuple[CaseKey, frozenset[Attachment]]:
         return case.case_key, frozenset(attachments)
 
-    seen = {identity(run.case, store.attachments(run.run_id)) for run in stored}
-    fresh: dict[tuple[CaseKey, frozenset[Attachment]], ForeignRun] = {}
+    stored_identities = {identity(run.case, store.attachments(run.run_id)) for run in stored}
+    new_runs: dict[tuple[CaseKey, frozenset[Attachment]], ForeignRun] = {}
     for run in runs:
-        fresh.setdefault(identity(run.case, run.raw.attachments), run)
-    return [run for key, run in fresh.items() if key not in seen]
+        new_runs.setdefault(identity(run.case, run.raw.attachments), run)
+    return [run for key, run in new_runs.items() if key not in stored_identities]

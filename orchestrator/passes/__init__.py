@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from orchestrator.records.run import RunRecord
     from orchestrator.tables.passes import PassTable
 
-_OWN = tuple(item.value for item in Pass)
+_BUILTIN = tuple(item.value for item in Pass)
 
 
 @functools.cache
@@ -36,7 +36,7 @@ def pass_of(name: Pass) -> PassSpec:
 
     if name.value not in pass_names():
         raise UsageError(f"there is no pass {name.value!r}", hint=known_hint(name.value))
-    is_builtin = name.value in _OWN
+    is_builtin = name.value in _BUILTIN
     pass_spec = (
         import_module(f"{__name__}.{name.value}").PASS
         if is_builtin
@@ -78,7 +78,7 @@ def shown(name: Pass) -> PassSpec:
 @functools.cache
 def pass_names() -> tuple[str, ...]:
     """Return the names of all passes, in the order in which they are listed."""
-    return (*_OWN, *(name for name in plugins("passes") if name not in _OWN))
+    return (*_BUILTIN, *(name for name in plugins("passes") if name not in _BUILTIN))
 
 
 def plan_pass_names() -> tuple[str, ...]:

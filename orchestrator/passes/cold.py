@@ -183,7 +183,7 @@ PASS = PassSpec(
     ),
     numbers=_numbers,
     needs=lambda program: (
-        "has no process of its own for each case, whose start could be cold"
+        "doesn't start a process for each case, so no start is cold"
         if program.name.is_session
         else ""
     ),

@@ -127,9 +127,9 @@ def read_parity(raw: RawOutput, case: Case) -> Parity | None:
     references = {
         kernels: values
         for kernels in map(Kernels, basis["references"])
-        if (values := _split(raw.data(reference_file(kernels)), tensors)) is not None
+        if (values := _split_outputs(raw.data(reference_file(kernels)), tensors)) is not None
     }
-    outputs = _split(raw.data(OUTPUTS_FILE), tensors)
+    outputs = _split_outputs(raw.data(OUTPUTS_FILE), tensors)
     nearest, worst = Kernels.BUILTIN, None
     if outputs is None:
         verdict, reason = ParityVerdict.UNREADABLE, "no outputs came"
@@ -138,8 +138,8 @@ def read_parity(raw: RawOutput, case: Case) -> Parity | None:
             reason = f"the program wrote {size} bytes of outputs; the model has {expected_size}"
     else:
         limits = [
-            _limit(tensor, [values[place] for values in references.values()], half=is_half(case))
-            for place, tensor in enumerate(tensors)
+            _limit(tensor, [values[index] for values in references.values()], half=is_half(case))
+            for index, tensor in enumerate(tensors)
         ]
         # A delegate leaves operators to any of these kernels; without a delegate XNNPACK has none.
         # This computer has no accelerator's runtime, so any kernels may be the nearest.
@@ -155,7 +155,7 @@ def read_parity(raw: RawOutput, case: Case) -> Parity | None:
         worst = worst_by_kernels[nearest]
         verdict, reason = worst.verdict, _sentence(worst, nearest)
         builtin = references[Kernels.BUILTIN]
-        contrast = _split(raw.data(CONTRAST_FILE), tensors)
+        contrast = _split_outputs(raw.data(CONTRAST_FILE), tensors)
         # A contrast of another size differs anyway.
         if contrast and _is_blind(builtin, _compare(tensors, limits, builtin, contrast)):
             verdict = ParityVerdict.DEGENERATE
@@ -224,7 +224,7 @@ def _tensor(item: Mapping[str, Any]) -> OutputTensor:
     )
 
 
-def _split(data: bytes, tensors: Sequence[OutputTensor]) -> list[NDArray[Any]] | None:
+def _split_outputs(data: bytes, tensors: Sequence[OutputTensor]) -> list[NDArray[Any]] | None:
     """Return each output's values, or None if the size isn't that of these tensors."""
     import numpy as np
 
@@ -343,8 +343,8 @@ def _sentence(worst: TensorParity, nearest: Kernels) -> str:
     unit = " of the places" if worst.tensor.is_discrete else " steps"
     if worst.tensor.is_float:
         unit = " of the largest magnitude"
-    apart = f"at most {worst.error:.3g}{unit} from {_KERNEL_WORDS[nearest]}"
-    parts = [f"{worst.tensor.name}: {apart} (threshold {worst.threshold:.3g})"]
+    distance_text = f"at most {worst.error:.3g}{unit} from {_KERNEL_WORDS[nearest]}"
+    parts = [f"{worst.tensor.name}: {distance_text} (threshold {worst.threshold:.3g})"]
     if worst.kernel_distance is not None:
         parts.append(f"correct kernels differ by up to {worst.kernel_distance:.3g}")
     if worst.cosine is not None:

@@ -107,16 +107,16 @@ def _kernel_layers(
     rows: Sequence[OperatorTime], layers: Sequence[tuple[str, str]]
 ) -> Iterator[tuple[int, str]]:
     """Yield the layers of kernels with the ``id()`` of the kernel's row."""
-    place = 0
+    next_index = 0
     for row in rows:
         is_kernel = row.name.startswith(KERNEL)
         kinds = _layer_types(row.node_type) if is_kernel else (row.node_type,)
         match = next(
-            (index for index in range(place, len(layers)) if layers[index][0] in kinds), None
+            (index for index in range(next_index, len(layers)) if layers[index][0] in kinds), None
         )
         if match is None:
             continue
-        place = match + 1
+        next_index = match + 1
         if is_kernel and row.times_called == 1:
             yield id(row), layers[match][1]
         elif is_kernel:

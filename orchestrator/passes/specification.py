@@ -281,7 +281,7 @@ class PassSpec:
         can.
         """
         if program.name.is_declared and not self.takes_declared:
-            return "is declared: nothing but its time is known"
+            return "is declared: only its time is known"
         if self._relies_on_flags and program.family not in self.flags:
             return "has no flags for it"
         return self.needs(program)

@@ -29,7 +29,7 @@ def _findings(report: ToolReport, case: Case, facts: DeviceFacts) -> Iterator[Fi
     if case.tool in SUMMARY_TOOLS:
         yield from summary_findings(report, is_cpu=case.delegate.is_cpu)
     yield from repetition_findings(
-        [float(each) for each in str(report.extra.get("repetitions_us", "")).split()]
+        [float(duration) for duration in str(report.extra.get("repetitions_us", "")).split()]
     )
     yield from rounding_findings(report)
 

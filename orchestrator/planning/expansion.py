@@ -144,17 +144,19 @@ def _extra_invocations(
     plan: Plan, pass_spec: PassSpec, cases: Sequence[Case], kind: DeviceKind
 ) -> Iterator[Invocation]:
     """Yield the invocations of a pass other than timing, case by case or in turns."""
-    fit = [case for case in cases if not _pass_misfit(pass_spec, case, kind)]
-    numbers = {case.case_key: pass_spec.numbers(plan, case, program(case.tool)) for case in fit}
+    suitable = [case for case in cases if not _pass_misfit(pass_spec, case, kind)]
+    numbers = {
+        case.case_key: pass_spec.numbers(plan, case, program(case.tool)) for case in suitable
+    }
     longest = max(map(len, numbers.values()), default=0)
     width = longest if pass_spec.turn is None else pass_spec.turn(plan)
-    for place in range(0, longest, width or 1):
+    for start in range(0, longest, width or 1):
         turn = [
             Invocation(case=case, run_pass=pass_spec.name, number=number)
-            for case in fit
-            for number in numbers[case.case_key][place : place + width]
+            for case in suitable
+            for number in numbers[case.case_key][start : start + width]
         ]
-        yield from reversed(turn) if place // width % 2 else turn
+        yield from reversed(turn) if start // width % 2 else turn
 
 
 def order_invocations(
@@ -264,7 +266,7 @@ def reference_case(
                 warmup_runs=1,
                 warmup_min_secs=0.2,
                 affinity="big",
-                files=_placed(build, facts, USUAL_DELEGATE),
+                files=_companion_files(build, facts, USUAL_DELEGATE),
             )
     return None
 
@@ -324,7 +326,7 @@ def _model_cases(
                     if case_skip is None:
                         assert isinstance(build, Build)
                         base_case = replace(
-                            _case(plan, facts, model, build, delegate), threads=threads
+                            _new_case(plan, facts, model, build, delegate), threads=threads
                         )
                         for option_flags in program(tool).options(DELEGATES[delegate], flags):
                             case = _with_flags(base_case, flags + option_flags, stock.host_files)
@@ -352,7 +354,7 @@ def _pass_skips(plan: Plan, cases: Iterable[Case], kind: DeviceKind) -> Iterator
                 yield SkippedCase.of(case, NOT_IN_TOOL, skip_text)
 
 
-def without(expansion: Expansion, skips: Mapping[CaseKey, Skip]) -> Expansion:
+def with_skips(expansion: Expansion, skips: Mapping[CaseKey, Skip]) -> Expansion:
     """Return an expansion with some cases skipped, each with its reason."""
     if not skips:
         return expansion
@@ -370,7 +372,7 @@ def without(expansion: Expansion, skips: Mapping[CaseKey, Skip]) -> Expansion:
     )
 
 
-def _case(
+def _new_case(
     plan: Plan, facts: DeviceFacts, model: Model, build: Build, delegate: DelegateName
 ) -> Case:
     settings = plan.settings
@@ -389,11 +391,11 @@ def _case(
         warmup_min_secs=settings.warmup_min_secs,
         # Nothing on an iPhone chooses the cores.
         affinity="all" if facts.kind is DeviceKind.IOS else settings.affinity,
-        files=_placed(build, facts, delegate),
+        files=_companion_files(build, facts, delegate),
     )
 
 
-def _placed(
+def _companion_files(
     build: Build, facts: DeviceFacts, delegate: DelegateName
 ) -> tuple[tuple[str, str], ...]:
     """Return the files that a program needs beside it: name and sha256."""
@@ -421,18 +423,17 @@ def with_output_checks(expansion: Expansion, is_wanted: Callable[[Case], bool]) 
     return replace(
         expansion,
         invocations={
-            serial: _with_checks(queue, is_wanted)
-            for serial, queue in expansion.invocations.items()
+            serial: _add_checks(queue, is_wanted) for serial, queue in expansion.invocations.items()
         },
     )
 
 
-def _with_checks(
+def _add_checks(
     queue: Sequence[Invocation], is_wanted: Callable[[Case], bool]
 ) -> tuple[Invocation, ...]:
     first = [item for item in queue if item.run_pass is FIGURE_PASS and item.number == 0]
     checks = output_checks((item.case for item in first), is_wanted)
-    split_index = max((place for place, item in enumerate(queue) if item in first), default=-1) + 1
+    split_index = max((index for index, item in enumerate(queue) if item in first), default=-1) + 1
     return (*queue[:split_index], *checks, *queue[split_index:])
 
 

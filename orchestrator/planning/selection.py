@@ -105,8 +105,8 @@ def choose(
     shortage = ""
     phones = sum(facts.kind is not DeviceKind.HOST for facts in chosen)
     if selection.any is not None and phones < selection.any:
-        each = f" of different {selection.one_of_each}" if selection.one_of_each else ""
-        shortage = f"the plan asks for {selection.any} phones{each}, and {phones} fit"
+        distinct = f" of different {selection.one_of_each}" if selection.one_of_each else ""
+        shortage = f"the plan asks for {selection.any} phones{distinct}, and {phones} fit"
     return Choice(
         chosen=tuple(sorted(facts.serial for facts in chosen)),
         unneeded=unneeded,
@@ -178,7 +178,9 @@ def _unneeded(selection: DeviceSelection, facts: DeviceFacts, chosen: Sequence[D
     if selection.one_of_each:
         group = group_value(selection, facts)
         if not group:
-            return f"its {selection.one_of_each} isn't known, and one phone of each is wanted"
+            return (
+                f"its {selection.one_of_each} isn't known, and the plan asks for one phone of each"
+            )
         for other in phones:
             if group_value(selection, other) == group:
                 return f"{other.serial} has the same {selection.one_of_each}, {group}"
@@ -252,7 +254,7 @@ def delegates_for(plan: Plan, kind: DeviceKind, tool: ToolName) -> tuple[Delegat
     usual = usual_tool(kind)
     # The second program is for delegates that the usual one lacks.
     usual_delegates = (
-        program(usual).delegates(kind) if _is_beside(plan, kind, tool) else frozenset()
+        program(usual).delegates(kind) if _is_second_program(plan, kind, tool) else frozenset()
     )
     return tuple(
         name
@@ -266,21 +268,21 @@ def is_not_there(plan: Plan, kind: DeviceKind, tool: ToolName, reason_code: str)
     if plan.matrix.choice is not DelegateChoice.AUTO:
         return False
     return (
-        _is_beside(plan, kind, tool)
+        _is_second_program(plan, kind, tool)
         or reason_code == "no-gpu"
         or reason_code.endswith("-libraries-missing")
     )
 
 
-def _is_beside(plan: Plan, kind: DeviceKind, tool: ToolName) -> bool:
+def _is_second_program(plan: Plan, kind: DeviceKind, tool: ToolName) -> bool:
     return tries_npu(plan, kind) and program(tool).beside_on is kind
 
 
 def threads_for(plan: Plan, facts: DeviceFacts) -> tuple[int, ...]:
     """Return a plan's thread counts for a device."""
     usual = min(USUAL_THREADS, core_count(facts) or USUAL_THREADS)
-    several = (1, usual) if plan.matrix.choice is DelegateChoice.AUTO and usual > 1 else (usual,)
-    return plan.matrix.threads or several
+    counts = (1, usual) if plan.matrix.choice is DelegateChoice.AUTO and usual > 1 else (usual,)
+    return plan.matrix.threads or counts
 
 
 def core_count(facts: DeviceFacts) -> int:
@@ -397,7 +399,7 @@ def flags_skip(
     if switching_off := sorted(usual_only & plan_flags.keys()):
         return Skip(
             reason_code="flag-of-another-delegate",
-            reason=f"{', '.join(switching_off)} switches off '{delegate}', under whose name the figure would stand",
+            reason=f"{', '.join(switching_off)} switches off '{delegate}', so the figure wouldn't be its own",
         )
     allowed = {delegate, *usual_enabled, *(() if delegate.is_cpu else _CPU_LIBRARIES)}
     foreign_flags = frozenset[str]().union(*(enabled[other] for other in enabled.keys() - allowed))
@@ -405,7 +407,7 @@ def flags_skip(
     if foreign:
         return Skip(
             reason_code="flag-of-another-delegate",
-            reason=f"{', '.join(foreign)} switches on another delegate, whose figure would stand under '{delegate}'",
+            reason=f"{', '.join(foreign)} switches on another delegate, so the figure wouldn't be that of '{delegate}'",
         )
     return None
 

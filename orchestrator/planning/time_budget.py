@@ -10,7 +10,7 @@ from typing import Final
 
 from orchestrator.clock import Clock, Deadline
 from orchestrator.passes import goes_on, is_around_others
-from orchestrator.planning.expansion import Expansion, least_duration_s, without
+from orchestrator.planning.expansion import Expansion, least_duration_s, with_skips
 from orchestrator.records.campaign import Campaign, Invocation, Terms
 from orchestrator.records.case import Case, CaseKey, Pass, Serial, SeriesKey, Skip, grouped
 from orchestrator.records.plan import Plan, PlanTerms
@@ -21,7 +21,7 @@ from orchestrator.units import format_duration
 CHECK_S: Final = 15.0
 _CHECK_EVERY_S: Final = 900.0
 #: The median of this many last runs of a series and pass estimates the next one.
-_LAST: Final = 8
+_MEDIAN_RUNS: Final = 8
 #: A run's estimate, as a multiple of its least time, where the device has no runs yet.
 _USUAL_FACTOR: Final = 1.5
 #: Between two runs a phone is probed and files are placed; waits come on top.
@@ -81,7 +81,7 @@ def cut_to_time(
         skips |= {
             key: Skip(reason_code=OUT_OF_TIME, reason=reason) for key, reason in reasons.items()
         }
-    return without(expansion, skips)
+    return with_skips(expansion, skips)
 
 
 def over_budget(
@@ -128,13 +128,13 @@ def over_budget(
     return reasons
 
 
-def usual_s(recent: Recent) -> dict[tuple[SeriesKey, Pass], float]:
+def usual_durations_s(recent: Recent) -> dict[tuple[SeriesKey, Pass], float]:
     """Return the usual seconds of a run of each series and pass: the median of the last ones."""
     medians: dict[tuple[SeriesKey, Pass], float] = {}
     for series_key, runs in recent.items():
         for run_pass in {run.run_pass for run in runs}:
             durations_s = [run.duration_s for run in runs if run.run_pass is run_pass]
-            medians[series_key, run_pass] = statistics.median(durations_s[:_LAST])
+            medians[series_key, run_pass] = statistics.median(durations_s[:_MEDIAN_RUNS])
     return medians
 
 
@@ -146,7 +146,7 @@ def case_costs_s(
     Cases without runs are estimated from their settings, scaled like the cases with runs.
     """
     pause_s = usual_pause_s(recent, terms)
-    taken_s = {key: median_s + pause_s for key, median_s in usual_s(recent).items()}
+    taken_s = {key: median_s + pause_s for key, median_s in usual_durations_s(recent).items()}
     ratios = [
         taken_s[key] / least_duration_s(item, terms)
         for item in queue
@@ -229,7 +229,7 @@ class RemainingTime:
         series = dict.fromkeys(
             item.case.series_key for item in campaign.invocations if item.case.serial == serial
         )
-        self._taken_s = usual_s(recent_of(list(series)))
+        self._taken_s = usual_durations_s(recent_of(list(series)))
         for run in runs:
             self.learn(run)
 

@@ -47,7 +47,7 @@ class Program:
     has_flags: bool = True
     #: Returns the ways in which it uses a delegate, or the figures that it gives, beside a plan's
     #: flags.
-    options: Callable[[Delegate, Option], tuple[Option, ...]] = lambda delegate, given: ((),)
+    options: Callable[[Delegate, Option], tuple[Option, ...]] = lambda delegate, flags: ((),)
     #: Its flags, where they are no family's.
     own_schema: FlagSchema | None = None
     #: Returns the faults of a case's flags, for a program whose flags are in no table.
@@ -94,7 +94,7 @@ class Program:
 
 
 #: The programs of the core.
-_OWN = frozenset(item.name.replace("_", "-") for item in pkgutil.iter_modules(__path__))
+_BUILTIN = frozenset(item.name.replace("_", "-") for item in pkgutil.iter_modules(__path__))
 
 
 def program(tool: ToolName) -> Program:
@@ -106,12 +106,12 @@ def program(tool: ToolName) -> Program:
         return _program(tool)
     for source in program_sources():
         return source.program(tool)
-    raise UsageError(f"nothing here reads the file that declares {tool}")
+    raise UsageError(f"no installed extension reads the file that declares {tool}")
 
 
 @functools.cache
 def _program(tool: ToolName) -> Program:
-    if tool.value not in _OWN:
+    if tool.value not in _BUILTIN:
         loaded = find("programs", tool.value, Program)
     else:
         loaded = import_module(f"{__name__}.{tool.value.replace('-', '_')}").PROGRAM
@@ -129,7 +129,7 @@ def programs() -> Iterator[Program]:
 
 def is_here(tool: ToolName) -> bool:
     """Whether the core or a plugin has a program."""
-    return tool.value in _OWN or tool.value in plugins("programs")
+    return tool.value in _BUILTIN or tool.value in plugins("programs")
 
 
 def declared_for(endings: frozenset[str]) -> tuple[ToolName, ...]:
@@ -160,4 +160,4 @@ def usual_tool(kind: DeviceKind) -> ToolName:
     for spec in programs():
         if spec.usual_on is kind:
             return spec.name
-    raise UsageError(f"no program that is here measures {kind.noun}", hint="name one with --tool")
+    raise UsageError(f"no installed program measures {kind.noun}", hint="name one with --tool")

@@ -36,7 +36,13 @@ from orchestrator.scripts import ask
 ACTIVITY: Final = f"{APP_PACKAGE}/.BenchmarkModelActivity"
 _FOLDER: Final = f"/data/data/{APP_PACKAGE}/files"
 #: The messages of ``am start`` when it fails.
-_REFUSED: Final = ("Error:", "Error type", "java.lang.", "Exception occurred", "Security exception")
+_START_ERRORS: Final = (
+    "Error:",
+    "Error type",
+    "java.lang.",
+    "Exception occurred",
+    "Security exception",
+)
 #: The attachment with the reason why the app's files can't be read.
 _NO_FILES: Final = "files-refused"
 
@@ -94,14 +100,14 @@ class ApkTool:
             with device.follow_log(buffers=("main", "system", "crash")) as lines:
                 # Old lines may come again when the phone's clock is set back: only lines after our
                 # own mark count.
-                marked = f"log -t {_MARK_TAG.decode()} {request.run_id}; {command}"
-                start = device.shell(marked, timeout_s=min(60.0, request.timeout_s))
+                marked_command = f"log -t {_MARK_TAG.decode()} {request.run_id}; {command}"
+                start = device.shell(marked_command, timeout_s=min(60.0, request.timeout_s))
                 output_lines = (start.text + start.stderr.decode("utf-8", "replace")).splitlines()
                 if any(
                     line.startswith("cmd: ") or "system running?" in line for line in output_lines
                 ):
                     raise SystemDownError("; ".join(output_lines)[-300:], serial=device.serial)
-                if not any(line.startswith(_REFUSED) for line in output_lines):
+                if not any(line.startswith(_START_ERRORS) for line in output_lines):
                     watch.follow(lines)
                     if OUTPUTS_FILE in files_written(request.run_pass):
                         watch.wait_for_outputs()
@@ -177,8 +183,8 @@ def _run_folder(run_id: RunId) -> str:
 
 def _clear_command(run_id: RunId) -> str:
     """Return the command that stops a running app and makes an empty folder for this run."""
-    inside = f"rm -rf files/run-*; mkdir -p files/run-{run_id}"
-    return f"am force-stop {APP_PACKAGE}; run-as {APP_PACKAGE} sh -c {shlex.quote(inside)}"
+    app_command = f"rm -rf files/run-*; mkdir -p files/run-{run_id}"
+    return f"am force-stop {APP_PACKAGE}; run-as {APP_PACKAGE} sh -c {shlex.quote(app_command)}"
 
 
 @dataclass(slots=True)
@@ -194,11 +200,11 @@ class _Watch:
     _is_ours: bool = False
     _pid: bytes = b""
     _saw_error: bool = False
-    _quiet_since_s: float = 0.0
+    _silent_since_s: float = 0.0
 
     def follow(self, lines: Iterator[bytes]) -> None:
         """Read lines until the activity is over."""
-        self._quiet_since_s = self.deadline.remaining_s
+        self._silent_since_s = self.deadline.remaining_s
         for line in lines:
             # Other apps may log all the time: only the silence of our process counts.
             if (line and self._take_line(line)) or self._is_over_in_silence():
@@ -247,17 +253,17 @@ class _Watch:
         ):
             return False
         self.log.add(line + b"\n")
-        self._quiet_since_s = self.deadline.remaining_s
+        self._silent_since_s = self.deadline.remaining_s
         self._saw_error |= is_our_process and header["level"] in {b"E", b"F"}
         return (is_our_process and text.startswith(_RESULT_LINES)) or (
             _is_death(tag, text) and _names_pid(text, self._pid)
         )
 
     def _is_over_in_silence(self) -> bool:
-        quiet_s = self._quiet_since_s - self.deadline.remaining_s
-        if quiet_s < (_SILENCE_AFTER_ERROR_S if self._saw_error else _SILENCE_S):
+        silent_s = self._silent_since_s - self.deadline.remaining_s
+        if silent_s < (_SILENCE_AFTER_ERROR_S if self._saw_error else _SILENCE_S):
             return False
-        self._quiet_since_s = self.deadline.remaining_s
+        self._silent_since_s = self.deadline.remaining_s
         return self._has_ended()
 
     def _has_ended(self) -> bool:

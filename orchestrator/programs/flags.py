@@ -30,12 +30,12 @@ _HELP_LINE: Final = re.compile(
     r"\t(?:optional|required|positional)\t(?P<help>.*)$"
 )
 _TABLE: Final = Path(__file__).with_name("flags.tsv")
-_WHOLE: Final = re.compile(r"[-+]?\d{1,20}", re.ASCII)
+_INTEGER: Final = re.compile(r"[-+]?\d{1,20}", re.ASCII)
 _DECIMAL: Final = re.compile(
     r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?", re.ASCII
 )
 _TRUE, _FALSE = frozenset({"true", "1"}), frozenset({"false", "0"})
-_WHOLE_BITS: Final = {"int32": 31, "int64": 63}
+_INTEGER_BITS: Final = {"int32": 31, "int64": 63}
 
 
 def parse_help(text: str) -> FlagSchema | None:
@@ -122,9 +122,9 @@ def _type_fault(spec: FlagSpec, value: str) -> str:
     """Return the expected type of a wrong value; empty for a right value."""
     if spec.kind == "bool":
         return "" if value in _TRUE | _FALSE else "true, false, 1 or 0"
-    if spec.kind in _WHOLE_BITS:
-        bits = _WHOLE_BITS[spec.kind]
-        if _WHOLE.fullmatch(value) and -(2**bits) <= int(value) < 2**bits:
+    if spec.kind in _INTEGER_BITS:
+        bits = _INTEGER_BITS[spec.kind]
+        if _INTEGER.fullmatch(value) and -(2**bits) <= int(value) < 2**bits:
             return ""
         return f"a whole number of {bits + 1} bits"
     if spec.kind == "float":
@@ -145,21 +145,21 @@ def _ineffective(flags: Mapping[str, str], schema: FlagSchema) -> list[FlagFault
         ):
             continue
         if not _is_on(flags.get(spec.needs, schema.flags[spec.needs].default)):
-            need = schema.flags[spec.needs]
-            example = f"--{need.name}=true" if need.kind == "bool" else f"--{need.name}=..."
-            faults.append(_idle(name, f"without {example}"))
+            needed = schema.flags[spec.needs]
+            example = f"--{needed.name}=true" if needed.kind == "bool" else f"--{needed.name}=..."
+            faults.append(_no_effect(name, f"without {example}"))
     if _is_on(flags.get("nnapi_accelerator_name", "")) and "disable_nnapi_cpu" in flags:
-        faults.append(_idle("disable_nnapi_cpu", "when --nnapi_accelerator_name is given"))
+        faults.append(_no_effect("disable_nnapi_cpu", "when --nnapi_accelerator_name is given"))
     if (
         "run_delay" in flags
         and _DECIMAL.fullmatch(rate := flags.get("run_frequency", ""))
         and float(rate) > 0
     ):
-        faults.append(_idle("run_delay", "when --run_frequency is above 0"))
+        faults.append(_no_effect("run_delay", "when --run_frequency is above 0"))
     return faults
 
 
-def _idle(name: str, when: str) -> FlagFault:
+def _no_effect(name: str, when: str) -> FlagFault:
     return FlagFault(code="ineffective-flag", flag=name, message=f"--{name} does nothing {when}")
 
 
@@ -181,7 +181,7 @@ class FlagBook:
     def schema(self, build: Build) -> FlagSchema:
         """Return the flags of a build: its own completed by the tables, or the tables alone."""
         if build.sha256 not in self._schemas:
-            self._schemas[build.sha256] = self._learned(build) or documented_flags(
+            self._schemas[build.sha256] = self._stored_schema(build) or documented_flags(
                 program(build.tool).family
             )
         return self._schemas[build.sha256]
@@ -203,14 +203,14 @@ class FlagBook:
         libraries = shlex.quote(str(PurePosixPath(program_path).parent))
         return f"LD_LIBRARY_PATH={libraries} {shlex.quote(program_path)} --help"
 
-    def learn(self, build: Build, printed: bytes) -> bool:
+    def learn(self, build: Build, help_output: bytes) -> bool:
         """Store a program's ``--help`` output; return False if it lists no flags, storing nothing."""
-        schema = _read(printed)
+        schema = _read_help(help_output)
         if schema is None:
             return False
         # A cache that can't be written only costs time: the program is asked again.
         with contextlib.suppress(OSError):
-            write_whole(self._path(build), printed)
+            write_whole(self._path(build), help_output)
         self._schemas[build.sha256] = schema
         return True
 
@@ -225,9 +225,9 @@ class FlagBook:
             return tuple(fault for fault in faults if fault.code != "ineffective-flag")
         return case_faults(case, run_pass, schema)
 
-    def _learned(self, build: Build) -> FlagSchema | None:
+    def _stored_schema(self, build: Build) -> FlagSchema | None:
         try:
-            return _read(self._path(build).read_bytes())
+            return _read_help(self._path(build).read_bytes())
         except OSError:
             return None
 
@@ -262,9 +262,9 @@ def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFau
     return tuple(faults)
 
 
-def _read(printed: bytes) -> FlagSchema | None:
+def _read_help(help_output: bytes) -> FlagSchema | None:
     """Return the flags that a program printed, completed by the tables; None if not all are."""
-    learned = parse_help(printed.decode("utf-8", "replace"))
+    learned = parse_help(help_output.decode("utf-8", "replace"))
     if learned is None or _OPTIONS_FLAG in learned.flags:
         return None
     return learned.merged_with(documented_flags(FlagFamily.BENCHMARK_MODEL))

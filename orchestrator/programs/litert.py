@@ -89,20 +89,20 @@ class LitertTool:
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the JSON and the exit code; without JSON, the log gives the reason."""
         if raw.timed_out:
-            return _failed("timed-out", f"no result after {raw.duration_s:.0f} s", case)
+            return _failed_report("timed-out", f"no result after {raw.duration_s:.0f} s", case)
         try:
             result = json.loads(raw.data(RESULT_FILE) or b"null")
         except ValueError:
             result = None
         if not is_result(result) or raw.exit_code != 0:
-            return _failed("tool-failed", _reason(raw.data("stderr")), case)
+            return _failed_report("tool-failed", _error_line(raw.data("stderr")), case)
         try:
             report = report_of(result)
         except (TypeError, ValueError) as error:
-            return _failed(
-                "tool-failed", f"{RESULT_FILE} isn't what the program writes: {error}", case
+            return _failed_report(
+                "tool-failed", f"{RESULT_FILE} isn't in the program's format: {error}", case
             )
-        return replace(report, delegate=_delegate(result, raw, case))
+        return replace(report, delegate=_delegate_evidence(result, raw, case))
 
 
 class Counts(NamedTuple):
@@ -169,7 +169,9 @@ def installed_build(named: str = "") -> Build:
     )
 
 
-def _delegate(result: Mapping[str, object], raw: RawOutput, case: Case) -> DelegateEvidence:
+def _delegate_evidence(
+    result: Mapping[str, object], raw: RawOutput, case: Case
+) -> DelegateEvidence:
     log = (raw.data("stderr") + raw.data("stdout")).decode("utf-8", "replace")
     xnnpack_line = next(
         (line.strip() for line in log.splitlines() if "XNNPACK delegate for CPU" in line), ""
@@ -187,7 +189,7 @@ def _delegate(result: Mapping[str, object], raw: RawOutput, case: Case) -> Deleg
     return DelegateEvidence(requested=case.delegate.value, actual=actual, truth=truth, lines=lines)
 
 
-def _failed(code: str, reason: str, case: Case) -> ToolReport:
+def _failed_report(code: str, reason: str, case: Case) -> ToolReport:
     requested = case.delegate.value
     return ToolReport(
         outcome="failed",
@@ -197,7 +199,7 @@ def _failed(code: str, reason: str, case: Case) -> ToolReport:
     )
 
 
-def _reason(data: bytes) -> str:
+def _error_line(data: bytes) -> str:
     """Return the program's first line that is marked as an error, else its last line."""
     lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
     errors = (line for line in lines if _ERROR_LINE.match(line))
@@ -209,7 +211,7 @@ RESOLUTION_US: Final = 10.0
 
 
 def is_result(document: object) -> TypeGuard[dict[str, Any]]:
-    """Whether a JSON document is what the program writes."""
+    """Whether a JSON document is a result of the program."""
     latency = document.get("latency") if isinstance(document, dict) else None
     return isinstance(latency, dict) and {"avg_ms", "num_runs"} <= latency.keys()
 

@@ -49,8 +49,8 @@ def affinity_mask(affinity: str, facts: DeviceFacts) -> str:
         return ""
     if affinity != "big":
         return affinity.removeprefix("0x")
-    every = {cpu for cluster in facts.clusters for cpu in cluster.cpus}
-    if facts.kind is not DeviceKind.ANDROID or set(facts.big_cores) == every:
+    all_cpus = {cpu for cluster in facts.clusters for cpu in cluster.cpus}
+    if facts.kind is not DeviceKind.ANDROID or set(facts.big_cores) == all_cpus:
         return ""
     return f"{sum(1 << cpu for cpu in facts.big_cores):x}"
 

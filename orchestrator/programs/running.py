@@ -66,11 +66,11 @@ _NAMED_PID: Final = re.compile(
     rb"(?:(?:Kill|Reclaim) '[^']*' \(|\b(?:pid|PID)[:=]? ?|PhantomProcessRecord \{\w+ )(\d+)"
 )
 #: Log lines about apps only; not all name a process.
-_OF_APPS: Final = (b"ANR in ", b"AndroidRuntime")
+_APP_MARKS: Final = (b"ANR in ", b"AndroidRuntime")
 #: Process numbers restart at a power of two, at least this one.
 _PIDS_MIN: Final = 1 << 15
 #: The most processes that start on a phone while a run begins.
-_PIDS_OF_A_RUN: Final = 1 << 10
+_PIDS_PER_RUN: Final = 1 << 10
 #: A native program's file name in its command line, before the first flag.
 _PROGRAM: Final = re.compile(r"/([^/\s']+)'? --")
 
@@ -195,13 +195,13 @@ def _own_lines(log: bytes, leader: int | None, tags: Collection[str]) -> bytes:
         return log
 
     def is_about_run(line: bytes) -> bool:
-        if any(words in line for words in _OF_APPS):
+        if any(words in line for words in _APP_MARKS):
             return False
         pids = [int(pid) for pid in _NAMED_PID.findall(line)]
         header = threadtime_header(line.decode("utf-8", "replace")) if tags else None
         if header is not None and header.pid is not None and header.tag in tags:
             pids = [header.pid]
-        return not pids or any(0 <= (pid - leader) % _PIDS_MIN < _PIDS_OF_A_RUN for pid in pids)
+        return not pids or any(0 <= (pid - leader) % _PIDS_MIN < _PIDS_PER_RUN for pid in pids)
 
     return b"".join(line for line in log.splitlines(keepends=True) if is_about_run(line))
 
@@ -330,7 +330,7 @@ def plan_flags(case: Case, owned: Collection[str] = ()) -> dict[str, str]:
     for name, _ in case.flags:
         if name in OWNED_FLAGS or name in owned:
             raise UsageError(
-                f"flag {name} follows from the plan's own keys and can't be set beside them"
+                f"flag {name} follows from other keys of the plan and can't be set as a flag"
             )
     return dict(case.flags)
 
@@ -423,9 +423,7 @@ class ImportedTool:
         chosen = int(json.loads(raw.data(_SELECTION) or b"{}").get("run", 0))
         if chosen < len(reports):
             return reports[chosen]
-        reason = (
-            f"the text holds {len(reports)} results, of {case.model_name} not number {chosen + 1}"
-        )
+        reason = f"the text has {len(reports)} results; number {chosen + 1} of {case.model_name} is missing"
         return ToolReport(outcome="failed", failure_code="no-result", failure_reason=reason)
 
 

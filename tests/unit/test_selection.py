@@ -66,7 +66,7 @@ def test_every_phone_that_isnt_taken_has_its_reason() -> None:
     assert choice.unneeded == {
         "B": "1 phone is enough for the plan",
         "C": "A has the same profile, pixel-8",
-        "E": "its profile isn't known, and one phone of each is wanted",
+        "E": "its profile isn't known, and the plan asks for one phone of each",
     }
 
 

@@ -149,7 +149,7 @@ def test_passes_that_need_more_than_its_time_are_refused_before_anything_runs(
     report = lab.cli("report", done.json["campaign_id"], "--format", "json").json
     (told,) = {skip["reason"] for skip in report["skipped"]}
     assert told == (
-        "pass energy, cold, contention: 'benchncnn' is declared: nothing but its time is known"
+        "pass energy, cold, contention: 'benchncnn' is declared: only its time is known"
     )
 
 

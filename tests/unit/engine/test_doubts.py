@@ -6,7 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engine.reference_check import CODE, carried_over, earlier_figures_us, keep_doubts
+from orchestrator.engine.reference_check import (
+    CODE,
+    earlier_figures_us,
+    keep_doubts,
+    with_stored_doubt,
+)
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import Build, CampaignId, Model, Pass, RunId
 from orchestrator.records.device import DeviceFacts, DeviceKind
@@ -95,7 +100,7 @@ def test_only_the_last_hundred_checks_before_a_campaign_are_its_history(store: S
 def test_a_verdict_made_anew_from_the_output_keeps_the_doubt(store: Store) -> None:
     keep_doubts(store, CampaignId("tonight"))
     for run in store.runs(campaign_ids=[CampaignId("tonight")]):
-        again = carried_over(NIGHT[3].verdict, run.verdict)
+        again = with_stored_doubt(NIGHT[3].verdict, run.verdict)
         assert again.has(CODE) == run.verdict.has(CODE)
         assert (again.quality is Quality.SUSPECT) == run.verdict.has(CODE)
     assert any(

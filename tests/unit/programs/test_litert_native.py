@@ -71,7 +71,7 @@ def test_the_profile_and_the_memory_are_passes_without_runtime_info() -> None:
         (DelegateName.GPU, ("qualcomm_profiling", "basic"), "does nothing without --use_npu"),
         (DelegateName.GPU, ("gpu_precision", "fp16"), "did you mean --gpu-precision"),
         (DelegateName.GPU, ("gpu_backend", "cl"), "one of webgpu"),
-        (DelegateName.GPU, ("use_cpu", "true"), "can't be set beside them"),
+        (DelegateName.GPU, ("use_cpu", "true"), "can't be set as a flag"),
         (DelegateName.NNAPI, ("x", "1"), "has no delegate nnapi"),
     ],
 )
