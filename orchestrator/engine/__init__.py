@@ -1,4 +1,4 @@
-"""The use cases: what happens between a plan and stored runs.
+"""The use cases: everything between a plan and stored runs.
 
 Knows ports, records, planning and analysis only.
 """

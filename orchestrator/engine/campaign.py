@@ -41,18 +41,18 @@ _Stored = tuple[Sequence[RunRecord], Mapping[Serial, OpenWork]]
 def run_on_devices(
     context: Context, devices: Sequence[tuple[Device, DeviceFacts]]
 ) -> CampaignEnded:
-    """Run every invocation that isn't stored yet, on the devices that are there.
+    """Run every invocation that isn't stored yet, on the attached devices.
 
     A lost device is waited for while others work; it ends only its own part. In any case each
     device is restored before its lease is released, and the campaign's status is stored.
 
     Raises:
-        InterruptedByUserError: Ctrl-C; the status is INTERRUPTED, unless all was measured.
-        StoreError, HostStorageError: a run couldn't be kept.
+        InterruptedByUserError: Ctrl-C; the status is INTERRUPTED, unless nothing is open.
+        StoreError, HostStorageError: a run couldn't be stored.
     """
     campaign = context.campaign
     runs, work_by_serial = _stored(context)
-    unreachable: dict[Serial, str] = {
+    abandoned: dict[Serial, str] = {
         serial: "not attached, or not usable"
         for serial, work in work_by_serial.items()
         if work.invocations and serial not in {device.serial for device, _ in devices}
@@ -74,13 +74,13 @@ def run_on_devices(
                 left={serial: len(work.invocations) for serial, work in work_by_serial.items()},
             )
         )
-        # This computer drives the phones: measured at the same time, its figures would be adb's.
+        # This computer last: while it drives the phones, adb would distort its figures.
         for is_host in (False, True):
             batch = [
                 item for item in devices_with_work if (item[0].kind is DeviceKind.HOST) is is_host
             ]
             for serial, device_result in _measure_in_parallel(context, batch).items():
-                unreachable |= {serial: device_result.reason} if device_result.reason else {}
+                abandoned |= {serial: device_result.reason} if device_result.reason else {}
                 faults += [device_result.fault] if device_result.fault is not None else []
         if context.cancelled.is_set():
             raise InterruptedByUserError
@@ -88,7 +88,7 @@ def run_on_devices(
     except KeyboardInterrupt:
         raise InterruptedByUserError from None
     finally:
-        result = _finish(context, unreachable, final_stored)
+        result = _finish(context, abandoned, final_stored)
     return replace(result, fault=faults[0] if faults else None)
 
 
@@ -188,7 +188,7 @@ def close_campaign(
     while open_invocations := [
         item
         for work in open_works(campaign, runs, tools).values()
-        # The reference workload brackets what is run.
+        # Without runs there is nothing for the reference workload to bracket.
         for item in (
             *work.planned,
             *work.added,
@@ -215,11 +215,11 @@ def _stored(context: Context) -> _Stored:
 
 
 def _finish(
-    context: Context, unreachable: Mapping[Serial, str], stored: _Stored | None
+    context: Context, abandoned: Mapping[Serial, str], stored: _Stored | None
 ) -> CampaignEnded:
-    """``stored`` was read after all devices had finished; None where they hadn't."""
+    """Store and report the campaign's end; ``stored`` was read after all devices had finished."""
     campaign, finished_at = context.campaign, context.clock.now()
-    # Also of a check that was stored right before a crash.
+    # Also the doubts of a check that was stored right before a crash.
     if any(is_around_others(item) for item in campaign.invocations) and keep_doubts(
         context.store, campaign.campaign_id
     ):
@@ -233,7 +233,7 @@ def _finish(
         stored=_stored_count(runs),
         not_run=sum(run.outcome is Outcome.SKIPPED for run in runs),
         left=_open_count(work_by_serial),
-        lost=unreachable,
+        lost=abandoned,
     )
     context.observer.on_event(result)
     return result

@@ -88,11 +88,11 @@ class CaseFailures:
 ATTEMPTS: Final = 3
 #: A device state is read again when it is older.
 RECENT_S: Final = 1.0
-#: How long a device may take to come back after a lost link or a reboot.
+#: How long a device may take to return after a lost connection or a reboot.
 READY_S: Final = 120.0
 #: Between these steps it is checked whether the campaign was cancelled.
 _READY_STEP_S: Final = 30.0
-#: After this many failed waits in a row, a device is left alone for a while.
+#: After this many failed waits in a row, a device is paused.
 UNFIT_MAX: Final = 2
 #: Any state is fit.
 _NO_LIMITS: Final = FitLimits(
@@ -121,7 +121,7 @@ class CaseRunner:
         self._runs = runs
         self._failures = failures
         terms = context.campaign.terms
-        #: What is left of the campaign's time.
+        #: The device's remaining time in the campaign.
         self.time = time
         # A comparison or search of thread counts needs each of them.
         needs_each_count = terms.every_thread_count or terms.pairing is not None
@@ -160,7 +160,7 @@ class CaseRunner:
             InterruptedByUserError: cancelled; earlier runs are stored.
             DeviceError: the device is unreachable, can't be used, or was unfit too often; earlier
                 runs are stored.
-            StoreError, HostStorageError: a run couldn't be kept; nothing further is run.
+            StoreError, HostStorageError: a run couldn't be stored; no more are run.
         """
         self._total += len(invocations)
         queue = deque(invocations)
@@ -394,8 +394,7 @@ class CaseRunner:
                 # It may have been rebooted.
                 self._placer.forget()
                 self._last_state = (0.0, None)
-                # A device that doesn't come back is abandoned: its open invocations wait for a
-                # resume.
+                # A device that doesn't return is abandoned: a resume runs its open invocations.
                 self._await_device()
         assert error is not None
         ending = Ending(

@@ -47,7 +47,7 @@ _LEASE_WAIT_S: Final = 5.0
 _POLL_S: Final = 0.5
 
 #: Nothing could be stored of any device, or the user cancelled.
-ENDS_ALL: Final = (StoreError, HostStorageError, InterruptedByUserError)
+FATAL_ERRORS: Final = (StoreError, HostStorageError, InterruptedByUserError)
 
 
 class WorkingDevices:
@@ -72,7 +72,7 @@ class WorkingDevices:
             self._serials.discard(serial)
             self._changed.notify_all()
 
-    def work_for(self, seconds: float, cancelled: threading.Event) -> bool:
+    def wait_while_working(self, seconds: float, cancelled: threading.Event) -> bool:
         """Wait this long; return False as soon as no device works or all is cancelled."""
         deadline = Deadline(seconds)
         with self._changed:
@@ -144,10 +144,10 @@ class DeviceCampaign:
         return result if result.reason else final_result
 
     def _guarded(self, step: Callable[[], None]) -> DeviceResult:
-        """Do a step; an error ends only this device's part, unless it is of ENDS_ALL."""
+        """Do a step; an error ends only this device's part, unless it is of FATAL_ERRORS."""
         try:
             step()
-        except ENDS_ALL:
+        except FATAL_ERRORS:
             raise
         except Exception as error:  # noqa: BLE001 - the others go on; a fault of ours is returned
             return self._error_result(error)
@@ -260,7 +260,7 @@ class DeviceCampaign:
         context = self._context
         if context.cancelled.is_set():
             return False
-        text = f"lost: {_text(self._device, error)}; its remaining runs resume when it reconnects"
+        text = f"lost: {_error_text(self._device, error)}; its remaining runs resume when it reconnects"
         self._note(text, is_problem=True, is_away=True)
         self._working.remove(self._serial)
         is_back = context.rescuer.rescue(
@@ -278,12 +278,14 @@ class DeviceCampaign:
     def _pause_unfit(self, error: DeviceUnfitError) -> bool:
         """Restore the unfit device and pause it for a while; return False when no other works."""
         self._working.remove(self._serial)
-        if not self._working.work_for(0.0, self._context.cancelled):
+        if not self._working.wait_while_working(0.0, self._context.cancelled):
             return False
-        text = f"{_text(self._device, error)}; it is tried again while others work"
+        text = f"{_error_text(self._device, error)}; it is tried again while others work"
         self._note(text, is_problem=True, is_away=True)
         self._restore()
-        if not self._working.work_for(self._context.unfit_pause_s, self._context.cancelled):
+        if not self._working.wait_while_working(
+            self._context.unfit_pause_s, self._context.cancelled
+        ):
             return False
         self._working.add(self._serial)
         self._note("is tried again", is_away=False)
@@ -294,9 +296,9 @@ class DeviceCampaign:
         # A busy, unfit or offline device may work tomorrow. A device whose reference workload moved
         # would measure something else than before.
         if isinstance(error, DeviceSetAsideError):
-            self._quarantine(_text(self._device, error))
+            self._quarantine(_error_text(self._device, error))
         if isinstance(error, DeviceError):
-            return DeviceResult(reason=_text(self._device, error))
+            return DeviceResult(reason=_error_text(self._device, error))
         is_bug = not isinstance(error, BenchfarmError)
         reason = (
             f"a fault in benchfarm itself: {type(error).__name__}: {error}"
@@ -395,5 +397,5 @@ def why_not_restored(serial: str, error: Exception) -> str:
     return f"could not be restored ({error}); {command}"
 
 
-def _text(device: Device, error: DeviceError) -> str:
+def _error_text(device: Device, error: DeviceError) -> str:
     return str(error).removeprefix(f"{device.serial}: ")

@@ -92,7 +92,7 @@ def with_stored_doubt(verdict: QualityVerdict, stored: QualityVerdict) -> Qualit
 
 
 #: How often a device that measures is checked.
-EVERY_S: Final = 900.0
+CHECK_EVERY_S: Final = 900.0
 #: A phone has cooled when its battery is at most this much warmer than at the beginning.
 _COOLED_MARGIN_C: Final = 1.0
 
@@ -133,14 +133,14 @@ class ReferenceCheck:
             self._cool_and_recheck(verdict)
             return
         self._runner.note(
-            f"the reference workload is {_change(verdict)} than in earlier campaigns; it cools and is checked again"
+            f"the reference workload is {_change_text(verdict)} than in earlier campaigns; it cools and is checked again"
         )
         self._cool()
         verdict = self._check()
         if verdict.moved:
             # A system update moves it for good; that must not keep a phone out.
             self._runner.note(
-                f"the reference workload stays {_change(verdict)} than in earlier campaigns",
+                f"the reference workload stays {_change_text(verdict)} than in earlier campaigns",
                 is_problem=True,
             )
 
@@ -149,7 +149,7 @@ class ReferenceCheck:
 
         Raises DeviceUnusableError for a device to be set aside.
         """
-        if self._context.clock.monotonic_s() - self._checked_at_s < EVERY_S:
+        if self._context.clock.monotonic_s() - self._checked_at_s < CHECK_EVERY_S:
             return
         verdict = self._check()
         if verdict.moved:
@@ -160,19 +160,19 @@ class ReferenceCheck:
         verdict = self._check()
         if verdict.moved:
             self._runner.note(
-                f"the reference workload is {_change(verdict)} than before the campaign",
+                f"the reference workload is {_change_text(verdict)} than before the campaign",
                 is_problem=True,
             )
 
     def _cool_and_recheck(self, verdict: ReferenceVerdict) -> None:
         self._runner.note(
-            f"the reference workload is {_change(verdict)} than at the beginning; the phone is cooled"
+            f"the reference workload is {_change_text(verdict)} than at the beginning; the phone is cooled"
         )
         self._cool()
         verdict = self._check()
         if verdict.moved:
             raise DeviceSetAsideError(
-                f"set aside: after cooling its reference workload is {_change(verdict)} than at the beginning "
+                f"set aside: after cooling its reference workload is {_change_text(verdict)} than at the beginning "
                 f"(more than {format_percent(verdict.limit)})",
                 serial=self._device.serial,
                 hint="reboot it",
@@ -213,5 +213,5 @@ class ReferenceCheck:
             self._runner.note(f"didn't cool to its earlier temperature: {fitness.reason}")
 
 
-def _change(verdict: ReferenceVerdict) -> str:
+def _change_text(verdict: ReferenceVerdict) -> str:
     return format_slowdown(verdict.ratio or 1.0)
