@@ -41,7 +41,7 @@ from orchestrator.records.run import Outcome, RunRecord
 
 #: After this many returns with nothing measured in between, a device is kept out.
 RETURNS_MAX: Final = 3
-#: How long a device is waited for that another command uses: its check of the device is short.
+#: How long to wait for a device that another command uses, maybe only for a short check.
 _LEASE_WAIT_S: Final = 5.0
 #: How often a waiting thread checks whether all was cancelled.
 _POLL_S: Final = 0.5

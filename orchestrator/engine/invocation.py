@@ -233,7 +233,7 @@ class Placer:
 
     def _report_placed(self, name: str, pushed_bytes: int, started_s: float) -> None:
         self._sent_bytes += pushed_bytes
-        # After a failed run, files are only checked again.
+        # Not reported again: after a failed run, files are only checked.
         if name in self._reported and not pushed_bytes:
             return
         self._reported.add(name)

@@ -73,7 +73,7 @@ class Recorder:
         self._hold(device, recording, f"mkdir -p {self._folder}")
         self._run_checked(self._begin, action="starting perfetto")
         if self._apps:
-            # If the phone doesn't report that its apps have noticed, recording starts all the same.
+            # A phone that doesn't report that its apps have noticed only costs this wait.
             device.shell(call("trace_told", 10 * _START_S), timeout_s=60.0 + _START_S)
 
     def end(self) -> bytes:

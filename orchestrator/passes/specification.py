@@ -175,7 +175,7 @@ class Prepared:
     model_path: str = "model.tflite"
     #: The folder for the program's files.
     folder: str = "/"
-    #: The variant for the invocation's number; empty for none.
+    #: The variant for the invocation's number; empty stands for any.
     variant: str = ""
     cache_folder: str = "/caches"
     inputs: tuple[PlacedInput, ...] = ()

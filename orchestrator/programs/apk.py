@@ -64,7 +64,7 @@ _DEATH_TAGS: Final = (
     b"lowmemorykiller",
     b"Zygote",
 )
-#: After this long a silence following an error, the phone is asked whether the activity still runs.
+#: How long our process must be silent after an error until the phone is asked for the activity.
 _SILENCE_AFTER_ERROR_S: Final = 2.0
 #: How often a phone is asked whether a silent process lives; a benchmark may be silent for seconds.
 _SILENCE_S: Final = 30.0
