@@ -26,35 +26,35 @@ def declared_programs(
     """
     from orchestrator.extensions.runtimes.declaration import declared, declared_names, load_declared
 
-    found, is_faulty = [load_declared(path) for path in files], False
+    sections, is_faulty = [load_declared(path) for path in files], False
     for name in () if files else declared_names():
         try:
-            found.append(declared(name))
+            sections.append(declared(name))
         except PlanError as error:
             # One faulty file hides none of the others.
             is_faulty = True
             tell(settings.log_format, "declared-program", str(error), level="error")
-    table = Table(name="programs", caption="Declared programs", columns=_DECLARED, rows=found)
+    table = Table(name="programs", caption="Declared programs", columns=_DECLARED, rows=sections)
     return shown(table, exit_code=PlanError.exit_code if is_faulty else 0)
 
 
 _DECLARED: Final[Sequence[Column[ProgramSection]]] = (
-    Column("name", "program", lambda own: own.name),
-    Column("program", "", lambda own: own.program, forms=DATA),
+    Column("name", "program", lambda section: section.name),
+    Column("program", "", lambda section: section.program, forms=DATA),
     Column(
         "models",
         "models",
-        lambda own: own.models,
-        shown=lambda own: " ".join(own.models) or "output only",
+        lambda section: section.models,
+        shown=lambda section: " ".join(section.models) or "output only",
     ),
-    Column("delegates", "delegates", lambda own: [*own.delegates]),
-    Column("title", "what it is", lambda own: own.title),
-    Column("figures", "", lambda own: list(own.figures), Kind.RECORD, forms=NESTED),
+    Column("delegates", "delegates", lambda section: [*section.delegates]),
+    Column("title", "what it is", lambda section: section.title),
+    Column("figures", "", lambda section: list(section.figures), Kind.RECORD, forms=NESTED),
     Column(
         "parameters",
         "",
-        lambda own: {
-            name: item.model_dump(exclude_none=True) for name, item in own.parameters.items()
+        lambda section: {
+            name: item.model_dump(exclude_none=True) for name, item in section.parameters.items()
         },
         Kind.RECORD,
         forms=NESTED,

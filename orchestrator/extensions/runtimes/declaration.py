@@ -31,13 +31,13 @@ LONGEST: Final = 600
 LONGEST_LINE: Final = 8192
 #: CPU seconds that one search may take.
 _TIMEOUT_S: Final = 1.0
-#: What makes matching more than a walk over the line, or looks outside what is matched.
+#: Constructs that need backtracking, or that look outside the match.
 _REFUSED: Final = re.compile(r"\\[1-9]|\\[gGKLXpPRN]|\(\?(?!:|P<\w+>|i\))|[*+?}]\+|\[\[")
 _FEATURES: Final = "groups, named groups (?P<name>...), classes, alternatives and repeats"
 
 
 class Pattern:
-    """One expression. A search that takes too long is an error of the expression, never a wait."""
+    """An expression whose searches have a time limit; exceeding it is an error of the expression."""
 
     __slots__ = ("_compiled", "text")
 
@@ -69,15 +69,15 @@ class Pattern:
         Raises OutputParseError where the search took too long.
         """
         try:
-            found = self._compiled.search(text[:LONGEST_LINE], timeout=_TIMEOUT_S)
+            match = self._compiled.search(text[:LONGEST_LINE], timeout=_TIMEOUT_S)
         except TimeoutError:
             raise OutputParseError(
                 f"the expression {self.text!r} took more than {_TIMEOUT_S:g} s on one line",
                 hint="write it without repeats inside repeats",
             ) from None
-        if found is None:
+        if match is None:
             return None
-        return {name: value for name, value in found.groupdict().items() if value is not None}
+        return {name: value for name, value in match.groupdict().items() if value is not None}
 
 
 def _expression(value: object) -> Pattern:
@@ -96,8 +96,8 @@ _FIELD: Final = re.compile(r"[A-Za-z_][\w /.]{0,40}")
 _FILE: Final = re.compile(r"[A-Za-z0-9_][\w.-]{0,79}")
 _STREAM: Final = re.compile(r"stdout|stderr|logcat:[A-Za-z0-9_][\w.-]{0,79}")
 _PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
-#: What every command line may use beside a file's own parameters.
-GIVEN: Final = ("model", "model_folder", "threads", "runs", "warmup_runs")
+#: Placeholders that every command line may use in addition to a file's own parameters.
+STANDARD_PLACEHOLDERS: Final = ("model", "model_folder", "threads", "runs", "warmup_runs")
 #: Words that a parameter of text may hold: nothing that begins an option or leaves a folder.
 _WORD: Final = re.compile(r"(?!-)[\w.,:=\[\]@%+x -]{1,200}", re.ASCII)
 
@@ -106,10 +106,10 @@ Unit = Literal["s", "ms", "us", "ns", "1/s", "B", "KB", "KiB", "MB", "MiB", "GiB
 Figure = Literal["mean", "median", "min", "max", "std", "first", "p5", "p95"]
 
 
-def _matching(pattern: re.Pattern[str], what: str) -> AfterValidator:
+def _matching(pattern: re.Pattern[str], description: str) -> AfterValidator:
     def check(value: str) -> str:
         if not pattern.fullmatch(value) or ".." in value:
-            raise ValueError(f"{value!r} can't be {what}")
+            raise ValueError(f"{value!r} can't be {description}")
         return value
 
     return AfterValidator(check)
@@ -137,7 +137,7 @@ class ParameterSection(Section):
     values: OneOrMany[tuple[Text, ...]] = ()
 
     @model_validator(mode="after")
-    def _is_whole(self) -> ParameterSection:
+    def _check_consistency(self) -> ParameterSection:
         if (self.type == "choice") != bool(self.values):
             raise ValueError("'values' are those of a parameter of the type choice")
         if self.default is not None and (fault := self.fault(self.default)):
@@ -145,28 +145,28 @@ class ParameterSection(Section):
         return self
 
     def fault(self, value: str) -> str:
-        """Return what is wrong with a value; empty for one that fits."""
+        """Return a value's fault; empty for a valid one."""
         match self.type:
             case "choice":
                 return "" if value in self.values else f"must be {self.kind}, not {value!r}"
             case "word":
                 return "" if _WORD.fullmatch(value) else f"can't be {value!r}"
-        is_whole = re.fullmatch(r"-?\d{1,15}", value, re.ASCII) is not None
-        if is_whole and self.min <= int(value) and (self.max is None or int(value) <= self.max):
+        is_integer = re.fullmatch(r"-?\d{1,15}", value, re.ASCII) is not None
+        if is_integer and self.min <= int(value) and (self.max is None or int(value) <= self.max):
             return ""
         return f"must be {self.kind}, not {value!r}"
 
     @property
     def kind(self) -> str:
-        """What it may be, in words."""
+        """The allowed values, in words."""
         if self.type == "int":
-            most = "" if self.max is None else f" up to {self.max}"
-            return f"a whole number from {self.min}{most}"
+            upper_bound = "" if self.max is None else f" up to {self.max}"
+            return f"a whole number from {self.min}{upper_bound}"
         return "a word" if self.type == "word" else f"one of {', '.join(self.values)}"
 
 
 class VariantSection(Section):
-    """What one delegate, or one figure, means on the command line."""
+    """The parameters and words of the command line for one delegate or one figure."""
 
     set: dict[Name, AnyText] = Field(default_factory=dict)
     argv: tuple[Text, ...] = ()
@@ -187,7 +187,7 @@ class MeasureSection(Section):
 
 
 class ResultSection(Section):
-    """What becomes of a result: which figures, of what."""
+    """Which figures a result has, and the fields that they are computed from."""
 
     figure: Name | None = None
     label: AnyText = ""
@@ -292,7 +292,7 @@ class ProgramSection(Section):
 
     def filled(self, text: str, values: Mapping[str, str]) -> str:
         """Return a text with its placeholders' values; one without a value is empty."""
-        return _PLACEHOLDER.sub(lambda found: values.get(found[1], ""), text)
+        return _PLACEHOLDER.sub(lambda match: values.get(match[1], ""), text)
 
     def used(self, delegate: DelegateName, figure: str) -> list[str]:
         """Return the parameters that a command line for a delegate and a figure uses."""
@@ -302,12 +302,12 @@ class ProgramSection(Section):
             *self.operands,
             *(text for each in variants if each for text in (*each.argv, *each.set.values())),
         ]
-        found = dict.fromkeys(name for text in texts for name in self.names_in(text))
-        return [name for name in found if name in self.parameters]
+        names = dict.fromkeys(name for text in texts for name in self.names_in(text))
+        return [name for name in names if name in self.parameters]
 
 
-def _faults_of(section: ProgramSection) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield what is wrong with a file whose keys are right one by one."""
+def _consistency_faults(section: ProgramSection) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield the faults between keys of a file, with their locations; each key by itself is valid."""
     if section.program is not None:
         for key in ("argv", "delegates", "models"):
             if not getattr(section, key):
@@ -315,26 +315,27 @@ def _faults_of(section: ProgramSection) -> Iterator[tuple[tuple[str | int, ...],
     variants = [("delegates", str(name), each) for name, each in section.delegates.items()]
     variants += [("figures", name, each) for name, each in section.figures.items()]
     set_by = {
-        kind: [set(each.set) for at, _, each in variants if at == kind]
+        kind: [set(each.set) for group, _, each in variants if group == kind]
         for kind in ("delegates", "figures")
     }
     everywhere = {name for sets in set_by.values() if sets for name in set.intersection(*sets)}
-    known = {*GIVEN, *section.parameters, *everywhere}
+    known_names = {*STANDARD_PLACEHOLDERS, *section.parameters, *everywhere}
     texts: list[tuple[tuple[str | int, ...], str, set[str]]] = [
-        ((key, number), text, known)
+        ((key, number), text, known_names)
         for key in ("argv", "operands")
         for number, text in enumerate(getattr(section, key))
     ]
-    for at, name, each in variants:
+    for group, name, each in variants:
         texts += [
-            ((at, name, "argv", number), text, known | set(each.set))
+            ((group, name, "argv", number), text, known_names | set(each.set))
             for number, text in enumerate(each.argv)
         ]
         texts += [
-            ((at, name, "set", key), text, known - everywhere) for key, text in each.set.items()
+            ((group, name, "set", key), text, known_names - everywhere)
+            for key, text in each.set.items()
         ]
-        for key in each.set.keys() & {*GIVEN, *section.parameters}:
-            yield (at, name, "set", key), f"{key!r} is a parameter already"
+        for key in each.set.keys() & {*STANDARD_PLACEHOLDERS, *section.parameters}:
+            yield (group, name, "set", key), f"{key!r} is a parameter already"
     for location, text, allowed in texts:
         for name in section.names_in(text):
             if name not in allowed:
@@ -342,7 +343,7 @@ def _faults_of(section: ProgramSection) -> Iterator[tuple[tuple[str | int, ...],
                 yield location, f"nothing is called {{{name}}}" + (f"; {hint}" if hint else "")
         if re.search(r"[{}]", _PLACEHOLDER.sub("", text)) or not text.isprintable():
             yield location, "a brace begins a placeholder such as {model}; controls can't be passed"
-    for name in section.parameters.keys() & {*GIVEN}:
+    for name in section.parameters.keys() & {*STANDARD_PLACEHOLDERS}:
         yield ("parameters", name), f"{name!r} is given already"
     for number, result in enumerate(section.results):
         if result.figure is not None and result.figure not in section.figures:
@@ -364,23 +365,23 @@ def load_declared(path: Path) -> ProgramSection:
     faults = Faults(file)
     if section.name in list(ToolName):
         faults.add(("name",), f"{section.name!r} is a program of benchfarm's own")
-    for location, message in _faults_of(section):
+    for location, message in _consistency_faults(section):
         faults.add(location, message)
     faults.raise_if_any()
     return section
 
 
-#: What was read, by file and its time.
+#: Files that were read, by path and modification time.
 _read: dict[tuple[Path, int], ProgramSection] = {}
 
 
 def _files() -> dict[str, Path]:
-    """Return every file by the name that its program has: the file's own."""
-    found: dict[str, Path] = {}
+    """Return every file by its program's name, which is the file's stem."""
+    paths: dict[str, Path] = {}
     for place in (*program_places(), SHIPPED):
         for path in [place] if place.suffix == ".yaml" else sorted(place.glob("*.yaml")):
-            found.setdefault(path.stem, path)
-    return found
+            paths.setdefault(path.stem, path)
+    return paths
 
 
 def declared_names() -> list[str]:
@@ -400,10 +401,10 @@ _lending: Final = threading.Lock()
 
 @contextmanager
 def lent(files: Sequence[Path]) -> Iterator[None]:
-    """Let these files declare their programs meanwhile, before any others of their names.
+    """Declare the programs of these files while the context lasts, before others of their names.
 
-    Raises ProgramInUseError where another job needs one as another file declares it, PlanError for
-    a faulty one.
+    Raises ProgramInUseError where another job uses another file of the same name, PlanError for
+    a faulty file.
     """
     with _lending:
         for path in files:
@@ -454,15 +455,15 @@ def _declared(name: str, files: Mapping[str, Path]) -> ProgramSection:
 
 def every_declared() -> list[ProgramSection]:
     """Return all declared programs, by name; raises PlanError for a faulty file."""
-    # One look into the folders: every text that is read asks.
+    # List the folders only once: every text that is read needs all programs.
     files = _files()
     return [_declared(name, files) for name in sorted(files)]
 
 
 def named(word: str) -> ToolName | None:
-    """Return the declared program that a plan means by its name or its file, None for another word.
+    """Return the declared program of a name or a file in a plan, None for another word.
 
-    Raises ValueError for a faulty file, or one that isn't there.
+    Raises ValueError for a faulty or missing file.
     """
     name = word.removeprefix(DECLARED)
     if word.endswith(".yaml"):

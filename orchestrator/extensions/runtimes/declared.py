@@ -51,7 +51,7 @@ class DeclaredTool:
         *,
         cancelled: threading.Event | None = None,
     ) -> RawOutput:
-        """Run one process; whatever its end, return all that it left behind.
+        """Run one process and return its output, however it ends.
 
         Raises DeviceError kinds.
         """
@@ -62,18 +62,15 @@ class DeclaredTool:
         )
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """Read the case's figure.
-
-        An error or another exit code than 0 leaves no figure.
-        """
+        """Read the case's figure; after an error or an exit code other than 0 there is none."""
         section, flags = self._section, dict(case.flags)
         variant = section.delegates.get(case.delegate)
         reader = DeclaredReader(section)
         try:
             for stream in section.streams:
-                kind, _, what = stream.partition(":")
+                kind, _, tag = stream.partition(":")
                 for line in own_lines(raw.data(kind)[:_MOST_BYTES]):
-                    if kind != "logcat" or line.tag in {"", what}:
+                    if kind != "logcat" or line.tag in {"", tag}:
                         reader.feed(line.raw)
             reports = reports_of(
                 reader,
@@ -85,19 +82,19 @@ class DeclaredTool:
         except OutputParseError as error:
             return _failed("benchmark-failed", str(error), case)
         errors = [error for process in reader.processes for error in process.errors]
-        report = self._one(reports, raw, case, errors)
+        report = self._case_report(reports, raw, case, errors)
         last = next(
-            (process.found[-1].fields for process in reversed(reader.processes) if process.found),
+            (process.rows[-1].fields for process in reversed(reader.processes) if process.rows),
             {},
         )
-        if report.outcome == "ok" and (ignored := self._ignored(last, case)):
+        if report.outcome == "ok" and (ignored := self._ignored_settings(last, case)):
             return replace(report, unconsumed_flags=tuple(ignored))
         return report
 
-    def _one(
+    def _case_report(
         self, reports: list[ToolReport], raw: RawOutput, case: Case, errors: list[tuple[str, str]]
     ) -> ToolReport:
-        told = next((report for report in reports if report.outcome != "ok"), None)
+        failed_report = next((report for report in reports if report.outcome != "ok"), None)
         ended = end_failure(raw)
         outcome = "failed"
         if errors and not raw.timed_out:
@@ -105,8 +102,12 @@ class DeclaredTool:
             code, reason = errors[0]
         elif ended is not None:
             outcome, code, reason = ended.outcome, ended.code, ended.reason
-        elif told is not None:
-            outcome, code, reason = told.outcome, told.failure_code, told.failure_reason
+        elif failed_report is not None:
+            outcome, code, reason = (
+                failed_report.outcome,
+                failed_report.failure_code,
+                failed_report.failure_reason,
+            )
         elif len(reports) == 1:
             return reports[0]
         elif not reports:
@@ -120,15 +121,15 @@ class DeclaredTool:
         evidence = next((report.delegate for report in reports if report.delegate.actual), None)
         return failed if evidence is None else replace(failed, delegate=evidence)
 
-    def _ignored(self, fields: Mapping[str, object], case: Case) -> list[str]:
-        """Return what the program says that it used instead of what it was asked for."""
-        wanted = {**_given(case), **dict(case.flags)}
+    def _ignored_settings(self, fields: Mapping[str, object], case: Case) -> list[str]:
+        """Return the requested settings that the program replaced, with the values it reports."""
+        requested = {**_case_values(case), **dict(case.flags)}
         return [
-            f"{name}={wanted[name]} (the program says {value})"
+            f"{name}={requested[name]} (the program says {value})"
             for field, name in self._section.echo.items()
             if isinstance(value := fields.get(field), str)
-            and name in wanted
-            and value != wanted[name]
+            and name in requested
+            and value != requested[name]
         ]
 
 
@@ -143,7 +144,7 @@ def _failed(code: str, reason: str, case: Case, *, outcome: str = "failed") -> T
     return ToolReport(outcome=outcome, failure_code=code, failure_reason=reason, delegate=delegate)
 
 
-def _given(case: Case) -> dict[str, str]:
+def _case_values(case: Case) -> dict[str, str]:
     return {
         "threads": str(case.threads),
         "runs": str(case.num_runs),
@@ -159,9 +160,9 @@ def command_of(section: ProgramSection, request: InvocationRequest) -> str:
         *([section.figures[flags[FIGURE]]] if FIGURE in flags else []),
     ]
     values = {
-        **{name: own.default or "" for name, own in section.parameters.items()},
+        **{name: parameter.default or "" for name, parameter in section.parameters.items()},
         **flags,
-        **_given(case),
+        **_case_values(case),
         "model": request.model_path,
         "model_folder": str(PurePosixPath(request.model_path).parent),
     }
@@ -176,22 +177,24 @@ def command_of(section: ProgramSection, request: InvocationRequest) -> str:
     return f"{command_line(request, arguments)} < /dev/null"
 
 
-def _options(section: ProgramSection, delegate: Delegate, given: Option) -> tuple[Option, ...]:
-    """Return what a plan doesn't say, for each figure: every value that the command line has."""
-    found = []
+def _options(section: ProgramSection, delegate: Delegate, plan_flags: Option) -> tuple[Option, ...]:
+    """Return for each figure the default values of the parameters that the plan doesn't set."""
+    options = []
     for figure in section.figures or ("",):
-        used = [name for name in section.used(delegate.name, figure) if name not in dict(given)]
+        used = [
+            name for name in section.used(delegate.name, figure) if name not in dict(plan_flags)
+        ]
         usual = [
             (name, default)
             for name in used
             if (default := section.parameters[name].default) is not None
         ]
-        found.append((*usual, *([(FIGURE, figure)] if figure else [])))
-    return tuple(found)
+        options.append((*usual, *([(FIGURE, figure)] if figure else [])))
+    return tuple(options)
 
 
 def _flag_faults(section: ProgramSection, case: Case) -> Iterator[FlagFault]:
-    """Yield what is wrong with a case's flags."""
+    """Yield the faults of a case's flags."""
     wrong = functools.partial(FlagFault, code="wrong-value")
     flags = dict(case.flags)
     for name, value in flags.items():
@@ -199,26 +202,26 @@ def _flag_faults(section: ProgramSection, case: Case) -> Iterator[FlagFault]:
             if value not in section.figures:
                 yield wrong(flag=name, message=f"{section.name} has no figure {value!r}")
         elif name not in section.parameters:
-            known = ", ".join(section.parameters) or "none"
+            names = ", ".join(section.parameters) or "none"
             yield wrong(
                 flag=name,
-                message=f"{section.name} is declared without a parameter {name!r}; it has {known}",
+                message=f"{section.name} is declared without a parameter {name!r}; it has {names}",
             )
         elif fault := section.parameters[name].fault(value):
             yield wrong(flag=name, message=f"{name} {fault}")
-    for name, own in section.parameters.items():
-        if own.default is None and name not in flags:
-            told = f"{section.name} needs a value of {name!r}: --flag {name}=..."
-            yield wrong(flag=name, message=told)
+    for name, parameter in section.parameters.items():
+        if parameter.default is None and name not in flags:
+            message = f"{section.name} needs a value of {name!r}: --flag {name}=..."
+            yield wrong(flag=name, message=message)
 
 
-def installed_build(section: ProgramSection, named: str) -> Build:
-    """Return the program on this computer, ``named`` or on PATH, known by its content.
+def installed_build(section: ProgramSection, name_or_path: str) -> Build:
+    """Return the program on this computer, ``name_or_path`` or on PATH, known by its content.
 
     Raises ArtifactError.
     """
     program = section.program or section.name
-    path = on_path(program, named, f"build or install it, then --build {section.name}=PATH")
+    path = on_path(program, name_or_path, f"build or install it, then --build {section.name}=PATH")
     try:
         digest = sha256_of(path)
     except OSError as error:
@@ -237,12 +240,14 @@ def _schema(section: ProgramSection) -> FlagSchema:
     specs = [
         FlagSpec(
             name=name,
-            kind=own.type,
-            default="(required)" if own.default is None else own.default,
-            meaning=f"{own.meaning}: {own.kind}" if own.meaning else own.kind,
-            choices=own.values,
+            kind=parameter.type,
+            default="(required)" if parameter.default is None else parameter.default,
+            meaning=f"{parameter.meaning}: {parameter.kind}"
+            if parameter.meaning
+            else parameter.kind,
+            choices=parameter.values,
         )
-        for name, own in section.parameters.items()
+        for name, parameter in section.parameters.items()
     ]
     return FlagSchema(flags={spec.name: spec for spec in specs})
 

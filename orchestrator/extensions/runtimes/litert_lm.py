@@ -62,7 +62,7 @@ _NEWER_FLAGS: Final = frozenset({_METRICS_FLAG, "boost_performance"})
 _UNKNOWN_FLAG: Final = re.compile(rb"Unknown command line flag '(\w+)'")
 _DECODE: Final = "--benchmark_decode_tokens="
 #: Values of ``cache`` with which a cache is kept on disk.
-_KEPT: Final = frozenset({"cold", "disk"})
+_ON_DISK: Final = frozenset({"cold", "disk"})
 #: Runs a command and prints the peak of its memory as the phone's program does, in units of 2**20
 #: bytes.
 _PEAK_MEMORY: Final = """\
@@ -80,7 +80,7 @@ class LitertLmTool:
     name = ToolName.LITERT_LM
 
     def __init__(self) -> None:
-        """Begin without knowing which flags a build hasn't."""
+        """Begin without knowing which flags a build lacks."""
         self._unknown: dict[BuildSha, set[str]] = {}
 
     def session(self, case: Case) -> str:
@@ -104,7 +104,7 @@ class LitertLmTool:
         *,
         cancelled: threading.Event | None = None,
     ) -> RawOutput:
-        """Run one process; whatever its end, return all that it left behind.
+        """Run one process and return its output, however it ends.
 
         Raises DeviceError kinds, UsageError.
         """
@@ -118,8 +118,7 @@ class LitertLmTool:
             left_out = self._unknown.setdefault(build, set())
             command = _phone_command(request, folder, left_out)
             raw = run_and_collect(device, request, command, files=(METRICS,), cancelled=cancelled)
-            # Which flags a program has depends on its year, and one that it hasn't ends it before
-            # it does anything.
+            # Older programs lack some flags, and exit at an unknown one before doing anything.
             refused = (
                 _UNKNOWN_FLAG.search(raw.data("stdout") + raw.data("stderr"))
                 if raw.exit_code == 1
@@ -142,25 +141,25 @@ class LitertLmTool:
     def turns(self, raw: RawOutput, case: Case) -> Sequence[Turn]:
         """See TurnTool.turns."""
         phase = phase_of(dict(case.flags))
-        found: list[Turn] = []
+        all_turns: list[Turn] = []
         before_s = None
         for repetition in _process(raw).repetitions:
-            own = [*repetition.turns.values()]
-            length_s = sum(turns.time_us for turns in own) / 1e6
+            phase_turns = [*repetition.turns.values()]
+            length_s = sum(turns.time_us for turns in phase_turns) / 1e6
             if before_s is not None and repetition.at_s is not None:
                 # Over midnight too.
                 between_s = (repetition.at_s - before_s) % 86_400 - length_s
-                found += (
+                all_turns += (
                     [Turn(seconds=between_s, tokens=0, is_own=False)]
                     if 0 < between_s < length_s
                     else []
                 )
             before_s = repetition.at_s
-            found += [
+            all_turns += [
                 Turn(seconds=turns.time_us / 1e6, tokens=turns.tokens, is_own=name == phase)
-                for name, turns in zip(PHASES, own, strict=True)
+                for name, turns in zip(PHASES, phase_turns, strict=True)
             ]
-        return found
+        return all_turns
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the case's own figure; the exit code counts only where the output doesn't say more."""
@@ -181,7 +180,7 @@ class LitertLmTool:
 
 
 def _process(raw: RawOutput) -> Process:
-    """Return what the last process of a run printed."""
+    """Return the last process of a run, read from its output."""
     reader = LitertLmReader(is_known=True)
     for name in ("stdout", "stderr"):
         for line in own_lines(raw.data(name)):
@@ -192,36 +191,40 @@ def _process(raw: RawOutput) -> Process:
 
 
 def _take_metrics(process: Process, raw: RawOutput) -> None:
-    """Add what the program wrote at its very end; where its text has no results, these are the
-    results.
+    """Add the metrics file that the program writes at its end; where the text has no results, these
+    are the results.
     """
     if f"--{_METRICS_FLAG}=" not in raw.command:
         return
-    told = len(process.repetitions)
+    printed_count = len(process.repetitions)
     try:
-        written = decode_metrics(raw.data(METRICS))
+        metrics = decode_metrics(raw.data(METRICS))
     except OutputParseError as error:
         # Without results there is nothing to doubt; with them the program's last act is missing.
-        if told:
+        if printed_count:
             process.disagreements = (
                 f"{METRICS}, which the program writes at its end, is missing: {error}",
             )
         return
-    if told and told != len(written.repetitions):
+    if printed_count and printed_count != len(metrics.repetitions):
         process.disagreements = (
-            f"{told} repetitions were printed, {METRICS} has {len(written.repetitions)}",
+            f"{printed_count} repetitions were printed, {METRICS} has {len(metrics.repetitions)}",
         )
     # The text has nanoseconds, the file whole microseconds.
     for name in ("repetitions", "peak_mib", "private_mib", "dmabuf_mib"):
-        setattr(process, name, getattr(process, name) or getattr(written, name))
-    asked = re.search(r"--num_iterations=(\d+)", raw.command)
-    if asked is not None and process.repetitions and len(process.repetitions) < int(asked[1]):
-        left = f"{len(process.repetitions)} of {asked[1]} repetitions are in the results"
-        process.disagreements = (*process.disagreements, left)
+        setattr(process, name, getattr(process, name) or getattr(metrics, name))
+    iterations = re.search(r"--num_iterations=(\d+)", raw.command)
+    if (
+        iterations is not None
+        and process.repetitions
+        and len(process.repetitions) < int(iterations[1])
+    ):
+        shortfall = f"{len(process.repetitions)} of {iterations[1]} repetitions are in the results"
+        process.disagreements = (*process.disagreements, shortfall)
 
 
 def _ended(report: ToolReport, raw: RawOutput) -> ToolReport:
-    """Return a report with what the process's end says."""
+    """Return a report with the failure that the process's end shows, if any."""
     ended = end_failure(raw)
     is_told = report.failure_code not in {"", "no-result"} and not raw.timed_out
     if ended is None or is_told or (report.failure_code and ended.code == "benchmark-failed"):
@@ -258,7 +261,7 @@ def _host_command(request: InvocationRequest, folder: str) -> str:
     """
     flags, case = dict(request.case.flags), request.case
     backend, cache, model = _backend(case), flags.get(CACHE, "no"), request.model_path
-    is_kept = cache in _KEPT
+    is_kept = cache in _ON_DISK
     link = f"{folder}/{model.rpartition('/')[2]}"
     words = [
         request.program_path,
@@ -338,23 +341,23 @@ def _phone_command(request: InvocationRequest, folder: str, left_out: Set[str]) 
     return f"{command_line(request, [*filling, f'{_DECODE}1'])} < /dev/null > /dev/null 2>&1; {measured}"
 
 
-def on_path(program: str, named: str, hint: str) -> Path:
-    """Return a program of this computer, ``named`` or on PATH; raises ArtifactError."""
-    path = Path(named or shutil.which(program) or program).expanduser().absolute()
+def on_path(program: str, name_or_path: str, hint: str) -> Path:
+    """Return a program of this computer, ``name_or_path`` or on PATH; raises ArtifactError."""
+    path = Path(name_or_path or shutil.which(program) or program).expanduser().absolute()
     if not path.is_file():
-        where = f"at {named}" if named else "on PATH"
+        where = f"at {name_or_path}" if name_or_path else "on PATH"
         raise ArtifactError(f"{program} isn't {where}", hint=hint)
     return path
 
 
-def installed_build(named: str) -> Build:
-    """Return the command litert-lm of this computer, ``named`` or on PATH, known by the hashes of
+def installed_build(name_or_path: str) -> Build:
+    """Return the command litert-lm of this computer, ``name_or_path`` or on PATH, known by the hashes of
     its packages' files.
 
     Raises ArtifactError where there is none, or it isn't installed as a package.
     """
     hint = "pip install litert-lm in an environment of its own, then --build litert-lm=ENVIRONMENT/bin/litert-lm"
-    path = on_path("litert-lm", named, hint)
+    path = on_path("litert-lm", name_or_path, hint)
     records = sorted(
         path.parent.parent.glob("lib/python*/site-packages/litert_lm*.dist-info/RECORD")
     )
@@ -378,12 +381,12 @@ def installed_build(named: str) -> Build:
     )
 
 
-def _figures(delegate: Delegate, given: Option) -> tuple[Option, ...]:
+def _figures(delegate: Delegate, plan_flags: Option) -> tuple[Option, ...]:
     """Return the flags of both figures of a process: how many tokens, where the plan doesn't say,
     and which figure.
     """
     del delegate
-    usual = tuple((name, value) for name, value in TOKENS.items() if name not in dict(given))
+    usual = tuple((name, value) for name, value in TOKENS.items() if name not in dict(plan_flags))
     return tuple((*usual, (FIGURE, phase)) for phase in PHASES)
 
 
@@ -408,7 +411,7 @@ _OWN_FLAGS: Final = (
     ),
     (CACHE, "string", "no", CACHES, "whether compiled parts are kept"),
 )
-#: Those of the phone's program alone, which it is given as they are.
+#: Flags of the phone's program alone, which are passed on unchanged.
 _ENGINE_FLAGS: Final = (
     ("force_f32", "bool", "false", (), "activations of 32 bits"),
     ("conv_type", "string", "auto", ("auto", "float", "int8"), "how convolutions compute"),
@@ -422,7 +425,7 @@ _ENGINE_FLAGS: Final = (
     ("use_hw_ple_for_npu", "bool", "true", (), "embeddings of each layer by the NPU"),
 )
 #: The backend without which a flag does nothing.
-_OF_BACKEND: Final = {
+_REQUIRED_BACKEND: Final = {
     "prefill_chunk_size": "cpu",
     "enable_ynnpack": "cpu",
     "convert_weights_on_gpu": "gpu",
@@ -450,12 +453,12 @@ _VALUES: Final = dict.fromkeys((*TOKENS, REPETITIONS), _COUNT) | {
 
 
 def flag_faults(case: Case) -> Iterator[FlagFault]:
-    """Yield what is wrong with a case's flags."""
+    """Yield the faults of a case's flags."""
     flags = {name: value for name, value in case.flags if name != FIGURE}
     typed = {fault.flag: fault for fault in check_flags(flags, _FLAGS)}
     for fault in typed.values():
-        known = f"LiteRT-LM has no flag --{fault.flag} here; it has {', '.join(_FLAGS.flags)}"
-        yield dataclasses.replace(fault, message=known) if fault.code == "unknown-flag" else fault
+        refusal = f"LiteRT-LM has no flag --{fault.flag} here; it has {', '.join(_FLAGS.flags)}"
+        yield dataclasses.replace(fault, message=refusal) if fault.code == "unknown-flag" else fault
     for name, value in flags.items():
         pattern, expected = _VALUES.get(name, (None, ""))
         if pattern is not None and name not in typed and not pattern.fullmatch(value):
@@ -464,7 +467,7 @@ def flag_faults(case: Case) -> Iterator[FlagFault]:
         if name in {*_ENGINE, REPETITIONS} and case.serial == HOST_SERIAL:
             message = f"--{name} is a flag of the phone's program; on this computer it can't be set"
             yield FlagFault(code="wrong-value", flag=name, message=message)
-        if (backend := _OF_BACKEND.get(name, "")) and backend != _backend(case):
+        if (backend := _REQUIRED_BACKEND.get(name, "")) and backend != _backend(case):
             message = f"--{name} does nothing without the {backend.upper()} as backend"
             yield FlagFault(code="ineffective-flag", flag=name, message=message)
 

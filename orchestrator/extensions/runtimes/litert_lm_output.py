@@ -38,11 +38,11 @@ from orchestrator.records.run import (
 )
 from orchestrator.units import US_PER_MS, US_PER_S
 
-#: How the program's ``--backend`` is called here.
+#: A value of the program's ``--backend`` -> the delegate's name.
 _BACKENDS: Final[Mapping[str, str]] = {
-    own.flags[FlagFamily.LITERT_LM]["backend"]: name.value
-    for name, own in DELEGATES.items()
-    if FlagFamily.LITERT_LM in own.flags
+    delegate.flags[FlagFamily.LITERT_LM]["backend"]: name.value
+    for name, delegate in DELEGATES.items()
+    if FlagFamily.LITERT_LM in delegate.flags
 } | {
     # Kernels of LiteRT-LM's own for the same hardware.
     "cpu_artisan": DelegateName.XNNPACK.value,
@@ -62,7 +62,7 @@ _MARKS: Final = (
 )
 #: The last digit of a speed that is printed.
 SPEED_STEP: Final = 0.01
-#: A delegate's part of a subgraph is told once for each engine; a language model has some four.
+#: A delegate's part of a subgraph is logged once for each engine; a language model has some four.
 _MOST_SHARES: Final = 100
 #: Of one process; more were never asked for.
 _MOST_REPETITIONS: Final = 10_000
@@ -71,7 +71,7 @@ _GLOG: Final = re.compile(
     r"[IWEF]\d{4} (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d+\.\d+)\s+\d+ [\w./-]+:\d+\] "
 )
 _COMMAND: Final = re.compile(r"Benchmarking model: (?P<name>.*?)(?: \((?P<path>.*)\))?$")
-_ASKED: Final = re.compile(
+_SETTING: Final = re.compile(
     r"(?P<name>Backend|Number of tokens in (?:prefill|decode)|Max number of tokens|Cache|Speculative decoding)"
     r"\s*: (?P<value>\S+)"
 )
@@ -80,7 +80,7 @@ _FLAGS: Final = {"tokens": "max_num_tokens", **{phase: f"{phase}_tokens" for pha
 #: The programs on a phone say first what they read.
 _BEGINS: Final = re.compile(r"(?P<name>Model path|Choose backend): (?P<value>\S.*)$")
 #: What benchmark_model and LiteRT's program print and this one doesn't.
-_OF_OTHERS: Final = re.compile(
+_OTHER_PROGRAMS: Final = re.compile(
     r"(?:\w+: )?(?:STARTING!|Log parameter values verbosely: |Loaded model |Loading model from: "
     r"|(?:Average i|I)nference timings in us: |count=\d)"
 )
@@ -156,7 +156,7 @@ class Repetition:
 
 @dataclass(slots=True)
 class Process:
-    """What one process printed."""
+    """The output of one process."""
 
     is_command: bool = False
     model: str = ""
@@ -178,30 +178,31 @@ class Process:
     #: How many of its first repetitions only warm up; None: the first of several, as the program
     #: warms nothing up.
     warmups: int | None = None
-    #: What its files and its text disagree about.
+    #: Differences between its files and its text.
     disagreements: tuple[str, ...] = ()
     shares: list[tuple[DelegateShare, str]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     gpu_api: str = ""
     is_on_cpu: bool = False
     samples_on_cpu: bool = False
-    #: Whether another program printed between its lines: on what which of them ran isn't known.
+    #: Whether another program printed between its lines: which of the two ran where isn't known.
     is_mixed: bool = False
     failures: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_of_litert_lm(self) -> bool:
         """Whether anything shows that this is LiteRT-LM's output, not only its runtime's."""
-        own = self.repetitions or self.failures.keys() & {"context-too-small", _NO_ENGINE}
-        return self.is_command or bool(own)
+        evidence = self.repetitions or self.failures.keys() & {"context-too-small", _NO_ENGINE}
+        return self.is_command or bool(evidence)
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether a part of its results was printed or announced, and not yet the rest."""
+        """Whether only a part of its results was printed."""
         if self.is_command:
             return not (self.failures or len(self.speeds) == len(PHASES))
         return any(
-            not all(turn.count for turn in own.turns.values()) for own in self.repetitions[-1:]
+            not all(turn.count for turn in repetition.turns.values())
+            for repetition in self.repetitions[-1:]
         )
 
 
@@ -236,8 +237,8 @@ class LitertLmReader:
         return self.processes
 
     def _takes_start(self, text: str, header: re.Match[str] | None) -> bool:
-        if _OF_OTHERS.match(text):
-            # What was logged before is that program's, but for results whose rest comes.
+        if _OTHER_PROGRAMS.match(text):
+            # Lines before it are that program's too, except results that aren't complete yet.
             if self._current.is_unfinished:
                 self._current.is_mixed = True
             else:
@@ -285,16 +286,16 @@ class LitertLmReader:
         return self._repetition.first_token_us is not None and _TTFT.match(text) is not None
 
     def _takes_evidence(self, text: str) -> bool:
-        found = share_in(text[text.index("Replacing") :]) if "Replacing" in text else None
+        share = share_in(text[text.index("Replacing") :]) if "Replacing" in text else None
         current = self._current
         has_results = current.repetitions and not (current.is_command or current.is_unfinished)
-        if (found or _ON_CPU in text) and has_results:
+        if (share or _ON_CPU in text) and has_results:
             # An engine is made once a process, and that had its results.
             self._close()
             current = self._current
-        if found:
-            if found not in current.shares and len(current.shares) < _MOST_SHARES:
-                current.shares.append(found)
+        if share:
+            if share not in current.shares and len(current.shares) < _MOST_SHARES:
+                current.shares.append(share)
                 current.lines.append(text)
             return True
         gpu = GPU_API.search(text)
@@ -312,8 +313,8 @@ class LitertLmReader:
     def _takes_command(self, text: str) -> bool:
         current = self._current
         for pattern, code in _FAILURES:
-            if found := pattern.search(text):
-                current.failures.setdefault(code, found[0][:300])
+            if match := pattern.search(text):
+                current.failures.setdefault(code, match[0][:300])
                 return True
         if peak := _PEAK.match(text):
             name = {"p": "private_mib", "D": "dmabuf_mib"}.get(peak["what"][0], "peak_mib")
@@ -321,8 +322,8 @@ class LitertLmReader:
             return True
         if not current.is_command:
             return False
-        if asked := _ASKED.match(text):
-            name, value = asked["name"], asked["value"]
+        if setting := _SETTING.match(text):
+            name, value = setting["name"], setting["value"]
             if name == "Backend":
                 current.backend = value.lower()
             elif name == "Cache":
@@ -350,20 +351,20 @@ class LitertLmReader:
         elif init := _INIT.match(text):
             repetition.init_us = repetition.init_us or float(init["ms"]) * US_PER_MS
             if not self._is_known:
-                self._part_engines(repetition)
+                self._split_engines(repetition)
         elif first := _TTFT.match(text):
             repetition.first_token_us = float(first["s"]) * US_PER_S
         elif _RULE.match(text):
             repetition.has_rule = True
 
-    def _part_engines(self, repetition: Repetition) -> None:
-        """Begin another process with a repetition that tells another start than those before it: an
+    def _split_engines(self, repetition: Repetition) -> None:
+        """Begin another process with a repetition whose init time differs from those before it: an
         engine is made once a process.
         """
         current = self._current
-        if len({own.init_us for own in current.repetitions} - {None}) > 1:
+        if len({item.init_us for item in current.repetitions} - {None}) > 1:
             del current.repetitions[-1]
-            # The GPU that was told last may be the new one's.
+            # The last GPU line may be the new process's.
             current.is_mixed = current.is_mixed or bool(current.gpu_api)
             self._close()
             self._current.repetitions.append(repetition)
@@ -413,8 +414,8 @@ def decode_metrics(data: bytes) -> Process:
                         f"{len(data)} bytes are no LitertLmMetricsList: a turn below zero"
                     )
                 repetition.add(phase, turn.num_tokens, float(turn.duration_us))
-            if (asked := getattr(metrics.benchmark_params, f"num_{phase}_tokens")) > 0:
-                process.asked[f"{phase}_tokens"] = asked
+            if (token_count := getattr(metrics.benchmark_params, f"num_{phase}_tokens")) > 0:
+                process.asked[f"{phase}_tokens"] = token_count
         for item in metrics.init_phase_durations_us:
             if item.key == "Init Total" and item.value > 0:
                 repetition.init_us = float(item.value)
@@ -429,12 +430,12 @@ def decode_metrics(data: bytes) -> Process:
 
 
 def reports_of(process: Process, *, requested: str = "") -> list[ToolReport]:
-    """Return what is known of a process's prefill and decode."""
+    """Return the reports of a process's prefill and decode."""
     return [report_of(process, phase, requested=requested) for phase in PHASES]
 
 
 def duration_us(text: str) -> float:
-    """Return what a duration as ``1m2.5s`` or ``92.41ms`` is in microseconds; 0 for ``0``."""
+    """Return the microseconds of a duration such as ``1m2.5s`` or ``92.41ms``; 0 for ``0``."""
     units = {
         "h": 3600 * US_PER_S,
         "m": 60 * US_PER_S,
@@ -454,20 +455,20 @@ def figures_of(times_us: Sequence[float], tokens: Sequence[int]) -> LatencySumma
 
     The mean is the time of all tokens by their number, the harmonic mean of the speeds.
     """
-    each = [time_us / count for time_us, count in zip(times_us, tokens, strict=True)]
+    token_times_us = [time_us / count for time_us, count in zip(times_us, tokens, strict=True)]
     return LatencySummary(
         count=sum(tokens),
-        first_us=each[0],
-        current_us=each[-1],
-        min_us=min(each),
-        max_us=max(each),
+        first_us=token_times_us[0],
+        current_us=token_times_us[-1],
+        min_us=min(token_times_us),
+        max_us=max(token_times_us),
         mean_us=sum(times_us) / sum(tokens),
-        std_us=statistics.stdev(each) if len(each) > 1 else None,
+        std_us=statistics.stdev(token_times_us) if len(token_times_us) > 1 else None,
     )
 
 
 def report_of(process: Process, phase: str, *, requested: str) -> ToolReport:
-    """Return what is known of a process's prefill or decode."""
+    """Return the report of a process's prefill or decode."""
     measured, warmup = _split(process, phase)
     inference = _inference(process, phase, measured)
     extra = _extra(process, phase, measured)
@@ -510,7 +511,10 @@ def _inference(process: Process, phase: str, measured: Sequence[_Turns]) -> Late
 
 
 def _extra(process: Process, phase: str, measured: Sequence[_Turns]) -> dict[str, float | str]:
-    asked, context = process.asked.get(f"{phase}_tokens"), process.asked.get("max_num_tokens")
+    requested_tokens, context = (
+        process.asked.get(f"{phase}_tokens"),
+        process.asked.get("max_num_tokens"),
+    )
     speed = process.speeds.get(phase)
     first_us = next(
         (item.first_token_us for item in process.repetitions if item.first_token_us), None
@@ -519,7 +523,7 @@ def _extra(process: Process, phase: str, measured: Sequence[_Turns]) -> dict[str
     extra: dict[str, float | str | None] = {
         "unit": "token",
         "graph": process.model or None,
-        "tokens": float(measured[0].tokens if measured else asked or 0) or None,
+        "tokens": float(measured[0].tokens if measured else requested_tokens or 0) or None,
         # An answer takes longer after a long prompt.
         "prompt_tokens": float(_prompt_tokens(process)) or None if phase == "decode" else None,
         "context_tokens": None if context is None else float(context),
@@ -557,11 +561,11 @@ def _first_token_us(repetitions: Sequence[Repetition]) -> float | None:
 def _failure(
     process: Process, phase: str, inference: LatencySummary | None
 ) -> tuple[str, str] | None:
-    told = next(
+    failure = next(
         ((code, process.failures[code]) for _, code in _FAILURES if code in process.failures), None
     )
-    if told is not None:
-        return told[0] or _NO_ENGINE_CODES.get(process.backend, "benchmark-failed"), told[1]
+    if failure is not None:
+        return failure[0] or _NO_ENGINE_CODES.get(process.backend, "benchmark-failed"), failure[1]
     if inference is not None:
         return None
     if process.speeds.get(phase) == 0:
@@ -575,28 +579,30 @@ def _failure(
 
 
 def _disagreements(process: Process, phase: str, measured: Sequence[_Turns]) -> tuple[str, ...]:
-    told = list(process.disagreements)
-    asked = process.asked.get(f"{phase}_tokens")
+    disagreements = list(process.disagreements)
+    requested_tokens = process.asked.get(f"{phase}_tokens")
     silent = sum(
         not (item.turns[phase].tokens and item.turns[phase].time_us) for item in process.repetitions
     )
     if silent and measured:
-        told.append(f"{silent} of {len(process.repetitions)} repetitions have no {phase}")
-    if asked and (short := [item.tokens for item in measured if item.tokens != asked]):
-        told.append(
-            f"{phase} was of {short[0]} tokens, {asked} were asked for: the figure is of another context"
+        disagreements.append(f"{silent} of {len(process.repetitions)} repetitions have no {phase}")
+    if requested_tokens and (
+        short := [item.tokens for item in measured if item.tokens != requested_tokens]
+    ):
+        disagreements.append(
+            f"{phase} was of {short[0]} tokens, {requested_tokens} were asked for: the figure is of another context"
         )
     if several := [item.count for item in measured if item.count > 1]:
-        told.append(
+        disagreements.append(
             f"{several[0]} {phase} turns in one repetition: the figure isn't comparable with that of one turn"
         )
     context = process.asked.get("max_num_tokens")
-    wanted = sum(process.asked.get(f"{name}_tokens", 0) for name in PHASES)
-    if phase == "decode" and not measured and context and wanted > context:
-        told.append(
-            f"{wanted} tokens were asked for in a context of {context}: the answer was cut short"
+    total_tokens = sum(process.asked.get(f"{name}_tokens", 0) for name in PHASES)
+    if phase == "decode" and not measured and context and total_tokens > context:
+        disagreements.append(
+            f"{total_tokens} tokens were asked for in a context of {context}: the answer was cut short"
         )
-    return tuple(told)
+    return tuple(disagreements)
 
 
 def _family(share: DelegateShare) -> str:
@@ -606,16 +612,18 @@ def _family(share: DelegateShare) -> str:
 
 
 def _share(process: Process, phase: str, delegate: str) -> DelegateShare | None:
-    """Return what a delegate took of a phase's graph, the least where it has several; None where
-    nothing says it.
+    """Return a delegate's share of a phase's graph, the smallest where there are several; None
+    where no line reports one.
 
-    What another delegate took then is no part of its own, and models beside the language model have
-    graphs as ``decode_mask`` and ``prefill_embedder_128``. Without names any graph may be meant.
+    Other models in the bundle have graphs such as ``decode_mask`` and ``prefill_embedder_128``,
+    which don't count. A share without a graph's name may be of any graph.
     """
     shares = [each for each in process.shares if _family(each[0]) == delegate]
-    own = [share for share, of in shares if re.fullmatch(rf"{phase}(?:_\d+)?", of)]
+    phase_shares = [
+        share for share, signature in shares if re.fullmatch(rf"{phase}(?:_\d+)?", signature)
+    ]
     return min(
-        own or [share for share, of in shares if not of],
+        phase_shares or [share for share, signature in shares if not signature],
         key=lambda share: share.delegated_nodes / (share.total_nodes or math.inf),
         default=None,
     )
@@ -624,28 +632,32 @@ def _share(process: Process, phase: str, delegate: str) -> DelegateShare | None:
 def _delegate(
     process: Process, phase: str, requested: str, *, has_result: bool
 ) -> DelegateEvidence:
-    wanted = requested or _BACKENDS.get(process.backend, process.backend)
-    found = {_family(share) for share, _ in process.shares}
+    expected = requested or _BACKENDS.get(process.backend, process.backend)
+    delegates = {_family(share) for share, _ in process.shares}
     if process.gpu_api:
-        found.add("gpu")
+        delegates.add("gpu")
     if process.is_on_cpu:
-        found.add("xnnpack")
+        delegates.add("xnnpack")
     # A sampler may run on the GPU beside the NPU.
-    actual = next((name for name in (wanted, "gpu", "npu", "xnnpack") if name in found), "")
-    own = _share(process, phase, wanted or actual)
-    nodes, total = (own.delegated_nodes, own.total_nodes) if own is not None else (None, None)
+    actual = next((name for name in (expected, "gpu", "npu", "xnnpack") if name in delegates), "")
+    phase_share = _share(process, phase, expected or actual)
+    nodes, total = (
+        (phase_share.delegated_nodes, phase_share.total_nodes)
+        if phase_share is not None
+        else (None, None)
+    )
     # A backend that can't be had is an error of this program; without the nodes it isn't known how
     # much it took.
-    truth = extent_of(wanted, actual, nodes, total)
-    if not has_result and not actual and wanted in {"gpu", "npu"}:
+    truth = extent_of(expected, actual, nodes, total)
+    if not has_result and not actual and expected in {"gpu", "npu"}:
         truth = DelegateTruth.FAILED
     return DelegateEvidence(
-        requested=wanted,
+        requested=expected,
         actual=actual,
         truth=truth,
         delegated_nodes=nodes,
         total_nodes=total,
-        partitions=own.partitions if own is not None else None,
+        partitions=phase_share.partitions if phase_share is not None else None,
         backend=process.gpu_api.lower(),
         lines=tuple(dict.fromkeys(process.lines))[:20],
         shares=tuple(share for share, _ in process.shares),

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 #: A field's value: as printed, or a list of values.
 Value = str | list[str]
 Fields = dict[str, Value]
-#: A line that shows where a process runs, and its groups.
-Shown = tuple[str, Mapping[str, str]]
+#: A line that shows where a process runs, and the values of its named groups.
+Placement = tuple[str, Mapping[str, str]]
 
 _UNITS: Final = {
     "s": US_PER_S,
@@ -57,11 +57,11 @@ _LONGEST_MARK: Final = 200
 _MOST_JSON: Final = 4 << 20
 _MOST_RESULTS: Final = 100_000
 _MOST_VALUES: Final = 100_000
-#: CPU seconds of all lines together, at most: the shipped files take 0.04 ms for a line. So often
-#: it is looked.
+#: CPU seconds of all lines together, at most (the shipped files take 0.04 ms a line), checked once
+#: in so many lines.
 _MOST_S: Final = 10.0
-_MOST_S_OF_A_LINE: Final = 0.001
-_LOOK_EACH: Final = 64
+_MOST_S_PER_LINE: Final = 0.001
+_CHECK_EACH: Final = 64
 #: A percentile of fewer inferences is their maximum.
 _FEWEST_FOR_P95: Final = 20
 
@@ -72,13 +72,13 @@ class Process:
 
     context: Fields = field(default_factory=dict)
     #: Rule of ``ran_on`` -> its last line so far.
-    shown: dict[int, Shown] = field(default_factory=dict)
-    #: Rules of which a line said something else than one before: which result it is of isn't known.
+    placements: dict[int, Placement] = field(default_factory=dict)
+    #: Rules with different lines: which result each line belongs to isn't known.
     changed: set[int] = field(default_factory=set)
     #: Errors, as (code, line).
     errors: list[tuple[str, str]] = field(default_factory=list)
-    found: list[Found] = field(default_factory=list)
-    #: Whether the system said how it ended, so that what begins after that is another one.
+    rows: list[ResultRow] = field(default_factory=list)
+    #: Whether a system line reports its end; output after that is another process's.
     is_over: bool = False
     #: Whether a result was begun: its table's head, or what stands before it.
     is_begun: bool = False
@@ -86,13 +86,13 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One result."""
+class ResultRow:
+    """The fields of one result."""
 
     process: Process
     fields: Fields
-    #: What was shown before it.
-    shown: Mapping[int, Shown]
+    #: The placement lines before it.
+    placements: Mapping[int, Placement]
     #: The first error that was printed before it.
     error: tuple[str, str] | None
     #: The columns of the table that it is a row of.
@@ -102,10 +102,10 @@ class Found:
 
 
 @dataclass(slots=True)
-class Patience:
-    """How long a program's expressions may take with all lines of a text."""
+class RegexBudget:
+    """The CPU time that a program's expressions may take for all lines of a text."""
 
-    #: CPU seconds, beside what is usual for each line.
+    #: CPU seconds, in addition to the allowance for each line.
     most_s: float = _MOST_S
     began_s: float = field(default_factory=time.thread_time)
     lines: int = 0
@@ -113,10 +113,10 @@ class Patience:
     def check(self, program: str) -> None:
         """Count a line; raises OutputParseError where all so far took too long."""
         self.lines += 1
-        if self.lines % _LOOK_EACH:
+        if self.lines % _CHECK_EACH:
             return
         spent_s = time.thread_time() - self.began_s
-        if spent_s > self.most_s + _MOST_S_OF_A_LINE * self.lines:
+        if spent_s > self.most_s + _MOST_S_PER_LINE * self.lines:
             raise OutputParseError(
                 f"the expressions of {program} took {spent_s:.0f} s for {self.lines} lines",
                 hint="write them without repeats inside repeats",
@@ -126,10 +126,10 @@ class Patience:
 class DeclaredReader:
     """Reads the lines of one declared program's output."""
 
-    def __init__(self, section: ProgramSection, patience: Patience | None = None) -> None:
-        """Begin with no process; ``patience`` is that of the whole text."""
+    def __init__(self, section: ProgramSection, budget: RegexBudget | None = None) -> None:
+        """Begin with no process; ``budget`` is that of the whole text."""
         self._section = section
-        self._patience = patience or Patience()
+        self._budget = budget or RegexBudget()
         self._process = Process()
         self.processes = [self._process]
         self._part: Fields = {}
@@ -137,22 +137,22 @@ class DeclaredReader:
         self._table: tuple[TableSection, list[str], int] | None = None
         self._json: tuple[TableSection, list[str]] | None = None
         #: Lines before the head of their process, which show where it runs.
-        self._ahead: dict[int, Shown] = {}
+        self._early_placements: dict[int, Placement] = {}
 
     def feed(self, text: str, *, is_cut: bool = False) -> None:
         """Take one line; ``is_cut``: it has no line end, so that its last figure may lack digits.
 
         Raises OutputParseError where the expressions take too long, on one line or on all so far.
         """
-        self._patience.check(self._section.name)
+        self._budget.check(self._section.name)
         if self._json is not None:
-            self._more_json(text, *self._json)
+            self._feed_json(text, *self._json)
             return
         if self._takes_table(text, is_cut=is_cut):
             return
         for line in self._section.lines:
-            found = line.regex.find(text)
-            if found is None:
+            match = line.regex.find(text)
+            if match is None:
                 continue
             if (
                 is_cut
@@ -162,7 +162,7 @@ class DeclaredReader:
             ):
                 self._process.is_begun = self._process.is_cut = True
                 return
-            self._take(line.does, dict(found), line.code, text)
+            self._take(line.does, dict(match), line.code, text)
             return
         if (ended := system_failure(text)) is not None:
             self._process.is_over = True
@@ -170,23 +170,23 @@ class DeclaredReader:
             return
         for number, rule in enumerate(self._section.ran_on):
             if rule.line is not None and (groups := rule.line.find(text)) is not None:
-                shown = self._ahead[number] = (text.strip()[:300], groups)
-                if self._process.shown.setdefault(number, shown) != shown:
+                placement = self._early_placements[number] = (text.strip()[:300], groups)
+                if self._process.placements.setdefault(number, placement) != placement:
                     self._process.changed.add(number)
-                self._process.shown[number] = shown
+                self._process.placements[number] = placement
 
     @property
-    def has_own_lines(self) -> bool:
-        """Whether the program itself said something, and not only the system of some process."""
+    def has_program_lines(self) -> bool:
+        """Whether a line is the program's own, and not only the system's about some process."""
         return any(
             process.is_begun or (process.errors and not process.is_over)
             for process in self.processes
         )
 
     def end(self) -> None:
-        """Take what the text's end closes."""
+        """Close what is open at the end of the text."""
         self._close_part()
-        if self._json is not None or (self._table is not None and not self._process.found):
+        if self._json is not None or (self._table is not None and not self._process.rows):
             self._process.is_begun = self._process.is_cut = True
             self._json = None
 
@@ -209,21 +209,27 @@ class DeclaredReader:
                     values.append(value)
         else:
             self._process.is_begun = True
-            if does == "part" and self._part.keys() & groups.keys() and self._is_other(groups):
+            if (
+                does == "part"
+                and self._part.keys() & groups.keys()
+                and self._contradicts_part(groups)
+            ):
                 self._begin({})
                 self._process.is_begun = True
             self._part.update(groups)
             if does == "end":
                 self._close_part()
 
-    def _is_other(self, groups: Mapping[str, str]) -> bool:
-        """Whether a line says something else of what is known: another process's."""
+    def _contradicts_part(self, groups: Mapping[str, str]) -> bool:
+        """Whether a line has another value for a field, so that it is another process's."""
         return any(self._part.get(name, value) != value for name, value in groups.items())
 
     def _begin(self, groups: dict[str, str]) -> None:
         self._close_part()
-        self._process = Process(context=dict(groups), shown=self._ahead, is_begun=True)
-        self._ahead = {}
+        self._process = Process(
+            context=dict(groups), placements=self._early_placements, is_begun=True
+        )
+        self._early_placements = {}
         self.processes.append(self._process)
 
     def _close_part(self) -> None:
@@ -235,8 +241,8 @@ class DeclaredReader:
         self, fields: Fields, *, columns: Sequence[str] = (), is_of_table: bool = False
     ) -> None:
         process = self._process
-        self._ahead = {}
-        if len(process.found) >= _MOST_RESULTS:
+        self._early_placements = {}
+        if len(process.rows) >= _MOST_RESULTS:
             return
         whole = {**process.context, **fields}
         for name, pattern in self._section.split.items():
@@ -245,14 +251,16 @@ class DeclaredReader:
                 whole |= {key: value for key, value in groups.items() if key not in whole}
         error = process.errors[0] if process.errors else None
         plain = tuple(name for name in columns if name not in self._section.split)
-        process.found.append(Found(process, whole, dict(process.shown), error, plain, is_of_table))
+        process.rows.append(
+            ResultRow(process, whole, dict(process.placements), error, plain, is_of_table)
+        )
 
     def _takes_table(self, text: str, *, is_cut: bool) -> bool:
         if self._table is not None:
             table, columns, before = self._table
             cells = _cells(table.kind, text)
             if table.kind == "markdown" and cells and set("".join(cells)) <= set("-: "):
-                if len(self._process.found) > before:
+                if len(self._process.rows) > before:
                     # The row above is the head of another program's table.
                     self._table = None
                 return True
@@ -273,11 +281,11 @@ class DeclaredReader:
             groups = table.start.find(text)
             if groups is None:
                 continue
-            if self._process.found and table.kind in {"csv", "markdown"}:
+            if self._process.rows and table.kind in {"csv", "markdown"}:
                 self._begin({})
             self._process.is_begun = True
             if table.kind == "json":
-                self._more_json(groups.get("json", text), table, [])
+                self._feed_json(groups.get("json", text), table, [])
                 return True
             if table.kind == "sql":
                 columns, cells = (
@@ -286,14 +294,14 @@ class DeclaredReader:
                 if len(columns) == len(cells):
                     self._add(dict(zip(columns, cells, strict=True)))
                 return True
-            self._table = table, _cells(table.kind, text), len(self._process.found)
+            self._table = table, _cells(table.kind, text), len(self._process.rows)
             return True
         return False
 
-    def _more_json(self, text: str, table: TableSection, lines: list[str]) -> None:
+    def _feed_json(self, text: str, table: TableSection, lines: list[str]) -> None:
         """Take a line of a JSON document; once it is whole, its objects are results."""
         is_start = lines and lines[0][:1] == text[:1] == "{" and table.start.find(text) is not None
-        if is_start and _loaded(text):
+        if is_start and _parse_json(text):
             # A whole document of one line, behind one that was cut off.
             self._process.is_cut, lines = True, []
         lines.append(text)
@@ -302,7 +310,7 @@ class DeclaredReader:
             if len(text) + 80 * len(lines) > _MOST_JSON:
                 self._json, self._process.is_cut = None, True
             return
-        document = _loaded("\n".join(lines))
+        document = _parse_json("\n".join(lines))
         if document is None:
             return
         self._json = None
@@ -311,15 +319,15 @@ class DeclaredReader:
             for each in inner if isinstance(inner, list) else [item]:
                 if isinstance(item, dict) and isinstance(each, dict):
                     row = {
-                        str(key): known
-                        for key, it in {**item, **each}.items()
-                        if (known := _value(it)) is not None
+                        str(key): field_value
+                        for key, json_value in {**item, **each}.items()
+                        if (field_value := _value(json_value)) is not None
                     }
                     self._add(row, is_of_table=True)
 
 
-def _loaded(text: str) -> object:
-    """Return what a JSON document holds, None for what is none."""
+def _parse_json(text: str) -> object:
+    """Return a JSON document's value, None where it isn't JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -327,7 +335,7 @@ def _loaded(text: str) -> object:
 
 
 def _value(value: object) -> Value | None:
-    """Return a JSON value as a field has it; None for what is no value or no list of numbers."""
+    """Return a JSON value as a field's value; None unless it is a scalar or a list of numbers."""
     match value:
         case bool():
             return str(value).lower()
@@ -339,7 +347,7 @@ def _value(value: object) -> Value | None:
 
 
 def _cells(kind: str, text: str) -> list[str]:
-    """Return the cells of a row; none for a line that is no row."""
+    """Return the cells of a row; none for any other line."""
     text = text.strip()
     if kind == "markdown":
         return (
@@ -365,40 +373,44 @@ def declared_reports(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) 
     """
     from orchestrator.extensions.runtimes.declaration import every_declared
 
-    # Processes may print in turns.
-    named: list[tuple[ProgramSection, Patience, dict[tuple[int | None, str], DeclaredReader]]] = [
-        (each, Patience(), {}) for each in _named_in(buffer, every_declared())
-    ]
-    for line in lines(buffer) if named else ():
+    # The lines of several processes may alternate.
+    sections: list[
+        tuple[ProgramSection, RegexBudget, dict[tuple[int | None, str], DeclaredReader]]
+    ] = [(each, RegexBudget(), {}) for each in _marked_programs(buffer, every_declared())]
+    for line in lines(buffer) if sections else ():
         key = line.pid, line.stream
-        for section, patience, readers in named:
+        for section, budget, readers in sections:
             if key not in readers:
-                readers[key] = DeclaredReader(section, patience)
+                readers[key] = DeclaredReader(section, budget)
             readers[key].feed(line.raw, is_cut=line.is_cut)
-    found: list[list[ToolReport]] = []
-    for section, _, readers in named:
-        telling = [reader for reader in readers.values() if reader.has_own_lines]
+    reports_by_program: list[list[ToolReport]] = []
+    for section, _, readers in sections:
+        telling = [reader for reader in readers.values() if reader.has_program_lines]
         of_all = [reports_of(reader, section) for reader in telling or readers.values()]
-        found.append([each for reports in of_all for each in reports])
+        reports_by_program.append([each for reports in of_all for each in reports])
     # A text with results of one program may mention another.
-    results = [reports for reports in found if any(each.inference is not None for each in reports)]
-    return [each for reports in results or found[:1] for each in reports]
+    results = [
+        reports
+        for reports in reports_by_program
+        if any(each.inference is not None for each in reports)
+    ]
+    return [each for reports in results or reports_by_program[:1] for each in reports]
 
 
-def _named_in(buffer: Buffer, sections: Iterable[ProgramSection]) -> list[ProgramSection]:
+def _marked_programs(buffer: Buffer, sections: Iterable[ProgramSection]) -> list[ProgramSection]:
     """Return the programs of which a text has a mark, in the order in which the marks are found."""
-    left = {
+    remaining = {
         section.name: (section, [mark.lower().encode() for mark in section.marks])
         for section in sections
     }
-    named = []
+    matching = []
     for start in range(0, min(len(buffer), _SAMPLE_BYTES), _PIECE_BYTES):
         piece = buffer[start : start + _PIECE_BYTES + _LONGEST_MARK].lower()
-        for name, (section, marks) in list(left.items()):
+        for name, (section, marks) in list(remaining.items()):
             if any(mark in piece for mark in marks):
-                named.append(section)
-                del left[name]
-    return named
+                matching.append(section)
+                del remaining[name]
+    return matching
 
 
 def reports_of(
@@ -409,8 +421,8 @@ def reports_of(
     figure: str = "",
     proven: bool = False,
 ) -> list[ToolReport]:
-    """End the reading; return a report for each result, and one for each process that has none but
-    an error, or was cut off.
+    """End the reading; return a report for each result, and one for each process that has only an
+    error or was cut off.
 
     ``figure``: only the results that are declared as this one. ``proven``: a run that ended well
     shows by itself that all ran where it was asked to.
@@ -418,33 +430,38 @@ def reports_of(
     reports: list[ToolReport] = []
     reader.end()
     for process in reader.processes:
-        own: list[ToolReport] = []
-        #: What a table or document before said, which a program may repeat in lines.
-        said: set[tuple[str, int | None]] = set()
-        for found in process.found:
-            delegate = _evidence(found, section, requested, proven)
-            each = [
-                _report(found, section, result, delegate)
+        process_reports: list[ToolReport] = []
+        #: The results of the table or document before, which a program may repeat in lines.
+        table_results: set[tuple[str, int | None]] = set()
+        for row in process.rows:
+            delegate = _evidence(row, section, requested, proven)
+            row_reports = [
+                _report(row, section, result, delegate)
                 for result in section.results
-                if _fits(found.fields, result.where)
+                if _fits(row.fields, result.where)
                 and (not figure or result.figure in {None, figure})
             ]
             names = [
-                (item.label, item.inference.count if item.inference else None) for item in each
+                (item.label, item.inference.count if item.inference else None)
+                for item in row_reports
             ]
-            if found.is_of_table:
-                said = set(names)
+            if row.is_of_table:
+                table_results = set(names)
             else:
-                each = [item for item, name in zip(each, names, strict=True) if name not in said]
-                said = set()
-            own += each
-        reports += own
-        is_of_another = not process.is_begun and any(other.found for other in reader.processes)
-        if process.errors and not is_of_another and not any(found.error for found in process.found):
+                row_reports = [
+                    item
+                    for item, name in zip(row_reports, names, strict=True)
+                    if name not in table_results
+                ]
+                table_results = set()
+            process_reports += row_reports
+        reports += process_reports
+        is_of_another = not process.is_begun and any(other.rows for other in reader.processes)
+        if process.errors and not is_of_another and not any(row.error for row in process.rows):
             ended = ("failed", *process.errors[0])
         elif process.is_cut:
             ended = ("truncated", "no-result", "the output is cut off")
-        elif process.is_begun and not own:
+        elif process.is_begun and not process_reports:
             ended = ("failed", "no-result", "no result was printed")
         else:
             continue
@@ -460,9 +477,9 @@ def reports_of(
 
 
 def _report(
-    found: Found, section: ProgramSection, result: ResultSection, delegate: DelegateEvidence
+    row: ResultRow, section: ProgramSection, result: ResultSection, delegate: DelegateEvidence
 ) -> ToolReport:
-    fields = found.fields
+    fields = row.fields
     latency: dict[str, float | None] = {
         name: _first(fields, ways) for name, ways in result.latency.items()
     }
@@ -481,7 +498,7 @@ def _report(
     ):
         disagreements = (f"{len(printed)} of {count} times were printed: lines are missing",)
     if samples:
-        latency |= _of_samples(samples)
+        latency |= _sample_statistics(samples)
         if result.unit == "token":
             # Each repetition is of many tokens: the time of all of them counts, as in other
             # programs.
@@ -508,10 +525,10 @@ def _report(
         peak_memory_mib=_first(fields, result.peak_memory),
         delegate=delegate,
         disagreements=disagreements,
-        extra=_extra(found, section, result, samples),
+        extra=_extra(row, section, result, samples),
     )
-    if found.error is not None:
-        code, line = found.error
+    if row.error is not None:
+        code, line = row.error
         reason = f"{line} (what was printed after it is no result)"
     elif mean is None or mean <= 0:
         code, reason = "no-inferences", "the program printed no time above 0"
@@ -554,7 +571,7 @@ def _in_us(number: float, measure: MeasureSection, divisor: float) -> float | No
 
 
 def _first(fields: Fields, ways: Iterable[MeasureSection]) -> float | None:
-    """Return a figure by the first way whose fields are there."""
+    """Return a figure from the first measure whose fields are present."""
     for way in ways:
         number, divisor = _number(fields.get(way.field)), _divisor(fields, way)
         less = _number(fields.get(way.minus)) if way.minus is not None else 0.0
@@ -564,8 +581,8 @@ def _first(fields: Fields, ways: Iterable[MeasureSection]) -> float | None:
 
 
 def _resolution_us(fields: Fields, result: ResultSection) -> float | None:
-    """Return what the figure is rounded to in microseconds: as declared, else the last digit that
-    is printed of it; None where its digits tell nothing.
+    """Return the figure's resolution in microseconds: the declared one, else that of its last
+    printed digit; None where the digits don't show it.
     """
     if result.resolution_ms is not None:
         return result.resolution_ms * US_PER_MS
@@ -576,9 +593,9 @@ def _resolution_us(fields: Fields, result: ResultSection) -> float | None:
         printed = [value] if isinstance(value, str) else value or []
         if printed and divisor and all(text.replace(".", "", 1).isdecimal() for text in printed):
             step = 10.0 ** -max(len(text.partition(".")[2]) for text in printed)
-            middle = statistics.median(map(float, printed))
+            median = statistics.median(map(float, printed))
             if way.unit == "1/s":
-                return US_PER_S * step / middle**2 / divisor if middle > 0 else None
+                return US_PER_S * step / median**2 / divisor if median > 0 else None
             return _in_us(step, way, divisor)
     return None
 
@@ -592,12 +609,12 @@ def _samples(fields: Fields, result: ResultSection) -> list[float]:
     numbers = [_number(value) for value in values]
     if not divisor or not numbers or any(number is None for number in numbers):
         return []
-    each = [_in_us(number, way, divisor) for number in numbers if number is not None]
-    kept = [number for number in each if number is not None and number > 0]
-    return kept[way.drop_first :] or kept
+    times_us = [_in_us(number, way, divisor) for number in numbers if number is not None]
+    positive_us = [number for number in times_us if number is not None and number > 0]
+    return positive_us[way.drop_first :] or positive_us
 
 
-def _of_samples(samples: Sequence[float]) -> dict[str, float | None]:
+def _sample_statistics(samples: Sequence[float]) -> dict[str, float | None]:
     ordered = sorted(samples)
     return {
         "mean": statistics.fmean(samples),
@@ -611,9 +628,9 @@ def _of_samples(samples: Sequence[float]) -> dict[str, float | None]:
 
 
 def _extra(
-    found: Found, section: ProgramSection, result: ResultSection, samples: Sequence[float]
+    row: ResultRow, section: ProgramSection, result: ResultSection, samples: Sequence[float]
 ) -> dict[str, float | str]:
-    fields = found.fields
+    fields = row.fields
     extra: dict[str, float | str] = {"program": section.name}
     if result.unit == "token":
         extra["unit"] = "token"
@@ -624,46 +641,48 @@ def _extra(
         extra["resolution_us"] = resolution_us
     if (first := _first(fields, result.first_token)) is not None:
         extra["first_token_us"] = first
-    for name in dict.fromkeys((*result.keep, *found.columns)):
+    for name in dict.fromkeys((*result.keep, *row.columns)):
         if isinstance(value := fields.get(name), str):
             extra[name] = value[:200]
     return extra
 
 
 def _evidence(
-    found: Found, section: ProgramSection, requested: str, proven: bool
+    row: ResultRow, section: ProgramSection, requested: str, proven: bool
 ) -> DelegateEvidence:
     for number, rule in enumerate(section.ran_on):
-        shown = found.shown.get(number)
-        if shown is None and number not in found.process.changed:
+        placement = row.placements.get(number)
+        if placement is None and number not in row.process.changed:
             # A program's other stream may be read after its results.
-            shown = found.process.shown.get(number)
-        if (rule.line is not None and shown is None) or not _fits(found.fields, rule.where):
+            placement = row.process.placements.get(number)
+        if (rule.line is not None and placement is None) or not _fits(row.fields, rule.where):
             continue
-        return _judged(rule, shown, requested)
+        return _delegate_evidence(rule, placement, requested)
     if proven and requested:
         return DelegateEvidence(requested=requested, actual=requested, truth=DelegateTruth.FULL)
     return DelegateEvidence(requested=requested)
 
 
-def _judged(rule: RanOnSection, shown: Shown | None, requested: str) -> DelegateEvidence:
-    line, groups = shown or ("", {})
-    own, every = (
+def _delegate_evidence(
+    rule: RanOnSection, placement: Placement | None, requested: str
+) -> DelegateEvidence:
+    line, groups = placement or ("", {})
+    delegated, total = (
         int(groups[name]) if groups.get(name, "").isdigit() else None for name in ("own", "all")
     )
     actual = rule.is_
     truth = DelegateTruth.UNKNOWN
-    if own == 0 and not actual.is_cpu and requested in {"", actual.value}:
+    if delegated == 0 and not actual.is_cpu and requested in {"", actual.value}:
         truth, actual = DelegateTruth.NONE, DelegateName.CPU
     elif requested:
-        truth = extent_of(requested, actual.value, own, every)
+        truth = extent_of(requested, actual.value, delegated, total)
         # The line alone says that it ran there.
         truth = DelegateTruth.FULL if truth is DelegateTruth.UNKNOWN else truth
     return DelegateEvidence(
         requested=requested,
         actual=actual.value,
         truth=truth,
-        delegated_nodes=own,
-        total_nodes=every,
+        delegated_nodes=delegated,
+        total_nodes=total,
         lines=(line,) if line else (),
     )

@@ -21,7 +21,7 @@ from orchestrator.extensions.runtimes.declaration import (
     load_declared,
 )
 from orchestrator.extensions.runtimes.declared import DeclaredTool
-from orchestrator.extensions.runtimes.output import DeclaredReader, Patience
+from orchestrator.extensions.runtimes.output import DeclaredReader, RegexBudget
 from orchestrator.records.case import DelegateName
 from tests.extensions.interop.texts.test_litert_lm import COMMAND as LM_COMMAND
 from tests.extensions.interop.texts.test_litert_lm import RESULTS
@@ -410,7 +410,7 @@ def test_an_expression_that_would_take_for_ever_is_an_error_after_a_second(tmp_p
 def test_expressions_that_are_slow_on_every_line_end_the_reading_too(tmp_path: Path) -> None:
     path = tmp_path / "slow.yaml"
     path.write_text(SLOW)
-    reader = DeclaredReader(load_declared(path), Patience(most_s=0.1))
+    reader = DeclaredReader(load_declared(path), RegexBudget(most_s=0.1))
 
     def read() -> None:
         for _ in range(20_000):
