@@ -1,7 +1,7 @@
-"""What was fetched and added, and when: files that came together, each under its sha256.
+"""The archive of fetched and added releases: their files by sha256, with their dates.
 
-The public addresses have a new content every night and publish no checksum. So each content that
-was ever seen stays here with its date, and going back is choosing another.
+The public addresses have a new content every night and publish no checksum. So each content stays
+here with its date, and an older one can be chosen again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ReleaseFile:
 
 @frozen
 class Release:
-    """A program and the libraries that belong to it, as they came together."""
+    """A program with the libraries that were fetched or added together with it."""
 
     #: The build's name.
     name: str
@@ -72,9 +72,7 @@ class Release:
 
     @property
     def release_id(self) -> str:
-        """What its contents are known by, as 12 hexadecimal digits; the program's own without
-        libraries.
-        """
+        """12 hexadecimal digits that identify its contents; the program's own without libraries."""
         if not self.libraries:
             return self.program.sha256[:12]
         contents = "\n".join(
@@ -84,7 +82,7 @@ class Release:
 
     @property
     def address(self) -> str:
-        """What people name it by: ``NAME@DIGITS``."""
+        """The name that people use for it: ``NAME@DIGITS``."""
         return f"{self.name}@{self.release_id}"
 
     def build(self, path: Path) -> Build:
@@ -102,8 +100,8 @@ class Release:
 
 
 @frozen
-class _Known:
-    """A build's file: its releases, the one in use for an ABI behind the others for it."""
+class _BuildReleases:
+    """A build's file: its releases; the last one for an ABI is in use."""
 
     releases: tuple[Release, ...]
 
@@ -120,23 +118,22 @@ class Archive:
         self._releases = folder / "releases"
 
     def path(self, sha256: str) -> Path | None:
-        """Return where a content lies, None when it isn't there; it isn't hashed again."""
+        """Return the path of a content, None when it isn't there; it isn't hashed again."""
         return next((self._folder / sha256).glob("*"), None)
 
     def keep(self, source: Path, *, sha256: str, name: str) -> None:
-        """Take a copy of a file; what is there whole already stays.
+        """Copy a file into the archive; an undamaged copy that is there already stays.
 
-        ``name``: what the copy is called; made harmless, as it ends up in paths on phones. Raises
-        ArtifactError when the file can't be copied or isn't that content any more,
-        HostStorageError.
+        ``name``: the copy's name, made safe for paths on phones. Raises ArtifactError when the file
+        can't be copied or its content has changed, HostStorageError.
         """
         name = re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".-")[:100] or "program"
-        with self._locked("archive", what=f"{str(source)!r} can't be copied to {self._folder}"):
+        with self._locked("archive", failure=f"{str(source)!r} can't be copied to {self._folder}"):
             there = self.path(sha256)
             if there is not None and sha256_of(there) == sha256:
                 return
-            for left in self._folder.glob(".adding-*"):  # by a process that was killed
-                shutil.rmtree(left, ignore_errors=True)
+            for leftover in self._folder.glob(".adding-*"):  # by a process that was killed
+                shutil.rmtree(leftover, ignore_errors=True)
             with tempfile.TemporaryDirectory(prefix=".adding-", dir=self._folder) as draft:
                 entry = Path(draft) / "entry"
                 entry.mkdir()
@@ -156,7 +153,9 @@ class Archive:
         """
         path = self._releases / f"{name}.json"
         try:
-            releases = adapter_of(_Known).validate_json(path.read_bytes(), strict=True).releases
+            releases = (
+                adapter_of(_BuildReleases).validate_json(path.read_bytes(), strict=True).releases
+            )
             if not all(release.files for release in releases):
                 raise ValueError("a release without files")
             return releases
@@ -174,8 +173,8 @@ class Archive:
         return [release for name in names for release in self.releases(name)]
 
     def tags_of(self, sha256: str) -> set[str]:
-        """Return the releases, as tags, that a content came with; what a person added to a program
-        that was fetched is of none.
+        """Return the tags of the releases that a content came with; a file that the user added to a
+        fetched program has none.
         """
         return {
             release.tag
@@ -191,25 +190,25 @@ class Archive:
     def use(self, release: Release) -> Release:
         """Keep a release, and put it in use for its ABIs.
 
-        One with the same contents that is known keeps its date and where it came from.
+        A release with the same contents that is here already keeps its date and origin.
         """
-        with self._locked(release.name, what=f"{release.name!r} can't be recorded"):
+        with self._locked(release.name, failure=f"{release.name!r} can't be recorded"):
             releases = list(self.releases(release.name))
-            for known in releases:
-                if (known.release_id, known.abis) == (release.release_id, release.abis):
-                    releases.remove(known)
-                    files = release.files if release.program.url else known.files
-                    tag = release.tag or known.tag
-                    release = replace(release, seen_at=known.seen_at, tag=tag, files=files)
+            for earlier in releases:
+                if (earlier.release_id, earlier.abis) == (release.release_id, release.abis):
+                    releases.remove(earlier)
+                    files = release.files if release.program.url else earlier.files
+                    tag = release.tag or earlier.tag
+                    release = replace(release, seen_at=earlier.seen_at, tag=tag, files=files)
                     break
-            known_now = _Known(releases=(*releases, release))
+            stored = _BuildReleases(releases=(*releases, release))
             path = self._releases / f"{release.name}.json"
-            write_whole(path, dump_document(known_now) + "\n", is_private=False)
+            write_whole(path, dump_document(stored) + "\n", is_private=False)
         return release
 
     @contextmanager
-    def _locked(self, name: str, *, what: str) -> Iterator[None]:
-        """Change the folder alone.
+    def _locked(self, name: str, *, failure: str) -> Iterator[None]:
+        """Hold the folder's lock while the context lasts; ``failure`` begins the error's message.
 
         Raises ArtifactError, HostStorageError for what the file system refuses.
         """
@@ -218,10 +217,10 @@ class Archive:
             with Locks(self._folder).held(name, wait_s=_LOCK_WAIT_S, busy=busy):
                 yield
         except (OSError, HostStorageError) as error:
-            # A lock that can't be taken tells by its cause.
+            # The reason why a lock can't be taken is the error's cause.
             cause = error if isinstance(error, OSError) else error.__cause__
             if not isinstance(cause, OSError):
                 raise
             if cause.errno in {errno.ENOSPC, errno.EDQUOT}:
                 raise HostStorageError(f"no space left in {self._folder}") from error
-            raise ArtifactError(f"{what}: {cause.strerror}") from error
+            raise ArtifactError(f"{failure}: {cause.strerror}") from error

@@ -1,5 +1,5 @@
-"""What an executable and an APK say about themselves: machine, libraries, lowest Android version,
-manifest. Nothing is installed or run.
+"""The facts of an executable or an APK: machine, libraries, lowest Android version, manifest.
+Nothing is installed or run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ENTRIES_MAX: Final = 10_000
 
 @frozen
 class ProgramFacts:
-    """What an ELF file or an APK says about itself."""
+    """The facts in an ELF file or an APK."""
 
     is_apk: bool
     #: False for a shared library.
@@ -65,7 +65,7 @@ class ProgramFacts:
 
 
 def inspect_elf(path: Path) -> ProgramFacts:
-    """Return what an ELF file is.
+    """Return the facts of an ELF file.
 
     Raises:
         ArtifactError: no ELF file, a damaged one, or one for a machine that no phone has.
@@ -78,7 +78,7 @@ def inspect_elf(path: Path) -> ProgramFacts:
 
 
 def inspect_elf_bytes(content: bytes, label: str) -> ProgramFacts:
-    """Return what the bytes of an ELF file are.
+    """Return the facts of an ELF file's bytes.
 
     Raises ArtifactError as :func:`inspect_elf` does.
     """
@@ -152,7 +152,7 @@ def _elf_facts(file: Any, label: str) -> ProgramFacts:  # noqa: ANN401 - pyelfto
 
 
 def _at_most(entries: Iterator[Any]) -> Iterator[Any]:
-    """Yield entries of a table, and end a table that has no end."""
+    """Yield the entries of a table; raises ValueError for a table of too many."""
     yield from islice(entries, _ENTRIES_MAX)
     if next(entries, None) is not None:
         raise ValueError(f"a table has more than {_ENTRIES_MAX} entries")
@@ -204,7 +204,7 @@ _Element = tuple[tuple[str, ...], dict[str, str | int | bool]]
 
 
 def inspect_apk(path: Path) -> ProgramFacts:
-    """Return what an APK is.
+    """Return the facts of an APK.
 
     Raises:
         ArtifactError: no zip archive, a damaged one, or one without an Android manifest.
@@ -309,27 +309,27 @@ def _elements(data: bytes) -> Iterator[_Element]:
 
 
 def _strings(pool: bytes, head: int) -> list[str]:
-    count, _, flags, at, _ = struct.unpack_from("<5I", pool, 8)
+    count, _, flags, pool_start, _ = struct.unpack_from("<5I", pool, 8)
     if count > _STRINGS_MAX:
         raise ValueError(f"it has {count} strings")
     offsets = struct.unpack_from(f"<{count}I", pool, head)
     is_utf8 = bool(flags & _UTF8_FLAG)
-    return [_string(pool, at + offset, is_utf8=is_utf8) for offset in offsets]
+    return [_string(pool, pool_start + offset, is_utf8=is_utf8) for offset in offsets]
 
 
-def _string(pool: bytes, at: int, *, is_utf8: bool) -> str:
+def _string(pool: bytes, offset: int, *, is_utf8: bool) -> str:
     """Return a string; its length, one or two units of 8 or 16 bits, comes first, and twice (chars,
     bytes) in UTF-8.
     """
     unit, width = ("<B", 1) if is_utf8 else ("<H", 2)
     length = 0
     for _ in range(2 if is_utf8 else 1):
-        length, high = struct.unpack_from(unit, pool, at)[0], 1 << (8 * width - 1)
-        at += width
+        length, high = struct.unpack_from(unit, pool, offset)[0], 1 << (8 * width - 1)
+        offset += width
         if length & high:
-            length = (length & (high - 1)) << 8 * width | struct.unpack_from(unit, pool, at)[0]
-            at += width
-    text = pool[at : at + width * length]
+            length = (length & (high - 1)) << 8 * width | struct.unpack_from(unit, pool, offset)[0]
+            offset += width
+    text = pool[offset : offset + width * length]
     if len(text) < width * length:
         raise ValueError("a string ends behind the pool")
     return text.decode("utf-8" if is_utf8 else "utf-16-le", "replace")
@@ -344,13 +344,13 @@ def _element(
         raise ValueError(f"attributes of {size} bytes")
     for number in range(count):
         _, key, raw, _, _, kind, value = struct.unpack_from("<IIIHBBI", body, start + number * size)
-        known = names.get(key) or strings[key]
+        attribute = names.get(key) or strings[key]
         if kind == _STRING:
-            attributes[known] = strings[value]
+            attributes[attribute] = strings[value]
         elif kind in {_INT, _HEX}:
-            attributes[known] = int(value)
+            attributes[attribute] = int(value)
         elif kind == _BOOL:
-            attributes[known] = value != 0
+            attributes[attribute] = value != 0
         elif raw != _NONE:
-            attributes[known] = strings[raw]
+            attributes[attribute] = strings[raw]
     return strings[name], attributes

@@ -1,6 +1,4 @@
-"""Downloading files from allowed addresses, whole or with an error that says why not; and declared
-builds.
-"""
+"""Downloads complete files from allowed addresses, and fetches declared builds."""
 
 from __future__ import annotations
 
@@ -32,8 +30,8 @@ if TYPE_CHECKING:
 #: Seconds to connect, and without data.
 _SILENCE_S: Final = 30.0
 _PART_BYTES: Final = 1 << 16
-#: No download takes so long, seconds: what is older was left behind.
-_LEFT_S: Final = 86_400.0
+#: Seconds. No download takes so long: an older file was left by a process that was killed.
+_LEFTOVER_AGE_S: Final = 86_400.0
 _SIZE_MAX: Final = 4 << 30
 _VERSION: Final = re.compile(r"/v?(\d+(?:\.\d+)+[A-Za-z0-9.+-]*)/")
 
@@ -44,9 +42,7 @@ _Received = Callable[[int, int | None], None]
 
 
 def shown(url: str) -> str:
-    """Return an address as it may be shown and kept: without user name, password, query and
-    fragment.
-    """
+    """Return an address without user name, password, query and fragment, to show and to keep."""
     try:
         split = urlsplit(url)
     except ValueError:
@@ -56,7 +52,7 @@ def shown(url: str) -> str:
 
 @frozen
 class Downloaded:
-    """A whole file, in a place that its taker must move or copy it from."""
+    """A complete file, which the caller must move or copy."""
 
     path: Path
     #: As the server says it; empty where it doesn't.
@@ -93,9 +89,9 @@ class Downloader:
         with ExitStack() as stack:
             try:
                 make_private(self._folder)
-                for left in self._folder.glob("tmp*"):  # by a process that was killed
-                    if time.time() - left.stat().st_mtime > _LEFT_S:
-                        shutil.rmtree(left, ignore_errors=True)
+                for leftover in self._folder.glob("tmp*"):  # by a process that was killed
+                    if time.time() - leftover.stat().st_mtime > _LEFTOVER_AGE_S:
+                        shutil.rmtree(leftover, ignore_errors=True)
                 folder = stack.enter_context(tempfile.TemporaryDirectory(dir=self._folder))
                 path = Path(folder) / "file"
                 last_modified = self._download(source, path, partial(on_progress, name))
@@ -107,7 +103,7 @@ class Downloader:
             yield Downloaded(path=path, last_modified=last_modified)
 
     def _download(self, url: str, path: Path, on_progress: _Received) -> str:
-        """Write a file; return when the server says that it was modified."""
+        """Write a file; return its modification time as the server reports it."""
         import requests
 
         # Without identity the length may be that of compressed bytes.
@@ -192,7 +188,7 @@ def _take(answer: requests.Response, url: str, path: Path, on_progress: _Receive
 
 
 def _failure(url: str, error: requests.exceptions.RequestException) -> DownloadError:
-    """Return what an error of the network says, and what to do."""
+    """Return the error with a network failure's innermost cause, and a hint."""
     cause: BaseException = error
     # The outer ones only say through which layers it came.
     while inner := cause.__cause__ or cause.__context__:
@@ -206,13 +202,13 @@ def _failure(url: str, error: requests.exceptions.RequestException) -> DownloadE
 
 @frozen
 class Fetched:
-    """What fetching one build for one ABI came to."""
+    """The result of fetching one build for one ABI."""
 
     name: str
     abi: str
-    #: What is in use from now on; None where there are only commands to build it with.
+    #: The release that is in use from now on; None where there are only commands to build it with.
     release: Release | None = None
-    #: What was fetched from the same address before, when that is something else.
+    #: The release fetched from the same address before, when it differs.
     previous: Release | None = None
     #: Whether nothing had been fetched from there.
     is_new: bool = False
@@ -233,8 +229,8 @@ def fetch_build(
 
     Raises:
         DownloadError: a file couldn't be fetched whole.
-        ArtifactError: what came isn't what is declared, or doesn't belong together. Nothing is
-            kept then.
+        ArtifactError: the files differ from their declaration, or don't belong together. Nothing
+            is kept then.
         HostStorageError: no space left.
     """
     if spec.source.recipe:
@@ -246,7 +242,7 @@ def fetch_build(
         if in_use is not None and in_use.program.url
         else []
     )
-    files = {file.name: Place(library.kept_file(file)) for file in by_hand}
+    files = {file.name: Place(library.verified_path(file)) for file in by_hand}
     absent: list[str] = []
     with ExitStack() as stack:
 
@@ -283,9 +279,9 @@ def fetch_build(
 
 
 def _tag(url: str, last_modified: str) -> str:
-    """Return which release an address holds: its version, else its date."""
-    if found := _VERSION.search(url):
-        return found[1]
+    """Return the tag of the release at an address: its version, else its date."""
+    if match := _VERSION.search(url):
+        return match[1]
     try:
         date = parsedate_to_datetime(last_modified)
     except ValueError:

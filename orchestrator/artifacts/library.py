@@ -38,19 +38,19 @@ _ANY_ABI: Final = ""
 
 
 class Place(NamedTuple):
-    """Where a file lies that is to be kept."""
+    """The path of a file to keep, and its origin."""
 
     path: Path
-    #: Where it came from; None for one that a person has just named.
+    #: Where it was downloaded from; None for a file that the user named.
     url: str | None = None
 
 
 class BuildLibrary:
-    """The kept benchmark programs with their libraries, and what is declared about them."""
+    """The kept benchmark programs with their libraries, and their declarations."""
 
     def __init__(self, cache_folder: Path, specs: Sequence[BuildSpec] = ()) -> None:
         self.archive = Archive(cache_folder)
-        #: Those of programs that the core or an extension that is here brings.
+        #: Declarations for the programs of the core and of the installed extensions.
         self.specs = tuple(spec for spec in specs if is_here(spec.tool))
 
     # Adding
@@ -65,23 +65,22 @@ class BuildLibrary:
         release: str = "",
         tool: ToolName | None = None,
     ) -> Build:
-        """Take a copy of a program and its libraries into the cache, after a look inside, and put
-        it in use.
+        """Validate a program and its libraries, copy them into the cache, and put them in use.
 
-        Libraries that are declared and lie in the program's folder are taken too.
+        Declared libraries in the program's folder are added too.
 
         Args:
             path: A benchmark program or an APK; or a library, for the program of that name that is
                 in use.
-            name: A declared build's name, or one of the user's own; told by the file's name when
+            name: A declared build's name, or one of the user's own; from the file's name when
                 empty.
             libraries: Further files to lie beside it on a phone.
             release: Which release the files are of, when the user knows.
-            tool: Which program it is; told by its name when None.
+            tool: Which program it is; from its name when None.
 
         Raises:
-            ArtifactError: it can't be read, is no program, isn't what is declared under its name,
-                or the files don't belong together.
+            ArtifactError: it can't be read, is no program, differs from the declaration of its
+                name, or the files don't belong together.
             HostStorageError: no space left.
         """
         if tool is not None:
@@ -102,7 +101,7 @@ class BuildLibrary:
                 f"{name!r} can't be the name of a build",
                 hint="give one of letters, digits, dots, dashes and underscores with --name",
             )
-        beside = self._beside(name, tool, path.parent)
+        beside = self._libraries_in(name, tool, path.parent)
         places = {item: Place(file) for item, file in {"": path, **beside, **files}.items()}
         return self._with_companions(self.register(name, places, tag=release, tool=tool))
 
@@ -122,39 +121,43 @@ class BuildLibrary:
             files: The program as "", and what belongs beside it by name.
             tag: Which release it is; empty when unknown.
             abi: The ABI that it was fetched for; those that it is built for when empty.
-            tool: Which program it is; told by its name when None.
+            tool: Which program it is; from its name when None.
 
         Raises:
-            ArtifactError: it isn't what is declared, or the files don't belong together; nothing is
-                kept.
+            ArtifactError: it differs from its declaration, or the files don't belong together;
+                nothing is kept.
             HostStorageError: no space left.
         """
         path = files[""].path
         libraries = {item: place.path for item, place in sorted(files.items()) if item}
         facts = inspect_program(path)
         abis = (abi,) if abi else facts.abis or (_ANY_ABI,)
-        spec, sha256 = self._spec(name, abis), _known_sha256(path)
+        spec, sha256 = self._declared_spec(name, abis), _known_sha256(path)
         if spec is not None and (spec.source.sha256 or not facts.is_fake):
             check_against(spec, facts, sha256, path, abi=abi)
             check_complete(spec, list(libraries))
         check_set(name, facts, libraries)
-        # What was downloaded with the program is of its release, seen before or not.
-        others = {item: place for item, place in libraries.items() if files[item].url is None}
-        self._check_release(name, {tag} - {""} or self.archive.tags_of(sha256), others)
+        # A file that was downloaded with the program is of its release.
+        given_libraries = {
+            item: place for item, place in libraries.items() if files[item].url is None
+        }
+        self._check_release(name, {tag} - {""} or self.archive.tags_of(sha256), given_libraries)
         file_name = spec.program if spec is not None and abi else path.name
-        kept = []
+        release_files = []
         for item, place in {"": path, **libraries}.items():
-            called, sha256 = item or file_name, _known_sha256(place)
-            self.archive.keep(place, sha256=sha256, name=called)
-            kept.append(ReleaseFile(name=called, sha256=sha256, url=files[item].url or ""))
+            file_label, sha256 = item or file_name, _known_sha256(place)
+            self.archive.keep(place, sha256=sha256, name=file_label)
+            release_files.append(
+                ReleaseFile(name=file_label, sha256=sha256, url=files[item].url or "")
+            )
         return self.archive.use(
             Release(
                 name=name,
                 abis=abis,
                 tag=tag,
                 seen_at=datetime.now(UTC),
-                files=tuple(kept),
-                tool=tool or self._tool_of(name, facts),
+                files=tuple(release_files),
+                tool=tool or self._guess_tool(name, facts),
                 built_for=facts.abis,
                 version=facts.version,
                 package=facts.package,
@@ -184,14 +187,16 @@ class BuildLibrary:
                     f"{release.address} is of release {release.tag}, {' and '.join(files)} of {tag}: "
                     "they don't belong together"
                 )
-            known = {"": release.program} | {file.name: file for file in release.libraries}
+            release_files = {"": release.program} | {file.name: file for file in release.libraries}
             places = {item: Place(path) for item, path in files.items()} | {
-                item: Place(self.kept_file(file), file.url)
-                for item, file in known.items()
+                item: Place(self.verified_path(file), file.url)
+                for item, file in release_files.items()
                 if item not in files
             }
-            kept = self.register(name, places, tag=release.tag, abi=abi, tool=tool or release.tool)
-            added = self._with_companions(kept)
+            added_release = self.register(
+                name, places, tag=release.tag, abi=abi, tool=tool or release.tool
+            )
+            added = self._with_companions(added_release)
         if added is None:
             raise ArtifactError(
                 f"no program {name!r} for {' and '.join(sorted(abis)) or 'any ABI'} is here that "
@@ -200,8 +205,8 @@ class BuildLibrary:
             )
         return added
 
-    def kept_file(self, file: ReleaseFile) -> Path:
-        """Return where a kept file lies; raises ArtifactError when it isn't what it was."""
+    def verified_path(self, file: ReleaseFile) -> Path:
+        """Return a kept file's path; raises ArtifactError when its content has changed."""
         path = self.archive.path(file.sha256)
         if path is None or _known_sha256(path) != file.sha256:
             raise ArtifactError(
@@ -210,34 +215,34 @@ class BuildLibrary:
             )
         return path
 
-    # Looking
+    # Finding
     # ----------------------------------------------------------------------------------------------------------
 
-    def find_release(self, wanted: str) -> Release:
+    def find_release(self, address: str) -> Release:
         """Return the release that ``NAME@DIGITS`` names, by its own or its program's first digits;
         the newest of them.
 
         Raises:
             ArtifactError: there is none, or the digits fit several programs.
         """
-        fitting = self._of_digits(wanted)
+        fitting = self._releases_at(address)
         if not fitting:
-            known = [item.address for item in self.archive.releases(wanted.partition("@")[0])]
+            addresses = [item.address for item in self.archive.releases(address.partition("@")[0])]
             raise ArtifactError(
-                f"no release {wanted!r} is on this computer; there are {', '.join(known) or 'none'}",
+                f"no release {address!r} is on this computer; there are {', '.join(addresses) or 'none'}",
                 hint="benchfarm build list --all",
             )
         if len({release.program.sha256 for release in fitting}) > 1:
-            raise ArtifactError(f"{wanted!r} fits several releases", hint="give more digits")
+            raise ArtifactError(f"{address!r} fits several releases", hint="give more digits")
         return fitting[0]
 
-    def has(self, tool: ToolName, facts: DeviceFacts, named: str = "") -> bool:
-        """Whether a program for a tool, of a name when one is given, is kept that a device may run."""
+    def has(self, tool: ToolName, facts: DeviceFacts, build_name: str = "") -> bool:
+        """Whether a program for a tool, of this build name unless empty, is kept for a device."""
         names = [abi_name(abi, facts.kind) for abi in facts.abis]
-        kept = self._named(named) if named else self._newest_first()
+        releases = self._matching_releases(build_name) if build_name else self._newest_first()
         return any(
             release.tool is tool and not release.is_virtual and fits(release.built_for, name)
-            for release in kept
+            for release in releases
             for name in names
         )
 
@@ -272,14 +277,16 @@ class BuildLibrary:
             ArtifactError: it isn't there (the message says how to get it), or is built for
                 something else.
         """
-        wanted = abi_name(abi, kind)
+        build_abi = abi_name(abi, kind)
         if "/" in name_or_path:
-            return self._from_path(Path(name_or_path).expanduser(), tool, wanted)
+            return self._from_path(Path(name_or_path).expanduser(), tool, build_abi)
         if "@" in name_or_path:
             self.find_release(name_or_path)  # refuses digits that several programs have
-        named = self._named(name_or_path) if name_or_path else self._default(tool)
+        candidates = self._matching_releases(name_or_path) if name_or_path else self._default(tool)
         fitting = [
-            release for release in named if release.tool is tool and fits(release.built_for, wanted)
+            release
+            for release in candidates
+            if release.tool is tool and fits(release.built_for, build_abi)
         ]
         pins = {
             sha for spec in self.specs if spec.name == name_or_path for sha in spec.source.sha256
@@ -287,11 +294,11 @@ class BuildLibrary:
         usable = [r for r in fitting if not pins or r.program.sha256 in pins]
         if not usable and name_or_path and Path(name_or_path).is_file():
             # No build has the name, and a file of the working directory has.
-            return self._from_path(Path(name_or_path), tool, wanted)
+            return self._from_path(Path(name_or_path), tool, build_abi)
         if not usable:
-            raise self._missing(tool, wanted, name_or_path, named)
-        # What a list shows as in use, where no digits name another.
-        in_use = self.archive.in_use(usable[0].name, wanted)
+            raise self._missing_build(tool, build_abi, name_or_path, candidates)
+        # Prefer the release that `build list` shows as in use.
+        in_use = self.archive.in_use(usable[0].name, build_abi)
         return self._with_companions(in_use if in_use in usable else usable[0])
 
     def resolve_for(self, facts: DeviceFacts, tool: ToolName, *, name_or_path: str = "") -> Build:
@@ -313,25 +320,29 @@ class BuildLibrary:
         raise problems[0]
 
     def check_for(self, build: Build, facts: DeviceFacts) -> None:
-        """Look at a program's file itself, and not at what was written down about it, before it
-        goes to a device.
+        """Check a program's file itself, not its record, before it goes to a device.
 
         Raises ArtifactError.
         """
-        found = _known_program(build.path) if build.path else None
-        if (build.is_virtual or (found is not None and found.is_fake)) and not facts.is_virtual:
+        program_facts = _known_program(build.path) if build.path else None
+        if (
+            build.is_virtual or (program_facts is not None and program_facts.is_fake)
+        ) and not facts.is_virtual:
             raise ArtifactError(
                 f"{build.name} is a fake binary that only a virtual phone runs, not {facts.serial}"
             )
         names = [abi_name(abi, facts.kind) for abi in facts.abis]
-        built_for = found.abis if found is not None else ()
+        built_for = program_facts.abis if program_facts is not None else ()
         if not any(fits(built_for, name) for name in names):
             raise ArtifactError(
                 f"{build.name} is built for {', '.join(built_for)}, "
                 f"{facts.serial} runs {', '.join(names)}"
             )
-        spec = self._spec(build.name, names)
-        levels = [found.min_sdk if found else None, spec.expected.min_sdk if spec else None]
+        spec = self._declared_spec(build.name, names)
+        levels = [
+            program_facts.min_sdk if program_facts else None,
+            spec.expected.min_sdk if spec else None,
+        ]
         min_sdk = max((level for level in levels if level is not None), default=None)
         if min_sdk is not None and facts.sdk is not None and facts.sdk < min_sdk:
             raise ArtifactError(
@@ -342,24 +353,24 @@ class BuildLibrary:
     def _with_companions(self, release: Release) -> Build:
         """Return a release's program with its libraries.
 
-        Raises ArtifactError when a file isn't what it was.
+        Raises ArtifactError when a file's content has changed.
         """
         companions = tuple(
-            Companion(name=file.name, sha256=file.sha256, path=self.kept_file(file))
+            Companion(name=file.name, sha256=file.sha256, path=self.verified_path(file))
             for file in release.libraries
         )
-        return replace(release.build(self.kept_file(release.program)), companions=companions)
+        return replace(release.build(self.verified_path(release.program)), companions=companions)
 
-    def _from_path(self, path: Path, tool: ToolName, wanted: str) -> Build:
+    def _from_path(self, path: Path, tool: ToolName, build_abi: str) -> Build:
         facts = _known_program(path)
         _check_kind(facts, tool, path)
-        if not fits(facts.abis, wanted):
+        if not fits(facts.abis, build_abi):
             raise ArtifactError(
-                f"{str(path)!r} is built for {','.join(facts.abis)}, the device needs {wanted}"
+                f"{str(path)!r} is built for {','.join(facts.abis)}, the device needs {build_abi}"
             )
         path = path.absolute()
         name = self._name_for(path, facts, tool)
-        beside = self._beside(name, tool, path.parent)
+        beside = self._libraries_in(name, tool, path.parent)
         check_set(path.name, facts, beside)
         self._check_release(path.name, self.archive.tags_of(_known_sha256(path)), beside)
         return Build(
@@ -398,20 +409,20 @@ class BuildLibrary:
             r for r in real if r.name not in declared
         ]
 
-    def _named(self, wanted: str) -> Sequence[Release]:
-        if "@" in wanted:
-            return self._of_digits(wanted)
-        known = self._newest_first()
+    def _matching_releases(self, name: str) -> Sequence[Release]:
+        if "@" in name:
+            return self._releases_at(name)
+        releases = self._newest_first()
         by_sha = [
             release
-            for release in known
-            if _SHA_PREFIX.fullmatch(wanted) and release.program.sha256.startswith(wanted)
+            for release in releases
+            if _SHA_PREFIX.fullmatch(name) and release.program.sha256.startswith(name)
         ]
-        return by_sha or [release for release in known if release.name == wanted]
+        return by_sha or [release for release in releases if release.name == name]
 
-    def _of_digits(self, wanted: str) -> Sequence[Release]:
+    def _releases_at(self, address: str) -> Sequence[Release]:
         """Return the releases that ``NAME@DIGITS`` may mean, the newest first."""
-        name, _, digits = wanted.partition("@")
+        name, _, digits = address.partition("@")
         return [
             release
             for release in reversed(self.archive.releases(name))
@@ -421,22 +432,22 @@ class BuildLibrary:
             )
         ]
 
-    def _missing(
-        self, tool: ToolName, wanted: str, name: str, named: Sequence[Release]
+    def _missing_build(
+        self, tool: ToolName, build_abi: str, name: str, candidates: Sequence[Release]
     ) -> ArtifactError:
-        """Return the error that says what there is instead, and how to get what isn't there."""
+        """Return the error that lists the candidates, and says how to get the missing build."""
         base = name.partition("@")[0]
-        what = f"no build {name!r}" if name else f"no build of {tool!s}"
-        message = f"{what} for {wanted or 'its (unknown) ABI'} is on this computer"
-        if named:
-            has = {f"{release.tool} for {','.join(release.built_for)}" for release in named}
+        subject = f"no build {name!r}" if name else f"no build of {tool!s}"
+        message = f"{subject} for {build_abi or 'its (unknown) ABI'} is on this computer"
+        if candidates:
+            has = {f"{release.tool} for {','.join(release.built_for)}" for release in candidates}
             message += f" (there is {', '.join(sorted(has))})"
         specs = [
             spec
             for spec in self.specs
             if spec.tool is tool and (spec.name == base or (not base and spec.default))
         ]
-        spec = next((item for item in specs if item.abi == wanted), None)
+        spec = next((item for item in specs if item.abi == build_abi), None)
         hint = spec.how_to_get if spec else f"benchfarm build add FILE --name {base or 'NAME'}"
         return ArtifactError(message, hint=hint)
 
@@ -457,16 +468,16 @@ class BuildLibrary:
         by_program = {spec.program: spec.name for spec in specs}
         return by_program.get(path.name) or path.name.removesuffix(".apk")
 
-    def _tool_of(self, name: str, facts: ProgramFacts) -> ToolName:
+    def _guess_tool(self, name: str, facts: ProgramFacts) -> ToolName:
         if facts.is_apk:
             return next(each for each in ToolName if each.is_app)
         return next(
             (spec.tool for spec in self.specs if spec.name == name), usual_tool(DeviceKind.ANDROID)
         )
 
-    def _spec(self, name: str, abis: Sequence[str]) -> BuildSpec | None:
-        """Return what is declared of a build; for an ABI that isn't declared, what holds for all,
-        without its pins.
+    def _declared_spec(self, name: str, abis: Sequence[str]) -> BuildSpec | None:
+        """Return a build's declaration for these ABIs, else the one of another ABI without its
+        pins, else None.
         """
         of_name = [spec for spec in self.specs if spec.name == name]
         fitting = next((spec for spec in of_name if spec.abi in abis), None)
@@ -476,20 +487,20 @@ class BuildLibrary:
         unpinned = replace(any_of_them.source, sha256=())
         return replace(any_of_them, abis={any_of_them.abi: unpinned})
 
-    def _check_release(self, name: str, own: set[str], libraries: Mapping[str, Path]) -> None:
+    def _check_release(self, name: str, tags: set[str], libraries: Mapping[str, Path]) -> None:
         """Raise ArtifactError for a library that came with another release than the program."""
         for library, path in libraries.items():
             theirs = self.archive.tags_of(_known_sha256(path))
-            if own and theirs and not own & theirs:
+            if tags and theirs and not tags & theirs:
                 raise ArtifactError(
                     f"{library} is of release {' and '.join(sorted(theirs))}, "
-                    f"{name} of {' and '.join(sorted(own))}: they don't belong together",
+                    f"{name} of {' and '.join(sorted(tags))}: they don't belong together",
                     hint="take all files from one release",
                 )
 
-    def _beside(self, name: str, tool: ToolName | None, folder: Path) -> dict[str, Path]:
-        """Return the libraries in a program's folder, by name: those that are declared of the build
-        of this name, and those that the program says it needs.
+    def _libraries_in(self, name: str, tool: ToolName | None, folder: Path) -> dict[str, Path]:
+        """Return the libraries in a program's folder by name: those declared for the build of this
+        name, and those that the program needs.
         """
         declared = [
             folder / library
@@ -509,26 +520,26 @@ def _check_kind(facts: ProgramFacts, tool: ToolName | None, path: Path) -> None:
         )
 
 
-def _read_once(read: Callable[[Path], Read]) -> Callable[[Path], Read]:
-    """Return what reads a file once until somebody writes it, however many phones it goes to."""
-    kept = functools.lru_cache(maxsize=256)(lambda path, _stamp: read(path))
+def _cached_by_status(read: Callable[[Path], Read]) -> Callable[[Path], Read]:
+    """Return a function that reads a file again only after it has changed."""
+    cached_read = functools.lru_cache(maxsize=256)(lambda path, _stamp: read(path))
 
-    def known(path: Path) -> Read:
+    def cached(path: Path) -> Read:
         try:
-            found = path.stat()
+            status = path.stat()
         except (OSError, ValueError):
-            return read(path)  # which says what is wrong
-        return kept(path, (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns))
+            return read(path)  # raises the error
+        return cached_read(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
 
-    return known
+    return cached
 
 
-def _sha256_of(path: Path) -> str:
+def _sha256(path: Path) -> str:
     try:
         return sha256_of(path)
     except OSError as error:
         raise ArtifactError(f"{str(path)!r} can't be read: {error.strerror}") from error
 
 
-_known_sha256: Final = _read_once(_sha256_of)
-_known_program: Final = _read_once(inspect_program)
+_known_sha256: Final = _cached_by_status(_sha256)
+_known_program: Final = _cached_by_status(inspect_program)

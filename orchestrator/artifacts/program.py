@@ -1,6 +1,4 @@
-"""A benchmark program, binary or APK alike: looked inside, compared with what is declared, and with
-its libraries.
-"""
+"""Checks of a benchmark program, binary or APK: its facts, its declaration and its libraries."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ _WORDS: Final = (
 
 
 def inspect_program(path: Path) -> ProgramFacts:
-    """Look inside a file.
+    """Return the facts of a program's file.
 
     Raises:
         ArtifactError: missing, unreadable, neither a program nor an APK, a library, or damaged.
@@ -98,7 +96,7 @@ def check_shows_benchmark(path: Path) -> None:
 def check_against(
     spec: BuildSpec, facts: ProgramFacts, sha256: str, path: Path, *, abi: str = ""
 ) -> None:
-    """Raise ArtifactError when a file isn't what is declared; ``abi`` is the one that it was
+    """Raise ArtifactError when a file differs from its declaration; ``abi`` is the one that it was
     fetched for.
     """
     wrong, hint = "", spec.how_to_get
@@ -133,7 +131,7 @@ def check_complete(spec: BuildSpec, names: Sequence[str]) -> None:
 
 
 def abi_name(abi: str, kind: DeviceKind | None) -> str:
-    """Return the name that a build for a device's ABI has.
+    """Return the ABI's name in builds for a device.
 
     A Linux computer tells its machine's name alone, which for some is Android's name of an ABI too:
     ``x86_64``. When the device isn't known, the name says itself which of both systems is meant.
@@ -141,9 +139,9 @@ def abi_name(abi: str, kind: DeviceKind | None) -> str:
     return f"linux-{abi}" if kind is DeviceKind.HOST and not abi.startswith("linux-") else abi
 
 
-def fits(built_for: Sequence[str], wanted: str) -> bool:
+def fits(built_for: Sequence[str], abi: str) -> bool:
     """Return whether a build runs there; one without native code runs everywhere."""
-    return not built_for or wanted in built_for
+    return not built_for or abi in built_for
 
 
 #: What every phone has: the NDK's public libraries, and the vendors' that programs in
@@ -211,8 +209,8 @@ def check_set(name: str, facts: ProgramFacts, libraries: Mapping[str, Path]) -> 
         return
     needed = {name: facts.needed}
     for library, path in libraries.items():
-        found = inspect_elf(path)
-        (abi,) = found.abis
+        library_facts = inspect_elf(path)
+        (abi,) = library_facts.abis
         if abi == HEXAGON:
             continue
         if abi not in facts.abis:
@@ -220,7 +218,7 @@ def check_set(name: str, facts: ProgramFacts, libraries: Mapping[str, Path]) -> 
                 f"{library} is built for {abi}, {name} for {', '.join(facts.abis)}: "
                 "they can't be used together"
             )
-        needed[library] = found.needed
+        needed[library] = library_facts.needed
     if all(abi.startswith("linux-") for abi in facts.abis):
         return
     for user, names in needed.items():
