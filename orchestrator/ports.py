@@ -410,12 +410,12 @@ class ParityReference(Protocol):
     def reason_against(self, model: Model) -> str:
         """Return why a model has no reference here, empty where nothing is known against it."""
 
-    def basis(self, model: Model, given: str = "") -> ParityBasis:
+    def basis(self, model: Model, input_folder: str = "") -> ParityBasis:
         """Return inputs and the reference's outputs for them.
 
-        ``given`` is a folder with inputs as ``<model>.<number>.bin``, raw; where it has none for
-        the model, or is empty, they are made from a seed. Raises ModelError for a model that the
-        reference can't compute.
+        ``input_folder`` has inputs as ``<model>.<number>.bin``, raw; without it, or without files
+        for the model, they are made from a seed. Raises ModelError for a model that the reference
+        can't compute.
         """
 
 

@@ -41,7 +41,7 @@ Progress = Callable[[str, int, int | None], None]
 _Received = Callable[[int, int | None], None]
 
 
-def shown(url: str) -> str:
+def public_url(url: str) -> str:
     """Return an address without user name, password, query and fragment, to show and to keep."""
     try:
         split = urlsplit(url)
@@ -72,7 +72,7 @@ class Downloader:
         self._mirror = mirror.strip().rstrip("/")
         if self._mirror and not re.match(r"https?://[^/]", self._mirror):
             raise UsageError(
-                f"{shown(mirror)!r} can't be a mirror: it isn't an http or https address",
+                f"{public_url(mirror)!r} can't be a mirror: it isn't an http or https address",
                 hint="for example BENCHFARM_MIRROR=https://mirror.example",
             )
 
@@ -129,7 +129,7 @@ class Downloader:
             self._check_allowed(target)
             if urlsplit(target).scheme != urlsplit(answer.url).scheme:
                 raise DownloadError(
-                    f"{shown(answer.url)} redirects to another scheme, {shown(target)}: refused",
+                    f"{public_url(answer.url)} redirects to another scheme, {public_url(target)}: refused",
                     hint="give the right address in the build file, or a mirror in $BENCHFARM_MIRROR",
                 )
 
@@ -141,12 +141,12 @@ class Downloader:
         try:
             split, of_mirror = urlsplit(url), urlsplit(self._mirror)
         except ValueError as error:
-            raise DownloadError(f"{shown(url)} isn't used: {error}") from error
+            raise DownloadError(f"{public_url(url)} isn't used: {error}") from error
         is_mirror = (split.scheme, split.netloc) == (of_mirror.scheme, of_mirror.netloc)
         is_plain = split.scheme == "http" and (is_mirror or _is_loopback(split.hostname or ""))
         if not split.hostname or not (split.scheme == "https" or is_plain):
             raise DownloadError(
-                f"{shown(url)} isn't used: it isn't https",
+                f"{public_url(url)} isn't used: it isn't https",
                 hint="give the right address in the build file, or a mirror in $BENCHFARM_MIRROR",
             )
 
@@ -162,7 +162,7 @@ def _take(answer: requests.Response, url: str, path: Path, on_progress: _Receive
     """Write an answer's content whole."""
     if answer.status_code in {404, 410}:
         raise NotThereError(
-            f"{shown(url)} isn't there (HTTP {answer.status_code})",
+            f"{public_url(url)} isn't there (HTTP {answer.status_code})",
             hint="check the address in the build file, or the mirror",
         )
     if answer.status_code != 200:
@@ -173,7 +173,7 @@ def _take(answer: requests.Response, url: str, path: Path, on_progress: _Receive
     total = int(length) if length.isdigit() else None
     if total is None and answer.headers.get("Transfer-Encoding") != "chunked":
         raise DownloadError(
-            f"{shown(url)}: the server tells no length, so that a file that was cut off looks whole",
+            f"{public_url(url)}: the server tells no length, so that a file that was cut off looks whole",
             hint="fetch it through a mirror that tells lengths ($BENCHFARM_MIRROR)",
         )
     size = 0
@@ -184,7 +184,7 @@ def _take(answer: requests.Response, url: str, path: Path, on_progress: _Receive
             size += len(part)
             on_progress(size, total)
             if max(size, total or 0) > _SIZE_MAX:
-                raise DownloadError(f"{shown(url)} is larger than {_SIZE_MAX} bytes")
+                raise DownloadError(f"{public_url(url)} is larger than {_SIZE_MAX} bytes")
 
 
 def _failure(url: str, error: requests.exceptions.RequestException) -> DownloadError:
@@ -194,7 +194,7 @@ def _failure(url: str, error: requests.exceptions.RequestException) -> DownloadE
     while inner := cause.__cause__ or cause.__context__:
         cause = inner
     return DownloadError(
-        f"{shown(url)} can't be fetched: {str(cause) or type(cause).__name__}",
+        f"{public_url(url)} can't be fetched: {str(cause) or type(cause).__name__}",
         hint="check the address, network and proxy (HTTPS_PROXY, NO_PROXY); a company's own"
         " certificates are named by $REQUESTS_CA_BUNDLE",
     )
@@ -251,13 +251,13 @@ def fetch_build(
 
         url = spec.source.url
         program = download(spec.program, url)
-        files[""] = Place(program.path, shown(url))
+        files[""] = Place(program.path, public_url(url))
         for name in spec.libraries:
             place = spec.library_url(name)
             if not place or name in files:
                 continue
             try:
-                files[name] = Place(download(name, place).path, shown(place))
+                files[name] = Place(download(name, place).path, public_url(place))
             except NotThereError:
                 if name in spec.needed:
                     raise

@@ -1,5 +1,5 @@
-"""What a model file is and holds, without running any of it; a .tflite file is read with the schema
-that ai-edge-litert ships.
+"""The identity and the contents of a model file, without running it; a .tflite file is read with
+the schema that ai-edge-litert ships.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 _IDENTIFIER: Final = b"TFL3"
 _HEAD_BYTES: Final = 64
 _READ_BYTES_MAX: Final = 64 << 20
-#: Metadata that says the oldest runtime version that has all operators of a model.
+#: The metadata entry with the oldest runtime version that has all operators of a model.
 _MIN_RUNTIME: Final = "min_runtime_version"
-#: What files that are given by mistake begin with, and what they are.
+#: First bytes of files that people pass by mistake, and what such a file is.
 _OTHER_FORMATS: Final = (
     (b"version https://git-lfs", "a Git LFS pointer; fetch the model itself with 'git lfs pull'"),
     (
@@ -43,8 +43,7 @@ _OTHER_FORMATS: Final = (
     ),
     (b"<", "a web page or XML; was it downloaded from a page instead of the file's own address?"),
 )
-#: How files of other runtimes begin: where their mark is, and which. Of other endings nothing is
-#: known.
+#: A file's ending -> the place and the bytes of its format's mark; other endings aren't checked.
 _MARKS: Final[Mapping[str, tuple[int, bytes]]] = {
     ".litertlm": (0, b"LITERTLM"),
     ".task": (0, b"PK\x03\x04"),
@@ -53,8 +52,7 @@ _MARKS: Final[Mapping[str, tuple[int, bytes]]] = {
     ".ort": (4, b"ORTM"),
     ".param": (0, b"7767517"),
 }
-#: What the schema's accessors raise for offsets that lead out of the file, or to something else
-#: than they say.
+#: Errors of the schema's accessors for wrong offsets.
 _DAMAGE: Final = (
     struct.error,
     ValueError,
@@ -73,16 +71,16 @@ def sample_models() -> tuple[Path, ...]:
 
 
 def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> Model:
-    """Return what a model file is: its content's hash and its size.
+    """Return a model file's name, content hash and size.
 
     Args:
         path: The file.
-        name: What to call it; its file name without the ending when empty.
-        sha256: The content that is meant, when that is known.
+        name: The model's name; its file name without the ending when empty.
+        sha256: The expected hash, when that is known.
 
     Raises:
-        ModelError: missing, empty, a folder, damaged, not what its ending says, or not what
-            ``sha256`` says.
+        ModelError: missing, empty, a folder, damaged, not of its ending's format, or of another
+            content than ``sha256``.
     """
     head, size_bytes = _head(path)
     needs_flex = False
@@ -115,19 +113,26 @@ def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> 
 
 
 def inspect_model(path: Path) -> ModelFacts:
-    """Return what a .tflite model holds; raises ModelError as :func:`identify_model` does.
+    """Return the facts of a .tflite model; raises ModelError as :func:`identify_model` does.
 
-    A large file is mapped, which costs no memory, as a copy in TMPDIR: where others cut a mapped
-    file short, a process ends without a word.
+    A large file is mapped, which costs no memory, as a copy in TMPDIR: truncating a mapped file
+    kills the process that reads it.
     """
     from ai_edge_litert import schema_py_generated as schema
 
     head, size_bytes = _head(path)
     if head[4:8] != _IDENTIFIER:
-        what = next((what for start, what in _OTHER_FORMATS if head.lstrip().startswith(start)), "")
+        description = next(
+            (
+                description
+                for start, description in _OTHER_FORMATS
+                if head.lstrip().startswith(start)
+            ),
+            "",
+        )
         raise ModelError(
             f"{str(path)!r} is no TFLite model: "
-            + (f"it is {what}" if what else "it lacks the mark TFL3 at byte 4"),
+            + (f"it is {description}" if description else "it lacks the mark TFL3 at byte 4"),
             hint="give a .tflite file",
         )
     try:
@@ -137,10 +142,11 @@ def inspect_model(path: Path) -> ModelFacts:
     except OSError as error:
         raise ModelError(f"{str(path)!r} can't be read: {error.strerror}") from error
     except _DAMAGE as error:
-        # What the schema's accessors say of a wrong offset means nothing to who has the file.
-        told = error if type(error) is ValueError else "it points to what isn't in the file"
+        # The accessors' messages about a wrong offset don't help the file's owner.
+        reason = error if type(error) is ValueError else "it points to what isn't in the file"
         raise ModelError(
-            f"{str(path)!r} is truncated or damaged: {told}", hint="copy or convert the model again"
+            f"{str(path)!r} is truncated or damaged: {reason}",
+            hint="copy or convert the model again",
         ) from error
 
 
@@ -174,10 +180,10 @@ def _head(path: Path) -> tuple[bytes, int]:
 def _mapped_copy(file: BinaryIO) -> mmap.mmap:
     folder = tempfile.gettempdir()
     try:
-        with tempfile.TemporaryFile(dir=folder) as own:
-            shutil.copyfileobj(file, own, 1 << 20)
-            own.flush()
-            return mmap.mmap(own.fileno(), 0, access=mmap.ACCESS_READ)
+        with tempfile.TemporaryFile(dir=folder) as copied:
+            shutil.copyfileobj(file, copied, 1 << 20)
+            copied.flush()
+            return mmap.mmap(copied.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise ModelError(
             f"a large model is copied to {folder} before it is read, which fails: {error.strerror}",
@@ -221,7 +227,7 @@ def _facts(model: schema.ModelT, size_bytes: int) -> ModelFacts:
     for signature in signatures:
         _at(subgraphs, signature.subgraphIndex)
     pieces = {_text(piece.name): piece.buffer for piece in _all(model.metadata)}
-    told = _at(model.buffers, pieces[_MIN_RUNTIME]).data if _MIN_RUNTIME in pieces else None
+    min_runtime = _at(model.buffers, pieces[_MIN_RUNTIME]).data if _MIN_RUNTIME in pieces else None
     operators = [operator for subgraph in subgraphs for operator in subgraph.operators]
     counts = Counter(operator.name for operator in operators)
     outside = sorted({operator.name for operator in operators if operator.is_custom})
@@ -231,7 +237,7 @@ def _facts(model: schema.ModelT, size_bytes: int) -> ModelFacts:
         size_bytes=size_bytes,
         schema_version=model.version,
         description=_text(model.description),
-        min_runtime_version=bytes(() if told is None else told[:16])
+        min_runtime_version=bytes(() if min_runtime is None else min_runtime[:16])
         .split(b"\0")[0]
         .decode("ascii", "replace"),
         inputs=main.inputs,
@@ -320,7 +326,7 @@ def _operator(
     is_custom = name == "CUSTOM"
 
     def used(items: Sequence[Any] | None) -> tuple[_Tensor | None, ...]:
-        return tuple(None if at == -1 else _at(tensors, at) for at in _integers(items))
+        return tuple(None if index == -1 else _at(tensors, index) for index in _integers(items))
 
     return _Operator(
         name=(_text(code.customCode) if is_custom else "") or name,
@@ -366,7 +372,7 @@ def _schema_names() -> tuple[Mapping[int, str], Mapping[int, str]]:
 
 
 def _parameters(tensor: _Tensor) -> int:
-    """Return how many weights a constant holds: none in shapes, axes and paddings, which are plain
+    """Return the number of weights in a constant: 0 for shapes, axes and paddings, which are plain
     integers.
     """
     facts = tensor.facts
@@ -416,16 +422,16 @@ _WEIGHED: Final = frozenset(
 
 
 def _precision(subgraphs: Sequence[_Subgraph]) -> str:
-    """Return in what the weighed operators compute; without any of them, what the constants are
-    stored in.
+    """Return the type that the weighed operators compute in; without any of them, the type of the
+    constants.
     """
-    found = {kind for subgraph in subgraphs for kind in _computed_kinds(subgraph)}
-    if not found:
+    kinds = {kind for subgraph in subgraphs for kind in _computed_kinds(subgraph)}
+    if not kinds:
         constants = {t.facts.dtype for s in subgraphs for t in s.tensors if t.constant_bytes}
-        found = constants & {"float32", "float16", "int8", "uint8", "int16"}
-    if not found:
+        kinds = constants & {"float32", "float16", "int8", "uint8", "int16"}
+    if not kinds:
         return "none"
-    return found.pop() if len(found) == 1 else "mixed"
+    return kinds.pop() if len(kinds) == 1 else "mixed"
 
 
 def _computed_kinds(subgraph: _Subgraph) -> Iterator[str]:

@@ -1,8 +1,8 @@
-"""The references for parity: inputs from a seed or given, and what each of LiteRT's kernels here
-makes of them.
+"""The references for parity: inputs from a seed or a folder, and the outputs of each of LiteRT's
+kernels for them.
 
 The kernels are the builtin ones, XNNPACK and the plain reference kernels, with one thread, each in
-a process of its own. What they gave is kept by the contents of model and inputs and the runtime's
+a process of its own. Their outputs are kept by the contents of model and inputs and the runtime's
 version, because they are slow.
 """
 
@@ -53,10 +53,10 @@ _INTEGERS: Final = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int6
 _PLACES_MAX: Final = 10
 
 
-#: Many phones want the same at once, and a model may fill this computer's memory: one for the
-#: process, in which each of a farm's jobs has a HostReference.
+#: A model may fill this computer's memory, so one reference at a time is computed: one semaphore
+#: for the process, in which each of a farm's jobs has a HostReference.
 _COMPUTING: Final = threading.BoundedSemaphore(1)
-#: What couldn't be computed -> when that was found (monotonic), and why.
+#: Key of a reference that couldn't be computed -> time of the failure (monotonic), and the reason.
 _FAILED: Final[dict[str, tuple[float, str]]] = {}
 
 
@@ -67,7 +67,7 @@ class HostReference:
         """``folder`` keeps inputs and outputs; ``cancelled`` ends all waiting."""
         self._folder = folder
         self._cancelled = cancelled or threading.Event()
-        self._made_s = time.monotonic()
+        self._created_s = time.monotonic()
         #: A large model is copied to be read: once, however many phones and cases ask.
         self._reading = threading.Lock()
         self._facts: dict[str, ModelFacts] = {}
@@ -75,43 +75,48 @@ class HostReference:
     def reason_against(self, model: Model) -> str:
         """See ports.ParityReference.reason_against."""
         try:
-            self._checked(model)
+            self._checked_facts(model)
         except BenchfarmError as error:
             return str(error)
         return ""
 
-    def basis(self, model: Model, given: str = "") -> ParityBasis:
+    def basis(self, model: Model, input_folder: str = "") -> ParityBasis:
         """See ports.ParityReference.basis."""
-        wanted = self._checked(model).inputs
-        origin, ours = self._inputs(model, wanted, Path(given) if given else None)
-        others = [
-            self._kept(_values(tensor, _OTHER_SEED, place)) for place, tensor in enumerate(wanted)
+        tensors = self._checked_facts(model).inputs
+        origin, inputs = self._inputs(model, tensors, Path(input_folder) if input_folder else None)
+        contrast = [
+            self._store_input(_values(tensor, _OTHER_SEED, place))
+            for place, tensor in enumerate(tensors)
         ]
-        folder = self._computed(model, [_shape(tensor) for tensor in wanted], ours, others)
-        found = [kernels for kernels in Kernels if (folder / f"{kernels}-0").is_file()]
+        folder = self._reference_folder(
+            model, [_shape(tensor) for tensor in tensors], inputs, contrast
+        )
+        references = [kernels for kernels in Kernels if (folder / f"{kernels}-0").is_file()]
         described = {
             "runtime": f"LiteRT {version('ai-edge-litert')}",
-            "references": found,
+            "references": references,
             "inputs": origin,
-            "input_sha256": [path.name for path in ours],
+            "input_sha256": [path.name for path in inputs],
             "outputs": json.loads((folder / "done.json").read_text("utf-8")),
         }
         return ParityBasis(
             inputs=tuple(
                 ParityInput(name=tensor.name, shape=_shape(tensor), path=path, sha256=path.name)
-                for tensor, path in zip(wanted, ours, strict=True)
+                for tensor, path in zip(tensors, inputs, strict=True)
             ),
             attachments=(
                 Attachment(name=BASIS_FILE, data=json.dumps(described, sort_keys=True).encode()),
                 *(
-                    Attachment(name=reference_file(it), data=(folder / f"{it}-0").read_bytes())
-                    for it in found
+                    Attachment(
+                        name=reference_file(kernel), data=(folder / f"{kernel}-0").read_bytes()
+                    )
+                    for kernel in references
                 ),
                 Attachment(name=CONTRAST_FILE, data=(folder / f"{Kernels.BUILTIN}-1").read_bytes()),
             ),
         )
 
-    def _checked(self, model: Model) -> ModelFacts:
+    def _checked_facts(self, model: Model) -> ModelFacts:
         """Return a model's facts; raises ModelError where its outputs can't be compared, saying why."""
         if model.path is None or not model.path.is_file():
             raise ModelError(
@@ -125,21 +130,22 @@ class HostReference:
         return facts
 
     def _inputs(
-        self, model: Model, wanted: Sequence[TensorFacts], given: Path | None
+        self, model: Model, tensors: Sequence[TensorFacts], input_folder: Path | None
     ) -> tuple[str, list[Path]]:
-        """Return where the inputs come from, and their files by content."""
+        """Return the origin of the inputs, and their stored files."""
         paths = (
-            [given / f"{model.name}.{place}.bin" for place in range(len(wanted))]
-            if given is not None
+            [input_folder / f"{model.name}.{place}.bin" for place in range(len(tensors))]
+            if input_folder is not None
             else []
         )
-        found = [path for path in paths if path.is_file()]
-        if not found:
+        provided = [path for path in paths if path.is_file()]
+        if not provided:
             return f"seed {SEED}", [
-                self._kept(_values(tensor, SEED, place)) for place, tensor in enumerate(wanted)
+                self._store_input(_values(tensor, SEED, place))
+                for place, tensor in enumerate(tensors)
             ]
-        kept = []
-        for path, tensor in zip(paths, wanted, strict=True):
+        files = []
+        for path, tensor in zip(paths, tensors, strict=True):
             if not path.is_file():
                 raise ModelError(f"{model.name}: {path} is missing; give every input or none")
             data, size = path.read_bytes(), _bytes_of(tensor)
@@ -147,11 +153,11 @@ class HostReference:
                 raise ModelError(
                     f"{path} has {len(data)} bytes; the input {tensor.name!r} has {size}"
                 )
-            kept.append(self._kept(data))
-        return "given", kept
+            files.append(self._store_input(data))
+        return "given", files
 
-    def _kept(self, data: bytes) -> Path:
-        """Return the file with these bytes, named by them."""
+    def _store_input(self, data: bytes) -> Path:
+        """Return the file with these bytes, named by their hash."""
         path = self._folder / "inputs" / hashlib.sha256(data).hexdigest()
         if not path.is_file():
             make_private(path.parent)
@@ -160,52 +166,52 @@ class HostReference:
             Path(draft.name).replace(path)
         return path
 
-    def _computed(
+    def _reference_folder(
         self,
         model: Model,
         shapes: Sequence[tuple[int, ...]],
-        ours: Sequence[Path],
-        others: Sequence[Path],
+        inputs: Sequence[Path],
+        contrast: Sequence[Path],
     ) -> Path:
-        """Return the folder with each kernels' outputs for our inputs, and the builtin ones' for
-        the others.
+        """Return the folder with each kernels' outputs for the inputs, and the builtin ones' for
+        the contrast inputs.
 
-        Computes what isn't kept yet, and nothing that has failed since this one was made. Raises
+        Computes missing outputs, unless that has failed since this object was created. Raises
         ModelError where the builtin kernels can't compute the model; the other kernels, which end
-        the process on some models, are left out then.
+        the process on some models, may be missing.
         """
-        sets = [[str(path) for path in ours], [str(path) for path in others]]
-        names = [[path.name for path in ours], [path.name for path in others]]
+        sets = [[str(path) for path in inputs], [str(path) for path in contrast]]
+        names = [[path.name for path in inputs], [path.name for path in contrast]]
         key = hashlib.sha256(
             json.dumps([model.sha256, names, shapes, version("ai-edge-litert"), *Kernels]).encode()
         ).hexdigest()[:40]
-        kept = self._folder / "outputs" / key
-        if (kept / "done.json").is_file():
-            return kept
+        folder = self._folder / "outputs" / key
+        if (folder / "done.json").is_file():
+            return folder
         with turn(_COMPUTING, self._cancelled):
             self._check_cancelled()
             failed_s, why = _FAILED.get(key, (-math.inf, ""))
-            if failed_s >= self._made_s:
+            if failed_s >= self._created_s:
                 raise ModelError(why)
-            if not (kept / "done.json").is_file():
+            if not (folder / "done.json").is_file():
                 try:
-                    self._compute(model, shapes, sets, kept)
+                    self._compute(model, shapes, sets, folder)
                 except ModelError as error:
                     # Ctrl-C in a terminal ends its process, too.
                     self._check_cancelled()
                     _FAILED[key] = time.monotonic(), str(error)
                     raise
-        return kept
+        return folder
 
     def _check_cancelled(self) -> None:
         if self._cancelled.is_set():
             raise InterruptedByUserError
 
     def _compute(
-        self, model: Model, shapes: Sequence[tuple[int, ...]], sets: list[list[str]], kept: Path
+        self, model: Model, shapes: Sequence[tuple[int, ...]], sets: list[list[str]], folder: Path
     ) -> None:
-        make_private(kept.parent)
-        draft = Path(tempfile.mkdtemp(dir=kept.parent))
+        make_private(folder.parent)
+        draft = Path(tempfile.mkdtemp(dir=folder.parent))
         try:
             job = {"model": str(model.path), "shapes": shapes}
             _run(model, draft, {**job, "sets": sets, "kernels": Kernels.BUILTIN}, _TIMEOUT_S)
@@ -215,11 +221,11 @@ class HostReference:
             ):
                 with contextlib.suppress(ModelError):
                     _run(model, draft, {**job, "sets": sets[:1], "kernels": kernels}, timeout_s)
-            # What was interrupted has not every kind's outputs.
+            # After an interruption some kernels' outputs are missing.
             self._check_cancelled()
             with contextlib.suppress(OSError):
-                # Another process may have been quicker with the same.
-                draft.rename(kept)
+                # Another process may have stored the same outputs first.
+                draft.rename(folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
 
@@ -251,7 +257,7 @@ def _check(model: Model, facts: ModelFacts) -> None:
 
 
 def _shape(tensor: TensorFacts) -> tuple[int, ...]:
-    """Return a shape without anything open: 1 where the model leaves a size to its caller."""
+    """Return a shape with 1 for each dynamic size."""
     return tuple(max(1, size) for size in tensor.shape)
 
 
@@ -280,7 +286,7 @@ def _values(tensor: TensorFacts, seed: int, place: int) -> bytes:
 
 
 def _run(model: Model, folder: Path, job: Mapping[str, object], timeout_s: float) -> None:
-    """Have one kind of kernels compute the outputs, which are then in ``folder``.
+    """Compute the outputs of one kind of kernels into ``folder``.
 
     Raises ModelError.
     """
@@ -300,10 +306,10 @@ def _run(model: Model, folder: Path, job: Mapping[str, object], timeout_s: float
             f"{model.name}: the reference took over {timeout_s:g} s on this computer"
         ) from error
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        errors = done.stderr.decode("utf-8", "replace").strip().splitlines()
         how = (
             f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
         )
         raise ModelError(
-            f"{model.name}: the reference can't compute it ({how}): {said[-1] if said else 'no message'}"
+            f"{model.name}: the reference can't compute it ({how}): {errors[-1] if errors else 'no message'}"
         )

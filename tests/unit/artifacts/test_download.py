@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.fetch import Downloader, shown
+from orchestrator.artifacts.fetch import Downloader, public_url
 from orchestrator.errors import DownloadError, NotThereError, UsageError
 
 CONTENT = bytes(range(256)) * 2000
@@ -127,8 +127,8 @@ def test_addresses_that_are_not_safe_are_refused(url, folder):
 
 
 def test_passwords_in_addresses_are_never_shown():
-    assert shown("https://user:secret@host:1/a?token=x#y") == "https://host:1/a"
-    assert "secret" not in shown("http://user:secret@[::1/a")
+    assert public_url("https://user:secret@host:1/a?token=x#y") == "https://host:1/a"
+    assert "secret" not in public_url("http://user:secret@[::1/a")
 
 
 def test_a_folder_that_cannot_be_written_is_told_with_the_reason(server, tmp_path):
