@@ -2,9 +2,9 @@
 reproducible from its recipe.
 
 TensorFlow runs in a process of its own (``models.conversion``): it takes seconds to import, prints
-a lot, and its converter and calibrator are native code that may abort. Each file is placed as soon
-as it is made: what ends the process loses only those that it hadn't built yet. The networks are
-Keras applications, and small ones of its own for quick tries.
+a lot, and its converter and calibrator are native code that may abort. Each file is reported as soon
+as it is built, so that an abort loses only the files that weren't built yet. The networks are Keras
+applications, and small ones of benchfarm's own for quick tries.
 """
 
 # ruff: noqa: ANN401 - Keras carries no types
@@ -52,7 +52,7 @@ class BuildOrder:
         return self.source in NAMES
 
     def name(self, size: int | None, batch: int, variant: str) -> str:
-        """Return what the file of one variant is called, without its ending."""
+        """Return the file name of one variant, without its ending."""
         path = Path(self.source)
         # A folder has no ending: ``detector_v1.0`` isn't ``detector_v1.1``.
         parts = [path.stem if path.is_file() else path.name]
@@ -104,7 +104,7 @@ def build_models(
         HostStorageError: no space left.
     """
     require_packages("building models", "tensorflow", "keras")
-    quiet = child_environment(
+    environment = child_environment(
         environ, TF_CPP_MIN_LOG_LEVEL="2", CUDA_VISIBLE_DEVICES="-1", KERAS_BACKEND="tensorflow"
     )
     command = [sys.executable, "-m", "orchestrator.extensions.models.conversion"]
@@ -114,34 +114,34 @@ def build_models(
             done.touch()
             Path(work, "order.json").write_text(json.dumps(asdict(order)), "utf-8")
             with log.open("wb") as output:
-                ended = subprocess.run(
+                process = subprocess.run(
                     [*command, work],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    env=quiet,
+                    env=environment,
                     check=False,
                 )
             outcomes = [_outcome(json.loads(line), folder) for line in done.open(encoding="utf-8")]
             reported = {outcome.name for outcome in outcomes}
-            reason = _last_words(log, ended.returncode)
+            reason = _last_words(log, process.returncode)
     except OSError as error:
         raise HostStorageError(
             f"the models can't be written to {folder}: {error.strerror}"
         ) from error
-    lost = [name for name in order.names if name not in reported]
-    return [*outcomes, *(FailedBuild(name=name, reason=reason) for name in lost)]
+    missing = [name for name in order.names if name not in reported]
+    return [*outcomes, *(FailedBuild(name=name, reason=reason) for name in missing)]
 
 
 def _last_words(log: Path, code: int) -> str:
-    """Return how the process ended and what it said."""
+    """Return a sentence with the process's exit and the end of its output."""
     how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
-    said = " ".join(log.read_text(encoding="utf-8", errors="replace").split())[-_TEXT_SHOWN:]
-    return f"the process with TensorFlow {how}; its last words: {said or 'none'}"
+    last_output = " ".join(log.read_text(encoding="utf-8", errors="replace").split())[-_TEXT_SHOWN:]
+    return f"the process with TensorFlow {how}; its last output: {last_output or 'none'}"
 
 
 def check_order(order: BuildOrder) -> None:
-    """Raise UsageError for an order that can't be."""
+    """Raise UsageError for an order that can't be built."""
     for variant in order.variants:
         if variant not in VARIANTS:
             raise UsageError(f"{variant!r} is no variant", hint=f"choose of {', '.join(VARIANTS)}")
@@ -158,22 +158,22 @@ def check_order(order: BuildOrder) -> None:
         )
 
 
-def _outcome(told: Mapping[str, Any], folder: Path) -> BuiltModel | FailedBuild:
-    """Return what became of a file; a finished one is copied to where it belongs."""
-    if "file" not in told:
-        return FailedBuild(name=told["name"], reason=told["error"], hint=told["hint"])
-    path, content = folder / f"{told['name']}.tflite", Path(told["file"]).read_bytes()
+def _outcome(entry: Mapping[str, Any], folder: Path) -> BuiltModel | FailedBuild:
+    """Return the built model of an entry, copied into its folder, or the failure."""
+    if "file" not in entry:
+        return FailedBuild(name=entry["name"], reason=entry["error"], hint=entry["hint"])
+    path, content = folder / f"{entry['name']}.tflite", Path(entry["file"]).read_bytes()
     write_file(path, content, makes_folder=True)
     return BuiltModel(
-        name=told["name"],
+        name=entry["name"],
         path=path,
         sha256=hashlib.sha256(content).hexdigest(),
         size_bytes=len(content),
-        build=told["build"],
+        build=entry["build"],
     )
 
 
-#: Name -> class in ``keras.applications`` and the picture size that it was made for.
+#: Name -> class in ``keras.applications`` and its usual picture size in pixels.
 APPLICATIONS: Final[Mapping[str, tuple[str, int]]] = {
     "mobilenet_v1": ("MobileNet", 224),
     "mobilenet_v2": ("MobileNetV2", 224),
@@ -217,7 +217,7 @@ def _tiny_attention(keras: Any, length: int) -> Any:
     )
 
 
-#: Name -> what makes it, and the size of its input: pixels or tokens.
+#: Name -> the function that makes it, and the size of its input: pixels or tokens.
 SMALL: Final[Mapping[str, tuple[Callable[[Any, int], Any], int]]] = {
     "tiny_cnn": (_tiny_cnn, 32),
     "tiny_attention": (_tiny_attention, 16),

@@ -191,7 +191,7 @@ def list_models(
     from orchestrator.extensions.models import files as model_files
     from orchestrator.extensions.models.building import NAMES
 
-    manifest, models = model_files.known_models(settings, folder)
+    manifest, models = model_files.listed_models(settings, folder)
     samples = model_files.samples(None)
     fetchable = [*model_files.published_models(), model_files.SAMPLES]
     return shown(

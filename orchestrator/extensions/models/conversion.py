@@ -1,6 +1,6 @@
-"""What runs in the process with TensorFlow: one order's networks to .tflite files.
+"""The process with TensorFlow: converts one order's networks to .tflite files.
 
-``order.json`` in its folder says what to build. It reports what became of each file in
+It reads the order from ``order.json`` in its folder, and reports each file's outcome in
 ``done.jsonl``, a line of JSON each (``models.building``).
 """
 
@@ -22,7 +22,7 @@ _CALIBRATED: Final = frozenset({"int8", "int16x8"})
 #: Random inputs that activations' ranges are measured on when none are given.
 _RANDOM_SAMPLES: Final = 16
 _TEXT_SHOWN: Final = 600
-#: What TensorFlow says where a model needs operators of its own.
+#: TensorFlow's messages where a model needs operators of its own.
 _NEEDS_FLEX: Final = ("SELECT_TF_OPS", "Select TF ops", "needs TF ops", "op is neither")
 
 
@@ -30,11 +30,11 @@ def convert(work: Path) -> None:
     """Build what ``order.json`` in a folder asks for, and report each file in ``done.jsonl``."""
     order = BuildOrder(**json.loads((work / "order.json").read_text(encoding="utf-8")))
     with (work / "done.jsonl").open("a", encoding="utf-8", buffering=1) as done:
-        for told in _built(order, work):
-            done.write(json.dumps(told) + "\n")
+        for outcome in _built(order, work):
+            done.write(json.dumps(outcome) + "\n")
 
 
-def _told(error: Exception, order: BuildOrder) -> dict[str, str]:
+def _failure_entry(error: Exception, order: BuildOrder) -> dict[str, str]:
     text = f"{type(error).__name__}: {' '.join(str(error).split())}"
     needs_flex = not order.flex and any(words in text for words in _NEEDS_FLEX)
     hint = "give --flex to leave TensorFlow's own operators in" if needs_flex else ""
@@ -65,7 +65,7 @@ def _built(order: BuildOrder, work: Path) -> Iterator[dict[str, Any]]:
                     _set_up(tf, converter, order, variant, specs)
                     (work / f"{name}.out").write_bytes(bytes(converter.convert()))
                 except Exception as raised:  # noqa: BLE001 - nor is a variant
-                    yield {"name": name, **_told(raised, order)}
+                    yield {"name": name, **_failure_entry(raised, order)}
                 else:
                     versions = {"tensorflow": tf.__version__, "keras": keras.__version__}
                     recipe = _recipe(order, size, batch, variant, versions)
@@ -75,12 +75,12 @@ def _built(order: BuildOrder, work: Path) -> Iterator[dict[str, Any]]:
 def _entry(
     tf: Any, keras: Any, order: BuildOrder, size: int | None, batch: int
 ) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """Return what computes the network from inputs by name, and its inputs with their shapes fixed."""
+    """Return the network as a function of named inputs, and the inputs' specs with fixed shapes."""
     path = Path(order.source)
     if not order.is_named and path.is_dir():
         loaded = tf.saved_model.load(str(path))
         function = loaded.signatures["serving_default"]
-        given = {
+        signature = {
             name: (spec.shape, spec.dtype)
             for name, spec in function.structured_input_signature[1].items()
         }
@@ -97,8 +97,10 @@ def _entry(
             if order.is_named
             else keras.models.load_model(order.source, compile=False)
         )
-        given = {tensor.name.split(":")[0]: (tensor.shape, tensor.dtype) for tensor in model.inputs}
-        names = list(given)
+        signature = {
+            tensor.name.split(":")[0]: (tensor.shape, tensor.dtype) for tensor in model.inputs
+        }
+        names = list(signature)
         outputs = model.output_names if hasattr(model, "output_names") else []
 
         def entry(**inputs: Any) -> Any:
@@ -114,20 +116,27 @@ def _entry(
             )
             return dict(zip(called, many, strict=True))
 
-    shapes = _shapes({name: list(shape) for name, (shape, _) in given.items()}, size, batch, order)
+    shapes = _shapes(
+        {name: list(shape) for name, (shape, _) in signature.items()}, size, batch, order
+    )
     specs = {
-        name: tf.TensorSpec(shapes[name], dtype, name=name) for name, (_, dtype) in given.items()
+        name: tf.TensorSpec(shapes[name], dtype, name=name)
+        for name, (_, dtype) in signature.items()
     }
     return entry, specs
 
 
 def _shapes(
-    given: Mapping[str, Sequence[int | None]], size: int | None, batch: int, order: BuildOrder
+    shapes: Mapping[str, Sequence[int | None]], size: int | None, batch: int, order: BuildOrder
 ) -> dict[str, list[int]]:
-    """Return the inputs' shapes without anything open; raises ValueError for what can't be."""
-    if size is not None and not order.is_named and all(len(shape) != 4 for shape in given.values()):
+    """Return the inputs' shapes without dynamic sizes; raises ValueError for impossible ones."""
+    if (
+        size is not None
+        and not order.is_named
+        and all(len(shape) != 4 for shape in shapes.values())
+    ):
         raise ValueError(f"no input is a picture, so it has no size of {size}")
-    return {name: _shape(shape, size, batch, order) for name, shape in given.items()}
+    return {name: _shape(shape, size, batch, order) for name, shape in shapes.items()}
 
 
 def _shape(
@@ -145,9 +154,9 @@ def _shape(
             )
         fixed[1] = fixed[2] = size
     if any(length is None for length in fixed):
-        shown = ["?" if length is None else str(length) for length in fixed]
+        lengths = ["?" if length is None else str(length) for length in fixed]
         hint = "; give --size" if len(fixed) == 4 else ""
-        raise ValueError(f"an input's shape is open ({', '.join(shown)}){hint}")
+        raise ValueError(f"an input's shape is open ({', '.join(lengths)}){hint}")
     return [int(length) for length in fixed if length is not None]
 
 
@@ -182,7 +191,7 @@ def _set_up(
     tf: Any, converter: Any, order: BuildOrder, variant: str, specs: Mapping[str, Any]
 ) -> None:
     sets = tf.lite.OpsSet
-    wanted = [sets.TFLITE_BUILTINS]
+    operator_sets = [sets.TFLITE_BUILTINS]
     if variant != "float32":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if variant == "float16":
@@ -190,7 +199,7 @@ def _set_up(
     if variant in _CALIBRATED:
         converter.representative_dataset = lambda: _samples(order, specs)
         wide = variant == "int16x8"
-        wanted = [
+        operator_sets = [
             sets.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8
             if wide
             else sets.TFLITE_BUILTINS_INT8
@@ -198,7 +207,10 @@ def _set_up(
         if all(spec.dtype == tf.float32 for spec in specs.values()):
             converter.inference_input_type = tf.int16 if wide else tf.int8
             converter.inference_output_type = tf.int16 if wide else tf.int8
-    converter.target_spec.supported_ops = [*wanted, *([sets.SELECT_TF_OPS] if order.flex else [])]
+    converter.target_spec.supported_ops = [
+        *operator_sets,
+        *([sets.SELECT_TF_OPS] if order.flex else []),
+    ]
 
 
 def _samples(order: BuildOrder, specs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

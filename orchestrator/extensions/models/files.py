@@ -1,4 +1,4 @@
-"""Model files: built or fetched, each with a line of the manifest that knows how it is had again."""
+"""Model files, built or fetched; the manifest records how to make each of them again."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def places(settings: Settings, out: Path | None) -> tuple[Path, Path]:
     return settings.data_folder / "models", settings.data_folder / MANIFEST_NAME
 
 
-#: What the models that came with benchfarm are called together.
+#: The common name of the models that come with benchfarm.
 SAMPLES = "samples"
 
 
@@ -68,7 +68,7 @@ class BuildRequest:
     out: Folder = None
 
     def orders(self) -> list[BuildOrder]:
-        """Return one order for each source; raises UsageError for what can't be."""
+        """Return one order for each source; raises UsageError for an impossible one."""
         from orchestrator.extensions.models.building import BuildOrder, check_order
 
         orders = [
@@ -94,8 +94,8 @@ class BuildRequest:
 
 
 def _source(text: str) -> str:
-    """Return a name as it is and a file's whole path, so that the manifest's command works from
-    everywhere.
+    """Return a name unchanged, or a file's absolute path, so that the manifest's command works from
+    any folder.
     """
     from orchestrator.extensions.models.building import NAMES
 
@@ -112,7 +112,7 @@ def _numbers(option: str, values: Sequence[str]) -> tuple[int, ...]:
 
 @frozen
 class Built:
-    """What orders came to."""
+    """The results of build orders."""
 
     entries: list[ManifestEntry]
     models: list[BuiltModel]
@@ -121,11 +121,9 @@ class Built:
 
 
 def build(settings: Settings, request: BuildRequest, *, on_done: Callable[[str], None]) -> Built:
-    """Build models and write the manifest as they come; call ``on_done`` for each.
+    """Build models and add each to the manifest at once; call ``on_done`` for each.
 
-    ModelError when none could be built.
-
-    What was built before an interruption is there and in the manifest.
+    Models that were built before an interruption stay. Raises ModelError when none could be built.
     """
     from orchestrator.config.declarations import add_to_manifest, load_manifest
     from orchestrator.extensions.models.building import FailedBuild, build_models
@@ -186,30 +184,31 @@ def _command(order: BuildOrder, build: Mapping[str, str]) -> str:
 
 
 def fetch(settings: Settings, names: Sequence[str], *, out: Path | None) -> list[ManifestEntry]:
-    """Download models of the published tables, each held to the content that it had at first sight.
+    """Download models of the published tables; each must have the content of its first download.
 
     Raises:
         UsageError: a name isn't known.
-        ArtifactError, ModelError: a download failed, or isn't what it was; what was fetched before
-            it is kept.
+        ArtifactError, ModelError: a download failed, or its content has changed; models that were
+            fetched before it are kept.
     """
     from orchestrator.plugins import Workspace
 
-    known = published_models()
+    published = published_models()
     for name in names:
-        if name not in known:
+        if name not in published:
             raise UsageError(
-                f"no published model is called {name!r}", hint=f"choose of {', '.join(known)}"
+                f"no published model is called {name!r}", hint=f"choose of {', '.join(published)}"
             )
     with Workspace(settings) as workspace:
         downloader = workspace.downloader()
         folder, manifest = places(settings, out)
         return [
-            _fetched(known[name], downloader, folder, manifest) for name in dict.fromkeys(names)
+            _fetch_one(published[name], downloader, folder, manifest)
+            for name in dict.fromkeys(names)
         ]
 
 
-def _fetched(
+def _fetch_one(
     row: Mapping[str, str], downloader: Downloader, folder: Path, manifest: Path
 ) -> ManifestEntry:
     from orchestrator.config.declarations import add_to_manifest, load_manifest
@@ -227,13 +226,13 @@ def _fetched(
     try:
         with downloader.fetched(url) as downloaded:
             take_model(downloaded.path, arrival, label=url)
-        found = identify_model(arrival, sha256=sha256)
+        model = identify_model(arrival, sha256=sha256)
         arrival.replace(target)
     finally:
         arrival.unlink(missing_ok=True)
     entry = ManifestEntry(
         name=name,
-        sha256=found.sha256,
+        sha256=model.sha256,
         path=target,
         command=shlex.join(["benchfarm", "model", "fetch", name]),
         url=url,
@@ -247,7 +246,7 @@ def _fetched(
     return entry
 
 
-def known_models(settings: Settings, folder: Path | None) -> tuple[Path, list[ManifestEntry]]:
+def listed_models(settings: Settings, folder: Path | None) -> tuple[Path, list[ManifestEntry]]:
     """Return a folder's manifest, or the data folder's, and its models; raises UsageError."""
     from orchestrator.config.declarations import load_manifest
 
@@ -260,7 +259,7 @@ def known_models(settings: Settings, folder: Path | None) -> tuple[Path, list[Ma
 
 
 def samples(out: Path | None) -> list[Model]:
-    """Return the sample models as they lie here, or copied to ``out``.
+    """Return the sample models where they are, or copied to ``out``.
 
     Raises UsageError, HostStorageError.
     """
@@ -297,12 +296,12 @@ def take_model(archive: Path, target: Path, *, label: str) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(archive) as tar:
-            found = [
+            members = [
                 member for member in tar if member.isfile() and member.name.endswith(".tflite")
             ]
-            if len(found) != 1:
-                raise ModelError(f"{label}: the archive has {len(found)} .tflite files, not one")
-            source = tar.extractfile(found[0])
+            if len(members) != 1:
+                raise ModelError(f"{label}: the archive has {len(members)} .tflite files, not one")
+            source = tar.extractfile(members[0])
             assert source is not None, "a regular file"
             with target.open("wb") as stream:
                 shutil.copyfileobj(source, stream)
