@@ -1,4 +1,4 @@
-"""What is declared beside plans: builds of benchmark programs and models
+"""Declarations other than plans: builds of benchmark programs and models
 (docs/reference/models-and-builds.md), kinds of phone (docs/reference/profiles.md), and a lab's
 phones (``devices.yaml``).
 """
@@ -32,8 +32,8 @@ def load_builds(folders: Sequence[Path]) -> tuple[BuildSpec, ...]:
     Raises:
         PlanError: with one line for each fault of all files.
     """
-    found = load_each(folders, load_build, what="build files")
-    return tuple(spec for specs in found.values() for spec in specs)
+    specs_by_name = load_each(folders, load_build, label="build files")
+    return tuple(spec for specs in specs_by_name.values() for spec in specs)
 
 
 def load_build(path: Path) -> tuple[BuildSpec, ...]:
@@ -46,14 +46,14 @@ def load_build(path: Path) -> tuple[BuildSpec, ...]:
 
 
 def known_tools() -> list[str]:
-    """Return what a tool may be called."""
+    """Return the names of all tools."""
     declared = (name for source in program_sources() for name in source.names())
     return [*dict.fromkeys([*ToolName, *plugins("programs"), *declared])]
 
 
 def tool_of(word: object) -> object:
-    """Return the tool that a word means: one of benchfarm's own, a plugin's, a declared program by
-    name or by its file.
+    """Return the tool of a word: one of benchfarm's own, a plugin's, or a declared program by its
+    name or file.
 
     Raises ValueError for one that isn't known.
     """
@@ -68,10 +68,10 @@ def tool_of(word: object) -> object:
 
 
 def tool_named(word: str) -> ToolName:
-    """Return the tool that a command names; raises UsageError for one that isn't known."""
+    """Return the tool of a name on the command line; raises UsageError for an unknown one."""
     try:
-        found = tool_of(word)
-        return found if isinstance(found, ToolName) else ToolName(word)
+        tool = tool_of(word)
+        return tool if isinstance(tool, ToolName) else ToolName(word)
     except ValueError as error:
         raise UsageError(str(error)) from None
 
@@ -83,7 +83,7 @@ def load_profiles(folders: Sequence[Path]) -> tuple[DeviceProfile, ...]:
     Raises:
         PlanError: with one line for each fault of all files.
     """
-    return tuple(load_each(folders, load_profile, what="device profiles").values())
+    return tuple(load_each(folders, load_profile, label="device profiles").values())
 
 
 def load_profile(path: Path) -> DeviceProfile:
@@ -94,10 +94,10 @@ def load_profile(path: Path) -> DeviceProfile:
 def match_profile(
     profiles: Sequence[DeviceProfile], properties: Mapping[str, str]
 ) -> DeviceProfile | None:
-    """Return the profile whose every property a device has; the one that asks for most when several
-    do.
+    """Return the profile whose properties a device has, the one with the most properties if several
+    match; None if none does.
 
-    Texts are compared without regard to case. None when no profile fits.
+    Texts are compared without regard to case.
     """
     fitting = [
         profile
@@ -107,13 +107,12 @@ def match_profile(
             for name, values in profile.match.items()
         )
     ]
-    # Of those that ask for equally much, the one whose name comes first: the same on every
-    # computer.
+    # Of equally specific ones, the first by name: the same on every computer.
     return min(fitting, key=lambda profile: (-len(profile.match), profile.name), default=None)
 
 
 class Labels(Section):
-    """What a phone is for."""
+    """A phone's pools and tags."""
 
     pools: OneOrMany[tuple[Text, ...]] = ()
     tags: OneOrMany[tuple[Text, ...]] = ()
@@ -137,8 +136,8 @@ def load_inventory(path: Path) -> Mapping[Serial, Labels]:
 
 
 class KeptInventory:
-    """The inventory of a process that goes on for long: each change counts, and as long as one has
-    faults, what it was.
+    """The inventory of a long-running process, read again on each use; while the file has faults,
+    the last valid one counts.
 
     May be used by several threads.
     """
@@ -147,11 +146,11 @@ class KeptInventory:
         """Read it for the first time; raises PlanError with all faults."""
         self._path = path
         self._good = load_inventory(path)
-        #: What was wrong with the file when it was last read, empty for nothing.
+        #: The faults of the file at its last reading, empty for none.
         self.fault = ""
 
     def read(self) -> Mapping[Serial, Labels]:
-        """Return what the file says, or said before it had faults."""
+        """Return the file's labels; the last valid ones while it has faults."""
         try:
             self._good, self.fault = load_inventory(self._path), ""
         except PlanError as error:
@@ -180,7 +179,7 @@ def load_manifest(path: Path) -> Mapping[str, ManifestEntry]:
     section = checked(file, ManifestSection)
     faults = Faults(file)
     folder = path.absolute().parent
-    found: dict[str, ManifestEntry] = {}
+    entries: dict[str, ManifestEntry] = {}
     names: dict[str, str] = {}
     for number, entry in enumerate(section.models):
         if names.setdefault(entry.name, entry.sha256) != entry.sha256:
@@ -188,9 +187,9 @@ def load_manifest(path: Path) -> Mapping[str, ManifestEntry]:
                 ("models", number, "name"), f"{entry.name!r} is already the name of another model"
             )
         path = folder / expanded(entry.path)
-        found[entry.sha256] = dataclasses.replace(entry, path=path)
+        entries[entry.sha256] = dataclasses.replace(entry, path=path)
     faults.raise_if_any()
-    return found
+    return entries
 
 
 def named_models(folders: Iterable[Path]) -> Mapping[str, ManifestEntry]:
@@ -198,37 +197,36 @@ def named_models(folders: Iterable[Path]) -> Mapping[str, ManifestEntry]:
 
     Raises PlanError.
     """
-    found: dict[str, ManifestEntry] = {}
+    entries: dict[str, ManifestEntry] = {}
     for folder in folders:
         for entry in load_manifest(folder / MANIFEST_NAME).values():
-            found.setdefault(entry.name, entry)
-    return found
+            entries.setdefault(entry.name, entry)
+    return entries
 
 
 def add_to_manifest(path: Path, entries: Iterable[ManifestEntry]) -> None:
-    """Write entries into a manifest, in the place of those with the same name or content; the rest
-    stays.
+    """Write entries into a manifest, replacing those with the same name or content.
 
-    What people wrote as comments is lost; an accuracy that they wrote stays unless the entry brings
-    one, as long as the content is the same.
+    Comments in the file are lost. An entry without an accuracy keeps that of the entry with the
+    same content.
 
     Raises:
-        PlanError: the manifest that is there has faults.
+        PlanError: the existing manifest has faults.
         HostStorageError: it can't be written.
     """
-    there = dict(load_manifest(path))
-    for given in entries:
-        before = there.get(given.sha256)
-        known = before.accuracy if before is not None else None
-        entry = dataclasses.replace(given, accuracy=given.accuracy or known)
-        there = {
+    stored = dict(load_manifest(path))
+    for new_entry in entries:
+        before = stored.get(new_entry.sha256)
+        accuracy = before.accuracy if before is not None else None
+        entry = dataclasses.replace(new_entry, accuracy=new_entry.accuracy or accuracy)
+        stored = {
             sha256: other
-            for sha256, other in there.items()
+            for sha256, other in stored.items()
             if other.name != entry.name and sha256 != entry.sha256
         }
-        there[entry.sha256] = entry
+        stored[entry.sha256] = entry
     folder = path.absolute().parent
-    rows = [_row(entry, folder) for entry in sorted(there.values(), key=lambda entry: entry.name)]
+    rows = [_row(entry, folder) for entry in sorted(stored.values(), key=lambda entry: entry.name)]
     text = yaml.dump(
         {"models": rows}, Dumper=yaml.SafeDumper, sort_keys=False, allow_unicode=True, width=120
     )

@@ -47,8 +47,8 @@ from orchestrator.records.plan import (
 )
 from orchestrator.units import each, split
 
-#: Characters of a model's name that a campaign is called after.
-_NAME_SHOWN: Final = 80
+#: Characters of a model's name in a campaign's default name, at most.
+_NAME_CHARS: Final = 80
 
 
 def load_plan(path: Path, *, home: Path | None = None) -> Plan:
@@ -71,11 +71,11 @@ def plan_from_options(
     /,
     **options: Any,  # noqa: ANN401 - each key has its own type
 ) -> Plan:
-    """Return the plan that options mean; what is empty, or as it is by default, wasn't asked for.
+    """Return the plan of command-line options; empty and default values are left out of it.
     ``plan.text`` is a plan file that means the same from any folder.
 
-    Paths are from the current folder, and taken as they are: the shell has expanded patterns.
-    ``called`` has keys that weren't given as options, and how they were written.
+    Paths are relative to the current folder; patterns aren't expanded, as the shell has done that.
+    ``called`` maps keys that weren't given as options to the names that messages use for them.
 
     Raises:
         PlanError: with one line for each fault, which names the option, or the keyword
@@ -94,21 +94,23 @@ def plan_from_options(
     }
     source = OptionSource(label="options" if in_python else "command line", names=names)
     faults = Faults(source)
-    given: PlanOptions = {"models": [], **options}
-    if given.get("name") is None:
-        given["name"] = _name_of([Path(path).stem for path in each(given["models"])])
-    if given.get("sustained") and not given.get("passes"):
-        given["passes"] = ["sustained"]
-    builds = given.get("builds") or {}
+    option_values: PlanOptions = {"models": [], **options}
+    if option_values.get("name") is None:
+        option_values["name"] = _default_name(
+            [Path(path).stem for path in each(option_values["models"])]
+        )
+    if option_values.get("sustained") and not option_values.get("passes"):
+        option_values["passes"] = ["sustained"]
+    builds = option_values.get("builds") or {}
     if not isinstance(builds, Mapping):
-        given["builds"] = builds_of(
-            [builds] if isinstance(builds, str) else builds, split(given.get("tools"))
+        option_values["builds"] = builds_of(
+            [builds] if isinstance(builds, str) else builds, split(option_values.get("tools"))
         )
     for name, key in keys.items():
-        if name not in given:
+        if name not in option_values:
             continue
         try:
-            value = _of_keyword(key, given[name])
+            value = _plan_value(key, option_values[name])
         except ValueError as error:
             faults.add(key.at, str(error))
             continue
@@ -127,9 +129,7 @@ def plan_from_options(
 
 
 def terms_from_options(**options: str) -> PlanTerms:
-    """Return what options say of the work beside a plan's cases; raises PlanError as
-    `plan_from_options`.
-    """
+    """Return the terms of a plan's work from options; raises PlanError as `plan_from_options`."""
     names: dict[Location, str] = {(name,): plan_keys()[name].option for name in options}
     return checked(OptionSource(label="command line", names=names, value={**options}), PlanTerms)
 
@@ -140,8 +140,8 @@ def plan_json_schema() -> dict[str, Any]:
     for section in (schema, *schema["$defs"].values()):
         if section.get("type") == "object":
             section["additionalProperties"] = False
-    one, several = schema["properties"]["passes"]["anyOf"]
-    one["enum"] = several["items"]["enum"] = list(plan_pass_names())
+    single, several = schema["properties"]["passes"]["anyOf"]
+    single["enum"] = several["items"]["enum"] = list(plan_pass_names())
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,
@@ -172,12 +172,12 @@ def _shown(value: object) -> str:
 
 
 def _checked(source: Source, folder: Path, home: Path | None = None) -> Plan:
-    """Return the plan that a source's values mean; ``folder`` is absolute. Raises PlanError with all
-    their faults.
+    """Return the plan of a source's values; ``folder`` is absolute. Raises PlanError with all their
+    faults.
     """
-    named = named_models([folder, *([home] if home is not None else [])])
+    manifest_models = named_models([folder, *([home] if home is not None else [])])
     rules: dict[str, Callable[..., object]] = {
-        "model": lambda value: _pattern(value, folder, named),
+        "model": lambda value: _pattern(value, folder, manifest_models),
         "delegate": _delegate,
         "pass": _pass,
         "predicate": _predicate,
@@ -187,7 +187,7 @@ def _checked(source: Source, folder: Path, home: Path | None = None) -> Plan:
         "build": partial(_build_path, folder=folder),
         "folder": partial(_input_folder, folder=folder),
     }
-    # A declared program's file makes the name known by which ``builds`` may call it.
+    # Load declared programs' files first, so that ``builds`` may use their names.
     matrix = source.value.get("matrix") if isinstance(source.value, Mapping) else None
     for tool in each(matrix.get("tools") or ()) if isinstance(matrix, Mapping) else ():
         with suppress(ValueError):
@@ -195,14 +195,14 @@ def _checked(source: Source, folder: Path, home: Path | None = None) -> Plan:
     plan = checked(source, Plan, context=rules)
     faults = Faults(source)
     _check_together(plan, source.value, faults)
-    models = _models_of(plan.models, faults, folder, named)
+    models = _resolve_models(plan.models, faults, folder, manifest_models)
     faults.raise_if_any()
     return replace(plan, models=models, folder=folder)
 
 
-def _check_together(plan: Plan, given: Mapping[str, object], faults: Faults) -> None:
-    """Note the keys that mean nothing beside the others."""
-    if plan.invocations.is_fixed and "precision" in given:
+def _check_together(plan: Plan, values: Mapping[str, object], faults: Faults) -> None:
+    """Add a fault for each key that has no effect together with the others."""
+    if plan.invocations.is_fixed and "precision" in values:
         faults.add(
             ("precision",),
             "precision says when a case has enough invocations, but their number is fixed "
@@ -210,12 +210,12 @@ def _check_together(plan: Plan, given: Mapping[str, object], faults: Faults) -> 
         )
     for key in keys_of(Plan):
         name, only_in = key.at[0], key.key.only_in
-        if only_in and name in given and only_in not in plan.passes:
+        if only_in and name in values and only_in not in plan.passes:
             faults.add(key.at, f"{name} is for the pass {only_in!r} alone; add it to passes")
 
 
-def _of_keyword(key: PlanKey, value: Any) -> Any:  # noqa: ANN401 - each key has its own type
-    """Return a keyword's value as a plan has it; paths are from the current folder.
+def _plan_value(key: PlanKey, value: Any) -> Any:  # noqa: ANN401 - each key has its own type
+    """Return a keyword's value as a plan file has it; paths are relative to the current folder.
 
     Raises ValueError.
     """
@@ -260,28 +260,28 @@ def _flag_sets(value: object) -> list[dict[str, str]]:
     """Return one set of ``name=value`` flags; raises ValueError."""
     if isinstance(value, Mapping):
         return [{str(name): str(item) for name, item in value.items()}] if value else []
-    found: dict[str, str] = {}
+    flags: dict[str, str] = {}
     for flag in each(value):
         name, equals, text = str(flag).partition("=")
         if not equals:
             raise ValueError(f"{flag!r} lacks a value; write name=value")
-        if name in found:
+        if name in flags:
             raise ValueError(f"{name} is given twice; keep one of them")
-        found[name] = text
-    return [found] if found else []
+        flags[name] = text
+    return [flags] if flags else []
 
 
 def builds_of(texts: Sequence[str], tools: Sequence[str]) -> dict[str, str]:
-    """Return what ``--build`` means: tool -> name, sha256 or path of its program.
+    """Return the builds of ``--build``: tool -> name, sha256 or path of its program.
 
     A text is ``TOOL=NAME`` or, where one tool is used, ``NAME``.
 
-    ``tools`` are those that were asked for; none of them means ``native``. Raises UsageError.
+    ``tools`` are the requested ones; ``native`` if empty. Raises UsageError.
     """
     # A declared program may be named by its file.
     tools = [Path(tool).stem if _is_declaration(tool) else tool for tool in tools]
     used = list(dict.fromkeys(tools)) or [USUAL_TOOL.value]
-    found: dict[str, str] = {}
+    builds: dict[str, str] = {}
     for text in texts:
         tool, equals, build = text.partition("=")
         # A path may hold the sign as well; a tool's name holds no slash.
@@ -292,22 +292,23 @@ def builds_of(texts: Sequence[str], tools: Sequence[str]) -> dict[str, str]:
                     f"--build {text!r} doesn't say which of {', '.join(used)} it is for",
                     hint=f"write TOOL=NAME: --build {used[0]}={text}",
                 )
-        if found.setdefault(tool, build) != build:
+        if builds.setdefault(tool, build) != build:
             raise UsageError(
-                f"--build names two programs for {tool}: {found[tool]} and {build}", hint="keep one"
+                f"--build names two programs for {tool}: {builds[tool]} and {build}",
+                hint="keep one",
             )
-    if unused := [tool for tool in found if tools and tool not in used]:
+    if unused := [tool for tool in builds if tools and tool not in used]:
         raise UsageError(
             f"--build is for {', '.join(unused)}, and --tool says {', '.join(used)}",
             hint="let both name the same tool",
         )
-    return found
+    return builds
 
 
-def _name_of(models: Sequence[str]) -> str:
-    """Return a name that tells measurements apart: the model's, and how many more there are."""
+def _default_name(models: Sequence[str]) -> str:
+    """Return a campaign's default name: the first model's, and the number of further models."""
     first = "".join(letter if letter.isprintable() else "?" for letter in "".join(models[:1]))[
-        :_NAME_SHOWN
+        :_NAME_CHARS
     ].strip()
     return f"{first or 'bench'} and {len(models) - 1} more" if len(models) > 1 else first or "bench"
 
@@ -335,7 +336,7 @@ _PlanDumper.add_representer(str, _PlanDumper.represent_text)
 
 
 def _plain(value: object) -> object:
-    """Return what YAML can hold."""
+    """Return a value as plain dicts, lists and scalars, for YAML."""
     match value:
         case dict():
             return {str(key): _plain(item) for key, item in value.items()}
@@ -350,7 +351,7 @@ def _plain(value: object) -> object:
 
 
 def _predicate(value: object) -> object:
-    """Return a claim about a device that can be read; raises ValueError."""
+    """Return a valid predicate about devices; raises ValueError."""
     if isinstance(value, str) and value.strip():
         try:
             parse_predicate(value)
@@ -395,16 +396,18 @@ def _fact(value: object) -> object:
     return value.lower()
 
 
-def _pattern(value: object, folder: Path, named: Mapping[str, ManifestEntry]) -> Path:
-    """Return a model's path as it is written, when it means a file; raises ValueError."""
+def _pattern(value: object, folder: Path, manifest_models: Mapping[str, ManifestEntry]) -> Path:
+    """Return a model's path unchanged if it matches a file; raises ValueError."""
     if not isinstance(value, str | Path) or not str(value).strip():
         raise ValueError("must be the path of a .tflite file")
-    _model_files(str(value), folder, named)
+    _model_files(str(value), folder, manifest_models)
     return Path(value)
 
 
-def _model_files(pattern: str, folder: Path, named: Mapping[str, ManifestEntry]) -> list[Path]:
-    """Return the files that a model's path means; a path with * ? or [ may mean several.
+def _model_files(
+    pattern: str, folder: Path, manifest_models: Mapping[str, ManifestEntry]
+) -> list[Path]:
+    """Return the files of a model's path; a path with * ? or [ may match several.
 
     Raises ValueError.
     """
@@ -414,10 +417,10 @@ def _model_files(pattern: str, folder: Path, named: Mapping[str, ManifestEntry])
         if not files and glob.has_magic(pattern):
             # Only what is written is a pattern, not the folder.
             written = str(Path(pattern).expanduser())
-            names = glob.glob(written, root_dir=folder, recursive=True)  # noqa: PTH207 - Path.glob refuses absolute ones
-            files = sorted(file for name in names if (file := folder / name).is_file())
-        if not files and pattern in named:
-            path = named[pattern].path
+            matches = glob.glob(written, root_dir=folder, recursive=True)  # noqa: PTH207 - Path.glob refuses absolute ones
+            files = sorted(file for name in matches if (file := folder / name).is_file())
+        if not files and pattern in manifest_models:
+            path = manifest_models[pattern].path
             files = [path] if path.is_file() else []
     except OSError as error:
         raise ValueError(f"{pattern!r} can't be looked up: {error}") from error
@@ -458,38 +461,43 @@ def _program(value: object, *, folder: Path) -> object:
 
 
 def _build_path(value: object, *, folder: Path) -> object:
-    """Return a build's name as it is, and a file's path made absolute; what has a slash is a path."""
+    """Return a build's name unchanged, or a path (a text with a slash) made absolute."""
     return _file(value, folder) if isinstance(value, str) and "/" in value else value
 
 
 def _flag_value(value: object, *, folder: Path) -> object:
-    """Return a flag's value; of ``@path``, a file of this computer, the path made absolute."""
+    """Return a flag's value; for ``@path``, a file of this computer, with an absolute path."""
     is_path = isinstance(value, str) and value.startswith("@")
     return f"@{_file(str(value)[1:], folder)}" if is_path else value
 
 
-def _models_of(
-    models: Sequence[PlanModel], faults: Faults, folder: Path, named: Mapping[str, ManifestEntry]
+def _resolve_models(
+    models: Sequence[PlanModel],
+    faults: Faults,
+    folder: Path,
+    manifest_models: Mapping[str, ManifestEntry],
 ) -> tuple[PlanModel, ...]:
-    """Return each file once; two files can't have one name, as reports and people tell them by it."""
-    written = {model.path for model in models}
+    """Return each model file once; adds a fault where two files have the same name."""
+    plan_paths = {model.path for model in models}
     pins = {
-        entry.path.resolve(): entry.sha256 for name, entry in named.items() if Path(name) in written
+        entry.path.resolve(): entry.sha256
+        for name, entry in manifest_models.items()
+        if Path(name) in plan_paths
     }
-    found: dict[Path, PlanModel] = {}
+    by_path: dict[Path, PlanModel] = {}
     by_name: dict[str, Path] = {}
     for number, model in enumerate(models):
-        files = _model_files(str(model.path), folder, named)
+        files = _model_files(str(model.path), folder, manifest_models)
         if len(files) > 1 and (model.name or model.sha256):
             message = f"name and sha256 are for one model, but the path means {len(files)} files"
             faults.add(("models", number), message)
             continue
         for path in files:
-            known = found.get(path.resolve())
-            name = model.name or (known.name if known else path.stem)
+            existing = by_path.get(path.resolve())
+            name = model.name or (existing.name if existing else path.stem)
             other = by_name.setdefault(name, path.resolve())
-            if known is not None and known.name != name:
-                message = f"{str(path)!r} is named twice, as {known.name!r} and {name!r}"
+            if existing is not None and existing.name != name:
+                message = f"{str(path)!r} is named twice, as {existing.name!r} and {name!r}"
                 faults.add(("models", number), message)
             elif other != path.resolve():
                 message = (
@@ -497,7 +505,7 @@ def _models_of(
                     "name in a plan: {path: FILE, name: NAME}"
                 )
                 faults.add(("models", number), message)
-            sha256 = model.sha256 or (known.sha256 if known else None)
+            sha256 = model.sha256 or (existing.sha256 if existing else None)
             sha256 = sha256 or pins.get(path.resolve())
-            found[path.resolve()] = PlanModel(name=name, path=path, sha256=sha256)
-    return tuple(found.values())
+            by_path[path.resolve()] = PlanModel(name=name, path=path, sha256=sha256)
+    return tuple(by_path.values())

@@ -90,7 +90,7 @@ def parse_yaml(text: str, *, label: str) -> YamlFile:
 
 
 class _Loader(Composer, yaml.CSafeLoader):
-    """Nodes whose tag is empty, ``_NULL``, or one that was written and changes what the value is."""
+    """Nodes whose tag is empty, ``_NULL``, or an explicit one, which changes the value's type."""
 
     def __init__(self, text: str) -> None:
         yaml.CSafeLoader.__init__(self, text)
@@ -103,17 +103,15 @@ class _Loader(Composer, yaml.CSafeLoader):
 
 
 class YamlFile:
-    """A file that was read: plain values, aliases followed as often as they stand there, and where
-    each stands.
-    """
+    """A parsed file: its plain values, with aliases expanded, and each value's place."""
 
     def __init__(self, label: str, text: str, root: yaml.MappingNode) -> None:
-        #: The file as it is named in messages.
+        #: The file's name in messages.
         self.label = label
         self.text = text
-        #: What is wrong with the file's form and doesn't keep it from being read on.
+        #: Faults of the file's form after which reading goes on.
         self.faults: list[tuple[Place, str]] = []
-        #: Where these are; what else is wrong there follows from them.
+        #: Their locations; other faults there follow from them.
         self.refused: set[Location] = set()
         #: Where each item of a list and each key of a mapping begins: line and column, from 1.
         self.places: dict[Location, Place] = {(): (1, 1)}
@@ -123,15 +121,15 @@ class YamlFile:
         """Return the place, and ``file:line:column: key.path``, of a location, or of the nearest one
         around it that the file has.
         """
-        known: Location = ()
+        nearest: Location = ()
         for part in location:
-            if (*known, part) in self.places:
-                known = (*known, part)
-            # A list of one may stand there as that one.
+            if (*nearest, part) in self.places:
+                nearest = (*nearest, part)
+            # A list of one item may be written as the item.
             elif not isinstance(part, int):
                 break
-        line, column = self.places[known]
-        path = format_location(known)
+        line, column = self.places[nearest]
+        path = format_location(nearest)
         return (line, column), f"{self.label}:{line}:{column}" + (f": {path}" if path else "")
 
     def _line(self, node: yaml.Node, message: str) -> tuple[Place, str]:
@@ -193,10 +191,10 @@ class Section(BaseModel):
 
 @dataclass(slots=True, kw_only=True)
 class OptionSource:
-    """Values given as options; a location is shown as the option that it came from."""
+    """Values of options; messages name the option of a location."""
 
     label: str
-    #: Where a value of the plan comes from; others are called as in a file.
+    #: The options' names by location; other locations are named as in a file.
     names: Mapping[Location, str]
     value: dict[str, Any] = field(default_factory=dict)
 
@@ -212,7 +210,7 @@ Source = YamlFile | OptionSource
 
 
 class Faults:
-    """Collects what is wrong with one source."""
+    """Collects the faults of one source."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -223,21 +221,21 @@ class Faults:
             self._found |= set(source.faults)
 
     def add(self, location: Location, message: str) -> None:
-        """Note one fault, where the file's form isn't at fault already."""
+        """Add a fault, unless the file's form is at fault there already."""
         if any(location[:length] in self._refused for length in range(1, len(location) + 1)):
             return
         place, where = self._source.describe(location)
         self._found.add((place, f"{where}: {message}"))
 
     def raise_if_any(self) -> None:
-        """Raise PlanError with all that was noted, in the order in which it stands in the file."""
+        """Raise PlanError with all faults, in the file's order."""
         lines = [line for _, line in sorted(self._found)]
         if lines:
             raise PlanError(f"{self._source.label}: {counted(len(lines), 'fault')}:", faults=lines)
 
 
 class _Named(Protocol):
-    """The whole of a file that is called as it says."""
+    """A file's record with the file's own name."""
 
     @property
     def name(self) -> str: ...
@@ -245,22 +243,21 @@ class _Named(Protocol):
 
 ModelT = TypeVar("ModelT")
 NamedT = TypeVar("NamedT", bound=_Named)
-#: What pydantic calls a key that a section doesn't have, and a record.
+#: pydantic's error types for an unknown key of a section, and of a record.
 _UNKNOWN: Final = {"extra_forbidden", "unexpected_keyword_argument"}
-_OF_MAPPINGS: Final = {"dict_type", "model_type", "dataclass_type"}
+_NOT_A_MAPPING: Final = {"dict_type", "model_type", "dataclass_type"}
 
 
 @cache
 def adapter_of(model: type[Any]) -> TypeAdapter[Any]:
-    """Return what reads values as a model; making it takes longer than reading a plan with it."""
+    """Return a model's adapter, which reads values; creating one takes longer than reading a plan."""
     return TypeAdapter(model)
 
 
 def checked(
     source: Source, model: type[ModelT], *, context: Mapping[str, object] | None = None
 ) -> ModelT:
-    """Return a source's values as a model: a section, or a record whose fields say how they are
-    written.
+    """Return a source's values as a model: a section or a record.
 
     Raises:
         PlanError: with one line for each fault.
@@ -269,10 +266,10 @@ def checked(
     rules = {TEXTS: True, **(context or {})}
     faults = Faults(source)
     try:
-        found: ModelT = adapter.validate_python(source.value, extra="forbid", context=rules)
+        record: ModelT = adapter.validate_python(source.value, extra="forbid", context=rules)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            # What pydantic puts behind a mapping's key that was refused.
+            # pydantic adds "[key]" to the location of a mapping's refused key.
             location = tuple(part for part in detail["loc"] if part != "[key]")
             is_unknown = detail["type"] in _UNKNOWN
             faults.add(
@@ -281,7 +278,7 @@ def checked(
         faults.raise_if_any()
         raise
     faults.raise_if_any()
-    return found
+    return record
 
 
 def read_named(
@@ -292,46 +289,46 @@ def read_named(
     Raises PlanError with one line for each fault.
     """
     file = read_yaml(path)
-    found = checked(file, model, context=context)
+    record = checked(file, model, context=context)
     faults = Faults(file)
-    if found.name != path.stem:
-        faults.add(("name",), f"{found.name!r} must be the file's name, {path.stem!r}")
+    if record.name != path.stem:
+        faults.add(("name",), f"{record.name!r} must be the file's name, {path.stem!r}")
     faults.raise_if_any()
-    return found
+    return record
 
 
 def load_each(
-    folders: Sequence[Path], load: Callable[[Path], ModelT], *, what: str
+    folders: Sequence[Path], load: Callable[[Path], ModelT], *, label: str
 ) -> dict[str, ModelT]:
-    """Return what the files (``*.yaml``) of some folders hold, by their names in order; of two with
-    one name the first folder's is taken.
+    """Return the loaded files (``*.yaml``) of some folders, sorted by name; of two with one name
+    the first folder's is taken.
 
-    Raises PlanError with one line for each fault of all files; ``what`` names these.
+    Raises PlanError with one line for each fault of all files; ``label`` names the files.
     """
     paths: dict[str, Path] = {}
     for folder in folders:
         for path in sorted(folder.glob("*.yaml")):
             paths.setdefault(path.stem, path)
-    found: dict[str, ModelT] = {}
+    loaded: dict[str, ModelT] = {}
     faults: list[str] = []
     for name, path in sorted(paths.items()):
         try:
-            found[name] = load(path)
+            loaded[name] = load(path)
         except PlanError as error:
             faults += error.faults or [str(error)]
     if faults:
-        raise PlanError(f"the {what} have faults:", faults=faults)
-    return found
+        raise PlanError(f"the {label} have faults:", faults=faults)
+    return loaded
 
 
 def _unknown_key(adapter: TypeAdapter[Any], location: Location) -> str:
-    """Return what to say of a key that isn't known where it stands; it may be known elsewhere."""
+    """Return the message for an unknown key; suggests a known one, also of another section."""
     schema = adapter.json_schema()
     paths = sorted(_key_paths(schema, schema), key=lambda path: path.count("."), reverse=True)
     here = ".".join(part for part in location[:-1] if isinstance(part, str))
     beside = [path for path in paths if path.rpartition(".")[0] == here]
-    for known in (beside, paths):
-        by_word = {path.rpartition(".")[2]: path for path in known}
+    for candidates in (beside, paths):
+        by_word = {path.rpartition(".")[2]: path for path in candidates}
         if near := closest(str(location[-1]), by_word):
             return f"unknown key; did you mean {by_word[near]!r}?"
     return f"unknown key; known are {', '.join(sorted(beside or paths))}"
@@ -351,12 +348,12 @@ def _key_paths(schema: Mapping[str, Any], part: Mapping[str, Any], path: str = "
 
 
 def _message(detail: ErrorDetails) -> str:
-    """Return what is wrong, in this program's words where pydantic's need any."""
+    """Return a fault's message, in benchfarm's words where pydantic's aren't clear."""
     if detail["type"] == "missing":
         return f"{detail['loc'][-1]} is missing"
-    given = detail["input"]
-    is_several = isinstance(given, list | tuple | dict)
-    shown = f"a {type(given).__name__}" if is_several else repr(given)
-    if detail["type"] in _OF_MAPPINGS:
-        return f"must be keys and values (key: value), but is {shown}"
-    return re.sub("^Input", lambda _: shown, detail["msg"].removeprefix("Value error, "))
+    value = detail["input"]
+    is_several = isinstance(value, list | tuple | dict)
+    description = f"a {type(value).__name__}" if is_several else repr(value)
+    if detail["type"] in _NOT_A_MAPPING:
+        return f"must be keys and values (key: value), but is {description}"
+    return re.sub("^Input", lambda _: description, detail["msg"].removeprefix("Value error, "))
