@@ -1,6 +1,4 @@
-"""The delegates: what benchfarm knows of one, in one record that its module fills; a module for each, named
-as a plan names it. Whoever needs to know something asks its record.
-"""
+"""The delegates: a record for each with all its facts, in a module with its name in plans."""
 
 from __future__ import annotations
 
@@ -44,19 +42,18 @@ def serialized(folder: str, token: str) -> Mapping[str, str]:
 
 @frozen
 class Delegate:
-    """Everything that depends on which delegate it is."""
+    """The facts of a delegate."""
 
     name: DelegateName
-    #: As people write it: ``Core ML``.
+    #: Its name in texts: ``Core ML``.
     label: str
-    #: The flags that it means, for each family of programs that has it; a run that was given them
-    #: asked for it. ``use_xnnpack`` is always among benchmark_model's: without it the programs apply
-    #: XNNPACK by themselves.
+    #: The flags that request it, for each family of programs that has it. ``use_xnnpack`` is always
+    #: among benchmark_model's: without it the programs apply XNNPACK by themselves.
     flags: Mapping[FlagFamily, Mapping[str, str]]
     kinds: frozenset[DeviceKind] = ON_PHONES
-    #: Where it is among those that are tried when a plan leaves the choice to benchfarm (``auto``).
+    #: The kinds of device on which a plan's ``auto`` tries it.
     tried_on: frozenset[DeviceKind] = frozenset()
-    #: Further flags that switch it, or a relative, on -> what that one is called in an output.
+    #: Further flags that switch it, or a relative, on -> that one's name in an output.
     switches: Mapping[str, str] = field(default_factory=dict)
     #: Whether a plan's flags have to name it: any of ``switches``.
     is_named_by_flag: bool = False
@@ -69,12 +66,12 @@ class Delegate:
     uses_threads: bool = False
     is_on_gpu: bool = False
     is_on_dsp: bool = False
-    #: Whether its figures are of half precision with some flags.
+    #: Whether these flags make its figures half precision.
     is_half: Callable[[Mapping[str, str]], bool] = lambda flags: False
     #: The flags that make it keep what it compiles or packs, for a folder and a model's token;
     #: None: it keeps nothing.
     cache_flags: Callable[[str, str], Mapping[str, str]] | None = None
-    #: Whether it says that it used what it had kept.
+    #: Whether the output shows that it used its cache.
     reports_cache: bool = False
 
     #: Why it can't run on an Android phone.
@@ -90,17 +87,17 @@ class Delegate:
     called: Mapping[str, str] = field(default_factory=dict)
     #: Parameters that name it, spelled as programs echo them -> the flag each stands for.
     echoes: Mapping[str, str] = field(default_factory=dict)
-    #: Beginnings of lines that say that it couldn't be had and the run goes on without it.
+    #: Beginnings of lines which report that it is unavailable, and that the run continues without it.
     unavailable: tuple[str, ...] = ()
-    #: Names in outputs, and flags with a value (``gpu_backend=cl``) -> the interface through which
-    #: that one drives the hardware, or is to do so.
+    #: Names in outputs, and flags with a value (``gpu_backend=cl``) -> the interface to the hardware
+    #: that is used, or requested.
     backends: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Delegates(dict[DelegateName, Delegate]):
     def __missing__(self, name: DelegateName) -> Delegate:
-        """Return what is known of a delegate whose plugin isn't installed any more: stored runs
-        name it.
+        """Return a minimal record for a delegate whose plugin isn't installed any more, which
+        stored runs may name.
         """
         if not name.is_of_plugin:
             raise KeyError(name)
@@ -112,9 +109,9 @@ DELEGATES: Final[Mapping[DelegateName, Delegate]] = MappingProxyType(
     _Delegates(
         {name: import_module(f"{__name__}.{name.value}").DELEGATE for name in DelegateName}
         | {
-            own.name: own
-            for name, own in every("delegates", Delegate, skips_broken=True).items()
-            if own.name.is_of_plugin and own.name.value == name
+            record.name: record
+            for name, record in every("delegates", Delegate, skips_broken=True).items()
+            if record.name.is_of_plugin and record.name.value == name
         }
     )
 )
@@ -126,38 +123,38 @@ _OFF: Final = frozenset({"", "0", "false"})
 
 def _switch(flags: Mapping[str, str]) -> Switch:
     return frozenset(
-        (name, told)
+        (name, text)
         for name, value in flags.items()
         if value != "false"
-        for told in ("", value.replace("true", ""))
+        for text in ("", value.replace("true", ""))
     )
 
 
-#: What switches a delegate on, and what that one is called in an output. LiteRT's flags for the CPU
-#: ask for what the runtime does by itself.
+#: The flags that switch a delegate on -> its name in an output. LiteRT's flags for the CPU aren't
+#: among them: they request the default.
 SWITCHES: Final[Mapping[Switch, str]] = MappingProxyType(
     {
         _switch(flags): name
-        for name, own in DELEGATES.items()
+        for name, record in DELEGATES.items()
         if not name.is_cpu
-        for flags in own.flags.values()
+        for flags in record.flags.values()
         if _switch(flags)
     }
     | {
         _switch({flag: ""}): called
-        for own in DELEGATES.values()
-        for flag, called in own.switches.items()
+        for record in DELEGATES.values()
+        for flag, called in record.switches.items()
     }
 )
 
 
 def asked_for(flags: Mapping[str, str]) -> dict[str, frozenset[str]]:
-    """Return the delegates that flags ask for, as outputs call them, and the names of the flags
-    that do; of two by the same flags the one that says more.
+    """Return the delegates that flags request, by their names in outputs, with the names of these
+    flags; if the flags of one are a part of another's, only the other.
     """
     on = {name: value for name, value in flags.items() if value.strip().lower() not in _OFF}
-    given = {(name, told) for name, value in on.items() for told in ("", value.strip())}
-    met = [switch for switch in SWITCHES if switch <= given]
+    enabled = {(name, text) for name, value in on.items() for text in ("", value.strip())}
+    met = [switch for switch in SWITCHES if switch <= enabled]
     return {
         SWITCHES[switch]: frozenset(dict(switch))
         for switch in met
@@ -168,17 +165,21 @@ def asked_for(flags: Mapping[str, str]) -> dict[str, frozenset[str]]:
 def delegates_of(family: FlagFamily, kind: DeviceKind) -> frozenset[DelegateName]:
     """Return the delegates that programs with these flags have on a kind of device."""
     return frozenset(
-        name for name, own in DELEGATES.items() if family in own.flags and kind in own.kinds
+        name
+        for name, delegate in DELEGATES.items()
+        if family in delegate.flags and kind in delegate.kinds
     )
 
 
 def is_on_gpu(name: str) -> bool:
     """Whether a delegate of this name, as a plan has it, runs on the GPU."""
-    return any(own.is_on_gpu and own.name.value == name for own in DELEGATES.values())
+    return any(
+        delegate.is_on_gpu and delegate.name.value == name for delegate in DELEGATES.values()
+    )
 
 
 def is_on_opengl(evidence: DelegateEvidence) -> bool:
-    """Whether the GPU was driven through OpenGL: slower than OpenCL, and all that some phones have."""
+    """Whether the GPU ran through OpenGL, which is slower than OpenCL and all that some phones have."""
     return evidence.backend == OPENGL.lower() and any(map(is_on_gpu, evidence.actual.split("+")))
 
 
@@ -193,25 +194,24 @@ def place_of(evidence: DelegateEvidence) -> str:
 
 
 def flags_of(delegate: DelegateName, family: FlagFamily) -> Mapping[str, str]:
-    """Return the flags that a delegate means; none for one that programs with these flags don't
-    have.
-    """
+    """Return the flags that request a delegate; none if programs of this family don't have it."""
     return DELEGATES[delegate].flags.get(family, {})
 
 
 def needed_companions(
     build: Build, facts: DeviceFacts, delegate: DelegateName
 ) -> tuple[Companion, ...]:
-    """Return the companions that a case needs, by name: another delegate's or another chip's aren't
-    placed.
+    """Return the companions that a case needs, by name, without other delegates' and other chips'.
 
-    A library whose use isn't known from its name is needed always.
+    A library whose name shows no delegate is always needed.
     """
 
     def is_needed(name: str) -> bool:
-        owners = [own for own in DELEGATES.values() if own.library and own.library.match(name)]
-        mine = (own for own in owners if own.name is delegate)
-        return not owners or any(own.needs_library(name, facts) for own in mine)
+        owners = [
+            record for record in DELEGATES.values() if record.library and record.library.match(name)
+        ]
+        mine = (record for record in owners if record.name is delegate)
+        return not owners or any(record.needs_library(name, facts) for record in mine)
 
     needed = (item for item in build.companions if is_needed(item.name))
     return tuple(sorted(needed, key=lambda companion: companion.name))

@@ -14,6 +14,6 @@ DELEGATE = Delegate(
     tried_on=EVERYWHERE,
     is_builtin=True,
     uses_threads=True,
-    # What a build brings for TensorFlow's operators comes by itself and runs on the CPU.
+    # A build's Flex delegate is applied by default and runs on the CPU.
     called={"select tf ops": "flex", "tfliteflexdelegate": "flex"},
 )

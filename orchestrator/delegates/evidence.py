@@ -1,5 +1,5 @@
-"""What the lines of one run say about delegates: what was asked for, made, applied, refused or left
-to the CPU.
+"""Evidence about delegates in the lines of one run: which were requested, created, applied, refused,
+and which operators were left to the CPU.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from orchestrator.frozen import frozen
 from orchestrator.records.run import DelegateShare
 
 #: Names of delegates in outputs, lower case, and the word benchfarm uses for each.
-_FAMILIES: Final = {name: word for own in DELEGATES.values() for name, word in own.called.items()}
+_FAMILIES: Final = {
+    name: word for record in DELEGATES.values() for name, word in record.called.items()
+}
 #: Parameters as the program echoes them (lower case), and the flag each stands for.
 _ECHOED_FLAGS: Final = {
-    echo.lower(): flag for own in DELEGATES.values() for echo, flag in own.echoes.items()
+    echo.lower(): flag for record in DELEGATES.values() for echo, flag in record.echoes.items()
 }
-#: Names of those that tell through which interface they drive the hardware, lower case, and flags
-#: that ask for one.
+#: Names, lower case, that show the interface to the hardware, and flags that request one.
 _BACKENDS: Final = {
-    name: backend for own in DELEGATES.values() for name, backend in own.backends.items()
+    name: backend for record in DELEGATES.values() for name, backend in record.backends.items()
 }
 #: Parameters that a program may echo first, as it spells them.
 ECHO_NAMES: Final = frozenset(
     {
-        *(echo for own in DELEGATES.values() for echo in own.echoes),
+        *(echo for record in DELEGATES.values() for echo in record.echoes),
         "Log parameter values verbosely",
         "Min num runs",
         "Num threads",
@@ -52,7 +53,7 @@ _REPLACING: Final = re.compile(
     r"(?: for (?:subgraph (?P<subgraph>\d{1,9})(?: \((?P<signature>[^()]{1,100})\))?|the whole graph))?)?",
     re.ASCII,
 )
-#: Such a line that ends before the name does: who took the nodes isn't known.
+#: Such a line that is cut off before the delegate's name.
 _REPLACING_CUT: Final = re.compile(
     r"Replacing\s{1,20}\d{1,9}\s{1,20}(?:out of|node\(s\))", re.ASCII
 )
@@ -86,14 +87,14 @@ _GPU_SPLIT: Final = re.compile(
 )
 #: Lines that NNAPI's delegate prints only when it was asked for.
 _NNAPI_ONLY: Final = ("NNAPI SL driver ", "NN API returned error ")
-#: How NNAPI's delegate of 2018 says that it failed, which it does while the model runs first.
+#: Messages of NNAPI's delegate of 2018 when it fails, in the first inference.
 _NNAPI_FAILED: Final = (
     "Returning error since NNAPI returned failure",
     "Failed to build graph for NNAPI",
 )
 _FAILED: Final = re.compile(r"Failed to apply (\w{1,40}) delegate\.")
 _TITLE_WORD: Final = re.compile(
-    rf"(?<![A-Za-z])(?:{'|'.join(name for name, own in DELEGATES.items() if not own.is_named_by_flag)})(?![A-Za-z])",
+    rf"(?<![A-Za-z])(?:{'|'.join(name for name, record in DELEGATES.items() if not record.is_named_by_flag)})(?![A-Za-z])",
     re.IGNORECASE,
 )
 _GPU_KERNELS: Final = re.compile(r"Created (\d{1,9}) GPU delegate kernels", re.ASCII)
@@ -108,14 +109,15 @@ _CHOSEN_DEVICE: Final = re.compile(
 _API: Final = re.compile(
     r"Initialized (OpenCL|OpenGL|Metal|WebGPU)-based API(?: from serialized data)?\."
 )
-#: What LiteRT says since 2.4 of its accelerators, and why its compiler for the NPU did nothing;
-#: which operators they take, other lines tell.
+#: LiteRT's lines since 2.4 about its accelerators, and why its compiler for the NPU did nothing;
+#: other lines show the operators that they take.
 _ACCELERATOR: Final = re.compile(
     r"Apply accelerator (?P<name>[\w ]{1,60})|YNNPACK CPU accelerator (?:registered|could not be loaded)"
     r"|enable_ynnpack was requested, but |Failed to load (?:compiler plugins|plugin at): "
     r"|0 compiler plugins were applied|Plugin errs: "
 )
-#: What its compiler put into how many operators for the NPU, which stand in the model instead.
+#: The number of operators that its compiler took for the NPU, and of the partitions that replace
+#: them in the model.
 _COMPILED: Final = re.compile(
     r"Partitioned subgraph<(\d{1,9})>, selected (\d{1,9}) ops, from a total of (\d{1,9}) ops\."
     r" resulted in (\d{1,9}) partitions\.",
@@ -130,17 +132,17 @@ _NPU_FILES: Final = frozenset(
         "enn_manager.cc",
     }
 )
-#: The GPU delegate's words for it, and LiteRT's.
+#: Lines without OpenCL: the GPU delegate's, and LiteRT's.
 _NO_OPENCL: Final = (
     "Falling back to OpenGL",
     "OpenCL not supported on this platform. Using OpenGL instead",
 )
 _NPU_FAILED: Final = ("Failed to create a dispatch delegate kernel", "No usable Dispatch runtime")
-#: What the runtime says when a delegate fails while it is applied: it takes all of them back.
+#: The runtime's line when a delegate fails while it is applied: it removes all of them.
 _REVERTED: Final = "Restored original execution plan after delegate application failure"
-#: Lines that say that a delegate couldn't be had and the run goes on without it.
+#: Lines which report that a delegate is unavailable and the run continues without it.
 _UNAVAILABLE: Final = tuple(
-    (words, name.value) for name, own in DELEGATES.items() for words in own.unavailable
+    (words, name.value) for name, record in DELEGATES.items() for words in record.unavailable
 )
 _UNAVAILABLE_WORDS: Final = tuple(words for words, _ in _UNAVAILABLE)
 #: A model with more delegated subgraphs, or a run with more telling lines, doesn't exist; the rest
@@ -163,15 +165,13 @@ def is_delegate_kernel(node_type: str) -> bool:
 
 
 def backend_of(delegate: str) -> str:
-    """Return what a GPU delegate of LiteRT's drives the GPU through, which its name tells; "" for
-    any other.
-    """
+    """Return the GPU interface in the name of a LiteRT GPU delegate; "" for any other delegate."""
     return _BACKENDS.get(delegate.strip().lower(), "")
 
 
 def share_in(text: str) -> tuple[DelegateShare, str] | None:
-    """Return what a line says that a delegate took, and of which of the model's signatures, "" where
-    none is named; None for any other line.
+    """Return the share of a delegate in a line, and the model's signature ("" where none is named);
+    None for any other line.
     """
     match = _REPLACING.match(text) or _SIMPLE.match(text)
     if match is None:
@@ -208,7 +208,7 @@ def _note(names: list[str], name: str) -> None:
 
 @dataclass(slots=True)
 class DelegateClues:
-    """What the lines of one run say about delegates, collected as they come."""
+    """The evidence about delegates in the lines of one run."""
 
     created: list[str] = field(default_factory=list)
     #: The shares in the order of their lines, each once, and the name of the subgraph.
@@ -225,36 +225,36 @@ class DelegateClues:
     #: Delegate -> "full", "partial", "none" or "unknown", as printed after it was applied.
     applied: dict[str, str] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
-    #: Whether all delegates were taken back; a run that goes on has only the CPU's own kernels.
+    #: Whether all delegates were removed; the run then continues with the CPU's own kernels.
     is_reverted: bool = False
     unavailable: list[str] = field(default_factory=list)
     kernels: int | None = None
     gpu_kernels: int | None = None
     backend: str = ""
     accelerators: tuple[str, ...] = ()
-    #: What NNAPI chose to run its parts of the model on, and the phone's lines that say so: they
-    #: alone are no run.
+    #: The devices that NNAPI chose for its parts of the model, and the phone's lines about that,
+    #: which alone are no run.
     chosen_devices: list[str] = field(default_factory=list)
     system_lines: list[str] = field(default_factory=list)
     uses_npu_runtime: bool = False
     #: Whether ``--require_full_delegation`` ended the run.
     refused_cpu: bool = False
-    #: The lines that say something, in order, each once.
+    #: The lines with evidence, in order, each once.
     lines: dict[str, None] = field(default_factory=dict)
     cpu_operators: dict[tuple[str, str], None] = field(default_factory=dict)
 
     def feed(self, text: str, source_file: str = "") -> bool:
-        """Read one line; return whether it says something about delegates."""
+        """Read one line; return whether it is evidence about delegates."""
         if text.startswith(_NNAPI_ONLY):
             self.has_nnapi_lines = True
         if source_file in _NPU_FILES:
             self.uses_npu_runtime = True
-        known = (
+        is_evidence = (
             ("elegate" in text or "LITERT_" in text) and self._read_delegate_line(text)
         ) or self._read(text)
-        if known:
+        if is_evidence:
             self.add_line(text)
-        return known
+        return is_evidence
 
     def add_line(self, text: str) -> None:
         """Keep a line as evidence, as long as there is room."""
@@ -286,11 +286,11 @@ class DelegateClues:
             self.backend = match[1].lower()
         elif match := _ACCELERATOR.match(text):
             if match["name"] and (
-                found := next(
+                accelerator := next(
                     (name for name in ("gpu", "npu") if name in match["name"].lower()), ""
                 )
             ):
-                _note(self.created, found)
+                _note(self.created, accelerator)
         elif match := _COMPILED.match(text):
             subgraph, *operators = map(int, match.groups())
             if len(self.compiled) < _MOST_SHARES:
@@ -306,14 +306,14 @@ class DelegateClues:
         elif text.startswith(_REVERTED):
             self.is_reverted = True
         else:
-            # OpenGL that then works names itself.
+            # If OpenGL then works, another line names it.
             return text.startswith(_NO_OPENCL)
         return True
 
     def _read_delegate_line(self, text: str) -> bool:
-        if (found := share_in(text)) is not None:
+        if (share := share_in(text)) is not None:
             if len(self.shares) < _MOST_SHARES:
-                self.shares.setdefault(*found)
+                self.shares.setdefault(*share)
         elif match := _APPLIED.match(text):
             self.applied[family(match["name"])] = _EXTENTS[match["how"]]
             if match["kernels"]:
@@ -341,19 +341,19 @@ class DelegateClues:
 
 
 def tells_of_delegates(text: str) -> bool:
-    """Whether a line says something about delegates, which a program does before its result."""
+    """Whether a line is evidence about delegates, which programs print before their result."""
     return DelegateClues().feed(text)
 
 
 @frozen
 class DelegateRequest:
-    """What a run was asked to use, in the order of the flags."""
+    """The delegates that a run requested, in the order of the flags."""
 
     delegates: tuple[str, ...] = ()
-    #: False where nothing asked for a delegate and none was switched off: the program's own choice.
+    #: False where no delegate was requested and none was switched off: the program's own choice.
     is_explicit: bool = True
     accelerator: str = ""
-    #: The interface through which the GPU is to be driven, "" for any.
+    #: The requested interface to the GPU, "" for any.
     gpu_backend: str = ""
     #: Delegates whose flags the program didn't know.
     ignored: tuple[str, ...] = ()
@@ -364,7 +364,7 @@ class DelegateRequest:
 
 
 class Printed(Protocol):
-    """What of a run's output says what was asked for."""
+    """The parts of a run's output that show which delegate was requested."""
 
     #: The heading that somebody put over a paste; believed only where nothing else says anything.
     title: str
@@ -375,7 +375,7 @@ class Printed(Protocol):
     echoed: dict[str, str]
     unconsumed: list[str]
     #: Whether the program is LiteRT's, which echoes no delegate and chooses one by itself, so that
-    #: neither missing parameters nor what ran say what was asked.
+    #: neither missing parameters nor the delegate that ran show the request.
     is_litert: bool
     delegates: DelegateClues
 
@@ -385,8 +385,8 @@ class Printed(Protocol):
 
 
 def read_request(log: Printed) -> DelegateRequest:
-    """Return what was asked for: from the command line and the echoed parameters, else from what
-    the program tried.
+    """Return the requested delegates: from the command line and the echoed parameters, else those
+    that the program tried.
     """
     flags, echoed, clues, is_litert = log.flags, log.echoed, log.delegates, log.is_litert
     values = dict(flags)
@@ -405,11 +405,11 @@ def read_request(log: Printed) -> DelegateRequest:
             is_verbose = value == "1"
     parts = [word.lstrip("-").partition("=") for word in log.unconsumed]
     unknown = {name: value if equals else "true" for name, equals, value in parts}
-    wanted = asked_for(unknown | values)
-    ignored = [name for name, switch in wanted.items() if switch & unknown.keys()]
+    requested = asked_for(unknown | values)
+    ignored = [name for name, switch in requested.items() if switch & unknown.keys()]
     is_xnnpack_off = values.get("use_xnnpack", "").strip().lower() in {"0", "false"}
     order = {delegate: place for place, delegate in enumerate(clues.applied)}
-    names = sorted(wanted, key=lambda name: order.get(name, len(order)))
+    names = sorted(requested, key=lambda name: order.get(name, len(order)))
     is_old = "Use legacy nnapi" in echoed
     is_explicit = True
     if not names and is_litert and values.get("use_cpu", "").lower() in {"true", "1"}:
@@ -445,18 +445,18 @@ def read_request(log: Printed) -> DelegateRequest:
 
 
 def _tried(clues: DelegateClues, accelerator: str) -> list[str]:
-    named = [
+    all_names = [
         *clues.applied,
         *clues.failed,
         *(family(share.delegate) for share in clues.shares),
         *clues.created,
     ]
-    found = list(
-        dict.fromkeys(name for name in named if name not in {"xnnpack", "flex", "external"})
+    delegates = list(
+        dict.fromkeys(name for name in all_names if name not in {"xnnpack", "flex", "external"})
     )
     if clues.uses_npu_runtime:
-        found = ["npu"]
-    if not found and (accelerator or clues.has_nnapi_lines):
-        found = ["nnapi"]
+        delegates = ["npu"]
+    if not delegates and (accelerator or clues.has_nnapi_lines):
+        delegates = ["nnapi"]
     explicit = [name for name in clues.applied if name in {"xnnpack", "external"}]
-    return found or explicit
+    return delegates or explicit

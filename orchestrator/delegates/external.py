@@ -16,7 +16,7 @@ DELEGATE = Delegate(
     is_on_dsp=True,
     library=LIBRARY,
     needs_library=needs_library,
-    # What it does with threads is its own affair.
+    # Whether it uses the threads isn't known.
     uses_threads=True,
     is_half=lambda flags: True,
     called={"external": "external", "stable_delegate": "external"},

@@ -8,7 +8,7 @@ from orchestrator.delegates import EVERYWHERE, Delegate, FlagFamily, serialized
 from orchestrator.records.case import DelegateName
 
 _ON = {"use_gpu": "true", "use_xnnpack": "false"}
-#: LiteRT's own, lower case, and what each drives the GPU through.
+#: LiteRT's own delegates, lower case -> the interface to the GPU.
 _LITERT = {
     "litert_cl": "opencl",
     "litert_opengl": "opengl",

@@ -1,7 +1,7 @@
-"""Where the operators really ran: what was asked for, against what the output proves.
+"""Where the operators really ran: the requested delegate against the evidence in the output.
 
-A benchmark program that can't do what it was asked for often runs on the CPU, exits with 0 and
-prints a good-looking number. So a delegate is believed only on positive evidence, in this order:
+A benchmark program that can't use the requested delegate often runs on the CPU, exits with 0 and
+prints a plausible figure. So a delegate counts only on positive evidence, in this order:
 the runtime info that names each node's delegate, the line about what was "explicitly applied", the
 "Replacing k out of n" lines (which may be followed by a failure and then prove nothing). Where the
 evidence is missing and the transcript is whole, the run fell back.
@@ -19,8 +19,8 @@ from orchestrator.records.model import chosen_signature
 from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth
 
 _MOST_LINES: Final = 60
-#: Which truth speaks for a run that asked for several delegates: what failed, else the best that
-#: was reached.
+#: The truth of a run with several requested delegates is the first of these that one of them has:
+#: a failure, else the best.
 _ORDER: Final = (
     DelegateTruth.FAILED,
     DelegateTruth.FULL,
@@ -75,7 +75,7 @@ _TELLING: Final[Mapping[DelegateTruth, tuple[str, ...]]] = {
 }
 #: NNAPI's own CPU implementation, which every phone lists among the accelerators.
 REFERENCE_DEVICE: Final = "nnapi-reference"
-#: Delegates that come without being asked for: the runtime's own for the CPU, and a build's for
+#: Delegates that are applied without a request: the runtime's own for the CPU, and a build's for
 #: TensorFlow's operators.
 _IMPLICIT: Final = frozenset({"xnnpack", "flex"})
 _GPU: Final = frozenset({"gpu", "metal"})
@@ -93,39 +93,41 @@ class RuntimeNodes:
     is_certain: bool = True
 
 
-def extent_of(wanted: str, actual: str, own: int | None, every: int | None) -> DelegateTruth:
-    """Return what became of a delegate where the output names the one that ran, and how many nodes
-    it took of all.
+def extent_of(
+    requested: str, actual: str, delegated: int | None, total: int | None
+) -> DelegateTruth:
+    """Return a delegate's truth from the output's name of the delegate that ran, and its number of
+    nodes.
     """
     on_cpu = {"cpu", "xnnpack"}
     is_cpu = actual in on_cpu
     if not actual:
         return DelegateTruth.UNKNOWN
-    if wanted and actual != wanted:
-        is_back = is_cpu and wanted not in on_cpu
+    if requested and actual != requested:
+        is_back = is_cpu and requested not in on_cpu
         return DelegateTruth.FELL_BACK if is_back else DelegateTruth.WRONG_BACKEND
-    if own is None or not every:
+    if delegated is None or not total:
         # What XNNPACK leaves runs on the CPU too.
         return DelegateTruth.FULL if is_cpu else DelegateTruth.UNKNOWN
-    return _took(own, every)
+    return _extent(delegated, total)
 
 
-def _took(own: int, every: int) -> DelegateTruth:
+def _extent(delegated: int, total: int) -> DelegateTruth:
     return (
         DelegateTruth.NONE
-        if own == 0
+        if delegated == 0
         else DelegateTruth.FULL
-        if own >= every
+        if delegated >= total
         else DelegateTruth.PARTIAL
     )
 
 
 @dataclass(slots=True, kw_only=True)
 class Judge:
-    """The questions that judging asks of what one run's lines say."""
+    """Derives the delegate evidence of one run from its lines."""
 
     clues: DelegateClues
-    #: What was asked for; several delegates are judged one by one and together.
+    #: The requested delegates; several are judged one by one and together.
     request: DelegateRequest
     #: The model's nodes as the runtime info names them; decides when it is there and the run has a
     #: result.
@@ -143,14 +145,14 @@ class Judge:
 
     def __post_init__(self) -> None:
         clues = self.clues
-        # Where the info doesn't show what ran, the program's word on it decides.
-        is_told = not {"full", "partial", "none"}.isdisjoint(clues.applied.values())
-        is_known = self.runtime is not None and (self.runtime.is_certain or not is_told)
+        # Where the info doesn't show which subgraph ran, the program's lines decide.
+        is_extent_known = not {"full", "partial", "none"}.isdisjoint(clues.applied.values())
+        is_known = self.runtime is not None and (self.runtime.is_certain or not is_extent_known)
         self.runtime = self.runtime if self.has_result and is_known else None
         if clues.is_reverted and self.has_result and self.runtime is None:
-            lost = list(self.request.delegates)
+            unavailable = list(self.request.delegates)
             clues = self.clues = DelegateClues(
-                lines=clues.lines, unavailable=lost, failed=clues.failed
+                lines=clues.lines, unavailable=unavailable, failed=clues.failed
             )
             self.request = replace(self.request, xnnpack_off=True)
         self.shares = list(self.runtime.shares if self.runtime else self._logged_shares())
@@ -164,19 +166,19 @@ class Judge:
         self.ended_badly = self.ended_badly or bool(clues.failed) or clues.refused_cpu
 
     def _logged_shares(self) -> list[DelegateShare]:
-        """Return the shares of the subgraph that ran, where a line names it. Where only others'
-        names are told, nothing says what was taken of it; where none is, all shares count.
+        """Return the shares of the subgraph that ran, where a line names it. Where lines name only
+        other subgraphs, its shares are unknown; where no line names any, all shares count.
         """
         shares, signature = self.clues.shares, self.request.signature
         ran = {share.subgraph for share, name in shares.items() if name == signature}
         # A model's only function is "main" by any signature.
-        others = set(shares.values()) - {"", "main"}
-        if not signature or not (ran or (others and chosen_signature(signature))):
+        named_signatures = set(shares.values()) - {"", "main"}
+        if not signature or not (ran or (named_signatures and chosen_signature(signature))):
             return list(shares)
-        own = [share for share in shares if share.subgraph in ran]
-        total = max((share.total_nodes or 0 for share in own), default=0) or None
-        took = {share.delegate for share in own}
-        return own + [
+        ran_shares = [share for share in shares if share.subgraph in ran]
+        total = max((share.total_nodes or 0 for share in ran_shares), default=0) or None
+        took = {share.delegate for share in ran_shares}
+        return ran_shares + [
             DelegateShare(delegate=name, delegated_nodes=0, total_nodes=total)
             for name in dict.fromkeys(share.delegate for share in shares)
             if name not in took
@@ -185,14 +187,14 @@ class Judge:
     def evidence(self) -> DelegateEvidence:
         """Judge where the operators ran."""
         clues, request = self.clues, self.request
-        each = {name: self.truth_of(name) for name in request.delegates}
+        each = {name: self.delegate_truth(name) for name in request.delegates}
         if each:
             truth = min(each.values(), key=_ORDER.index)
             main = next(name for name in request.delegates if each[name] is truth)
         else:
             default = "xnnpack" if "xnnpack" in clues.created else ""
             main = family(self.shares[0].delegate) if self.shares else default
-            truth = self.truth_of(main) if self.shares else DelegateTruth.UNKNOWN
+            truth = self.delegate_truth(main) if self.shares else DelegateTruth.UNKNOWN
         share = self.main_share(main)
         sharing = [
             name for name, its in each.items() if its in {DelegateTruth.FULL, DelegateTruth.PARTIAL}
@@ -224,19 +226,23 @@ class Judge:
             each=each if len(each) > 1 else {},
         )
 
-    def truth_of(self, name: str) -> DelegateTruth:
-        """Return what became of one delegate that was asked for."""
+    def delegate_truth(self, name: str) -> DelegateTruth:
+        """Return the truth of one requested delegate."""
         if name == "cpu":
-            return self._truth_of_cpu()
+            return self._cpu_truth()
         if name in self.clues.failed and not self.has_result:
             return DelegateTruth.FAILED
         if self.runtime is not None:
             truth = self._coverage(name)
             if truth is DelegateTruth.UNKNOWN:
-                truth = DelegateTruth.WRONG_BACKEND if self._others else self._absent(name)
+                truth = (
+                    DelegateTruth.WRONG_BACKEND
+                    if self._unexpected_delegates
+                    else self._absent(name)
+                )
         else:
             truth = self._truth_in_log(name)
-        if name == "xnnpack" and self.has_started and self._others:
+        if name == "xnnpack" and self.has_started and self._unexpected_delegates:
             return DelegateTruth.WRONG_BACKEND
         if truth in {DelegateTruth.FULL, DelegateTruth.PARTIAL} and self._is_wrong_backend(name):
             return DelegateTruth.WRONG_BACKEND
@@ -249,7 +255,7 @@ class Judge:
         return truth
 
     def _truth_in_log(self, name: str) -> DelegateTruth:
-        if self._applied_how(name) and self.has_started:
+        if self._has_extent(name) and self.has_started:
             return DelegateTruth(self.clues.applied[name])
         if (
             not self.has_started
@@ -258,7 +264,7 @@ class Judge:
             and self.ended_badly
         ):
             return DelegateTruth.FAILED
-        if self._applied_how(name):
+        if self._has_extent(name):
             return DelegateTruth(self.clues.applied[name])
         if name in self.request.ignored:
             return DelegateTruth.FLAG_IGNORED
@@ -271,7 +277,7 @@ class Judge:
             return DelegateTruth.FAILED
         if name in self.clues.applied or self.clues.has_unnamed_share:
             return DelegateTruth.UNKNOWN
-        if self.has_result and self._others:
+        if self.has_result and self._unexpected_delegates:
             return DelegateTruth.WRONG_BACKEND
         if self.has_result and self._xnnpack_took_nodes and name != "xnnpack":
             # The runtime prints such a line for every delegate that takes nodes.
@@ -280,8 +286,8 @@ class Judge:
             return self._absent(name)
         return DelegateTruth.UNKNOWN
 
-    def _applied_how(self, name: str) -> bool:
-        """Whether a line says how much of the model a delegate was applied to."""
+    def _has_extent(self, name: str) -> bool:
+        """Whether a line shows how much of the model a delegate was applied to."""
         return self.clues.applied.get(name, DelegateTruth.UNKNOWN) != DelegateTruth.UNKNOWN
 
     def _was_tried(self, name: str) -> bool:
@@ -299,12 +305,12 @@ class Judge:
             DelegateTruth.FLAG_IGNORED if name in self.request.ignored else DelegateTruth.FELL_BACK
         )
 
-    def _truth_of_cpu(self) -> DelegateTruth:
+    def _cpu_truth(self) -> DelegateTruth:
         has_xnnpack = self._has_xnnpack
         if "xnnpack" in self.clues.failed and not self.has_result:
             return DelegateTruth.FAILED
         if self.request.is_explicit:
-            if has_xnnpack or (self.has_started and self._others):
+            if has_xnnpack or (self.has_started and self._unexpected_delegates):
                 return DelegateTruth.WRONG_BACKEND
             is_off = self.request.xnnpack_off and not self.clues.has_unnamed_share
             proven = is_off or self.runtime is not None
@@ -316,8 +322,8 @@ class Judge:
         return DelegateTruth.UNKNOWN
 
     @property
-    def _others(self) -> list[str]:
-        """The delegates that took nodes and were neither asked for nor come by themselves."""
+    def _unexpected_delegates(self) -> list[str]:
+        """The delegates that took nodes and are neither requested nor implicit."""
         took = [name for name, how in self.clues.applied.items() if how != DelegateTruth.NONE]
         took += [family(share.delegate) for share in self.shares if share.delegated_nodes > 0]
         expected = _IMPLICIT.union(
@@ -327,7 +333,7 @@ class Judge:
 
     @property
     def gpu_backend(self) -> str:
-        """What the GPU was driven through, "" when the output doesn't show it."""
+        """The GPU's interface (OpenCL, ...), "" when the output doesn't show it."""
         return self.clues.backend or next(
             filter(None, (backend_of(share.delegate) for share in self.shares)), ""
         )
@@ -335,7 +341,7 @@ class Judge:
     @property
     def _has_xnnpack(self) -> bool:
         if self.runtime is not None:
-            return bool(self._own_shares("xnnpack"))
+            return bool(self._delegate_shares("xnnpack"))
         return (
             "xnnpack" in self.clues.created
             or "xnnpack" in self.clues.applied
@@ -344,16 +350,16 @@ class Judge:
 
     @property
     def _xnnpack_took_nodes(self) -> bool:
-        return any(share.delegated_nodes > 0 for share in self._own_shares("xnnpack"))
+        return any(share.delegated_nodes > 0 for share in self._delegate_shares("xnnpack"))
 
-    def _own_shares(self, name: str) -> list[DelegateShare]:
-        # An iPhone's GPU is asked for as ``gpu`` and calls itself Metal.
+    def _delegate_shares(self, name: str) -> list[DelegateShare]:
+        # An iPhone's GPU is requested as ``gpu`` and reported as Metal.
         names = _GPU if name in _GPU else {name}
         return [share for share in self.shares if family(share.delegate) in names]
 
     def main_share(self, name: str) -> DelegateShare | None:
-        """Return what a delegate took, in operators of the model as it was before LiteRT compiled
-        parts of it for the NPU.
+        """Return a delegate's share, in operators of the model before LiteRT compiled parts of it
+        for the NPU; None if unknown.
         """
         share = self._share(name)
         compiled = self.clues.compiled.get(share.subgraph or 0) if share and name == "npu" else None
@@ -362,28 +368,28 @@ class Judge:
         return replace(share, delegated_nodes=compiled[0], total_nodes=compiled[1])
 
     def _share(self, name: str) -> DelegateShare | None:
-        """Return what a delegate took: of all that ran by the runtime info, of the first subgraph
-        by the log, unless that names the one that ran.
+        """Return a delegate's share of all that ran (runtime info), else of the subgraph that the
+        log names or of the first one; None if unknown.
         """
         name = "xnnpack" if name == "cpu" else name
-        own = self._own_shares(name)
+        shares = self._delegate_shares(name)
         if self.runtime is not None:
-            if not own and name not in self.clues.applied:
+            if not shares and name not in self.clues.applied:
                 return None
             return DelegateShare(
-                delegate=own[0].delegate if own else name,
-                delegated_nodes=sum(share.delegated_nodes for share in own),
+                delegate=shares[0].delegate if shares else name,
+                delegated_nodes=sum(share.delegated_nodes for share in shares),
                 total_nodes=self.runtime.total_nodes,
-                partitions=sum(share.partitions or 0 for share in own),
-                subgraph=own[0].subgraph if own else None,
+                partitions=sum(share.partitions or 0 for share in shares),
+                subgraph=shares[0].subgraph if shares else None,
             )
-        return min(own, key=lambda share: share.subgraph or 0, default=None)
+        return min(shares, key=lambda share: share.subgraph or 0, default=None)
 
     def _coverage(self, name: str) -> DelegateTruth:
         share = self.main_share(name)
         if share is None or share.total_nodes is None:
             return DelegateTruth.UNKNOWN
-        return _took(share.delegated_nodes, share.total_nodes)
+        return _extent(share.delegated_nodes, share.total_nodes)
 
     def _is_wrong_backend(self, name: str) -> bool:
         if name == "nnapi":
@@ -395,10 +401,10 @@ class Judge:
             # Qualcomm's library for the NPU drives the GPU, too.
             return self.request.accelerator in _GPU
         if name == "gpu":
-            # Without a wish for a backend, OpenGL is the GPU too: phones without OpenCL have no
-            # other way to it.
-            wanted = self.request.gpu_backend
-            return bool(wanted and self.gpu_backend) and self.gpu_backend != wanted
+            # Without a requested backend, OpenGL is the GPU too: phones without OpenCL have no
+            # other interface.
+            requested = self.request.gpu_backend
+            return bool(requested and self.gpu_backend) and self.gpu_backend != requested
         return False
 
     def actual(self, name: str, truth: DelegateTruth) -> str:
@@ -407,9 +413,13 @@ class Judge:
             return ""
         if truth is DelegateTruth.WRONG_BACKEND:
             if name in {"cpu", "xnnpack"}:
-                return "+".join(self._others) or "xnnpack"
-            if self.main_share(name) is None and name not in self.clues.applied and self._others:
-                return "+".join(self._others)
+                return "+".join(self._unexpected_delegates) or "xnnpack"
+            if (
+                self.main_share(name) is None
+                and name not in self.clues.applied
+                and self._unexpected_delegates
+            ):
+                return "+".join(self._unexpected_delegates)
             return {"nnapi": REFERENCE_DEVICE, "npu": "gpu"}.get(name, name)
         has_xnnpack = self._has_xnnpack
         if name == "cpu":

@@ -21,7 +21,7 @@ _RUNTIMES = {
     "libenn": "Samsung",
     "libedgetpu": "GoogleTensor",
 }
-#: LiteRT's doors to the vendors' drivers, and the vendors' own runtimes.
+#: LiteRT's libraries for the vendors' drivers, and the vendors' own runtimes.
 LIBRARY = re.compile(
     rf"libLiteRt(?:Dispatch|CompilerPlugin)_(?P<vendor>\w+)\.so$|(?P<runtime>{'|'.join(_RUNTIMES)})(?:HtpV(?P<htp>\d+))?"
 )
@@ -39,7 +39,7 @@ _HTP_VERSIONS = {
 
 
 def _vendor(facts: DeviceFacts) -> str:
-    """Return whose NPU a phone has, as the dispatch libraries spell it; empty when its chip isn't
+    """Return the vendor of a phone's NPU, as the dispatch libraries spell it; empty when its chip isn't
     known.
     """
     soc = facts.properties.get("ro.soc.model", "") or facts.soc
@@ -58,8 +58,8 @@ def needs_library(name: str, facts: DeviceFacts) -> bool:
     match = LIBRARY.match(name)
     if match is None:
         return False
-    is_told = facts.kind is not DeviceKind.ANDROID or facts.properties.get("ro.soc.model")
-    if not _vendor(facts) and not is_told:
+    names_chip = facts.kind is not DeviceKind.ANDROID or facts.properties.get("ro.soc.model")
+    if not _vendor(facts) and not names_chip:
         return True
     # Google's compiler plugin is spelled google_tensor, its dispatch library GoogleTensor.
     whose = match["vendor"] or _RUNTIMES[match["runtime"]]

@@ -1,4 +1,4 @@
-"""XNNPACK, which the runtime applies by itself unless it is told not to."""
+"""XNNPACK, which the runtime applies by default."""
 
 from orchestrator.delegates import EVERYWHERE, Delegate, FlagFamily
 from orchestrator.records.case import DelegateName
