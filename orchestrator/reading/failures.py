@@ -1,6 +1,4 @@
-"""Why a run failed: found from the program's text, its exit code or signal, and the phone's own log
-together.
-"""
+"""Why a run failed, from the program's text, its exit code or signal, and the phone's log."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from orchestrator.frozen import frozen
 from orchestrator.records.failures import Source, texts_of
 from orchestrator.records.run import RawOutput
 
-#: (rank, code, pattern) of what a run prints, in the order in which they are tried.
+#: (rank, code, pattern) of a program's lines, in the order in which they are tried.
 RULES: Final = tuple(
     (text.rank, item.code, re.compile(text.pattern)) for text, item in texts_of(Source.PROGRAM)
 )
@@ -33,15 +31,15 @@ SIGNALS: Final[Mapping[int, tuple[str, str]]] = {
     25: ("storage-full", "SIGXFSZ"),
     31: ("aborted", "SIGSYS"),
 }
-#: Signals that a program brings upon itself; the others come from outside.
+#: Signals that a program causes itself; the others come from outside.
 _CRASH_SIGNALS: Final = frozenset({3, 4, 5, 6, 7, 8, 11, 31})
-#: Codes of a process that crashed, as the phone's log has them.
+#: Codes of a process that crashed, from the phone's log.
 CRASH_CODES: Final = frozenset(
     {"segfault", "aborted", "bus-error", "illegal-instruction", "app-crashed"}
 )
 _SHELL_CODES: Final[Mapping[int, str]] = {126: "not-executable", 127: "program-not-found"}
-#: All rules that stand at a line's start at once, without groups, which is tried far faster; and
-#: words of which one is in whatever the others know: most lines are of no rule.
+#: All rules that match at a line's start as one expression without groups, which is much faster;
+#: and words of which one is in each line that the other rules match. Most lines match no rule.
 _AT_START: Final = re.compile(
     "|".join(
         re.sub(r"(?<!\\)\((?!\?)", "(?:", p.pattern)
@@ -89,7 +87,7 @@ _INSIDE: Final = (
     "load skel",
     "qnn_open",
 )
-#: What a shell says of a child that a signal ended.
+#: A shell's words for a child that a signal ended.
 _SHELL_WORDS: Final[Mapping[str, int]] = {
     "Segmentation fault": 11,
     "Aborted": 6,
@@ -107,7 +105,7 @@ _MOST_KNOWN_LINES: Final = 1000
 _NAME_LETTERS: Final = 15
 _NATIVE_PROCESSES: Final = ("benchmark_model", "benchmark_liter")
 _APP: Final = "org.tensorflow.lite.benchmark"
-#: Ends of a process by what each says, the most telling first.
+#: Codes of a process's end, the most informative first.
 _ENDS: Final = (
     "low-memory-kill",
     "phantom-process-kill",
@@ -117,7 +115,7 @@ _ENDS: Final = (
     "app-not-responding",
     "process-died",
 )
-#: A longer line is nobody's last word.
+#: A longer line isn't a system's line about a process's end.
 _LONGEST_OF_SYSTEM: Final = 1000
 _MOST_CRASHES: Final = 500
 _FATAL_SIGNAL: Final = re.compile(
@@ -134,9 +132,9 @@ _PHANTOM: Final = re.compile(
 )
 _ABORT: Final = re.compile(r"\s*Abort message: '(.{1,300}?)'?$")
 _ANR: Final = re.compile(r"ANR in (\S+)")
-#: What follows it in a line of its own.
+#: The line after it.
 _ANR_PID: Final = re.compile(r"\s*PID: (\d{1,9})\s*", re.ASCII)
-#: One denial of SELinux; with ``permissive=1`` it is only noted, and what was asked for is allowed.
+#: One denial of SELinux; with ``permissive=1`` it is only logged, and the access is allowed.
 _DENIAL: Final = re.compile(r"avc: {1,2}denied {1,2}(\{[^}]{1,200}\} for .{1,600})")
 _DENIED_PID: Final = re.compile(r"\bpid=(\d{1,9})", re.ASCII)
 _DENIED_OBJECT: Final = re.compile(r"\b(?:name|path)=\"([^\"]{1,300})\"")
@@ -146,7 +144,7 @@ _JAVA: Final = re.compile(r"Process: (\S+), PID: (\d{1,9})", re.ASCII)
 
 @frozen
 class Failure:
-    """Why a run failed: the code, and the line that says so."""
+    """Why a run failed: the code, and the line that shows it."""
 
     code: str
     reason: str
@@ -156,7 +154,7 @@ class Failure:
 
 @dataclass(slots=True)
 class FailureClues:
-    """The lines of one run that may say why it failed, and the best explanation among them."""
+    """The lines of one run that may explain its failure, and the best explanation among them."""
 
     best: Failure | None = None
     rank: int = 0
@@ -165,19 +163,18 @@ class FailureClues:
     crash_signal: int | None = None
     crash_line: str = ""
     is_fatal: bool = False
-    #: The first error that no rule knows, reported beside a failure that only says where it
-    #: happened.
+    #: The first error that matches no rule, reported together with a failure that has only a place.
     unknown_error: str = ""
     _known_lines: set[str] = field(default_factory=set)
 
-    def has_seen(self, text: str) -> bool:
-        """Whether the very line was read before: a failing operator repeats its own a hundred
-        thousand times.
+    def was_read(self, text: str) -> bool:
+        """Whether the same line was read before: a failing operator may repeat its line 100,000
+        times.
         """
         return text in self._known_lines
 
     def feed(self, text: str, severity: str = "") -> bool:
-        """Read one line; return whether it says that something failed."""
+        """Read one line; return whether it is about a failure."""
         if self.crash_signal is None and (match := _SHELL_LINE.match(text)):
             self.crash_signal, self.crash_line = _SHELL_WORDS[match[1]], match[1]
             return True
@@ -206,18 +203,18 @@ class FailureClues:
 
     @property
     def ended_badly(self) -> bool:
-        """Whether a line says that the run failed, beside those that any run may print."""
+        """Whether a line shows that the run failed; errors that any run may print don't count."""
         return self.best is not None or self.crash_signal is not None
 
     @property
     def is_of_a_benchmark(self) -> bool:
-        """Whether a line is a benchmark program's own, not a shell's, a linker's or a package
+        """Whether the best line is a benchmark program's, not a shell's, a linker's or a package
         manager's.
         """
         return self.best is not None and self.rank > 0
 
     def text_failure(self) -> Failure | None:
-        """Return the failure that the text explains by itself."""
+        """Return the failure that the text alone explains, or None."""
         if self.best is None and self.crash_signal is None:
             return None
         code, reason = (self.best.code, self.best.reason) if self.best else ("", "")
@@ -239,32 +236,31 @@ class FailureClues:
 
 @dataclass(slots=True)
 class Crash:
-    """One process's end as the phone's log tells it."""
+    """The end of one process in the phone's log."""
 
     code: str
     reason: str
     pid: int | None = None
     process: str = ""
-    #: Why it aborted, by its own last words.
+    #: Its abort message.
     abort_message: str = ""
     frames: list[str] = field(default_factory=list)
-    #: The process that logs its tombstone, once that has begun.
-    told_by: int | None = None
+    #: The number of the process that logs its tombstone, None before that begins.
+    logger_pid: int | None = None
 
 
 @dataclass(slots=True)
 class SystemLog:
-    """What other parts of the phone logged about processes that ended."""
+    """The system's lines in the phone's log about processes that ended."""
 
     crashes: list[Crash] = field(default_factory=list)
-    #: What SELinux denied; most denials are harmless, so that one alone ends nothing.
+    #: SELinux's denials; most are harmless, so that a denial alone isn't a failure.
     denials: list[Crash] = field(default_factory=list)
-    #: What the benchmark's own process is called where its number isn't known; empty where that
-    #: isn't known either.
+    #: The name of the benchmark's process, for when its number isn't known; empty if unknown too.
     program: str = ""
 
     def feed(self, text: str, *, tag: str, pid: int | None, severity: str) -> None:
-        """Read one logcat line of another tag than the benchmark's."""
+        """Read one logcat line with a tag other than the benchmark's."""
         if "avc:" in text:
             self._read_denial(text, pid, tag)
         elif tag in {"libc", "DEBUG"}:
@@ -283,8 +279,10 @@ class SystemLog:
             if crash is None:
                 crash = Crash(code="aborted", reason="native crash", pid=int(match[1]))
                 self._add(crash)
-            crash.process, crash.told_by = match[2], pid
-        elif crash := next((c for c in reversed(self.crashes) if c.told_by in {pid, None}), None):
+            crash.process, crash.logger_pid = match[2], pid
+        elif crash := next(
+            (c for c in reversed(self.crashes) if c.logger_pid in {pid, None}), None
+        ):
             if match := _ABORT.match(text):
                 crash.abort_message = match[1]
             elif (match := _FRAME.search(text)) and len(crash.frames) < 5:
@@ -322,7 +320,7 @@ class SystemLog:
             last.pid = int(match[1])
 
     def _add(self, crash: Crash) -> None:
-        """Keep a process's end; of very many the latest count."""
+        """Keep a process's end; at most the latest ``2 * _MOST_CRASHES``."""
         self.crashes.append(crash)
         if len(self.crashes) > 2 * _MOST_CRASHES:
             del self.crashes[:_MOST_CRASHES]
@@ -331,30 +329,30 @@ class SystemLog:
         match = _DENIAL.search(text)
         if match is None or "permissive=1" in match[1] or len(self.denials) >= _MOST_DENIALS:
             return
-        named = _DENIED_PID.search(match[1])
+        pid_match = _DENIED_PID.search(match[1])
         self.denials.append(
             Crash(
                 code="selinux-denied",
                 reason=f"avc: denied {match[1].strip()}"[:300],
-                pid=int(named[1]) if named else pid,
-                # Tagged with the name of who was denied, as the kernel knows it.
+                pid=int(pid_match[1]) if pid_match else pid,
+                # The tag is the denied process's name, as the kernel has it.
                 process=tag,
             )
         )
 
-    def denial_of(self, pid: int | None, reason: str = "") -> Crash | None:
-        """Return what SELinux denied a process: of what ``reason`` names by its path, or the first
-        where it is empty.
+    def find_denial(self, pid: int | None, reason: str = "") -> Crash | None:
+        """Return SELinux's first denial for a process, of a file that ``reason`` names unless it is
+        empty; None for none.
 
-        A process whose number isn't known is a native benchmark program's.
+        Without a process number, denials for any native benchmark program count.
         """
         for denial in self.denials:
-            thing = _DENIED_OBJECT.search(denial.reason)
-            name = thing[1].rpartition("/")[2] if thing else ""
-            is_its = (
+            object_match = _DENIED_OBJECT.search(denial.reason)
+            name = object_match[1].rpartition("/")[2] if object_match else ""
+            is_same_process = (
                 denial.pid == pid if pid is not None else denial.process.startswith(self._native)
             )
-            if is_its and (not reason or (name and name in reason)):
+            if is_same_process and (not reason or (name and name in reason)):
                 return denial
         return None
 
@@ -366,15 +364,12 @@ class SystemLog:
             else _NATIVE_PROCESSES
         )
 
-    def end_of(self, pid: int | None) -> Crash | None:
-        """Return how a process ended, the most telling line first.
-
-        None when the log doesn't say.
-        """
+    def find_end(self, pid: int | None) -> Crash | None:
+        """Return a process's end by its most informative line; None where the log has none."""
         names = (_APP, *self._native)
-        own = [crash for crash in self.crashes if pid is not None and crash.pid == pid]
+        ends = [crash for crash in self.crashes if pid is not None and crash.pid == pid]
         # Another process of the same name is another run, unless the line names no process number.
-        named = [
+        same_name = [
             crash
             for crash in self.crashes
             if (pid is None or crash.pid is None)
@@ -382,17 +377,16 @@ class SystemLog:
         ]
         # The log's first second may be of the run before: the last process of that name is this
         # run's.
-        own += [crash for crash in named if crash.pid is None or crash.pid == named[-1].pid]
+        ends += [
+            crash for crash in same_name if crash.pid is None or crash.pid == same_name[-1].pid
+        ]
         return min(
-            own, key=lambda c: _ENDS.index(c.code) if c.code in _ENDS else len(_ENDS), default=None
+            ends, key=lambda c: _ENDS.index(c.code) if c.code in _ENDS else len(_ENDS), default=None
         )
 
 
 def system_failure(text: str) -> Failure | None:
-    """Return how a linker, a shell or the kernel ended a program, by one line.
-
-    None for a line of the program's own.
-    """
+    """Return the failure in a line of a linker, a shell or the kernel; None for other lines."""
     clues = FailureClues()
     if len(text) > _LONGEST_OF_SYSTEM or not clues.feed(text) or clues.is_of_a_benchmark:
         return None
@@ -400,9 +394,7 @@ def system_failure(text: str) -> Failure | None:
 
 
 def signal_failure(exit_code: int | None) -> Failure | None:
-    """Return the failure that an exit code stands for by itself: a signal, or the shell's own
-    codes.
-    """
+    """Return the failure of an exit code for a signal or of the shell's own codes, else None."""
     if exit_code is None:
         return None
     if exit_code in _SHELL_CODES:
@@ -418,8 +410,8 @@ def signal_failure(exit_code: int | None) -> Failure | None:
 
 
 def end_failure(raw: RawOutput) -> Failure | None:
-    """Return what a process's end alone says: its time limit, a signal, an exit code; None where it
-    went well or isn't known.
+    """Return the failure in a process's end: its time limit, a signal or an exit code; None if it
+    succeeded or the end isn't known.
     """
     if raw.timed_out:
         reason = f"no result after {raw.duration_s:.0f} s"

@@ -154,10 +154,10 @@ def own_lines(buffer: Buffer) -> Iterator[Line]:
     """
     start, size = 0, len(buffer)
     while start < size:
-        found = buffer.find(b"\n", start)
-        end = size if found < 0 else found
+        newline = buffer.find(b"\n", start)
+        end = size if newline < 0 else newline
         data = buffer[start : min(end, start + LONGEST_LINE_BYTES)]
-        yield parse_decoded(data.decode("utf-8", "replace"), cut=found < 0)
+        yield parse_decoded(data.decode("utf-8", "replace"), cut=newline < 0)
         start = end + 1
 
 
@@ -294,15 +294,15 @@ def parse_stats(
         return None
     count = int(match["count"])
     # What follows shows whether the last figure ends here.
-    found = _STAT.findall(f"{match['rest']}{text[match.end() : match.end() + 5]}")
-    if is_cut and found and not has_all_digits(found[-1][1]):
-        del found[-1]
-    elif not _is_whole(count, [name for name, _ in found], has_percentiles=has_percentiles):
-        if not found:
+    pairs = _STAT.findall(f"{match['rest']}{text[match.end() : match.end() + 5]}")
+    if is_cut and pairs and not has_all_digits(pairs[-1][1]):
+        del pairs[-1]
+    elif not _is_complete(count, [name for name, _ in pairs], has_percentiles=has_percentiles):
+        if not pairs:
             return None
-        del found[-1]
+        del pairs[-1]
     values: dict[str, float | None] = {}
-    for name, figure in found:
+    for name, figure in pairs:
         if name in _STAT_FIELDS:
             values.setdefault(_STAT_FIELDS[name], parse_number(figure))
     median, p95 = values.get("median_us"), values.get("p95_us")
@@ -322,7 +322,7 @@ def parse_stats(
     return LatencySummary(count=count, **values)
 
 
-def _is_whole(count: int, names: Sequence[str], *, has_percentiles: bool) -> bool:
+def _is_complete(count: int, names: Sequence[str], *, has_percentiles: bool) -> bool:
     """Whether a statistics line has all that the programs print: spread and mean, or one value, or
     nothing at all.
     """
@@ -369,9 +369,9 @@ def parse_memory(text: str, *, is_cut: bool = False) -> dict[str, float] | None:
     match = _MEMORY.match(text)
     if not match:
         return None
-    found = {name: parse_footprint(figure) for name, figure in _STAT.findall(match["rest"])}
-    init, overall = found.get("init"), found.get("overall")
-    if init is None or "overall" not in found:
+    amounts = {name: parse_footprint(figure) for name, figure in _STAT.findall(match["rest"])}
+    init, overall = amounts.get("init"), amounts.get("overall")
+    if init is None or "overall" not in amounts:
         return {}
     is_part = is_cut and not has_all_digits(text.rpartition("=")[2], may_have_power=False)
     return (

@@ -110,8 +110,8 @@ def _messages() -> dict[str, Any]:
     )
     for name, fields in _MESSAGE.findall(_SCHEMA):
         message, number = file.message_type.add(name=name), 0
-        for given, repeated, kind, field in _FIELD.findall(fields):
-            number = int(given) if given else number + 1
+        for explicit_number, repeated, kind, field in _FIELD.findall(fields):
+            number = int(explicit_number) if explicit_number else number + 1
             label = kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL
             if kind.islower():
                 message.field.add(
@@ -205,11 +205,13 @@ def decode_runtime_info(data: bytes, signature: str = "") -> RuntimeNodes:
         OutputParseError: the bytes are no such message, or it names no node.
     """
     subgraphs = list(decode_message("ModelRuntimeDetails", data).subgraphs)
-    named = [subgraph for subgraph in subgraphs if signature and subgraph.name == signature]
-    ran = named or subgraphs[:1]
-    parts = [_nodes_of(subgraph) for subgraph in ran]
-    if not named and not _CALLERS.isdisjoint(name for part in parts for name in part.cpu_operators):
-        parts = [_nodes_of(subgraph) for subgraph in subgraphs]
+    matching = [subgraph for subgraph in subgraphs if signature and subgraph.name == signature]
+    ran = matching or subgraphs[:1]
+    parts = [_subgraph_nodes(subgraph) for subgraph in ran]
+    if not matching and not _CALLERS.isdisjoint(
+        name for part in parts for name in part.cpu_operators
+    ):
+        parts = [_subgraph_nodes(subgraph) for subgraph in subgraphs]
     total = sum(part.total_nodes for part in parts)
     if total == 0:
         raise OutputParseError(f"{len(data)} bytes of runtime info name no node of the model")
@@ -217,11 +219,11 @@ def decode_runtime_info(data: bytes, signature: str = "") -> RuntimeNodes:
         shares=tuple(share for part in parts for share in part.shares),
         total_nodes=total,
         cpu_operators=tuple(name for part in parts for name in part.cpu_operators),
-        is_certain=bool(named) or len(subgraphs) == 1 or not signature,
+        is_certain=bool(matching) or len(subgraphs) == 1 or not signature,
     )
 
 
-def _nodes_of(subgraph: Any) -> RuntimeNodes:  # noqa: ANN401
+def _subgraph_nodes(subgraph: Any) -> RuntimeNodes:  # noqa: ANN401
     """Return where the nodes of a subgraph were put that are executed, or were replaced by one that
     is: an inlined composite stays in the list.
     """
@@ -259,13 +261,13 @@ def _profile(message: Any) -> OperatorProfile:  # noqa: ANN401
     operators: list[OperatorTime] = []
     blocks: list[ProfileBlock] = []
     for phase, model in (("init", message.init_profile), ("run", message.runtime_profile)):
-        named = [(f"{item.subgraph_name}", item) for item in model.subgraph_profiles]
-        if len(named) == 1:
-            named = [("", named[0][1])]
-        named += [
+        named_profiles = [(f"{item.subgraph_name}", item) for item in model.subgraph_profiles]
+        if len(named_profiles) == 1:
+            named_profiles = [("", named_profiles[0][1])]
+        named_profiles += [
             (f"delegate {item.delegate_name}".rstrip(), item) for item in model.delegate_profiles
         ]
-        for block, item in named:
+        for block, item in named_profiles:
             rows = [_operator(row, phase=phase, block=block) for row in item.per_op_profiles]
             operators += rows
             blocks.append(ProfileBlock(phase=phase, block=block, nodes_executed=len(rows)))
@@ -275,18 +277,18 @@ def _profile(message: Any) -> OperatorProfile:  # noqa: ANN401
 
 
 def _operator(row: Any, *, phase: str, block: str) -> OperatorTime:  # noqa: ANN401
-    time = row.inference_microseconds
-    memory = row.mem_kb
+    times_us = row.inference_microseconds
+    memory_kb = row.mem_kb
     # The average is per call and cut to a whole microsecond; sum and count are exact.
     calls = row.times_called
-    mean = (time.sum / time.count if time.count > 0 else float(time.avg)) * calls
+    mean = (times_us.sum / times_us.count if times_us.count > 0 else float(times_us.avg)) * calls
     return OperatorTime(
         node_type=row.node_type,
         name=row.name,
-        first_us=float(time.first) if time.HasField("first") else None,
+        first_us=float(times_us.first) if times_us.HasField("first") else None,
         mean_us=mean,
         times_called=float(calls),
-        memory_kb=(memory.sum / memory.count if memory.count > 0 else float(memory.avg))
+        memory_kb=(memory_kb.sum / memory_kb.count if memory_kb.count > 0 else float(memory_kb.avg))
         if row.HasField("mem_kb")
         else None,
         phase=phase,

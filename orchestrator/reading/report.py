@@ -1,8 +1,7 @@
-"""One run of ours: from what its process printed, what the phone logged meanwhile and the files that
-it wrote to its report: which figures count, how it ended, where the operators ran.
+"""The report of one of our runs, from its output, the phone's log and the files that it wrote: which
+figures count, how it ended, where the operators ran.
 
-It is known that this is one process of one program, so that nothing is searched for and nothing is
-split.
+The input is known to be of one process of one program, so that it isn't searched or split.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from orchestrator.reading.protos import (
     decode_runtime_info,
     parse_op_profile,
 )
-from orchestrator.reading.transcript import Transcript, logged_processes, of_the_benchmark
+from orchestrator.reading.transcript import Transcript, benchmark_transcript, logged_processes
 from orchestrator.records.run import (
     SETUP_CODES,
     DelegateEvidence,
@@ -44,15 +43,15 @@ _LOG_CUT: Final = "the log ends before its result line: the figures are the resu
 _LOG_TOLERANCE: Final = 1.5e-5
 #: LiteRT's banner has hundredths of a millisecond.
 _BANNER_TOLERANCE_US: Final = 5.01
-#: Codes that say that a program failed, and not why.
+#: Failure codes without a cause.
 _TELLS_LITTLE: Final = frozenset({"benchmark-failed", "aborted"})
-#: How far a program had come that has said so often that a benchmark runs.
+#: The progress of a program by its number of "Running benchmark" lines.
 _HOW_FAR: Final = (
     "its warm-up hadn't begun",
     "its warm-up had begun",
     "its measurement had begun",
 )
-#: A shell's code of a program that the last of Linux's signals ended.
+#: A shell's exit code for the last of Linux's signals.
 _LAST_SIGNAL_CODE: Final = 128 + 64
 _NO_RESULT: Final = ToolReport(outcome="ok")
 _NO_PROFILE: Final = OperatorProfile()
@@ -63,7 +62,7 @@ _Row = TypeVar("_Row", OperatorTime, OperatorTypeTime)
 
 @frozen
 class RunFiles:
-    """The files that one run wrote; empty: it wrote none."""
+    """The files that one run wrote; empty where it wrote none."""
 
     #: A BenchmarkResult.
     result_pb: bytes = b""
@@ -77,9 +76,9 @@ class RunFiles:
 class Started:
     """How a run was started."""
 
-    #: The file name of a native program, by which the phone's log names its process.
+    #: The file name of a native program, which is its process's name in the phone's log.
     program: str = ""
-    #: What the plan set; not every program echoes it.
+    #: The plan's flags; not every program echoes them.
     flags: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -94,17 +93,16 @@ def parse_run(
     requested: str = "",
     started: Started | None = None,
 ) -> ToolReport:
-    """Read one invocation of ours; whatever it left behind, a report comes back.
+    """Return the report of one of our runs, also for incomplete or unreadable output.
 
     Args:
-        stdout: the program's standard output, as a whole.
+        stdout: the program's complete standard output.
         stderr: its standard error.
-        logcat: what the phone logged meanwhile; for an app this is the only text.
+        logcat: the phone's log of that time; for an app this is the only text.
         exit_code: None when there is none (an app) or it isn't known.
         timed_out: whether benchfarm ended the run at its deadline.
-        files: what it wrote beside its output.
-        requested: the delegate that was asked for; the flags in the output are used when it is
-            empty.
+        files: the files that it wrote.
+        requested: the requested delegate; from the flags in the output when empty.
         started: how it was started, where that is known.
     """
     started = started or Started()
@@ -115,7 +113,7 @@ def parse_run(
     system = SystemLog(program=started.program)
     blocks = (without_foreign(block) for block in iterate_blocks(logcat))
     logged = logged_processes((line for block in blocks for line in own_lines(block)), system)
-    transcript = of_the_benchmark(console, logged)
+    transcript = benchmark_transcript(console, logged)
     transcript.flags = {**started.flags, **transcript.flags}
     return build_report(
         transcript,
@@ -129,7 +127,7 @@ def parse_run(
 
 @dataclass(slots=True)
 class _Run:
-    """What is known of a run while its report is made."""
+    """The intermediate state of building a run's report."""
 
     log: Transcript
     exit_code: int | None
@@ -150,23 +148,23 @@ def build_report(
     files: RunFiles | None = None,
     requested: str = "",
 ) -> ToolReport:
-    """Return the report of one run; whatever its lines are, something is said about it.
+    """Return the report of one run, whatever its lines are.
 
-    ``requested``: the delegate that was asked for, where the caller knows.
+    ``requested``: the requested delegate, where the caller knows it.
     """
     system = system or SystemLog()
     doubts: list[str] = []
-    result, runtime, written = _NO_RESULT, None, None
+    result, runtime, file_profile = _NO_RESULT, None, None
     if files is not None:
         result = _decoded(decode_result, files.result_pb, "result proto", doubts) or _NO_RESULT
         of_signature = partial(decode_runtime_info, signature=log.signature)
         runtime = _decoded(of_signature, files.runtime_info_pb, "runtime info", doubts)
-        written = _decoded(decode_op_profile, files.op_profile_pb, "operator profile", doubts)
+        file_profile = _decoded(decode_op_profile, files.op_profile_pb, "operator profile", doubts)
     run = _Run(log=log, exit_code=exit_code, timed_out=timed_out)
     run.warmup, run.inference = _warmup_and_inference(log)
     doubts += _contradictions(log, run.warmup, run.inference)
     if log.failures.invoke_failure:
-        # Failing calls are timed too: their times are of nothing.
+        # Failing calls are timed too, and their times mean nothing.
         run.warmup = run.inference = None
     run.mean = _inference_mean(log, run.inference)
     is_log_cut = False
@@ -192,9 +190,9 @@ def build_report(
         ended_badly=outcome in {"failed", "crashed"},
         requested=requested,
     )
-    profile = written or _NO_PROFILE
-    if written is None and (log.profile_proto or log.has_profile):
-        profile = _own_profile(_profile_in_log(log, doubts), run, doubts)
+    profile = file_profile or _NO_PROFILE
+    if file_profile is None and (log.profile_proto or log.has_profile):
+        profile = _plausible_profile(_profile_in_log(log, doubts), run, doubts)
     if profile.blocks:
         profile = _in_cycles(profile, log)
         delegate = _delegate_in_profile(delegate, profile, log)
@@ -238,12 +236,12 @@ def build_report(
 
 
 def _decoded(
-    read: Callable[[_Data], _Decoded], data: _Data, what: str, doubts: list[str]
+    read: Callable[[_Data], _Decoded], data: _Data, label: str, doubts: list[str]
 ) -> _Decoded | None:
     try:
         return read(data) if data else None
     except OutputParseError as error:
-        doubts.append(f"the {what} can't be read: {error}")
+        doubts.append(f"the {label} can't be read: {error}")
         return None
 
 
@@ -255,12 +253,12 @@ def _first(*values: float | None) -> float | None:
 
 
 def _mean(summary: LatencySummary) -> float | None:
-    # A single sample is printed whole, its mean elsewhere with six digits: one run has one mean.
+    # A single sample is printed in full, its mean elsewhere with six digits: use the latter always.
     return None if summary.mean_us is None else float(mean_as_printed(summary))
 
 
 def _has_no_warmup(run: _Run) -> bool:
-    """Whether a run warmed nothing up: zeros stand in its result line then."""
+    """Whether a run had no warm-up: its result line then has zeros."""
     if run.warmup is not None:
         return run.warmup.count == 0
     timings = run.log.timings
@@ -290,11 +288,11 @@ def _has_result_line(log: Transcript) -> bool:
 
 
 def _warmup_and_inference(log: Transcript) -> tuple[LatencySummary | None, LatencySummary | None]:
-    """Tell warm-up from measurement: by the result line where there is one, else by the lines
-    before each.
+    """Return the statistics of warm-up and measurement, told apart by the result line, else by the
+    lines before each.
 
     The two statistics lines look the same. A run that was killed has only the first, and a paste
-    may hold only the second, so a single one is taken for nothing unless something says what it is.
+    may hold only the second, so a single one counts only if other lines show which it is.
     """
     if not log.stats:
         return None, _banner_summary(log)
@@ -302,7 +300,8 @@ def _warmup_and_inference(log: Transcript) -> tuple[LatencySummary | None, Laten
         if not (log.is_loaded or log.has_start or log.session_us is not None):
             return None, None
         warmup, inference = (
-            next((each for each, at in log.stats if at == phase), None) for phase in (1, 2)
+            next((each for each, stats_phase in log.stats if stats_phase == phase), None)
+            for phase in (1, 2)
         )
         return warmup, inference
     last = log.stats[-1][0]
@@ -346,15 +345,15 @@ def _inference_mean(log: Transcript, inference: LatencySummary | None) -> float 
 def _contradictions(
     log: Transcript, warmup: LatencySummary | None, inference: LatencySummary | None
 ) -> list[str]:
-    """Return what the result line says differently from the statistics line of the same inferences."""
+    """Return the contradictions between the result line and the statistics of its inferences."""
     mean, stats = log.timings.get("inference"), inference
     if stats is None and warmup is None and log.stats:
         stats = log.stats[-1][0]
     if stats is None or stats.count == 0:
         return []
-    found = []
+    contradictions = []
     if mean is not None and stats.mean_us is not None and not _is_same_mean(mean, stats.mean_us):
-        found.append(
+        contradictions.append(
             f"mean inference (us): the result line says {mean:.12g}, the statistics {stats.mean_us:.12g}"
         )
     mean = _first(mean, log.short_result_us, stats.mean_us)
@@ -362,18 +361,18 @@ def _contradictions(
     if mean is not None and low is not None and high is not None:
         is_between = low <= mean <= high or _is_same_mean(low, mean) or _is_same_mean(mean, high)
         if not is_between:
-            found.append(
+            contradictions.append(
                 f"mean inference (us): {mean:.12g} isn't between the minimum, {low:.12g}, and the maximum, {high:.12g}"
             )
-    return found
+    return contradictions
 
 
-def _is_same_mean(one: float, other: float) -> bool:
-    return math.isclose(one, other, rel_tol=_LOG_TOLERANCE, abs_tol=0.01)
+def _is_same_mean(mean: float, other: float) -> bool:
+    return math.isclose(mean, other, rel_tol=_LOG_TOLERANCE, abs_tol=0.01)
 
 
 def _compare_with_proto(run: _Run, result: ToolReport, proto: LatencySummary) -> list[str]:
-    """Return what the result proto says differently from the log."""
+    """Return the contradictions between the result proto and the log."""
     # Without statistics the log's figures are those of LiteRT's banner.
     rounded_us = 0.01 if run.log.stats else _BANNER_TOLERANCE_US
     pairs: list[tuple[str, float | None, float | None, float]] = [
@@ -398,7 +397,7 @@ def _compare_with_proto(run: _Run, result: ToolReport, proto: LatencySummary) ->
 
 
 def _failed_setup(log: Transcript, delegate: DelegateEvidence) -> Failure | None:
-    """Return why a delegate wasn't made, where a line names it; the run itself went well, on the
+    """Return why a delegate wasn't created, where a line shows it; the run itself succeeded on the
     CPU.
     """
     best = log.failures.best
@@ -412,15 +411,14 @@ def _failed_setup(log: Transcript, delegate: DelegateEvidence) -> Failure | None
 
 
 def _find_failure(run: _Run, system: SystemLog) -> Failure | None:
-    """Return why there is no result, or what happened after it; None for a run that is well."""
+    """Return why there is no result, or the failure after it; None for a run without failures."""
     log, exit_code = run.log, run.exit_code
-    said, by_code = log.failures.text_failure(), signal_failure(exit_code)
-    # A result line counts unless something says that the run failed although it is there; signals
-    # do so by themselves.
+    text_failure, by_code = log.failures.text_failure(), signal_failure(exit_code)
+    # A result line counts unless something else shows a failure; a signal is reported beside it.
     has_failed = exit_code is not None and (0 < exit_code < 124 or exit_code > _LAST_SIGNAL_CODE)
     is_unharmed = not has_failed and not (log.failures.best and log.is_ended)
     if run.is_complete and not log.failures.invoke_failure and is_unharmed:
-        return _after_result(run, by_code)
+        return _failure_after_result(run, by_code)
     logged = _crash_in_system_log(log, system)
     if run.timed_out:
         hung = (
@@ -430,21 +428,27 @@ def _find_failure(run: _Run, system: SystemLog) -> Failure | None:
         )
         reason = f"stopped at its time limit; {_HOW_FAR[min(log.phases, 2)]}{hung}"
         return Failure(code="timed-out", reason=reason, outcome="truncated")
-    # A file that can't be mapped is named by a number: any denial of the process explains it.
-    named = said.reason if said is not None and said.code != "model-unreadable" else ""
-    denial = system.denial_of(log.pid, named)
-    if said is not None:
+    # A file that can't be mapped is named by a number: any denial of the process may explain it.
+    reason_filter = (
+        text_failure.reason
+        if text_failure is not None and text_failure.code != "model-unreadable"
+        else ""
+    )
+    denial = system.find_denial(log.pid, reason_filter)
+    if text_failure is not None:
         if denial is not None:
-            # The program names the file that it couldn't have, and SELinux says why.
-            return Failure(code=denial.code, reason=f"{denial.reason}; {said.reason}")
+            # The program names the file that it couldn't open, and SELinux's line the reason.
+            return Failure(code=denial.code, reason=f"{denial.reason}; {text_failure.reason}")
         if logged is not None and log.failures.best is None:
-            # The shell said one word ("Killed"); the phone's log says who did it, or where.
+            # The shell printed one word ("Killed"); the phone's log has the cause or the place.
             return logged
         if by_code is not None and by_code.outcome == "crashed" and not log.failures.is_fatal:
             return Failure(
-                code=said.code, reason=f"{said.reason} then {by_code.reason}", outcome="crashed"
+                code=text_failure.code,
+                reason=f"{text_failure.reason} then {by_code.reason}",
+                outcome="crashed",
             )
-        return said
+        return text_failure
     if logged is not None and (by_code is None or by_code.code != "program-not-found"):
         return logged
     if by_code is not None:
@@ -460,10 +464,8 @@ def _find_failure(run: _Run, system: SystemLog) -> Failure | None:
 
 
 def _with_last_words(failure: Failure, log: Transcript, system: SystemLog) -> Failure:
-    """Return a failure with the abort message of its tombstone and the last line that the program
-    printed.
-    """
-    reason, crash = failure.reason, system.end_of(log.pid)
+    """Return a failure with the abort message of its tombstone and the program's last line."""
+    reason, crash = failure.reason, system.find_end(log.pid)
     if crash is not None and crash.abort_message:
         reason += f"; abort message: {crash.abort_message}"
     for line in log.last_lines:
@@ -473,8 +475,8 @@ def _with_last_words(failure: Failure, log: Transcript, system: SystemLog) -> Fa
     return dataclasses.replace(failure, reason=reason)
 
 
-def _after_result(run: _Run, by_code: Failure | None) -> Failure | None:
-    """Return what is wrong with a run that printed its whole result; None where nothing is."""
+def _failure_after_result(run: _Run, by_code: Failure | None) -> Failure | None:
+    """Return the failure of a run that printed its complete result; None for none."""
     log, inference, mean = run.log, run.inference, run.mean
     no_inference = log.banner_failed or (mean == 0 and not log.stats)
     if inference.count == 0 if inference is not None else no_inference:
@@ -492,7 +494,7 @@ def _after_result(run: _Run, by_code: Failure | None) -> Failure | None:
 
 
 def _crash_in_system_log(log: Transcript, system: SystemLog) -> Failure | None:
-    crash = system.end_of(log.pid)
+    crash = system.find_end(log.pid)
     if crash is None:
         return None
     reason = "; ".join(part for part in (crash.reason, *crash.frames[:3]) if part)
@@ -534,12 +536,12 @@ def _profile_in_log(log: Transcript, doubts: list[str]) -> OperatorProfile:
     return in_text or (log.profile.finish() if log.profile is not None else _NO_PROFILE)
 
 
-def _own_profile(profile: OperatorProfile, run: _Run, doubts: list[str]) -> OperatorProfile:
-    """Return a log's operator tables where their sum can be of the run's inferences; nothing, and
-    why, where not.
+def _plausible_profile(profile: OperatorProfile, run: _Run, doubts: list[str]) -> OperatorProfile:
+    """Return a log's operator tables if their sum is plausible for the run's inferences; else no
+    tables, and a doubt with the reason.
 
-    What the operators take is a part of each inference: more can't be, and much less only where
-    little is measured. A run's tables are of as many inferences as its statistics; LiteRT's count
+    The operators' time is a part of each inference: it can't be longer, and is much shorter only
+    for a small model. A run's tables are of as many inferences as its statistics; LiteRT's count
     the warm-up too.
     """
     log, mean = run.log, run.mean
@@ -566,8 +568,8 @@ def _own_profile(profile: OperatorProfile, run: _Run, doubts: list[str]) -> Oper
 
 
 def _in_cycles(profile: OperatorProfile, log: Transcript) -> OperatorProfile:
-    """Mark what the DSP counted: with Hexagon profiling on, the delegate's own rows hold cycles,
-    not microseconds.
+    """Mark the DSP's rows: with Hexagon profiling, the delegate's own rows are in cycles, not in
+    microseconds.
     """
     if not any(
         name.lower() == "hexagon profiling" and value == "1" for name, value in log.echoed.items()
@@ -588,13 +590,13 @@ def _counted(rows: tuple[_Row, ...]) -> tuple[_Row, ...]:
 def _delegate_in_profile(
     evidence: DelegateEvidence, profile: OperatorProfile, log: Transcript
 ) -> DelegateEvidence:
-    """Take delegates from the rows of a profile where the log says nothing of them."""
+    """Return the evidence with delegates from a profile's rows, where the log has none."""
     if evidence.lines or log.echoed:
         return evidence
     rows = [row for row in profile.operators if row.phase == "run" and row.block == ""]
     kernels = [row for row in rows if is_delegate_kernel(row.node_type)]
     names = {family(row.node_type) for row in kernels}
-    # Only a table with its totals is known to hold all rows.
+    # Only a table with its totals is certainly complete.
     is_whole = any(block.phase == "run" and block.timings is not None for block in profile.blocks)
     if len(names) != 1 or not is_whole:
         return evidence

@@ -34,9 +34,9 @@ STAGE_NEW, STAGE_ECHO, STAGE_LOADED, STAGE_DELEGATES, STAGE_READY, STAGE_RUNNING
 
 #: The first parameter that is echoed.
 FIRST_ECHO: Final = "Log parameter values verbosely"
-#: What the app says first, with the arguments that it was given.
+#: The app's first line, with its arguments.
 APP_START: Final = "Running TensorFlow Lite benchmark with args:"
-#: The program's word on flags that it doesn't know.
+#: The program's line about unknown flags.
 UNCONSUMED: Final = "Unconsumed cmdline flags:"
 
 ECHO: Final = re.compile(r"([#A-Za-z][^\[\]]{0,120}?) ?: \[(.*)\]$")
@@ -56,9 +56,9 @@ _OPERATOR_REFUSED: Final = re.compile(
 _FLAG: Final = re.compile(r"--([\w-]+)=(\"[^\"]*\"|'[^']*'|\S*)")
 _TASKSET: Final = re.compile(r"\btaskset +((?:-[\w-]+[ =]+)?[\w,-]{1,60}) ")
 _MOST_NAMES: Final = 2000
-_MOST_KEPT_OF_NO_USE: Final = 64
+_MOST_IGNORED_LINES: Final = 64
 _MOST_PROTO_LINES: Final = 500_000
-#: Statistics lines that are kept; of more than these the first ones and the last ones count.
+#: Statistics lines that are kept: the first ones and the last ones.
 _FIRST_STATS, _MOST_STATS = 4, 8
 #: A row of an operator table, whose columns are set apart by TABs.
 _ROW: Final = re.compile(
@@ -76,8 +76,8 @@ _PROFILE_ENDS: Final = (
     "Running benchmark for",
     "count=",
 )
-#: What the lines of figures, and those of setting up, begin with; most other lines are told from
-#: them by it.
+#: Beginnings of the lines with figures, and first letters of those about the setup, which rule out
+#: most other lines.
 _FIGURE_STARTS: Final = (
     "count=",
     "Average inference",
@@ -92,9 +92,8 @@ _FIGURE_STARTS: Final = (
     *BANNER_KEYS,
 )
 _SETUP_LETTERS: Final = frozenset("SULIRTFPO=irm")
-#: What LiteRT-LM prints, which generates text; of its runtime it has lines in common with our
-#: programs.
-_OF_LITERT_LM: Final = re.compile(
+#: Lines of LiteRT-LM, which generates text; it shares the runtime's lines with our programs.
+_LITERT_LM_LINE: Final = re.compile(
     r"BenchmarkInfo:$|(?:Prefill|Decode) Turns? [\d(]|(?:Prefill|Decode) [Ss]peed: +[\d.]+ tokens/s"
     r"|Number of tokens in (?:prefill|decode) *:|Benchmarking model: .*\.litertlm\b"
 )
@@ -103,17 +102,17 @@ _PROTO_START: Final = re.compile(r"(?:init_profile|runtime_profile|model_name)\b
 
 @dataclass(slots=True)
 class Transcript:
-    """What the lines of one run say. Everything is as printed; judging comes later."""
+    """The contents of one run's lines, as printed; judging comes later."""
 
     title: str = ""
     #: All headings that it stands below, the outermost first.
     heading: str = ""
     pid: int | None = None
-    #: When a log says that the result was printed, as it writes it, "" where it doesn't say.
+    #: The result's time in the log, as written there, "" where it has none.
     logged_at: str = ""
     flags: dict[str, str] = field(default_factory=dict)
     has_command: bool = False
-    #: Whether a part of the command line was left out by whoever wrote it down ("...").
+    #: Whether the written command line is abbreviated ("...").
     is_elided: bool = False
     is_litert: bool = False
     has_litert_lm_lines: bool = False
@@ -122,7 +121,7 @@ class Transcript:
     stage: int = STAGE_NEW
     has_start: bool = False
     is_loaded: bool = False
-    #: The model's file as it was loaded, which LiteRT's program names nowhere else.
+    #: The model's file in the line about loading it, the only place where LiteRT's program names it.
     loaded: str = ""
     session_us: float | None = None
     model_size_mb: float | None = None
@@ -142,7 +141,7 @@ class Transcript:
     #: The signature that ran, as the banner names it.
     banner_signature: str = ""
     banner_failed: bool = False
-    #: What litert-benchmark says of where all operators ran: "true" or "false".
+    #: litert-benchmark's "Fully accelerated": "true" or "false".
     fully_accelerated: str = ""
     delegates: DelegateClues = field(default_factory=DelegateClues)
     failures: FailureClues = field(default_factory=FailureClues)
@@ -155,13 +154,13 @@ class Transcript:
     mixed_at: str = ""
     #: Whether the tables of an operator profile are being read.
     in_profile: bool = False
-    #: The last two lines that were read, the latest first: the very last may be a shell's word on a
+    #: The last two lines that were read, the latest first: the last may be a shell's line about a
     #: signal.
     last_lines: tuple[str, str] = ("", "")
     _in_proto: bool = False
     _in_refused: bool = False
-    #: Lines without a severity that no rule knows, in which nothing is found when they come again.
-    _of_no_use: set[str] = field(default_factory=set)
+    #: Lines without a severity that match no rule; repetitions of them are skipped.
+    _ignored_lines: set[str] = field(default_factory=set)
 
     @property
     def is_empty(self) -> bool:
@@ -179,15 +178,15 @@ class Transcript:
 
     @property
     def signature(self) -> str:
-        """Which of the model's signatures ran, "" where nothing says it."""
-        asked = self.echoed.get("Signature to run") or self.flags.get("signature_to_run_for", "")
-        return self.banner_signature or asked
+        """The model's signature that ran, "" where the output doesn't show it."""
+        requested = self.echoed.get("Signature to run") or self.flags.get(
+            "signature_to_run_for", ""
+        )
+        return self.banner_signature or requested
 
     @property
     def is_of_litert_lm(self) -> bool:
-        """Whether the lines are of LiteRT-LM, a program that isn't read, and none is of one that
-        is.
-        """
+        """Whether the lines are of LiteRT-LM, which isn't read here, and none of our programs'."""
         return self.has_litert_lm_lines and not (
             self.has_start or self.echoed or self.stage >= STAGE_RUNNING
         )
@@ -201,14 +200,14 @@ class Transcript:
 
     @property
     def has_inferences(self) -> bool:
-        """Whether it shows that inferences were made."""
+        """Whether inferences were made."""
         return bool(self.banner_runs.get("inference_avg")) or any(
             stats.count for stats, _ in self.stats
         )
 
     @property
     def has_profile(self) -> bool:
-        """Whether something of an operator profile's tables was read."""
+        """Whether a part of an operator profile's tables was read."""
         return self.profile is not None and not self.profile.is_empty
 
     @property
@@ -220,7 +219,7 @@ class Transcript:
 
     @property
     def takes_any_line(self) -> bool:
-        """Whether the next line may be a part of a table or a list that was begun."""
+        """Whether the next line may continue a table or a list."""
         return self.in_profile or self._in_proto or self._in_refused
 
     def has_said(self, text: str) -> bool:
@@ -240,8 +239,8 @@ class Transcript:
         return match is not None and match[1] in ECHO_NAMES and match[1] in self.echoed
 
     def is_ended_by_start(self, text: str) -> bool:
-        """Whether a line is the program's first and begins another run: this one has more than its
-        own first.
+        """Whether a line is a program's first line and begins another run, as this run has other
+        lines already.
         """
         if not text.startswith("STARTING!") or self.is_empty:
             return False
@@ -264,19 +263,17 @@ class Transcript:
                 self.flags.setdefault(name, value.strip("\"'`"))
 
     def take_command(self, above: Transcript) -> None:
-        """Take the command that was read for another run, of which nothing else was."""
+        """Take the command line from a transcript of which nothing else was read."""
         self.title, self.flags, self.has_command = self.title or above.title, above.flags, True
         self.is_litert, self.is_elided = above.is_litert, above.is_elided
         above.title, above.flags, above.has_command = "", {}, False
 
     def read_unconsumed(self, text: str) -> None:
-        """Take the flags that the program says it doesn't know; of delegates' flags its line is
-        evidence.
-        """
+        """Take the program's line about unknown flags; with a delegate's flag it is evidence."""
         words = text.partition(":")[2].split()[:_MOST_NAMES]
         self.unconsumed = list(dict.fromkeys([*self.unconsumed, *words]))[:_MOST_NAMES]
-        given = {word.lstrip("-").partition("=")[0] for word in words}
-        if any(flag in given for switch in SWITCHES for flag, _ in switch):
+        flag_names = {word.lstrip("-").partition("=")[0] for word in words}
+        if any(flag in flag_names for switch in SWITCHES for flag, _ in switch):
             self.delegates.add_line(text)
 
     def feed(self, line: Line) -> None:
@@ -289,13 +286,13 @@ class Transcript:
         if self._in_refused:
             match = _OPERATOR_REFUSED.match(text)
             if match and (line.style == "logcat" or line.text == line.raw.strip()):
-                # A node that another delegate has taken already isn't left to the CPU.
+                # "DELEGATE" is a node that another delegate has taken, which isn't left to the CPU.
                 if not match[1].startswith("DELEGATE"):
                     self.delegates.add_cpu_operator(match[1], match[2])
                 return
             self._in_refused = False
-        if self.failures.has_seen(text) or (
-            text in self._of_no_use and not line.severity and not line.source_file
+        if self.failures.was_read(text) or (
+            text in self._ignored_lines and not line.severity and not line.source_file
         ):
             return
         if text:
@@ -308,9 +305,7 @@ class Transcript:
             self._read_rest(line, text)
 
     def take_row(self, raw: str) -> bool:
-        """Take a console's line if it can be nothing but a row of the operator table that is being
-        read, which is told faster than by taking it apart.
-        """
+        """Take a console's line if it is a row of the open operator table; faster than parsing it."""
         if not self.in_profile or _ROW.fullmatch(raw) is None:
             return False
         self.last_lines = raw.strip(), self.last_lines[0]
@@ -331,7 +326,7 @@ class Transcript:
         ):
             self.in_profile = self._in_proto = False
             return False
-        # A name or figure at the end of what was cut off may lack its rest.
+        # The name or figure at the end of a line that was cut off may be incomplete.
         if not line.is_cut:
             text = line.text if is_new_message else line.raw
             if not self._in_proto:
@@ -358,7 +353,7 @@ class Transcript:
                     del self.stats[_FIRST_STATS]
                 self._reach(STAGE_RUNNING)
         elif "nference timings in us" in text:
-            timings = parse_timings(self._whole_result(line, text))
+            timings = parse_timings(self._result_text(line, text))
             if timings is None:
                 return False
             self.timings = self._without_cut_mean(timings)
@@ -397,25 +392,25 @@ class Transcript:
             return False
         return True
 
-    def _whole_result(self, line: Line, text: str) -> str:
-        # Without a line end the last figure may lack digits; it is whole if the statistics line
-        # before says the same.
-        is_told = any(mean_as_printed(stats) == line.cut_word for stats, _ in self.stats[-1:])
-        return line.whole if is_told or has_all_digits(line.cut_word) else text
+    def _result_text(self, line: Line, text: str) -> str:
+        # Without a line end the last figure may lack digits; it is complete if it equals the
+        # statistics line's.
+        is_confirmed = any(mean_as_printed(stats) == line.cut_word for stats, _ in self.stats[-1:])
+        return line.whole if is_confirmed or has_all_digits(line.cut_word) else text
 
     def _without_cut_mean(self, timings: dict[str, float]) -> dict[str, float]:
-        """Leave out a mean that is the beginning of the statistics line's: the result line was cut
-        inside it.
+        """Return the timings without a mean that is only the beginning of the statistics line's: the
+        result line was cut inside it.
         """
         if not self.stats or "inference" not in timings:
             return timings
-        whole = mean_as_printed(self.stats[-1][0])
+        stats_mean = mean_as_printed(self.stats[-1][0])
         printed = {name: f"{value:.6g}" for name, value in timings.items()}
-        is_of_warmup = len(self.stats) == 1 and printed.get("warmup") == whole
+        is_of_warmup = len(self.stats) == 1 and printed.get("warmup") == stats_mean
         if (
             is_of_warmup
-            or whole == printed["inference"]
-            or not whole.startswith(printed["inference"])
+            or stats_mean == printed["inference"]
+            or not stats_mean.startswith(printed["inference"])
         ):
             return timings
         self.is_result_cut = True
@@ -464,8 +459,7 @@ class Transcript:
                 self.failures.feed(text, line.severity)
             return
         if line.severity not in {"E", "F"} and (match := ECHO.match(text)):
-            # Many programs print "name: [value]"; one that begins with a name we don't know isn't
-            # ours.
+            # Many programs print "name: [value]"; ours begin with a name of ECHO_NAMES.
             if self.stage > STAGE_NEW or self.has_start or match[1] in ECHO_NAMES:
                 if len(self.echoed) < _MOST_NAMES:
                     self.echoed.setdefault(match[1], match[2])
@@ -475,58 +469,56 @@ class Transcript:
             self.is_ended = self.is_ended or text.startswith(
                 ("Benchmarking failed", "Error while running")
             )
-        elif _OF_LITERT_LM.match(text):
+        elif _LITERT_LM_LINE.match(text):
             self.has_litert_lm_lines = True
         elif (
             not line.severity
             and not line.source_file
-            and len(self._of_no_use) < _MOST_KEPT_OF_NO_USE
+            and len(self._ignored_lines) < _MOST_IGNORED_LINES
         ):
-            self._of_no_use.add(text)
+            self._ignored_lines.add(text)
 
     def _reach(self, stage: int) -> None:
         if self.stage == STAGE_NEW and stage < STAGE_DONE:
-            # Memory is told below a result: that was of a run whose beginning is lost.
+            # Memory lines follow a result, so these are of a run whose beginning is missing.
             self.memory, self.peak_memory_mib = {}, None
         self.stage = max(self.stage, stage)
 
 
 def logged_processes(lines: Iterable[Line], system: SystemLog) -> list[Transcript]:
-    """Return what each process of ours logged, in the order in which they begin; all else is the
-    system's.
+    """Return a transcript of each of our processes in a log, in the order of their first lines; feed
+    other lines to ``system``.
     """
-    found: list[Transcript] = []
+    transcripts: list[Transcript] = []
     by_pid: dict[int | None, Transcript] = {}
     for line in lines:
         if line.is_foreign:
             system.feed(line.text, tag=line.tag, pid=line.pid, severity=line.severity)
             if line.tag != "ExecutionPlan":
                 continue
-        own = by_pid.get(line.pid)
-        if own is None or own.is_ended_by_start(line.text):
+        transcript = by_pid.get(line.pid)
+        if transcript is None or transcript.is_ended_by_start(line.text):
             # A process of an app may run the benchmark again.
-            own = by_pid[line.pid] = Transcript(pid=line.pid)
-            found.append(own)
+            transcript = by_pid[line.pid] = Transcript(pid=line.pid)
+            transcripts.append(transcript)
         if line.is_foreign:
-            own.delegates.read_system_line(f"ExecutionPlan: {line.text}")
+            transcript.delegates.read_system_line(f"ExecutionPlan: {line.text}")
         else:
-            own.feed(line)
-    return found
+            transcript.feed(line)
+    return transcripts
 
 
-def of_the_benchmark(console: Transcript, logged: list[Transcript]) -> Transcript:
-    """Return the transcript of the benchmark: the console's, or for an app its process's among
-    those that log.
+def benchmark_transcript(console: Transcript, logged: list[Transcript]) -> Transcript:
+    """Return the benchmark's transcript: the console's, or for an app its process's in the log.
 
-    What the console holds of an app is the activity manager's answer, which counts when it is a
-    refusal.
+    For an app, the console has the activity manager's answer, which counts when it is a refusal.
     """
     if not console.is_empty or console.failures.ended_badly:
         return console
-    found = (
+    candidates = (
         [log for log in logged if log.has_start]
         or [log for log in logged if not log.is_empty]
         or [console]
     )
     # A process that only fills caches makes no inference.
-    return max(found, key=lambda log: (log.has_inferences, log.stage, len(log.echoed)))
+    return max(candidates, key=lambda log: (log.has_inferences, log.stage, len(log.echoed)))

@@ -100,7 +100,7 @@ def test_tombstone_s_first_frames_are_kept_with_the_process() -> None:
         log.feed(text, tag=tag, pid=4, severity="F")
     # Another tombstone, whose first line is left out because it names a process of others.
     log.feed("Abort message: 'of another'", tag="DEBUG", pid=9, severity="F")
-    crash = log.end_of(4)
+    crash = log.find_end(4)
     assert crash is not None
     assert (crash.code, crash.process) == ("aborted", "/data/local/tmp/benchmark_model")
     assert ("libOpenCL.so" in crash.frames[0], crash.abort_message) == (True, "")
@@ -198,10 +198,10 @@ def test_an_anr_is_of_the_process_that_it_names() -> None:
     system = SystemLog()
     for text in (ANR, "PID: 4242"):
         system.feed(text, tag="ActivityManager", pid=1003, severity="E")
-    anr = system.end_of(4242)
+    anr = system.find_end(4242)
     assert anr is not None
     assert (anr.code, anr.pid) == ("app-not-responding", 4242)
-    assert system.end_of(77) is None
+    assert system.find_end(77) is None
 
 
 @pytest.mark.parametrize(
