@@ -64,9 +64,9 @@ _HOMES: Final = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'orchestrator' has no attribute {name!r}")
-    found: object = getattr(import_module(_HOMES.get(name, "orchestrator.errors")), name)
-    globals()[name] = found
-    return found
+    value: object = getattr(import_module(_HOMES.get(name, "orchestrator.errors")), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -74,16 +74,16 @@ class Deadline:
         """Wait, no longer than until the deadline; return True when ``cancelled`` was set before."""
         return self._clock.wait(min(seconds, self.remaining_s), cancelled)
 
-    def check(self, what: str, *, serial: str = "") -> None:
-        """Raise DeviceTimeoutError naming ``what`` when the time is over."""
+    def check(self, operation: str, *, serial: str = "") -> None:
+        """Raise DeviceTimeoutError naming ``operation`` when the time is over."""
         if self.expired:
-            raise DeviceTimeoutError(f"{what} took longer than {self.seconds:g} s", serial=serial)
+            raise DeviceTimeoutError(
+                f"{operation} took longer than {self.seconds:g} s", serial=serial
+            )
 
 
 def zone_of(name: str) -> ZoneInfo | None:
-    """Return the time zone of a name such as ``Europe/Berlin``, None for one that this computer
-    doesn't know.
-    """
+    """Return the time zone of a name such as ``Europe/Berlin``, None for an unknown one."""
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, KeyError):
@@ -93,29 +93,29 @@ def zone_of(name: str) -> ZoneInfo | None:
 def own_timezone() -> str:
     """Return the name of this computer's time zone.
 
-    Where nothing names it, that of its offset now (``Etc/GMT-2`` is east of Greenwich), or UTC
-    where that isn't of whole hours.
+    If its settings don't name it, the zone of its present offset (``Etc/GMT-2`` is east of
+    Greenwich), or UTC if that isn't in whole hours.
     """
     name = os.environ.get("TZ", "").removeprefix(":")
     if zone_of(name) is not None:
         return name
     with suppress(OSError):
         name = str(Path("/etc/localtime").readlink()).rpartition("zoneinfo/")[2]
-        if _is_own(name):
+        if _is_local_zone(name):
             return name
     with suppress(OSError, ValueError):
         name = Path("/etc/timezone").read_text("ascii").strip()
-        if _is_own(name):
+        if _is_local_zone(name):
             return name
     hours, rest = divmod(datetime.now().astimezone().utcoffset() or timedelta(), timedelta(hours=1))
     name = f"Etc/GMT{-hours:+d}"
     return name if hours and not rest and zone_of(name) is not None else "UTC"
 
 
-def _is_own(name: str) -> bool:
-    """Whether a zone is this computer's: $TZ may say otherwise in a form that names no zone."""
+def _is_local_zone(name: str) -> bool:
+    """Whether a zone's offsets are this computer's: $TZ may set others without naming a zone."""
     zone = zone_of(name)
     moments = [datetime(datetime.now(UTC).year, month, 1, tzinfo=UTC) for month in (1, 7)]
     return zone is not None and all(
-        at.astimezone(zone).utcoffset() == at.astimezone().utcoffset() for at in moments
+        moment.astimezone(zone).utcoffset() == moment.astimezone().utcoffset() for moment in moments
     )

@@ -39,7 +39,7 @@ Record = TypeVar("Record")
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _LARGEST_INTEGER: Final = 2**63 - 1
 _LARGEST_FLOAT: Final = 2.0**63
-#: Kind of value -> the bounds that pydantic checks, and how it is written.
+#: Kind of value -> the bounds that pydantic checks, and its serialization.
 _BOUNDS: Final[dict[str, dict[str, Any]]] = {
     "int": {"ge": -_LARGEST_INTEGER, "le": _LARGEST_INTEGER},
     "float": {"ge": -_LARGEST_FLOAT, "le": _LARGEST_FLOAT},
@@ -51,10 +51,10 @@ _BOUNDS: Final[dict[str, dict[str, Any]]] = {
     },
     "date": {"ge": date(1970, 1, 1), "le": date(2200, 1, 2)},
 }
-#: What numbers beyond the bounds look like once each digit is a zero; other texts may, too.
+#: Signs of numbers beyond the bounds after each digit is replaced by a zero; other texts may match.
 _BEYOND: Final = ("0" * 19, "e+", "NaN", "Infinity")
 _TO_ZEROS: Final = str.maketrans("123456789", "0" * 9)
-#: Of a value that is refused, in a message.
+#: Characters of a refused value in a message, at most.
 _SHOWN_CHARS: Final = 80
 
 
@@ -89,10 +89,10 @@ def _lenient(kind: Hashable) -> TypeAdapter[Any]:
 
 
 def _bounded(schema: Any, *, is_standard: bool = False) -> Any:  # noqa: ANN401 - pydantic's description of a type
-    """Return what pydantic checks and writes a type by, with bounds for every value; our own rules
-    for people's texts aside.
+    """Return a type's pydantic schema with bounds for every value, without the rules for texts that
+    people write.
 
-    ``is_standard``: the reading of a type of Python's own, such as a path, which stays.
+    ``is_standard``: inside the schema of a standard Python type, such as a path, which stays.
     """
     if isinstance(schema, list | tuple):
         return type(schema)(_bounded(item, is_standard=is_standard) for item in schema)
@@ -127,7 +127,7 @@ def _within(value: Any) -> Any:  # noqa: ANN401 - a JSON value
 
 
 def adapter_of(kind: type[Record]) -> TypeAdapter[Record]:
-    """Return what reads and writes a kind of record."""
+    """Return the adapter that reads and writes a kind of record."""
     return cast("TypeAdapter[Record]", _adapter(cast(Hashable, kind)))
 
 
@@ -180,10 +180,12 @@ def load_document(kind: type[Record], document: str, *, where: str) -> Record:
 
 
 def describe(error: ValidationError, *, most: int = 1) -> str:
-    """Return the first faults of a document in one line: where, what, and the value of each."""
-    told = []
+    """Return the first ``most`` faults of a document in one line: place, fault and value of each."""
+    descriptions = []
     for fault in error.errors(include_url=False, include_context=False)[:most]:
         place = ".".join(str(part) for part in fault["loc"])
-        given = "" if fault["type"] == "missing" else f", not {repr(fault['input'])[:_SHOWN_CHARS]}"
-        told.append(f"{place or 'the whole'}: {fault['msg'].removeprefix('Value error, ')}{given}")
-    return "; ".join(told)
+        got = "" if fault["type"] == "missing" else f", not {repr(fault['input'])[:_SHOWN_CHARS]}"
+        descriptions.append(
+            f"{place or 'the whole'}: {fault['msg'].removeprefix('Value error, ')}{got}"
+        )
+    return "; ".join(descriptions)

@@ -17,7 +17,7 @@ _Kind = TypeVar("_Kind", bound="BenchfarmError")
 
 
 class BenchfarmError(Exception):
-    """Something went wrong that has a name; the message says what, where, and what to do next."""
+    """A named error; the message says what happened, where, and what to do next."""
 
     exit_code: ClassVar[int] = 70
     #: True when the same step may succeed if it is tried again.
@@ -37,10 +37,10 @@ class BenchfarmError(Exception):
 
     @property
     def facts(self) -> dict[str, object]:
-        """What programs are told of it."""
-        found = {"code": self.code, "message": str(self), "hint": self.hint}
-        own = {"campaign_id": self.campaign_id} if self.campaign_id else {}
-        return {**found, "exit_code": self.exit_code, **own}
+        """The error's machine-readable fields."""
+        common = {"code": self.code, "message": str(self), "hint": self.hint}
+        campaign = {"campaign_id": self.campaign_id} if self.campaign_id else {}
+        return {**common, "exit_code": self.exit_code, **campaign}
 
 
 class UsageError(BenchfarmError):
@@ -193,7 +193,7 @@ class DeviceStorageError(DeviceError):
 
 
 def may_return(error: DeviceError) -> bool:
-    """Whether waiting may help: the connection to the device is lost, or another one is in its
+    """Whether waiting may help: the connection to the device is lost, or another device is in its
     place.
     """
     if isinstance(error, DeviceBusyError):
@@ -273,14 +273,14 @@ def kinds_below(kind: type[_Kind]) -> Iterator[type[_Kind]]:
         yield from kinds_below(below)
 
 
-def closest(word: str, known: Iterable[str]) -> str:
-    """Return the known word that is nearest to one, or nothing when none is near."""
-    names = {name.lower(): str(name) for name in known}
-    found = difflib.get_close_matches(word.lower(), list(names), n=1, cutoff=0.6)
-    return names[found[0]] if found else ""
+def closest(word: str, words: Iterable[str]) -> str:
+    """Return the most similar of some words, or an empty text when none is similar."""
+    names = {name.lower(): str(name) for name in words}
+    matches = difflib.get_close_matches(word.lower(), list(names), n=1, cutoff=0.6)
+    return names[matches[0]] if matches else ""
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return ``did you mean 'x'?``, or nothing when no known word is near."""
-    found = closest(word, known)
-    return f"did you mean {found!r}?" if found else ""
+def nearest(word: str, words: Iterable[str]) -> str:
+    """Return ``did you mean 'x'?``, or an empty text when no word is similar."""
+    match = closest(word, words)
+    return f"did you mean {match!r}?" if match else ""

@@ -1,4 +1,4 @@
-"""Types of fields that people write: how a value is read from its text, and what its schema says."""
+"""Types of fields that people write: how a value is read from its text, and its schema."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ TEXTS: Final = "texts"
 
 
 def is_written(info: ValidationInfo) -> bool:
-    """Whether a person wrote what is checked, so that a text may stand for its value."""
+    """Whether a person wrote the value, so that it may be a text in place of its type."""
     return bool((info.context or {}).get(TEXTS))
 
 
 def by_rule(rule: str) -> BeforeValidator:
-    """Return what checks a value by a rule of the file's reader (the validation's context)."""
+    """Return a validator that applies a rule of the file's reader (from the validation's context)."""
 
     def check(value: object, info: ValidationInfo) -> object:
-        given: Callable[[object], object] | None = (info.context or {}).get(rule)
-        return value if given is None else given(_single(value))
+        convert: Callable[[object], object] | None = (info.context or {}).get(rule)
+        return value if convert is None else convert(_single(value))
 
     return BeforeValidator(check)
 
@@ -92,7 +92,7 @@ class Short:
 
 
 def _read(parse: Callable[[str], Any]) -> BeforeValidator:
-    """Return what reads a value from its text; a value that isn't text stays as it is."""
+    """Return a validator that parses a value from its text; a value that isn't text is unchanged."""
 
     def read(value: object, info: ValidationInfo) -> object:
         if not is_written(info):
@@ -104,10 +104,10 @@ def _read(parse: Callable[[str], Any]) -> BeforeValidator:
 
 
 def _single(value: object) -> object:
-    """Return a value that isn't made of others; raises ValueError."""
+    """Return a scalar value unchanged; raises ValueError for a list or mapping."""
     if isinstance(value, list | tuple | dict):
-        what = "keys and values" if isinstance(value, dict) else "a list"
-        raise ValueError(f"must be a single value, but is {what}")
+        kind = "keys and values" if isinstance(value, dict) else "a list"
+        raise ValueError(f"must be a single value, but is {kind}")
     return value
 
 
@@ -134,14 +134,14 @@ OneOrMany = Annotated[
         lambda full: full["items"],
     ),
 ]
-#: Text that isn't empty, as it is written, also when it looks like a number or a truth value.
+#: Text that isn't empty, unchanged, also when it looks like a number or a truth value.
 Text = Annotated[str, _read(_filled), _ANY]
 #: The same, where an empty text means something.
 AnyText = Annotated[str, _read(str), _ANY]
 Sha256 = Annotated[str, _read(_sha256), WithJsonSchema({"type": ["string"]})]
 Seconds = Annotated[float, _read(parse_seconds), _NUMBER]
 Percent = Annotated[float, _read(parse_percent), _NUMBER]
-#: The same, under a key that says that it is a percentage.
+#: The same, under a key with "percent" in its name.
 NamedPercent = Annotated[float, _read(partial(parse_percent, is_named=True)), _NUMBER]
 #: A path under the key ``file``.
 FilePath = Annotated[Path, Field(alias="file")]
@@ -156,8 +156,8 @@ def unique(values: tuple[ItemT, ...]) -> tuple[ItemT, ...]:
     return values
 
 
-def not_one_of(word: str, known: Iterable[str]) -> str:
-    """Return what to say about a word that isn't one of those known."""
-    names = list(known)
+def not_one_of(word: str, words: Iterable[str]) -> str:
+    """Return the message for a word that isn't one of ``words``."""
+    names = list(words)
     hint = nearest(word, names)
     return f"{word!r} isn't one of {', '.join(names)}" + (f"; {hint}" if hint else "")

@@ -1,4 +1,4 @@
-"""Files that others see whole or not at all, and folders that others don't see at all."""
+"""Files that are written atomically, and folders that are private to the user."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from orchestrator.errors import BenchfarmError, HostStorageError, UsageError
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder, and those above it, that nobody but this user may enter; what is there stays
-    as it is.
+    """Make a folder and its parents, accessible to this user only; existing ones stay unchanged.
 
     Raises OSError.
     """
@@ -51,25 +50,25 @@ def safe_name(name: str) -> str:
     The content's hash is in the folder's name, so that two names which become equal here stay
     apart; the benchmark app splits its arguments at white space and could not take the original.
     """
-    kept = "".join(
+    safe = "".join(
         letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_"
         for letter in name
     )
-    return kept.lstrip("-.")[-80:].lstrip("-.") or "file"
+    return safe.lstrip("-.")[-80:].lstrip("-.") or "file"
 
 
-#: What is kept of a stream that a program prints: its first and its last half.
+#: The bytes of a program's stream that are kept: half of them from its start, half from its end.
 OUTPUT_MOST_BYTES: Final = 16 << 20
 _PIECE_BYTES: Final = 1 << 20
-#: The line that stands where the middle of a stream was left out, here and on a phone (shorten.sh).
+#: The line in place of a stream's omitted middle, here and on a phone (shorten.sh).
 LEFT_OUT: Final = re.compile(
     rb"^benchfarm: (the middle of \d+ bytes of output is left out) here$", re.MULTILINE
 )
 
 
 def head_and_tail(file: IO[bytes], most_bytes: int = OUTPUT_MOST_BYTES) -> bytes:
-    """Return a file's content; of a larger one whole lines of both its ends, and between them a
-    line that says so.
+    """Return a file's content; for a larger file the lines at both its ends, and between them a
+    line about the omission.
     """
     file.seek(0)
     ends = BothEnds(most_bytes)
@@ -79,9 +78,7 @@ def head_and_tail(file: IO[bytes], most_bytes: int = OUTPUT_MOST_BYTES) -> bytes
 
 
 class BothEnds:
-    """An output that comes piece by piece, of which no more is held than :func:`head_and_tail`
-    returns.
-    """
+    """Collects an output piece by piece, and holds no more than :func:`head_and_tail` returns."""
 
     def __init__(self, most_bytes: int = OUTPUT_MOST_BYTES) -> None:
         self._half_bytes = most_bytes // 2
@@ -91,7 +88,7 @@ class BothEnds:
         self._size_bytes = 0
 
     def add(self, data: bytes) -> None:
-        """Take what comes next."""
+        """Add the next piece."""
         self._size_bytes += len(data)
         room = self._half_bytes - len(self._head)
         if room > 0:
@@ -104,8 +101,8 @@ class BothEnds:
                 self._tail_bytes -= len(self._tail.popleft())
 
     def content(self) -> bytes:
-        """Return what came; of more than fits whole lines of both ends, and between them a line
-        that says so.
+        """Return the output; for a larger one the lines at both ends, and between them a line about
+        the omission.
         """
         tail = b"".join(self._tail)
         if self._size_bytes <= 2 * self._half_bytes:
@@ -119,9 +116,9 @@ class BothEnds:
 
 
 def own_temporary() -> Path | None:
-    """Return this user's own folder, closed to others, for what is the computer's and not a home's.
+    """Return this user's private folder in /tmp, for files of the computer rather than of a home.
 
-    None where it can't be made, or isn't this user's alone: anybody may lay one there, or a link.
+    None if it can't be made, or isn't private: anybody can create it, or a link, before.
     """
     folder = Path("/tmp") / f"benchfarm-{os.getuid()}"  # noqa: S108 - it is checked
     try:
@@ -132,20 +129,20 @@ def own_temporary() -> Path | None:
 
 
 def is_private(folder: Path) -> bool:
-    """Whether a folder is there, no link leads to it, and it is open to this user alone."""
+    """Whether a folder exists, isn't a link, and is accessible to this user only."""
     try:
-        found = folder.lstat()
+        status = folder.lstat()
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    return (
+        stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+    )
 
 
 def draft_of(path: Path) -> Path:
-    """Return a name beside a file under which it is written, until it is whole; nobody else has the
-    same.
+    """Return a unique path beside a file, for writing it before it is renamed.
 
-    Neither a thread's nor a process's number is unique: two containers that share a folder have the
-    same ones.
+    Numbers of threads and processes aren't unique: containers that share a folder have the same ones.
     """
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
 
@@ -157,13 +154,12 @@ def write_whole(
     is_private: bool = True,
     is_durable: bool = False,
 ) -> None:
-    """Write a file and its folder; an older one stays, and nothing is left beside it, when this
-    fails.
+    """Write a file atomically, and make its folder; after a failure the older file is unchanged.
 
-    Pieces of a content are written as they come: the whole is never in memory.
+    An iterable content is written piece by piece, without holding all of it in memory.
 
-    The file, and a folder that has to be made, are this user's alone, unless it isn't
-    ``is_private``. ``is_durable``: it is on the disk then, also when the power fails. Raises OSError.
+    The file, and a folder that has to be made, are accessible to this user only, unless it isn't
+    ``is_private``. ``is_durable``: survives a power failure. Raises OSError.
     """
     draft = draft_of(path)
     try:
@@ -203,8 +199,7 @@ def _named_by(path: Path) -> Path:
 
 
 def keep_file(path: Path, content: bytes | str, *, is_private: bool = True) -> None:
-    """Write a file of benchfarm's own whole, see :func:`write_whole`; an older one stays when this
-    fails.
+    """Write a file of benchfarm's own atomically, see :func:`write_whole`.
 
     Raises HostStorageError.
     """
@@ -217,11 +212,11 @@ def keep_file(path: Path, content: bytes | str, *, is_private: bool = True) -> N
 def write_file(
     path: Path, data: bytes | str | Iterable[bytes | str], *, makes_folder: bool = False
 ) -> None:
-    """Write a file whole; an older one stays when this fails. A link, a pipe and a device stay
-    what they are.
+    """Write a user's file atomically; after a failure the older file is unchanged. A link, a pipe
+    and a device stay what they are.
 
-    A missing folder is made with ``makes_folder`` alone: where it is benchfarm's own, or is named
-    as a folder for files. Raises UsageError, HostStorageError.
+    A missing folder is made only with ``makes_folder``: for benchfarm's own folder, or one that the
+    user named as a folder for files. Raises UsageError, HostStorageError.
     """
     check_folder(path, makes_folder=makes_folder)
     try:
@@ -244,8 +239,7 @@ def unwritable(path: Path, error: OSError) -> BenchfarmError:
 
 
 def check_folder(path: Path, *, makes_folder: bool = False) -> None:
-    """Make sure that a file's path is no folder, and that its folder is there: a misspelt one isn't
-    made, except with ``makes_folder``.
+    """Check that a file's path is no folder, and that its folder exists (unless ``makes_folder``).
 
     Raises UsageError.
     """
@@ -258,7 +252,7 @@ def check_folder(path: Path, *, makes_folder: bool = False) -> None:
 
 
 def check_writable(path: Path, *, makes_folder: bool = False) -> None:
-    """Make sure that a file can be written here, before the work for it is done.
+    """Check that a file can be written, before the work for it is done.
 
     Takes and raises the same as :func:`write_file`.
     """

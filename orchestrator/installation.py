@@ -19,20 +19,20 @@ _programs: list[Path] = []
 
 
 def look_for_programs_in(place: Path) -> None:
-    """Know a file of a declared program, or those of a folder; what was named last counts first."""
+    """Add a file or folder of declared programs; the one added last comes first."""
     if place in _programs:
         _programs.remove(place)
     _programs.insert(0, place)
 
 
 def forget_programs_in(place: Path) -> None:
-    """Know a file or folder of declared programs no more."""
+    """Remove a file or folder of declared programs."""
     if place in _programs:
         _programs.remove(place)
 
 
 def program_places() -> tuple[Path, ...]:
-    """Return the user's files and folders of declared programs, in the order in which they count."""
+    """Return the user's files and folders of declared programs, the first of a name wins."""
     return tuple(_programs)
 
 
@@ -59,27 +59,25 @@ _REQUIREMENT: Final = re.compile(r"([\w.-]+).*extra\s*==\s*[\"']([\w.-]+)[\"']")
 
 
 def require_packages(purpose: str, *modules: str) -> None:
-    """Raise MissingPackageError unless all of these modules can be imported; ``purpose`` needs
-    them.
-    """
+    """Raise MissingPackageError unless all of these modules can be imported, which ``purpose`` needs."""
     for module in modules:
         if find_spec(module) is None:
             raise missing_package(module, purpose)
 
 
 def missing_package(module: str, purpose: str = "this command") -> MissingPackageError:
-    """Return the error that says which extra installs a module that isn't there."""
+    """Return the error for a missing module, with the extra that installs it."""
     top = module.partition(".")[0]
     extra = extra_of(top)
-    what = f"'benchfarm[{extra}]'" if extra else top.replace("_", "-")
+    requirement = f"'benchfarm[{extra}]'" if extra else top.replace("_", "-")
     return MissingPackageError(
         f"{purpose} needs the package {top.replace('_', '-')}, which isn't installed",
-        hint=f"install it with: pip install {what}",
+        hint=f"install it with: pip install {requirement}",
     )
 
 
 def extra_of(module: str) -> str:
-    """Return the smallest extra of benchfarm that brings a module; empty where none does."""
+    """Return the smallest extra of benchfarm that installs a module; empty for none."""
     import importlib.metadata
 
     distribution = module.replace("_", "-").lower()
@@ -87,7 +85,7 @@ def extra_of(module: str) -> str:
         requirements = importlib.metadata.requires("benchfarm") or []
     except importlib.metadata.PackageNotFoundError:
         return ""
-    found = [match for text in requirements if (match := _REQUIREMENT.match(text))]
-    sizes = Counter(match[2] for match in found)
-    named = [match[2] for match in found if match[1].replace("_", "-").lower() == distribution]
-    return min(named, key=lambda extra: sizes[extra], default="")
+    matches = [match for text in requirements if (match := _REQUIREMENT.match(text))]
+    sizes = Counter(match[2] for match in matches)
+    extras = [match[2] for match in matches if match[1].replace("_", "-").lower() == distribution]
+    return min(extras, key=lambda extra: sizes[extra], default="")

@@ -1,4 +1,4 @@
-"""The public seam: what a plugin may add to benchfarm, and how benchfarm finds it.
+"""The public interface for plugins: what they may add to benchfarm, and how benchfarm finds them.
 
 A plugin is an entry point of an installed distribution, in one of the groups ``benchfarm.GROUP``
 below. Those of benchfarm itself are in its pyproject.toml. Nothing is imported before it is used: a
@@ -127,7 +127,7 @@ __all__ = [
 ]
 
 _KindT = TypeVar("_KindT")
-#: What plugins use of benchfarm beside its records, and where it is; loaded when it is used.
+#: Names that plugins may use, in addition to the records -> their modules, loaded on first use.
 _HOMES: Final = {
     name: f"orchestrator.{module}"
     for module, names in {
@@ -164,12 +164,12 @@ def __getattr__(name: str) -> object:
 
 @functools.cache
 def _installed() -> Sequence[EntryPoint]:
-    # Not where this module is loaded: what asks for no plugin needn't wait for its parsers.
+    # Imported here: a command without plugins needn't load its parsers.
     from importlib.metadata import entry_points
 
-    found = entry_points()
-    groups = (group for group in found.groups if group.startswith(f"{_OWN}."))
-    return [entry for group in groups for entry in found.select(group=group)]
+    all_entries = entry_points()
+    groups = (group for group in all_entries.groups if group.startswith(f"{_OWN}."))
+    return [entry for group in groups for entry in all_entries.select(group=group)]
 
 
 @functools.cache
@@ -177,27 +177,27 @@ def plugins(group: str) -> Mapping[str, EntryPoint]:
     """Return the entry points of a group by name, benchfarm's own first; a name of its own can't be
     replaced.
     """
-    found: dict[str, EntryPoint] = {}
+    by_name: dict[str, EntryPoint] = {}
     for entry in sorted(_installed(), key=is_own, reverse=True):
         if entry.group == f"{_OWN}.{group}":
-            found.setdefault(entry.name, entry)
-    return found
+            by_name.setdefault(entry.name, entry)
+    return by_name
 
 
 def find(
-    group: str, name: str, kind: type[_KindT], own: Mapping[str, _KindT] = MappingProxyType({})
+    group: str, name: str, kind: type[_KindT], core: Mapping[str, _KindT] = MappingProxyType({})
 ) -> _KindT:
-    """Return the plugin of a name, or the one that the core has among its ``own``.
+    """Return the plugin of a name, or of the core's ``core`` mapping.
 
-    Raises UsageError for one that nobody brings, PluginError for a broken one.
+    Raises UsageError for an unknown name, PluginError for a broken plugin.
     """
-    known = {**own, **plugins(group)}
-    if name not in known:
+    candidates = {**core, **plugins(group)}
+    if name not in candidates:
         raise UsageError(
             f"there is no {group.removesuffix('s')} {name!r}",
-            hint=nearest(name, known) or f"there are {', '.join(known)}",
+            hint=nearest(name, candidates) or f"there are {', '.join(candidates)}",
         )
-    return own[name] if name in own else load(plugins(group)[name], kind)
+    return core[name] if name in core else load(plugins(group)[name], kind)
 
 
 def every(group: str, kind: type[_KindT], *, skips_broken: bool = False) -> Mapping[str, _KindT]:
@@ -205,20 +205,20 @@ def every(group: str, kind: type[_KindT], *, skips_broken: bool = False) -> Mapp
 
     Raises PluginError for a broken one unless it is skipped.
     """
-    found = {}
+    loaded = {}
     for name, entry in plugins(group).items():
         with suppress(PluginError) if skips_broken else nullcontext():
-            found[name] = load(entry, kind)
-    return found
+            loaded[name] = load(entry, kind)
+    return loaded
 
 
 def load(entry: EntryPoint, kind: type[_KindT]) -> _KindT:
-    """Return what an entry point leads to.
+    """Return the object of an entry point.
 
-    Raises PluginError when it can't be imported or is something else.
+    Raises PluginError when it can't be imported or is of another kind.
     """
     try:
-        found: Any = entry.load()
+        plugin: Any = entry.load()
     except Exception as error:
         module = (getattr(error, "name", None) or "").partition(".")[0]
         if isinstance(error, ModuleNotFoundError) and extra_of(module) and is_own(entry):
@@ -228,12 +228,12 @@ def load(entry: EntryPoint, kind: type[_KindT]) -> _KindT:
             f"{entry.group} {entry.name!r} of {whose} can't be loaded: {type(error).__name__}: {error}",
             hint=f"update {whose}, or remove it: pip uninstall {whose}",
         ) from error
-    if not isinstance(found, kind):
+    if not isinstance(plugin, kind):
         raise PluginError(
             f"{entry.group} {entry.name!r} of {_distribution(entry)}: {entry.value} is no"
             f" {kind.__name__}"
         )
-    return found
+    return plugin
 
 
 def _distribution(entry: EntryPoint) -> str:
@@ -246,7 +246,7 @@ def is_own(entry: EntryPoint) -> bool:
 
 
 def program_sources() -> Iterable[ProgramSource]:
-    """Return what declares programs."""
+    """Return the sources of declared programs."""
     from orchestrator.plugin_kinds import ProgramSource
 
     return every("program_sources", ProgramSource).values()
@@ -254,7 +254,7 @@ def program_sources() -> Iterable[ProgramSource]:
 
 @frozen
 class CommandWords:
-    """What the entry point of a command says in its name."""
+    """The parts of the name of a command's entry point."""
 
     section: str
     #: Of which the first is a word of the top level.
@@ -264,13 +264,13 @@ class CommandWords:
 
 
 def command_words() -> Iterable[CommandWords]:
-    """Yield what the installed commands are called, in the order of the help."""
-    seen = set()
+    """Yield the names of the installed commands, in the order of the help."""
+    yielded = set()
     for name, entry in plugins("commands").items():
         parts = [part.strip() for part in name.split("|", 2)]
         section, words, about = parts if len(parts) == 3 else ("Plugins", name, "")
-        if words not in seen:
+        if words not in yielded:
             yield CommandWords(
                 section=section, words=tuple(words.split()), about=about, entry=entry
             )
-        seen.add(words)
+        yielded.add(words)

@@ -1,5 +1,5 @@
-"""Programs that this computer starts: their environment, their end, and which process is which; and
-locks by name among them, whose holders are proven now, by the system itself.
+"""Programs that this computer starts: their environment, their end and their identity; and locks by
+name among processes, whose holders the system itself proves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from orchestrator.files import head_and_tail, make_private
 
 #: Names further variables that programs get, with commas between them.
 PASS_ENV: Final = "BENCHFARM_PASS_ENV"  # noqa: S105 - the name of a setting
-#: Who and where; language and time; files; how libraries, Python and compute libraries are found;
+#: User; language and time; folders; search paths of libraries, Python and compute libraries;
 #: Android's tools.
 _NAMES: Final = frozenset(
     (  # noqa: SIM905 - thirty names on a line each say no more
@@ -50,15 +50,15 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def child_environment(environ: Mapping[str, str] | None = None, **further: str) -> dict[str, str]:
-    """Return the variables that a program gets: those of a fixed list, those that the user passes
-    on, ``further``.
+    """Return a program's environment: the variables of a fixed list, those that the user passes on,
+    and ``further``.
 
     ``environ`` (None: this process's) may hold ``BENCHFARM_PASS_ENV=NAME,NAME``. Raises UsageError
     when that isn't a list of names.
     """
     have = os.environ if environ is None else environ
-    asked = [name.strip() for name in have.get(PASS_ENV, "").split(",") if name.strip()]
-    for name in asked:
+    passed_on = [name.strip() for name in have.get(PASS_ENV, "").split(",") if name.strip()]
+    for name in passed_on:
         if not _NAME.fullmatch(name):
             raise UsageError(
                 f"{PASS_ENV}: {name!r} isn't the name of a variable",
@@ -67,23 +67,20 @@ def child_environment(environ: Mapping[str, str] | None = None, **further: str) 
     passed = {
         name: value for name, value in have.items() if name in _NAMES or name.startswith(_PREFIXES)
     }
-    return passed | {name: have[name] for name in asked if name in have} | further
+    return passed | {name: have[name] for name in passed_on if name in have} | further
 
 
-#: The system's own estimate of a process's start moves by so much.
+#: The system's estimate of a process's start varies by this much.
 _START_S: Final = 2.0
 #: How long killed processes may take to be gone.
 _KILLED_S: Final = 2.0
 _POLL_S: Final = 0.02
-#: What psutil raises where a process isn't there, or the system doesn't tell of it.
+#: Errors of psutil for a process that isn't there, or that the system doesn't describe.
 _UNKNOWN: Final = (psutil.Error, OSError, ValueError, RuntimeError)
 
 
 def started_at(pid: int) -> float | None:
-    """Return when a process was started, in seconds since 1970.
-
-    None when there is none, or nobody tells.
-    """
+    """Return the start of a process in seconds since 1970, None if there is none or it's unknown."""
     try:
         return psutil.Process(pid).create_time()
     except _UNKNOWN:
@@ -91,10 +88,7 @@ def started_at(pid: int) -> float | None:
 
 
 def is_still(pid: int, started_s: float, *, folder: Path) -> bool:
-    """Whether a process runs now that has this number, was started then and works in this folder.
-
-    False if unknown.
-    """
+    """Whether a process with this number, start and working folder runs now; False if unknown."""
     try:
         process = psutil.Process(pid)
         return (
@@ -107,36 +101,36 @@ def is_still(pid: int, started_s: float, *, folder: Path) -> bool:
 
 
 def running(arguments: Sequence[str]) -> list[psutil.Process]:
-    """Return the processes of any program that were started with exactly these arguments; none
-    where nobody tells.
+    """Return the processes of any program that were started with exactly these arguments; none if
+    unknown.
     """
-    found: list[psutil.Process] = []
-    # psutil takes for granted that there is one process at least (IndexError).
+    processes: list[psutil.Process] = []
+    # psutil assumes that there is at least one process (IndexError).
     with contextlib.suppress(*_UNKNOWN, IndexError):
         for process in psutil.process_iter():
             with contextlib.suppress(*_UNKNOWN):
                 if process.cmdline()[1:] == list(arguments):
-                    found.append(process)
-    return found
+                    processes.append(process)
+    return processes
 
 
 def end_running(arguments: Sequence[str]) -> None:
-    """End the processes that were started with these arguments, by force where they don't end."""
-    left = running(arguments)
+    """End the processes that were started with these arguments: SIGTERM, then SIGKILL."""
+    alive = running(arguments)
     for kind in (signal.SIGTERM, signal.SIGKILL):
-        for process in left:
+        for process in alive:
             with contextlib.suppress(psutil.Error):
                 process.send_signal(kind)
-        left = _left_of(left)
+        alive = _wait_for_ends(alive)
 
 
-def _left_of(left: list[psutil.Process]) -> list[psutil.Process]:
-    """Wait for the end of processes that were told to, not for long; return those that go on."""
+def _wait_for_ends(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Wait up to 2 s for processes that got a signal; return those that still run."""
     end_s = time.monotonic() + _KILLED_S
-    while left and time.monotonic() < end_s:
-        _, left = psutil.wait_procs(left, timeout=_POLL_S)
-        left = [process for process in left if _is_alive(process)]
-    return left
+    while processes and time.monotonic() < end_s:
+        _, processes = psutil.wait_procs(processes, timeout=_POLL_S)
+        processes = [process for process in processes if _is_alive(process)]
+    return processes
 
 
 def _is_alive(process: psutil.Process) -> bool:
@@ -153,30 +147,30 @@ def kill_group(leader: int) -> None:
 
 
 def wait_for_group(leader: int) -> None:
-    """Wait until no process of a group that was killed goes on ending, not for long: a large one's
-    memory is given back meanwhile, which takes the cores.
+    """Wait up to 2 s until all processes of a killed group have ended: freeing the memory of a large
+    one takes CPU time.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, 0)
-        members = [item for item in psutil.process_iter() if _group_of(item) == leader]
-        _left_of([item for item in members if _is_alive(item)])
+        members = [item for item in psutil.process_iter() if _process_group(item) == leader]
+        _wait_for_ends([item for item in members if _is_alive(item)])
 
 
-def _group_of(process: psutil.Process) -> int | None:
+def _process_group(process: psutil.Process) -> int | None:
     with contextlib.suppress(OSError):
         return os.getpgid(process.pid)
     return None
 
 
 def kill_family(leader: int) -> None:
-    """Kill a child of ours with its process group and all that descends from it, in sessions of
-    their own too.
+    """Kill a child of ours with its process group and all its descendants, also those in other
+    sessions.
     """
     below: list[psutil.Process] = []
     with contextlib.suppress(psutil.Error):
         below = psutil.Process(leader).children(recursive=True)
     for process in below:
-        # Each is known by its start as well: a stranger with its number isn't killed.
+        # psutil compares the start too: another process with a reused number isn't killed.
         with contextlib.suppress(psutil.Error):
             process.kill()
     kill_group(leader)
@@ -184,8 +178,8 @@ def kill_family(leader: int) -> None:
 
 
 def shell_code(returncode: int) -> int:
-    """Return an exit code as a shell tells it: 128 + the signal's number for a process that died of
-    one.
+    """Return an exit code as a shell reports it: 128 + the signal's number for a process that a
+    signal ended.
     """
     return 128 - returncode if returncode < 0 else returncode
 
@@ -195,9 +189,10 @@ def run_program(
 ) -> tuple[int, bytes, bytes]:
     """Run a program to its end; return its exit code and both streams, of long ones both ends.
 
-    All that it started is killed when it takes longer. Raises subprocess.TimeoutExpired, OSError.
+    After the timeout it is killed with all its descendants. Raises subprocess.TimeoutExpired,
+    OSError.
     """
-    # Files, not pipes: what it leaves behind may hold them open for as long as it likes.
+    # Files, not pipes: descendants that outlive it may hold pipes open.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(
             command,
@@ -217,15 +212,15 @@ def run_program(
 
 
 _FREE_POLL_S: Final = 0.05
-#: How often one that waits for its turn checks whether all is cancelled.
+#: How often a waiting thread checks whether it is cancelled.
 _TURN_POLL_S: Final = 0.2
-#: A holder that is just giving it back has this long, whatever is asked.
+#: The shortest wait for a lock, so that a holder that is just releasing it has time.
 _SHORTEST_WAIT_S: Final = 0.25
-#: Where a lock can't be asked for without being taken (flock), who asks whether it is held shares it for
-#: a moment, longer on a busy computer: that isn't a holder, and is waited for this long.
-_LONGEST_ASKED_S: Final = 10.0
-#: Linux locks for an open file, as flock's are (fcntl(2), "open file description locks"), which can
-#: be asked for without being taken.
+#: With flock, checking whether a lock is held takes a shared lock for a moment, longer on a busy
+#: computer. Such a checker isn't a holder: ``take`` waits this long for it.
+_LONGEST_PROBE_S: Final = 10.0
+#: Linux has locks of an open file (fcntl(2), "open file description locks") that can be checked
+#: without taking them.
 _OPEN_FILE_LOCKS: Final = sys.platform == "linux"
 #: `struct flock` of 64-bit offsets: type, whence, start, length, pid.
 _FLOCK: Final = "hhqqi"
@@ -234,7 +229,7 @@ _LONGEST_NOTE_BYTES: Final = 4096
 
 @contextlib.contextmanager
 def turn(free: threading.Semaphore, cancelled: threading.Event) -> Generator[None]:
-    """Have one of what a process's threads take turns at, while the context lasts.
+    """Hold a semaphore that a process's threads take in turns, while the context lasts.
 
     Raises InterruptedByUserError when cancelled while waiting.
     """
@@ -248,8 +243,8 @@ def turn(free: threading.Semaphore, cancelled: threading.Event) -> Generator[Non
 
 
 class Locks:
-    """Locks by name among the processes (and threads) of one computer, a file in ``folder`` for
-    each that is held.
+    """Locks by name among the processes (and threads) of one computer; each held lock is a file in
+    ``folder``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -257,12 +252,13 @@ class Locks:
         self._folder = folder
 
     def take(self, name: str, *, wait_s: float = 0.0) -> Callable[[], None] | None:
-        """Return what releases the lock, None when another has it still after ``wait_s``.
+        """Take a lock; return the function that releases it, None if it is still held after
+        ``wait_s``.
 
         Raises HostStorageError.
         """
         path, wait_s = self._path(name), max(wait_s, _SHORTEST_WAIT_S)
-        deadline, longest = Deadline(wait_s), Deadline(wait_s + _LONGEST_ASKED_S)
+        deadline, longest = Deadline(wait_s), Deadline(wait_s + _LONGEST_PROBE_S)
         try:
             make_private(self._folder)
             while (descriptor := _locked(path)) is None:
@@ -282,8 +278,8 @@ class Locks:
             os.write(descriptor, json.dumps(note).encode())
 
         def release() -> None:
-            # While it is held: who waits for it sees that the file has no name any more, and makes
-            # another.
+            # Unlink before the release: a waiting process sees that the file has no name any more,
+            # and makes another.
             with contextlib.suppress(OSError):
                 path.unlink()
             os.close(descriptor)
@@ -302,20 +298,22 @@ class Locks:
             release()
 
     def live_holder(self, name: str) -> str:
-        """Return who holds a lock now, in words; empty for nobody."""
+        """Return the description of a lock's current holder; empty for none."""
         return _holder(self._path(name))
 
     def live_holders(self) -> dict[str, str]:
-        """Return the locks that somebody holds now, each with its holder."""
-        found = {unquote(path.stem): _holder(path) for path in sorted(self._folder.glob("*.lock"))}
-        return {name: holder for name, holder in found.items() if holder}
+        """Return the locks that are held now, with the description of each holder."""
+        holders = {
+            unquote(path.stem): _holder(path) for path in sorted(self._folder.glob("*.lock"))
+        }
+        return {name: holder for name, holder in holders.items() if holder}
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{percent_encode(name, safe='')}.lock"
 
 
 def _locked(path: Path) -> int | None:
-    """Return a file that is locked for this process, None when another has the lock.
+    """Return the descriptor of a file locked for this process, None when another holds the lock.
 
     Raises OSError.
     """
@@ -343,16 +341,18 @@ def _locked(path: Path) -> int | None:
 def _holder(path: Path) -> str:
     with contextlib.suppress(OSError), path.open("rb") as file:
         if _is_locked(file.fileno()):
-            return _who(file.read(_LONGEST_NOTE_BYTES))
+            return _describe_holder(file.read(_LONGEST_NOTE_BYTES))
     return ""
 
 
 def _is_locked(descriptor: int) -> bool:
-    """Whether another has an open file's lock now; raises OSError."""
+    """Whether another process holds a file's lock now; raises OSError."""
     if _OPEN_FILE_LOCKS:
-        asked = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
-        told: int = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked))[0]
-        return told != fcntl.F_UNLCK
+        request = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+        lock_type: int = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, request))[
+            0
+        ]
+        return lock_type != fcntl.F_UNLCK
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -360,11 +360,11 @@ def _is_locked(descriptor: int) -> bool:
     return False
 
 
-def _who(note: bytes) -> str:
-    """Return a holder's note in words."""
+def _describe_holder(note: bytes) -> str:
+    """Return the description in a holder's note."""
     try:
-        found = json.loads(note)
-        since = datetime.fromisoformat(found["since"]).astimezone()
-        return f"process {found['pid']} on {found['host']} since {since:%Y-%m-%d %H:%M:%S}"
+        holder = json.loads(note)
+        since = datetime.fromisoformat(holder["since"]).astimezone()
+        return f"process {holder['pid']} on {holder['host']} since {since:%Y-%m-%d %H:%M:%S}"
     except (ValueError, KeyError, TypeError):
         return "another process"

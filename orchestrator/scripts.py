@@ -1,5 +1,5 @@
-"""What runs on a phone: POSIX shell scripts in ``devices/scripts``, and how what they print is told
-from all else.
+"""The scripts that run on a phone: POSIX shell in ``devices/scripts``, and how their output is told
+from other output.
 
 Nothing has to be on the phone for that: a script is sent as text with its arguments in front, so a
 full or read-only phone runs them too. Each file says at its top what its arguments are, what it
@@ -80,7 +80,7 @@ def framed(scripts: Mapping[str, str]) -> str:
 
 
 def read(result: ShellResult) -> Answer | None:
-    """Return what framed scripts answered, None when it isn't whole."""
+    """Return the answer of framed scripts, None when it is incomplete."""
     _, *parts = (b"\n" + result.stdout).split(b"\n" + mark().encode())
     if not parts or parts[-1].partition(b"\n")[0].strip() != _END.encode():
         return None
@@ -94,19 +94,19 @@ def read(result: ShellResult) -> Answer | None:
 def ask(
     shell: Callable[[str], ShellResult], scripts: Mapping[str, str], *, serial: str = ""
 ) -> Answer:
-    """Run scripts that may be run twice and return their answer, asked for again while it isn't
-    whole.
+    """Run idempotent scripts and return their answer, with up to 3 attempts to get a complete one.
 
-    ``shell`` runs a text. Raises LinkLostError when no answer was whole, and what ``shell`` raises.
+    ``shell`` runs a text. Raises LinkLostError when no answer was complete, and the errors of
+    ``shell``.
     """
     script = framed(scripts)
     for _ in range(ATTEMPTS):
         result = shell(script)
         if (answer := read(result)) is not None:
             return answer
-    said = (result.stderr or result.stdout)[-200:].decode("utf-8", "replace").strip()
+    output = (result.stderr or result.stdout)[-200:].decode("utf-8", "replace").strip()
     raise LinkLostError(
-        f"{ATTEMPTS} answers to {', '.join(scripts)} came incomplete (exit code {result.exit_code}, {said!r})",
+        f"{ATTEMPTS} answers to {', '.join(scripts)} came incomplete (exit code {result.exit_code}, {output!r})",
         serial=serial,
     )
 
@@ -134,8 +134,8 @@ def text(name: str) -> str:
             f"benchfarm's own script {name}.sh can't be read: {error.strerror}",
             hint="The installation is damaged: install benchfarm again.",
         ) from error
-    kept = (line.strip() for line in lines)
-    return "\n".join(line for line in kept if line and not line.startswith("#")) + "\n"
+    stripped = (line.strip() for line in lines)
+    return "\n".join(line for line in stripped if line and not line.startswith("#")) + "\n"
 
 
 @cache

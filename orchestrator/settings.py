@@ -127,7 +127,7 @@ class Settings:
 
     @property
     def token(self) -> str:
-        """What others must know to read what is served, from $BENCHFARM_TOKEN; empty for none."""
+        """The token that readers of the served pages need, from $BENCHFARM_TOKEN; empty for none."""
         return self.environ.get("BENCHFARM_TOKEN", "")
 
 
@@ -136,7 +136,7 @@ def _default_store(data_folder: Path) -> str:
 
 
 def this_computer() -> str:
-    """Return how this computer is named in the campaigns that it runs: its name, and what it is."""
+    """Return this computer's name in the campaigns that it runs: host name, system and machine."""
     return f"{socket.gethostname()} ({platform.system()} {platform.machine()})"
 
 

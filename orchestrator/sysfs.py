@@ -1,8 +1,8 @@
-"""What the kernel says in its small files under /sys and /proc, read from ``path:content`` lines.
+"""Parsers of the kernel's small files under /sys and /proc, from ``path:content`` lines.
 
-They are asked for before and after a run, and by the watcher beside it. Pure. Functions whose result
-is a mapping of str to Any return fields of records, ready to be passed to them. None or an empty
-mapping is unknown, never a guess. Heat is in degrees Celsius, clocks in kHz.
+The files are read before and after a run, and by the watcher during it. All functions are pure.
+Those that return a mapping of str to Any return fields for records. None or an empty mapping is
+unknown, never a guess. Heat is in degrees Celsius, clocks in kHz.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 #: A sensor outside this range isn't connected or reports something else than heat.
 COLDEST_C: Final = -40.0
 HOTTEST_C: Final = 200.0
-#: A reading above this isn't of whole degrees: 150 is 15 degrees.
+#: A reading above this isn't in whole degrees: 150 is 15 degrees.
 _HOTTEST_WHOLE_C: Final = 110.0
 #: Zones by which kernels watch the battery: its charge in per cent, currents in mA, voltages in mV.
 _NO_HEAT: Final = re.compile(r"^socd?$|[iv]bat|vph|bcl|ocp_|vdroop|batoilo|smpl|_cycle")
@@ -25,8 +25,8 @@ TICKS_PER_S: Final = 100
 
 def content_of(text: str, path: str) -> str:
     """Return the first line of a file among ``path:content`` lines, empty when it isn't there."""
-    found = re.search(rf"^{re.escape(path)}:(.*)$", text, re.M)
-    return found[1] if found else ""
+    match = re.search(rf"^{re.escape(path)}:(.*)$", text, re.M)
+    return match[1] if match else ""
 
 
 def whole(text: str | None) -> int | None:
@@ -51,9 +51,7 @@ def parse_first_number(text: str) -> float | None:
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """Read the kernel's lists of cpus: ``0 1 2 3``, ``0-3``, ``0-3,6``; empty for what is no list
-    of small numbers.
-    """
+    """Read the kernel's lists of cpus: ``0 1 2 3``, ``0-3``, ``0-3,6``; empty for any other text."""
     cpus: set[int] = set()
     for part in re.split(r"[\s,]+", text.strip()):
         if not re.fullmatch(r"\d{1,4}(-\d{1,4})?", part, re.ASCII):
@@ -75,17 +73,17 @@ def policies(text: str) -> Iterator[tuple[tuple[int, ...], dict[str, list[str]]]
     files: dict[int, dict[str, list[str]]] = {}
     for line in text.splitlines():
         path, colon, content = line.partition(":")
-        found = _CPUFREQ.search(path) if colon else None
-        if found is not None:
-            number = int(found["policy"] or found["cpu"] or 0)
-            files.setdefault(number, {}).setdefault(found["name"], []).append(content.strip())
-    seen: set[int] = set()
-    for number, known in sorted(files.items()):
-        listed = known.get("related_cpus") or known.get("affected_cpus") or [""]
+        match = _CPUFREQ.search(path) if colon else None
+        if match is not None:
+            number = int(match["policy"] or match["cpu"] or 0)
+            files.setdefault(number, {}).setdefault(match["name"], []).append(content.strip())
+    covered_cpus: set[int] = set()
+    for number, policy_files in sorted(files.items()):
+        listed = policy_files.get("related_cpus") or policy_files.get("affected_cpus") or [""]
         cpus = parse_cpu_list(listed[0]) or (number,)
-        if number not in seen:
-            seen.update(cpus)
-            yield cpus, known
+        if number not in covered_cpus:
+            covered_cpus.update(cpus)
+            yield cpus, policy_files
 
 
 def parse_clocks(text: str) -> dict[str, Any]:
@@ -97,25 +95,25 @@ def parse_clocks(text: str) -> dict[str, Any]:
         "clock_limit_khz": "scaling_max_freq",
         "clock_floor_khz": "scaling_min_freq",
     }
-    found: dict[str, dict[int, Any]] = {
+    clocks: dict[str, dict[int, Any]] = {
         name: {} for name in (*fields, "governors", "time_in_state")
     }
-    for cpus, known in policies(text):
+    for cpus, policy_files in policies(text):
         first = min(cpus)
         for field, name in fields.items():
-            if (value := whole(known.get(name, [""])[0])) is not None:
-                found[field][first] = value
-        if governor := known.get("scaling_governor", [""])[0]:
-            found["governors"][first] = governor
-        pairs = (line.split() for line in known.get("stats/time_in_state", ()))
+            if (value := whole(policy_files.get(name, [""])[0])) is not None:
+                clocks[field][first] = value
+        if governor := policy_files.get("scaling_governor", [""])[0]:
+            clocks["governors"][first] = governor
+        pairs = (line.split() for line in policy_files.get("stats/time_in_state", ()))
         ticks = {
             int(pair[0]): int(pair[1])
             for pair in pairs
             if len(pair) == 2 and all(p.isdigit() for p in pair)
         }
         if ticks:
-            found["time_in_state"][first] = ticks
-    return dict(found)
+            clocks["time_in_state"][first] = ticks
+    return dict(clocks)
 
 
 def parse_thermal_zones(text: str) -> dict[str, float]:
@@ -156,10 +154,10 @@ def parse_thermal_zones(text: str) -> dict[str, float]:
 
 def parse_kernel_counts(text: str) -> dict[str, Any]:
     """Read /proc/stat, whole or its lines cpu, ctxt and btime, with or without paths."""
-    found = re.findall(r"^(?:/proc/stat:)?(cpu|ctxt|btime)\s+([\d ]+)$", text, re.M)
-    values = {name: [int(word) for word in words.split()] for name, words in reversed(found)}
-    # The kernel's order: user nice system idle iowait irq softirq steal; what follows is counted in
-    # user already.
+    rows = re.findall(r"^(?:/proc/stat:)?(cpu|ctxt|btime)\s+([\d ]+)$", text, re.M)
+    values = {name: [int(word) for word in words.split()] for name, words in reversed(rows)}
+    # The kernel's order: user nice system idle iowait irq softirq steal; user includes the further
+    # ones.
     ticks = values.get("cpu", [])[:8]
     is_known = len(ticks) >= 5
     return {
@@ -170,8 +168,8 @@ def parse_kernel_counts(text: str) -> dict[str, Any]:
     }
 
 
-#: What the clock, its limit and the load are called: Adreno's kgsl, Arm's Mali, Google's and
-#: Samsung's, devfreq.
+#: Names of the clock, its limit and the load: Adreno's kgsl, Arm's Mali, Google's and Samsung's,
+#: devfreq.
 _CLOCKS: Final = ("gpuclk", "gpu_clock", "cur_freq", "clock")
 _LIMITS: Final = (
     "devfreq/max_freq",
@@ -198,7 +196,7 @@ def parse_gpu(text: str) -> dict[str, Any]:
         for name in ("time_in_state", "devfreq/trans_stat", "trans_stat")
     )
     return {
-        # A driver that says 0 has switched its clock off.
+        # A driver that reports 0 has switched its clock off.
         "gpu_khz": _as_khz(_first_number(files, _CLOCKS) or None),
         "gpu_limit_khz": _as_khz(_first_number(files, _LIMITS)),
         "gpu_busy_percent": _first_number(files, _LOADS),
@@ -222,9 +220,9 @@ def _residency(lines: Iterable[str]) -> dict[int, int]:
 
 def _first_number(files: Mapping[str, list[str]], names: tuple[str, ...]) -> float | None:
     for name in names:
-        found = re.match(r"\s*(\d+(?:\.\d+)?)", files.get(name, [""])[0])
-        if found is not None:
-            return float(found[1])
+        match = re.match(r"\s*(\d+(?:\.\d+)?)", files.get(name, [""])[0])
+        if match is not None:
+            return float(match[1])
     return None
 
 

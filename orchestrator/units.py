@@ -217,16 +217,16 @@ def parse_celsius(text: str) -> float:
     return _parse(text, {"c": 1.0, "°c": 1.0}, "a temperature such as 40 C")
 
 
-def _parse(text: str, factors: Mapping[str, float], what: str) -> float:
+def _parse(text: str, factors: Mapping[str, float], description: str) -> float:
     matched = _AMOUNT.fullmatch(text)
     if not matched:
-        raise ValueError(f"{text!r} isn't {what}")
+        raise ValueError(f"{text!r} isn't {description}")
     unit = (matched[2] or "").lower()
     if unit and unit not in factors:
         raise ValueError(
-            f"{text!r} isn't {what}: unknown unit {matched[2]!r} (known: {', '.join(factors)})"
+            f"{text!r} isn't {description}: unknown unit {matched[2]!r} (known: {', '.join(factors)})"
         )
     value = float(matched[1]) * (factors[unit] if unit else 1.0)
     if not math.isfinite(value):
-        raise ValueError(f"{text!r} isn't {what}: it is too large")
+        raise ValueError(f"{text!r} isn't {description}: it is too large")
     return value

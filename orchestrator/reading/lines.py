@@ -1,5 +1,5 @@
-"""One line of output, taken apart: what the program said, what the way it took put in front, and
-the figures in it.
+"""Parses one line of output: the program's text, the header that a log puts in front, and the
+figures in it.
 
 A program's own line is ``INFO: msg`` (since about 2023) or ``msg``; the phone's log, as benchfarm
 has it written, puts ``06-18 10:20:41.572 4669 4669 I tflite  : `` before it. Other formats are in
@@ -47,8 +47,8 @@ LAST_WORD: Final = re.compile(r"[^\s,]*$")
 #: Ends of a line after which nothing of its last word can be missing.
 _WHOLE_END: Final = re.compile(r"(?:[)\]|=!*]|[A-Za-z]\.|\d ?(?:[mu]s|MB(?:/s)?))$", re.ASCII)
 
-#: A line that another part of the phone logged, in the formats of long logs, under a tag that isn't
-#: ours and by which nothing is said of how a process ended.
+#: A line of another part of the phone, in the formats of long logs, with a tag that isn't ours and
+#: that has no lines about a process's end.
 _NOT_OURS: Final = r"(?!tf|TfLite|lit|libc|DEBUG|Android|low|lmkd|Activity|ExecutionPlan)"
 _FOREIGN_LINE: Final = (
     rf"(?:\d\d-\d\d \d\d:\d\d:\d\d\.\d{{3}} (?: *\d+ +\d+ [VDIWEFAS] {_NOT_OURS}\w|[VDIWEFAS]/{_NOT_OURS}\w)"
@@ -62,11 +62,11 @@ Buffer = bytes | mmap.mmap
 
 @dataclass(slots=True)
 class Line:
-    """One line without the header that its way put in front."""
+    """One line without a log's header."""
 
-    #: As it stood there, without the line end and without a logcat or NSLog header.
+    #: The unchanged line without its end and without a logcat or NSLog header.
     raw: str
-    #: What the program said: ``raw`` without indentation, comment mark, severity and source file.
+    #: The program's text: ``raw`` without indentation, comment mark, severity and source file.
     text: str
     #: First letter of the severity ("I", "W", "E", "F", "V", "D"), empty when none is named.
     severity: str = ""
@@ -74,11 +74,11 @@ class Line:
     style: str = "console"
     tag: str = ""
     pid: int | None = None
-    #: What stood before ``raw`` in a text of unknown origin.
+    #: The text before ``raw`` in an output of unknown origin.
     header: str = ""
-    #: The process or container that stood before it, "" where none did.
+    #: The process or container named before it, "" for none.
     stream: str = ""
-    #: The mark or number of a list's item that stood before it, "" where none did.
+    #: The bullet or number of a list's item before it, "" for none.
     item: str = ""
     #: Source file that a LiteRT line names, for example ``dispatch_delegate.cc``.
     source_file: str = ""
@@ -117,8 +117,8 @@ def threadtime_header(whole: str) -> Line | None:
 def parse_decoded(
     whole: str, *, cut: bool = False, header: Callable[[str], Line | None] = threadtime_header
 ) -> Line:
-    """Take one line apart; ``cut`` says that it has no line end, so its last word may not be whole;
-    ``header`` takes a log's off.
+    """Parse one line; ``cut``: it has no line end, so that its last word may be incomplete;
+    ``header`` removes a log's header.
     """
     whole = whole.rstrip("\r\n\0")
     if "\x1b" in whole:
@@ -148,9 +148,9 @@ def _plain(line: Line) -> str:
 
 
 def own_lines(buffer: Buffer) -> Iterator[Line]:
-    """Yield the lines of a program's own output, of a log without the header of ``threadtime``.
+    """Yield the lines of a program's output, without a log's ``threadtime`` headers.
 
-    Where the buffer ends without a line end, its last line was cut off.
+    If the buffer ends without a line end, its last line was cut off.
     """
     start, size = 0, len(buffer)
     while start < size:
@@ -181,18 +181,15 @@ def iterate_blocks(buffer: Buffer) -> Iterator[bytes]:
 
 
 def without_foreign(block: bytes) -> bytes:
-    """Return whole lines without those of a log that tell nothing of a benchmark or of how it
-    ended.
-    """
-    # What SELinux denies is logged under the tag of whom it denied it to.
+    """Return a block without a log's lines that aren't about a benchmark or its end."""
+    # SELinux's denials are logged under the tag of the denied process.
     return block if b"denied" in block else _FOREIGN_LINES.sub(b"", b"\n" + block)[1:]
 
 
 NUMBER: Final = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|nan|inf)"
 
-#: What somebody's settings put into figures, which then aren't read: thousands apart, or a comma for
-#: the point. A comma before a blank is the program's own; a blank parts three digits, else it begins
-#: another word.
+#: Separators of other locales in figures, which then aren't read: of thousands, or a decimal comma.
+#: A comma before a blank is the program's own; a blank separates only before three digits.
 _SEPARATED: Final = r"(?:[,'\u2019]\d| \d{3}(?![\d:-]))"
 
 _STATS: Final = re.compile(
@@ -260,8 +257,8 @@ def parse_number(text: str) -> float | None:
 
 
 def has_all_digits(figure: str, *, may_have_power: bool = True) -> bool:
-    """Whether a figure can't go on: the programs print at most six significant digits, and from a
-    million up a power.
+    """Whether a figure is complete: the programs print at most six significant digits, and from a
+    million on a power.
 
     One digit before the point may be the beginning of a power.
     """
@@ -293,7 +290,7 @@ def parse_stats(
     if not match:
         return None
     count = int(match["count"])
-    # What follows shows whether the last figure ends here.
+    # The next characters show whether the last figure ends here.
     pairs = _STAT.findall(f"{match['rest']}{text[match.end() : match.end() + 5]}")
     if is_cut and pairs and not has_all_digits(pairs[-1][1]):
         del pairs[-1]
@@ -323,8 +320,8 @@ def parse_stats(
 
 
 def _is_complete(count: int, names: Sequence[str], *, has_percentiles: bool) -> bool:
-    """Whether a statistics line has all that the programs print: spread and mean, or one value, or
-    nothing at all.
+    """Whether a statistics line is complete: with deviation and mean, or with one value, or with
+    none.
     """
     if "p5" in names or has_percentiles:
         return "p95" in names
@@ -418,7 +415,7 @@ def parse_banner(text: str) -> tuple[str, float, int | None] | None:
 def to_us(value: float, unit: str) -> float:
     """Return a latency in microseconds; ``unit`` is "us", "microseconds", "ms" or "s"."""
     factor = {"ms": US_PER_MS, "s": US_PER_S}.get(unit, 1.0)
-    # What was printed has few digits; multiplying must not add the noise of binary fractions.
+    # A printed figure has few digits; multiplying must not add the noise of binary fractions.
     return float(f"{value * factor:.12g}")
 
 

@@ -47,8 +47,8 @@ _MOST_ROWS: Final = 100_000
 
 @dataclass(slots=True)
 class TableReader:
-    """Reads line by line; what stands before the first header row, and a row that doesn't fit, is
-    passed over.
+    """Reads operator tables line by line; skips lines before the first header row, and rows with
+    other columns.
     """
 
     operators: list[OperatorTime] = field(default_factory=list)
@@ -121,7 +121,7 @@ class TableReader:
             )
 
     def finish(self) -> OperatorProfile:
-        """Return all that was read; a table that was cut off before its totals keeps its rows."""
+        """Return the profile; a table that was cut off before its totals keeps its rows."""
         if self.table or self.nodes_executed is not None:
             self.end_block(None)
         return OperatorProfile(
@@ -182,7 +182,7 @@ class TableReader:
             # The name comes last and may hold a TAB itself.
             cells = [cell.strip() for cell in raw.lstrip("\t").split("\t", width - 1)]
         elif self.separator == ", ":
-            # Node types hold commas, names don't: the last columns are found from the right.
+            # Node types hold commas, names don't: split from the right.
             cells = text.rsplit(", ", width - 1)
         else:
             cells = _GAP.split(text, width - 1)
