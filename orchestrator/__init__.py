@@ -1,8 +1,7 @@
 """benchfarm: measure TensorFlow Lite (LiteRT) models on real phones, and know what each number is
 worth.
 
-What stands here is the library; ``docs/python.md`` shows it. A name is loaded when it is first
-used.
+This module is the library; ``docs/python.md`` shows it. A name is loaded when it is first used.
 """
 
 from __future__ import annotations

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 @frozen
 class Exported:
-    """What an exporter wrote, beside the files themselves."""
+    """An exporter's result, in addition to the files."""
 
-    #: A sentence for people after the file's name; empty: the name says enough.
+    #: A sentence for people after the file's name; empty for none.
     text: str = ""
-    #: What ``--json`` has beside the files.
+    #: Further data for ``--json``.
     data: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -39,10 +39,10 @@ class Exporter:
 
     #: The file it is written to by default, whose suffix means the format in ``--out``.
     path: Path
-    #: Writes what was asked for of the campaigns to a new file. Raises UsageError. The campaigns
-    #: come without their invocations, as of many nights these are many: the store has them.
+    #: Writes the requested data of the campaigns to a new file. Raises UsageError. The campaigns
+    #: have no invocations, as these may be very many: read them from the store.
     write: Callable[[Workspace, Sequence[Campaign], ExportRequest, Path], Exported | None]
-    #: What it is, as docs/reference/exports.md says of ours.
+    #: Its description, as in docs/reference/exports.md.
     about: str = ""
     #: Whether ``--run`` chooses some runs; else it is about whole campaigns.
     takes_runs: bool = False
@@ -52,21 +52,21 @@ class Exporter:
 
 @frozen
 class Importer:
-    """A kind of results that ``benchfarm import`` takes."""
+    """A kind of results that ``benchfarm import`` reads."""
 
-    #: What people call it, with its article: ``a bundle``.
+    #: Its name for people, with the article: ``a bundle``.
     title: str
-    #: Whether a file or folder, which is there, is one.
+    #: Whether an existing file or folder is of this kind.
     takes: Callable[[Path], bool]
-    #: Stores what files of this kind hold. Raises UsageError kinds, having stored nothing.
+    #: Stores the contents of files of this kind. Raises UsageError kinds, with nothing stored.
     take_in: Callable[[Settings, ImportRequest], CommandResult]
-    #: Whether all others are asked before it.
+    #: Whether all others are tried before it.
     is_last: bool = False
 
 
 @frozen
 class Message:
-    """What a notifier sends."""
+    """The message that a notifier sends."""
 
     #: Plain values; a webhook gets them as ``report`` in one JSON object with ``text``.
     content: object
@@ -76,12 +76,12 @@ class Message:
 
 @frozen
 class Receiver:
-    """Where messages go."""
+    """The destination of messages."""
 
-    #: What errors call it; no secret of its address.
+    #: Its name in errors, without a secret of its address.
     name: str
-    #: Tries once, for so many seconds; returns why it failed (empty: delivered), and whether
-    #: another try may help.
+    #: Tries once, for at most that many seconds; returns why it failed (empty: delivered), and
+    #: whether another try may help.
     deliver: Callable[[Message, float], tuple[str, bool]]
 
 
@@ -89,8 +89,7 @@ class Receiver:
 class Notifier:
     """A way to send what ``benchfarm history changes --notify`` reports."""
 
-    #: Returns where messages to an address go; raises ValueError with a sentence for one that can't
-    #: be used.
+    #: Returns the receiver of an address; raises ValueError with a sentence for an unusable one.
     receiver: Callable[[str, Settings], Receiver]
 
 
@@ -98,10 +97,9 @@ class Notifier:
 class Page:
     """A page beside those of the history, written and served with them."""
 
-    #: What links to it are called.
+    #: The text of links to it.
     title: str
-    #: Returns the HTML document; its policy loads nothing from elsewhere and runs no script that
-    #: stands in it.
+    #: Returns the HTML document; its policy forbids inline scripts and external resources.
     render: Callable[[Workspace], str]
 
 
@@ -113,34 +111,34 @@ def _nothing_lacks(settings: Settings) -> tuple[str, str]:
 class DeviceSource:
     """A way to reach devices beside Android phones behind adb, and this computer."""
 
-    #: What stands for its devices where Android's phones have an adb server: ``usbmuxd``.
+    #: The name of its service, as Android's phones have an adb server: ``usbmuxd``.
     title: str
-    #: Returns the devices that are attached, usable or not; none, at once, where this computer has
-    #: no way to any. Raises DeviceError, which is reported and keeps no other device from use.
+    #: Returns the attached devices, usable or not; none, without delay, where this computer can't
+    #: have any. Raises DeviceError, which is reported; other devices stay usable.
     attached: Callable[[Settings], Sequence[Seen]]
-    #: Opens one that can be used; a device that is a ``ports.CheckedDevice`` can be checked by
+    #: Opens a usable device; a device that is a ``ports.CheckedDevice`` can be checked by
     #: ``benchfarm device check``. Raises DeviceError kinds.
     open: Callable[[Workspace, Seen], Device]
-    #: Returns what this computer lacks for devices that it may have, and the next step, for
-    #: ``benchfarm doctor``; empty texts for nothing.
+    #: Returns the problem of this computer with such devices, and the next step, for
+    #: ``benchfarm doctor``; empty texts for none.
     lacking: Callable[[Settings], tuple[str, str]] = _nothing_lacks
 
 
 @frozen
 class ProgramSource:
-    """Programs that files of the user's declare: each file becomes a :class:`Program`."""
+    """A source of programs that the user's files declare: each file becomes a :class:`Program`."""
 
     #: Returns the names of all; reads no file.
     names: Callable[[], Sequence[str]]
-    #: Returns the program that a plan means by a name or a file, None for another word. Raises
-    #: ValueError for a faulty file.
+    #: Returns the program of a name or a file in a plan, None for another word. Raises ValueError
+    #: for a faulty file.
     named: Callable[[str], ToolName | None]
     #: Returns a program; raises UsageError where it is no longer declared, PlanError for a faulty
     #: file.
     program: Callable[[ToolName], Program]
-    #: Lets these files declare their programs meanwhile, before others of their names; raises
-    #: ProgramInUseError, PlanError.
+    #: Declares the programs of these files while the context lasts, before others of their names;
+    #: raises ProgramInUseError, PlanError.
     lent: Callable[[Sequence[Path]], AbstractContextManager[None]]
-    #: Returns the runs of its programs in a text of unknown origin, given what yields the text's
-    #: lines.
+    #: Returns the runs of its programs in a text of unknown origin, given the function that yields
+    #: the text's lines.
     read: Callable[[Buffer, Callable[[Buffer], Iterable[Line]]], list[ToolReport]]

@@ -1,8 +1,6 @@
-"""Every seam of benchfarm, as a Protocol: where several bodies ship, or the engine would else
-import an adapter.
-
-What can be done with a device (a phone or this computer), how benchmark programs are
-called and read; references, and observers of a run.
+"""The interfaces of benchfarm as Protocols, where there are several implementations or where the
+engine would otherwise import an adapter: devices (phones and this computer), benchmark programs,
+references, and observers of a run.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from orchestrator.records.verdict import ParityInput, PlacedInput
 
 @frozen
 class ShellResult:
-    """What a command on a device printed, its two streams apart, and its exit code."""
+    """The two output streams and the exit code of a command on a device."""
 
     exit_code: int
     stdout: bytes
@@ -39,34 +37,34 @@ class ShellResult:
 
 @frozen
 class ProcessResult:
-    """How a detached process ended; its streams were collected whole after it had ended."""
+    """The end of a detached process, and its complete streams, collected after the end."""
 
-    #: None when it was killed on its deadline.
+    #: None when it was killed at its deadline.
     exit_code: int | None
     stdout: bytes
     stderr: bytes
     timed_out: bool
     duration_s: float
-    #: Those of the files asked for that it wrote, by name.
+    #: The requested files that it wrote, by name.
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @frozen
 class HostFile:
-    """A file of this computer that is to lie on a device."""
+    """A file of this computer to place on a device."""
 
     source: Path
     #: The folder of its kind: ``models``, ``programs`` ...
     kind: str
     sha256: str
-    #: What it is called there.
+    #: Its name there.
     name: str
     executable: bool = False
-    #: Names the folder that files share which must lie in one; its own sha256 when empty.
+    #: Names the folder of files that must be together; its own sha256 when empty.
     set_sha256: str = ""
 
     def size(self) -> int:
-        """Return its bytes; raises UsageError when it can't be read."""
+        """Return its size in bytes; raises UsageError when it can't be read."""
         try:
             return self.source.stat().st_size
         except OSError as error:
@@ -75,7 +73,7 @@ class HostFile:
 
 @frozen
 class PlacedFile:
-    """A file that lies on a device under its content's hash."""
+    """A file on a device, stored under its content's hash."""
 
     path: str
     sha256: str
@@ -85,9 +83,9 @@ class PlacedFile:
 
 @frozen
 class Change:
-    """One change: what it is, and the shell command that restores what was before.
+    """One change of a device's settings, and the shell command that restores the old value.
 
-    Where ``read`` prints ``was``, nothing is left to be undone. With ``port`` it was made on this
+    Where ``read`` prints ``was``, it is restored already. With ``port`` the change was made on this
     computer instead: a hub's port (``1-4 2`` is port 2 of hub 1-4) is without power.
     """
 
@@ -100,12 +98,12 @@ class Change:
 
 @frozen
 class PackageInfo:
-    """An installed package, as the package manager tells."""
+    """An installed package, as the package manager reports it."""
 
     package: str
     version_code: int | None
     version_name: str
-    #: Where its APK lies on the device.
+    #: Its APK's path on the device.
     path: str
     #: sha256 of that APK file, as the device computes it; empty when it can't.
     sha256: str
@@ -115,31 +113,31 @@ class PackageInfo:
 class Seen:
     """A device as an adb server or another source lists it, and whether benchfarm can use it."""
 
-    #: How the server names it: USB serial or host:port.
+    #: Its name at the server: USB serial or host:port.
     address: str
-    #: ``ro.serialno``; empty when the phone couldn't be asked.
+    #: ``ro.serialno``; empty when the phone couldn't be read.
     serial: str = ""
     state: str
     transport_id: int | None = None
-    #: The path of its USB port, ``1-2.3``; empty where the server tells none.
+    #: The path of its USB port, ``1-2.3``; empty where the server reports none.
     usb: str = ""
     product: str = ""
     model: str = ""
     codename: str = ""
     usable: bool = False
-    #: Why it can't be used; for a usable one what to know (empty: nothing).
+    #: Why it can't be used; for a usable one a note, or empty.
     reason: str = ""
-    #: What to do about it.
+    #: The user's next step.
     advice: str = ""
     boot_id: str = ""
-    #: The server takes the phone for sound and it doesn't answer.
+    #: Whether the phone doesn't answer although the server lists it as working.
     hangs: bool = False
-    #: What its source says of it beside that.
+    #: Further properties from its source.
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
 class CheckResult(enum.StrEnum):
-    """What came of one check."""
+    """The result of one check."""
 
     WORKS = "works"
     ANOTHER_WAY = "works another way"
@@ -153,19 +151,19 @@ class PhoneCheck:
 
     name: str
     result: CheckResult
-    #: What was seen.
+    #: The observation.
     seen: str = ""
-    #: What the phone loses by it; empty when nothing.
+    #: The feature that the phone loses; empty for none.
     cost: str = ""
     took_s: float = 0.0
 
 
 class Device(Protocol):
-    """A phone or a computer that can be given files and commands. One operation, one deadline."""
+    """A phone or a computer that takes files and commands. Each operation has one deadline."""
 
     @property
     def serial(self) -> Serial:
-        """How the device is known: ``ro.serialno`` of a phone, ``host`` for this computer."""
+        """The device's identity: ``ro.serialno`` of a phone, ``host`` for this computer."""
 
     @property
     def kind(self) -> DeviceKind:
@@ -176,10 +174,10 @@ class Device(Protocol):
         """A folder on the device that is ours."""
 
     def facts(self) -> DeviceFacts:
-        """Probe what the device is (cached for one boot); raises DeviceError kinds."""
+        """Return the device's facts (cached for one boot); raises DeviceError kinds."""
 
     def state(self) -> DeviceState:
-        """Probe what the device is like now, in one round trip."""
+        """Return the device's present state, in one round trip."""
 
     def wait_until_ready(self, *, timeout_s: float) -> None:
         """Wait until the device answers and has booted, reconnecting if need be.
@@ -191,8 +189,8 @@ class Device(Protocol):
         """Run a command line in the device's shell.
 
         Raises:
-            LinkLostError: the link ended before the exit code came; nothing is known about the
-                command.
+            LinkLostError: the connection was lost before the exit code; the command's effect is
+                unknown.
             DeviceTimeoutError: ``timeout_s`` (for the whole call) passed.
         """
 
@@ -205,10 +203,10 @@ class Device(Protocol):
         files: Sequence[str] = (),
         cancelled: threading.Event | None = None,
     ) -> ProcessResult:
-        """Run a command line that outlives the link, wait for its end, and collect its output.
+        """Run a command line that outlives the connection, wait for its end, and return its output.
 
-        With it come those of ``files`` (names in its folder, without white space) that it wrote.
-        While it runs the device is asked nothing: one sleeping process waits for its end.
+        The result includes those of ``files`` (names in its folder, without white space) that it
+        wrote. Nothing is read from the device meanwhile: one sleeping process waits for the end.
 
         It runs in a folder of its own, ``<work_folder>/runs/<run_id>``, which is the current folder
         and is removed by :meth:`discard_run`. On the deadline or when cancelled its whole process
@@ -219,19 +217,18 @@ class Device(Protocol):
         """Return the folder of a run on the device; it is made by :meth:`run_detached`."""
 
     def discard_run(self, run_id: RunId) -> None:
-        """Have a run's folder removed: at the latest by the next `state`, `kill_strays` or `close`."""
+        """Remove a run's folder, at the latest in the next `state`, `kill_strays` or `close`."""
 
     def kill_strays(self) -> Sequence[str]:
-        """Kill what runs of ours left behind (also of crashed processes of ours); return what was
-        killed.
+        """Kill processes that our runs left behind (also after a crash of ours); return them in
+        words.
         """
 
     def place(self, file: HostFile) -> PlacedFile:
-        """Make sure that a file lies on the device under ``<work_folder>/<kind>/<sha256
-        prefix>/<name>``, verified.
+        """Ensure that a file is on the device as ``<work_folder>/<kind>/<sha256 prefix>/<name>``,
+        verified.
 
-        Files that must lie in one folder are placed with the same ``set_sha256``, which then names
-        the folder.
+        Files that must be in one folder have the same ``set_sha256``, which then names the folder.
         """
 
     def read_file(
@@ -244,41 +241,41 @@ class Device(Protocol):
     def install(
         self, apk: Path, *, sha256: str, package: str, cancelled: threading.Event | None = None
     ) -> int:
-        """Make sure that this very APK is installed; return the bytes sent (0 when it was).
+        """Ensure that exactly this APK is installed; return the bytes sent (0 when it was already).
 
-        Raises InstallError, and InterruptedByUserError when cancelled while the phone is asked.
+        Raises InstallError, and InterruptedByUserError when cancelled meanwhile.
         """
 
     def package(self, package: str) -> PackageInfo | None:
-        """Return what is installed under this name."""
+        """Return the installed package of this name, None if there is none."""
 
     def follow_log(
         self, *, buffers: Sequence[str] = ("main", "crash")
     ) -> AbstractContextManager[Iterator[bytes]]:
         """Follow the system log from now on as ``threadtime`` lines without their line end.
 
-        The iterator yields ``b""`` when nothing came for a moment, so that the caller can look at
-        its deadline; it raises LinkLostError when the link ends.
+        The iterator yields ``b""`` when there was no line for a moment, so that the caller can check
+        its deadline; it raises LinkLostError when the connection is lost.
         """
 
     def close(self) -> None:
-        """Let go of the link; the device itself is left as it is."""
+        """Close the connection; the device itself isn't changed."""
 
 
 @runtime_checkable
 class CheckedDevice(Device, Protocol):
-    """A device of a source that can try what benchfarm relies on."""
+    """A device of a source that can check the features that benchfarm relies on."""
 
     def checks(self) -> Iterator[PhoneCheck]:
-        """Yield what came of each check; nothing is measured and nothing stays changed.
+        """Yield the result of each check; nothing is measured and no setting stays changed.
 
-        The device must be leased. A check that fails says so and the next one is made.
+        The device must be leased. After a failed check the next one follows.
         """
 
 
 @frozen
 class Fitness:
-    """Whether a device is fit for a run now; ``reason`` says what it isn't, empty when it is."""
+    """Whether a device is fit for a run now; ``reason`` says why not, empty when it is."""
 
     reason: str = ""
     #: The first reason's documented code (``battery-low``, ``battery-hot``, ``thermal-status``,
@@ -296,7 +293,7 @@ def _as_it_is(command: str) -> str:
 
 @frozen
 class InvocationRequest:
-    """What a tool needs to run one invocation: the device's facts and where its files lie."""
+    """The input of a tool for one invocation: the case, the device's facts and the files' paths."""
 
     case: Case
     run_id: RunId
@@ -309,15 +306,15 @@ class InvocationRequest:
     timeout_s: float
     #: Name -> path on the device of each of the case's files.
     file_paths: Mapping[str, str] = field(default_factory=dict)
-    #: The flags that this very program has, as it says itself; empty when it wasn't asked.
+    #: The flags that this build lists itself; empty when its list wasn't read.
     known_flags: frozenset[str] = frozenset()
-    #: What the invocation's number means in its pass: a stage of caches, a load; empty for nothing.
+    #: The meaning of the invocation's number in its pass: a stage of caches, a load; empty for none.
     variant: str = ""
     #: Where the case's caches may lie between its invocations of a pass.
     cache_folder: str = ""
     #: The model's inputs on the device, in the model's order, where its outputs are compared.
     inputs: tuple[PlacedInput, ...] = ()
-    #: Returns the command line in which a program's own is run; as the pass wants it.
+    #: Returns the command line that encloses a program's own, as the pass requires it.
     enclosed: Callable[[str], str] = _as_it_is
     #: Files that this command line writes beside the program's.
     enclosing_files: tuple[str, ...] = ()
@@ -339,23 +336,23 @@ class Tool(Protocol):
         *,
         cancelled: threading.Event | None = None,
     ) -> RawOutput:
-        """Run one invocation and return all that it left behind, whatever its end.
+        """Run one invocation and return its output, however it ends.
 
         Raises DeviceError kinds.
         """
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """Read the output; pure, total: an unreadable output is a report that says so."""
+        """Return the report of an output; pure, and total: also of an unreadable output."""
 
 
 @frozen
 class Turn:
-    """One of the things that a process did."""
+    """One of the phases of a process."""
 
     seconds: float
-    #: 0 for what it did in between.
+    #: 0 for the time between phases.
     tokens: int
-    #: Whether it is what the case measures.
+    #: Whether it is the phase that the case measures.
     is_own: bool
 
 
@@ -366,37 +363,35 @@ class SessionTool(Tool, Protocol):
     """
 
     def session(self, case: Case) -> str:
-        """Return what the cases have in common that one process measures, in the passes that may be
-        shared.
+        """Return a key that is equal for the cases that one process measures, in the passes that may
+        share a process.
         """
 
 
 def session_of(tools: Mapping[ToolName, Tool], case: Case) -> str:
-    """Return what a case has in common with others that one process measures; empty when it is run
-    alone.
-    """
+    """Return the key of the cases that one process measures; empty for a case that runs alone."""
     tool = tools[case.tool]
     return tool.session(case) if isinstance(tool, SessionTool) else ""
 
 
 @runtime_checkable
 class TurnTool(Tool, Protocol):
-    """A program whose process does different things in turns, one of which is a case's: prefill and
+    """A program whose process alternates between phases, one of which is a case's: prefill and
     decode.
     """
 
     def for_energy(self, case: Case, repetitions: int) -> Case:
-        """Return a case as a block of energy runs it, so often; nothing but its own turns, where
-        that can be had.
+        """Return a case as an energy block runs it, with so many repetitions; only with its own
+        turns where that is possible.
         """
 
     def turns(self, raw: RawOutput, case: Case) -> Sequence[Turn]:
-        """Return what a process did, in order, up to its end; nothing where it didn't tell."""
+        """Return the turns of a process in order; none where the output doesn't show them."""
 
 
 @frozen
 class ParityBasis:
-    """What the outputs of one model for one set of inputs are compared with."""
+    """The reference for the outputs of one model for one set of inputs."""
 
     inputs: tuple[ParityInput, ...]
     #: Reference outputs, tensor descriptions and outputs for other inputs, as they are kept with
@@ -405,10 +400,10 @@ class ParityBasis:
 
 
 class ParityReference(Protocol):
-    """Computes what a model's outputs are to be."""
+    """Computes a model's expected outputs."""
 
     def reason_against(self, model: Model) -> str:
-        """Return why a model has no reference here, empty where nothing is known against it."""
+        """Return why a model can't have a reference here, empty where no reason is known."""
 
     def basis(self, model: Model, input_folder: str = "") -> ParityBasis:
         """Return inputs and the reference's outputs for them.
@@ -420,7 +415,7 @@ class ParityReference(Protocol):
 
 
 class Observer(Protocol):
-    """Hears what the engine does, as it does it; must return quickly and never raise."""
+    """Receives the engine's events as they occur; must return quickly and never raise."""
 
     def on_event(self, event: object) -> None:
         """Take one of the records of engine/events.py."""

@@ -1,4 +1,4 @@
-"""What the environment and the command line say; nothing else reads the environment."""
+"""The settings from the environment and the command line; no other module reads the environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.installation import look_for_programs_in
 
 @frozen
 class Settings:
-    """What the environment and the options before the command say."""
+    """The settings from the environment and the options before the command."""
 
     #: Store and reports.
     data_folder: Path
@@ -32,12 +32,11 @@ class Settings:
     adb_server: str
     #: The environment for programs that are started.
     environ: Mapping[str, str]
-    #: $BENCHFARM_MIRROR: what the addresses that are fetched from lie below.
+    #: $BENCHFARM_MIRROR: the address of a mirror, below which all fetched addresses are.
     mirror: str = ""
-    #: $BENCHFARM_CHECK_OUTPUTS: whether campaigns compare the outputs of what is new, where their
-    #: plan doesn't say.
+    #: $BENCHFARM_CHECK_OUTPUTS: whether campaigns compare the outputs of new cases by default.
     checks_outputs: bool = True
-    #: Whether somebody on a terminal may be asked something.
+    #: Whether questions may be asked on a terminal.
     may_ask: bool = True
 
     @classmethod
@@ -81,17 +80,17 @@ class Settings:
 
     @property
     def lab_folder(self) -> Path:
-        """Where the virtual lab and its adb server keep their state."""
+        """The folder with the state of the virtual phones and their adb server."""
         return self.state_folder / "virtual"
 
     @property
     def is_default_store(self) -> bool:
-        """Whether the store is the one that is used when none is named."""
+        """Whether the store is the default one."""
         return self.store == _default_store(self.data_folder)
 
     @property
     def store_file(self) -> Path | None:
-        """The file of an SQLite store, the very one that is opened; None for another one.
+        """The file of an SQLite store, as it is opened; None for another kind of store.
 
         Raises UsageError.
         """
@@ -104,7 +103,7 @@ class Settings:
 
     @property
     def store_title(self) -> str:
-        """The store as it may be shown: without a database's password and parameters."""
+        """The store for people: without a database's password and parameters."""
         if "://" not in self.store:
             return self.store
         from orchestrator.store.opening import locate, title_of
@@ -116,7 +115,7 @@ class Settings:
 
     @property
     def log_format(self) -> str:
-        """How progress is written where no terminal is: ``text`` or ``json`` ($BENCHFARM_LOG).
+        """The format of progress without a terminal: ``text`` or ``json`` ($BENCHFARM_LOG).
 
         Raises UsageError.
         """
@@ -141,7 +140,7 @@ def this_computer() -> str:
 
 
 def _is_on(values: Mapping[str, str], name: str) -> bool:
-    """Return whether a variable is on, as it is where it isn't set; raises UsageError."""
+    """Return whether a variable is on (the default); raises UsageError."""
     chosen = values.get(name) or "on"
     if chosen not in {"on", "off"}:
         raise UsageError(f"{name} is {chosen!r}, neither on nor off")

@@ -1,4 +1,4 @@
-"""Figures as people read them.
+"""Figures for people, and their units.
 
 Inside benchfarm a latency is in microseconds (``_us``), memory in bytes (``_bytes``), a temperature
 in degrees Celsius (``_c``), a frequency in kHz (``_khz``), a time span in seconds (``_s``). Names
@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 US_PER_MS: Final = 1_000.0
 US_PER_S: Final = 1_000_000.0
-#: Beyond this the digits of a percentage say nothing any more.
+#: Larger ratios are printed as "more than" this.
 _MOST_RATIO: Final = 10.0
 
 
@@ -33,10 +33,7 @@ def format_latency(latency_us: float | None) -> str:
 
 
 def tokens_per_s(token_us: float | None) -> float | None:
-    """Return the tokens that a second has room for, of which one takes so long.
-
-    None when unknown.
-    """
+    """Return the speed for the time of one token, None when unknown."""
     return (
         US_PER_S / token_us
         if token_us is not None and token_us > 0 and math.isfinite(token_us)
@@ -119,7 +116,7 @@ def format_slowdown(ratio: float) -> str:
 
 
 def _rounded(value: float, digits: int) -> float:
-    """Return a rounded figure; what rounds to nothing has no sign."""
+    """Return a rounded figure, 0 without a sign."""
     return round(value, digits) + 0.0
 
 
@@ -199,10 +196,10 @@ def parse_bytes(text: str) -> int:
 def parse_percent(text: str, *, is_named: bool = False) -> float:
     """Return a percentage: ``20`` and ``20 %`` are 20.0.
 
-    ``is_named``: what it stands under says that it is one.
+    ``is_named``: its key says that it is a percentage.
 
     Raises:
-        ValueError: no percentage, or ``0.02`` where a share may be meant as well.
+        ValueError: no percentage, or an ambiguous ``0.02``, which may be a ratio.
     """
     percent = _parse(text, {"%": 1.0}, "a percentage such as 20 %")
     if 0 < percent < 1 and not is_named and not text.rstrip().endswith("%"):
