@@ -1,4 +1,4 @@
-"""What the invocations of one case come to: a figure that belongs to the case, or the reason why
+"""The result of one case's invocations: a figure that belongs to the case, or the reason why
 there is none.
 """
 
@@ -87,12 +87,12 @@ OWN_FIGURE: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNCONFIRMED})
 CLOCKS_LOW_MAX: Final = 0.92
 #: Fewer siblings have no median that says which of them is the odd one.
 SIBLINGS_MIN: Final = 4
-#: So much of the clock that is missing must show in the latency.
+#: At least this share of the lost clock must show in the latency.
 SHOWN_SHARE: Final = 0.5
 #: Invocations at lower clocks are left out up to this share.
 LEFT_OUT_MAX: Final = 0.25
-#: A first invocation is left out that is slower than the trimmed mean of the others by this log ratio and
-#: by so many of their deviations.
+#: The first invocation is left out if it is slower than the trimmed mean of the others by at least
+#: this log ratio and this many of their deviations.
 SLOW_START_LEAST: Final = 0.03
 SLOW_START_STDS: Final = 5.0
 #: The operators, or as many of them as the delegate takes, ran where they were meant to.
@@ -150,7 +150,7 @@ class CaseResult:
     grade: Grade | None = None
     #: What only the invocations together show: ``clocks-low``, ``mixed-grades``, ``two-states``.
     findings: tuple[Finding, ...] = ()
-    #: What the newest comparison of the outputs with the reference says; None when there was none.
+    #: Of the newest comparison of the outputs with the reference; None when there was none.
     parity: ParityVerdict | None = None
     #: Its figures as a sentence.
     parity_reason: str = ""
@@ -158,9 +158,7 @@ class CaseResult:
     parity_error: float | None = None
 
     def named(self, configuration: str) -> str:
-        """Return a configuration that says so where its GPU ran on OpenGL and no flag of it had
-        asked for that.
-        """
+        """Return a configuration's name, marked where its GPU ran on OpenGL without a flag for that."""
         if not self.is_on_opengl or "gpu_backend=" in configuration:
             return configuration
         name, comma, rest = configuration.partition(",")
@@ -197,9 +195,7 @@ class CaseResult:
 
     @property
     def is_precise(self) -> bool:
-        """Whether the own figure is known as closely as it is wanted; that it is clean says nothing
-        of that.
-        """
+        """Whether the own figure is precise enough for the goal; a clean figure may not be."""
         return self.precision is not None and self.precision <= self.precision_goal
 
     @property
@@ -255,20 +251,20 @@ def comparable(results: Mapping[Key, CaseResult]) -> dict[Key, CaseResult]:
 def autocorrelation_of_others(
     cases: Mapping[Key, Sequence[RunRecord]], campaign: Campaign | None = None
 ) -> dict[Key, Autocorrelation]:
-    """Return of each case with runs what is known of its device beside it: from the device's other
-    cases in the campaign, and from what earlier campaigns had shown when it began.
+    """Return, for each case with runs, its device's autocorrelation without that case: from the
+    device's other cases in the campaign and from earlier campaigns as known when it began.
 
     ``cases`` are all of the campaign: an interval doesn't depend on which of them are shown.
     """
-    shown = {key: _autocorrelation(runs) for key, runs in cases.items() if runs}
-    known = campaign.terms.autocorrelations if campaign is not None else {}
-    found: dict[Key, Autocorrelation] = {}
-    for serial, keys in grouped(shown, lambda key: cases[key][0].case.serial).items():
-        weight, total = known.get(serial, (0.0, 0.0))
+    by_case = {key: _autocorrelation(runs) for key, runs in cases.items() if runs}
+    earlier_totals = campaign.terms.autocorrelations if campaign is not None else {}
+    rest_of_device: dict[Key, Autocorrelation] = {}
+    for serial, keys in grouped(by_case, lambda key: cases[key][0].case.serial).items():
+        weight, total = earlier_totals.get(serial, (0.0, 0.0))
         earlier = Autocorrelation(weight=weight, total=total)
-        whole = sum((shown[key] for key in keys), earlier)
-        found |= {key: whole - shown[key] for key in keys}
-    return found
+        whole = sum((by_case[key] for key in keys), earlier)
+        rest_of_device |= {key: whole - by_case[key] for key in keys}
+    return rest_of_device
 
 
 def _autocorrelation(runs: Iterable[RunRecord]) -> Autocorrelation:
@@ -286,7 +282,7 @@ def judge_case(
     others: Autocorrelation = UNSEEN,
     check: OutputCheck | None = None,
 ) -> CaseResult:
-    """Return what the stored invocations of one case come to.
+    """Return the result of one case's stored invocations.
 
     A figure is made only from invocations that agree on what it is a figure of. Rejected
     invocations never count. The quality is that of the worst invocation used; it is lowered to
@@ -294,23 +290,23 @@ def judge_case(
     ended could be used. A figure of a configuration whose outputs are wrong is rejected, however
     good it is; outputs that drift make it suspect.
 
-    ``others`` is what :func:`autocorrelation_of_others` gives. ``check`` is what is known of its
-    outputs where none of the runs compared them.
+    ``others`` is the case's :func:`autocorrelation_of_others`. ``check`` is used where none of the
+    runs compared the outputs.
     """
     result = _judge_timing(runs, others)
-    own = newest_check(runs)
-    known = own or check
-    if known is None:
+    own_check = newest_check(runs)
+    output_check = own_check or check
+    if output_check is None:
         return result
-    verdict, reason = known.verdict, known.reason
-    result = replace(result, parity=verdict, parity_reason=reason, parity_error=known.error)
+    verdict, reason = output_check.verdict, output_check.reason
+    result = replace(result, parity=verdict, parity_reason=reason, parity_error=output_check.error)
     if result.summary is None or result.status is CaseStatus.FELL_BACK:
         return result
-    if own is None:
+    if own_check is None:
         # Its own comparison has the finding already.
         codes = (code for code, its in OUTPUT_FINDINGS.items() if its is verdict)
-        found = (finding(code, evidence=reason) for code in codes)
-        result = replace(result, findings=(*result.findings, *found))
+        output_findings = (finding(code, evidence=reason) for code in codes)
+        result = replace(result, findings=(*result.findings, *output_findings))
     if verdict is ParityVerdict.WRONG:
         return replace(
             result,
@@ -332,7 +328,7 @@ def has_comparison(run: RunRecord) -> bool:
 
 
 def check_of(run: RunRecord) -> OutputCheck | None:
-    """Return what a run says of the outputs, None where it didn't compare them."""
+    """Return a run's check of the outputs, None where it didn't compare them."""
     if run.report is None or not has_comparison(run):
         return None
     extra = run.report.extra
@@ -347,24 +343,24 @@ def check_of(run: RunRecord) -> OutputCheck | None:
 
 
 def newest_check(runs: Iterable[RunRecord]) -> OutputCheck | None:
-    """Return what the newest comparison of a case's outputs says, None when none was made."""
-    known = (check for run in runs if (check := check_of(run)) is not None)
-    return max(known, key=attrgetter("at"), default=None)
+    """Return the newest comparison of a case's outputs, or None."""
+    checks = (check for run in runs if (check := check_of(run)) is not None)
+    return max(checks, key=attrgetter("at"), default=None)
 
 
 class OutputChecks:
-    """What is known of outputs, whichever number of threads they were compared with."""
+    """The newest check of outputs, whatever the number of threads."""
 
-    def __init__(self, known: Iterable[Mapping[str, OutputCheck]] = ()) -> None:
-        """``known`` are those that campaigns brought along (Terms.output_checks)."""
+    def __init__(self, campaign_checks: Iterable[Mapping[str, OutputCheck]] = ()) -> None:
+        """``campaign_checks`` are those stored with campaigns (Terms.output_checks)."""
         #: By `Case.outputs_key`.
         self.newest: dict[str, OutputCheck] = {}
-        for checks in known:
+        for checks in campaign_checks:
             for key, check in checks.items():
                 self._keep(key, check)
 
     def learn(self, run: RunRecord) -> None:
-        """Take note of what a run says."""
+        """Keep a run's check if it is the newest."""
         if (check := check_of(run)) is not None:
             self._keep(run.case.outputs_key, check)
 
@@ -373,8 +369,8 @@ class OutputChecks:
         return self.newest.get(case.outputs_key) if self.newest else None
 
     def _keep(self, key: str, check: OutputCheck) -> None:
-        known = self.newest.get(key)
-        if known is None or known.at <= check.at:
+        newest = self.newest.get(key)
+        if newest is None or newest.at <= check.at:
             self.newest[key] = check
 
 
@@ -403,10 +399,10 @@ def _judge_timing(runs: Sequence[RunRecord], others: Autocorrelation) -> CaseRes
             return _with_figure(
                 status, sorted(used, key=lambda run: run.started_at), figures, ended, others
             )
-    # An invocation that was left out because an earlier one failed says less than that one does, and
-    # one that was given up less than why others were left out.
-    told = ended or [run for run in timing if run.reason_code != ABANDONED] or timing
-    last = told[-1]
+    # The reason is that of an invocation that ended, else of one that was left out, else of one
+    # that was abandoned.
+    candidates = ended or [run for run in timing if run.reason_code != ABANDONED] or timing
+    last = candidates[-1]
     has_no_figure = last.outcome is Outcome.COMPLETED
     return CaseResult(
         status=_STATUS_OF_OUTCOME[last.outcome],
@@ -427,8 +423,8 @@ def _with_figure(
     notes = []
     kind, alike = of_one_kind(used)
     at_clocks, clock_findings = _without_low_clocks(alike)
-    kept, start_findings = _without_slow_start(at_clocks)
-    used = [run for run, _ in kept]
+    latencies, start_findings = _without_slow_start(at_clocks)
+    used = [run for run, _ in latencies]
     truths = {truth_of(run) for run in figures}
     if len(truths) > 1:
         words = ", ".join(sorted(truth.value for truth in truths))
@@ -440,7 +436,7 @@ def _with_figure(
         quality = Quality.SUSPECT
     means = [figure_us(run, FigureKind.MEAN) for run in used]
     summary = summarize(
-        [latency_us for _, latency_us in kept],
+        [latency_us for _, latency_us in latencies],
         others=others,
         # The finest print that was seen: one figure in ten ends in a zero that may not be printed.
         resolution_us=min(map(resolution_us, used)),
@@ -495,31 +491,31 @@ def clocks_low(runs: Sequence[RunRecord]) -> tuple[LowClock, ...]:
     """Return each invocation that ran at lower clocks than the others of its campaign and took
     longer for it.
 
-    The clocks are those at which the cores worked, as the watcher saw them. Where it didn't look
+    The clocks are those at which the cores worked, as the sampler read them. Without samples
     (apps, short runs) they are the means between the states before and after, which hold the
     phone's idle time as well. So the latency must have lost at least half of what the clock did.
     Only the CPU's own work is judged so: a phone lowers the CPU's clocks as it likes while an
     accelerator works.
     """
     measured = (run for run in runs if run.case.delegate.is_cpu)
-    found: list[LowClock] = []
+    low_clocks: list[LowClock] = []
     for siblings in grouped(measured, lambda run: run.campaign_id).values():
         if len(siblings) < SIBLINGS_MIN:
             continue
         _, alike = of_one_kind(siblings)
         # All by the same measure: the clocks while the cores worked, or else mean clocks.
-        known = [(*pair, _busy_clock(pair[0])) for pair in alike]
-        if not all(share > 0 for _, _, share in known):
-            known = [(*pair, share) for pair in alike if (share := mean_clock_share(pair[0])) > 0]
-        if len(known) < SIBLINGS_MIN:
+        rows = [(*pair, _busy_clock(pair[0])) for pair in alike]
+        if not all(share > 0 for _, _, share in rows):
+            rows = [(*pair, share) for pair in alike if (share := mean_clock_share(pair[0])) > 0]
+        if len(rows) < SIBLINGS_MIN:
             continue
-        usual = statistics.median(share for _, _, share in known)
-        usual_us = statistics.median(latency_us for _, latency_us, _ in known)
-        for run, latency_us, share in known:
+        usual = statistics.median(share for _, _, share in rows)
+        usual_us = statistics.median(latency_us for _, latency_us, _ in rows)
+        for run, latency_us, share in rows:
             slowed = 1 + SHOWN_SHARE * (usual / share - 1)
             if share < CLOCKS_LOW_MAX * usual and latency_us >= slowed * usual_us:
-                found.append(LowClock(run=run, share=share, usual=usual))
-    return tuple(found)
+                low_clocks.append(LowClock(run=run, share=share, usual=usual))
+    return tuple(low_clocks)
 
 
 def _busy_clock(run: RunRecord) -> float:
@@ -530,8 +526,7 @@ def _busy_clock(run: RunRecord) -> float:
 def _without_low_clocks(
     used: Sequence[tuple[RunRecord, float]],
 ) -> tuple[Sequence[tuple[RunRecord, float]], tuple[Finding, ...]]:
-    """Return the invocations that the figure is to come from, and the finding about those at lower
-    clocks.
+    """Return the invocations to make the figure from, and the finding about those at lower clocks.
 
     A few odd ones are left out. When they are many, nobody can say which clock is the phone's, and
     all stay.
@@ -541,13 +536,13 @@ def _without_low_clocks(
         return used, ()
     are_few = len(low) <= LEFT_OUT_MAX * len(used)
     listed = ", ".join(
-        f"invocation {one.run.invocation + 1} at {one.share:.0%}, not {one.usual:.0%}"
-        for one in low
+        f"invocation {item.run.invocation + 1} at {item.share:.0%}, not {item.usual:.0%}"
+        for item in low
     )
     message = f"{len(low)} of {len(used)} invocations ran slower, at lower clocks than the others"
     if not are_few:
         return used, (finding("clocks-low", message, listed),)
-    odd = {one.run.run_id for one in low}
+    odd = {item.run.run_id for item in low}
     left_out = finding("clocks-low", f"{message}: left out", listed, severity=Severity.INFO)
     return [pair for pair in used if pair[0].run_id not in odd], (left_out,)
 
@@ -559,16 +554,16 @@ def _without_slow_start(
     the device for the others, as the first pair of an A/B comparison does.
     """
     first = [pair for pair in used if pair[0].invocation == 0]
-    others = [pair for pair in used if pair[0].invocation > 0]
-    if len(first) != 1 or len(others) < SIBLINGS_MIN:
+    later = [pair for pair in used if pair[0].invocation > 0]
+    if len(first) != 1 or len(later) < SIBLINGS_MIN:
         return used, ()
-    usual = trimmed_mean(logs_of([latency_us for _, latency_us in others]))
+    usual = trimmed_mean(logs_of([latency_us for _, latency_us in later]))
     slowdown = math.log(first[0][1]) - usual.value
     if slowdown < max(SLOW_START_LEAST, SLOW_START_STDS * (usual.std or 0.0)):
         return used, ()
     message = "The first invocation was slower than the others: left out"
     evidence = f"{format_percent(math.expm1(slowdown))} slower than the mean of the others"
-    return others, (finding("slow-start", message, evidence),)
+    return later, (finding("slow-start", message, evidence),)
 
 
 def _two_states(summary: Summary) -> tuple[Finding, ...]:
@@ -590,7 +585,7 @@ def _mixed_grades(runs: Sequence[RunRecord]) -> tuple[Finding, ...]:
 
 
 def _objection(status: CaseStatus, run: RunRecord) -> tuple[str, str]:
-    """Return code and sentence of why a figure isn't a result; empty when it is one."""
+    """Return the code and sentence why a figure isn't a result; empty when it is one."""
     if status is CaseStatus.FELL_BACK:
         truth = truth_of(run)
         return run.reason_code or f"delegate-{truth}", run.reason or NOT_WHAT_WAS_ASKED[truth]

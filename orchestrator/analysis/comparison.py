@@ -1,10 +1,10 @@
-"""Two sides against each other, case by case: which belong together, what keeps two apart, the
-verdict on those that agree, and the whole. Pure.
+"""Comparison of two sides, case by case: matching, differences that prevent a comparison, verdicts,
+and the overall ratio. Pure.
 
 Two figures are compared when everything but the compared thing agrees. Cases are matched in steps
 from "all alike" to "the same model by name, delegate, threads and tool", so that a case whose
-settings or phone changed is reported as incomparable, with what differs, instead of being left out
-without a word.
+settings or phone changed is reported as incomparable with its differences, instead of being left out
+silently.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Fact(enum.StrEnum):
 
     #: A virtual phone's figure is no measurement.
     VIRTUAL = "virtual"
-    #: There is no figure, or it isn't one of what was asked for.
+    #: There is no figure, or it is one of another configuration.
     FIGURE = "figure"
     #: The figure was rejected.
     QUALITY = "quality"
@@ -78,7 +78,7 @@ class Fact(enum.StrEnum):
     TRUTH = "truth"
     THREADS = "threads"
     TOOL = "tool"
-    #: As what the program runs: shell, top-app, foreground.
+    #: How the program runs: shell, top-app, foreground.
     MODE = "mode"
     FLAGS = "flags"
     #: Runs, seconds, warm-up, cores.
@@ -98,12 +98,11 @@ _FREE: Final[Mapping[Axis, frozenset[Fact]]] = {
 SETTINGS: Final = ("num_runs", "min_secs", "max_secs", "warmup_runs", "warmup_min_secs", "affinity")
 
 
-#: Differences that no option lets pass: what is left isn't a comparison.
+#: Differences that no option allows.
 ABSOLUTE: Final = frozenset({Fact.VIRTUAL, Fact.FIGURE, Fact.QUALITY})
 #: Warnings that may be all that two sessions differ by.
 _NO_VERDICT: Final = frozenset({"foreign-load", "coarse-resolution"})
-#: How a case ends that doesn't work; what a phone or a person kept from running says nothing of the
-#: case.
+#: Statuses of a case that doesn't work; one that a phone or a person stopped isn't among them.
 _BROKEN: Final = frozenset({CaseStatus.FELL_BACK, CaseStatus.FAILED, CaseStatus.TIMED_OUT})
 _ENDED: Final = frozenset({Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT})
 
@@ -113,10 +112,10 @@ class Rule:
     """How sides are compared."""
 
     axis: Axis = Axis.CAMPAIGN
-    #: When a change is claimed, each as a share; None where nobody said.
+    #: When a change is claimed, each as a share; None for the default.
     threshold: float | None = None
     level: float | None = None
-    #: Differences that the user lets pass; they are noted beside the figure.
+    #: Differences that the user allows; they are noted beside the figure.
     allowed: frozenset[Fact] = frozenset()
     #: For the axis CONFIG: what its selectors name.
     varied: frozenset[Fact] = field(default_factory=frozenset)
@@ -125,7 +124,7 @@ class Rule:
 
     @property
     def claim(self) -> Claim:
-        """When a change is claimed: as was said, else as usual."""
+        """When a change is claimed: as set, else the default."""
         return Claim(
             threshold=USUAL_CLAIM.threshold if self.threshold is None else self.threshold,
             level=USUAL_CLAIM.level if self.level is None else self.level,
@@ -144,24 +143,24 @@ class Rule:
 def match(
     baseline: Sequence[Measured], candidate: Sequence[Measured], rule: Rule
 ) -> tuple[list[tuple[Measured, Measured]], list[Measured], list[Measured]]:
-    """Return the pairs that belong together, and what is left of each side; nothing is in two
+    """Return the pairs that belong together and the unpaired cases of each side; no case is in two
     pairs.
     """
     pairs: list[tuple[Measured, Measured]] = []
-    left, right = list(baseline), list(candidate)
+    left_baseline, left_candidate = list(baseline), list(candidate)
     for step, dropped in enumerate(_steps(rule)):
-        keys = [_grouped(side, dropped, rule) for side in (left, right)]
-        for key, ones in keys[0].items():
-            others = keys[1].get(key, [])
-            if step >= _CLOSE_STEPS and (len(ones) > 1 or len(others) > 1):
-                # Far from alike, and no way to tell which of them is meant.
+        keys = [_grouped(side, dropped, rule) for side in (left_baseline, left_candidate)]
+        for key, baseline_cases in keys[0].items():
+            candidate_cases = keys[1].get(key, [])
+            if step >= _CLOSE_STEPS and (len(baseline_cases) > 1 or len(candidate_cases) > 1):
+                # Several candidates for a loose match: none is paired.
                 continue
             # The newest with the newest.
-            pairs += list(zip(reversed(ones), reversed(others), strict=False))
+            pairs += list(zip(reversed(baseline_cases), reversed(candidate_cases), strict=False))
         taken = {id(item) for pair in pairs for item in pair}
-        left = [item for item in left if id(item) not in taken]
-        right = [item for item in right if id(item) not in taken]
-    return pairs, left, right
+        left_baseline = [item for item in left_baseline if id(item) not in taken]
+        left_candidate = [item for item in left_candidate if id(item) not in taken]
+    return pairs, left_baseline, left_candidate
 
 
 #: Steps in which several cases may be alike; in the further ones only a single one of each side is
@@ -171,7 +170,7 @@ _Parts = frozenset[str]
 
 
 def _steps(rule: Rule) -> list[_Parts]:
-    """Return what each step of matching no longer looks at."""
+    """Return, for each step of matching, the parts of a case that it ignores."""
     more = ["campaign", "build model-content", "settings mode", "flags"]
     if rule.axis in {Axis.CAMPAIGN, Axis.BUILD}:
         more.append("device")
@@ -222,10 +221,10 @@ def title_of(item: Measured, rule: Rule) -> str:
         Fact.FLAGS: ", ".join(f"{name}={value}" for name, value in case.flags),
     }
 
-    def told(parts: Mapping[Fact, str], between: str) -> str:
+    def joined(parts: Mapping[Fact, str], between: str) -> str:
         return between.join(part for fact, part in parts.items() if part and fact not in rule.free)
 
-    return ": ".join(filter(None, (told(where, " on "), told(words, ", "))))
+    return ": ".join(filter(None, (joined(where, " on "), joined(words, ", "))))
 
 
 class FailOn(enum.StrEnum):
@@ -238,7 +237,7 @@ class FailOn(enum.StrEnum):
     NEVER = "never"
 
 
-#: What neither says that a case is slower nor that it isn't.
+#: Outcomes that neither show a case slower nor rule it out.
 DOUBTFUL: Final = frozenset({ComparisonOutcome.INCONCLUSIVE, ComparisonOutcome.INCOMPARABLE})
 
 
@@ -252,7 +251,7 @@ class Difference:
 
 @frozen
 class ComparedCase:
-    """One case of both sides and what it comes to."""
+    """One case of both sides, with its verdict."""
 
     #: Names the case without what is compared.
     title: str
@@ -300,7 +299,7 @@ class Overall:
 
 @frozen
 class Comparison:
-    """Two sides against each other, case by case."""
+    """The comparison of two sides, case by case."""
 
     axis: str
     baseline: str
@@ -336,8 +335,8 @@ class Comparison:
         return any(row.is_virtual for row in self.rows)
 
     def lack(self, fail_on: FailOn) -> str:
-        """Return why it is a failure whatever its cases are, as a code; empty where it isn't: what
-        wasn't measured or compared wasn't shown to be good.
+        """Return the code of why it fails whatever its cases are; empty where it doesn't. Cases that
+        weren't measured or compared aren't shown to be good.
         """
         if fail_on is FailOn.NEVER:
             return ""
@@ -360,9 +359,9 @@ def compare_sides(
     *,
     names: tuple[str, str] = ("", ""),
 ) -> Comparison:
-    """Return every case that both sides have, compared, and what only one of them has."""
-    pairs, left, right = match(baseline, candidate, rule)
-    # What a number of threads is nothing to has the figure of one, on both sides.
+    """Return every case of both sides, compared, and the titles of cases of one side only."""
+    pairs, only_baseline, only_candidate = match(baseline, candidate, rule)
+    # Cases that both sides skipped because threads are unused have a figure at another number.
     rows = [
         compare_measured(before, after, rule)
         for before, after in pairs
@@ -374,8 +373,8 @@ def compare_sides(
         baseline=names[0],
         candidate=names[1],
         rows=tuple(rows),
-        only_baseline=tuple(sorted(title_of(item, Rule()) for item in left)),
-        only_candidate=tuple(sorted(title_of(item, Rule()) for item in right)),
+        only_baseline=tuple(sorted(title_of(item, Rule()) for item in only_baseline)),
+        only_candidate=tuple(sorted(title_of(item, Rule()) for item in only_candidate)),
         claim=rule.claim,
     )
 
@@ -386,38 +385,39 @@ def compare_measured(before: Measured, after: Measured, rule: Rule) -> ComparedC
 
     INCOMPARABLE has the ratio and its interval too, where both sides have figures of real runs.
     """
-    before, after, means = _of_one_kind(before, after)
-    found = differences_of(before, after, rule.free)
-    apart = tuple(item for item in found if item.fact in ABSOLUTE or item.fact not in rule.allowed)
+    before, after, means = _same_kind(before, after)
+    differences = differences_of(before, after, rule.free)
+    blocking = tuple(
+        item for item in differences if item.fact in ABSOLUTE or item.fact not in rule.allowed
+    )
     notes = (
-        [f"Let pass: {item.text}" for item in found if item not in apart]
+        [f"Let pass: {item.text}" for item in differences if item not in blocking]
         + means
         + _notes(before, after, rule)
     )
-    is_figure = not any(item.fact in ABSOLUTE for item in apart)
+    is_figure = not any(item.fact in ABSOLUTE for item in blocking)
     counts = len(before.result.used), len(after.result.used)
     verdict = _verdict(before, after, rule) if is_figure else rule.claim.verdict(counts)
-    outcome, doubts = verdict.outcome, [] if apart else _doubts(before, after)
-    if apart:
-        # The figures stand beside what keeps them apart: a ratio that nobody claims is still an
-        # answer.
+    outcome, doubts = verdict.outcome, [] if blocking else _doubts(before, after)
+    if blocking:
+        # The ratio is still reported, without a claim.
         outcome = ComparisonOutcome.INCOMPARABLE
     elif doubts and outcome in CHANGES:
         outcome = ComparisonOutcome.INCONCLUSIVE
-    why = (item.text for item in apart)
+    texts = (item.text for item in blocking)
     return ComparedCase(
         title=title_of(before, rule),
         baseline=before,
         candidate=after,
         verdict=replace(
-            verdict, outcome=outcome, reasons=(*why, *verdict.reasons, *doubts, *notes)
+            verdict, outcome=outcome, reasons=(*texts, *verdict.reasons, *doubts, *notes)
         ),
-        differences=apart,
+        differences=blocking,
     )
 
 
 def _doubts(before: Measured, after: Measured) -> list[str]:
-    """Return what makes a difference of two sessions no change of the program, as sentences."""
+    """Return the reasons why a difference of two sessions isn't called a change, as sentences."""
     if _same_place(before, after):
         return []
     return [
@@ -427,8 +427,8 @@ def _doubts(before: Measured, after: Measured) -> list[str]:
     ]
 
 
-#: How a difference calls a fact, the gravest first, and what a case has of it; one that is empty is
-#: unknown, and differs from nothing.
+#: A fact's noun and its value for a case, the gravest first; an empty value is unknown and never
+#: differs.
 _FACTS: Final[Mapping[Fact, tuple[str, Callable[[Measured], object]]]] = {
     Fact.DEVICE: ("device", lambda item: item.case.serial),
     Fact.SYSTEM: ("device's operating system", lambda item: item.system),
@@ -443,41 +443,49 @@ _FACTS: Final[Mapping[Fact, tuple[str, Callable[[Measured], object]]]] = {
         lambda item: " ".join(f"{name}={value}" for name, value in item.case.flags) or "none",
     ),
 }
-#: What is a part of another fact's difference where that one differs.
+#: A fact isn't reported where the fact that it is part of differs.
 _PART_OF: Final = {Fact.SYSTEM: Fact.DEVICE, Fact.MODE: Fact.TOOL}
 
 
 def differences_of(before: Measured, after: Measured, free: frozenset[Fact]) -> list[Difference]:
     """Return every fact that must agree and doesn't, the gravest first."""
-    one, other = before.case, after.case
-    found: list[Difference] = []
+    before_case, after_case = before.case, after.case
+    differences: list[Difference] = []
 
-    def check(fact: Fact, what: str, first: object, second: object) -> None:
+    def check(fact: Fact, noun: str, first: object, second: object) -> None:
         if fact not in free and first != second:
-            found.append(Difference(fact=fact, text=f"The {what} differs: {first} and {second}."))
+            differences.append(
+                Difference(fact=fact, text=f"The {noun} differs: {first} and {second}.")
+            )
 
     if before.is_virtual != after.is_virtual:
         text = "One figure is a virtual phone's and no measurement, the other is a real device's."
-        found.append(Difference(fact=Fact.VIRTUAL, text=text))
+        differences.append(Difference(fact=Fact.VIRTUAL, text=text))
     for name, item in _sides(before, after):
-        found += _figure_faults(name, item)
-    if not found and before.result.figure is not after.result.figure:
+        differences += _figure_faults(name, item)
+    if not differences and before.result.figure is not after.result.figure:
         text = f"One figure is a {before.result.figure}, the other a {after.result.figure}; neither has both."
-        found.append(Difference(fact=Fact.FIGURE, text=text))
-    what, names = "model", (one.model_name, other.model_name)
+        differences.append(Difference(fact=Fact.FIGURE, text=text))
+    noun, names = "model", (before_case.model_name, after_case.model_name)
     if names[0] == names[1]:
-        what = f"content of the model {one.model_name}"
-        names = one.model_sha256[:12], other.model_sha256[:12]
-    check(Fact.MODEL, what, *names)
-    for fact, (what, value_of) in _FACTS.items():
-        whole = _FACTS[_PART_OF[fact]][1] if fact in _PART_OF else None
-        if value_of(before) and value_of(after) and (not whole or whole(before) == whole(after)):
-            check(fact, what, value_of(before), value_of(after))
+        noun = f"content of the model {before_case.model_name}"
+        names = before_case.model_sha256[:12], after_case.model_sha256[:12]
+    check(Fact.MODEL, noun, *names)
+    for fact, (noun, value_of) in _FACTS.items():
+        parent_value_of = _FACTS[_PART_OF[fact]][1] if fact in _PART_OF else None
+        if (
+            value_of(before)
+            and value_of(after)
+            and (not parent_value_of or parent_value_of(before) == parent_value_of(after))
+        ):
+            check(fact, noun, value_of(before), value_of(after))
     for name in SETTINGS:
-        check(Fact.SETTINGS, f"setting {name}", getattr(one, name), getattr(other, name))
+        check(
+            Fact.SETTINGS, f"setting {name}", getattr(before_case, name), getattr(after_case, name)
+        )
     if are_grades_apart(before, after):
         check(Fact.GRADE, "grade of control", before.grade, after.grade)
-    return found
+    return differences
 
 
 def are_grades_apart(before: Measured, after: Measured) -> bool:
@@ -500,10 +508,10 @@ def are_grades_apart(before: Measured, after: Measured) -> bool:
     return steps > 1 or Grade.E in {before.grade, after.grade}
 
 
-def _of_one_kind(before: Measured, after: Measured) -> tuple[Measured, Measured, list[str]]:
-    """Return both sides with figures of one kind, and what is to be said of that.
+def _same_kind(before: Measured, after: Measured) -> tuple[Measured, Measured, list[str]]:
+    """Return both sides with figures of one kind, and notes about that.
 
-    What can't be brought to one kind stays as it is: :func:`differences_of` tells it.
+    Sides without a common kind stay as they are: :func:`differences_of` reports it.
     """
     results = {"baseline": before.result, "candidate": after.result}
     both = comparable(results)
@@ -546,7 +554,7 @@ def _mostly_fails(item: Measured) -> bool:
 
 
 def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
-    """Return what doesn't forbid the comparison and must be known beside it."""
+    """Return notes that a comparison needs beside its figures, as sentences."""
     notes = []
     for name, item in _sides(before, after):
         if item.origin:
@@ -556,10 +564,10 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
                 [*sorted(item.codes), *(note.rstrip(".") for note in item.result.notes)]
             )
             notes.append(f"The {name} is suspect ({why}).")
-        if lacking := item.result.lacking:
+        if imprecision := item.result.lacking:
             precision = item.result.precision
             width = "no interval" if precision is None else f"\u00b1{format_percent(precision)}"
-            notes.append(f"The {name} is {lacking}: {width}.")
+            notes.append(f"The {name} is {imprecision}: {width}.")
         if item.result.status is CaseStatus.UNCONFIRMED:
             notes.append(f"Nothing shows where the {name}'s operators ran.")
     if Fact.BUILD in rule.free and rule.axis is not Axis.BUILD and before.build != after.build:
@@ -599,24 +607,24 @@ def _verdict(before: Measured, after: Measured, rule: Rule) -> ComparisonVerdict
     before_us, after_us, resolution_us = pair_figures(
         [(before.used[number], after.used[number]) for number in numbers], before.result.figure
     )
-    # Pairs that ended by their looks are judged by what these asked, whatever is compared.
+    # Pairs that ended early are judged by the claim that ended them, whatever is compared.
     claim = before.claim or rule.claim
     verdict = compare_pairs(before_us, after_us, claim, resolution_us=resolution_us)
-    notes = _left_out(before, after, len(before_us))
+    notes = _unpaired_notes(before, after, len(before_us))
     if claim.threshold != rule.claim.threshold:
-        least = format_percent(claim.threshold)
-        notes.append(f"Its A/B comparison claims a change of at least {least}.")
+        threshold = format_percent(claim.threshold)
+        notes.append(f"Its A/B comparison claims a change of at least {threshold}.")
     return replace(verdict, reasons=(*verdict.reasons, *notes))
 
 
 def _sessions(before: Measured, after: Measured, rule: Rule) -> SessionNoise:
-    """Return how far the sessions of two figures differ."""
-    known = [rule.sessions.get(item.case.series_key, SessionNoise()) for item in (before, after)]
-    return max(known, key=lambda noise: noise.steps)
+    """Return the session noise of the series with more steps."""
+    noises = [rule.sessions.get(item.case.series_key, SessionNoise()) for item in (before, after)]
+    return max(noises, key=lambda noise: noise.steps)
 
 
-def _left_out(before: Measured, after: Measured, paired: int) -> list[str]:
-    """Say what is no part of the pairs: one of two runs can't be used, or its side stopped earlier."""
+def _unpaired_notes(before: Measured, after: Measured, paired: int) -> list[str]:
+    """Return notes about unpaired runs: the other run can't be used, or its side stopped earlier."""
     sides = [
         {run.invocation for run in item.runs if run.reason_code not in NOT_BEGUN}
         for item in (before, after)
@@ -636,26 +644,25 @@ def overall_of(rows: Sequence[ComparedCase]) -> Overall | None:
     """Return the geometric mean of the ratios with its interval; None when no case has a ratio.
 
     The interval is that of the measured noise of these cases. Errors of pairs are independent.
-    Where nights are compared, all cases of one device share what the night did to it: their errors
-    are taken as one.
+    Between sessions, all cases of one device share the session's deviation: their errors are added.
     """
-    known = [row for row in rows if row.verdict.ratio is not None]
-    if not known:
+    compared = [row for row in rows if row.verdict.ratio is not None]
+    if not compared:
         return None
-    mean = math.fsum(math.log(row.verdict.ratio or 1.0) for row in known) / len(known)
-    level = min(row.verdict.level for row in known)
+    mean = math.fsum(math.log(row.verdict.ratio or 1.0) for row in compared) / len(compared)
+    level = min(row.verdict.level for row in compared)
     parts: dict[str, list[float]] = defaultdict(list)
-    for index, row in enumerate(known):
+    for index, row in enumerate(compared):
         verdict = row.verdict
         if verdict.low is None or verdict.high is None:
             return Overall(
-                ratio=factor_of(mean), low=None, high=None, level=level, count=len(known)
+                ratio=factor_of(mean), low=None, high=None, level=level, count=len(compared)
             )
         whole = math.log(verdict.high) - math.log(verdict.low)
         error = whole / 2 / margin(1.0, math.inf, verdict.level)
         shared = not verdict.method.startswith("paired")
         parts[f"device {row.candidate.case.serial}" if shared else f"case {index}"].append(error)
     errors = math.sqrt(sum(sum(group) ** 2 for group in parts.values()))
-    reach = margin(errors, math.inf, level) / len(known)
+    reach = margin(errors, math.inf, level) / len(compared)
     low, high = factor_of(mean - reach), factor_of(mean + reach)
-    return Overall(ratio=factor_of(mean), low=low, high=high, level=level, count=len(known))
+    return Overall(ratio=factor_of(mean), low=low, high=high, level=level, count=len(compared))

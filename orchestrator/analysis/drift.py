@@ -25,7 +25,7 @@ BURST_S: Final = 20.0
 BURST_POINTS: Final = 5
 #: The steady level comes from this share of the end.
 STEADY_SHARE: Final = 0.25
-#: A phone that gets slower by less than this isn't called throttled.
+#: A smaller slowdown isn't called throttling.
 SLOWER_BY: Final = 0.05
 #: The running median must be above the burst level by this many of its own standard errors.
 SIGMAS: Final = 5.0
@@ -35,13 +35,13 @@ STEPS_MOST: Final = 600
 WINDOW: Final = 5
 #: Of the steps after onset, this share must be above the limit.
 STAYS: Final = 0.9
-#: Fewer points say nothing of onset.
+#: Fewer points don't show an onset.
 POINTS_MIN: Final = 12
 
 
 @frozen
 class SustainedCurve:
-    """What a sustained run comes to."""
+    """The result of a sustained run."""
 
     burst_us: float
     #: From the first point; None when the phone didn't slow down, or too few points were taken to
@@ -62,11 +62,13 @@ def sustained(points: Sequence[tuple[float, float]]) -> SustainedCurve:
     There is at least one, all are positive numbers; order doesn't matter, and seconds count from
     any zero.
     """
-    begin = min(at for at, _ in points)
-    ordered = sorted((at - begin, us) for at, us in points)
+    begin = min(at_s for at_s, _ in points)
+    ordered = sorted((at_s - begin, us) for at_s, us in points)
     duration = ordered[-1][0]
     burst_us = _burst(ordered)
-    steady_us = statistics.median(us for at, us in ordered if at >= (1 - STEADY_SHARE) * duration)
+    steady_us = statistics.median(
+        us for at_s, us in ordered if at_s >= (1 - STEADY_SHARE) * duration
+    )
     return SustainedCurve(
         burst_us=burst_us,
         onset_s=_onset(ordered, burst_us),
@@ -78,7 +80,7 @@ def sustained(points: Sequence[tuple[float, float]]) -> SustainedCurve:
 
 
 def _burst(ordered: Sequence[tuple[float, float]]) -> float:
-    early = [us for at, us in ordered if at < BURST_S]
+    early = [us for at_s, us in ordered if at_s < BURST_S]
     if len(early) < BURST_POINTS:
         early = [us for _, us in ordered[:BURST_POINTS]]
     return statistics.median(early)
@@ -125,52 +127,52 @@ class Attempt:
 
     @property
     def elapsed_s(self) -> float:
-        """From the first start to the last end; what wasn't begun takes no time."""
-        begun = [run for run in self.runs if run.reason_code not in NOT_BEGUN]
-        if not begun:
+        """From the first start to the last end; runs that weren't started take no time."""
+        started = [run for run in self.runs if run.reason_code not in NOT_BEGUN]
+        if not started:
             return 0.0
-        end = max(run.started_at + timedelta(seconds=run.duration_s) for run in begun)
-        return (end - begun[0].started_at).total_seconds()
+        end = max(run.started_at + timedelta(seconds=run.duration_s) for run in started)
+        return (end - started[0].started_at).total_seconds()
 
     @property
     def has_failed(self) -> bool:
-        """Whether it was ended because nothing was measured any more."""
+        """Whether it was ended because its last runs gave no figure."""
         last = self.runs[-_FAILURES_MAX:]
         failed = len(last) == _FAILURES_MAX and all(measured_us(run) is None for run in last)
         return failed or (bool(last) and last[-1].outcome is Outcome.TIMED_OUT)
 
     def is_whole(self, sustained_s: float) -> bool:
-        """Whether it lasted as long as it was to, and measured until its end."""
+        """Whether it lasted for the planned time, and measured until its end."""
         return self.elapsed_s >= sustained_s and not self.has_failed
 
     def is_over(self, sustained_s: float) -> bool:
-        """Whether nothing further belongs to it: it is whole, failed, or the rest was left out."""
+        """Whether it is complete, failed, or its rest was left out."""
         was_left_out = bool(self.runs) and self.runs[-1].reason_code in NOT_BEGUN
         return bool(self.runs) and (was_left_out or self.has_failed or self.is_whole(sustained_s))
 
 
 def attempts(runs: Sequence[RunRecord]) -> tuple[Attempt, ...]:
     """Return the attempts among the sustained runs of one case in one campaign, oldest first."""
-    made = (run for run in runs if run.outcome is not Outcome.UNFIT)
-    numbered = grouped(made, lambda run: run.invocation // ATTEMPT_NUMBERS)
+    fit_runs = (run for run in runs if run.outcome is not Outcome.UNFIT)
+    numbered = grouped(fit_runs, lambda run: run.invocation // ATTEMPT_NUMBERS)
     return tuple(
-        Attempt(number=number, runs=tuple(sorted(own, key=lambda run: run.invocation)))
-        for number, own in sorted(numbered.items())
+        Attempt(number=number, runs=tuple(sorted(members, key=lambda run: run.invocation)))
+        for number, members in sorted(numbered.items())
     )
 
 
 def is_over(runs: Sequence[RunRecord], sustained_s: float) -> bool:
     """Whether a case's latest attempt came to its end."""
-    found = attempts(runs)
-    return bool(found) and found[-1].is_over(sustained_s)
+    series = attempts(runs)
+    return bool(series) and series[-1].is_over(sustained_s)
 
 
 def points_of(attempt: Attempt) -> tuple[tuple[float, float], ...]:
     """Return the seconds since the attempt's start and the latency then, in microseconds, of each
     figure.
 
-    A point stands at the middle of its process. Throttling doesn't reject a run here: it is what is
-    looked for.
+    A point's time is the middle of its process. Throttling doesn't reject a run here: it is what is
+    measured.
     """
     return tuple(
         (
@@ -213,7 +215,7 @@ HISTORY_MIN: Final = 5
 
 @frozen
 class ReferenceVerdict:
-    """What the reference workload says of the device."""
+    """The reference check's verdict on the device."""
 
     #: True when the figure moved beyond noise; None when one side has no figure.
     moved: bool | None
@@ -249,7 +251,7 @@ def reference_moved(
 #: Invocations of the reference workload in one check; the number of its first one is a multiple of
 #: it.
 CHECK_INVOCATIONS: Final = 3
-#: How many of the last checks of earlier campaigns show how the device usually is.
+#: How many of the last checks of earlier campaigns make the usual figure.
 USUAL_COUNT: Final = 9
 
 
@@ -268,38 +270,38 @@ class Check:
 
 def checks(runs: Sequence[RunRecord]) -> tuple[Check, ...]:
     """Return the checks among one device's runs of one campaign, in their order."""
-    made = (
+    reference_runs = (
         run for run in runs if run.run_pass is Pass.REFERENCE and run.outcome is not Outcome.UNFIT
     )
-    numbered = grouped(made, lambda run: run.invocation // CHECK_INVOCATIONS)
-    found = []
-    for number, own in sorted(numbered.items()):
-        first = min(own, key=lambda run: run.invocation)
-        found.append(
+    numbered = grouped(reference_runs, lambda run: run.invocation // CHECK_INVOCATIONS)
+    all_checks = []
+    for number, members in sorted(numbered.items()):
+        first = min(members, key=lambda run: run.invocation)
+        all_checks.append(
             Check(
                 number=number,
-                latencies_us=tuple(value for run in own if (value := measured_us(run)) is not None),
-                begun_at=min(run.started_at for run in own),
-                ended_at=max(run.started_at + timedelta(seconds=run.duration_s) for run in own),
+                latencies_us=tuple(
+                    value for run in members if (value := measured_us(run)) is not None
+                ),
+                begun_at=min(run.started_at for run in members),
+                ended_at=max(run.started_at + timedelta(seconds=run.duration_s) for run in members),
                 battery_heat_c=first.state_before.battery_heat_c
                 if first.state_before is not None
                 else None,
-                is_whole=len(own) == CHECK_INVOCATIONS,
+                is_whole=len(members) == CHECK_INVOCATIONS,
             )
         )
-    return tuple(found)
+    return tuple(all_checks)
 
 
 def baseline_of(runs: Sequence[RunRecord]) -> Check | None:
-    """Return the check that a campaign's later ones are held against: the last one before any other
-    run.
-    """
-    others = [
+    """Return the check that later checks are compared with: the last one before any other run."""
+    other_starts = [
         run.started_at
         for run in runs
         if run.run_pass is not Pass.REFERENCE and run.outcome is not Outcome.UNFIT
     ]
-    begun_at = min(others, default=None)
+    begun_at = min(other_starts, default=None)
     usable = [check for check in checks(runs) if check.latencies_us]
     before = [check for check in usable if begun_at is None or check.ended_at <= begun_at]
     return before[-1] if before else next(iter(usable), None)
@@ -308,11 +310,11 @@ def baseline_of(runs: Sequence[RunRecord]) -> Check | None:
 def verdict_of(
     runs: Sequence[RunRecord], check: Check, history_us: Sequence[float]
 ) -> ReferenceVerdict:
-    """Return what a check says against the campaign's baseline; the history tells the device's own
-    noise.
+    """Return a check's verdict against the campaign's baseline; the device's noise comes from its
+    history.
 
-    A check up to the baseline is held against the last figures of earlier campaigns. ``runs`` are
-    one device's of one campaign, ``history_us`` what :func:`history_of` gives of earlier ones.
+    A check up to the baseline is compared with the last figures of earlier campaigns. ``runs`` are
+    one device's of one campaign, ``history_us`` is the :func:`history_of` earlier ones.
     """
     baseline = baseline_of(runs)
     before = history_us[-USUAL_COUNT:]
@@ -325,8 +327,8 @@ def history_of(runs: Iterable[RunRecord]) -> tuple[float, ...]:
     """Return a figure for each check of earlier campaigns: the median of its invocations, in
     microseconds.
 
-    Invocations of one check are more alike than those of two: only whole checks tell how far they
-    lie apart.
+    Invocations of one check are more alike than those of two: the noise is that between whole
+    checks.
     """
     numbered: dict[tuple[CampaignId, int], list[float]] = {}
     for run in runs:
@@ -339,7 +341,7 @@ def history_of(runs: Iterable[RunRecord]) -> tuple[float, ...]:
 
 
 def _figures(check: Check, history_us: Sequence[float]) -> tuple[float, ...]:
-    """Return a check's figures of the kind that its noise is known of."""
+    """Return a check's figures, as their median where the noise is known from medians."""
     if len(history_us) < HISTORY_MIN or not check.latencies_us:
         return check.latencies_us
     return (statistics.median(check.latencies_us),)
@@ -360,8 +362,7 @@ def doubted(runs: Sequence[RunRecord], history_us: Sequence[float] = ()) -> dict
     moved_before = False
     for check in checks(runs):
         verdict = verdict_of(runs, check, history_us)
-        # The baseline is good by definition; a check without a figure says nothing, neither good
-        # nor bad.
+        # The baseline is good by definition; a check without a figure is neither good nor bad.
         moved = False if check.number <= baseline.number else verdict.moved
         if moved is None:
             continue

@@ -48,11 +48,11 @@ from orchestrator.records.verdict import (
     ComparisonVerdict,
 )
 
-#: With which probability the minimum detectable effect would have been seen.
+#: The probability of seeing the minimum detectable effect.
 SEEN_POWER: Final = 0.8
-#: Pairs after which a comparison in turns is looked at, and the share of its error that each look
-#: has. The looks have most of their pairs in common, so that all together have less than nine such
-#: shares: about 1 in series of known truth whose pairs are correlated by 0.3.
+#: Pairs after which a comparison in turns is judged (its interim looks), and the share of its error
+#: that each look has. The looks have most of their pairs in common, so that all together have less
+#: than nine such shares: about 1 in series of known truth whose pairs are correlated by 0.3.
 LOOKS: Final = (8, 12, 18, 27, 40, 60, 90, 135, 200)
 LOOK_SHARE: Final = 0.15
 #: Larger exponentials are beyond what a number can hold.
@@ -69,9 +69,9 @@ _EMPTY_OF_BOTH: Final = 3.1
 CHANGES: Final = {ComparisonOutcome.SLOWER, ComparisonOutcome.FASTER}
 
 
-def looks_of(most: int) -> tuple[int, ...]:
-    """Return the numbers of pairs after which a comparison of at most ``most`` is looked at."""
-    return (*(look for look in LOOKS if look < most), most)
+def interim_counts(most_pairs: int) -> tuple[int, ...]:
+    """Return the numbers of pairs after which a comparison of at most ``most_pairs`` is judged."""
+    return (*(pairs for pairs in LOOKS if pairs < most_pairs), most_pairs)
 
 
 @frozen
@@ -101,21 +101,19 @@ class Effect:
         return math.expm1(min(_MOST_LOG, max(by_chance, math.log1p(threshold)) + missed))
 
 
-def _of_pairs(logs: Sequence[float], rounding: float) -> Effect:
-    """Return the effect that the log ratios of pairs show.
+def _paired_effect(logs: Sequence[float], rounding: float) -> Effect:
+    """Return the effect of the log ratios of pairs.
 
     Pairs are made so that they have little in common: nothing is expected of their correlation.
     """
-    found = trimmed_mean(logs, correlation=autocorrelation_of(logs).correlation(prior=0.0))
-    return Effect(
-        log=found.value, error=found.error or 0.0, degrees=found.degrees, rounding=rounding
-    )
+    mean = trimmed_mean(logs, correlation=autocorrelation_of(logs).correlation(prior=0.0))
+    return Effect(log=mean.value, error=mean.error or 0.0, degrees=mean.degrees, rounding=rounding)
 
 
-def _of_sides(
+def _unpaired_effect(
     before: TrimmedMean, after: TrimmedMean, sessions: SessionNoise | None, rounding: float
 ) -> Effect:
-    """Return the effect that two samples show which aren't in pairs."""
+    """Return the effect of two samples that aren't in pairs."""
     variances = [((side.error or 0.0) ** 2, float(side.degrees)) for side in (before, after)]
     if sessions is not None:
         variances.append(sessions.variance)
@@ -134,8 +132,8 @@ def compare_pairs(
     each other in time.
 
     Latencies in microseconds, one for each invocation, rounded to ``resolution_us``. The effect is
-    the trimmed mean of the log ratios, which takes out what both of a pair had in common (heat,
-    clocks); what pairs have in common with the pair before them widens its error.
+    the trimmed mean of the log ratios, which takes out what both runs of a pair have in common
+    (heat, clocks); the correlation of neighbouring pairs widens its error.
 
     With ``claim.most_pairs`` the verdict is that of the first look that finds a change or none, else
     of all pairs. Its interval holds the truth at all looks together as often as the level says; it is
@@ -145,37 +143,41 @@ def compare_pairs(
     """
     sides = logs_of(baseline_us), logs_of(candidate_us)
     logs = [after - before for before, after in zip(*sides, strict=True)]
-    level, most = claim.level, claim.most_pairs
+    level, most_pairs = claim.level, claim.most_pairs
     verdict = claim.verdict((len(logs), len(logs)))
     if len(logs) < 2:
         return _untested(verdict, logs[0] if logs else None)
-    looks = [look for look in looks_of(most) if look < len(logs)] if most is not None else []
-    at_each = level if most is None else _at_each_look(level)
-    for count in (*looks, len(logs)):
+    interim = (
+        [pairs for pairs in interim_counts(most_pairs) if pairs < len(logs)]
+        if most_pairs is not None
+        else []
+    )
+    look_level = level if most_pairs is None else _level_per_look(level)
+    for count in (*interim, len(logs)):
         centers = [trimmed_mean(side[:count]).value for side in sides]
         rounding = _rounding(centers, resolution_us)
-        blank = replace(verdict, method="paired-t", level=at_each, counts=(count, count))
-        verdict = _judged(blank, _of_pairs(logs[:count], rounding))
+        blank = replace(verdict, method="paired-t", level=look_level, counts=(count, count))
+        verdict = _judged(blank, _paired_effect(logs[:count], rounding))
         if verdict.is_decided:
             break
     return replace(verdict, level=level)
 
 
-def _at_each_look(level: float) -> float:
+def _level_per_look(level: float) -> float:
     return 1 - LOOK_SHARE * (1 - level)
 
 
 def detectable_in_pairs(noise: float, pairs: int) -> float:
-    """Return the smallest change that a comparison of at most so many pairs mostly shows, as a share.
+    """Return the smallest change that a comparison of at most ``pairs`` mostly shows, as a share.
 
     ``noise`` is the deviation of a pair's log ratio. Its error is that of a normal sample whose
     pairs show no correlation.
     """
     scores = [NormalDist().inv_cdf((place + 0.5) / pairs) for place in range(pairs)]
-    shown = Autocorrelation(weight=max(0, pairs - LOST))
-    found = trimmed_mean(scores, correlation=shown.correlation(prior=0.0))
-    effect = Effect(error=noise * (found.error or 0.0), degrees=found.degrees)
-    return effect.detectable(_at_each_look(CLAIM_LEVEL))
+    autocorrelation = Autocorrelation(weight=max(0, pairs - LOST))
+    mean = trimmed_mean(scores, correlation=autocorrelation.correlation(prior=0.0))
+    effect = Effect(error=noise * (mean.error or 0.0), degrees=mean.degrees)
+    return effect.detectable(_level_per_look(CLAIM_LEVEL))
 
 
 def compare_samples(
@@ -188,16 +190,16 @@ def compare_samples(
     """Return the verdict on two samples that weren't measured in pairs: another session, another
     device.
 
-    Welch's interval of the trimmed means of the logs. ``sessions`` is what sessions of one device
-    differ by as a whole, and part of the interval; None for samples of one session. Where both sides
-    fall into the same two groups, group is compared with group; where one does, only a difference
-    that no other share of the groups explains is claimed.
+    Welch's interval of the trimmed means of the logs. ``sessions`` is the noise between sessions of
+    one device, part of the interval; None for samples of one session. Where both sides fall into
+    the same two groups, group is compared with group; where one does, only a difference that no
+    other share of the groups explains is claimed.
     """
     before, after = baseline.log_mean, candidate.log_mean
-    apart = after.value - before.value
+    log_ratio = after.value - before.value
     verdict = claim.verdict((baseline.count, candidate.count))
     if min(verdict.counts) < 2:
-        return _untested(verdict, apart)
+        return _untested(verdict, log_ratio)
     resolution_us = max(baseline.resolution_us, candidate.resolution_us)
     rounding = _rounding([before.value, after.value], resolution_us)
     states = baseline.states, candidate.states
@@ -206,7 +208,7 @@ def compare_samples(
         for name, side in zip(("baseline", "candidate"), states, strict=True)
         if side
     ]
-    effect, explained, is_by_state = _of_states(
+    effect, explained, is_by_state = _effect_by_state(
         (baseline, candidate), (before, after), sessions, rounding
     )
     if is_by_state:
@@ -217,7 +219,7 @@ def compare_samples(
     verdict = _judged(verdict, effect, explained)
     may_be_share = any(states) or explained is not None
     if (
-        abs(apart) >= math.log1p(claim.threshold)
+        abs(log_ratio) >= math.log1p(claim.threshold)
         and may_be_share
         and verdict.outcome not in CHANGES
     ):
@@ -228,20 +230,20 @@ def compare_samples(
     return replace(verdict, reasons=tuple(reasons))
 
 
-def _of_states(
+def _effect_by_state(
     sides: tuple[Summary, Summary],
     means: tuple[TrimmedMean, TrimmedMean],
     sessions: SessionNoise | None,
     rounding: float,
 ) -> tuple[Effect, tuple[float, float] | None, bool]:
-    """Return the effect that two samples show which aren't in pairs, the ends of what a device's
-    states alone may make, and whether each state is compared with its own.
+    """Return the effect of two samples that aren't in pairs, the ends of the difference that a
+    device's states alone may make, and whether each state is compared with its own.
     """
     before, after = (side.states for side in sides)
     moved = moved_by(before, after) if before and after else None
     if moved is None:
         explained = _explained([side.logs for side in sides], (before, after))
-        return _of_sides(*means, sessions, rounding), explained, False
+        return _unpaired_effect(*means, sessions, rounding), explained, False
     factor = max(mean.error_factor for mean in means)
     between = [sessions.variance] if sessions else []
     error, degrees = pooled_error([((moved[1] * factor) ** 2, moved[2]), *between])
@@ -251,8 +253,8 @@ def _of_states(
 def _explained(
     sides: Sequence[Sequence[float]], states: Sequence[TwoStates | None]
 ) -> tuple[float, float] | None:
-    """Return the ends of what two sides may differ by because each drew a device's states in
-    another share, or None.
+    """Return the ends of the difference that two sides may have because each drew a device's states
+    in another share, or None.
 
     A side that shows one state may have a single invocation in the other, which only both sides
     together tell.
@@ -283,10 +285,13 @@ def pooled_error(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
     at 99 % they are too many for trimmed samples of unlike size, and among equals one comparison in
     a hundred may be called a change.
     """
-    total, fewest = math.fsum([variance for variance, _ in parts]), min([of for _, of in parts])
+    total, fewest = (
+        math.fsum([variance for variance, _ in parts]),
+        min([degrees for _, degrees in parts]),
+    )
     if total == 0.0:
         return 0.0, fewest
-    freedom = total**2 / math.fsum([variance**2 / of for variance, of in parts])
+    freedom = total**2 / math.fsum([variance**2 / degrees for variance, degrees in parts])
     # The last digits of the sum must not decide between two whole numbers.
     return math.sqrt(total), max(fewest, math.floor(freedom + 1e-6) - WELCH_LESS)
 
@@ -299,7 +304,7 @@ def _rounding(centers: Sequence[float], resolution_us: float) -> float:
 
 
 def factor_of(log: float) -> float:
-    """Return how many times as long a difference of logarithms is, within what a number can hold.
+    """Return the exponential of a difference of logarithms, limited to what a float can hold.
 
     The interval of two invocations that have nothing in common reaches beyond; its ends say that
     nothing is known.
@@ -327,8 +332,8 @@ def _untested(verdict: ComparisonVerdict, log: float | None) -> ComparisonVerdic
 def _judged(
     verdict: ComparisonVerdict, effect: Effect, explained: tuple[float, float] | None = None
 ) -> ComparisonVerdict:
-    """Return a verdict with what an effect says; ``explained`` are the ends of what a device's states
-    alone may make, which widen the interval.
+    """Return a verdict with an effect; ``explained`` are the ends of the difference that a device's
+    states alone may make, which widen the interval.
     """
     margin = math.log1p(verdict.threshold)
     low, high = effect.ends(verdict.level)
@@ -353,7 +358,7 @@ def _judged(
 
 Key = TypeVar("Key")
 
-#: Comparisons with the fastest count as a little more than they are: it is picked by its figure.
+#: Comparisons with the fastest count for slightly more than their number: it is picked by its figure.
 _RIVALS_POWER: Final = 1.25
 
 #: Two figures that can't be tested (one invocation each) are called alike up to this difference:
@@ -390,16 +395,15 @@ class BestOfSet(Generic[Key]):
     #: False when the fastest or a rival has one invocation, so that the order rests on a margin,
     #: not on a test.
     is_tested: bool
-    #: How sure the intervals of ``ratios`` are.
+    #: Confidence level of the intervals of ``ratios``.
     level: float
 
 
 def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> Ratio:
-    """Return how many times as fast the candidate is: the ratio of trimmed means with the interval of its
-    log.
+    """Return the candidate's speed-up: the ratio of trimmed means with its interval.
 
-    That of pairs where both were measured in the same rounds, which takes out what a round had in
-    common; else Welch's, which holds what sessions differ by where the two have none in common.
+    The interval is that of pairs where both were measured in the same rounds, which takes out what
+    a round has in common; else Welch's, with the noise between sessions where the two share none.
 
     A side in two states has its median's interval. Then the ratio's holds that of the medians too,
     and Welch's is made as :func:`compare_samples` does it.
@@ -409,17 +413,17 @@ def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> 
         return Ratio(value=math.exp(slow.value - fast.value), interval=None)
     resolution_us = max(baseline.resolution_us, candidate.resolution_us)
     rounding = _rounding([slow.value, fast.value], resolution_us)
-    # Earlier sessions aren't looked up.
+    # The default: earlier sessions aren't read.
     sessions = SessionNoise() if _are_apart(baseline, candidate) else None
     has_states = baseline.states is not None or candidate.states is not None
     explained = None
-    if pairs := _pairs_of(baseline, candidate):
-        effect = _of_pairs(pairs, rounding)
+    if pairs := _paired_logs(baseline, candidate):
+        effect = _paired_effect(pairs, rounding)
     elif has_states:
         sides, means = (candidate, baseline), (fast, slow)
-        effect, explained, _ = _of_states(sides, means, sessions, rounding)
+        effect, explained, _ = _effect_by_state(sides, means, sessions, rounding)
     else:
-        effect = _of_sides(fast, slow, sessions, rounding)
+        effect = _unpaired_effect(fast, slow, sessions, rounding)
     ends = [*effect.ends(level), *(explained or ())]
     if has_states:
         ends.append(math.log(baseline.median_us / candidate.median_us))
@@ -454,7 +458,7 @@ def paired_rounds(baseline: Summary, candidate: Summary) -> list[tuple[str, int]
     return common if in_turns else []
 
 
-def _pairs_of(baseline: Summary, candidate: Summary) -> list[float]:
+def _paired_logs(baseline: Summary, candidate: Summary) -> list[float]:
     """Return the log ratios of common rounds, in their order; empty where these make no pairs."""
     common = paired_rounds(baseline, candidate)
     before, after = (
@@ -465,13 +469,13 @@ def _pairs_of(baseline: Summary, candidate: Summary) -> list[float]:
 
 
 def fastest_of(members: Mapping[Key, Summary]) -> Key:
-    """Return the fastest of at least one: what no other's ratio to it is faster than.
+    """Return the fastest of at least one member: no other has a ratio to it above 1.
 
-    Ratios of pairs may go round in a circle; then it is one of these.
+    Ratios of pairs may form a circle; then it is one of these.
     """
 
-    def faster(one: Key, other: Key) -> Key:
-        return other if speed_up(members[one], members[other]).value > 1 else one
+    def faster(first: Key, second: Key) -> Key:
+        return second if speed_up(members[first], members[second]).value > 1 else first
 
     return reduce(faster, sorted(members, key=lambda key: members[key].median_us))
 
@@ -515,21 +519,24 @@ def mean_of(values: Sequence[float], *, prior: float = PRIOR) -> Mean | None:
     """
     if not values:
         return None
-    found = trimmed_mean(values, correlation=autocorrelation_of(values).correlation(prior))
+    mean = trimmed_mean(values, correlation=autocorrelation_of(values).correlation(prior))
     # Values that are alike to the last digit say nothing of how another one would differ.
-    half = margin(found.error, found.degrees, LEVEL) if found.error else None
-    return Mean(value=found.value, half_width=half, count=found.count)
+    half = margin(mean.error, mean.degrees, LEVEL) if mean.error else None
+    return Mean(value=mean.value, half_width=half, count=mean.count)
 
 
-def ratio_of(ones: Mapping[Key, float], others: Mapping[Key, float]) -> Mean | None:
-    """Return how many times as much one takes as another, from the rounds that both have; the
-    interval is of pairs.
+def ratio_of(numerators: Mapping[Key, float], denominators: Mapping[Key, float]) -> Mean | None:
+    """Return the mean ratio of two series over the rounds that both have; the interval is of pairs.
 
     ``half_width`` is of the logarithm's interval, as a share of the ratio.
     """
-    pairs = [math.log(value / others[key]) for key, value in ones.items() if key in others]
-    found = mean_of(pairs, prior=0.0)
-    if found is None:
+    pairs = [
+        math.log(value / denominators[key])
+        for key, value in numerators.items()
+        if key in denominators
+    ]
+    mean = mean_of(pairs, prior=0.0)
+    if mean is None:
         return None
-    half = None if found.half_width is None else math.expm1(found.half_width)
-    return Mean(value=math.exp(found.value), half_width=half, count=found.count)
+    half = None if mean.half_width is None else math.expm1(mean.half_width)
+    return Mean(value=math.exp(mean.value), half_width=half, count=mean.count)

@@ -24,12 +24,12 @@ class FindingCode:
     """What is true of each finding with a code."""
 
     code: str
-    #: How much it weighs, where whoever makes it says nothing else.
+    #: The default severity.
     severity: Severity
     meaning: str
     next_step: str
     #: When it is made, and what follows.
-    made: str = ""
+    condition: str = ""
     #: What else it may weigh, and when.
     also: tuple[Severity, str] | None = None
 
@@ -39,7 +39,7 @@ class FindingCode:
         ``benchfarm explain``.
         """
         also = " ".join(self.also) if self.also is not None else ""
-        return "; ".join(filter(None, (self.made, also)))
+        return "; ".join(filter(None, (self.condition, also)))
 
 
 #: Every finding; ``make docs`` writes the table of docs/reference/findings.md from these.
@@ -351,7 +351,7 @@ SPREAD_REPORTED: Final = 0.1
 #: differ so much, anything.
 REPETITIONS_FALL_MAX: Final = 0.1
 REPETITIONS_SPREAD_MAX: Final = 0.25
-#: Signs in a summary of a run that nobody here saw: mean over median, deviation over mean, p95 over
+#: Signs in the summary of an imported run: mean over median, deviation over mean, p95 over
 #: median, median over the first inference on a CPU, and the warm-up over the measurement elsewhere.
 SUMMARY_SKEW_MAX: Final = 0.05
 SUMMARY_SPREAD_MAX: Final = 0.1
@@ -368,22 +368,22 @@ def finding(
     code: str, message: str = "", evidence: str = "", *, severity: Severity | None = None
 ) -> Finding:
     """Return a finding, by default with the severity and the message of its code."""
-    known = CODES[code]
+    defaults = CODES[code]
     return Finding(
         code=code,
-        severity=severity or known.severity,
-        message=message or known.meaning,
+        severity=severity or defaults.severity,
+        message=message or defaults.meaning,
         evidence=evidence,
     )
 
 
 def finding_step(code: str) -> str:
-    """Return what to do about a finding; empty where its code isn't known here."""
+    """Return a finding's next step; empty for an unknown code."""
     return CODES[code].next_step if code in CODES else ""
 
 
 def start_findings(report: ToolReport) -> Iterator[Finding]:
-    """Yield what speaks against a start's figures; nothing for a report of another pass.
+    """Yield the findings of a start's figures; none for a report of another pass.
 
     A GPU delegate says that it used its cache ("from serialized data"); XNNPACK and NNAPI don't, so
     that for them the cache's size before the start is all there is to go by.
@@ -398,8 +398,8 @@ def start_findings(report: ToolReport) -> Iterator[Finding]:
             )
     elif stage == StartStage.CACHE_WARM:
         reports_cache = any(
-            own.reports_cache
-            for name, own in DELEGATES.items()
+            delegate.reports_cache
+            for name, delegate in DELEGATES.items()
             if name.value == report.delegate.actual
         )
         if not size:
@@ -415,7 +415,7 @@ def start_findings(report: ToolReport) -> Iterator[Finding]:
 
 
 def rounding_findings(report: ToolReport) -> Iterator[Finding]:
-    """Yield that a program rounds its figures too coarsely for so short a latency."""
+    """Yield a finding where a program rounds its figures too coarsely for so short a latency."""
     median, resolution = (
         report.inference.median_us if report.inference else None,
         report.extra.get("resolution_us"),
@@ -429,11 +429,13 @@ def rounding_findings(report: ToolReport) -> Iterator[Finding]:
 
 
 def steadiness_findings(inference: LatencySummary) -> Iterator[Finding]:
-    """Yield what speaks against a series of inferences."""
+    """Yield the findings of a series of inferences."""
     count = inference.count
     if count is None or count < INFERENCES_MIN:
-        made = "an unknown number of" if count is None else count
-        yield finding("few-inferences", f"{made} inferences, at least {INFERENCES_MIN} are needed")
+        number = "an unknown number of" if count is None else count
+        yield finding(
+            "few-inferences", f"{number} inferences, at least {INFERENCES_MIN} are needed"
+        )
     median, p5, p95 = inference.median_us, inference.p5_us, inference.p95_us
     if not median or p5 is None or p95 is None:
         return
@@ -463,7 +465,7 @@ def steadiness_findings(inference: LatencySummary) -> Iterator[Finding]:
 
 
 def summary_findings(report: ToolReport, *, is_cpu: bool) -> Iterator[Finding]:
-    """Yield what speaks against a run of which somebody else's summary is all that is known.
+    """Yield the findings of an imported run of which only a summary is known.
 
     Nobody saw the phone's heat and clocks, so that their traces in the figures count: a mean far
     above the median, a wide spread, a CPU that was faster at first, a GPU that was still warming
@@ -483,9 +485,9 @@ def summary_findings(report: ToolReport, *, is_cpu: bool) -> Iterator[Finding]:
         ),
     )
     beyond = [
-        f"{name} is {format_percent(share, 0)} (at most {format_percent(most, 0)})"
-        for name, share, most in signs
-        if share > most
+        f"{name} is {format_percent(share, 0)} (at most {format_percent(limit, 0)})"
+        for name, share, limit in signs
+        if share > limit
     ]
     if beyond:
         yield finding("unsteady", "; ".join(beyond))
@@ -502,8 +504,7 @@ def summary_findings(report: ToolReport, *, is_cpu: bool) -> Iterator[Finding]:
 
 
 def repetition_findings(each_us: Sequence[float]) -> Iterator[Finding]:
-    """Yield what speaks against a process's repetitions, of which each has a time of its own, in
-    their order.
+    """Yield the findings of a process's repetitions, from the time of each, in their order.
 
     They are one trajectory: the phone heats up while they run.
     """
@@ -526,8 +527,8 @@ def repetition_findings(each_us: Sequence[float]) -> Iterator[Finding]:
 
 
 def _trend(inference: LatencySummary, p5: float, p95: float) -> str:
-    """Say which way it went when the first is among the extremes of one side and the last of the
-    other.
+    """Return the direction of a trend as a sentence: the first is among the extremes of one side and
+    the last of the other; empty for none.
 
     In an order without a trend that happens once in 200 runs (0.05 x 0.05, either way).
     """

@@ -1,5 +1,5 @@
-"""The trimmed mean of a few logarithms with its standard error and interval, without scipy; and how
-much invocations resemble their neighbours in time, which widens it. Pure.
+"""The trimmed mean of a few logarithms with its standard error and interval, without scipy; and the
+autocorrelation of invocations in time, which widens it. Pure.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def t_quantile(probability: float, degrees: float) -> float:
     while t_cdf(high, degrees) < probability:
         low, high = high, high * 2
     while high - low > 1e-12 * max(1.0, high):
-        middle = (low + high) / 2
-        if t_cdf(middle, degrees) < probability:
-            low = middle
+        midpoint = (low + high) / 2
+        if t_cdf(midpoint, degrees) < probability:
+            low = midpoint
         else:
-            high = middle
+            high = midpoint
     return (low + high) / 2
 
 
@@ -97,13 +97,13 @@ TRIM_FROM_COUNT: Final = 8
 
 @frozen
 class TrimmedMean:
-    """Where a sample lies, and how surely."""
+    """The trimmed mean of a sample with its error."""
 
     value: float
     #: Standard error of ``value``; None for one figure.
     error: float | None
     count: int
-    #: What is in ``error`` because figures resemble their neighbours in time.
+    #: The factor in ``error`` for the correlation of neighbours in time.
     error_factor: float = 1.0
 
     @property
@@ -119,37 +119,35 @@ class TrimmedMean:
 
 def trimmed_mean(values: Sequence[float], *, correlation: float = 0.0) -> TrimmedMean:
     """Return the trimmed mean of at least one value, in any order; its error is that of values whose
-    neighbours in time are correlated so much.
+    neighbours in time have this correlation.
     """
     ordered = sorted(values)
     count, cut = len(ordered), trimmed_each_side(len(ordered))
-    kept = ordered[cut : count - cut]
-    value = math.fsum(kept) / len(kept)
+    inner = ordered[cut : count - cut]
+    value = math.fsum(inner) / len(inner)
     if count < 2:
         return TrimmedMean(value=value, error=None, count=count)
-    winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
+    winsorised = [inner[0]] * cut + inner + [inner[-1]] * cut
     center = math.fsum(winsorised) / count if cut else value
     squares = math.fsum([(item - center) ** 2 for item in winsorised])
-    error = math.sqrt(squares / (len(kept) * (len(kept) - 1)))
+    error = math.sqrt(squares / (len(inner) * (len(inner) - 1)))
     factor = error_factor(count, correlation)
-    error *= factor * (_small_sample(len(kept)) if cut else 1.0)
+    error *= factor * (_small_sample(len(inner)) if cut else 1.0)
     return TrimmedMean(value=value, error=error, count=count, error_factor=factor)
 
 
 def trimmed_means(samples: Floats) -> tuple[Floats, Floats]:
-    """Return of each row (samples x values, two or more) what :func:`trimmed_mean` gives: value and
-    error.
-    """
+    """Return the trimmed mean and its error of each row (samples x values, two or more values)."""
     import numpy as np
 
     ordered = np.sort(samples, axis=1)
     count = ordered.shape[1]
     cut = trimmed_each_side(count)
-    kept = count - 2 * cut
+    inner_count = count - 2 * cut
     center = np.mean(ordered[:, cut : count - cut], axis=1)
     winsorised = np.clip(ordered, ordered[:, cut, None], ordered[:, count - cut - 1, None])
-    error = np.std(winsorised, axis=1) * math.sqrt(count / (kept * (kept - 1)))
-    return center, error * (_small_sample(kept) if cut else 1.0)
+    error = np.std(winsorised, axis=1) * math.sqrt(count / (inner_count * (inner_count - 1)))
+    return center, error * (_small_sample(inner_count) if cut else 1.0)
 
 
 def error_factor(count: int, correlation: float) -> float:
@@ -157,30 +155,30 @@ def error_factor(count: int, correlation: float) -> float:
     more, 1 for fewer than three.
 
     Heat and clocks change slowly, so that an invocation is more like the one before it than like any
-    other. Then the mean is less sure than the scatter says, and the scatter itself looks too small.
+    other. Then the mean is less certain than the scatter shows, and the scatter itself is too small.
     With a correlation rho between neighbours the variance of the mean of n invocations is
     D (n - 1) / (n - D) times that of independent ones, where D is the mean over invocations of the
     sum of their correlations with all (Bayley & Hammersley 1946).
     """
     if count < 3 or correlation <= 0:
         return 1.0
-    kept = 1 - correlation
-    around = (1 + correlation) / kept
-    around -= 2 * correlation * (1 - correlation**count) / (count * kept**2)
+    uncorrelated = 1 - correlation
+    around = (1 + correlation) / uncorrelated
+    around -= 2 * correlation * (1 - correlation**count) / (count * uncorrelated**2)
     return math.sqrt(max(1.0, around * (count - 1) / (count - around)))
 
 
-def _small_sample(kept: int) -> float:
-    """Return by how much the error of a small trimmed sample is too small.
+def _small_sample(count: int) -> float:
+    """Return the factor by which the error of a small trimmed sample is too small.
 
     Found on series of known truth: without it 95 % intervals of 8 to 12 normal figures hold the
     truth 93 times of 100.
     """
-    return 1 + 1 / (2 * kept)
+    return 1 + 1 / (2 * count)
 
 
 def trimmed_each_side(count: int) -> int:
-    """Return how many of ``count`` values are left out at either end."""
+    """Return the number of values left out at either end of ``count``."""
     return int(TRIMMED_SHARE * count) if count >= TRIM_FROM_COUNT else 0
 
 
@@ -204,7 +202,7 @@ LOST: Final = 4
 
 @frozen
 class Autocorrelation:
-    """What invocations show of the correlation of neighbours on their device."""
+    """The correlation of neighbouring invocations of a device, as far as they show it."""
 
     #: Invocations that show it, less those that each sample loses.
     weight: float = 0.0
@@ -225,8 +223,8 @@ class Autocorrelation:
     def correlation(self, prior: float = PRIOR) -> float:
         """Return the correlation of neighbours, drawn to a prior and a little too large: 0 to 0.85."""
         weight = PRIOR_WEIGHT + self.weight
-        found = min(max((PRIOR_WEIGHT * prior + self.total) / weight, 0.0), _MOST)
-        return min(found + _CAUTION * math.sqrt((1 - found**2) / weight), _MOST)
+        estimate = min(max((PRIOR_WEIGHT * prior + self.total) / weight, 0.0), _MOST)
+        return min(estimate + _CAUTION * math.sqrt((1 - estimate**2) / weight), _MOST)
 
 
 #: Nothing was seen.
@@ -234,7 +232,9 @@ UNSEEN: Final = Autocorrelation()
 
 
 def autocorrelation_of(logs: Sequence[float]) -> Autocorrelation:
-    """Return what logarithms in order of time show; nothing of fewer than five, and of equal ones."""
+    """Return the autocorrelation of logarithms in order of time; UNSEEN for fewer than five or equal
+    ones.
+    """
     import numpy as np
 
     if len(logs) <= LOST or min(logs) == max(logs):
@@ -245,7 +245,7 @@ def autocorrelation_of(logs: Sequence[float]) -> Autocorrelation:
 
 
 def totals(samples: Floats) -> Floats:
-    """Return of each row (samples x invocations, five or more) the ``total`` of its autocorrelation.
+    """Return each row's autocorrelation ``total`` (samples x invocations, five or more).
 
     The correlation is that of the winsorised figures, so that single slow ones hide nothing; that
     of n figures is too small by (1 + 4 rho) / n, which is taken out.
@@ -255,9 +255,9 @@ def totals(samples: Floats) -> Floats:
     count = samples.shape[1]
     cut = trimmed_each_side(count)
     ordered = np.sort(samples, axis=1)
-    kept = np.clip(samples, ordered[:, cut, None], ordered[:, count - cut - 1, None])
-    kept = kept - kept.mean(axis=1, keepdims=True)
-    squares = np.sum(kept**2, axis=1)
-    products = np.sum(kept[:, 1:] * kept[:, :-1], axis=1)
-    found: Floats = 1 + count * products / np.maximum(squares, 1e-300)
-    return found
+    winsorised = np.clip(samples, ordered[:, cut, None], ordered[:, count - cut - 1, None])
+    winsorised = winsorised - winsorised.mean(axis=1, keepdims=True)
+    squares = np.sum(winsorised**2, axis=1)
+    products = np.sum(winsorised[:, 1:] * winsorised[:, :-1], axis=1)
+    sums: Floats = 1 + count * products / np.maximum(squares, 1e-300)
+    return sums

@@ -1,4 +1,4 @@
-"""A case of one campaign as it was measured: its runs, what they come to and what they ran on. Pure."""
+"""A measured case of one campaign: its runs, their result and their device. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from orchestrator.records.verdict import Claim, Grade, Outputs, Severity, output
 
 @frozen
 class Measured:
-    """One case in one campaign, with its timing invocations and what they come to."""
+    """One case in one campaign, with its timing invocations and their result."""
 
     case: Case
     campaign_id: CampaignId
@@ -44,7 +44,7 @@ class Measured:
 
     @property
     def outputs(self) -> Outputs:
-        """What is known of the outputs that its figure belongs to."""
+        """The state of the outputs that belong to its figure."""
         is_builtin = DELEGATES[self.case.delegate].is_builtin
         return outputs_of(self.result.parity, is_builtin=is_builtin)
 
@@ -57,10 +57,10 @@ class Measured:
     @property
     def codes(self) -> frozenset[str]:
         """Codes of the warnings of the runs that the figure comes from, and of the figure itself."""
-        made = [each for run in self.used.values() for each in run.verdict.findings]
+        findings = [each for run in self.used.values() for each in run.verdict.findings]
         return frozenset(
             each.code
-            for each in (*made, *self.result.findings)
+            for each in (*findings, *self.result.findings)
             if each.severity is Severity.WARNING
         )
 
@@ -82,28 +82,28 @@ def measured_cases(
     builds: Mapping[str, Build],
     campaigns: Iterable[Campaign] = (),
 ) -> list[Measured]:
-    """Return the cases that were measured, one for each campaign and case, campaign by campaign in
-    the order in which they were stored.
+    """Return the measured cases, one for each campaign and case, campaign by campaign in the order
+    in which they were stored.
 
-    ``campaigns`` say which system a device had, where they were imported from, what they knew of
-    outputs and how many pairs they have at most.
+    ``campaigns`` give the devices' systems, the origin of imports, earlier output checks and the
+    claims of A/B comparisons.
     """
-    known = {campaign.campaign_id: campaign for campaign in campaigns}
+    campaigns_by_id = {campaign.campaign_id: campaign for campaign in campaigns}
     counted = [
         run
         for run in runs
         if run.outcome is not Outcome.UNFIT and (has_comparison(run) or run.run_pass is FIGURE_PASS)
     ]
-    found: list[Measured] = []
-    for campaign_id, own in grouped(counted, lambda run: run.campaign_id).items():
-        campaign = known.get(campaign_id)
+    cases: list[Measured] = []
+    for campaign_id, campaign_runs in grouped(counted, lambda run: run.campaign_id).items():
+        campaign = campaigns_by_id.get(campaign_id)
         terms = Terms() if campaign is None else campaign.terms
         checks = OutputChecks([terms.output_checks])
-        for run in own:
+        for run in campaign_runs:
             checks.learn(run)
-        timed = grouped(filterfalse(has_comparison, own), lambda run: run.case.case_key)
-        compared = grouped(filter(has_comparison, own), lambda run: run.case.case_key)
-        others = autocorrelation_of_others(timed, campaign)
+        timed = grouped(filterfalse(has_comparison, campaign_runs), lambda run: run.case.case_key)
+        compared = grouped(filter(has_comparison, campaign_runs), lambda run: run.case.case_key)
+        autocorrelations = autocorrelation_of_others(timed, campaign)
         for key, timings in timed.items():
             case = timings[0].case
             facts, build = devices.get(case.serial), builds.get(case.build_sha256)
@@ -114,7 +114,7 @@ def measured_cases(
                 result=replace(
                     judge_case(
                         [*timings, *compared.get(key, ())],
-                        others=others[key],
+                        others=autocorrelations[key],
                         check=checks.of(case),
                     ),
                     precision_goal=(terms.stopping or StoppingRule()).half_width,
@@ -126,8 +126,8 @@ def measured_cases(
                 origin=terms.origin.text if terms.origin is not None else "",
                 claim=terms.pairing.claim if terms.pairing is not None else None,
             )
-            found.append(measured)
-    return found
+            cases.append(measured)
+    return cases
 
 
 def actual_of(runs: Iterable[RunRecord]) -> str:

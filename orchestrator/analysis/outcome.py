@@ -51,7 +51,7 @@ def skipped(reason_code: str, reason: str) -> Ending:
 
 
 def ending_of(report: ToolReport, *, exit_code: int | None, timed_out: bool) -> Ending:
-    """Return how the invocation ended.
+    """Return an invocation's ending.
 
     A run whose delegate fell back is FAILED, so that its figures never stand under the delegate's
     name.
@@ -63,13 +63,13 @@ def ending_of(report: ToolReport, *, exit_code: int | None, timed_out: bool) -> 
             reason=report.failure_reason or "the program was still running when its time was over",
         )
     if report.outcome != "ok" or exit_code not in {0, None}:
-        what = f"ended with {_exit_text(exit_code)} and no result"
+        problem = f"ended with {_exit_text(exit_code)} and no result"
         if report.outcome == "ok":
-            what = f"printed a result but ended with {_exit_text(exit_code)}"
+            problem = f"printed a result but ended with {_exit_text(exit_code)}"
         return Ending(
             outcome=Outcome.FAILED,
             reason_code=report.failure_code or "tool-failed",
-            reason=report.failure_reason or f"the program {what}",
+            reason=report.failure_reason or f"the program {problem}",
         )
     if report.delegate.truth in NOT_WHAT_WAS_ASKED:
         why_code = report.failure_code if report.failure_code.startswith(SETUP_CODES) else ""
@@ -101,9 +101,8 @@ def figure_us(run: RunRecord, kind: FigureKind | None = None) -> float | None:
 
     None when it printed none.
 
-    Beside :attr:`RunRecord.latency_us` this reads invocations that are kept as failed only because
-    the delegate isn't the one that was asked for: their program ended well and their figure is
-    evidence.
+    Unlike :attr:`RunRecord.latency_us` this reads invocations that failed only because the delegate
+    isn't the requested one: their program ended well and their figure is evidence.
 
     Args:
         run: the invocation.
@@ -120,10 +119,10 @@ def figure_us(run: RunRecord, kind: FigureKind | None = None) -> float | None:
 
 
 def resolution_us(run: RunRecord) -> float:
-    """Return what an invocation's figures are rounded to, in microseconds.
+    """Return the step that an invocation's figures are rounded to, in microseconds.
 
-    Where its report doesn't say, as the benchmark programs of TensorFlow Lite print: whole
-    microseconds; 0 for times of tokens, which are quotients.
+    The default is that of TensorFlow Lite's benchmark programs, whole microseconds; 0 for times of
+    tokens, which are quotients.
     """
     usual = 0.0 if run.case.is_per_token else PRINTED_US
     resolution = None if run.report is None else run.report.extra.get("resolution_us")
@@ -136,17 +135,17 @@ def worst_quality(runs: Iterable[RunRecord]) -> Quality:
 
 
 def of_one_kind(runs: Sequence[RunRecord]) -> tuple[FigureKind, list[tuple[RunRecord, float]]]:
-    """Return the kind of figure that invocations share, and those of them that have it, each with
-    its figure; an invocation without any figure says nothing.
+    """Return the kind of figure that invocations share, and the invocations that have it, each with
+    its figure; those without any figure don't count.
 
-    That is the median where all printed one, else the mean; the median again only where more have
-    that than a mean.
+    The kind is the median where all printed one, else the mean; but the median where more have one
+    than have a mean.
     """
-    known = [run for run, _ in _figures(runs)]
-    medians = _figures(known, FigureKind.MEDIAN)
-    if len(medians) == len(known):
+    with_figure = [run for run, _ in _figures(runs)]
+    medians = _figures(with_figure, FigureKind.MEDIAN)
+    if len(medians) == len(with_figure):
         return FigureKind.MEDIAN, medians
-    means = _figures(known, FigureKind.MEAN)
+    means = _figures(with_figure, FigureKind.MEAN)
     if len(medians) > len(means):
         return FigureKind.MEDIAN, medians
     return FigureKind.MEAN, means
@@ -155,12 +154,12 @@ def of_one_kind(runs: Sequence[RunRecord]) -> tuple[FigureKind, list[tuple[RunRe
 def pair_figures(
     pairs: Iterable[tuple[RunRecord, RunRecord]], kind: FigureKind | None = None
 ) -> tuple[list[float], list[float], float]:
-    """Return the latencies of both sides of pairs, of one kind (default: what all share), and what
-    they are rounded to; a pair of which one run lacks it is left out.
+    """Return the latencies of both sides of pairs, of one kind (default: the shared one), and the
+    step that they are rounded to; a pair with a run without that kind is left out.
     """
     pairs = tuple(pairs)
     kind = kind or of_one_kind([run for pair in pairs for run in pair])[0]
-    found = [
+    latencies = [
         (before_us, after_us)
         for before, after in pairs
         if (before_us := figure_us(before, kind)) and (after_us := figure_us(after, kind))
@@ -168,8 +167,8 @@ def pair_figures(
     # The finest print of a side: one figure in ten ends in a zero that may not be printed.
     rounded = [min(map(resolution_us, side)) for side in zip(*pairs, strict=True)]
     return (
-        [before_us for before_us, _ in found],
-        [after_us for _, after_us in found],
+        [before_us for before_us, _ in latencies],
+        [after_us for _, after_us in latencies],
         max(rounded, default=0.0),
     )
 

@@ -3,8 +3,8 @@
 Pure.
 
 On every device a pair runs first, which shows whether the sides can be compared at all. Then the
-pairs are looked at after 8, 12, 18 ... of them, and end as soon as a change is shown or that there
-is none (:func:`orchestrator.analysis.effect.compare_pairs`). All of it follows from the stored
+pairs are judged after 8, 12, 18 ... of them (interim looks), and end as soon as a change is shown
+or ruled out (:func:`orchestrator.analysis.effect.compare_pairs`). All of it follows from the stored
 runs, so that a resume plans the same pairs again.
 """
 
@@ -20,7 +20,7 @@ from typing import Final
 
 from orchestrator.analysis.case_result import judge_case
 from orchestrator.analysis.comparison import Fact, Rule
-from orchestrator.analysis.effect import LOOKS, compare_pairs, looks_of
+from orchestrator.analysis.effect import LOOKS, compare_pairs, interim_counts
 from orchestrator.analysis.measured import actual_of
 from orchestrator.analysis.outcome import pair_figures
 from orchestrator.analysis.rounds import SessionOf
@@ -31,11 +31,11 @@ from orchestrator.records.run import ABANDONED, FAILED_BEFORE, OUT_OF_TIME, Outc
 from orchestrator.records.verdict import ComparisonVerdict
 from orchestrator.units import counted, format_change, format_duration
 
-#: So many pairs are measured of sides that can't be compared: enough for an interval of their ratio.
+#: Pairs of sides that can't be compared: enough for an interval of their ratio.
 _APART_PAIRS: Final = 3
 #: Which side of a pair goes first (0: baseline), pair by pair: A B | B A | B A | A B.
 _LEADERS: Final = (0, 1, 1, 0)
-#: The code of runs that were left out -> what ended their pairs by it.
+#: The reason code of runs that were left out -> the limit that ended their pairs.
 _ENDS: Final = {OUT_OF_TIME: "budget", ABANDONED: "closed"}
 #: At most this share of the pairs of a look, or this many, is added for pairs that can't be used.
 _SPARE_SHARE: Final = 0.5
@@ -44,9 +44,9 @@ _SPARE_LEAST: Final = 4
 
 @frozen
 class PairCount:
-    """How many pairs of one thing on one device there are, and whether they are enough."""
+    """The pairs of one comparison on one device, and whether they are enough."""
 
-    #: Usable pairs after which it is looked at next; so many as there are once it is over.
+    #: Usable pairs of the next look; all pairs once it is over.
     pairs: int
     #: Of the usable pairs so far; None for none.
     verdict: ComparisonVerdict | None = None
@@ -88,23 +88,23 @@ def count_pairs(
     *,
     resolution_us: float = 0.0,
 ) -> PairCount:
-    """Return how many pairs to count, from the latencies of those that ran."""
-    looks, count = looks_of(pairing.most), len(baseline_us)
+    """Return the number of pairs to count, from the latencies of those that ran."""
+    interim, count = interim_counts(pairing.most), len(baseline_us)
     verdict = None
     if count:
         verdict = compare_pairs(
             baseline_us, candidate_us, pairing.claim, resolution_us=resolution_us
         )
-        is_at_look = count in looks or verdict.counts[0] < count
+        is_at_look = count in interim or verdict.counts[0] < count
         if verdict.is_decided and is_at_look:
             return PairCount(pairs=verdict.counts[0], verdict=verdict)
     if count >= pairing.most:
         return PairCount(pairs=count, verdict=verdict, limit="most")
-    return PairCount(pairs=next(look for look in looks if look > count), verdict=verdict)
+    return PairCount(pairs=next(pairs for pairs in interim if pairs > count), verdict=verdict)
 
 
 def pair_seconds(runs: Sequence[RunRecord]) -> float | None:
-    """Return what a pair takes on a device, from start to start; None for too few runs.
+    """Return the seconds of a pair on a device, from start to start; None for too few runs.
 
     The median over neighbours: a pause between a crash and the resume doesn't count.
     """
@@ -163,7 +163,7 @@ def first_invocations(
 
 
 def _sides_of(pairing: Pairing, cases: Mapping[CaseKey, Case], serial: Serial) -> list[int]:
-    """Return which sides are a device's; ``cases`` may be that device's alone."""
+    """Return the indices of a device's sides; ``cases`` may be that device's alone."""
     return [
         side
         for side, (baseline, _) in enumerate(pairing.sides)
@@ -172,7 +172,7 @@ def _sides_of(pairing: Pairing, cases: Mapping[CaseKey, Case], serial: Serial) -
 
 
 class PairProgress:
-    """What one device's runs of an A/B campaign come to, and which pairs follow."""
+    """The pairs of one device in an A/B campaign: those that ran, and those that follow."""
 
     def __init__(self, campaign: Campaign, serial: Serial, runs: Iterable[RunRecord]) -> None:
         assert campaign.terms.pairing is not None, "an A/B campaign has its pairing"
@@ -189,9 +189,9 @@ class PairProgress:
                 self._runs[run.case.case_key].append(run)
 
     def counts(self) -> dict[int, PairCount]:
-        """Return how far each comparison is.
+        """Return each comparison's pair count, by its side.
 
-        Empty before the first pair of all is whole.
+        Empty before the first pair of all is complete.
         """
         first = set(self._pairing.first_numbers)
         if not all(first <= _numbers(runs) for runs in self._runs.values()):
@@ -220,33 +220,32 @@ class PairProgress:
         return replace(count, limit="unusable") if is_spent and not count.is_over else count
 
     def _tried(self, side: int) -> int:
-        """Return how many pairs ran whole, usable or not; those that warm the device are none."""
+        """Return the number of pairs of which both runs are stored, usable or not, without warm-up."""
         both = [_numbers(self._runs[key]) for key in self._pairing.sides[side]]
         return sum(number >= self._pairing.warmup for number in set.intersection(*both))
 
     def added(self) -> list[Invocation]:
-        """Return what follows and isn't stored: the pairs up to the next look.
+        """Return the invocations up to the next look that aren't stored yet.
 
-        Empty before the first pair is whole and when all is done. As many as were lost to runs that
-        can't be used are added, until too many are: the pairs are of one device in one state, and
-        not for ever.
+        Empty before the first pair is complete and when all is done. Pairs lost to unusable runs are
+        replaced, up to a limit.
         """
-        wanted: dict[int, list[int]] = {}
+        sides_by_number: dict[int, list[int]] = {}
         for side, count in self.counts().items():
             if count.is_over:
                 continue
             missing = count.pairs - len(self._usable(side))
             for pair in range(self._tried(side) + missing):
-                wanted.setdefault(self._pairing.warmup + pair, []).append(side)
+                sides_by_number.setdefault(self._pairing.warmup + pair, []).append(side)
         return [
             item
-            for number, sides in sorted(wanted.items())
+            for number, sides in sorted(sides_by_number.items())
             for item in pair_round(self._pairing, self._cases, number, sides, self._seed)
             if item.number not in _numbers(self._runs[item.case.case_key])
         ]
 
     def plan_text(self, session_of: SessionOf = lambda _: "") -> str:
-        """Return what follows in words: pairs until the next look, and how long they take.
+        """Return the plan as text: the pairs until the next look, and their duration.
 
         Before the first look only whether the sides can be compared; empty when they can.
         """
@@ -278,11 +277,10 @@ class PairProgress:
         return f"not decided yet: {undecided}; {counted(pairs, 'more pair')}{lasts}"
 
     def places(self, side: int) -> tuple[str, ...]:
-        """Return where the operators of a comparison's sides ran if that keeps them apart, as a
-        first pair shows it.
+        """Return the places where the sides' operators ran in the first pair, if these differ and
+        prevent the comparison.
 
-        Empty where they ran in one place, where nothing shows it, and where the place is what is
-        compared.
+        Empty where they ran in one place, where nothing shows it, and where places are compared.
         """
         pairs = self._usable(side)
         if not pairs or Fact.TRUTH in Rule(varied=frozenset({Fact(self._pairing.kind)})).free:
@@ -301,9 +299,9 @@ def _numbers(runs: Iterable[RunRecord]) -> set[int]:
 
 
 def pair_counts(campaign: Campaign, runs: Sequence[RunRecord]) -> dict[int, PairCount]:
-    """Return how far each of a campaign's sides is.
+    """Return the pair count of each of a campaign's sides, by its index.
 
-    Those without a whole first look are left out.
+    Sides without a complete first pair are left out.
     """
     serials = dict.fromkeys(item.case.serial for item in campaign.invocations)
     return {
@@ -313,14 +311,14 @@ def pair_counts(campaign: Campaign, runs: Sequence[RunRecord]) -> dict[int, Pair
     }
 
 
-def answers(known: Campaign, wanted: Campaign) -> bool:
-    """Whether a campaign compares just the cases of another at least as finely, for as long."""
-    pairing, asked = known.terms.pairing, wanted.terms.pairing
+def answers(stored: Campaign, requested: Campaign) -> bool:
+    """Whether a stored campaign compares the requested cases at least as finely, for as long."""
+    pairing, requested_pairing = stored.terms.pairing, requested.terms.pairing
     return (
         pairing is not None
-        and asked is not None
-        and set(pairing.sides) == set(asked.sides)
-        and pairing.detect <= asked.detect
-        and pairing.claim == asked.claim
-        and known.terms.budget == wanted.terms.budget
+        and requested_pairing is not None
+        and set(pairing.sides) == set(requested_pairing.sides)
+        and pairing.detect <= requested_pairing.detect
+        and pairing.claim == requested_pairing.claim
+        and stored.terms.budget == requested.terms.budget
     )

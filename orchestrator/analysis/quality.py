@@ -1,9 +1,9 @@
-"""What one invocation's number is worth: its quality, its grade and the findings that say why. Pure.
+"""One invocation's quality, grade and findings. Pure.
 
 Clocks are judged by what took them: a limit that fell while the run went on, a cooling device of
 the CPU, GPU or NPU that was at work, a thermal status, or cores that worked as hard in the second
-half and were clocked lower. A limit that was low all along, with nothing that says it was heat, is
-told and weighs nothing: some phones ship so.
+half and were clocked lower. A limit that was low all along, with no sign of heat, is reported
+without weight: some phones ship so.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from orchestrator.records.run import (
 )
 from orchestrator.records.verdict import Finding, Grade, Quality, QualityVerdict, Severity
 
-#: Yields what a report of a case on a device means in one pass alone.
+#: Yields the findings of one pass alone, for a report of a case on a device.
 FindingsOf: TypeAlias = Callable[[ToolReport, Case, DeviceFacts], Iterable[Finding]]
 
 
 @frozen
 class Observed:
-    """One invocation as it was seen: what ran where, and what the device was like meanwhile."""
+    """One invocation as observed: its case, its device, and the device's state meanwhile."""
 
     case: Case
     facts: DeviceFacts
     #: The device's before and after.
     before: DeviceState | None = None
     after: DeviceState | None = None
-    #: What the watcher beside it wrote; empty where none ran.
+    #: What the sampler wrote; empty where none ran.
     samples: bytes = b""
-    #: What the plan asks of the screen, which is no fault.
+    #: The screen state that the plan asks for.
     screen: Screen = Screen.ON
-    looks: RunSamples = field(init=False)
+    run_samples: RunSamples = field(init=False)
     conditions: RunConditions = field(init=False)
 
     def __post_init__(self) -> None:
-        looks = parse_samples(self.samples)
-        conditions = derive_conditions(self.before, self.after, looks)
-        object.__setattr__(self, "looks", looks)
+        run_samples = parse_samples(self.samples)
+        conditions = derive_conditions(self.before, self.after, run_samples)
+        object.__setattr__(self, "run_samples", run_samples)
         object.__setattr__(self, "conditions", conditions)
 
     @property
@@ -68,7 +68,7 @@ class Observed:
         if before is None or after is None or not before.clock_khz or not before.clock_limit_khz:
             return False
         limits = before.clock_limit_khz
-        moments: tuple[Sample | DeviceState, ...] = (before, *self.looks.samples, after)
+        moments: tuple[Sample | DeviceState, ...] = (before, *self.run_samples.samples, after)
         return all(
             dict(moment.clock_limit_khz) == dict(limits) and _are_at(moment.clock_khz, limits)
             for moment in moments
@@ -76,12 +76,12 @@ class Observed:
 
 
 def judge(
-    report: ToolReport | None, ending: Ending, seen: Observed, of_pass: FindingsOf
+    report: ToolReport | None, ending: Ending, observed: Observed, of_pass: FindingsOf
 ) -> QualityVerdict:
     """Return the quality, the grade and the findings of one invocation; ``of_pass`` yields the
     findings of its pass alone.
     """
-    case, facts, looks = seen.case, seen.facts, seen.looks
+    case, facts, run_samples = observed.case, observed.facts, observed.run_samples
     findings = list(_device_findings(facts))
     if case.tool in IMPORTED_TOOLS:
         findings.append(finding("imported"))
@@ -90,35 +90,33 @@ def judge(
         findings.append(finding("not-completed", f"{ending.outcome}: {ending.reason}"))
     else:
         findings += (*_report_findings(report, case, facts), *of_pass(report, case, facts))
-    if has_ended and _lacks_looks(seen):
-        told = f"{len(looks.samples)} of at least 2 looks"
+    if has_ended and _lacks_samples(observed):
+        evidence = f"{len(run_samples.samples)} of at least 2 looks"
         trouble = (
-            seen.samples.decode("utf-8", "replace").strip().splitlines()[-1:]
-            if not looks.samples
+            observed.samples.decode("utf-8", "replace").strip().splitlines()[-1:]
+            if not run_samples.samples
             else []
         )
-        findings.append(finding("unwatched", evidence=": ".join([told, *trouble])[:300]))
+        findings.append(finding("unwatched", evidence=": ".join([evidence, *trouble])[:300]))
     is_median = (
         report is not None
         and report.inference is not None
         and report.inference.median_us is not None
     )
-    findings += _state_findings(seen, is_median=is_median)
+    findings += _state_findings(observed, is_median=is_median)
     codes = frozenset(each.code for each in findings)
-    grade = grade_of(seen, codes) if has_ended else None
+    grade = grade_of(observed, codes) if has_ended else None
     return QualityVerdict(quality=_quality(findings), findings=tuple(findings), grade=grade)
 
 
-def _lacks_looks(seen: Observed) -> bool:
-    """Whether the sampler should have seen a run that ended well and didn't: a program of ours on a
-    phone.
-    """
-    case = seen.case
-    is_ours = seen.facts.kind is DeviceKind.ANDROID and not (
+def _lacks_samples(observed: Observed) -> bool:
+    """Whether a run should have at least 2 samples and doesn't: one of a program of ours on a phone."""
+    case = observed.case
+    is_ours = observed.facts.kind is DeviceKind.ANDROID and not (
         case.tool.is_app or case.tool.is_session or case.tool in IMPORTED_TOOLS
     )
-    is_measured = seen.before is not None and seen.after is not None
-    return is_ours and is_measured and len(seen.looks.samples) < 2
+    is_measured = observed.before is not None and observed.after is not None
+    return is_ours and is_measured and len(observed.run_samples.samples) < 2
 
 
 def _quality(findings: list[Finding]) -> Quality:
@@ -138,10 +136,10 @@ def _device_findings(facts: DeviceFacts) -> Iterator[Finding]:
 def _report_findings(report: ToolReport, case: Case, facts: DeviceFacts) -> Iterator[Finding]:
     truth, delegate = report.delegate.truth, report.delegate
     if truth is DelegateTruth.PARTIAL:
-        known = delegate.delegated_nodes is not None and delegate.total_nodes is not None
+        has_counts = delegate.delegated_nodes is not None and delegate.total_nodes is not None
         nodes = (
             f"{delegate.delegated_nodes} of {delegate.total_nodes} operators"
-            if known
+            if has_counts
             else "not all operators"
         )
         parts = f" in {delegate.partitions} partitions" if delegate.partitions else ""
@@ -173,7 +171,7 @@ def _report_findings(report: ToolReport, case: Case, facts: DeviceFacts) -> Iter
 
 #: A clock limit that fell below this share of what it was before the run is throttling.
 CLOCK_LIMIT_MIN: Final = 0.98
-#: A cluster that was seen at more than this share of its highest clock was kept busy by the run.
+#: A cluster above this share of its highest clock was kept busy by the run.
 WORKING_SHARE: Final = 0.6
 #: The mean clock of a busy stretch against that of an earlier one, below which the cluster was
 #: slowed down.
@@ -182,51 +180,53 @@ FALL_MAX: Final = 0.93
 #: idle phone with its screen on uses 0.1 to 0.3 of a core itself.
 FOREIGN_CORES_MAX: Final = 0.3
 FOREIGN_CORES_MAX_PHONE: Final = 0.5
-#: The kernel tells the time of boot in whole seconds, so that it may come out one second apart.
+#: The kernel gives the time of boot in whole seconds, so that it may differ by one second.
 CLOCK_JUMP_S: Final = 3.0
 #: PowerManager's thermal status "light".
 _LIGHT: Final = 1
 
 
-def _state_findings(seen: Observed, *, is_median: bool) -> Iterator[Finding]:
-    """Yield what the states and the looks say; what is unknown is no finding.
+def _state_findings(observed: Observed, *, is_median: bool) -> Iterator[Finding]:
+    """Yield the findings of the states and samples; unknown values give none.
 
     ``is_median``: the run's figure is a median, which one inference that is measured wrongly
     doesn't move.
     """
-    before, after = seen.before, seen.after
+    before, after = observed.before, observed.after
     if before is not None and after is not None:
         if before.boot_id and after.boot_id and before.boot_id != after.boot_id:
             evidence = f"boot id {before.boot_id}, then {after.boot_id}"
             yield finding("rebooted", "the phone rebooted during the run", evidence)
             return
-        yield from _heat_findings(before, after, seen.looks)
-    jump_s = seen.conditions.clock_jump_s
+        yield from _heat_findings(before, after, observed.run_samples)
+    jump_s = observed.conditions.clock_jump_s
     if jump_s is not None and abs(jump_s) >= CLOCK_JUMP_S:
         message = f"the phone's clock was moved by {jump_s:+.0f} s during the run; programs measure with it"
         yield finding(
             "clock-jumped", message, severity=Severity.WARNING if is_median else Severity.ERROR
         )
-    yield from _clock_findings(seen)
-    yield from _load_findings(before, seen.conditions, seen.facts.kind)
+    yield from _clock_findings(observed)
+    yield from _load_findings(before, observed.conditions, observed.facts.kind)
     if before is not None and after is not None:
-        yield from _screen_findings(before, after, seen.case, seen.screen)
+        yield from _screen_findings(before, after, observed.case, observed.screen)
         yield from _battery_findings(before, after)
 
 
-def _heat_findings(before: DeviceState, after: DeviceState, looks: RunSamples) -> Iterator[Finding]:
+def _heat_findings(
+    before: DeviceState, after: DeviceState, run_samples: RunSamples
+) -> Iterator[Finding]:
     status = max(before.thermal_status or 0, after.thermal_status or 0)
     # Light is Android's word for a warm skin. Where limits and cooling devices were read, they say
     # whether clocks were taken.
-    is_told_by_clocks = status == _LIGHT and bool(before.clock_limit_khz) and bool(after.cooling)
-    if status > 0 and not is_told_by_clocks:
+    is_shown_by_clocks = status == _LIGHT and bool(before.clock_limit_khz) and bool(after.cooling)
+    if status > 0 and not is_shown_by_clocks:
         yield finding("throttled", f"thermal status {status}", _heat_text(after))
     cooling = {
         name: max(steps, before.cooling.get(name, 0)) for name, steps in after.cooling.items()
     }
     if at_work := [f"{name} by {steps}" for name, steps in cooling.items() if steps > 0]:
         yield finding("throttled", "clocks were held down because of heat", ", ".join(at_work))
-    moments: tuple[Sample | DeviceState, ...] = (*looks.samples, after)
+    moments: tuple[Sample | DeviceState, ...] = (*run_samples.samples, after)
     lowest = {
         cpu: min(limits)
         for cpu in before.clock_limit_khz
@@ -243,23 +243,29 @@ def _heat_findings(before: DeviceState, after: DeviceState, looks: RunSamples) -
         yield finding("throttled", "the GPU's clock limit fell during the run", evidence)
 
 
-def _clock_findings(seen: Observed) -> Iterator[Finding]:
-    conditions = seen.conditions
+def _clock_findings(observed: Observed) -> Iterator[Finding]:
+    conditions = observed.conditions
     capped = [
-        f"cpu{one.cpu} at {one.limit_high:.0%}"
-        for one in conditions.clusters
-        if one.limit_high is not None and one.limit_high < CLOCK_LIMIT_MIN
+        f"cpu{cluster.cpu} at {cluster.limit_high:.0%}"
+        for cluster in conditions.clusters
+        if cluster.limit_high is not None and cluster.limit_high < CLOCK_LIMIT_MIN
     ]
-    if capped and not seen.is_held:
+    if capped and not observed.is_held:
         message = "clocks were limited all along, and nothing says whether by heat"
         yield finding("clocks-capped", message, ", ".join(capped))
-    if not seen.case.delegate.is_cpu:
+    if not observed.case.delegate.is_cpu:
         return
-    working = [one for one in conditions.clusters if (one.busiest_share or 0.0) >= WORKING_SHARE]
+    working = [
+        cluster
+        for cluster in conditions.clusters
+        if (cluster.busiest_share or 0.0) >= WORKING_SHARE
+    ]
     # The scheduler may move threads between clusters; from the fastest it doesn't while there is
     # work for it.
     fastest = max(
-        working, key=lambda one: (one.effective_mhz or 0.0) / (one.share or 1.0), default=None
+        working,
+        key=lambda cluster: (cluster.effective_mhz or 0.0) / (cluster.share or 1.0),
+        default=None,
     )
     if fastest is not None and fastest.fall is not None and fastest.fall < FALL_MAX:
         evidence = f"cpu{fastest.cpu}: to {fastest.fall:.0%} of the clock that it had before"
@@ -280,12 +286,12 @@ def _load_findings(
         message = (
             f"other work kept at least {conditions.foreign_cores:.2f} cores busy during the run"
         )
-        own = (
+        evidence = (
             ""
             if conditions.own_cores is None
             else f"the run itself used {conditions.own_cores:.2f} cores"
         )
-        yield finding("foreign-load", message, own)
+        yield finding("foreign-load", message, evidence)
 
 
 def _screen_findings(
@@ -303,14 +309,19 @@ def _screen_findings(
 
 
 def _battery_findings(before: DeviceState, after: DeviceState) -> Iterator[Finding]:
-    earlier, left = before.battery_percent, after.battery_percent
-    if left is not None and left < 15:
-        yield finding("battery-low", f"{left} % left")
+    percent_before, percent = before.battery_percent, after.battery_percent
+    if percent is not None and percent < 15:
+        yield finding("battery-low", f"{percent} % left")
     if before.plugged and after.plugged and before.plugged != after.plugged:
         evidence = f"{before.plugged}, then {after.plugged}"
         yield finding("charging-changed", "the charger came or went during the run", evidence)
-    elif earlier and left is not None and left < earlier and after.plugged not in {"", "none"}:
-        evidence = f"{earlier} %, then {left} %"
+    elif (
+        percent_before
+        and percent is not None
+        and percent < percent_before
+        and after.plugged not in {"", "none"}
+    ):
+        evidence = f"{percent_before} %, then {percent} %"
         yield finding(
             "battery-draining", "the battery was emptied though the phone was plugged in", evidence
         )
@@ -334,23 +345,27 @@ _TOUCHED: Final = frozenset(
 )
 
 
-def grade_of(seen: Observed, codes: frozenset[str]) -> Grade:
-    """Return the grade: the first that fits from the worst, what is unknown never counting for a
-    better one.
+def grade_of(observed: Observed, codes: frozenset[str]) -> Grade:
+    """Return the grade: the first that fits from the worst; unknown values never give a better one.
 
     ``codes`` are the invocation's findings.
     """
-    facts, before, after, conditions = seen.facts, seen.before, seen.after, seen.conditions
-    if before is None or after is None or facts.is_emulator or not _is_seen(before):
+    facts, before, after, conditions = (
+        observed.facts,
+        observed.before,
+        observed.after,
+        observed.conditions,
+    )
+    if before is None or after is None or facts.is_emulator or not _has_readings(before):
         return Grade.E
     if codes & _TOUCHED:
         return Grade.D
-    if _is_pinned(before) and _is_pinned(after) and seen.is_held:
+    if _is_pinned(before) and _is_pinned(after) and observed.is_held:
         return Grade.A
     if not before.clock_limit_khz or not after.clock_limit_khz:
         return Grade.D
     at_maximum = conditions.is_sampled and (_fastest_share(facts, conditions) or 0.0) >= _AT_MAXIMUM
-    if at_maximum or seen.is_held:
+    if at_maximum or observed.is_held:
         return Grade.B
     is_awake = before.screen_on is True and after.screen_on is True
     is_cool = before.thermal_status == 0 and after.thermal_status == 0
@@ -360,7 +375,7 @@ def grade_of(seen: Observed, codes: frozenset[str]) -> Grade:
 def _fastest_share(facts: DeviceFacts, conditions: RunConditions) -> float | None:
     """Return the mean clock's share of the highest for the cluster with the highest clock."""
     fastest = max(facts.clusters, key=lambda cluster: cluster.max_khz or 0, default=None)
-    shares = {one.cpu: one.share for one in conditions.clusters}
+    shares = {item.cpu: item.share for item in conditions.clusters}
     return shares.get(min(fastest.cpus)) if fastest is not None and fastest.cpus else None
 
 
@@ -378,7 +393,7 @@ def _is_pinned(state: DeviceState) -> bool:
     )
 
 
-def _is_seen(state: DeviceState) -> bool:
+def _has_readings(state: DeviceState) -> bool:
     return (
         bool(state.clock_limit_khz or state.heat_c)
         or state.thermal_status is not None

@@ -1,9 +1,9 @@
-"""Which invocations a campaign still wants beyond the planned ones, and why each case stopped.
+"""The invocations that a campaign still needs beyond the planned ones, and why each case stopped.
 
 Pure.
 
-All of it follows from the campaign and what is stored, so that a campaign that was killed goes on
-to the same end.
+All of it follows from the campaign and its stored runs, so that a killed campaign resumes with the
+same plan.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from orchestrator.records.run import ABANDONED, OUT_OF_TIME, THREADS_UNUSED, Out
 
 #: An interval that is narrow enough must be so again after as many more invocations.
 CONFIRM_COUNT: Final = 3
-#: An interval below this share of what is asked for needs no confirmation.
+#: An interval below this share of the goal needs no confirmation.
 SURE_SHARE: Final = 0.25
-#: How many more invocations of two clock states are made before their shares are looked at again.
+#: How many more invocations of two clock states are made before their shares are checked again.
 _STATES_STEP: Final = 8
 
 
@@ -48,8 +48,8 @@ class Decision:
     """Whether a case has enough invocations."""
 
     is_enough: bool
-    #: Invocations in all after which it is looked at next, never more than the rule's ``most``.
-    wanted: int
+    #: Invocations in all at the next check, never more than the rule's ``most``.
+    next_count: int
     #: ``first``: too early to say; ``noisy``: the interval is too wide yet; ``reached``: it is
     #: narrow enough; ``confirming``: it is, and must be so once more; ``most``: it is too wide, and
     #: the rule gives no more.
@@ -62,33 +62,35 @@ def decide(
     """Return whether a case's invocations (one latency each, in microseconds) are enough under the
     rule.
 
-    The figures are looked at after the first ones, then at the count that the spread seen so far
-    asks for, and so on: whoever looks after every invocation stops on lucky ones. For the same
-    reason a narrow interval must be narrow still after CONFIRM_COUNT more, unless it is very
-    narrow. When the looks are follows from the figures, in the order in which they were made, and
-    from what ``others`` show of the device.
+    The figures are checked after the first ones, then at the count that the interval so far asks
+    for, and so on: a check after every invocation would stop on lucky ones. For the same reason a
+    narrow interval must still be narrow after CONFIRM_COUNT more, unless it is very narrow. The
+    counts of the checks follow from the figures, in the order in which they were made, and from
+    ``others``, the autocorrelation of the device's other cases.
     """
     count = len(latencies_us)
-    look, reason = min(rule.first, rule.most), "first"
-    while look <= count:
-        summary = summarize(latencies_us[:look], others=others)
-        seen = math.inf if summary.spread is None else summary.spread
-        is_narrow, was_narrow = seen < rule.half_width, reason == "confirming"
-        if is_narrow and (was_narrow or look >= rule.most or seen < SURE_SHARE * rule.half_width):
-            return Decision(is_enough=True, wanted=count, reason="reached")
-        if look >= rule.most:
-            return Decision(is_enough=True, wanted=count, reason="most")
-        look = (
-            min(rule.most, look + CONFIRM_COUNT)
+    next_count, reason = min(rule.first, rule.most), "first"
+    while next_count <= count:
+        summary = summarize(latencies_us[:next_count], others=others)
+        half_width = math.inf if summary.spread is None else summary.spread
+        is_narrow, was_narrow = half_width < rule.half_width, reason == "confirming"
+        if is_narrow and (
+            was_narrow or next_count >= rule.most or half_width < SURE_SHARE * rule.half_width
+        ):
+            return Decision(is_enough=True, next_count=count, reason="reached")
+        if next_count >= rule.most:
+            return Decision(is_enough=True, next_count=count, reason="most")
+        next_count = (
+            min(rule.most, next_count + CONFIRM_COUNT)
             if is_narrow
-            else _wanted(latencies_us[:look], summary, rule)
+            else _next_count(latencies_us[:next_count], summary, rule)
         )
         reason = "confirming" if is_narrow else "noisy"
-    return Decision(is_enough=False, wanted=look, reason=reason)
+    return Decision(is_enough=False, next_count=next_count, reason=reason)
 
 
-def _wanted(latencies_us: Sequence[float], summary: Summary, rule: StoppingRule) -> int:
-    """Return the count at which the noise seen so far would give the interval that is wanted."""
+def _next_count(latencies_us: Sequence[float], summary: Summary, rule: StoppingRule) -> int:
+    """Return the count at which the noise so far would give the interval of the rule."""
     count, std = summary.count + 1, summary.log_mean.std
     assert std is not None, "where more may be added, the first are two or more"
     if summary.states is not None:
@@ -103,14 +105,14 @@ def _wanted(latencies_us: Sequence[float], summary: Summary, rule: StoppingRule)
     return min(count, rule.most)
 
 
-#: A case that failed this often in a row the same way gets no more, if that isn't chance.
+#: A case that failed this often in a row the same way stops, if that isn't chance.
 FAILURES_MAX: Final = 2
 #: It is chance while less than half of this many last invocations gave no result.
 FAILURES_WINDOW: Final = 10
-#: Endings that say something of a case; the others say something of the device or of the user.
+#: Outcomes caused by the case; the others are caused by the device or the user.
 _TRIED: Final = frozenset({Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT})
 
-#: What the cases have in common that one process measures; empty for a case that is run alone.
+#: The key of the cases that one process measures; empty for a case that runs alone.
 SessionOf = Callable[[Case], str]
 
 
@@ -119,7 +121,7 @@ class StopReason(enum.StrEnum):
 
     #: Planned invocations aren't stored yet.
     PLANNED = "planned"
-    #: It wants more and will get them.
+    #: It needs more and will get them.
     OPEN = "open"
     #: The interval is narrow enough.
     REACHED = "reached"
@@ -127,9 +129,9 @@ class StopReason(enum.StrEnum):
     MOST = "most"
     #: It would have got more if there had been time.
     BUDGET = "budget"
-    #: What was left of its campaign was abandoned.
+    #: The rest of its campaign was abandoned.
     ABANDONED = "abandoned"
-    #: It has no figure of its own that more invocations could make more certain.
+    #: It has no figure of its own that more invocations could make more precise.
     FAILED = "failed"
     #: The plan says how many.
     FIXED = "fixed"
@@ -138,8 +140,8 @@ class StopReason(enum.StrEnum):
 
 
 @frozen
-class CaseStanding:
-    """How a case stands against the stopping rule."""
+class CaseProgress:
+    """A case's progress under the stopping rule."""
 
     case: Case
     reason: StopReason
@@ -187,8 +189,8 @@ def is_hopeless(endings: Sequence[tuple[Outcome, str]]) -> bool:
     return in_row or tried[-1][0] is Outcome.TIMED_OUT
 
 
-def standings(campaign: Campaign, runs: Iterable[RunRecord]) -> dict[CaseKey, CaseStanding]:
-    """Return how every case with timing invocations stands; ``runs`` are the campaign's, or one
+def standings(campaign: Campaign, runs: Iterable[RunRecord]) -> dict[CaseKey, CaseProgress]:
+    """Return the progress of every case with timing invocations; ``runs`` are the campaign's, or one
     device's of it.
     """
     cases = grouped(runs, lambda run: run.case.case_key)
@@ -200,23 +202,23 @@ def standings_of(
     campaign: Campaign,
     cases: Iterable[tuple[CaseKey, Sequence[RunRecord]]],
     others: Mapping[CaseKey, Autocorrelation],
-) -> Iterator[tuple[CaseKey, CaseStanding]]:
-    """Yield how every case with timing invocations stands: ``cases`` are those with runs, each
-    looked at once, and ``others`` what the other cases of its device show.
+) -> Iterator[tuple[CaseKey, CaseProgress]]:
+    """Yield the progress of every case with timing invocations: ``cases`` are those with runs, each
+    read once, and ``others`` is the autocorrelation of each case's device without it.
     """
     planned = _planned(campaign)
-    left = dict(planned)
+    unmeasured = dict(planned)
     for key, runs in cases:
-        own = [
+        timing = [
             run for run in runs if run.run_pass is FIGURE_PASS and run.outcome is not Outcome.UNFIT
         ]
-        if own or key in planned:
-            case = left.pop(key)[0] if key in planned else own[0].case
-            own.sort(key=lambda run: run.invocation)
+        if timing or key in planned:
+            case = unmeasured.pop(key)[0] if key in planned else timing[0].case
+            timing.sort(key=lambda run: run.invocation)
             rule = campaign.terms.stopping
-            yield key, _standing(case, own, rule, planned, others.get(key, UNSEEN))
-    for key, (case, _) in left.items():
-        yield key, _standing(case, (), campaign.terms.stopping, planned, UNSEEN)
+            yield key, _case_progress(case, timing, rule, planned, others.get(key, UNSEEN))
+    for key, (case, _) in unmeasured.items():
+        yield key, _case_progress(case, (), campaign.terms.stopping, planned, UNSEEN)
 
 
 def next_round(
@@ -225,38 +227,36 @@ def next_round(
     serial: Serial,
     session_of: SessionOf = lambda _: "",
 ) -> list[Invocation]:
-    """Return what to run next on a device beyond the planned invocations; empty when no case wants
-    more.
+    """Return a device's next invocations beyond the planned ones; empty when no case needs more.
 
     Each open case once, in an order by the campaign's seed. ``runs`` are the device's, of this
     campaign.
     """
-    known = {
+    progress = {
         key: item for key, item in standings(campaign, runs).items() if item.case.serial == serial
     }
-    units: dict[str, list[CaseStanding]] = {}
-    for key, item in known.items():
+    units: dict[str, list[CaseProgress]] = {}
+    for key, item in progress.items():
         units.setdefault(session_of(item.case) or key, []).append(item)
-    wanting = {
+    open_units = {
         name: unit
         for name, unit in units.items()
         if any(item.reason is StopReason.OPEN for item in unit)
     }
-    if not wanting or any(
-        item.reason is StopReason.PLANNED for unit in wanting.values() for item in unit
+    if not open_units or any(
+        item.reason is StopReason.PLANNED for unit in open_units.values() for item in unit
     ):
         return []
-    numbers = {name: max(item.next_number for item in unit) for name, unit in wanting.items()}
+    numbers = {name: max(item.next_number for item in unit) for name, unit in open_units.items()}
     number = min(numbers.values())
-    # Every unit is shuffled, also those that want no more: what is left of a round keeps its order
-    # after a kill.
+    # Finished units are shuffled too: the rest of a round keeps its order after a kill.
     order = sorted(units)
     random.Random(f"{campaign.seed}:{serial}:{number}").shuffle(order)  # noqa: S311 - spreads drift, hides nothing
     return [
         item
         for name in order
-        if name in wanting and numbers[name] == number
-        for item in _of_unit(wanting[name], number)
+        if name in open_units and numbers[name] == number
+        for item in _unit_invocations(open_units[name], number)
     ]
 
 
@@ -269,13 +269,13 @@ def _planned(campaign: Campaign) -> dict[CaseKey, tuple[Case, frozenset[int]]]:
     }
 
 
-def _standing(
+def _case_progress(
     case: Case,
     runs: Sequence[RunRecord],
     rule: StoppingRule | None,
     planned: Mapping[CaseKey, tuple[Case, frozenset[int]]],
     others: Autocorrelation,
-) -> CaseStanding:
+) -> CaseProgress:
     result = judge_case(runs, others=others)
     kind = result.figure
     by_id = {run.run_id: run for run in runs}
@@ -293,7 +293,7 @@ def _standing(
         reason = StopReason(decision.reason)
     elif reason is StopReason.OPEN and rule is not None and len(runs) >= rule.most:
         reason = StopReason.MOST
-    return CaseStanding(
+    return CaseProgress(
         case=case,
         reason=reason,
         stored=len(runs),
@@ -309,7 +309,7 @@ def _reason(
     rule: StoppingRule | None,
     planned: Mapping[CaseKey, tuple[Case, frozenset[int]]],
 ) -> StopReason:
-    """Return what stops a case whatever its figures are; OPEN for nothing."""
+    """Return the reason that stops a case whatever its figures are; OPEN for none."""
     _, numbers = planned.get(case.case_key, (case, frozenset()))
     if not numbers <= {run.invocation for run in runs}:
         return StopReason.PLANNED
@@ -328,8 +328,8 @@ def _reason(
     return StopReason.OPEN
 
 
-def _of_unit(unit: Sequence[CaseStanding], number: int) -> list[Invocation]:
-    """Return the invocations of what one process measures: first a case that wants it."""
+def _unit_invocations(unit: Sequence[CaseProgress], number: int) -> list[Invocation]:
+    """Return the invocations of the cases of one process: first those that need more."""
     members = [item for item in unit if item.reason is not StopReason.FAILED]
     members.sort(key=lambda item: (item.reason is not StopReason.OPEN, item.case.case_key))
     return [Invocation(case=item.case, run_pass=FIGURE_PASS, number=number) for item in members]

@@ -1,4 +1,4 @@
-"""What a device was like during an invocation: what the watcher wrote, its clocks and loads. Pure.
+"""A device's conditions during an invocation: the sampler's output, clocks and loads. Pure.
 
 The mean clock of a cluster is that of its ``time_in_state`` between two moments. It counts the time
 in which the cores idle too, so that it says something of a run only for the clusters that the run
@@ -24,18 +24,21 @@ from orchestrator.records.run import (
 )
 from orchestrator.sysfs import parse_clocks, parse_gpu, parse_kernel_counts, parse_thermal_zones
 
-_LOOK: Final = "--look"
-_TIMES: Final = "--times"
+_SAMPLE_MARK: Final = "--look"
+_TIMES_MARK: Final = "--times"
 
 
 def parse_samples(data: bytes) -> RunSamples:
-    """Read the file; a look that was cut off after its first words, or has no time since boot, is
-    left out.
+    """Return the samples of the sampler's file; a sample that was cut off after its first words, or
+    has no time since boot, is left out.
     """
-    text, _, after = data.decode("utf-8", "replace").partition(f"\n{_TIMES}\n")
-    times, _, last = after.partition(f"\n{_LOOK}\n")
-    looks = [*re.split(rf"^{_LOOK}$", text, flags=re.M)[1:], *([last] if last else [])]
-    samples = [sample for look in looks if (sample := _sample(look)) is not None]
+    text, _, after = data.decode("utf-8", "replace").partition(f"\n{_TIMES_MARK}\n")
+    times, _, last_block = after.partition(f"\n{_SAMPLE_MARK}\n")
+    blocks = [
+        *re.split(rf"^{_SAMPLE_MARK}$", text, flags=re.M)[1:],
+        *([last_block] if last_block else []),
+    ]
+    samples = [sample for block in blocks if (sample := _sample(block)) is not None]
     return RunSamples(samples=tuple(samples), own_cpu_s=_children_s(times))
 
 
@@ -71,97 +74,102 @@ def _sample(text: str) -> Sample | None:
 
 
 def _is_cut_off(lines: list[str], uptimes: list[float]) -> bool:
-    """Whether the watcher was ended between its own words, the first two, and what it has another
-    program read.
+    """Whether the sampler ended after the first two files, which it reads itself, and before those
+    that another program reads for it.
     """
-    said = [line for line in lines if line]
-    own = ("/proc/uptime:", "/proc/stat:")
+    printed = [line for line in lines if line]
+    own_files = ("/proc/uptime:", "/proc/stat:")
     return (
         len(uptimes) == 1
-        and said[0].startswith(own[0])
-        and all(line.startswith(own) for line in said)
+        and printed[0].startswith(own_files[0])
+        and all(line.startswith(own_files) for line in printed)
     )
 
 
-#: A stretch between two looks is judged from this length on: the kernel counts in steps of 10 ms.
+#: Shorter stretches between two samples aren't judged: the kernel counts in steps of 10 ms.
 STRETCH_MIN_S: Final = 1.0
-#: Looks that took a larger share of the stretch between them show work and clocks of different
+#: Samples that took a larger share of the stretch between them show work and clocks of different
 #: moments.
-LOOK_MAX: Final = 0.03
-#: A stretch is as busy as the busiest one from this share on, and busy at all from so many cores
-#: on.
+SAMPLE_SHARE_MAX: Final = 0.03
+#: A stretch counts as fully busy from this share of the busiest one on, if it keeps at least this
+#: many cores busy.
 FULL_SHARE: Final = 0.97
 FULL_CORES_MIN: Final = 0.5
-#: Processor time that may be counted too much between two looks: each of the kernel's counters goes
-#: in steps of 10 ms, and the first look is within the stretch.
+#: Processor time that may be overcounted between two samples: each of the kernel's counters goes in
+#: steps of 10 ms, and the first sample is within the stretch.
 _MISCOUNT_S: Final = 0.1
-#: More cores than that at work for one program between two looks: they don't span its run.
+#: With more cores than this at work for one program, the samples don't span its run.
 _CORES_MAX: Final = 64.0
-#: The name under which a report keeps it.
+#: The name of the busy clock share in a report's ``extra``.
 BUSY_CLOCK: Final = "busy_clock_share"
-#: The same over the whole time between the two looks at the device: in runs that are held without
-#: these looks.
+#: The same for the mean clock between the device states before and after, in runs stored without
+#: these states.
 MEAN_CLOCK: Final = "mean_clock_share"
 Ticks = Mapping[int, int]
 
 
 def derive_conditions(
-    before: DeviceState | None, after: DeviceState | None, looks: RunSamples | None = None
+    before: DeviceState | None, after: DeviceState | None, run_samples: RunSamples | None = None
 ) -> RunConditions:
-    """Return what the two states and the looks between them show."""
-    samples = looks.samples if looks is not None and len(looks.samples) > 1 else ()
-    own_cpu_s = looks.own_cpu_s if looks is not None else None
+    """Return the conditions of a run from the states before and after and the samples between."""
+    samples = (
+        run_samples.samples if run_samples is not None and len(run_samples.samples) > 1 else ()
+    )
+    own_cpu_s = run_samples.own_cpu_s if run_samples is not None else None
     first: Sample | DeviceState | None = samples[0] if samples else before
     last: Sample | DeviceState | None = samples[-1] if samples else after
     span_s = busy_s = None
     if first is not None and last is not None:
         span_s = _difference(first.uptime_s, last.uptime_s)
         busy_s = _difference(first.cpu_busy_s, last.cpu_busy_s)
-    own = own_cpu_s / span_s if samples and own_cpu_s is not None and span_s else None
-    if own is not None and own > _CORES_MAX:
+    own_cores = own_cpu_s / span_s if samples and own_cpu_s is not None and span_s else None
+    if own_cores is not None and own_cores > _CORES_MAX:
         # The sampler began when the program was about to end.
-        own = None
+        own_cores = None
     return RunConditions(
         is_sampled=bool(samples),
         clusters=_clusters(before, after, samples),
-        own_cores=own,
+        own_cores=own_cores,
         foreign_cores=(
             None
-            if own is None or busy_s is None or not span_s
-            else max(0.0, (busy_s - _MISCOUNT_S) / span_s - own)
+            if own_cores is None or busy_s is None or not span_s
+            else max(0.0, (busy_s - _MISCOUNT_S) / span_s - own_cores)
         ),
         clock_jump_s=_clock_jump_s(before, after),
     )
 
 
 def with_busy_clock(report: ToolReport, samples: bytes) -> ToolReport:
-    """Return a report with the share of the highest clock at which the cores worked; as it is where
-    no look tells.
+    """Return a report with the share of the highest clock at which the cores worked; unchanged without
+    samples that show it.
 
-    Of the stretches between looks in which the cores had most to do: how long a phone idled before
+    Of the stretches between samples in which the cores had most to do: how long a phone idled before
     and after says nothing of a run. Kept in the report, because whoever compares runs reads them
     without their attachments.
     """
-    looks = parse_samples(samples)
+    run_samples = parse_samples(samples)
     shares = [
-        one.busiest_share
-        for one in derive_conditions(None, None, looks).clusters
-        if one.busiest_share is not None
+        cluster.busiest_share
+        for cluster in derive_conditions(None, None, run_samples).clusters
+        if cluster.busiest_share is not None
     ]
     return replace(report, extra={**report.extra, BUSY_CLOCK: max(shares)}) if shares else report
 
 
 def mean_clock_share(run: RunRecord) -> float:
-    """Return the mean clock between the looks before and after a run, as a share of its highest; 0
-    where none tells.
+    """Return the mean clock between the states before and after a run, as a share of its highest; 0
+    where unknown.
 
     Of the cluster with the highest share.
     """
-    kept = run.report.extra.get(MEAN_CLOCK) if run.report is not None else None
-    if isinstance(kept, float):
-        return kept
+    stored = run.report.extra.get(MEAN_CLOCK) if run.report is not None else None
+    if isinstance(stored, float):
+        return stored
     return max(
-        (one.share or 0.0 for one in derive_conditions(run.state_before, run.state_after).clusters),
+        (
+            cluster.share or 0.0
+            for cluster in derive_conditions(run.state_before, run.state_after).clusters
+        ),
         default=0.0,
     )
 
@@ -182,11 +190,11 @@ def _clusters(
     before: DeviceState | None, after: DeviceState | None, samples: Sequence[Sample]
 ) -> tuple[ClusterConditions, ...]:
     moments: list[Sample | DeviceState] = [s for s in (before, *samples, after) if s is not None]
-    found = []
+    clusters = []
     for cpu in sorted(
         {cpu for moment in moments for cpu in (*moment.time_in_state, *moment.clock_limit_khz)}
     ):
-        tables = [look.time_in_state[cpu] for look in samples if cpu in look.time_in_state]
+        tables = [sample.time_in_state[cpu] for sample in samples if cpu in sample.time_in_state]
         if len(tables) < 2:
             tables = [
                 moment.time_in_state[cpu] for moment in moments if cpu in moment.time_in_state
@@ -197,7 +205,7 @@ def _clusters(
         highest = max((khz for table in tables for khz in table), default=None)
         khz = mean_khz(tables[0], tables[-1]) if len(tables) > 1 else None
         busiest = _busiest_khz(cpu, samples)
-        found.append(
+        clusters.append(
             ClusterConditions(
                 cpu=cpu,
                 effective_mhz=None if khz is None else khz / 1000,
@@ -207,11 +215,11 @@ def _clusters(
                 fall=_largest_fall(busiest),
             )
         )
-    return tuple(found)
+    return tuple(clusters)
 
 
 def _busiest_khz(cpu: int, samples: Sequence[Sample]) -> list[float]:
-    """Return the mean clocks of the stretches between looks in which the cores had most to do, in
+    """Return the mean clocks of the stretches between samples in which the cores had most to do, in
     their order.
 
     A program that loads its model, or has ended, leaves the cores idle, and clocks fall then as
@@ -224,9 +232,11 @@ def _busiest_khz(cpu: int, samples: Sequence[Sample]) -> list[float]:
         if (busy_cores := _busy_cores(earlier, later)) is not None
         and (khz := mean_khz(earlier.time_in_state[cpu], later.time_in_state[cpu])) is not None
     ]
-    most = max((busy_cores for busy_cores, _ in stretches), default=0.0)
+    most_busy = max((busy_cores for busy_cores, _ in stretches), default=0.0)
     return [
-        khz for busy_cores, khz in stretches if busy_cores >= max(FULL_SHARE * most, FULL_CORES_MIN)
+        khz
+        for busy_cores, khz in stretches
+        if busy_cores >= max(FULL_SHARE * most_busy, FULL_CORES_MIN)
     ]
 
 
@@ -239,7 +249,7 @@ def _largest_fall(clocks: Sequence[float]) -> float | None:
 
 def _busy_cores(earlier: Sample, later: Sample) -> float | None:
     span_s = later.uptime_s - earlier.uptime_s
-    if max(earlier.took_s, later.took_s) > LOOK_MAX * span_s:
+    if max(earlier.took_s, later.took_s) > SAMPLE_SHARE_MAX * span_s:
         return None
     busy_s = _difference(earlier.cpu_busy_s, later.cpu_busy_s)
     return None if busy_s is None or span_s < STRETCH_MIN_S else busy_s / span_s

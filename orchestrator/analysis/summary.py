@@ -1,5 +1,5 @@
-"""What several invocations of one case say together, and what earlier sessions of its device show:
-how much that remembers, and what sessions differ by. Pure.
+"""The summary of one case's invocations, and from earlier sessions of its device the
+autocorrelation and the noise between sessions. Pure.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class TwoStates:
 
     @property
     def text(self) -> str:
-        """What there is: ``two clock states 4.1 % apart, 5 of 12 invocations in the slow one``."""
+        """As text: ``two clock states 4.1 % apart, 5 of 12 invocations in the slow one``."""
         percent = 100 * math.expm1(self.gap)
         return f"two clock states {percent:.1f} % apart, {self.slow} of {self.count} invocations in the slow one"
 
@@ -73,9 +73,9 @@ def two_states(logs: Sequence[float]) -> TwoStates | None:
     if count < STATES_FROM_COUNT:
         return None
     ordered = sorted(logs)
-    least = max(2, math.ceil(_GROUP_SHARE * count))
+    min_size = max(2, math.ceil(_GROUP_SHARE * count))
     cut = max(
-        range(least, count - least + 1), key=lambda place: ordered[place] - ordered[place - 1]
+        range(min_size, count - min_size + 1), key=lambda place: ordered[place] - ordered[place - 1]
     )
     empty = ordered[cut] - ordered[cut - 1]
     fast, slow = ordered[:cut], ordered[cut:]
@@ -90,7 +90,7 @@ def two_states(logs: Sequence[float]) -> TwoStates | None:
 
 
 def moved_by(before: TwoStates, after: TwoStates) -> tuple[float, float, int] | None:
-    """Return by how much both states moved alike, its standard error and degrees of freedom.
+    """Return the common move of both states, its standard error and degrees of freedom.
 
     None if they didn't.
 
@@ -136,12 +136,12 @@ def _at(ordered: Sequence[float], rank: float) -> float:
     return ordered[low] + (rank - low) * (ordered[low + 1] - ordered[low])
 
 
-#: How sure the intervals are, unless a caller says otherwise.
+#: The default confidence level of intervals.
 LEVEL = 0.95
 
 
 class IntervalMethod(StrEnum):
-    """How an interval was reached."""
+    """The method of an interval."""
 
     #: Student's t of the trimmed mean of the logarithms. Can't be negative.
     LOG_T = "log-t"
@@ -168,7 +168,7 @@ class Interval:
 
 
 class Round(NamedTuple):
-    """Where an invocation stands among those of its device."""
+    """An invocation's round, and its place in time."""
 
     campaign: str
     #: Counts from 0; the cases of a device are measured once in each round.
@@ -194,9 +194,9 @@ class Summary:
     log_mean: TrimmedMean
     #: None for one invocation: nothing is known about how another one would differ.
     interval: Interval | None
-    #: What the device's other cases and campaigns show.
+    #: The autocorrelation of the device's other cases and campaigns.
     others: Autocorrelation = UNSEEN
-    #: What the program rounds its figures to, in microseconds; 0 where that is no matter.
+    #: The step that the program rounds its figures to, in microseconds; 0 where it doesn't matter.
     resolution_us: float = 0.0
     #: The two groups that they fall into; the interval is the median's then. None where they don't.
     states: TwoStates | None = None
@@ -221,9 +221,9 @@ def summarize(
 ) -> Summary:
     """Return the summary of one latency per invocation, in the order in which they were made.
 
-    ``others`` is what other cases and campaigns show of the device;
-    ``resolution_us`` is what the program rounds its figures to: the interval is never narrower than
-    half of it to either side. ``rounds`` says what cases of a device were measured next to each other.
+    ``others`` is the autocorrelation of the device's other cases and campaigns. ``resolution_us`` is
+    the step that the program rounds its figures to: the interval is never narrower than half of it
+    to either side. ``rounds`` are the rounds that the invocations were made in.
 
     Raises ValueError for an empty sample and for latencies that aren't positive numbers: a zero
     comes from a program that measured nothing and must have been sorted out before.
@@ -281,7 +281,7 @@ def _interval(
         ends = _median_ends(logs, log_mean.error_factor)
         method = IntervalMethod.ORDER
     low, high = math.exp(ends[0]), math.exp(ends[1])
-    # Of equal prints nothing is known but that the truth was rounded to them.
+    # Equal prints only show that the truth was rounded to them.
     if high - low < resolution_us:
         center = (low + high) / 2
         low = max(center - resolution_us / 2, math.ulp(0.0))
@@ -290,23 +290,22 @@ def _interval(
     return Interval(low=low, high=high, method=method)
 
 
-#: What sessions differ by where nothing is known, and how many steps from one session to the next
-#: that is worth.
+#: The default noise between sessions, and its weight in steps from one session to the next.
 DEFAULT_STD: Final = 0.015
 DEFAULT_WEIGHT: Final = 5
 _DEFAULT_DEGREES: Final = 15
-#: From so many steps on the estimate is called the series' own.
+#: From this many steps on the estimate is called the series' own.
 _KNOWN_FROM: Final = 10
-#: Steps count up to so many times their median: a change of the program is no noise, and two states
+#: Steps count up to this many times their median: a change of the program is no noise, and two states
 #: of a device are some.
 _STEP_MOST: Final = 5.0
-#: Earlier campaigns are never worth more invocations than this: a device may change.
+#: The largest weight of earlier campaigns, in invocations: a device may change.
 WEIGHT_MOST: Final = 120.0
 
 
 @frozen
 class SessionNoise:
-    """What sessions of one series differ by as a whole, beside the noise within each."""
+    """The noise between the sessions of one series, beside the noise within each."""
 
     #: Relative deviation.
     std: float = DEFAULT_STD
@@ -324,23 +323,23 @@ class SessionNoise:
 
     @property
     def variance(self) -> tuple[float, float]:
-        """What it adds to the variance of a difference of two sessions, and degrees of freedom."""
+        """Its part of the variance of a difference of two sessions, and degrees of freedom."""
         return 2 * self.std**2, self.degrees
 
     @property
     def text(self) -> str:
-        """What an interval holds, as a sentence."""
-        known = f"from {counted(self.steps + 1, 'session')}"
+        """A sentence about its part of an interval."""
+        source = f"from {counted(self.steps + 1, 'session')}"
         if self.steps < _KNOWN_FROM:
-            known = f"default until {_KNOWN_FROM + 1} sessions are known; {self.steps + 1 if self.steps else 'none'} so far"
+            source = f"default until {_KNOWN_FROM + 1} sessions are known; {self.steps + 1 if self.steps else 'none'} so far"
         return (
             "Between sessions: the interval holds what two sessions differ by, "
-            f"{format_percent(self.std)} each ({known})."
+            f"{format_percent(self.std)} each ({source})."
         )
 
 
 def session_noise(sessions: Sequence[Sequence[float]]) -> SessionNoise:
-    """Return what sessions differ by, from the latencies of each in any unit, the oldest first.
+    """Return the noise between sessions, from the latencies of each in any unit, the oldest first.
 
     From steps between neighbours, of which changes of the program are few; what the invocations
     within each session explain is taken out, and the rest drawn to the default.
@@ -349,44 +348,44 @@ def session_noise(sessions: Sequence[Sequence[float]]) -> SessionNoise:
     steps = [abs(after.value - before.value) for before, after in pairwise(means)]
     if not steps:
         return SessionNoise()
-    most = _STEP_MOST * statistics.median(steps)
-    squares = math.fsum(min(step, most) ** 2 for step in steps) / 2
+    max_step = _STEP_MOST * statistics.median(steps)
+    squares = math.fsum(min(step, max_step) ** 2 for step in steps) / 2
     within = math.fsum((item.error or 0.0) ** 2 for item in means) / len(means)
-    own = max(0.0, squares - len(steps) * within)
-    variance = (DEFAULT_WEIGHT * DEFAULT_STD**2 + own) / (DEFAULT_WEIGHT + len(steps))
+    excess = max(0.0, squares - len(steps) * within)
+    variance = (DEFAULT_WEIGHT * DEFAULT_STD**2 + excess) / (DEFAULT_WEIGHT + len(steps))
     return SessionNoise(std=math.sqrt(variance), steps=len(steps))
 
 
 def session_noises(
     points: Points, *, only: Collection[CampaignId]
 ) -> dict[SeriesKey, SessionNoise]:
-    """Return how far the sessions of each series differ; those of some campaigns count.
+    """Return the noise between the sessions of each series; only the given campaigns count.
 
-    Of several contents that a campaign measured, those count that were first stored last.
+    Of several contents that a campaign measured, the one first stored last counts.
     """
     sessions: dict[int, dict[int, list[float]]] = {}
     for series, campaign, latencies in _sessions(points):
         if points.campaigns[campaign].campaign_id in only:
             sessions.setdefault(series, {})[campaign] = latencies
     return {
-        points.series[series].series_key: session_noise([*found.values()])
-        for series, found in sessions.items()
+        points.series[series].series_key: session_noise([*by_campaign.values()])
+        for series, by_campaign in sessions.items()
     }
 
 
 def autocorrelations(
     points: Points, *, but: Collection[CampaignId] = ()
 ) -> dict[Serial, Autocorrelation]:
-    """Return what the invocations of each device resembled each other by, those of some campaigns
-    aside.
-    """
-    found: dict[Serial, Autocorrelation] = {}
+    """Return the autocorrelation of each device's invocations, without the campaigns ``but``."""
+    by_device: dict[Serial, Autocorrelation] = {}
     for series, campaign, latencies in _sessions(points):
         serial = points.series[series].serial
         is_left_out = points.campaigns[campaign].campaign_id in but
         if len(latencies) >= TRIM_FROM_COUNT and not is_left_out:
-            found[serial] = found.get(serial, UNSEEN) + autocorrelation_of(logs_of(latencies))
-    return {serial: own.at_most(WEIGHT_MOST) for serial, own in found.items()}
+            by_device[serial] = by_device.get(serial, UNSEEN) + autocorrelation_of(
+                logs_of(latencies)
+            )
+    return {serial: total.at_most(WEIGHT_MOST) for serial, total in by_device.items()}
 
 
 def _sessions(points: Points) -> list[tuple[int, int, list[float]]]:

@@ -21,7 +21,7 @@ def run_until_enough(chance, noise, rule=RULE):
     latencies = []
     while not (decision := decide(latencies, rule)).is_enough:
         latencies += [
-            1000 * math.exp(chance.gauss(0, noise)) for _ in range(decision.wanted - len(latencies))
+            1000 * math.exp(chance.gauss(0, noise)) for _ in range(decision.next_count - len(latencies))
         ]
     return latencies, decision
 
@@ -41,15 +41,15 @@ def test_a_noisy_case_wants_as_many_as_its_noise_asks_for():
         / math.sqrt(count)
         for count in range(9, 41)
     }
-    assert decision.wanted == next(count for count in reaches if math.sinh(reaches[count]) < 0.02)
-    assert 9 < decision.wanted < 40
+    assert decision.next_count == next(count for count in reaches if math.sinh(reaches[count]) < 0.02)
+    assert 9 < decision.next_count < 40
 
 
 def test_a_narrow_interval_must_be_so_again_after_three_more():
     chance = random.Random(3)
     calm = [1000 * math.exp(chance.gauss(0, 0.008)) for _ in range(20)]
     decision = decide(calm[:8], RULE)
-    assert (decision.is_enough, decision.wanted, decision.reason) == (False, 11, "confirming")
+    assert (decision.is_enough, decision.next_count, decision.reason) == (False, 11, "confirming")
     assert not decide(calm[:10], RULE).is_enough
     assert decide(calm[:11], RULE).reason == "reached"
     burst = [*calm[:8], 1100.0, 1150.0, 1200.0]
@@ -65,13 +65,13 @@ def test_nothing_is_enough_between_two_looks():
         ]
         look = 0
         while not (decision := decide(latencies[:look], RULE)).is_enough:
-            look = decision.wanted
+            look = decision.next_count
         assert counts == list(range(look, RULE.most + 1))
 
 
 def test_the_most_is_the_most_and_says_that_it_wasnt_enough():
     decision = decide([1000.0, 2000.0, 4000.0, 8000.0] * 10, RULE)
-    assert (decision.is_enough, decision.wanted, decision.reason) == (True, 40, "most")
+    assert (decision.is_enough, decision.next_count, decision.reason) == (True, 40, "most")
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
