@@ -56,9 +56,9 @@ from orchestrator.store.schema import (
 
 Value = TypeVar("Value")
 
-#: Values that are named in one statement (SQLite takes 32,766).
+#: Values of one statement (SQLite takes 32,766).
 _PAGE: Final = 500
-#: Fields of a campaign that lie in columns and tables of their own.
+#: Fields of a campaign that are stored in columns and tables of their own.
 _BESIDE: Final = frozenset({"invocations", "skipped", "status", "finished_at"})
 
 
@@ -124,16 +124,14 @@ class Campaigns(Database):
     def set_status(
         self, campaign_id: CampaignId, status: CampaignStatus, finished_at: datetime | None
     ) -> None:
-        """Record how far a campaign is."""
+        """Store a campaign's status."""
         with self.writing() as connection:
-            # It gets new runs, or has got them: their raw output wasn't pruned.
+            # It gets new runs, whose raw output isn't pruned.
             values = {"status": status.value, "finished_at": finished_at, "pruned": None}
             _change(connection, campaign_id, values)
 
     def hide_campaign(self, campaign_id: CampaignId, *, is_hidden: bool = True) -> None:
-        """Leave a campaign out of what is listed, compared and searched for changes, or take it in
-        again.
-        """
+        """Leave a campaign out of lists, comparisons and the search for changes, or show it again."""
         with self.writing() as connection:
             _change(connection, campaign_id, {"is_hidden": is_hidden})
 
@@ -164,12 +162,12 @@ class Campaigns(Database):
             )
             if row is None:
                 return None
-            found = (
+            query = (
                 select(PLANNED)
                 .where(PLANNED.c.campaign_no == row["campaign_no"])
                 .order_by(PLANNED.c.position)
             )
-            planned = connection.execute(found).all()
+            planned = connection.execute(query).all()
             cases = read_cases(connection, {item.case_no for item in planned})
         if any(item.case_no not in cases for item in planned):
             raise StoreError(
@@ -186,27 +184,28 @@ class Campaigns(Database):
     def campaigns(
         self, *, only_open: bool = False, with_hidden: bool = False, limit: int | None = None
     ) -> Sequence[Campaign]:
-        """Return the campaigns that were begun last, the last first, without their planned runs and
-        skips.
+        """Return campaigns, the newest first, without their planned runs and skips.
 
-        Their numbers say which was begun last, whatever the clocks said.
+        The order is that of their numbers, whatever the clocks said.
         """
         last_first = (
-            select(CAMPAIGNS).where(*_of_kind(only_open)).order_by(CAMPAIGNS.c.campaign_no.desc())
+            select(CAMPAIGNS)
+            .where(*_status_filter(only_open))
+            .order_by(CAMPAIGNS.c.campaign_no.desc())
         )
         if not with_hidden:
             last_first = last_first.where(~CAMPAIGNS.c.is_hidden)
         with self.reading() as connection:
-            found = connection.execute(last_first.limit(limit)).mappings().all()
-        return [campaign for _, campaign in readable(found, _campaign_of)]
+            rows = connection.execute(last_first.limit(limit)).mappings().all()
+        return [campaign for _, campaign in readable(rows, _campaign_of)]
 
     def campaign_count(self) -> int:
-        """Return how many campaigns there are."""
+        """Return the number of campaigns."""
         with self.reading() as connection:
             return connection.scalar(select(func.count()).select_from(CAMPAIGNS)) or 0
 
     def progress(self, *, only_open: bool = False) -> Mapping[CampaignId, Progress]:
-        """Return how far each campaign is."""
+        """Return the progress of each campaign."""
         of_campaign = RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no
         kinds = (), (RUNS.c.outcome == Outcome.UNFIT.value,), is_abandoned()
         counts = (
@@ -214,7 +213,7 @@ class Campaigns(Database):
             for kind in kinds
         )
         query = select(CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.planned, *counts).where(
-            *_of_kind(only_open)
+            *_status_filter(only_open)
         )
         with self.reading() as connection:
             return {
@@ -225,11 +224,11 @@ class Campaigns(Database):
     def skips(
         self, campaign_ids: Sequence[CampaignId], reason_code: str
     ) -> Mapping[CampaignId, Sequence[SkippedCase]]:
-        """Return what some campaigns left out from the beginning for a reason, those that left out
-        nothing aside.
+        """Return the cases that some campaigns skipped from the start with this reason code;
+        campaigns without any are left out.
         """
         query = select(CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.skipped)
-        found: dict[CampaignId, list[SkippedCase]] = {}
+        by_campaign: dict[CampaignId, list[SkippedCase]] = {}
         with self.reading() as connection:
             for page in pages(campaign_ids):
                 of_page = query.where(CAMPAIGNS.c.campaign_id.in_(page))
@@ -237,27 +236,27 @@ class Campaigns(Database):
                 for row, skipped in readable(rows, _skipped_of):
                     for skip in skipped:
                         if skip.reason_code == reason_code:
-                            found.setdefault(row["campaign_id"], []).append(skip)
-        return found
+                            by_campaign.setdefault(row["campaign_id"], []).append(skip)
+        return by_campaign
 
     def devices(self) -> Mapping[Serial, DeviceFacts]:
         """Return the devices ever seen, as last stored."""
         with self.reading() as connection:
-            found = (
+            rows = (
                 connection.execute(select(DEVICES).order_by(DEVICES.c.device_no)).mappings().all()
             )
-        return {Serial(row["serial"]): _known_facts_of(row) for row in found}
+        return {Serial(row["serial"]): _readable_facts(row) for row in rows}
 
     def sightings(self) -> Mapping[Serial, Sequence[DeviceSighting]]:
-        """Return what each device was and from when on, oldest first."""
+        """Return the versions of each device with the time of each change, oldest first."""
         query = select(SIGHTINGS).order_by(SIGHTINGS.c.serial, SIGHTINGS.c.seen_at)
         with self.reading() as connection:
-            found = list(readable(connection.execute(query).mappings(), _facts_of))
+            sightings = list(readable(connection.execute(query).mappings(), _facts_of))
         return {
             Serial(serial): [
                 DeviceSighting(at=row["seen_at"], facts=facts.versions) for row, facts in rows
             ]
-            for serial, rows in groupby(found, key=lambda item: item[0]["serial"])
+            for serial, rows in groupby(sightings, key=lambda item: item[0]["serial"])
         }
 
     def models(self) -> Mapping[str, Model]:
@@ -286,7 +285,7 @@ class Campaigns(Database):
 
 
 def without_paths(build: Build) -> Build:
-    """Return a build without where its files lie on this host."""
+    """Return a build without the paths of its files on this host."""
     return replace(
         build, path=None, companions=tuple(replace(item, path=None) for item in build.companions)
     )
@@ -295,8 +294,8 @@ def without_paths(build: Build) -> Build:
 def filtered(
     query: Select[Any], column: ColumnElement[Any], values: Collection[Any]
 ) -> Iterator[Select[Any]]:
-    """Yield queries that together, without overlap, find what has one of some values; all when none
-    is named.
+    """Yield queries that together, without overlap, find the rows with one of some values; all rows
+    without values.
     """
     if not values:
         yield query
@@ -313,11 +312,11 @@ def insert_numbered(connection: Connection, table: Table, **row: object) -> int:
 
 def read_cases(connection: Connection, numbers: Collection[int]) -> dict[int, Case]:
     """Return cases by their number, without those that can't be read."""
-    found: dict[int, Case] = {}
+    cases: dict[int, Case] = {}
     for page in pages(list(numbers)):
         rows = connection.execute(select(CASES).where(CASES.c.case_no.in_(page))).mappings()
-        found.update((row["case_no"], case) for row, case in readable(rows, _case_of))
-    return found
+        cases.update((row["case_no"], case) for row, case in readable(rows, _case_of))
+    return cases
 
 
 def keep_cases(connection: Connection, cases: Iterable[Case], where: str) -> dict[CaseKey, int]:
@@ -353,18 +352,18 @@ def keep_cases(connection: Connection, cases: Iterable[Case], where: str) -> dic
 def _case_numbers(connection: Connection, keys: Collection[CaseKey]) -> dict[CaseKey, int]:
     numbers: dict[CaseKey, int] = {}
     for page in pages(list(keys)):
-        known = connection.execute(
+        rows = connection.execute(
             select(CASES.c.case_key, CASES.c.case_no).where(CASES.c.case_key.in_(page))
         )
-        numbers.update((CaseKey(key), number) for key, number in known)
+        numbers.update((CaseKey(key), number) for key, number in rows)
     return numbers
 
 
 def _case_of(row: RowMapping) -> Case:
     """Return a case under the keys that it was stored with.
 
-    They aren't computed again: a version that knows one more thing which may change the number
-    would compute others, and tear the series of years apart.
+    They aren't computed again: a version with one more field in the key would compute others, and
+    split the series of years.
     """
     where = f"case {row['case_key']}"
     case = load_document(Case, unpack(row["document"], where=where).decode("ascii"), where=where)
@@ -383,16 +382,16 @@ def _campaign_of(row: RowMapping) -> Campaign:
 
 def _skipped_of(row: RowMapping) -> tuple[SkippedCase, ...]:
     where = f"campaign {row['campaign_id']}"
-    found = json.loads(unpack(row["skipped"], where=where))
-    return tuple(load_document(SkippedCase, to_text(item), where=where) for item in found)
+    items = json.loads(unpack(row["skipped"], where=where))
+    return tuple(load_document(SkippedCase, to_text(item), where=where) for item in items)
 
 
 def _facts_of(row: RowMapping) -> DeviceFacts:
     return load_document(DeviceFacts, row["facts"], where=f"device {row['serial']}")
 
 
-def _known_facts_of(row: RowMapping) -> DeviceFacts:
-    """Return a device; of one whose facts can't be read, with a warning, what its own columns say."""
+def _readable_facts(row: RowMapping) -> DeviceFacts:
+    """Return a device; with a warning, only its columns' facts where the others can't be read."""
     try:
         return _facts_of(row)
     except StoreError as error:
@@ -405,19 +404,19 @@ def _known_facts_of(row: RowMapping) -> DeviceFacts:
 def _keep_devices(
     connection: Connection, devices: Iterable[DeviceFacts], campaign: Campaign
 ) -> None:
-    """Insert devices, or bring them up to date; note when one comes back changed."""
+    """Insert or update devices; record a sighting of each that is new or changed."""
     for facts in devices:
-        known = (
+        stored = (
             connection.execute(select(DEVICES).where(DEVICES.c.serial == facts.serial))
             .mappings()
             .one_or_none()
         )
         row = {"facts": dump_document(facts)}
-        if known is None:
+        if stored is None:
             insert_numbered(
                 connection, DEVICES, serial=facts.serial, is_virtual=facts.is_virtual, **row
             )
-        elif known["is_virtual"] != facts.is_virtual:
+        elif stored["is_virtual"] != facts.is_virtual:
             raise StoreError(
                 f"campaign {campaign.campaign_id}: a virtual phone and a real device have the serial number "
                 f"{facts.serial}; numbers of the two are never mixed",
@@ -425,21 +424,19 @@ def _keep_devices(
             )
         else:
             connection.execute(update(DEVICES).where(DEVICES.c.serial == facts.serial).values(row))
-        if known is not None and _known_facts_of(known).versions == facts.versions:
+        if stored is not None and _readable_facts(stored).versions == facts.versions:
             continue
         sighting = {"serial": facts.serial, "seen_at": campaign.created_at}
-        there = select(SIGHTINGS.c.serial).where(
+        existing = select(SIGHTINGS.c.serial).where(
             *(SIGHTINGS.c[name] == sighting[name] for name in sighting)
         )
         # Of two within a microsecond the first is kept.
-        if connection.scalar(there) is None:
+        if connection.scalar(existing) is None:
             connection.execute(insert(SIGHTINGS), {**sighting, **row})
 
 
 def _keep(connection: Connection, table: Table, record: Model | Build) -> None:
-    """Insert a model or a build, or bring up to date what it is called; where its files lie on this
-    host isn't kept.
-    """
+    """Insert a model or a build, or update its name; paths on this host aren't stored."""
     bare = without_paths(record) if isinstance(record, Build) else replace(record, path=None)
     values = {"document": dump_document(bare)}
     if (
@@ -457,11 +454,11 @@ def _change(connection: Connection, campaign_id: CampaignId, values: Mapping[str
         raise StoreError(f"campaign {campaign_id}: the store holds no such campaign")
 
 
-def _of_kind(only_open: bool) -> tuple[ColumnElement[bool], ...]:
+def _status_filter(only_open: bool) -> tuple[ColumnElement[bool], ...]:
     over = [status.value for status in CampaignStatus if status.is_over]
     return (CAMPAIGNS.c.status.not_in(over),) if only_open else ()
 
 
 def is_abandoned() -> tuple[ColumnElement[bool], ...]:
-    """Return what is true of a run that somebody gave up, as an index finds it."""
+    """Return the conditions of an abandoned run, in the form that an index supports."""
     return RUNS.c.outcome == Outcome.SKIPPED.value, RUNS.c.reason_code == ABANDONED

@@ -1,4 +1,4 @@
-"""One database and the two ways to use it: many readers, one writer at a time; its errors in our words."""
+"""A database with many readers and one writer at a time, and its errors as benchfarm's."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from orchestrator.errors import (
 #: Name of PostgreSQL's advisory lock that a writer holds; any constant that others are unlikely to
 #: use ("bfar").
 _WRITER_LOCK: Final = 0x62666172
-#: Connections to PostgreSQL that a process keeps, and those that it opens for a moment: a farm has
-#: many hosts, each with many threads that read. No thread that has one asks for a second.
-_KEPT: Final = 2
-_MORE: Final = 3
-#: Seconds in which libpq gives up a server that can't be reached, or a host that is gone.
+#: Connections to PostgreSQL that a process keeps open, and further ones for a moment: a farm has
+#: many hosts, each with many threads that read. A thread never holds two.
+_POOL_SIZE: Final = 2
+_POOL_OVERFLOW: Final = 3
+#: Limits of libpq for a server or host that can't be reached: in seconds, the last in milliseconds.
 LIMITS: Final = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
@@ -59,7 +59,7 @@ class Database:
         self.path = path
         self._file = _file_at(path)
         self._engine = engine
-        # All that one call reads is of one moment, on PostgreSQL as on SQLite.
+        # A call reads one snapshot, on PostgreSQL as on SQLite.
         self._reader = (
             engine.execution_options(isolation_level="REPEATABLE READ") if path is None else engine
         )
@@ -78,9 +78,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Hold the write lock and a connection; commit durably at the end, roll all back when
-        anything is raised.
-        """
+        """Hold the write lock and a connection; commit durably at the end, roll back on an error."""
         self._check_open()
         if not self._turn.acquire(timeout=self._busy_timeout_s):
             raise _locked(self.name)
@@ -91,11 +89,11 @@ class Database:
                     if self.path is None
                     else "BEGIN IMMEDIATE"
                 )
-                # SQLite would go on in the file that has no name any more.
+                # SQLite would continue in the deleted file.
                 if _file_at(self.path) != self._file:
                     raise StoreError(
                         f"{self.name}: the file was deleted or replaced while it was open",
-                        hint="put it back, or its newest copy, before more is measured",
+                        hint="restore it, or its newest copy, before you measure more",
                     )
                 yield connection
         finally:
@@ -115,10 +113,10 @@ class Database:
 def _file_at(path: Path | None) -> tuple[int, int] | None:
     """Return the device and inode of the file at a path; None where there is none."""
     try:
-        found = path.stat() if path is not None else None
+        status = path.stat() if path is not None else None
     except OSError:
         return None
-    return (found.st_dev, found.st_ino) if found is not None else None
+    return (status.st_dev, status.st_ino) if status is not None else None
 
 
 def sqlite_engine(path: Path, *, busy_timeout_s: float, is_durable: bool = True) -> Engine:
@@ -149,25 +147,25 @@ def postgresql_engine(url: URL, *, busy_timeout_s: float) -> Engine:
     """
     # At least one: none is no limit.
     options = f"-c timezone=UTC -c lock_timeout={max(1, round(busy_timeout_s * 1000))}"
-    given = url.query.get("options")
+    url_options = url.query.get("options")
     engine = create_engine(
         url.set(drivername="postgresql+psycopg").difference_update_query(["options"]),
         connect_args={
-            "options": f"{given} {options}" if isinstance(given, str) else options,
+            "options": f"{url_options} {options}" if isinstance(url_options, str) else options,
             **{name: limit for name, limit in LIMITS.items() if name not in url.query},
         },
-        pool_size=_KEPT,
-        max_overflow=_MORE,
+        pool_size=_POOL_SIZE,
+        max_overflow=_POOL_OVERFLOW,
         pool_timeout=busy_timeout_s,
         pool_pre_ping=True,
     )
 
     @event.listens_for(engine, "do_connect")
-    def _connect(_dialect: object, _record: object, _given: object, named: dict[str, Any]) -> Any:  # noqa: ANN401 - the driver is an extra
+    def _connect(_dialect: object, _record: object, _args: object, params: dict[str, Any]) -> Any:  # noqa: ANN401 - the driver is an extra
         import psycopg
 
-        connection = psycopg.connect(**named)
-        # The server says it with each connection: it costs no question.
+        connection = psycopg.connect(**params)
+        # The server reports it with each connection, without a query.
         encoding = connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
             connection.close()
@@ -183,7 +181,7 @@ Row = TypeVar("Row")
 Read = TypeVar("Read")
 
 _LOG: Final = logging.getLogger("orchestrator.store")
-#: Warnings given already: the same row is read many times.
+#: Warnings logged already: the same row is read many times.
 _warned: Final[set[str]] = set()
 #: A failed write with less free space than this is reported as a full disk: SQLite has codes for
 #: some of them only.
@@ -208,10 +206,10 @@ def store_errors(name: str, *, path: Path | None = None) -> Iterator[None]:
         yield
     except StatementError as error:
         if isinstance(error, DBAPIError):
-            raise _of_driver(error.orig, name, path) from error
+            raise _driver_error(error.orig, name, path) from error
         raise StoreError(f"{name}: a value can't be stored: {error.orig}") from error
     except sqlite3.Error as error:
-        raise _of_driver(error, name, path) from error
+        raise _driver_error(error, name, path) from error
     except OverflowError as error:
         raise StoreError(f"{name}: a number is too large to be stored: {error}") from error
     except PoolTimeoutError as error:
@@ -220,9 +218,9 @@ def store_errors(name: str, *, path: Path | None = None) -> Iterator[None]:
         ) from error
 
 
-def _of_driver(error: BaseException | None, name: str, path: Path | None) -> BenchfarmError:
+def _driver_error(error: BaseException | None, name: str, path: Path | None) -> BenchfarmError:
     if isinstance(error, sqlite3.Error):
-        return _of_sqlite(error, name, path)
+        return _sqlite_error(error, name, path)
     sqlstate = getattr(error, "sqlstate", None)
     if sqlstate == "53100":
         return HostStorageError(
@@ -238,7 +236,7 @@ def _of_driver(error: BaseException | None, name: str, path: Path | None) -> Ben
     return StoreError(f"{name}: the database refused: {words}")
 
 
-def _of_sqlite(error: sqlite3.Error, name: str, path: Path | None) -> BenchfarmError:
+def _sqlite_error(error: sqlite3.Error, name: str, path: Path | None) -> BenchfarmError:
     # The low byte is the kind, the rest says more about it (https://www.sqlite.org/rescode.html).
     code = int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
     if code in _DAMAGE:
@@ -280,7 +278,7 @@ def readable(rows: Iterable[Row], read: Callable[[Row], Read]) -> Iterator[tuple
 
 
 def warn(error: StoreError) -> None:
-    """Log that something is left out because it can't be read, once in a process."""
+    """Log once in a process that an unreadable row is left out."""
     message = f"left out: {error}"
     if message not in _warned:
         _warned.add(message)

@@ -1,4 +1,4 @@
-"""Opening a store by path or URL: made where there is none, and copied."""
+"""Opening a store by path or URL, with creation, and copying it."""
 
 from __future__ import annotations
 
@@ -46,10 +46,7 @@ class Store(Campaigns, Usage, Retention):
 
     @functools.cached_property
     def zone(self) -> tzinfo | None:
-        """The time zone in which nights begin and end, whoever reads them.
-
-        None for that of the one who reads.
-        """
+        """The time zone in which nights begin and end; None for the reader's own."""
         with self.reading() as connection:
             name = connection.scalar(select(SETTINGS.c.value).where(SETTINGS.c.name == "timezone"))
         return zone_of(name or "")
@@ -74,13 +71,13 @@ class MemoryStore(Store):
         _prepared(self)
 
     def close(self) -> None:
-        """Let go of the database, and delete it."""
+        """Close the database and delete it."""
         super().close()
         self._remove()
 
 
 def open_store(where: str | Path, *, makes_new: bool = True, busy_timeout_s: float = 30.0) -> Store:
-    """Open a store, made new when there is none.
+    """Open a store; create it when there is none.
 
     Args:
         where: path of an SQLite file, ``sqlite:///path``, ``postgresql://user@host/database``, or
@@ -133,7 +130,7 @@ def locate(where: str | Path) -> Path | URL:
 
 
 def title_of(place: Path | URL) -> str:
-    """Return what a store is called where people see it."""
+    """Return a store's name for messages, without a password."""
     if isinstance(place, Path):
         return str(place)
     # Parameters may hold a password too.
@@ -209,14 +206,14 @@ def _missing(message: str) -> StoreMissingError:
     )
 
 
-#: What tells a benchfarm store from any other SQLite database: "bfar" in the file's header.
+#: Marks a benchfarm store among SQLite databases: "bfar" in the file's header.
 APPLICATION_ID: Final = 0x62666172
 
 _PAGE_BYTES: Final = 8_192
 
 
 def is_missing(path: Path) -> bool:
-    """Whether a file isn't there or holds nothing; what can't be looked at counts as there."""
+    """Whether a file doesn't exist or is empty; one that can't be checked counts as existing."""
     try:
         status = path.stat()
         return stat.S_ISREG(status.st_mode) and status.st_size == 0
@@ -243,7 +240,7 @@ def prepare_file(path: Path, *, busy_timeout_s: float) -> None:
             f"{path.parent}: the store's folder can't be written, and SQLite keeps its log there"
         )
     if not os.path.exists(path):  # noqa: PTH110 - of a name that is too long it says no
-        # Nobody but its owner may read it: it holds what programs and phones printed.
+        # Only its owner may read it: it holds the output of programs and phones.
         with suppress(OSError):
             path.touch(mode=0o600)
     elif not os.path.isfile(path):  # noqa: PTH113
@@ -251,7 +248,7 @@ def prepare_file(path: Path, *, busy_timeout_s: float) -> None:
     elif not os.access(path, os.W_OK):
         raise StoreError(f"{path}: the store can't be written; check its permissions")
     with store_errors(str(path), path=path), closing(_connect(path, busy_timeout_s)) as connection:
-        # In this order: whoever makes one at the same time makes its tables last.
+        # In this order: a process that makes the store at the same time makes its tables last.
         (has_tables,) = connection.execute("PRAGMA schema_version").fetchone()
         (application_id,) = connection.execute("PRAGMA application_id").fetchone()
         if application_id != APPLICATION_ID:
@@ -286,7 +283,7 @@ def copy_to(path: Path, copy: Path) -> None:
     """
     draft = draft_of(copy)
     try:
-        # Before SQLite does, which would say of the store what is wrong with the copy's place.
+        # Before SQLite does, which would report a fault of the copy's path as one of the store.
         draft.touch()
         with store_errors(str(path), path=copy), closing(_connect(path, 30.0)) as connection:
             connection.execute("VACUUM INTO ?", (str(draft),))
@@ -298,10 +295,10 @@ def copy_to(path: Path, copy: Path) -> None:
             f"{copy}: the copy of {path} can't be written: {error.strerror}"
         ) from error
     finally:
-        # SQLite leaves its journal where it found no space.
-        for left in (draft, draft.with_name(f"{draft.name}-journal")):
+        # SQLite leaves its journal when the disk is full.
+        for leftover in (draft, draft.with_name(f"{draft.name}-journal")):
             with suppress(OSError):
-                left.unlink(missing_ok=True)
+                leftover.unlink(missing_ok=True)
 
 
 def _connect(path: Path, busy_timeout_s: float) -> sqlite3.Connection:

@@ -30,8 +30,7 @@ from orchestrator.store.schema import (
     unpack_output,
 )
 
-#: A campaign that is said to run and has stored nothing for this long before the moment asked for
-#: was killed.
+#: A running campaign that stored nothing for this long before the given moment was killed.
 _SILENCE: Final = timedelta(days=1)
 
 
@@ -39,16 +38,15 @@ class Retention(Database):
     """Methods of the store that delete."""
 
     def prune_raw(self, before: datetime, *, policy: str, is_trial: bool = False) -> Pruned:
-        """Delete what the runs of ended campaigns begun before then left behind; a trial only reads.
+        """Delete the raw output of ended campaigns begun before then; a trial only reads.
 
-        Page by page: other writers wait for one page, and a command that is killed is resumed where
-        it was.
+        Page by page: other writers wait for one page, and a killed command resumes where it was.
         """
         with self.reading() as connection:
             campaigns = _prunable_campaigns(connection, before)
         note = pack_output([pruned_marker(policy)], "")
         count = freed_bytes = 0
-        # What several pages share is free only when all of them are deleted.
+        # Content that pages share is freed only when all of them are deleted.
         large = Counter[str]()
         for number in campaigns:
             with self.reading() as connection:
@@ -68,19 +66,18 @@ class Retention(Database):
                 count, freed_bytes = count + len(pruned), freed_bytes + freed
             if not is_trial:
                 with self.writing() as connection:
-                    is_it = CAMPAIGNS.c.campaign_no == number
-                    connection.execute(update(CAMPAIGNS).where(is_it).values(pruned=policy))
+                    is_campaign = CAMPAIGNS.c.campaign_no == number
+                    connection.execute(update(CAMPAIGNS).where(is_campaign).values(pruned=policy))
         if large:
             with self.reading() as connection:
                 freed_bytes += _large_bytes(connection, large)
-        # A large output that another run has too frees nothing, and the note in its place takes
-        # some bytes.
+        # A large output that another run has too frees nothing, and its note takes some bytes.
         return Pruned(campaigns=len(campaigns), runs=count, freed_bytes=max(0, freed_bytes))
 
     def remove_campaign(self, campaign_id: CampaignId) -> None:
-        """Delete a campaign with its runs, what they left behind, and the cases that no other has.
+        """Delete a campaign with its runs, their raw output, and the cases that no other has.
 
-        Nothing of the campaign itself need be readable.
+        The campaign's document needn't be readable.
         """
         with self.writing() as connection:
             number = connection.scalar(
@@ -113,9 +110,9 @@ class Retention(Database):
 def _prunable_campaigns(connection: Connection, before: datetime) -> list[int]:
     """Return the campaigns begun before a moment whose raw output is still there, oldest first.
 
-    What runs isn't touched; what was cut off may still be resumed, which needs nothing of its raw
-    output. A killed process leaves its campaign running for ever: it is over when even its newest
-    run is older, by a day.
+    A running campaign isn't touched; an interrupted one can still be resumed without its raw
+    output. A killed process leaves its campaign running: it is over when its newest run is older by
+    a day.
     """
     late = before - _SILENCE
     has_late_run = exists().where(
@@ -141,41 +138,43 @@ def _prunable_runs(connection: Connection, number: int) -> list[int]:
         .where(RUNS.c.campaign_no == number)
         .order_by(RUNS.c.run_no)
     )
-    found = connection.execute(query).all()
-    cases = read_cases(connection, {row.case_no for row in found})
+    rows = connection.execute(query).all()
+    cases = read_cases(connection, {row.case_no for row in rows})
     imported = {case_no for case_no, case in cases.items() if case.tool in IMPORTED_TOOLS}
-    return [row.run_no for row in found if row.case_no not in imported]
+    return [row.run_no for row in rows if row.case_no not in imported]
 
 
 def _prunable_output(
     connection: Connection, run_nos: Sequence[int], note: bytes
 ) -> tuple[list[int], int]:
     """Return those of some runs that have raw output, and the bytes that a note in its place frees."""
-    found, freed_bytes = [], 0
+    prunable, freed_bytes = [], 0
     query = select(RUNS.c.run_no, RUNS.c.run_id, RUNS.c.output).where(RUNS.c.run_no.in_(run_nos))
     for row in connection.execute(query).all():
-        there = unpack_output(row.output, where=f"run {row.run_id}")
-        has_large = any(isinstance(content, str) for _, content in there)
+        contents = unpack_output(row.output, where=f"run {row.run_id}")
+        has_large = any(isinstance(content, str) for _, content in contents)
         is_small = len(note) >= len(row.output) and not has_large
-        # What takes no more room than the note that it was deleted stays.
-        if not there or PRUNED_FILE in dict(there) or is_small:
+        # Output that is no larger than the note about its deletion stays.
+        if not contents or PRUNED_FILE in dict(contents) or is_small:
             continue
-        found.append(row.run_no)
+        prunable.append(row.run_no)
         freed_bytes += len(row.output) - len(note)
-    return found, freed_bytes
+    return prunable, freed_bytes
 
 
-def _large_bytes(connection: Connection, named: Mapping[str, int]) -> int:
-    """Return the bytes of the large content that no other runs have; ``named`` says how many of these
-    have each.
+def _large_bytes(connection: Connection, hash_counts: Mapping[str, int]) -> int:
+    """Return the bytes of the large content that no other runs have; ``hash_counts`` is the number of
+    these runs that have each.
     """
     size_bytes = 0
-    for page in pages(list(named)):
+    for page in pages(list(hash_counts)):
         of_page = ATTACHMENTS.c.sha256.in_(page)
         counts = (
             select(ATTACHMENTS.c.sha256, func.count()).where(of_page).group_by(ATTACHMENTS.c.sha256)
         )
-        own = [sha256 for sha256, count in connection.execute(counts) if count == named[sha256]]
-        sizes = select(func.length(BLOBS.c.data)).where(BLOBS.c.sha256.in_(own))
+        unshared = [
+            sha256 for sha256, count in connection.execute(counts) if count == hash_counts[sha256]
+        ]
+        sizes = select(func.length(BLOBS.c.data)).where(BLOBS.c.sha256.in_(unshared))
         size_bytes += sum(connection.scalars(sizes))
     return size_bytes

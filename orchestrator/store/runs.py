@@ -50,13 +50,13 @@ from orchestrator.store.schema import (
     unpack_output,
 )
 
-#: Runs that are read in one transaction: of each some hundred kilobytes are at hand.
+#: Runs that are read in one transaction: each takes some hundred kilobytes of memory.
 _RUN_PAGE: Final = 100
-#: So many ids that begin alike are named.
-_IDS_MOST: Final = 4
-#: What of a run lies beside its document.
+#: At most this many ids with the same prefix are returned.
+_IDS_MAX: Final = 4
+#: Fields of a run that are stored outside its document.
 BESIDE: Final = frozenset({"run_id", "campaign_id", "case", "attachments"})
-#: The tables themselves refuse a run of no campaign or case, a second one, and a wrong mark.
+#: The tables themselves refuse a run of no campaign or case, a duplicate, and an invalid mark.
 _INSERT: Final = insert(RUNS).values(
     campaign_no=select(CAMPAIGNS.c.campaign_no)
     .where(CAMPAIGNS.c.campaign_id == bindparam("campaign_id"))
@@ -72,7 +72,7 @@ _ROWS: Final = (
 )
 
 
-class _Kept:
+class _PackedRun:
     """A run as it is inserted; packed before the store's lock is taken."""
 
     def __init__(self, run: RunRecord) -> None:
@@ -87,8 +87,8 @@ class _Kept:
         if self._large:
             assert key is not None, "a single INSERT always has one"
             # Every run that is compared with a reference has the same one.
-            known = select(BLOBS.c.sha256).where(BLOBS.c.sha256.in_(self._large))
-            stored = set(connection.scalars(known))
+            existing = select(BLOBS.c.sha256).where(BLOBS.c.sha256.in_(self._large))
+            stored = set(connection.scalars(existing))
             new = [
                 {"sha256": sha256, "data": pack(data, self._run.case.tool)}
                 for sha256, data in self._large.items()
@@ -106,17 +106,16 @@ class Runs(Database):
     """Methods of the store about runs."""
 
     def append_run(self, run: RunRecord) -> bool:
-        """Keep a run.
+        """Store a run.
 
-        False (and nothing changed) when this (campaign, case, pass, invocation) is there already.
-
-        One that was unfit is replaced. The run and its raw output are one transaction, on the disk
+        Return False, without a change, when its (campaign, case, pass, invocation) is stored.
+        An unfit one is replaced. The run and its raw output are one transaction, on the disk
         when this returns.
         """
-        kept = _Kept(run)
+        packed = _PackedRun(run)
         try:
             with self.writing() as connection:
-                kept.insert(connection)
+                packed.insert(connection)
         except StoreError as error:
             if not isinstance(error.__cause__, IntegrityError):
                 raise
@@ -125,7 +124,7 @@ class Runs(Database):
                 if not _makes_room(connection, run):
                     return False
                 try:
-                    kept.insert(connection)
+                    packed.insert(connection)
                 except IntegrityError as refused:
                     raise StoreError(
                         f"run {run.run_id} of campaign {run.campaign_id}, device {run.case.serial}: "
@@ -134,11 +133,11 @@ class Runs(Database):
         return True
 
     def append_runs(self, runs: Sequence[RunRecord]) -> list[bool]:
-        """Keep runs as :meth:`append_run` does, in one transaction where none is there already."""
-        kept = [_Kept(run) for run in runs]
+        """Store runs as :meth:`append_run` does, in one transaction where none is stored yet."""
+        packed = [_PackedRun(run) for run in runs]
         try:
             with self.writing() as connection:
-                for item in kept:
+                for item in packed:
                     item.insert(connection)
         except StoreError as error:
             if not isinstance(error.__cause__, IntegrityError):
@@ -147,7 +146,7 @@ class Runs(Database):
         return [True] * len(runs)
 
     def replace_reading(self, run: RunRecord) -> None:
-        """Keep a stored run as it reads now; its raw output never changes."""
+        """Replace a stored run by a new reading; its raw output never changes."""
         changed = update(RUNS).where(RUNS.c.run_id == run.run_id).values(row_of(run))
         with self.writing() as connection:
             if connection.execute(changed).rowcount == 0:
@@ -185,8 +184,8 @@ class Runs(Database):
     def last_runs(
         self, of_case: int, *, serials: Sequence[Serial], run_passes: Sequence[Pass]
     ) -> Iterator[RunRecord]:
-        """Yield so many runs of each case of some devices, the last ones, in the order in which they
-        were stored and without attachments.
+        """Yield the last ``of_case`` runs of each case of some devices, in the order in which they were
+        stored, without attachments.
         """
         with self.reading() as connection:
             numbers = _run_numbers(
@@ -203,8 +202,8 @@ class Runs(Database):
         cases: dict[int, Case] = {}
         for page in pages(numbers, _RUN_PAGE):
             with self.reading() as connection:
-                found = self._read(connection, page, cases)
-            for run, output in found:
+                records = self._read(connection, page, cases)
+            for run, output in records:
                 attachments = self._attachments(run.run_id, output) if with_attachments else ()
                 yield dataclasses.replace(run, attachments=attachments) if attachments else run
 
@@ -217,32 +216,38 @@ class Runs(Database):
         with self.reading() as connection:
             of_case = CASES.c.case_key, (case_key,)
             numbers = _run_numbers(connection, of_case)
-            own = _run_numbers(connection, of_case, (CAMPAIGNS.c.campaign_id, (before,)))
-            earlier = numbers[: bisect_left(numbers, own[0])] if own else numbers
-            wanted = pages(earlier[max(0, len(earlier) - limit) :])
+            campaign_numbers = _run_numbers(
+                connection, of_case, (CAMPAIGNS.c.campaign_id, (before,))
+            )
+            earlier = (
+                numbers[: bisect_left(numbers, campaign_numbers[0])]
+                if campaign_numbers
+                else numbers
+            )
+            number_pages = pages(earlier[max(0, len(earlier) - limit) :])
             cases: dict[int, Case] = {}
-            return [run for page in wanted for run, _ in self._read(connection, page, cases)]
+            return [run for page in number_pages for run, _ in self._read(connection, page, cases)]
 
     def run(self, run_id: RunId) -> RunRecord | None:
         """Return one run without its attachments, None when there is none."""
         with self.reading() as connection:
             number = connection.scalar(select(RUNS.c.run_no).where(RUNS.c.run_id == run_id))
-            found = [] if number is None else self._read(connection, [number], {})
-        return found[0][0] if found else None
+            records = [] if number is None else self._read(connection, [number], {})
+        return records[0][0] if records else None
 
     def run_ids(self, prefix: str) -> Sequence[RunId]:
-        """Return the ids of runs that begin so, in their order, four at most."""
+        """Return the ids of runs with a prefix, in their order, at most four."""
         query = select(RUNS.c.run_id).where(
             RUNS.c.run_id >= prefix, RUNS.c.run_id <= f"{prefix}\uffff"
         )
         with self.reading() as connection:
             return [
                 RunId(run_id)
-                for run_id in connection.scalars(query.order_by(RUNS.c.run_id).limit(_IDS_MOST))
+                for run_id in connection.scalars(query.order_by(RUNS.c.run_id).limit(_IDS_MAX))
             ]
 
     def attachments(self, run_id: RunId) -> tuple[Attachment, ...]:
-        """Return everything that a run left behind, byte for byte; empty for an unknown run."""
+        """Return a run's raw output, byte for byte; empty for an unknown run."""
         with self.reading() as connection:
             output = connection.scalar(select(RUNS.c.output).where(RUNS.c.run_id == run_id))
         return () if output is None else self._attachments(run_id, output)
@@ -250,7 +255,7 @@ class Runs(Database):
     def attachments_of(
         self, run_ids: Sequence[RunId]
     ) -> Iterator[tuple[RunId, tuple[Attachment, ...]]]:
-        """Yield what each of some runs left behind, page by page; unknown runs are left out."""
+        """Yield the raw output of each of some runs, page by page; unknown runs are left out."""
         for page in pages(list(dict.fromkeys(run_ids)), _RUN_PAGE):
             with self.reading() as connection:
                 query = (
@@ -258,47 +263,47 @@ class Runs(Database):
                     .where(RUNS.c.run_id.in_(page))
                     .order_by(RUNS.c.run_no)
                 )
-                found = connection.execute(query).all()
-            for run_id, output in found:
+                rows = connection.execute(query).all()
+            for run_id, output in rows:
                 yield RunId(run_id), self._attachments(RunId(run_id), output)
 
     def _attachments(self, run_id: RunId, output: bytes) -> tuple[Attachment, ...]:
-        """Return what a run left behind; large content is read one run after the other."""
-        found = unpack_output(output, where=f"run {run_id}")
-        wanted = {content for _, content in found if isinstance(content, str)}
+        """Return a run's raw output; large content is read one run after the other."""
+        contents = unpack_output(output, where=f"run {run_id}")
+        hashes = {content for _, content in contents if isinstance(content, str)}
         large: dict[str, bytes] = {}
-        if wanted:
+        if hashes:
             with self.reading() as connection:
-                rows = connection.execute(select(BLOBS).where(BLOBS.c.sha256.in_(wanted)))
+                rows = connection.execute(select(BLOBS).where(BLOBS.c.sha256.in_(hashes)))
                 large = {sha256: unpack_large(data, sha256) for sha256, data in rows}
-        whole = []
-        for name, content in found:
+        attachments = []
+        for name, content in contents:
             if isinstance(content, str) and content not in large:
                 raise StoreCorruptError(f"run {run_id}: its attachment {name!r} is missing")
-            whole.append(
+            attachments.append(
                 Attachment(name=name, data=large[content] if isinstance(content, str) else content)
             )
-        return tuple(whole)
+        return tuple(attachments)
 
     def _read(
         self, connection: Connection, run_nos: Sequence[int], cases: dict[int, Case]
     ) -> list[tuple[RunRecord, bytes]]:
-        """Return runs by their numbers, in their order, each beside its packed output; ``cases``
-        are known, and grow.
+        """Return runs by their numbers, in their order, each with its packed output; cases that are
+        read are added to ``cases``.
 
-        A document that changed on the disk is damage, which is never passed over; one that can't be
+        A document that changed on the disk is damage, which is always raised; one that can't be
         understood is left out with a warning.
         """
         query = _ROWS.where(RUNS.c.run_no.in_(run_nos)).order_by(RUNS.c.run_no)
-        found = connection.execute(query).mappings().all()
-        cases.update(read_cases(connection, {row["case_no"] for row in found} - cases.keys()))
-        texts = [(row, unpack(row["document"], where=f"run {row['run_id']}")) for row in found]
+        rows = connection.execute(query).mappings().all()
+        cases.update(read_cases(connection, {row["case_no"] for row in rows} - cases.keys()))
+        texts = [(row, unpack(row["document"], where=f"run {row['run_id']}")) for row in rows]
 
         def read(item: tuple[RowMapping, bytes]) -> RunRecord:
             return _run_of(item[0], item[1].decode("ascii"), cases[item[0]["case_no"]])
 
-        known = [item for item in texts if item[0]["case_no"] in cases]
-        return [(run, row["output"]) for (row, _), run in readable(known, read)]
+        with_cases = [item for item in texts if item[0]["case_no"] in cases]
+        return [(run, row["output"]) for (row, _), run in readable(with_cases, read)]
 
 
 def delete_runs(connection: Connection, run_nos: Sequence[int]) -> None:
@@ -310,11 +315,11 @@ def delete_runs(connection: Connection, run_nos: Sequence[int]) -> None:
 def delete_large(connection: Connection, run_nos: Sequence[int]) -> int:
     """Delete the large content of runs that no other run has; return the bytes that became free."""
     of_runs = ATTACHMENTS.c.run_no.in_(run_nos)
-    named = set(connection.scalars(select(ATTACHMENTS.c.sha256).where(of_runs)))
-    if not named:
+    hashes = set(connection.scalars(select(ATTACHMENTS.c.sha256).where(of_runs)))
+    if not hashes:
         return 0
     connection.execute(delete(ATTACHMENTS).where(of_runs))
-    unused = BLOBS.c.sha256.in_(named), ~exists().where(ATTACHMENTS.c.sha256 == BLOBS.c.sha256)
+    unused = BLOBS.c.sha256.in_(hashes), ~exists().where(ATTACHMENTS.c.sha256 == BLOBS.c.sha256)
     freed_bytes = connection.scalar(
         select(func.coalesce(func.sum(func.length(BLOBS.c.data)), 0)).where(*unused)
     )
@@ -345,11 +350,11 @@ def row_of(run: RunRecord) -> dict[str, Any]:
 
 @functools.cache
 def _document_kind() -> type[Any]:
-    """Return the record of what lies in a run's document: a run's fields but those beside it."""
+    """Return the dataclass of a run's document: a run's fields without those beside it."""
     hints = get_type_hints(RunRecord)
-    kept = [item for item in dataclasses.fields(RunRecord) if item.name not in BESIDE]
+    stored_fields = [item for item in dataclasses.fields(RunRecord) if item.name not in BESIDE]
     # A field belongs to one class.
-    items = [(item.name, hints[item.name], copy(item)) for item in kept]
+    items = [(item.name, hints[item.name], copy(item)) for item in stored_fields]
     return dataclasses.make_dataclass("RunRecord", items, frozen=True, kw_only=True)
 
 
@@ -365,48 +370,48 @@ def _run_of(row: RowMapping, text: str, case: Case) -> RunRecord:
 
 
 def _makes_room(connection: Connection, run: RunRecord) -> bool:
-    """Keep the case of a run that the tables refused, and take away one in its place that was
-    unfit; return False for a run that is stored already.
+    """Store the case of a run that the tables refused, and delete an unfit run in its place; return
+    False for a run that is stored already.
 
     Raises StoreError for a case of something that isn't stored.
     """
     of_campaign = CAMPAIGNS.c.campaign_id == run.campaign_id
     of_case = CASES.c.case_key == run.case.case_key
-    in_its_place = _ROWS.with_only_columns(RUNS.c.run_no, RUNS.c.outcome).where(
+    query = _ROWS.with_only_columns(RUNS.c.run_no, RUNS.c.outcome).where(
         of_campaign,
         of_case,
         RUNS.c.run_pass == run.run_pass.value,
         RUNS.c.invocation == run.invocation,
     )
-    there = connection.execute(in_its_place).one_or_none()
-    if there is not None and there.outcome != Outcome.UNFIT.value:
+    existing = connection.execute(query).one_or_none()
+    if existing is not None and existing.outcome != Outcome.UNFIT.value:
         return False
-    # One that no plan named, such as one that a program found.
+    # A case that no plan names, such as one that a program found.
     keep_cases(connection, [run.case], f"run {run.run_id}")
-    if there is not None:
+    if existing is not None:
         # It has no raw output.
-        delete_runs(connection, [there.run_no])
+        delete_runs(connection, [existing.run_no])
     return True
 
 
 def _run_numbers(
     connection: Connection,
-    *asked: tuple[Column[Any], Collection[str]],
+    *filters: tuple[Column[Any], Collection[str]],
     of_case: int = 0,
 ) -> array[int]:
     """Return the numbers of the runs whose columns have any of these values, in their order: 8
-    bytes a run. A column that is asked for no value isn't looked at. ``of_case``: only so
-    many of each case, the last ones (0: all).
+    bytes a run. A column without values isn't filtered. ``of_case``: only the last runs of each
+    case, this many (0: all).
     """
     query = select(RUNS.c.run_no)
     for table, number in ((CAMPAIGNS, "campaign_no"), (CASES, "case_no")):
-        if any(values and column.table is table for column, values in asked):
+        if any(values and column.table is table for column, values in filters):
             query = query.join(table, RUNS.c[number] == table.c[number])
     queries = [query]
-    for column, values in asked:
-        queries = [narrowed for known in queries for narrowed in filtered(known, column, values)]
+    for column, values in filters:
+        queries = [narrowed for part in queries for narrowed in filtered(part, column, values)]
     if of_case:
         place = func.row_number().over(partition_by=RUNS.c.case_no, order_by=RUNS.c.run_no.desc())
-        numbered = [known.add_columns(place.label("place")).subquery() for known in queries]
-        queries = [select(own.c.run_no).where(own.c.place <= of_case) for own in numbered]
-    return array("q", sorted(number for known in queries for number in connection.scalars(known)))
+        numbered = [part.add_columns(place.label("place")).subquery() for part in queries]
+        queries = [select(item.c.run_no).where(item.c.place <= of_case) for item in numbered]
+    return array("q", sorted(number for part in queries for number in connection.scalars(part)))

@@ -50,8 +50,8 @@ _OPTIONS: Final[dict[int, int]] = {
     zstd.CompressionParameter.compression_level: 3,
     zstd.CompressionParameter.checksum_flag: 1,
 }
-#: What claims to be more can only be damaged.
-_MOST_BYTES: Final = 512 << 20
+#: A larger size can only be damage.
+_BYTES_MAX: Final = 512 << 20
 #: For programs that have no dictionary of their own.
 _DEFAULT: Final = "native"
 _FOLDER: Final = Path(__file__).with_name("dictionaries")
@@ -67,13 +67,15 @@ def _dictionaries() -> dict[str, zstd.ZstdDict]:
 
 @functools.cache
 def _compressor(program: str) -> zstd.ZstdCompressor:
-    """Return what packs by the dictionary of a program, or by none where none is named.
+    """Return the compressor with a program's dictionary, or without one for no program.
 
     Making one takes as long as packing a document; threads take turns at it.
     """
-    of_program = {name.split(".")[0]: known for name, known in _dictionaries().items()}
-    known = of_program.get(program, of_program[_DEFAULT]) if program else None
-    return zstd.ZstdCompressor(options=_OPTIONS, zstd_dict=known and known.as_digested_dict)
+    of_program = {name.split(".")[0]: dictionary for name, dictionary in _dictionaries().items()}
+    dictionary = of_program.get(program, of_program[_DEFAULT]) if program else None
+    return zstd.ZstdCompressor(
+        options=_OPTIONS, zstd_dict=dictionary and dictionary.as_digested_dict
+    )
 
 
 def pack(content: bytes, program: str = "") -> bytes:
@@ -82,17 +84,17 @@ def pack(content: bytes, program: str = "") -> bytes:
 
 
 def unpack(data: bytes, *, where: str) -> bytes:
-    """Return what :func:`pack` was given; raises StoreCorruptError naming ``where``."""
+    """Return the bytes that :func:`pack` compressed; raises StoreCorruptError naming ``where``."""
     try:
         frame = zstd.get_frame_info(data)
-        if frame.decompressed_size is None or frame.decompressed_size > _MOST_BYTES:
+        if frame.decompressed_size is None or frame.decompressed_size > _BYTES_MAX:
             raise StoreCorruptError(
-                f"{where}: its stored bytes claim to be more than {_MOST_BYTES >> 20} MiB"
+                f"{where}: its stored bytes claim to be more than {_BYTES_MAX >> 20} MiB"
             )
-        known = next(
-            (one for one in _dictionaries().values() if one.dict_id == frame.dictionary_id), None
+        dictionary = next(
+            (item for item in _dictionaries().values() if item.dict_id == frame.dictionary_id), None
         )
-        decompressor = zstd.ZstdDecompressor(zstd_dict=known)
+        decompressor = zstd.ZstdDecompressor(zstd_dict=dictionary)
         content = decompressor.decompress(data)
         if not decompressor.eof or decompressor.unused_data:
             raise zstd.ZstdError("they end elsewhere than their frame")
@@ -104,10 +106,8 @@ def unpack(data: bytes, *, where: str) -> bytes:
 
 
 def pack_output(attachments: Sequence[Attachment], program: str) -> bytes:
-    """Return what a run left behind: a line of JSON with names, and sizes or the sha256 of large
-    ones, then the rest.
-
-    Large content itself isn't in it.
+    """Return a run's attachments packed: a line of JSON with their names, and sizes or the sha256 of
+    large ones, then the small contents.
     """
     sizes = [[item.name, item.sha256 if is_large(item) else len(item.data)] for item in attachments]
     small = (item.data for item in attachments if not is_large(item))
@@ -115,17 +115,17 @@ def pack_output(attachments: Sequence[Attachment], program: str) -> bytes:
 
 
 def unpack_output(data: bytes, *, where: str) -> list[tuple[str, bytes | str]]:
-    """Return names and contents as :func:`pack_output` was given them, of large ones the sha256.
+    """Return the names and contents that :func:`pack_output` packed, the sha256 of large ones.
 
     Raises StoreCorruptError naming ``where``.
     """
     head, _, rest = unpack(data, where=where).partition(b"\n")
-    found: list[tuple[str, bytes | str]] = []
-    at = 0
+    contents: list[tuple[str, bytes | str]] = []
+    offset = 0
     for name, size in json.loads(head):
-        found.append((name, size if isinstance(size, str) else rest[at : at + size]))
-        at += size if isinstance(size, int) else 0
-    return found
+        contents.append((name, size if isinstance(size, str) else rest[offset : offset + size]))
+        offset += size if isinstance(size, int) else 0
+    return contents
 
 
 def is_large(attachment: Attachment) -> bool:
@@ -162,7 +162,7 @@ def escape_text(text: str) -> str:
 
 
 def unescape_text(text: str) -> str:
-    """Return the text that :func:`escape_text` was given."""
+    """Return the text that :func:`escape_text` escaped."""
     if "\\" not in text:
         return text
     return _ESCAPED.sub(lambda hit: "\\" if hit[2] is None else chr(int(hit[2], 16)), text)

@@ -1,5 +1,4 @@
-"""What many runs say together: figures over the nights, recent activity, changes that are expected
-and confirmed.
+"""Queries over many runs: figures over the nights, recent activity, annotations and confirmations.
 
 All of it is read from columns; no document is.
 """
@@ -56,15 +55,14 @@ from orchestrator.store.campaigns import filtered, is_abandoned, pages
 from orchestrator.store.runs import Runs
 from orchestrator.store.schema import ANNOTATIONS, CAMPAIGNS, CASES, CONFIRMATIONS, RUNS
 
-#: A new build makes a new case of a series; older ones than these say little about how long it
-#: takes now.
-_CASES_MOST: Final = 16
-#: The newest runs of a series that say how long it takes.
-_RUNS_MOST: Final = 64
-#: Outcomes of what didn't take a phone's time.
+#: The newest cases of a series whose runs count for its duration: a new build makes a new case.
+_CASES_MAX: Final = 16
+#: The newest runs of a series that count for its duration.
+_RUNS_MAX: Final = 64
+#: Outcomes of runs that took no time of a phone.
 _NOT_RUN: Final = (Outcome.UNFIT.value, Outcome.SKIPPED.value)
 _IS_TIMING: Final = RUNS.c.run_pass == FIGURE_PASS.value
-#: What of a case a figure is told by.
+#: The columns of a case that a figure needs.
 _CASES: Final = select(
     CASES.c.case_no,
     CASES.c.series_key,
@@ -102,32 +100,38 @@ class Usage(Runs):
             cases = select(CASES.c.case_no).where(CASES.c.serial.in_(serials))
             of_devices = _FIGURES.where(RUNS.c.case_no.in_(cases))
         with self.reading() as connection:
-            begun = select(CAMPAIGNS.c.campaign_no, CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.created_at)
-            begun = begun if since is None else begun.where(CAMPAIGNS.c.created_at >= since)
+            campaign_query = select(
+                CAMPAIGNS.c.campaign_no, CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.created_at
+            )
+            campaign_query = (
+                campaign_query
+                if since is None
+                else campaign_query.where(CAMPAIGNS.c.created_at >= since)
+            )
             campaigns = connection.execute(
-                begun.order_by(CAMPAIGNS.c.created_at, CAMPAIGNS.c.campaign_no)
+                campaign_query.order_by(CAMPAIGNS.c.created_at, CAMPAIGNS.c.campaign_no)
             ).all()
             campaign_at = {row.campaign_no: place for place, row in enumerate(campaigns)}
-            known: list[Any] = []
-            asked, wanted = RUNS.c.campaign_no, list(campaign_at)
+            case_rows: list[Any] = []
+            column, numbers = RUNS.c.campaign_no, list(campaign_at)
             if series_keys:
                 for query in filtered(_CASES, CASES.c.series_key, series_keys):
-                    known += connection.execute(query).all()
-                asked, wanted = RUNS.c.case_no, [row.case_no for row in known]
+                    case_rows += connection.execute(query).all()
+                column, numbers = RUNS.c.case_no, [row.case_no for row in case_rows]
             figures: list[Any] = []
-            for query in filtered(of_devices, asked, wanted) if wanted else ():
+            for query in filtered(of_devices, column, numbers) if numbers else ():
                 figures += [row for row in connection.execute(query) if row[1] in campaign_at]
             # An index gives them by latency.
             figures.sort(key=itemgetter(4))
             used = {row[0] for row in figures}
             if used and not series_keys:
-                known += connection.execute(
+                case_rows += connection.execute(
                     _CASES.where(CASES.c.case_no.between(min(used), max(used)))
                 ).all()
         series: dict[str, tuple[int, Any]] = {}
         places: dict[int, tuple[int, int]] = {}
         contents_at: dict[tuple[str, str, str], int] = {}
-        for row in sorted(known, key=lambda row: row.case_no):
+        for row in sorted(case_rows, key=lambda row: row.case_no):
             if row.case_no in used:
                 series_at, _ = series.setdefault(row.series_key, (len(series), row))
                 contents = (row.model_sha256, row.build_sha256, row.files)
@@ -162,7 +166,7 @@ class Usage(Runs):
         )
 
     def marks(self, *, series_keys: Sequence[SeriesKey] = ()) -> Sequence[RunMark]:
-        """Return the comparisons of outputs of series where one differed."""
+        """Return the runs that compared outputs, of series where one comparison differed."""
         names = RUNS.c.outcome, RUNS.c.findings
         query = (
             select(CASES.c.series_key, CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.created_at, *names)
@@ -172,7 +176,7 @@ class Usage(Runs):
             .order_by(CAMPAIGNS.c.created_at, RUNS.c.run_no)
         )
         with self.reading() as connection:
-            found = [
+            marks = [
                 RunMark(
                     series_key=SeriesKey(row.series_key),
                     campaign_id=CampaignId(row.campaign_id),
@@ -183,8 +187,8 @@ class Usage(Runs):
                 for of_series in filtered(query, CASES.c.series_key, series_keys)
                 for row in connection.execute(of_series)
             ]
-        doubted = {mark.series_key for mark in found if OUTPUT_FINDINGS.keys() & mark.findings}
-        return [mark for mark in found if mark.series_key in doubted]
+        doubted = {mark.series_key for mark in marks if OUTPUT_FINDINGS.keys() & mark.findings}
+        return [mark for mark in marks if mark.series_key in doubted]
 
     def recent_runs(
         self, series_keys: Sequence[SeriesKey]
@@ -200,14 +204,14 @@ class Usage(Runs):
             .join_from(RUNS, CASES, RUNS.c.case_no == CASES.c.case_no)
             .where(RUNS.c.outcome.not_in(_NOT_RUN))
         )
-        found: dict[SeriesKey, Sequence[Row[Any]]] = {}
+        rows_by_series: dict[SeriesKey, Sequence[Row[Any]]] = {}
         with self.reading() as connection:
             for series_key in series_keys:
                 of_series = select(CASES.c.case_no).where(CASES.c.series_key == series_key)
-                newest = of_series.order_by(CASES.c.case_no.desc()).limit(_CASES_MOST)
+                newest = of_series.order_by(CASES.c.case_no.desc()).limit(_CASES_MAX)
                 query = all_runs.where(RUNS.c.case_no.in_(newest)).order_by(RUNS.c.run_no.desc())
-                if rows := connection.execute(query.limit(_RUNS_MOST)).all():
-                    found[series_key] = rows
+                if rows := connection.execute(query.limit(_RUNS_MAX)).all():
+                    rows_by_series[series_key] = rows
             parts = {
                 (campaign_no, serial): connection.execute(
                     all_runs.where(
@@ -215,17 +219,17 @@ class Usage(Runs):
                     ).order_by(RUNS.c.started_at)
                 ).all()
                 for campaign_no, serial in {
-                    (row.campaign_no, row.serial) for rows in found.values() for row in rows
+                    (row.campaign_no, row.serial) for rows in rows_by_series.values() for row in rows
                 }
             }
         return {
             series_key: [_recent(row, parts[row.campaign_no, row.serial]) for row in rows]
-            for series_key, rows in found.items()
+            for series_key, rows in rows_by_series.items()
         }
 
     def activity(self, since: datetime) -> Activity:
-        """Return what campaigns came to, and the runs of those that were begun since then; without
-        hidden ones, but for what phones were like.
+        """Return the counts of campaigns by status and of the runs of those begun since then, both
+        without hidden campaigns, and each device's newest run, hidden campaigns included.
         """
         late = select(CAMPAIGNS.c.campaign_no).where(CAMPAIGNS.c.created_at >= since)
         is_late, is_shown = RUNS.c.campaign_no.in_(late), ~CAMPAIGNS.c.is_hidden
@@ -273,22 +277,22 @@ class Usage(Runs):
             )
 
     def yields(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Yield]:
-        """Return what the runs of some campaigns gave, campaigns without any run aside."""
+        """Return the yield of some campaigns; those without any run are left out."""
         not_made = (Outcome.SKIPPED.value, Outcome.UNFIT.value)
         is_made = RUNS.c.outcome.not_in(not_made) | and_(*is_abandoned())
         is_lost = is_made & (
             (RUNS.c.outcome != Outcome.COMPLETED.value) | (RUNS.c.quality == Quality.REJECTED.value)
         )
-        query = select(*(func.sum(case((which, 1), else_=0)) for which in (is_made, is_lost)))
+        query = select(
+            *(func.sum(case((condition, 1), else_=0)) for condition in (is_made, is_lost))
+        )
         return {
-            campaign_id: Yield(made=int(made), without_result=int(lost))
-            for campaign_id, made, lost in self._by_campaign(query, campaign_ids)
+            campaign_id: Yield(made=int(run_count), without_result=int(failed_count))
+            for campaign_id, run_count, failed_count in self._by_campaign(query, campaign_ids)
         }
 
     def readings(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, str]:
-        """Return a change token of each campaign that has runs: another one once anything else is
-        read from them.
-        """
+        """Return a change token per campaign with runs: it changes when any run reads differently."""
         totals: list[Any] = [func.count(), func.sum(RUNS.c.checksum)]
         query = select(*totals)
         return {
@@ -302,31 +306,31 @@ class Usage(Runs):
             texts = connection.scalars(
                 select(ANNOTATIONS.c.document).order_by(ANNOTATIONS.c.annotation_no)
             ).all()
-        found = [load_document(Annotation, text, where="an annotation") for text in texts]
-        return sorted(found, key=lambda item: item.night)
+        annotations = [load_document(Annotation, text, where="an annotation") for text in texts]
+        return sorted(annotations, key=lambda item: item.night)
 
     def annotate(self, annotation: Annotation) -> None:
-        """Keep that a change is expected."""
+        """Store an annotation."""
         row = {"annotation_id": annotation.annotation_id, "document": dump_document(annotation)}
         with self.writing() as connection:
             connection.execute(insert(ANNOTATIONS), row)
 
     def delete_annotation(self, annotation_id: str) -> bool:
-        """Forget an annotation; False when there is none."""
+        """Delete an annotation; False when there is none."""
         with self.writing() as connection:
-            gone = connection.execute(
+            deleted = connection.execute(
                 delete(ANNOTATIONS).where(ANNOTATIONS.c.annotation_id == annotation_id)
             )
-        return gone.rowcount > 0
+        return deleted.rowcount > 0
 
     def confirmations(self) -> Sequence[Confirmation]:
-        """Return what became of changes that were run again."""
+        """Return the confirmations: the results of changes that were run again."""
         with self.reading() as connection:
             texts = connection.scalars(select(CONFIRMATIONS.c.document)).all()
         return [load_document(Confirmation, text, where="a confirmation") for text in texts]
 
     def confirm(self, confirmation: Confirmation) -> None:
-        """Keep what became of a change, in the place of what was kept of it before."""
+        """Store a change's confirmation in place of an earlier one."""
         row = {"series_key": confirmation.series_key, "night": confirmation.night.isoformat()}
         with self.writing() as connection:
             connection.execute(
@@ -337,12 +341,12 @@ class Usage(Runs):
             )
 
     def _by_campaign(self, query: Select[Any], campaign_ids: Sequence[CampaignId]) -> Iterator[Any]:
-        """Yield what a query over runs finds, for each of some campaigns with its id before it."""
+        """Yield the row of a query over runs for each of some campaigns, with its id in front."""
         joined = query.join(CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no)
-        asked = joined.with_only_columns(CAMPAIGNS.c.campaign_id, *query.selected_columns)
+        selected = joined.with_only_columns(CAMPAIGNS.c.campaign_id, *query.selected_columns)
         with self.reading() as connection:
             for page in pages(list(campaign_ids)):
-                of_page = asked.where(CAMPAIGNS.c.campaign_id.in_(page))
+                of_page = selected.where(CAMPAIGNS.c.campaign_id.in_(page))
                 yield from connection.execute(of_page.group_by(CAMPAIGNS.c.campaign_id)).all()
 
 
