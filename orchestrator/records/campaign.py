@@ -1,4 +1,4 @@
-"""One execution of a plan, what it compares in pairs, and what it and its phones do now."""
+"""One execution of a plan, its pairs, and the status of it and its phones."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class CampaignStatus(enum.StrEnum):
     RUNNING = "running"
     FINISHED = "finished"
     INTERRUPTED = "interrupted"
-    #: Somebody gave up what was left of it.
+    #: Its remaining runs were abandoned.
     CLOSED = "closed"
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it is to be measured any more."""
+        """Whether nothing of it is left to measure."""
         return self in {CampaignStatus.FINISHED, CampaignStatus.CLOSED}
 
 
@@ -51,15 +51,13 @@ class Invocation:
 
     @property
     def key(self) -> RunKey:
-        """What it, and its run, is known by in a campaign."""
+        """Its key, and its run's, in a campaign."""
         return self.case.case_key, self.run_pass, self.number
 
 
 @frozen
 class Origin:
-    """The file that a campaign was imported from; its figures were read again from the raw output
-    that it holds.
-    """
+    """The file that a campaign was imported from; its figures were read again from its raw output."""
 
     #: Its bare name.
     file: str
@@ -74,19 +72,17 @@ class Origin:
 
 @frozen
 class Terms(PlanTerms):
-    """What running a campaign needs beside its cases: what its plan says, and what was so when it
-    began.
-    """
+    """The terms of a campaign beside its cases: those of its plan, and facts from its start."""
 
-    #: None: the planned invocations, no more and no less.
+    #: None: just the planned invocations.
     stopping: StoppingRule | None = None
     #: sha256 of a model or program -> where its file is on the computer that began the campaign.
     files: Mapping[str, str] = field(default_factory=dict)
-    #: An A/B comparison: two cases in turns, until a change is shown or that there is none.
+    #: An A/B comparison: two cases in turns, until a change is shown or ruled out.
     pairing: Pairing | None = None
     #: Folder with inputs for the pass ``parity``; empty: made from a seed.
     parity_inputs: str = ""
-    #: What earlier campaigns found out about outputs on the same system, by `Case.outputs_key`.
+    #: Output checks of earlier campaigns on the same system, by `Case.outputs_key`.
     output_checks: Mapping[str, OutputCheck] = field(default_factory=dict)
     #: Whether also a delegate that takes all operators is measured with each number of threads.
     every_thread_count: bool = False
@@ -95,8 +91,7 @@ class Terms(PlanTerms):
     plan_folder: str = ""
     #: Serial number -> fingerprint of the device's system when the campaign began.
     fingerprints: Mapping[str, str] = field(default_factory=dict)
-    #: Serial number -> weight and total of what the device's earlier campaigns showed of its
-    #: autocorrelation.
+    #: Serial number -> weight and total of the device's autocorrelation in earlier campaigns.
     autocorrelations: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     #: None for a campaign of this store's own.
     origin: Origin | None = None
@@ -104,7 +99,7 @@ class Terms(PlanTerms):
 
 @frozen
 class Campaign:
-    """One execution of a plan, with everything needed to go on after a crash."""
+    """One execution of a plan, with everything needed to resume after a crash."""
 
     campaign_id: CampaignId
     name: str
@@ -131,7 +126,7 @@ class Campaign:
 
     @property
     def most_runs(self) -> int:
-        """How many runs of invocations it has at most: rounds are added until figures are certain."""
+        """The maximum number of its runs: rounds are added until figures are precise."""
         pairing, stopping, added = self.terms.pairing, self.terms.stopping, 0
         if pairing is not None:
             added = 2 * len(pairing.sides) * (pairing.most - 1)
@@ -149,12 +144,12 @@ class Pairing:
 
     #: (baseline, candidate) for each thing that is compared; both cases are of one device.
     sides: tuple[tuple[CaseKey, CaseKey], ...]
-    #: What the two sides are called: as the user wrote them.
+    #: The names of the two sides, as the user wrote them.
     baseline: str
     candidate: str
-    #: What they differ in: ``build``, ``model``, ``flags``, ``delegate``, ``threads``, ``tool``.
+    #: The difference of the sides: ``build``, ``model``, ``flags``, ``delegate``, ``threads``, ``tool``.
     kind: str
-    #: The relative difference that is to be found.
+    #: The relative difference to detect.
     detect: float
     level: float
     threshold: float
@@ -191,7 +186,7 @@ class Pairing:
 
 
 class Standing(enum.StrEnum):
-    """What a phone does; those that need attention come first."""
+    """A phone's activity; those that need attention come first."""
 
     ABANDONED = "abandoned"
     AWAY = "away"
@@ -229,7 +224,7 @@ class PhoneStatus:
 
     @property
     def look(self) -> str:
-        """How it is shown: as its standing, but for one that is done and has failed runs."""
+        """Its style in lists: its standing, except for a phone that is done with failed runs."""
         if self.standing is not Standing.DONE or not self.failed:
             return self.standing.value
         return (Standing.ABANDONED if self.failed >= self.stored else Standing.AWAY).value
@@ -237,7 +232,7 @@ class PhoneStatus:
 
 @frozen
 class LiveFigure:
-    """What a case's runs show as yet."""
+    """A case's figure so far."""
 
     serial: str
     #: Model and configuration.
@@ -250,17 +245,17 @@ class LiveFigure:
 
 
 #: The state of a campaign that another computer of a shared store runs, and of one that is stored
-#: as running while no process is at it.
+#: as running without a process.
 ELSEWHERE: Final = "elsewhere"
 CUT_OFF: Final = "cut off"
 
 
 class Progress(NamedTuple):
-    """How many runs of a campaign are stored, those that were unfit or given up aside."""
+    """The number of stored runs of a campaign, without unfit and abandoned ones."""
 
     stored: int = 0
     planned: int = 0
-    #: Those that somebody gave up.
+    #: Those that were abandoned.
     abandoned: int = 0
 
 
@@ -275,7 +270,7 @@ class Status:
     #: The computer that began it, and the process of this computer that runs it; empty for none.
     host: str = ""
     holder: str = ""
-    #: Runs stored and planned, where the phones aren't known.
+    #: Runs stored and planned, where the phones are unknown.
     runs: tuple[int, int] = (0, 0)
     phones: tuple[PhoneStatus, ...] = ()
     #: Runs that were planned when it began, and the most that added rounds may make of them; 0 for
@@ -286,36 +281,36 @@ class Status:
 
     @property
     def stored(self) -> int:
-        """How many runs are stored."""
+        """The number of stored runs."""
         return sum(phone.stored for phone in self.phones) if self.phones else self.runs[0]
 
     @property
     def left(self) -> int:
-        """How many invocations are left, at least."""
+        """The number of invocations left, at least."""
         if self.phones:
             return sum(phone.left for phone in self.phones)
         return max(0, self.runs[1] - self.runs[0])
 
     @property
     def is_over(self) -> bool:
-        """Whether no phone measures any more: before, a rule may add a round where nothing is left."""
+        """Whether all phones are done: until then a rule may add rounds."""
         return bool(self.phones) and all(phone.standing is Standing.DONE for phone in self.phones)
 
     @property
     def total(self) -> int:
-        """How many runs it has: of one that is over those that it made, else the most there may be."""
+        """The number of its runs: those made once it is over, else the possible maximum."""
         there = self.stored + self.left
         return there if self.is_over else max(self.planned, self.most, there)
 
     @property
     def eta_s(self) -> float | None:
-        """How long the campaign takes: as its longest phone.
+        """The seconds until its last phone is done; None while unknown.
 
-        None while nothing is known. Phones that are away or abandoned aren't waited for.
+        Phones that are away or abandoned aren't waited for.
         """
-        known = [
+        etas = [
             phone.eta_s
             for phone in self.phones
             if phone.left and phone.standing.is_under_way and phone.eta_s is not None
         ]
-        return max(known, default=None)
+        return max(etas, default=None)

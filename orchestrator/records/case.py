@@ -53,16 +53,16 @@ def content_key(value: object) -> str:
 
 
 def campaign_id_of(submission: str, serial: Serial) -> CampaignId:
-    """Return the campaign of a phone's part of a farm's submission, another for each two of them.
+    """Return the campaign id of one phone in a farm's submission, unique for the two.
 
-    Behind the last ``_`` is the serial number, in which no ``_`` is left.
+    After the last ``_`` is the serial number, in which each ``_`` is escaped.
     """
-    escaped = re.sub("[^A-Za-z0-9.-]", lambda found: f"~{ord(found[0]):x}~", serial)
+    escaped = re.sub("[^A-Za-z0-9.-]", lambda match: f"~{ord(match[0]):x}~", serial)
     return CampaignId(f"{submission}_{escaped}")
 
 
-#: What a plugin's delegate or program is called: a prefix, a dot and a name (``acme.sleep``), so
-#: that it is never one of benchfarm's own, now or later.
+#: The name of a plugin's delegate or program: a prefix, a dot and a name (``acme.sleep``), so that it
+#: never equals one of benchfarm's own, now or later.
 _OF_PLUGIN: Final = re.compile(r"[a-z][a-z0-9-]{0,19}\.[a-z0-9][a-z0-9_-]{0,19}")
 
 
@@ -73,10 +73,10 @@ class _OpenName(enum.StrEnum):
     def _missing_(cls, value: object) -> Any:  # noqa: ANN401 - a member of the subclass
         if not isinstance(value, str) or not cls._is_open(value):
             return None
-        found = str.__new__(cls, value)
-        found._name_ = found._value_ = value
+        member = str.__new__(cls, value)
+        member._name_ = member._value_ = value
         # Two threads may make it at once; all are to have the same.
-        return cls._value2member_map_.setdefault(value, found)
+        return cls._value2member_map_.setdefault(value, member)
 
     @classmethod
     def _is_open(cls, value: str) -> bool:
@@ -106,7 +106,7 @@ class DelegateName(_OpenName):
         return self in (DelegateName.CPU, DelegateName.XNNPACK)
 
 
-#: What stands before a declared program's name in the store, so that it is no name of benchfarm's
+#: The prefix of a declared program's name in the store, so that it never equals one of benchfarm's
 #: own, now or later.
 DECLARED: Final = "declared:"
 _DECLARED_NAME: Final = re.compile(DECLARED + r"[a-z][a-z0-9_.-]{0,39}")
@@ -139,7 +139,7 @@ class ToolName(_OpenName):
         return super()._is_open(value) or _DECLARED_NAME.fullmatch(value) is not None
 
     def __str__(self) -> str:
-        """Return what people call it."""
+        """Return the name for people."""
         return self.value.removeprefix(DECLARED)
 
     @property
@@ -160,15 +160,15 @@ class ToolName(_OpenName):
 
 #: The runtime's own kernels.
 BUILTIN: Final = DelegateName.CPU
-#: What is asked for where nobody names a delegate.
+#: The default delegate.
 USUAL_DELEGATE: Final = DelegateName.XNNPACK
-#: What phones are measured with where nobody names a program.
+#: The default program for phones.
 USUAL_TOOL: Final = ToolName.NATIVE
 #: Programs that measure language models: their figures are of one token.
 PER_TOKEN_TOOLS: Final = frozenset({ToolName.LITERT_LM, ToolName.DEVICE_LAB, ToolName.TEXT})
 #: Programs that benchfarm reads the results of and never starts.
 IMPORTED_TOOLS: Final = frozenset({ToolName.DEVICE_LAB, ToolName.TEXT})
-#: Of them, those whose summaries are all that is known: they are looked through for signs of heat.
+#: Of them, those that give only summaries: these are checked for signs of heat.
 SUMMARY_TOOLS: Final = frozenset({ToolName.DEVICE_LAB})
 
 
@@ -204,8 +204,8 @@ REFERENCE_PASS: Final = Pass.REFERENCE
 
 
 class ProcessMode(enum.StrEnum):
-    """As what the program runs: Android's scheduler treats the three differently, so their figures
-    aren't alike.
+    """How the program runs: Android's scheduler treats the three differently, so their figures
+    differ.
     """
 
     #: An app with its activity on the screen.
@@ -266,11 +266,10 @@ class Build:
     companions: tuple[Companion, ...] = ()
 
 
-#: What an invocation, or its run, is known by in a campaign: case, pass, number.
+#: The key of an invocation and its run in a campaign: case, pass, number.
 RunKey: TypeAlias = tuple[CaseKey, Pass, int]
 
-#: Fields that a case's row has only where they say something: else a case has the key that it had
-#: before them.
+#: Fields that a case's row has only where they aren't empty: cases without them keep their older key.
 _LATER: Final = frozenset({"files", "mode"})
 
 
@@ -304,16 +303,15 @@ class Case:
 
     @property
     def process_mode(self) -> ProcessMode:
-        """As what the program runs."""
+        """How the program runs."""
         usual = ProcessMode.FOREGROUND if self.tool.is_app else ProcessMode.SHELL
         return self.mode or usual
 
     @cached_property
     def series_key(self) -> SeriesKey:
-        """What stays the same over the nights: the case without the contents of model, program and
-        libraries.
+        """The key over the nights: of the case without the contents of model, program and libraries.
 
-        Two campaigns' cases with one series key differ at most in what a night is meant to test.
+        Cases of one series differ at most in the contents that a night tests.
         """
         row = self.to_row()
         for content in ("model_sha256", "build_sha256", "files"):
@@ -353,9 +351,7 @@ class Case:
 
     @cached_property
     def subject(self) -> str:
-        """What is measured of which model: figures of two subjects are never set against each
-        other.
-        """
+        """What is measured of which model: figures of two subjects are never compared."""
         has_figures = self.tool in PER_TOKEN_TOOLS or self.tool.is_declared
         flags = dict(self.flags)
         figure = chosen_signature(flags.get(SIGNATURE, ""))
@@ -382,7 +378,7 @@ class Case:
 
     @cached_property
     def configuration(self) -> str:
-        """The case without device and model, as people say it: ``xnnpack, 4 threads, native``."""
+        """The case without device and model, for people: ``xnnpack, 4 threads, native``."""
         flags = "".join(f", {name}={value}" for name, value in self.flags)
         if self.tool in PER_TOKEN_TOOLS and self.is_per_token:
             flags = f", {worded(dict(self.flags))}"
@@ -391,8 +387,8 @@ class Case:
 
 
 def all_but(*aspects: str) -> Callable[[Case], tuple[object, ...]]:
-    """Return what reads all of a case but these aspects: cases of which it reads the same differ in
-    nothing else.
+    """Return a function that gives a case's fields without these aspects, to group cases that differ
+    in nothing else.
     """
     return attrgetter(*(field.name for field in fields(Case) if field.name not in aspects))
 
@@ -413,7 +409,7 @@ class Skip:
     reason: str
 
 
-#: Why a case isn't measured in a pass that its program can't be run in; it may be in another one.
+#: The code of a case whose program can't run in a pass; it may run in another one.
 NOT_IN_TOOL: Final = "pass-not-in-tool"
 
 
@@ -432,17 +428,17 @@ class SkippedCase:
 
     @classmethod
     def of(cls, case: Case, reason_code: str, reason: str) -> SkippedCase:
-        """Return that a case isn't run."""
-        own = {
+        """Return the record of a case that isn't run."""
+        values = {
             item.name: getattr(case, item.name) for item in fields(cls) if hasattr(case, item.name)
         }
-        return cls(**own, reason_code=reason_code, reason=reason)
+        return cls(**values, reason_code=reason_code, reason=reason)
 
 
 #: The attachment in which a run's load is stated, and proven to have run.
 LOAD_FILE: Final = "load"
 NO_LOAD: Final = "none"
-#: Where a plan names no loads.
+#: The default loads.
 USUAL_LOADS: Final = ("cpu=4", "memory=2")
 #: The code of a run whose load didn't run from its begin to its end.
 LOAD_DIED: Final = "load-died"
@@ -451,7 +447,7 @@ _PART: Final = re.compile(r"(?P<kind>cpu|memory|gpu)=(?P<count>[1-9]\d?)")
 
 @frozen
 class Load:
-    """What else a phone does: busy cores, processes that write memory, GPU loops."""
+    """The load beside a run: busy cores, processes that write memory, GPU loops."""
 
     cpu: int = 0
     memory: int = 0
@@ -459,7 +455,7 @@ class Load:
 
 
 def load_of(text: str) -> Load:
-    """Return the load that a text such as ``cpu=4`` or ``cpu=2+memory=1`` means.
+    """Return the load of a text such as ``cpu=4`` or ``cpu=2+memory=1``.
 
     Raises ValueError.
     """

@@ -27,14 +27,14 @@ from orchestrator.frozen import frozen
 from orchestrator.records.case import DelegateName, Serial
 from orchestrator.units import parse_bytes
 
-#: The property in which a virtual phone tells the USB path that it plays.
+#: The property with the USB path that a virtual phone emulates.
 VIRTUAL_USB: Final = "ro.benchfarm.usb"
-#: How this computer is known.
+#: The serial number of this computer.
 HOST_SERIAL: Final = Serial("host")
 
 
 class DeviceKind(enum.StrEnum):
-    """What is behind the Device port."""
+    """The kind of a device."""
 
     ANDROID = "android"
     HOST = "host"
@@ -42,7 +42,7 @@ class DeviceKind(enum.StrEnum):
 
     @property
     def noun(self) -> str:
-        """What people call a device of this kind."""
+        """A noun for a device of this kind."""
         match self:
             case DeviceKind.ANDROID:
                 return "a phone"
@@ -55,7 +55,7 @@ class DeviceKind(enum.StrEnum):
 
     @property
     def system(self) -> str:
-        """What its system is called; empty where the version says it, too."""
+        """The name of its system; empty where the version includes it."""
         match self:
             case DeviceKind.ANDROID:
                 return "Android"
@@ -156,12 +156,12 @@ class DeviceFacts:
 
     @property
     def title(self) -> str:
-        """The name people know the device by, which says that a virtual phone is one."""
+        """The device's name for people, with a mark for a virtual phone."""
         return f"{self.kind_title}{' (virtual)' if self.is_virtual else ''}"
 
     @property
     def kind_title(self) -> str:
-        """What equal devices are called, where a badge says that they are virtual."""
+        """The name of equal devices, without the mark for a virtual phone."""
         name = self.model or self.codename or str(self.serial)
         maker = self.manufacturer.strip()
         if maker and not name.lower().startswith(maker.lower()):
@@ -170,24 +170,24 @@ class DeviceFacts:
 
     @property
     def system(self) -> str:
-        """Its system and version, as people say them; a computer's tells the name itself."""
+        """Its system and version for people; a computer's version includes the name."""
         return f"{self.kind.system} {self.os_version}".strip() if self.os_version else ""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All that a person may call the device."""
+        """All names that a person may use for the device."""
         return str(self.serial), self.profile, self.model, self.codename, self.title
 
     @property
     def versions(self) -> dict[str, str]:
-        """What an update changes, and the figures with it: name -> value, of those that are known."""
-        named = {
+        """The known versions that an update changes, and figures with them: name -> value."""
+        values = {
             self.kind.system or "system": self.os_version,
             "system image": self.fingerprint,
             "security patch": self.security_patch,
             "GPU driver": self.gpu_driver,
         }
-        return {name: value for name, value in named.items() if value}
+        return {name: value for name, value in values.items() if value}
 
     @property
     def computes_with(self) -> str:
@@ -199,53 +199,66 @@ class DeviceFacts:
         """The cores of all clusters but the slowest; every core when there is one cluster or clocks
         are unknown.
         """
-        known = [cluster for cluster in self.clusters if cluster.max_khz is not None]
-        if len(known) < 2 or len(known) != len(self.clusters):
+        clocked = [cluster for cluster in self.clusters if cluster.max_khz is not None]
+        if len(clocked) < 2 or len(clocked) != len(self.clusters):
             return tuple(sorted(cpu for cluster in self.clusters for cpu in cluster.cpus))
-        slowest = min(cluster.max_khz or 0 for cluster in known)
+        slowest = min(cluster.max_khz or 0 for cluster in clocked)
         return tuple(
             sorted(
-                cpu for cluster in known if (cluster.max_khz or 0) > slowest for cpu in cluster.cpus
+                cpu
+                for cluster in clocked
+                if (cluster.max_khz or 0) > slowest
+                for cpu in cluster.cpus
             )
         )
 
 
-def device_matches(wanted: str, names: Sequence[str]) -> bool:
-    """Whether a name that a person gives (``pixel-3``, a serial number, ``Pixel*``) is one of a
-    device's names.
+def device_matches(name: str, names: Sequence[str]) -> bool:
+    """Whether a name from a person (``pixel-3``, a serial number, ``Pixel*``) is one of a device's
+    names.
     """
-    # What isn't known, or has no letter of these, is like nothing.
+    # An unknown name, or one without such letters, matches nothing.
     slugs = filter(None, map(_slug, names))
-    return wanted in names or any(fnmatchcase(slug, _slug(wanted)) for slug in slugs)
+    return name in names or any(fnmatchcase(slug, _slug(name)) for slug in slugs)
 
 
 def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9*?]+", "-", name.lower()).strip("-")
 
 
-def told_apart(one: DeviceFacts, other: DeviceFacts, *, at_once: bool = False) -> str:
-    """Return by what two phones of one serial number differ, in words; empty when they may be the
-    same one.
+def told_apart(facts: DeviceFacts, other: DeviceFacts, *, at_once: bool = False) -> str:
+    """Return the names of the facts that differ between two phones of one serial number; empty when
+    they may be the same phone.
 
     ``at_once``: both were seen at the same time, so that neither was updated or restarted in
     between.
     """
     pairs = {
-        "manufacturer": (one.manufacturer, other.manufacturer),
-        "model": (one.model, other.model),
-        "codename": (one.codename, other.codename),
-        "first start": (one.setup_id, other.setup_id),
-        **({"fingerprint": (one.fingerprint, other.fingerprint)} if at_once else {}),
+        "manufacturer": (facts.manufacturer, other.manufacturer),
+        "model": (facts.model, other.model),
+        "codename": (facts.codename, other.codename),
+        "first start": (facts.setup_id, other.setup_id),
+        **({"fingerprint": (facts.fingerprint, other.fingerprint)} if at_once else {}),
     }
-    differing = [name for name, (own, its) in pairs.items() if own and its and own != its]
-    if not differing and at_once and one.boot_id and other.boot_id and one.boot_id != other.boot_id:
+    differing = [
+        name
+        for name, (value, other_value) in pairs.items()
+        if value and other_value and value != other_value
+    ]
+    if (
+        not differing
+        and at_once
+        and facts.boot_id
+        and other.boot_id
+        and facts.boot_id != other.boot_id
+    ):
         return "boot"
     return ", ".join(differing)
 
 
 @frozen
 class DeviceState:
-    """What a device is like at one moment; None or an empty mapping is unknown, never a guess."""
+    """A device's state at one moment; None or an empty mapping is unknown, never a guess."""
 
     at: datetime
     uptime_s: float | None = None
@@ -255,8 +268,8 @@ class DeviceState:
     #: PowerManager's thermal status: 0 none, 1 light, 2 moderate, 3 severe, 4 critical, 5
     #: emergency, 6 shutdown.
     thermal_status: int | None = None
-    #: What holds clocks of CPU, GPU or NPU down because of heat -> by how many steps, as the
-    #: thermal HAL tells it.
+    #: Cooling device of the CPU, GPU or NPU -> steps by which it lowers clocks because of heat, as
+    #: the thermal HAL reports it.
     cooling: Mapping[str, int] = field(default_factory=dict)
     battery_percent: int | None = None
     battery_heat_c: float | None = None
@@ -309,7 +322,7 @@ _CLAIM: Final = re.compile(
 
 
 class Labels(Protocol):
-    """What people say about a device: none of it can be seen."""
+    """Labels that people give a device."""
 
     @property
     def pools(self) -> Sequence[str]:
@@ -317,7 +330,7 @@ class Labels(Protocol):
 
     @property
     def tags(self) -> Sequence[str]:
-        """What else is said of it."""
+        """Its other labels."""
 
 
 class NoLabels(NamedTuple):
@@ -337,7 +350,7 @@ class Claim(NamedTuple):
     value: Any
 
     def holds(self, facts: DeviceFacts, labels: Labels) -> bool:
-        """Whether it is known to be true of a device."""
+        """Whether it is known to hold for a device."""
         if self.name in _LABELS:
             actual: Any = tuple(getattr(labels, _LABELS[self.name]))
         else:
@@ -397,7 +410,7 @@ FIELDS: Final[Mapping[str, _Askable]] = {
         for name in ("kind", "gpu", "profile", "serial", "model", "manufacturer", "codename")
     },
 }
-#: What is said of a device rather than seen of it -> its attribute of labels.
+#: Labels by their names in claims -> their attributes.
 _LABELS: Final = {"pool": "pools", "tag": "tags"}
 _NAMES: Final = (*FIELDS, *_LABELS)
 _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
@@ -411,7 +424,7 @@ _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 
 def value_of(name: str, facts: DeviceFacts) -> object:
-    """Return a fact or a system property by its name in claims, None when it isn't known.
+    """Return a fact or a system property by its name in claims, None when unknown.
 
     KeyError for no such name.
     """
@@ -457,25 +470,25 @@ def parse_predicate(text: str) -> tuple[Claim, ...]:
 
 def _claim(text: str) -> Claim:
     text = text.strip()
-    found = _CLAIM.fullmatch(text)
-    if found is None:
+    match = _CLAIM.fullmatch(text)
+    if match is None:
         raise UsageError(
             f"{text!r} isn't a claim about a device",
             hint="write claims such as android >= 13, joined by 'and'",
         )
-    name = found["name"] if "." in found["name"] else found["name"].lower()
+    name = match["name"] if "." in match["name"] else match["name"].lower()
     if "." not in name and name not in _NAMES:
-        known = nearest(name, _NAMES) or f"known are {', '.join(_NAMES)}"
-        raise UsageError(f"unknown fact {name!r} in {text!r}; {known}")
+        suggestion = nearest(name, _NAMES) or f"known are {', '.join(_NAMES)}"
+        raise UsageError(f"unknown fact {name!r} in {text!r}; {suggestion}")
     kind = "text" if "." in name else "texts" if name in _LABELS else FIELDS[name].kind
-    symbol = found["symbol"] or ""
+    symbol = match["symbol"] or ""
     if kind == "truth" and not symbol:
-        return Claim(name, kind, "=", not found["not"])
-    if not symbol or found["not"]:
+        return Claim(name, kind, "=", not match["not"])
+    if not symbol or match["not"]:
         raise UsageError(f"{text!r}: write {name}, one of = != < <= > >=, and a value")
     if kind in {"text", "texts", "truth"} and symbol not in {"=", "!="}:
         raise UsageError(f"{text!r}: {name} can only be compared by = and !=")
-    value = found["value"].strip()
+    value = match["value"].strip()
     if value[0] in "\"'":
         value = value[1:-1]
     try:

@@ -1,4 +1,4 @@
-"""Every code of a failure: what it means, what to do next, and the texts that show it.
+"""Every failure code: its meaning, its next step, and the texts that show it.
 
 They stand in failures.toml, one record a code. docs/reference/failures.md, ``benchfarm explain``,
 next steps in reports and the readers of programs' and phones' texts are made from these records. A
@@ -17,7 +17,7 @@ from typing import Final
 
 
 class Source(StrEnum):
-    """Whose words a text is, which says how it is looked for."""
+    """The origin of a text, which decides how it is matched."""
 
     #: A program, linker, shell or package manager, in what a run printed: a pattern of a line from
     #: its start.
@@ -39,11 +39,10 @@ class FailureText:
     pattern: str
     #: A text as it is printed; a test runs each through the reader.
     example: str
-    #: Of several texts in one run that of the lowest rank explains it, and among equals the first
-    #: one.
+    #: Of several texts in one run, the one of the lowest rank explains it; among equals the first.
     rank: int = 0
     source: Source = Source.PROGRAM
-    #: What the text means and what to do, where that is more than the code says.
+    #: Meaning and next step of the text, where they say more than the code's.
     meaning: str = ""
     next_step: str = ""
 
@@ -78,7 +77,7 @@ def _codes(kind: str) -> tuple[FailureCode, ...]:
 
 #: Codes of what a run printed, and of how it ended.
 RUN_FAILURES: Final = _codes("run")
-#: Codes of the errors that end a run (errors.py), and of those that the engine gives itself.
+#: Codes of the errors that end a run (errors.py), and the engine's own.
 ERROR_FAILURES: Final = _codes("error")
 #: The package manager's codes -> what to do.
 INSTALL_STEPS: Final[Mapping[str, str]] = _FILE["install"]
@@ -89,9 +88,7 @@ FAILURES: Final[Mapping[str, FailureCode]] = {
 
 
 def next_step_of(code: str, reason: str = "") -> str:
-    """Return what to do about a failure, empty for a code that isn't known; its reason may say more
-    than the code.
-    """
+    """Return a failure's next step, empty for an unknown code; that of its reason where one is known."""
     failure = FAILURES.get(code)
     if failure is None:
         return ""
@@ -109,7 +106,7 @@ def next_step_of(code: str, reason: str = "") -> str:
 
 def texts_of(source: Source) -> tuple[tuple[FailureText, FailureCode], ...]:
     """Return the texts of a source with their codes, in the order in which they are tried."""
-    found = [
+    texts = [
         (text, item) for item in FAILURES.values() for text in item.texts if text.source is source
     ]
-    return tuple(sorted(found, key=lambda pair: pair[0].rank))
+    return tuple(sorted(texts, key=lambda pair: pair[0].rank))

@@ -1,5 +1,5 @@
-"""A store's runs as history: points of series, annotations, confirmations, recent activity, what is
-pruned.
+"""A store's runs as history: points of series, annotations, confirmations, recent activity,
+pruning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
 from orchestrator.records.run import ABANDONED, Attachment, Outcome, RunRecord
 
-#: Smaller changes are never told: a phone's own nights differ by as much.
+#: Smaller changes are never reported: a phone's own nights differ by as much.
 LEAST_CHANGE: Final = 0.02
 
 
@@ -30,7 +30,7 @@ class SeriesSketch:
 
 @frozen
 class Contents:
-    """What a night is meant to test: model, program and libraries, by content."""
+    """The contents that a night tests: model, program and libraries."""
 
     model_sha256: ModelSha
     build_sha256: BuildSha
@@ -95,13 +95,13 @@ class Annotation:
 
 
 class ConfirmationStatus(enum.StrEnum):
-    """What became of a change that was found."""
+    """The confirmation of a change."""
 
     #: Nothing was run again yet.
     UNCONFIRMED = "unconfirmed"
     #: Old against new, side by side, differ as the nights did.
     CONFIRMED = "confirmed"
-    #: Side by side they don't differ by as much as was looked for.
+    #: Side by side they don't differ by the change.
     REFUTED = "refuted"
     #: It can't be run again; the detail says why.
     CANNOT = "cannot"
@@ -125,7 +125,7 @@ class Confirmation:
 
 @frozen
 class DeviceSighting:
-    """What changes on a device between two nights; from then on, until the next sighting."""
+    """The versions of a device from a time on, until the next sighting."""
 
     at: datetime
     #: Name -> value, of those that are known: ``fingerprint``, ``GPU driver``, ``security patch``
@@ -145,8 +145,8 @@ class RunCount:
 
     @property
     def is_without_result(self) -> bool:
-        """Whether they were meant to have a result and have none; those that were left out for a
-        reason weren't, but for what somebody gave up.
+        """Whether they should have a result and have none: skipped runs shouldn't, but abandoned ones
+        should.
         """
         if self.outcome is Outcome.SKIPPED:
             return self.reason_code == ABANDONED
@@ -155,8 +155,8 @@ class RunCount:
 
 @frozen
 class Yield:
-    """How many runs of a campaign were made or given up, and how many of them gave no result or one
-    that can't be trusted.
+    """The number of a campaign's runs, abandoned ones included, and of those without a result or
+    with a rejected one.
     """
 
     made: int
@@ -164,7 +164,7 @@ class Yield:
 
     @property
     def text(self) -> str:
-        """What there is to be said, for people; empty when every run gave its result."""
+        """The yield for people; empty when every run gave its result."""
         return (
             f"{self.without_result} of {self.made} without a result" if self.without_result else ""
         )
@@ -172,7 +172,7 @@ class Yield:
 
 @frozen
 class Activity:
-    """A store of late."""
+    """The recent activity of a store."""
 
     #: Of all times.
     campaigns: Mapping[CampaignStatus, int]
@@ -184,17 +184,17 @@ class Activity:
     newest: tuple[RunRecord, ...]
 
 
-#: The attachment that stands in the place of all that a run had.
+#: The attachment that replaces all of a run's attachments.
 PRUNED_FILE: Final = "raw-output-deleted.txt"
 
 
 @frozen
 class Pruned:
-    """What a deletion took away, or would."""
+    """The extent of a deletion, or of a trial."""
 
     campaigns: int
     runs: int
-    #: Of the database, as far as it is known: what it uses again for later runs.
+    #: Of the database, as far as known: it reuses them for later runs.
     freed_bytes: int
 
 
@@ -204,5 +204,5 @@ def is_pruned(attachments: tuple[Attachment, ...]) -> bool:
 
 
 def pruned_marker(policy: str) -> Attachment:
-    """Return what stands in the place of a run's raw output."""
+    """Return the attachment that replaces a run's deleted raw output."""
     return Attachment(name=PRUNED_FILE, data=f"deleted: {policy}\n".encode())

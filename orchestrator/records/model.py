@@ -1,5 +1,5 @@
-"""What a .tflite file holds, as far as planning, reports and people ask; and how language models
-are measured: by tokens of a prompt and of an answer.
+"""The facts of a .tflite file that planning and reports need; and the measuring of language models,
+by tokens of a prompt and of an answer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ModelFacts:
 
     size_bytes: int
     schema_version: int
-    #: What its maker wrote into it, often the converter's name.
+    #: Its author's description, often the converter's name.
     description: str
     #: The oldest runtime that has all its operators, as its metadata says; empty when unknown.
     min_runtime_version: str
@@ -86,7 +86,7 @@ class ModelFacts:
 
 @frozen
 class Accuracy:
-    """How right a model is, by whom."""
+    """A model's accuracy and its source."""
 
     percent: NamedPercent
     #: For example ``ImageNet top-1``.
@@ -114,7 +114,7 @@ class ManifestEntry:
     note: Text = ""
 
 
-#: What is measured where a plan names nothing else, as the published leaderboard is.
+#: The default numbers of tokens, as in the published leaderboard.
 TOKENS: Final[Mapping[str, str]] = {
     "decode_tokens": "256",
     "max_num_tokens": "1280",
@@ -140,7 +140,7 @@ CACHE: Final = "cache"
 #: ``no``: nothing is kept; ``cold``: kept, and none there before; ``disk``: a process before has
 #: filled it.
 CACHES: Final = ("cold", "disk", "memory", "no")
-#: How the files of language models' bundles end.
+#: Suffixes of language models' bundles.
 BUNDLES: Final = (".litertlm", ".task")
 
 
@@ -149,8 +149,7 @@ def is_language_model(path: Path | None) -> bool:
     return path is not None and path.suffix in BUNDLES
 
 
-#: How the files of other runtimes' models end, which only declared programs run; their files may
-#: name more.
+#: Suffixes of other runtimes' models, which only declared programs run; their files may name more.
 FOREIGN: Final = {".gguf", ".pte", ".param", ".mnn", ".onnx", ".ort"}
 
 
@@ -160,9 +159,7 @@ def is_foreign(path: Path | None) -> bool:
 
 
 def model_ending(path: Path | None) -> str:
-    """Return how a model's file is to end wherever it lies, by which its program is chosen; one of
-    the known kinds.
-    """
+    """Return the suffix of a model's file, which decides its program; ``.tflite`` for an unknown one."""
     return (
         path.suffix
         if path is not None and (is_language_model(path) or is_foreign(path))
@@ -176,21 +173,23 @@ def is_model_file(path: Path) -> bool:
 
 
 def asked_tokens(flags: Mapping[str, str]) -> dict[str, int]:
-    """Return how many tokens a case's flags ask for, by their names."""
-    told = {name: flags.get(name, "") for name in TOKENS}
-    return {name: int(text) for name, text in told.items() if text.isdecimal() and len(text) < 10}
+    """Return the numbers of tokens in a case's flags, by the flags' names."""
+    texts = {name: flags.get(name, "") for name in TOKENS}
+    return {name: int(text) for name, text in texts.items() if text.isdecimal() and len(text) < 10}
 
 
 def phase_of(flags: Mapping[str, str]) -> str:
-    """Return which of a process's two figures a case is about."""
+    """Return a case's phase: which of a process's two figures it is."""
     return PHASES[0] if flags.get(FIGURE) == PHASES[0] else PHASES[1]
 
 
 def worded(flags: Mapping[str, str]) -> str:
-    """Return a case's flags as people say them: ``decode 256 after 1024, context 1280, per token``."""
+    """Return a case's flags for people: ``decode 256 after 1024, context 1280, per token``."""
     prompt, answer = flags.get("prefill_tokens", "?"), flags.get("decode_tokens", "?")
     is_prefill = phase_of(flags) == PHASES[0]
-    what = f"prefill {prompt}" if is_prefill else f"decode {answer} after {prompt}"
-    known = {FIGURE, *TOKENS}
-    further = "".join(f", {name}={value}" for name, value in flags.items() if name not in known)
-    return f"{what}, context {flags.get('max_num_tokens', '?')}{further}, per token"
+    phase = f"prefill {prompt}" if is_prefill else f"decode {answer} after {prompt}"
+    shown_flags = {FIGURE, *TOKENS}
+    further = "".join(
+        f", {name}={value}" for name, value in flags.items() if name not in shown_flags
+    )
+    return f"{phase}, context {flags.get('max_num_tokens', '?')}{further}, per token"

@@ -67,7 +67,7 @@ ADVANCED: Final = "Advanced"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a key says of itself beside its type and default."""
+    """A key's help, option and default text, beside its type and default."""
 
     #: Its line of help.
     about: str
@@ -109,7 +109,7 @@ class PlanKey:
 
     @property
     def option(self) -> str:
-        """Its option's first name; that which it would have, where no command has it."""
+        """Its option's first name, or the one that it would have."""
         return (self.key.option or f"--{self.keyword.replace('_', '-')}").split()[0]
 
     @property
@@ -138,10 +138,8 @@ def _parts(kind: Any) -> Iterator[Any]:  # noqa: ANN401 - any type expression
         yield from (part for item in get_args(kind) for part in _parts(item))
 
 
-def keys_of(model: type, at: tuple[str, ...] = ()) -> Iterator[PlanKey]:
-    """Yield the keys of a plan's record, those of its sections among them, its own before those
-    that it inherits.
-    """
+def keys_of(model: type, path: tuple[str, ...] = ()) -> Iterator[PlanKey]:
+    """Yield the keys of a plan's record with those of its sections, its own before inherited ones."""
     hints = get_type_hints(model, include_extras=True)
     for item in sorted(fields(model), key=lambda item: item.name not in model.__annotations__):
         hint = hints[item.name]
@@ -150,10 +148,10 @@ def keys_of(model: type, at: tuple[str, ...] = ()) -> Iterator[PlanKey]:
         )
         if key is not None:
             default = item.default_factory() if callable(item.default_factory) else item.default
-            yield PlanKey((*at, item.name), hint, key, default)
+            yield PlanKey((*path, item.name), hint, key, default)
         elif is_dataclass(hint):
             assert isinstance(hint, type), "a section's type is its record"
-            yield from keys_of(hint, (*at, item.name))
+            yield from keys_of(hint, (*path, item.name))
 
 
 class Order(enum.StrEnum):
@@ -607,25 +605,25 @@ class Invocations:
 
 
 def fixed(count: int) -> Invocations:
-    """Return as many invocations for every case."""
+    """Return the bounds of a fixed number of invocations."""
     return Invocations(first=count, most=count)
 
 
-def _bounds(given: object) -> object:
-    """Return the bounds that a number or ``8-40`` means."""
-    if isinstance(given, str):
-        first, dash, most = given.partition("-")
+def _bounds(value: object) -> object:
+    """Return the bounds of a number or a text such as ``8-40``."""
+    if isinstance(value, str):
+        first, dash, maximum = value.partition("-")
         if dash and first.strip():
-            given = {"first": first.strip(), "most": most.strip()}
-    if isinstance(given, str | int):
+            value = {"first": first.strip(), "most": maximum.strip()}
+    if isinstance(value, str | int):
         try:
-            count = int(given)
+            count = int(value)
         except ValueError:
-            raise ValueError(f"{given!r} isn't a whole number") from None
+            raise ValueError(f"{value!r} isn't a whole number") from None
         if not 1 <= count <= 10_000:
             raise ValueError(f"{count} isn't between 1 and 10000")
         return {"first": count, "most": count}
-    return given
+    return value
 
 
 @frozen

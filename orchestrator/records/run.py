@@ -1,5 +1,5 @@
-"""What one invocation printed, how its device was meanwhile, what was read of both, and the record
-that is kept.
+"""One invocation's raw output, the state of its device, the readings of both, and the stored
+record.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, Pass, RunId
 from orchestrator.records.device import DeviceState
 from orchestrator.records.verdict import Quality, QualityVerdict
 
-#: What an iPhone's app writes when a run has ended, with its exit code.
+#: The file that an iPhone's app writes when a run has ended, with its exit code.
 DONE_FILE: Final = "benchmark.done"
 #: Attachment: the names of the reports that an iPhone's system wrote while an app's run ended
 #: early.
 CRASHES_FILE: Final = "crashes"
-#: What a traced run left.
+#: The trace of a traced run.
 PERFETTO_FILE: Final = "trace.pftrace"
 
-#: The code of what wasn't measured because the time was over.
+#: The code of a run that was left out because the time budget was spent.
 OUT_OF_TIME: Final = "out-of-time"
-#: The code of what wasn't tried again, as its case had ended in a way that would only repeat itself.
+#: The code of a run that was left out because its case had failed in a way that would repeat.
 FAILED_BEFORE: Final = "failed-before"
-#: The code of what wasn't measured because somebody gave up what was left of its campaign.
+#: The code of a run that was left out because the rest of its campaign was abandoned.
 ABANDONED: Final = "abandoned"
-#: The code of what wasn't measured because its delegate uses no threads: another number of them
-#: shows its figure.
+#: The code of a run that was left out because its delegate uses no threads: another number of them
+#: has its figure.
 THREADS_UNUSED: Final = "threads-unused"
 #: The code of a run whose inferences took less than the digits that its program prints.
 TOO_FAST: Final = "too-fast"
-#: Nothing was begun, and nothing will be: that says nothing of the case.
+#: Codes of runs that were never started for a reason outside the case.
 NOT_BEGUN: Final = frozenset({OUT_OF_TIME, ABANDONED, THREADS_UNUSED})
 
 
@@ -72,7 +72,7 @@ SETUP_CODES: Final = ("hexagon-", "npu-")
 
 
 class FigureKind(enum.StrEnum):
-    """What of an invocation's inferences its latency is.
+    """The statistic of an invocation's inferences that is its latency.
 
     The two differ by as much as the inferences are skewed.
     """
@@ -128,7 +128,7 @@ OPENGL: Final = "OpenGL"
 
 @frozen
 class DelegateEvidence:
-    """What shows where the operators ran."""
+    """The evidence of where the operators ran."""
 
     #: What the flags or the program said was wanted: "gpu", "nnapi", "cpu" ..., empty when unknown.
     requested: str = ""
@@ -242,8 +242,7 @@ class ToolReport:
         """Return the latency of this kind, else the median or, without one, the mean; None where it
         can't be one.
 
-        A median that can't be a latency isn't made up for by a mean: nobody knows what the program
-        printed there.
+        A median that can't be a latency isn't replaced by a mean: the print is damaged.
         """
         printed = (
             self.inference if self.inference is not None and self.inference.count != 0 else None
@@ -283,7 +282,7 @@ class Attachment:
 
 @frozen
 class RawOutput:
-    """All that one invocation left behind."""
+    """The raw output of one invocation."""
 
     command: str
     #: None when the program has no exit code (an app) or it isn't known (killed by us, link lost).
@@ -298,14 +297,14 @@ class RawOutput:
         return next((item.data for item in self.attachments if item.name == name), b"")
 
     def with_data(self, name: str, data: bytes) -> RawOutput:
-        """Return it with one attachment more, in the place of one of this name."""
-        kept = (item for item in self.attachments if item.name != name)
-        return replace(self, attachments=(*kept, Attachment(name=name, data=data)))
+        """Return it with an attachment added; one of the same name is replaced."""
+        remaining = (item for item in self.attachments if item.name != name)
+        return replace(self, attachments=(*remaining, Attachment(name=name, data=data)))
 
 
 @frozen
 class RunRecord:
-    """One invocation, as it is kept."""
+    """One invocation, as it is stored."""
 
     run_id: RunId
     campaign_id: CampaignId
@@ -331,17 +330,17 @@ class RunRecord:
 
     @property
     def key(self) -> RunKey:
-        """What it is known by in its campaign."""
+        """Its key in its campaign."""
         return self.case.case_key, self.run_pass, self.invocation
 
     @property
     def is_begun(self) -> bool:
-        """Whether there was a process: what was left out, or found its device unfit, had none."""
+        """Whether a process was started: skipped and unfit runs have none."""
         return self.outcome not in {Outcome.SKIPPED, Outcome.UNFIT}
 
     @property
     def is_without_result(self) -> bool:
-        """Whether it was made and gave no result, or one that can't be trusted at all."""
+        """Whether it ran and gave no result or a rejected one."""
         if self.outcome is Outcome.SKIPPED:
             return False
         return self.outcome is not Outcome.COMPLETED or self.verdict.quality is Quality.REJECTED
@@ -377,7 +376,7 @@ SAMPLES_FILE: Final = "samples"
 
 @frozen
 class Sample:
-    """One look; None or an empty mapping is unknown."""
+    """One sample of the sampler; None or an empty mapping is unknown."""
 
     uptime_s: float
     #: Between reading the processors' time and having read the clusters' time in state.
@@ -399,8 +398,8 @@ class Sample:
 
 @frozen
 class RunSamples:
-    """The looks of one run in their order: the first right before the program, the last right after
-    it.
+    """The samples of one run in their order: the first right before the program, the last right
+    after it.
     """
 
     samples: tuple[Sample, ...] = ()
@@ -409,7 +408,7 @@ class RunSamples:
 
     @property
     def duration_s(self) -> float:
-        """Device time from the first look to the last."""
+        """Device time from the first sample to the last."""
         return self.samples[-1].uptime_s - self.samples[0].uptime_s if self.samples else 0.0
 
 
@@ -424,9 +423,9 @@ class ClusterConditions:
     share: float | None = None
     #: The highest limit that was seen, as a share of the highest clock.
     limit_high: float | None = None
-    #: Over the busiest stretches between looks: the highest mean clock's share of the highest
-    #: clock, and the largest fall from one stretch to a later one (0.9: to 90 %); only with looks
-    #: enough.
+    #: Over the busiest stretches between samples: the highest mean clock's share of the highest
+    #: clock, and the largest fall from one stretch to a later one (0.9: to 90 %); only with enough
+    #: samples.
     busiest_share: float | None = None
     fall: float | None = None
 
@@ -435,7 +434,7 @@ class ClusterConditions:
 class RunConditions:
     """Everything here is derived: nothing of it is stored. None is unknown."""
 
-    #: Whether looks during the run are behind it; else it spans from the state before to the state
+    #: Whether it comes from samples during the run; else it spans from the state before to the state
     #: after, which is longer than the run, so that clocks and loads come out lower.
     is_sampled: bool = False
     clusters: tuple[ClusterConditions, ...] = ()
@@ -443,7 +442,7 @@ class RunConditions:
     #: least.
     own_cores: float | None = None
     foreign_cores: float | None = None
-    #: How far the wall clock was moved against the clock that only counts.
+    #: How far the wall clock was moved against the monotonic clock.
     clock_jump_s: float | None = None
 
 
@@ -463,7 +462,5 @@ START_STAGES: Final = tuple(StartStage)
 
 
 def stage_of(number: int) -> StartStage:
-    """Return the stage that an invocation's number means: 0, 1, 2 in the first round, 3, 4, 5 in
-    the second.
-    """
+    """Return the stage of an invocation's number: 0, 1, 2 in the first round, 3, 4, 5 in the second."""
     return START_STAGES[number % len(START_STAGES)]

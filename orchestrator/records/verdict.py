@@ -1,4 +1,4 @@
-"""What is judged about a run: findings with evidence, the quality that follows from them, and whether
+"""Verdicts on a run: findings with evidence, the quality that follows from them, and whether
 a model's outputs on a device are those of the reference.
 """
 
@@ -15,7 +15,7 @@ from orchestrator.records.case import RunId
 
 
 class Severity(enum.StrEnum):
-    """How much a finding takes from a number."""
+    """The weight of a finding."""
 
     INFO = "info"
     WARNING = "warning"
@@ -23,7 +23,7 @@ class Severity(enum.StrEnum):
 
 
 class Quality(enum.StrEnum):
-    """What a number is worth."""
+    """The quality of a figure."""
 
     TRUSTED = "trusted"
     SUSPECT = "suspect"
@@ -78,14 +78,14 @@ class QualityVerdict:
         return any(finding.code == code for finding in self.findings)
 
 
-#: How sure the interval is that a claim rests on.
+#: Confidence level of the interval of a claim.
 CLAIM_LEVEL: Final = 0.99
 #: Relative differences below this are not called a change.
 THRESHOLD: Final = 0.02
 
 
 class ComparisonOutcome(enum.StrEnum):
-    """What a comparison of two figures says."""
+    """The outcome of a comparison of two figures."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -117,9 +117,9 @@ class ComparisonVerdict:
     #: The smallest relative difference that this many invocations of this noise would have shown
     #: (power 0.8).
     detectable: float | None = None
-    #: How the interval was reached: ``paired-t``, ``welch``, ``state-by-state``.
+    #: The method of the interval: ``paired-t``, ``welch``, ``state-by-state``.
     method: str = ""
-    #: Whether the interval holds what sessions differ by, beside the noise within each.
+    #: Whether the interval holds the noise between sessions, beside that within each.
     is_between_sessions: bool = False
     #: Invocations used of the baseline and of the candidate.
     counts: tuple[int, int] = (0, 0)
@@ -128,7 +128,7 @@ class ComparisonVerdict:
 
     @property
     def is_decided(self) -> bool:
-        """Whether more invocations would change nothing: a change is shown, or that there is none."""
+        """Whether a change is shown or ruled out, so that more invocations aren't needed."""
         return self.outcome in _DECIDED
 
 
@@ -138,9 +138,9 @@ class Claim:
 
     #: Relative differences below this are not called a change.
     threshold: float = THRESHOLD
-    #: How sure the interval is.
+    #: Confidence level of the interval.
     level: float = CLAIM_LEVEL
-    #: For pairs that end as soon as their verdict is known: how many there are at the most.
+    #: For pairs that end as soon as their verdict is known: their maximum number.
     most_pairs: int | None = None
 
     def verdict(
@@ -148,13 +148,13 @@ class Claim:
         counts: tuple[int, int],
         outcome: ComparisonOutcome = ComparisonOutcome.INCONCLUSIVE,
     ) -> ComparisonVerdict:
-        """Return a verdict on so many invocations of either side before anything is known of them."""
+        """Return a verdict without a ratio, for these numbers of invocations of the two sides."""
         return ComparisonVerdict(
             outcome=outcome, threshold=self.threshold, level=self.level, counts=counts
         )
 
 
-#: What a change is claimed by, unless somebody says otherwise.
+#: The default claim.
 USUAL_CLAIM: Final = Claim()
 _DECIDED: Final = frozenset(
     {ComparisonOutcome.FASTER, ComparisonOutcome.SLOWER, ComparisonOutcome.SAME}
@@ -188,7 +188,7 @@ def reference_file(kernels: Kernels) -> str:
 
 
 class ParityVerdict(enum.StrEnum):
-    """What a comparison with the reference says of a configuration's outputs."""
+    """The verdict on a configuration's outputs from the comparison with the reference."""
 
     #: Within the threshold of their type.
     SAME = "same"
@@ -208,7 +208,7 @@ class ParityVerdict(enum.StrEnum):
 
 
 class Outputs(enum.StrEnum):
-    """What is known of the outputs that a figure belongs to."""
+    """The state of the outputs that belong to a figure."""
 
     #: The builtin kernels are what others are compared with.
     REFERENCE = "reference"
@@ -218,7 +218,7 @@ class Outputs(enum.StrEnum):
     DIFFER = "differ"
 
 
-#: What a comparison makes of them.
+#: The state of outputs by the verdict of their comparison.
 _OUTPUTS: Final[Mapping[ParityVerdict | None, Outputs]] = {
     None: Outputs.NOT_CHECKED,
     ParityVerdict.SAME: Outputs.CHECKED,
@@ -230,16 +230,14 @@ _OUTPUTS: Final[Mapping[ParityVerdict | None, Outputs]] = {
 
 
 def outputs_of(parity: ParityVerdict | None, *, is_builtin: bool) -> Outputs:
-    """Return what is known of outputs by their comparison; the builtin kernels' are the
-    reference's kind.
-    """
-    known = _OUTPUTS[parity]
-    return Outputs.REFERENCE if is_builtin and known is Outputs.NOT_CHECKED else known
+    """Return the state of outputs from their comparison; the builtin kernels' are the reference."""
+    outputs = _OUTPUTS[parity]
+    return Outputs.REFERENCE if is_builtin and outputs is Outputs.NOT_CHECKED else outputs
 
 
 @frozen
 class OutputCheck:
-    """What a comparison of outputs with the reference said, as later campaigns keep it."""
+    """A comparison of outputs with the reference, as stored with later campaigns."""
 
     verdict: ParityVerdict
     #: Its figures as a sentence.
@@ -272,8 +270,7 @@ class PlacedInput:
     path: str
 
 
-#: What a comparison's finding says of the outputs; a comparison without any of them and the next
-#: two agreed.
+#: The verdict of a comparison's finding; one without these findings and the next two agreed.
 OUTPUT_FINDINGS: Final[Mapping[str, ParityVerdict]] = {
     "wrong-outputs": ParityVerdict.WRONG,
     "outputs-drift": ParityVerdict.DRIFT,
