@@ -133,7 +133,7 @@ def stopped_at(
     """
     count = 0
     while not (decision := decide(latencies_us[:count], rule, others)).is_enough:
-        count = decision.wanted
+        count = decision.next_count
     return count
 
 

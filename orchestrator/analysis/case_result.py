@@ -262,18 +262,18 @@ def autocorrelation_of_others(
     for serial, keys in grouped(by_case, lambda key: cases[key][0].case.serial).items():
         weight, total = earlier_totals.get(serial, (0.0, 0.0))
         earlier = Autocorrelation(weight=weight, total=total)
-        whole = sum((by_case[key] for key in keys), earlier)
-        rest_of_device |= {key: whole - by_case[key] for key in keys}
+        device_total = sum((by_case[key] for key in keys), earlier)
+        rest_of_device |= {key: device_total - by_case[key] for key in keys}
     return rest_of_device
 
 
 def _autocorrelation(runs: Iterable[RunRecord]) -> Autocorrelation:
     """Return the autocorrelation that the runs of one case show of their device."""
-    _, alike = of_one_kind([run for run in runs if run.verdict.quality is not Quality.REJECTED])
-    if len(alike) <= LOST:
+    _, measured = of_one_kind([run for run in runs if run.verdict.quality is not Quality.REJECTED])
+    if len(measured) <= LOST:
         return UNSEEN
-    alike.sort(key=lambda pair: pair[0].started_at)
-    return autocorrelation_of(logs_of([latency_us for _, latency_us in alike]))
+    measured.sort(key=lambda pair: pair[0].started_at)
+    return autocorrelation_of(logs_of([latency_us for _, latency_us in measured]))
 
 
 def judge_case(
@@ -304,7 +304,9 @@ def judge_case(
         return result
     if own_check is None:
         # Its own comparison has the finding already.
-        codes = (code for code, its in OUTPUT_FINDINGS.items() if its is verdict)
+        codes = (
+            code for code, finding_verdict in OUTPUT_FINDINGS.items() if finding_verdict is verdict
+        )
         output_findings = (finding(code, evidence=reason) for code in codes)
         result = replace(result, findings=(*result.findings, *output_findings))
     if verdict is ParityVerdict.WRONG:
@@ -421,14 +423,14 @@ def _with_figure(
     others: Autocorrelation,
 ) -> CaseResult:
     notes = []
-    kind, alike = of_one_kind(used)
-    at_clocks, clock_findings = _without_low_clocks(alike)
+    kind, measured = of_one_kind(used)
+    at_clocks, clock_findings = _without_low_clocks(measured)
     latencies, start_findings = _without_slow_start(at_clocks)
     used = [run for run, _ in latencies]
     truths = {truth_of(run) for run in figures}
     if len(truths) > 1:
-        words = ", ".join(sorted(truth.value for truth in truths))
-        notes.append(f"The invocations disagree about where the operators ran: {words}.")
+        places = ", ".join(sorted(truth.value for truth in truths))
+        notes.append(f"The invocations disagree about where the operators ran: {places}.")
     if 2 * len(used) < len(ended):
         notes.append(f"Only {len(used)} of {len(ended)} invocations could be used.")
     quality = worst_quality(used)
@@ -484,7 +486,7 @@ class LowClock:
     run: RunRecord
     #: Of the highest clock: its own, and the median of its siblings.
     share: float
-    usual: float
+    median_share: float
 
 
 def clocks_low(runs: Sequence[RunRecord]) -> tuple[LowClock, ...]:
@@ -502,19 +504,19 @@ def clocks_low(runs: Sequence[RunRecord]) -> tuple[LowClock, ...]:
     for siblings in grouped(measured, lambda run: run.campaign_id).values():
         if len(siblings) < SIBLINGS_MIN:
             continue
-        _, alike = of_one_kind(siblings)
+        _, figures = of_one_kind(siblings)
         # All by the same measure: the clocks while the cores worked, or else mean clocks.
-        rows = [(*pair, _busy_clock(pair[0])) for pair in alike]
+        rows = [(*pair, _busy_clock(pair[0])) for pair in figures]
         if not all(share > 0 for _, _, share in rows):
-            rows = [(*pair, share) for pair in alike if (share := mean_clock_share(pair[0])) > 0]
+            rows = [(*pair, share) for pair in figures if (share := mean_clock_share(pair[0])) > 0]
         if len(rows) < SIBLINGS_MIN:
             continue
-        usual = statistics.median(share for _, _, share in rows)
-        usual_us = statistics.median(latency_us for _, latency_us, _ in rows)
+        median_share = statistics.median(share for _, _, share in rows)
+        median_us = statistics.median(latency_us for _, latency_us, _ in rows)
         for run, latency_us, share in rows:
-            slowed = 1 + SHOWN_SHARE * (usual / share - 1)
-            if share < CLOCKS_LOW_MAX * usual and latency_us >= slowed * usual_us:
-                low_clocks.append(LowClock(run=run, share=share, usual=usual))
+            slowed = 1 + SHOWN_SHARE * (median_share / share - 1)
+            if share < CLOCKS_LOW_MAX * median_share and latency_us >= slowed * median_us:
+                low_clocks.append(LowClock(run=run, share=share, median_share=median_share))
     return tuple(low_clocks)
 
 
@@ -536,15 +538,15 @@ def _without_low_clocks(
         return used, ()
     are_few = len(low) <= LEFT_OUT_MAX * len(used)
     listed = ", ".join(
-        f"invocation {item.run.invocation + 1} at {item.share:.0%}, not {item.usual:.0%}"
+        f"invocation {item.run.invocation + 1} at {item.share:.0%}, not {item.median_share:.0%}"
         for item in low
     )
     message = f"{len(low)} of {len(used)} invocations ran slower, at lower clocks than the others"
     if not are_few:
         return used, (finding("clocks-low", message, listed),)
-    odd = {item.run.run_id for item in low}
+    low_ids = {item.run.run_id for item in low}
     left_out = finding("clocks-low", f"{message}: left out", listed, severity=Severity.INFO)
-    return [pair for pair in used if pair[0].run_id not in odd], (left_out,)
+    return [pair for pair in used if pair[0].run_id not in low_ids], (left_out,)
 
 
 def _without_slow_start(
@@ -557,9 +559,9 @@ def _without_slow_start(
     later = [pair for pair in used if pair[0].invocation > 0]
     if len(first) != 1 or len(later) < SIBLINGS_MIN:
         return used, ()
-    usual = trimmed_mean(logs_of([latency_us for _, latency_us in later]))
-    slowdown = math.log(first[0][1]) - usual.value
-    if slowdown < max(SLOW_START_LEAST, SLOW_START_STDS * (usual.std or 0.0)):
+    mean = trimmed_mean(logs_of([latency_us for _, latency_us in later]))
+    slowdown = math.log(first[0][1]) - mean.value
+    if slowdown < max(SLOW_START_LEAST, SLOW_START_STDS * (mean.std or 0.0)):
         return used, ()
     message = "The first invocation was slower than the others: left out"
     evidence = f"{format_percent(math.expm1(slowdown))} slower than the mean of the others"

@@ -537,12 +537,12 @@ def _figure_faults(name: str, item: Measured) -> list[Difference]:
     result = item.result
     reason = result.reason.rstrip(".")
     if result.status is CaseStatus.REJECTED or result.quality is Quality.REJECTED:
-        why = f"{result.reason_code}: {reason}" if result.reason_code else "its findings say why"
-        return [Difference(fact=Fact.QUALITY, text=f"The {name} was rejected ({why}).")]
+        cause = f"{result.reason_code}: {reason}" if result.reason_code else "its findings say why"
+        return [Difference(fact=Fact.QUALITY, text=f"The {name} was rejected ({cause}).")]
     if result.own_summary is None:
-        why = f": {result.reason_code}: {reason}" if result.reason_code else ""
+        cause = f": {result.reason_code}: {reason}" if result.reason_code else ""
         wrong = "; its outputs are wrong" if result.parity is ParityVerdict.WRONG else ""
-        text = f"The {name} has no figure of its own ({result.status}{why}{wrong})."
+        text = f"The {name} has no figure of its own ({result.status}{cause}{wrong})."
         return [Difference(fact=Fact.FIGURE, text=text)]
     return []
 
@@ -560,10 +560,10 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
         if item.origin:
             notes.append(f"The {name} is {item.origin}.")
         if item.result.quality is Quality.SUSPECT:
-            why = "; ".join(
+            causes = "; ".join(
                 [*sorted(item.codes), *(note.rstrip(".") for note in item.result.notes)]
             )
-            notes.append(f"The {name} is suspect ({why}).")
+            notes.append(f"The {name} is suspect ({causes}).")
         if imprecision := item.result.lacking:
             precision = item.result.precision
             width = "no interval" if precision is None else f"\u00b1{format_percent(precision)}"
@@ -583,9 +583,9 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
         notes.append(f"The least grades of control differ: {grades[0]} and {grades[1]}.")
     unknown = [name for name, item in _sides(before, after) if not item.system]
     if unknown and rule.axis is not Axis.DEVICE and before.campaign_id != after.campaign_id:
-        whose = " and the ".join(unknown)
+        names = " and the ".join(unknown)
         notes.append(
-            f"The device's operating system isn't known of the {whose}: another one isn't ruled out."
+            f"The device's operating system isn't known of the {names}: another one isn't ruled out."
         )
     if rule.axis is Axis.DEVICE and before.system != after.system:
         notes.append(
@@ -629,13 +629,15 @@ def _unpaired_notes(before: Measured, after: Measured, paired: int) -> list[str]
         {run.invocation for run in item.runs if run.reason_code not in NOT_BEGUN}
         for item in (before, after)
     ]
-    both, alone = len(sides[0] & sides[1]), len(sides[0] ^ sides[1])
+    common, unpaired = len(sides[0] & sides[1]), len(sides[0] ^ sides[1])
     notes = []
-    if both > paired:
-        notes = [f"{both - paired} of {both} pairs left out: one of the two runs can't be used."]
-    if alone:
+    if common > paired:
+        notes = [
+            f"{common - paired} of {common} pairs left out: one of the two runs can't be used."
+        ]
+    if unpaired:
         notes.append(
-            f"{counted(alone, 'invocation')} without a partner: not run on the other side."
+            f"{counted(unpaired, 'invocation')} without a partner: not run on the other side."
         )
     return notes
 
@@ -658,11 +660,11 @@ def overall_of(rows: Sequence[ComparedCase]) -> Overall | None:
             return Overall(
                 ratio=factor_of(mean), low=None, high=None, level=level, count=len(compared)
             )
-        whole = math.log(verdict.high) - math.log(verdict.low)
-        error = whole / 2 / margin(1.0, math.inf, verdict.level)
+        width = math.log(verdict.high) - math.log(verdict.low)
+        error = width / 2 / margin(1.0, math.inf, verdict.level)
         shared = not verdict.method.startswith("paired")
         parts[f"device {row.candidate.case.serial}" if shared else f"case {index}"].append(error)
     errors = math.sqrt(sum(sum(group) ** 2 for group in parts.values()))
-    reach = margin(errors, math.inf, level) / len(compared)
-    low, high = factor_of(mean - reach), factor_of(mean + reach)
+    half_width = margin(errors, math.inf, level) / len(compared)
+    low, high = factor_of(mean - half_width), factor_of(mean + half_width)
     return Overall(ratio=factor_of(mean), low=low, high=high, level=level, count=len(compared))

@@ -101,10 +101,10 @@ def _onset(ordered: Sequence[tuple[float, float]], burst_us: float) -> float | N
     limit = math.log(burst_us) + max(math.log1p(SLOWER_BY), noise)
     above = [log > limit for log in smooth]
     # From the end backwards: the earliest step from which nearly all steps are above.
-    held, onset = 0, None
+    above_count, onset = 0, None
     for back, is_above in enumerate(reversed(above), start=1):
-        held += is_above
-        if is_above and held >= STAYS * back:
+        above_count += is_above
+        if is_above and above_count >= STAYS * back:
             onset = len(above) - back
     if onset is None or len(above) - onset < 3:
         return None

@@ -453,13 +453,13 @@ def steadiness_findings(inference: LatencySummary) -> Iterator[Finding]:
         message = "the inferences fall into two groups: a clock or a core changed between them"
         yield finding("unsteady-two-modes", message, percentiles)
     if spread <= SPREAD_MAX and mean is not None and mean > (1 + _OUTLIER_SHARE) * median:
-        over = format_percent(mean / median - 1, 0)
+        excess = format_percent(mean / median - 1, 0)
         longest = (
             f"longest {format_latency(inference.max_us)}" if inference.max_us is not None else ""
         )
         yield finding(
             "outliers",
-            f"a few inferences took so long that the mean is {over} over the median",
+            f"a few inferences took so long that the mean is {excess} over the median",
             longest,
         )
 

@@ -163,9 +163,9 @@ def error_factor(count: int, correlation: float) -> float:
     if count < 3 or correlation <= 0:
         return 1.0
     uncorrelated = 1 - correlation
-    around = (1 + correlation) / uncorrelated
-    around -= 2 * correlation * (1 - correlation**count) / (count * uncorrelated**2)
-    return math.sqrt(max(1.0, around * (count - 1) / (count - around)))
+    inflation = (1 + correlation) / uncorrelated
+    inflation -= 2 * correlation * (1 - correlation**count) / (count * uncorrelated**2)
+    return math.sqrt(max(1.0, inflation * (count - 1) / (count - inflation)))
 
 
 def _small_sample(count: int) -> float:

@@ -89,13 +89,13 @@ def measured_cases(
     claims of A/B comparisons.
     """
     campaigns_by_id = {campaign.campaign_id: campaign for campaign in campaigns}
-    counted = [
+    relevant_runs = [
         run
         for run in runs
         if run.outcome is not Outcome.UNFIT and (has_comparison(run) or run.run_pass is FIGURE_PASS)
     ]
     cases: list[Measured] = []
-    for campaign_id, campaign_runs in grouped(counted, lambda run: run.campaign_id).items():
+    for campaign_id, campaign_runs in grouped(relevant_runs, lambda run: run.campaign_id).items():
         campaign = campaigns_by_id.get(campaign_id)
         terms = Terms() if campaign is None else campaign.terms
         checks = OutputChecks([terms.output_checks])

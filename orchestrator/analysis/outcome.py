@@ -72,12 +72,12 @@ def ending_of(report: ToolReport, *, exit_code: int | None, timed_out: bool) -> 
             reason=report.failure_reason or f"the program {problem}",
         )
     if report.delegate.truth in NOT_WHAT_WAS_ASKED:
-        why_code = report.failure_code if report.failure_code.startswith(SETUP_CODES) else ""
-        why = report.failure_reason if why_code else next(iter(report.delegate.lines), "")
-        evidence = f": {why}" if why else ""
+        setup_code = report.failure_code if report.failure_code.startswith(SETUP_CODES) else ""
+        detail = report.failure_reason if setup_code else next(iter(report.delegate.lines), "")
+        evidence = f": {detail}" if detail else ""
         return Ending(
             outcome=Outcome.FAILED,
-            reason_code=why_code or f"delegate-{report.delegate.truth}",
+            reason_code=setup_code or f"delegate-{report.delegate.truth}",
             reason=f"{report.delegate.requested}: {NOT_WHAT_WAS_ASKED[report.delegate.truth]}{evidence}",
         )
     return Ending(outcome=Outcome.COMPLETED)

@@ -72,9 +72,9 @@ def usable_pairs(
     """
     sides = []
     for runs in (before, after):
-        counted = [run for run in runs if run.run_pass is FIGURE_PASS and run.invocation >= warmup]
-        used = set(judge_case(counted).used)
-        sides.append({run.invocation: run for run in counted if run.run_id in used})
+        timed = [run for run in runs if run.run_pass is FIGURE_PASS and run.invocation >= warmup]
+        used = set(judge_case(timed).used)
+        sides.append({run.invocation: run for run in timed if run.run_id in used})
     return {
         number: (sides[0][number], sides[1][number])
         for number in sorted(sides[0].keys() & sides[1].keys())
@@ -202,12 +202,12 @@ class PairProgress:
         usable = self._usable(side)
         before_us, after_us, resolution_us = pair_figures(usable.values())
         count = count_pairs(self._pairing, before_us, after_us, resolution_us=resolution_us)
-        both = [self._runs[key] for key in self._pairing.sides[side]]
-        codes = {run.reason_code for runs in both for run in runs}
+        side_runs = [self._runs[key] for key in self._pairing.sides[side]]
+        codes = {run.reason_code for runs in side_runs for run in runs}
         for code, limit in _ENDS.items():
             if not count.is_over and code in codes:
                 return replace(count, pairs=len(usable), limit=limit)
-        last = [max(runs, key=lambda run: run.invocation).reason_code for runs in both if runs]
+        last = [max(runs, key=lambda run: run.invocation).reason_code for runs in side_runs if runs]
         if not count.is_over and FAILED_BEFORE in last:
             # One side isn't tried again, and the other alone makes no pair.
             return replace(count, pairs=len(usable), limit="unusable")
@@ -221,8 +221,8 @@ class PairProgress:
 
     def _tried(self, side: int) -> int:
         """Return the number of pairs of which both runs are stored, usable or not, without warm-up."""
-        both = [_numbers(self._runs[key]) for key in self._pairing.sides[side]]
-        return sum(number >= self._pairing.warmup for number in set.intersection(*both))
+        numbers = [_numbers(self._runs[key]) for key in self._pairing.sides[side]]
+        return sum(number >= self._pairing.warmup for number in set.intersection(*numbers))
 
     def added(self) -> list[Invocation]:
         """Return the invocations up to the next look that aren't stored yet.
@@ -250,31 +250,31 @@ class PairProgress:
         Before the first look only whether the sides can be compared; empty when they can.
         """
         counts = self.counts()
-        if apart := next(filter(None, map(self.places, self._sides)), ()):
+        if places := next(filter(None, map(self.places, self._sides)), ()):
             return (
-                f"the operators of the two sides ran in different places ({apart[0]}; {apart[1]}): the ratio of "
+                f"the operators of the two sides ran in different places ({places[0]}; {places[1]}): the ratio of "
                 f"{min(_APART_PAIRS, self._pairing.most)} pairs is shown, no change is claimed, and no more are measured"
             )
-        going = {side: count for side, count in counts.items() if not count.is_over}
-        if not going or all(count.pairs <= LOOKS[0] for count in going.values()):
+        open_counts = {side: count for side, count in counts.items() if not count.is_over}
+        if not open_counts or all(count.pairs <= LOOKS[0] for count in open_counts.values()):
             return ""
         # The same processes answer several: a language model's prefill and decode.
         missing = {
             session_of(self._cases[self._pairing.sides[side][0]]) or str(side): count.pairs
             - len(self._usable(side))
-            for side, count in going.items()
+            for side, count in open_counts.items()
         }
         pairs = sum(missing.values())
         pair_s = pair_seconds([run for runs in self._runs.values() for run in runs])
-        lasts = f", about {format_duration(pairs * pair_s)}" if pair_s else ""
-        undecided = counted(len(going), "comparison")
-        if len(going) == 1:
-            ((side, count),) = going.items()
+        duration = f", about {format_duration(pairs * pair_s)}" if pair_s else ""
+        undecided = counted(len(open_counts), "comparison")
+        if len(open_counts) == 1:
+            ((side, count),) = open_counts.items()
             if (verdict := count.verdict) is not None:
                 interval = f"{format_change(verdict.low)} to {format_change(verdict.high)}"
                 after = counted(len(self._usable(side)), "pair")
                 undecided = f"{format_change(verdict.ratio)} ({interval}) after {after}"
-        return f"not decided yet: {undecided}; {counted(pairs, 'more pair')}{lasts}"
+        return f"not decided yet: {undecided}; {counted(pairs, 'more pair')}{duration}"
 
     def places(self, side: int) -> tuple[str, ...]:
         """Return the places where the sides' operators ran in the first pair, if these differ and

@@ -106,10 +106,11 @@ def moved_by(before: TwoStates, after: TwoStates) -> tuple[float, float, int] | 
     moves = [late - early for early, late in zip(before.levels, after.levels, strict=True)]
     if abs(moves[1] - moves[0]) > _ALIKE * math.sqrt(math.fsum(squares)):
         return None
-    whole = math.fsum(1 / square for square in squares)
+    total_weight = math.fsum(1 / square for square in squares)
     return (
-        math.fsum(move / square for move, square in zip(moves, squares, strict=True)) / whole,
-        whole**-0.5,
+        math.fsum(move / square for move, square in zip(moves, squares, strict=True))
+        / total_weight,
+        total_weight**-0.5,
         degrees,
     )
 
@@ -231,7 +232,7 @@ def summarize(
     if not latencies_us:
         raise ValueError("there is nothing to summarise")
     logs = logs_of(latencies_us)
-    many = len(latencies_us) > 1
+    has_several = len(latencies_us) > 1
     log_mean = trimmed_mean(logs, correlation=(autocorrelation_of(logs) + others).correlation())
     states = two_states(logs)
     mean_us = math.fsum(latencies_us) / len(latencies_us)
@@ -242,7 +243,7 @@ def summarize(
         mean_us=mean_us,
         min_us=min(latencies_us),
         max_us=max(latencies_us),
-        std_us=sample_std(latencies_us, mean_us) if many else None,
+        std_us=sample_std(latencies_us, mean_us) if has_several else None,
         log_mean=log_mean,
         interval=_interval(logs, log_mean, states, resolution_us),
         others=others,
@@ -275,8 +276,8 @@ def _interval(
     if log_mean.error is None:
         return None
     method = IntervalMethod.LOG_T
-    reach = margin(log_mean.error, log_mean.degrees, LEVEL)
-    ends = log_mean.value - reach, log_mean.value + reach
+    half_width = margin(log_mean.error, log_mean.degrees, LEVEL)
+    ends = log_mean.value - half_width, log_mean.value + half_width
     if states is not None:
         ends = _median_ends(logs, log_mean.error_factor)
         method = IntervalMethod.ORDER

@@ -299,8 +299,8 @@ class Status:
     @property
     def total(self) -> int:
         """The number of its runs: those made once it is over, else the possible maximum."""
-        there = self.stored + self.left
-        return there if self.is_over else max(self.planned, self.most, there)
+        count = self.stored + self.left
+        return count if self.is_over else max(self.planned, self.most, count)
 
     @property
     def eta_s(self) -> float | None:

@@ -189,7 +189,7 @@ def worded(flags: Mapping[str, str]) -> str:
     is_prefill = phase_of(flags) == PHASES[0]
     phase = f"prefill {prompt}" if is_prefill else f"decode {answer} after {prompt}"
     shown_flags = {FIGURE, *TOKENS}
-    further = "".join(
+    other_flags = "".join(
         f", {name}={value}" for name, value in flags.items() if name not in shown_flags
     )
-    return f"{phase}, context {flags.get('max_num_tokens', '?')}{further}, per token"
+    return f"{phase}, context {flags.get('max_num_tokens', '?')}{other_flags}, per token"

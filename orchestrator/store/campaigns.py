@@ -437,8 +437,8 @@ def _keep_devices(
 
 def _keep(connection: Connection, table: Table, record: Model | Build) -> None:
     """Insert a model or a build, or update its name; paths on this host aren't stored."""
-    bare = without_paths(record) if isinstance(record, Build) else replace(record, path=None)
-    values = {"document": dump_document(bare)}
+    stripped = without_paths(record) if isinstance(record, Build) else replace(record, path=None)
+    values = {"document": dump_document(stripped)}
     if (
         connection.execute(
             update(table).where(table.c.sha256 == record.sha256).values(values)
@@ -455,8 +455,8 @@ def _change(connection: Connection, campaign_id: CampaignId, values: Mapping[str
 
 
 def _status_filter(only_open: bool) -> tuple[ColumnElement[bool], ...]:
-    over = [status.value for status in CampaignStatus if status.is_over]
-    return (CAMPAIGNS.c.status.not_in(over),) if only_open else ()
+    ended_statuses = [status.value for status in CampaignStatus if status.is_over]
+    return (CAMPAIGNS.c.status.not_in(ended_statuses),) if only_open else ()
 
 
 def is_abandoned() -> tuple[ColumnElement[bool], ...]:

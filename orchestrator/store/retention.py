@@ -114,13 +114,13 @@ def _prunable_campaigns(connection: Connection, before: datetime) -> list[int]:
     output. A killed process leaves its campaign running: it is over when its newest run is older by
     a day.
     """
-    late = before - _SILENCE
+    silent_since = before - _SILENCE
     has_late_run = exists().where(
-        RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no, RUNS.c.started_at >= late
+        RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no, RUNS.c.started_at >= silent_since
     )
     is_over = or_(
         CAMPAIGNS.c.status != CampaignStatus.RUNNING.value,
-        and_(CAMPAIGNS.c.created_at < late, ~has_late_run),
+        and_(CAMPAIGNS.c.created_at < silent_since, ~has_late_run),
     )
     query = select(CAMPAIGNS.c.campaign_no).where(
         CAMPAIGNS.c.created_at < before, is_over, CAMPAIGNS.c.pruned.is_(None)

@@ -231,13 +231,13 @@ class Usage(Runs):
         """Return the counts of campaigns by status and of the runs of those begun since then, both
         without hidden campaigns, and each device's newest run, hidden campaigns included.
         """
-        late = select(CAMPAIGNS.c.campaign_no).where(CAMPAIGNS.c.created_at >= since)
-        is_late, is_shown = RUNS.c.campaign_no.in_(late), ~CAMPAIGNS.c.is_hidden
-        alike = RUNS.c.outcome, RUNS.c.reason_code, RUNS.c.is_virtual
+        recent_campaigns = select(CAMPAIGNS.c.campaign_no).where(CAMPAIGNS.c.created_at >= since)
+        is_recent, is_shown = RUNS.c.campaign_no.in_(recent_campaigns), ~CAMPAIGNS.c.is_hidden
+        group_columns = RUNS.c.outcome, RUNS.c.reason_code, RUNS.c.is_virtual
         endings = (
-            select(*alike, func.count())
-            .where(RUNS.c.campaign_no.in_(late.where(is_shown)))
-            .group_by(*alike)
+            select(*group_columns, func.count())
+            .where(RUNS.c.campaign_no.in_(recent_campaigns.where(is_shown)))
+            .group_by(*group_columns)
         )
         statuses = (
             select(CAMPAIGNS.c.status, func.count()).where(is_shown).group_by(CAMPAIGNS.c.status)
@@ -254,7 +254,7 @@ class Usage(Runs):
         newest = (
             select(func.max(RUNS.c.run_no))
             .join_from(RUNS, CASES, RUNS.c.case_no == CASES.c.case_no)
-            .where(is_late, RUNS.c.outcome != Outcome.SKIPPED.value)
+            .where(is_recent, RUNS.c.outcome != Outcome.SKIPPED.value)
             .group_by(CASES.c.serial)
         )
         with self.reading() as connection:
