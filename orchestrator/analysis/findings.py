@@ -73,7 +73,7 @@ _FINDINGS: Final = (
         WARNING,
         "nothing shows where the operators ran",
         "Run with a build of the program that says what its delegates took.",
-        also=(INFO, "where the delegate is named and only how many operators it ran isn't told"),
+        also=(INFO, "where the delegate is reported and only the number of its operators isn't"),
     ),
     FindingCode(
         "sampled-on-cpu",
@@ -86,7 +86,7 @@ _FINDINGS: Final = (
         "flags-ignored",
         ERROR,
         "the program left flags unused",
-        "Take the flags out of the plan, or use a build that knows them.",
+        "Remove the flags from the plan, or use a build that knows them.",
     ),
     FindingCode(
         "few-inferences",
@@ -134,21 +134,21 @@ _FINDINGS: Final = (
     FindingCode(
         "sources-disagree",
         WARNING,
-        "the result line, the statistics and the result file tell different figures",
+        "the result line, the statistics and the result file have different figures",
         "Read the raw output: a line of it is damaged or of another run; measure again.",
     ),
     FindingCode(
         "unwatched",
         INFO,
-        "nothing was seen of clocks, heat and load while the program ran: the sampler left too few looks",
+        "the sampler read clocks, heat and load too rarely while the program ran",
         "The figure stands. Run benchfarm device check to see what the sampler lacks on the phone.",
-        "fewer than two; only the states before and after tell",
+        "fewer than two samples; only the states before and after the run are known",
     ),
     FindingCode(
         "log-cut",
         INFO,
         "the log ends before its result line; the figures are the result file's",
-        "The figures stand. Look at free space on the phone and at the link if it comes again.",
+        "The figures stand. If it recurs, check the phone's free space and its connection.",
     ),
     FindingCode(
         "files-refused",
@@ -259,7 +259,7 @@ _FINDINGS: Final = (
     FindingCode(
         "charging-changed",
         INFO,
-        "the charger came or went during the run",
+        "the charger was connected or disconnected during the run",
         "Keep the phone plugged in, or unplugged, for the whole campaign.",
     ),
     FindingCode(
@@ -320,7 +320,7 @@ _FINDINGS: Final = (
     FindingCode(
         "imported",
         INFO,
-        "somebody else made the run; nothing is known of the device's heat, load and battery",
+        "the run is imported; the device's heat, load and battery are unknown",
         "Ask whoever ran it how warm, loaded and charged the phone was.",
     ),
     FindingCode(

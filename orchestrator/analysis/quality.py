@@ -91,7 +91,7 @@ def judge(
     else:
         findings += (*_report_findings(report, case, facts), *of_pass(report, case, facts))
     if has_ended and _lacks_samples(observed):
-        evidence = f"{len(run_samples.samples)} of at least 2 looks"
+        evidence = f"{len(run_samples.samples)} of at least 2 samples"
         trouble = (
             observed.samples.decode("utf-8", "replace").strip().splitlines()[-1:]
             if not run_samples.samples
@@ -314,7 +314,9 @@ def _battery_findings(before: DeviceState, after: DeviceState) -> Iterator[Findi
         yield finding("battery-low", f"{percent} % left")
     if before.plugged and after.plugged and before.plugged != after.plugged:
         evidence = f"{before.plugged}, then {after.plugged}"
-        yield finding("charging-changed", "the charger came or went during the run", evidence)
+        yield finding(
+            "charging-changed", "the charger was connected or disconnected during the run", evidence
+        )
     elif (
         percent_before
         and percent is not None

@@ -345,7 +345,7 @@ class DeviceSelection:
             "--any",
             DEVICES,
             "at_most",
-            "at most so many of the phones that fit",
+            "at most N of the phones that fit",
             "all that fit",
         ),
     ] = None
@@ -451,7 +451,7 @@ class Matrix:
             "one empty set",
         ),
     ] = ((),)
-    #: As what the program runs. Empty: as each program usually does.
+    #: How the program runs. Empty: each program's default.
     modes: Annotated[
         OneOrMany[tuple[ProcessMode, ...]],
         SOME,
@@ -461,7 +461,7 @@ class Matrix:
             "--mode",
             ADVANCED,
             "",
-            "as what the program runs: `foreground` (an app on the screen), `shell` (a child of adb's shell), "
+            "how the program runs: `foreground` (an app on the screen), `shell` (a child of adb's shell), "
             "`top-app` (the same with the task profiles of the app on the screen)",
             "`foreground` for `apk`, `shell` for the others",
             commas=True,
@@ -537,7 +537,7 @@ class RunSettings:
 
 @frozen
 class FitLimits:
-    """What a device must be like before an invocation starts."""
+    """Limits of a device's state before an invocation starts."""
 
     #: Percent.
     battery_min: Annotated[
@@ -575,18 +575,18 @@ class FitLimits:
 class StoppingRule:
     """How many invocations a case gets; ``first == most`` is a fixed number."""
 
-    #: Before this many nothing is decided: a rule that may stop earlier stops on lucky draws.
+    #: No decision before this many: a rule that may stop earlier stops on lucky draws.
     first: int = 8
     #: Enough when half the 95 % interval is under this share of the estimate.
     half_width: float = 0.02
-    #: Never more; a case that gets here stays as wide as it is, and says so.
+    #: Never more; a case that gets here keeps its wide interval, and reports it.
     most: int = 40
 
 
 @frozen
 class Invocations:
-    """How many processes each case gets in the timing pass: as many as its noise needs, within
-    these bounds.
+    """The number of processes of each case in the timing pass: as its noise needs, within these
+    bounds.
     """
 
     first: Annotated[int, Field(ge=1, le=10_000)] = StoppingRule().first
@@ -628,7 +628,7 @@ def _bounds(value: object) -> object:
 
 @frozen
 class Quiet:
-    """How a phone is brought to rest; None leaves a setting as it is."""
+    """How a phone is prepared for measuring (quiet mode); None leaves a setting as it is."""
 
     screen: Annotated[Screen, Key("`on` or `off` while measuring.")] = Screen.ON
     airplane: Annotated[bool | None, Key("Airplane mode.", default="as it is")] = None
@@ -649,9 +649,7 @@ class Quiet:
 
 @frozen
 class PlanTerms:
-    """What a plan says of the work beside its cases; a campaign keeps it, and it changes no case's
-    identity.
-    """
+    """A plan's terms beside its cases; a campaign stores them, and they change no case's identity."""
 
     limits: FitLimits = field(default_factory=FitLimits)
     #: The time of the whole campaign on each device, in seconds; None is no limit.
@@ -662,7 +660,7 @@ class PlanTerms:
             "--budget",
             MEASURING,
             "",
-            "the most time that the whole campaign may take on each device (see [below](#when-the-time-is-short))",
+            "the time budget of the whole campaign on each device (see [below](#when-the-time-is-short))",
             "no limit",
         ),
     ] = None
@@ -693,9 +691,9 @@ class PlanTerms:
             only_in="contention",
         ),
     ] = USUAL_LOADS
-    #: Whether a phone that doesn't answer any more may be rebooted.
+    #: Whether an unreachable phone may be rebooted.
     reboot: Annotated[
-        bool, Key("Reboot a phone that nothing else brings back.", "--reboot", ADVANCED)
+        bool, Key("Reboot a phone that can't be recovered otherwise.", "--reboot", ADVANCED)
     ] = False
     quiet: Quiet = field(default_factory=Quiet)
     #: Seconds for one invocation, beyond what max_secs allows for warm-up and measurement.
@@ -724,7 +722,7 @@ class PlanTerms:
             "the default build",
         ),
     ] = field(default_factory=dict)
-    #: Nothing begins that would end later.
+    #: No invocation starts that would end later.
     until: Annotated[datetime | None, NO_KEY, SkipJsonSchema()] = None
 
 
@@ -740,7 +738,7 @@ class Plan(PlanTerms):
             "--name",
             "Output",
             "",
-            "what the campaign is called",
+            "the campaign's name",
             "the file's name",
         ),
     ] = ""
@@ -802,7 +800,7 @@ class Plan(PlanTerms):
             "--runs -n",
             MEASURING,
             "",
-            "a number: so many processes for every case in the timing pass. With `invocations.first` and "
+            "a number: the processes of every case in the timing pass. With `invocations.first` and "
             "`invocations.most`, or `8-40`, a case gets as many as its figure needs "
             "(see [below](#how-many-invocations))",
             "`first: 8`, `most: 40`",
@@ -881,7 +879,7 @@ class Plan(PlanTerms):
 
     @property
     def stopping(self) -> StoppingRule | None:
-        """When a case has enough invocations; None: the planned ones, no more and no less."""
+        """When a case has enough invocations; None: just the planned ones."""
         if self.invocations.is_fixed:
             return None
         bounds = self.invocations
