@@ -59,7 +59,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class CaseStatus(enum.StrEnum):
-    """What there is to show for a case."""
+    """The status of a case's result."""
 
     #: The figure is that of the delegate that was asked for.
     MEASURED = "measured"
@@ -93,7 +93,7 @@ SHOWN_SHARE: Final = 0.5
 LEFT_OUT_MAX: Final = 0.25
 #: The first invocation is left out if it is slower than the trimmed mean of the others by at least
 #: this log ratio and this many of their deviations.
-SLOW_START_LEAST: Final = 0.03
+SLOW_START_MIN: Final = 0.03
 SLOW_START_STDS: Final = 5.0
 #: The operators, or as many of them as the delegate takes, ran where they were meant to.
 OWN_TRUTHS = frozenset({DelegateTruth.FULL, DelegateTruth.PARTIAL})
@@ -145,8 +145,7 @@ class CaseResult:
     reason: str = ""
     #: What takes from the figure at this level, as sentences.
     notes: tuple[str, ...] = ()
-    #: The worst grade of the invocations used; None when one of them has none. A comparison tells
-    #: it.
+    #: The worst grade of the invocations used; None when one of them has none.
     grade: Grade | None = None
     #: What only the invocations together show: ``clocks-low``, ``mixed-grades``, ``two-states``.
     findings: tuple[Finding, ...] = ()
@@ -200,7 +199,7 @@ class CaseResult:
 
     @property
     def lacking(self) -> str:
-        """What the own figure lacks: ``not precise``, ``one process``; empty if it is precise."""
+        """Why the own figure isn't precise: ``not precise``, ``one process``; empty if it is."""
         if self.own_summary is None:
             return ""
         if self.precision is None:
@@ -530,7 +529,7 @@ def _without_low_clocks(
 ) -> tuple[Sequence[tuple[RunRecord, float]], tuple[Finding, ...]]:
     """Return the invocations to make the figure from, and the finding about those at lower clocks.
 
-    A few odd ones are left out. When they are many, nobody can say which clock is the phone's, and
+    A few such invocations are left out. If there are many, the phone's usual clock is unknown, and
     all stay.
     """
     low = clocks_low([run for run, _ in used]) if len(used) >= SIBLINGS_MIN else ()
@@ -561,7 +560,7 @@ def _without_slow_start(
         return used, ()
     mean = trimmed_mean(logs_of([latency_us for _, latency_us in later]))
     slowdown = math.log(first[0][1]) - mean.value
-    if slowdown < max(SLOW_START_LEAST, SLOW_START_STDS * (mean.std or 0.0)):
+    if slowdown < max(SLOW_START_MIN, SLOW_START_STDS * (mean.std or 0.0)):
         return used, ()
     message = "The first invocation was slower than the others: left out"
     evidence = f"{format_percent(math.expm1(slowdown))} slower than the mean of the others"

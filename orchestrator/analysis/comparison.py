@@ -21,7 +21,7 @@ from typing import Final
 from orchestrator.analysis.case_result import CaseStatus, comparable
 from orchestrator.analysis.effect import (
     CHANGES,
-    PAIRED_LEAST,
+    PAIRED_MIN,
     compare_pairs,
     compare_samples,
     factor_of,
@@ -47,7 +47,7 @@ from orchestrator.units import counted, format_percent
 
 
 class Axis(enum.StrEnum):
-    """What the two sides differ in."""
+    """The compared difference of the two sides."""
 
     CAMPAIGN = "campaign"
     BUILD = "build"
@@ -59,7 +59,7 @@ class Axis(enum.StrEnum):
 
 
 class Fact(enum.StrEnum):
-    """What must agree before two figures are compared."""
+    """A fact that must agree before two figures are compared."""
 
     #: A virtual phone's figure is no measurement.
     VIRTUAL = "virtual"
@@ -148,8 +148,8 @@ def match(
     """
     pairs: list[tuple[Measured, Measured]] = []
     left_baseline, left_candidate = list(baseline), list(candidate)
-    for step, dropped in enumerate(_steps(rule)):
-        keys = [_grouped(side, dropped, rule) for side in (left_baseline, left_candidate)]
+    for step, dropped in enumerate(_matching_steps(rule)):
+        keys = [_cases_by_key(side, dropped, rule) for side in (left_baseline, left_candidate)]
         for key, baseline_cases in keys[0].items():
             candidate_cases = keys[1].get(key, [])
             if step >= _CLOSE_STEPS and (len(baseline_cases) > 1 or len(candidate_cases) > 1):
@@ -169,7 +169,7 @@ _CLOSE_STEPS: Final = 3
 _Parts = frozenset[str]
 
 
-def _steps(rule: Rule) -> list[_Parts]:
+def _matching_steps(rule: Rule) -> list[_Parts]:
     """Return, for each step of matching, the parts of a case that it ignores."""
     more = ["campaign", "build model-content", "settings mode", "flags"]
     if rule.axis in {Axis.CAMPAIGN, Axis.BUILD}:
@@ -181,7 +181,7 @@ def _steps(rule: Rule) -> list[_Parts]:
     return list(accumulate((_Parts(parts.split()) for parts in more), or_, initial=free))
 
 
-def _grouped(
+def _cases_by_key(
     side: Sequence[Measured], dropped: _Parts, rule: Rule
 ) -> dict[tuple[object, ...], list[Measured]]:
     groups: dict[tuple[object, ...], list[Measured]] = defaultdict(list)
@@ -316,7 +316,7 @@ class Comparison:
 
     @property
     def counts(self) -> dict[ComparisonOutcome, int]:
-        """How many cases have each verdict; every verdict is there."""
+        """The number of cases with each verdict; every verdict is a key."""
         return {
             outcome: sum(row.verdict.outcome is outcome for row in self.rows)
             for outcome in ComparisonOutcome
@@ -602,7 +602,7 @@ def _verdict(before: Measured, after: Measured, rule: Rule) -> ComparisonVerdict
         sessions = _sessions(before, after, rule)
         return compare_samples(baseline, candidate, rule.claim, sessions=sessions)
     numbers = [number for _, number in paired_rounds(baseline, candidate)]
-    if len(numbers) < (PAIRED_LEAST if before.claim is None else 2):
+    if len(numbers) < (PAIRED_MIN if before.claim is None else 2):
         return compare_samples(baseline, candidate, rule.claim)
     before_us, after_us, resolution_us = pair_figures(
         [(before.used[number], after.used[number]) for number in numbers], before.result.figure

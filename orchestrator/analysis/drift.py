@@ -1,5 +1,5 @@
-"""How a device changes while it measures: latency against time in sustained runs, and the reference
-workload before and after other work, whose verdicts doubt the runs between. Pure.
+"""Changes of a device while it measures: latency against time in sustained runs, and reference
+checks before and after other work, which cast doubt on the runs between. Pure.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ BURST_POINTS: Final = 5
 #: The steady level comes from this share of the end.
 STEADY_SHARE: Final = 0.25
 #: A smaller slowdown isn't called throttling.
-SLOWER_BY: Final = 0.05
+SLOWDOWN_MIN: Final = 0.05
 #: The running median must be above the burst level by this many of its own standard errors.
 SIGMAS: Final = 5.0
 #: Points are put together into at most this many steps of time.
-STEPS_MOST: Final = 600
+STEPS_MAX: Final = 600
 #: Steps that a running median is taken over.
 WINDOW: Final = 5
 #: Of the steps after onset, this share must be above the limit.
-STAYS: Final = 0.9
+ABOVE_SHARE: Final = 0.9
 #: Fewer points don't show an onset.
 POINTS_MIN: Final = 12
 
@@ -89,7 +89,7 @@ def _burst(ordered: Sequence[tuple[float, float]]) -> float:
 def _onset(ordered: Sequence[tuple[float, float]], burst_us: float) -> float | None:
     if len(ordered) < POINTS_MIN:
         return None
-    size = math.ceil(len(ordered) / STEPS_MOST)
+    size = math.ceil(len(ordered) / STEPS_MAX)
     steps = [ordered[start : start + size] for start in range(0, len(ordered), size)]
     logs = [math.log(statistics.median(us for _, us in step)) for step in steps]
     smooth = []
@@ -98,13 +98,13 @@ def _onset(ordered: Sequence[tuple[float, float]], burst_us: float) -> float | N
         smooth.append(statistics.median(logs[start : start + WINDOW]))
     # Neighbours differ by noise alone, whatever the curve does.
     noise = SIGMAS * 1.2533 * neighbour_std(logs) / math.sqrt(WINDOW)
-    limit = math.log(burst_us) + max(math.log1p(SLOWER_BY), noise)
+    limit = math.log(burst_us) + max(math.log1p(SLOWDOWN_MIN), noise)
     above = [log > limit for log in smooth]
     # From the end backwards: the earliest step from which nearly all steps are above.
     above_count, onset = 0, None
     for back, is_above in enumerate(reversed(above), start=1):
         above_count += is_above
-        if is_above and above_count >= STAYS * back:
+        if is_above and above_count >= ABOVE_SHARE * back:
             onset = len(above) - back
     if onset is None or len(above) - onset < 3:
         return None
@@ -203,7 +203,7 @@ def measured_us(run: RunRecord) -> float | None:
 
 #: A device is called moved wrongly once in a thousand times.
 REFERENCE_LEVEL: Final = 0.999
-#: Moves below this matter to nobody.
+#: Smaller moves don't matter.
 MOVE_MIN: Final = 0.02
 #: The reference workload never repeats better than this, whatever few figures say.
 NOISE_MIN: Final = 0.003

@@ -49,22 +49,22 @@ from orchestrator.records.verdict import (
 )
 
 #: The probability of seeing the minimum detectable effect.
-SEEN_POWER: Final = 0.8
+DETECTION_POWER: Final = 0.8
 #: Pairs after which a comparison in turns is judged (its interim looks), and the share of its error
 #: that each look has. The looks have most of their pairs in common, so that all together have less
 #: than nine such shares: about 1 in series of known truth whose pairs are correlated by 0.3.
 LOOKS: Final = (8, 12, 18, 27, 40, 60, 90, 135, 200)
 LOOK_SHARE: Final = 0.15
 #: Larger exponentials are beyond what a number can hold.
-_MOST_LOG: Final = 700.0
+_LOG_MAX: Final = 700.0
 #: Fewer common rounds make no pairs, but those of an A/B comparison: of ten configurations whose
 #: prints have few digits, one was called faster than its equals 11 times of 100 by three rounds.
-PAIRED_LEAST: Final = 4
+PAIRED_MIN: Final = 4
 #: Degrees of freedom that two samples that aren't in pairs have less than Welch and Satterthwaite
 #: give them.
-WELCH_LESS: Final = 2
+WELCH_CORRECTION: Final = 2
 #: Of the groups that both sides together show: the space between them in deviations within.
-_EMPTY_OF_BOTH: Final = 3.1
+_GAP_OF_BOTH: Final = 3.1
 #: Outcomes that claim a change.
 CHANGES: Final = {ComparisonOutcome.SLOWER, ComparisonOutcome.FASTER}
 
@@ -91,14 +91,14 @@ class Effect:
         return self.log - reach, self.log + reach
 
     def detectable(self, level: float = CLAIM_LEVEL, threshold: float = 0.0) -> float:
-        """Return the smallest change that would have been seen with SEEN_POWER.
+        """Return the smallest change that would have been seen with DETECTION_POWER.
 
         Both halves of the rule must hold: the interval leaves out 1, and the ratio passes the
         threshold.
         """
         by_chance = margin(self.error, self.degrees, level)
-        missed = t_quantile(SEEN_POWER, self.degrees) * self.error
-        return math.expm1(min(_MOST_LOG, max(by_chance, math.log1p(threshold)) + missed))
+        missed = t_quantile(DETECTION_POWER, self.degrees) * self.error
+        return math.expm1(min(_LOG_MAX, max(by_chance, math.log1p(threshold)) + missed))
 
 
 def _paired_effect(logs: Sequence[float], rounding: float) -> Effect:
@@ -146,7 +146,7 @@ def compare_pairs(
     level, most_pairs = claim.level, claim.most_pairs
     verdict = claim.verdict((len(logs), len(logs)))
     if len(logs) < 2:
-        return _untested(verdict, logs[0] if logs else None)
+        return _single_verdict(verdict, logs[0] if logs else None)
     interim = (
         [pairs for pairs in interim_counts(most_pairs) if pairs < len(logs)]
         if most_pairs is not None
@@ -157,7 +157,7 @@ def compare_pairs(
         centers = [trimmed_mean(side[:count]).value for side in sides]
         rounding = _rounding(centers, resolution_us)
         blank = replace(verdict, method="paired-t", level=look_level, counts=(count, count))
-        verdict = _judged(blank, _paired_effect(logs[:count], rounding))
+        verdict = _effect_verdict(blank, _paired_effect(logs[:count], rounding))
         if verdict.is_decided:
             break
     return replace(verdict, level=level)
@@ -199,7 +199,7 @@ def compare_samples(
     log_ratio = after.value - before.value
     verdict = claim.verdict((baseline.count, candidate.count))
     if min(verdict.counts) < 2:
-        return _untested(verdict, log_ratio)
+        return _single_verdict(verdict, log_ratio)
     resolution_us = max(baseline.resolution_us, candidate.resolution_us)
     rounding = _rounding([before.value, after.value], resolution_us)
     states = baseline.states, candidate.states
@@ -208,7 +208,7 @@ def compare_samples(
         for name, side in zip(("baseline", "candidate"), states, strict=True)
         if side
     ]
-    effect, explained, is_by_state = _effect_by_state(
+    effect, state_ends, is_by_state = _effect_by_state(
         (baseline, candidate), (before, after), sessions, rounding
     )
     if is_by_state:
@@ -216,8 +216,8 @@ def compare_samples(
     method = "state-by-state" if is_by_state else "welch"
     is_between_sessions = sessions is not None
     verdict = replace(verdict, method=method, is_between_sessions=is_between_sessions)
-    verdict = _judged(verdict, effect, explained)
-    may_be_share = any(states) or explained is not None
+    verdict = _effect_verdict(verdict, effect, state_ends)
+    may_be_share = any(states) or state_ends is not None
     if (
         abs(log_ratio) >= math.log1p(claim.threshold)
         and may_be_share
@@ -242,22 +242,22 @@ def _effect_by_state(
     before, after = (side.states for side in sides)
     moved = moved_by(before, after) if before and after else None
     if moved is None:
-        explained = _explained([side.logs for side in sides], (before, after))
-        return _unpaired_effect(*means, sessions, rounding), explained, False
+        state_ends = _state_ends([side.logs for side in sides], (before, after))
+        return _unpaired_effect(*means, sessions, rounding), state_ends, False
     factor = max(mean.error_factor for mean in means)
     between = [sessions.variance] if sessions else []
     error, degrees = pooled_error([((moved[1] * factor) ** 2, moved[2]), *between])
     return Effect(log=moved[0], error=error, degrees=degrees, rounding=rounding), None, True
 
 
-def _explained(
+def _state_ends(
     sides: Sequence[Sequence[float]], states: Sequence[TwoStates | None]
 ) -> tuple[float, float] | None:
     """Return the ends of the difference that two sides may have because each drew a device's states
     in another share, or None.
 
     A side that shows one state may have a single invocation in the other, which only both sides
-    together tell.
+    together show.
     """
     if any(states):
         old, new = (
@@ -272,7 +272,7 @@ def _explained(
     is_mixed = any(min(logs) < cut < max(logs) for logs in sides)
     return (
         (-both.gap, both.gap)
-        if both and is_mixed and both.empty >= _EMPTY_OF_BOTH * both.within
+        if both and is_mixed and both.empty >= _GAP_OF_BOTH * both.within
         else None
     )
 
@@ -281,7 +281,7 @@ def pooled_error(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Return the standard error of a difference and its degrees of freedom, from the variances that
     it is made of with theirs.
 
-    Those of Welch and Satterthwaite less WELCH_LESS, but never fewer than the part with fewest has:
+    Those of Welch and Satterthwaite less WELCH_CORRECTION, but never fewer than the part with fewest has:
     at 99 % they are too many for trimmed samples of unlike size, and among equals one comparison in
     a hundred may be called a change.
     """
@@ -293,7 +293,7 @@ def pooled_error(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
         return 0.0, fewest
     freedom = total**2 / math.fsum([variance**2 / degrees for variance, degrees in parts])
     # The last digits of the sum must not decide between two whole numbers.
-    return math.sqrt(total), max(fewest, math.floor(freedom + 1e-6) - WELCH_LESS)
+    return math.sqrt(total), max(fewest, math.floor(freedom + 1e-6) - WELCH_CORRECTION)
 
 
 def _rounding(centers: Sequence[float], resolution_us: float) -> float:
@@ -309,7 +309,7 @@ def factor_of(log: float) -> float:
     The interval of two invocations that have nothing in common reaches beyond; its ends say that
     nothing is known.
     """
-    return math.exp(max(-_MOST_LOG, min(_MOST_LOG, log)))
+    return math.exp(max(-_LOG_MAX, min(_LOG_MAX, log)))
 
 
 def threshold_for(detect: float) -> float:
@@ -319,7 +319,7 @@ def threshold_for(detect: float) -> float:
     return min(THRESHOLD, detect * 2 / 3)
 
 
-def _untested(verdict: ComparisonVerdict, log: float | None) -> ComparisonVerdict:
+def _single_verdict(verdict: ComparisonVerdict, log: float | None) -> ComparisonVerdict:
     """Return the verdict on a single log ratio, which says nothing of another one, or on none."""
     if log is None:
         return replace(
@@ -329,16 +329,16 @@ def _untested(verdict: ComparisonVerdict, log: float | None) -> ComparisonVerdic
     return replace(verdict, ratio=math.exp(log), reasons=(reason,))
 
 
-def _judged(
-    verdict: ComparisonVerdict, effect: Effect, explained: tuple[float, float] | None = None
+def _effect_verdict(
+    verdict: ComparisonVerdict, effect: Effect, state_ends: tuple[float, float] | None = None
 ) -> ComparisonVerdict:
-    """Return a verdict with an effect; ``explained`` are the ends of the difference that a device's
+    """Return a verdict with an effect; ``state_ends`` are the ends of the difference that a device's
     states alone may make, which widen the interval.
     """
     margin = math.log1p(verdict.threshold)
     low, high = effect.ends(verdict.level)
-    if explained is not None:
-        low, high = min(low, explained[0] - margin), max(high, explained[1] + margin)
+    if state_ends is not None:
+        low, high = min(low, state_ends[0] - margin), max(high, state_ends[1] + margin)
     outcome = ComparisonOutcome.INCONCLUSIVE
     if low > 0 and effect.log >= margin:
         outcome = ComparisonOutcome.SLOWER
@@ -368,7 +368,7 @@ UNTESTED_MARGIN: Final = 0.05
 
 @frozen
 class Ratio:
-    """How many times as fast a candidate is as its baseline: 2.0 takes half the time."""
+    """A candidate's speed-up over its baseline: 2.0 takes half the time."""
 
     value: float
     #: None when one side has a single invocation.
@@ -414,17 +414,17 @@ def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> 
     resolution_us = max(baseline.resolution_us, candidate.resolution_us)
     rounding = _rounding([slow.value, fast.value], resolution_us)
     # The default: earlier sessions aren't read.
-    sessions = SessionNoise() if _are_apart(baseline, candidate) else None
+    sessions = SessionNoise() if _are_separate(baseline, candidate) else None
     has_states = baseline.states is not None or candidate.states is not None
-    explained = None
+    state_ends = None
     if pairs := _paired_logs(baseline, candidate):
         effect = _paired_effect(pairs, rounding)
     elif has_states:
         sides, means = (candidate, baseline), (fast, slow)
-        effect, explained, _ = _effect_by_state(sides, means, sessions, rounding)
+        effect, state_ends, _ = _effect_by_state(sides, means, sessions, rounding)
     else:
         effect = _unpaired_effect(fast, slow, sessions, rounding)
-    ends = [*effect.ends(level), *(explained or ())]
+    ends = [*effect.ends(level), *(state_ends or ())]
     if has_states:
         ends.append(math.log(baseline.median_us / candidate.median_us))
     low, high = factor_of(min(ends)), factor_of(max(ends))
@@ -434,7 +434,7 @@ def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> 
     )
 
 
-def _are_apart(baseline: Summary, candidate: Summary) -> bool:
+def _are_separate(baseline: Summary, candidate: Summary) -> bool:
     """Whether two samples are known to be of different campaigns."""
     if not (baseline.rounds and candidate.rounds):
         return False
@@ -443,9 +443,9 @@ def _are_apart(baseline: Summary, candidate: Summary) -> bool:
 
 
 def paired_rounds(baseline: Summary, candidate: Summary) -> list[tuple[str, int]]:
-    """Return campaign and number of the rounds that two samples of one device have in common, in
-    the order in which they were made; none where they weren't made in turns: where a round began
-    before the one before it had begun on both sides.
+    """Return campaign and number of the common rounds of two samples of one device, in the order in
+    which they were made; none where the samples weren't made in turns: where a round began before
+    the previous one had begun on both sides.
     """
     before, after = (
         {item[:2]: item.at_s for item in summary.rounds} for summary in (baseline, candidate)
@@ -465,7 +465,7 @@ def _paired_logs(baseline: Summary, candidate: Summary) -> list[float]:
         {place[:2]: log for place, log in zip(item.rounds, item.logs, strict=False)}
         for item in (baseline, candidate)
     )
-    return [before[key] - after[key] for key in common] if len(common) >= PAIRED_LEAST else []
+    return [before[key] - after[key] for key in common] if len(common) >= PAIRED_MIN else []
 
 
 def fastest_of(members: Mapping[Key, Summary]) -> Key:

@@ -21,7 +21,7 @@ INFO, WARNING, ERROR = Severity.INFO, Severity.WARNING, Severity.ERROR
 
 @dataclass(frozen=True, slots=True)
 class FindingCode:
-    """What is true of each finding with a code."""
+    """The common facts of all findings with a code."""
 
     code: str
     #: The default severity.

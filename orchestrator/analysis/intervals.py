@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SMALLEST = 1e-300
 _RELATIVE_ERROR = 1e-14
-_MOST_STEPS = 300
+_STEPS_MAX = 300
 
 
 def t_cdf(t: float, degrees: float) -> float:
@@ -73,7 +73,7 @@ def _beta_fraction(a: float, b: float, x: float) -> float:
     upper = 1.0
     lower = 1 / _away_from_zero(1 - (a + b) * x / (a + 1))
     value = lower
-    for step in range(1, _MOST_STEPS):
+    for step in range(1, _STEPS_MAX):
         even = step * (b - step) * x / ((a + 2 * step - 1) * (a + 2 * step))
         odd = -(a + step) * (a + b + step) * x / ((a + 2 * step) * (a + 2 * step + 1))
         for numerator in (even, odd):
@@ -194,9 +194,9 @@ PRIOR: Final = 0.5
 PRIOR_WEIGHT: Final = 12.0
 #: By how many of its own errors an estimate is taken to be too small.
 _CAUTION: Final = 0.4
-#: Larger ones are not reckoned with: so few invocations don't tell them from a drift.
-_MOST: Final = 0.85
-#: A sample of so many says nothing: the mean, which is estimated from it too, takes that much away.
+#: The largest correlation assumed: few invocations don't distinguish a larger one from a drift.
+_CORRELATION_MAX: Final = 0.85
+#: Invocations of each sample that don't count: the mean is estimated from the same sample.
 LOST: Final = 4
 
 
@@ -223,8 +223,8 @@ class Autocorrelation:
     def correlation(self, prior: float = PRIOR) -> float:
         """Return the correlation of neighbours, drawn to a prior and a little too large: 0 to 0.85."""
         weight = PRIOR_WEIGHT + self.weight
-        estimate = min(max((PRIOR_WEIGHT * prior + self.total) / weight, 0.0), _MOST)
-        return min(estimate + _CAUTION * math.sqrt((1 - estimate**2) / weight), _MOST)
+        estimate = min(max((PRIOR_WEIGHT * prior + self.total) / weight, 0.0), _CORRELATION_MAX)
+        return min(estimate + _CAUTION * math.sqrt((1 - estimate**2) / weight), _CORRELATION_MAX)
 
 
 #: Nothing was seen.

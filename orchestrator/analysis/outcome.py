@@ -1,4 +1,4 @@
-"""How an invocation ended, and what kind of figure it printed. Pure.
+"""The ending of an invocation, and the kind of figure that it printed. Pure.
 
 A program that prints percentiles gives an invocation's median, an older one its mean. The mean of a
 few slow inferences among many lies some per cent above the median: a difference of kind looks like

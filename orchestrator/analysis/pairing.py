@@ -1,4 +1,4 @@
-"""An A/B comparison's plan: in which order pairs run, which of them count, and when they are enough.
+"""An A/B comparison's plan: the order of pairs, which of them count, and when they are enough.
 
 Pure.
 
@@ -32,14 +32,14 @@ from orchestrator.records.verdict import ComparisonVerdict
 from orchestrator.units import counted, format_change, format_duration
 
 #: Pairs of sides that can't be compared: enough for an interval of their ratio.
-_APART_PAIRS: Final = 3
+_INCOMPARABLE_PAIRS: Final = 3
 #: Which side of a pair goes first (0: baseline), pair by pair: A B | B A | B A | A B.
 _LEADERS: Final = (0, 1, 1, 0)
 #: The reason code of runs that were left out -> the limit that ended their pairs.
 _ENDS: Final = {OUT_OF_TIME: "budget", ABANDONED: "closed"}
 #: At most this share of the pairs of a look, or this many, is added for pairs that can't be used.
 _SPARE_SHARE: Final = 0.5
-_SPARE_LEAST: Final = 4
+_SPARE_MIN: Final = 4
 
 
 @frozen
@@ -56,7 +56,7 @@ class PairCount:
 
     @property
     def is_over(self) -> bool:
-        """Whether no further pair is to be measured; between two looks nothing is decided."""
+        """Whether no further pair is needed; nothing is decided between two looks."""
         if self.limit or self.verdict is None:
             return bool(self.limit)
         return self.verdict.is_decided and self.verdict.counts[0] == self.pairs
@@ -212,9 +212,9 @@ class PairProgress:
             # One side isn't tried again, and the other alone makes no pair.
             return replace(count, pairs=len(usable), limit="unusable")
         if self.places(side):
-            pairs = min(_APART_PAIRS, count.pairs)
+            pairs = min(_INCOMPARABLE_PAIRS, count.pairs)
             return replace(count, pairs=pairs, limit="places" if len(usable) >= pairs else "")
-        spare = max(_SPARE_LEAST, math.ceil(_SPARE_SHARE * count.pairs))
+        spare = max(_SPARE_MIN, math.ceil(_SPARE_SHARE * count.pairs))
         has_few = self._tried(side) >= LOOKS[0] and len(usable) < 2
         is_spent = has_few or self._tried(side) >= count.pairs + spare
         return replace(count, limit="unusable") if is_spent and not count.is_over else count
@@ -253,7 +253,7 @@ class PairProgress:
         if places := next(filter(None, map(self.places, self._sides)), ()):
             return (
                 f"the operators of the two sides ran in different places ({places[0]}; {places[1]}): the ratio of "
-                f"{min(_APART_PAIRS, self._pairing.most)} pairs is shown, no change is claimed, and no more are measured"
+                f"{min(_INCOMPARABLE_PAIRS, self._pairing.most)} pairs is shown, no change is claimed, and no more are measured"
             )
         open_counts = {side: count for side, count in counts.items() if not count.is_over}
         if not open_counts or all(count.pairs <= LOOKS[0] for count in open_counts.values()):

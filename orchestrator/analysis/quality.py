@@ -61,8 +61,7 @@ class Observed:
         """Whether every cluster was seen at one and the same clock, its limit, before, during and
         after the run.
 
-        That is what pinned clocks and a fixed performance mode look like: an idle phone's clocks are
-        else far below.
+        Pinned clocks and a fixed performance mode show so: else an idle phone's clocks are far below.
         """
         before, after = self.before, self.after
         if before is None or after is None or not before.clock_khz or not before.clock_limit_khz:
@@ -341,8 +340,8 @@ _AT_MAXIMUM: Final = 0.99
 #: Other work and the load before that still count as quiet.
 _QUIET_CORES: Final = 0.5
 _QUIET_LOAD_PER_CORE: Final = 1.0
-#: What makes a device one whose state was touched.
-_TOUCHED: Final = frozenset(
+#: Findings that lower the grade to D.
+_GRADE_D_CODES: Final = frozenset(
     {"throttled", "clocks-capped", "foreign-load", "screen-off", "battery-low", "clock-jumped"}
 )
 
@@ -360,7 +359,7 @@ def grade_of(observed: Observed, codes: frozenset[str]) -> Grade:
     )
     if before is None or after is None or facts.is_emulator or not _has_readings(before):
         return Grade.E
-    if codes & _TOUCHED:
+    if codes & _GRADE_D_CODES:
         return Grade.D
     if _is_pinned(before) and _is_pinned(after) and observed.is_held:
         return Grade.A

@@ -144,8 +144,8 @@ def with_busy_clock(report: ToolReport, samples: bytes) -> ToolReport:
     samples that show it.
 
     Of the stretches between samples in which the cores had most to do: how long a phone idled before
-    and after says nothing of a run. Kept in the report, because whoever compares runs reads them
-    without their attachments.
+    and after says nothing of a run. Kept in the report, because comparisons read runs without their
+    attachments.
     """
     run_samples = parse_samples(samples)
     shares = [

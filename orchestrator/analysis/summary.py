@@ -33,14 +33,14 @@ _GROUP_SHARE: Final = 0.125
 #: The groups' means are at least this many deviations within the groups apart (of few figures more,
 #: divided by their count: so that normal figures look like two groups in fewer than 3 samples of
 #: 100), and the empty space between the groups is at least so large.
-_APART: Final = 4.5
-_APART_OF_FEW: Final = 12.0
+_SEPARATION: Final = 4.5
+_SEPARATION_OF_FEW: Final = 12.0
 _GAP_MIN: Final = 0.01
 #: States of two samples are as far apart as each other when the distances differ by less than this
 #: many errors.
-_ALIKE: Final = 3.0
+_MOVE_ERRORS_MAX: Final = 3.0
 #: Logarithms of latencies never have a smaller variance.
-_LEAST: Final = 1e-12
+_VARIANCE_MIN: Final = 1e-12
 
 
 @frozen
@@ -84,7 +84,10 @@ def two_states(logs: Sequence[float]) -> TwoStates | None:
         (value - means[1]) ** 2 for value in slow
     )
     within = math.sqrt(squares / (count - 2))
-    if empty < _GAP_MIN or means[1] - means[0] < (_APART + _APART_OF_FEW / count) * within:
+    if (
+        empty < _GAP_MIN
+        or means[1] - means[0] < (_SEPARATION + _SEPARATION_OF_FEW / count) * within
+    ):
         return None
     return TwoStates(levels=means, within=within, empty=empty, slow=len(slow), count=count)
 
@@ -102,9 +105,11 @@ def moved_by(before: TwoStates, after: TwoStates) -> tuple[float, float, int] | 
         (before.count - 2) * before.within**2 + (after.count - 2) * after.within**2
     ) / degrees
     slow, fast = (before.slow, after.slow), (before.count - before.slow, after.count - after.slow)
-    squares = [max(variance, _LEAST) * (1 / early + 1 / late) for early, late in (fast, slow)]
+    squares = [
+        max(variance, _VARIANCE_MIN) * (1 / early + 1 / late) for early, late in (fast, slow)
+    ]
     moves = [late - early for early, late in zip(before.levels, after.levels, strict=True)]
-    if abs(moves[1] - moves[0]) > _ALIKE * math.sqrt(math.fsum(squares)):
+    if abs(moves[1] - moves[0]) > _MOVE_ERRORS_MAX * math.sqrt(math.fsum(squares)):
         return None
     total_weight = math.fsum(1 / square for square in squares)
     return (
@@ -119,7 +124,7 @@ def _median_ends(logs: Sequence[float], error_factor: float) -> tuple[float, flo
     """Return the interval of the median; ``error_factor`` is that of a mean's standard error."""
     ordered, count = sorted(logs), len(logs)
     reach = margin(math.sqrt(count), count - 1, LEVEL) / 2 * error_factor
-    return _at(ordered, (count - 1) / 2 - reach), _at(ordered, (count - 1) / 2 + reach)
+    return _at_rank(ordered, (count - 1) / 2 - reach), _at_rank(ordered, (count - 1) / 2 + reach)
 
 
 def neighbour_std(logs: Sequence[float]) -> float:
@@ -130,7 +135,7 @@ def neighbour_std(logs: Sequence[float]) -> float:
     return 1.4826 * statistics.median(differences) / math.sqrt(2)
 
 
-def _at(ordered: Sequence[float], rank: float) -> float:
+def _at_rank(ordered: Sequence[float], rank: float) -> float:
     """Return the figure of a rank, counted from 0, between two of them linearly."""
     rank = min(max(rank, 0.0), len(ordered) - 1.0)
     low = min(int(rank), len(ordered) - 2)
@@ -299,9 +304,9 @@ _DEFAULT_DEGREES: Final = 15
 _KNOWN_FROM: Final = 10
 #: Steps count up to this many times their median: a change of the program is no noise, and two states
 #: of a device are some.
-_STEP_MOST: Final = 5.0
+_STEP_MAX: Final = 5.0
 #: The largest weight of earlier campaigns, in invocations: a device may change.
-WEIGHT_MOST: Final = 120.0
+WEIGHT_MAX: Final = 120.0
 
 
 @frozen
@@ -349,7 +354,7 @@ def session_noise(sessions: Sequence[Sequence[float]]) -> SessionNoise:
     steps = [abs(after.value - before.value) for before, after in pairwise(means)]
     if not steps:
         return SessionNoise()
-    max_step = _STEP_MOST * statistics.median(steps)
+    max_step = _STEP_MAX * statistics.median(steps)
     squares = math.fsum(min(step, max_step) ** 2 for step in steps) / 2
     within = math.fsum((item.error or 0.0) ** 2 for item in means) / len(means)
     excess = max(0.0, squares - len(steps) * within)
@@ -386,7 +391,7 @@ def autocorrelations(
             by_device[serial] = by_device.get(serial, UNSEEN) + autocorrelation_of(
                 logs_of(latencies)
             )
-    return {serial: total.at_most(WEIGHT_MOST) for serial, total in by_device.items()}
+    return {serial: total.at_most(WEIGHT_MAX) for serial, total in by_device.items()}
 
 
 def _sessions(points: Points) -> list[tuple[int, int, list[float]]]:

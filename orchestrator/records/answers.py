@@ -1,4 +1,4 @@
-"""What the API answers with: one record a thing. The API's OpenAPI description is made of these."""
+"""The answers of the API as records; the API's OpenAPI description is made from these."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ class DeviceAnswer:
     reason: str
     #: The host that has it; empty for this computer.
     host: str = ""
-    #: As people call it; empty for one that never said.
+    #: Its name for people; empty while unknown.
     name: str = ""
-    #: What it does now, or did last.
+    #: Its current activity, or its last one.
     doing: str = ""
     submission: str = ""
     campaign_id: str = ""
     #: Invocations stored and left of its campaign.
     stored: int = 0
     left: int = 0
-    #: When it is done with its campaign, at the pace it has; None when too little is known.
+    #: When it will finish its campaign at its current pace; None while unknown.
     done_at: datetime | None = None
     battery_heat_c: float | None = None
     battery_percent: float | None = None
     #: When heat and battery were read.
     read_at: datetime | None = None
-    #: Of one that is away: until when its host announced it.
+    #: Of an offline phone: until when its host reported it.
     seen_at: datetime | None = None
     is_virtual: bool = False
 
@@ -53,7 +53,7 @@ class HostAnswer:
     state: str
     note: str
     benchfarm_version: str
-    #: Seconds since it was heard last.
+    #: Seconds since its last heartbeat.
     silent_s: float
 
 
@@ -71,21 +71,21 @@ class JobAnswer:
     priority: int
     host: str
     note: str
-    #: When one that waits may be tried.
+    #: When a waiting job may be retried.
     again_at: datetime | None
 
 
 @frozen
 class NightAnswer:
-    """The night that goes on now, from noon to noon: all campaigns begun in it."""
+    """The current night, from noon to noon: all campaigns begun in it."""
 
     night: date
-    #: Invocations that gave a result, those that gave none or were given up, and those left of what
-    #: is open. What was left out for a reason is none of them.
+    #: Invocations with a result, those without one or abandoned, and those left in open campaigns.
+    #: Skipped ones aren't counted.
     with_result: int = 0
     without_result: int = 0
     left: int = 0
-    #: When the last phone is done; None when too little is known.
+    #: When the last phone will finish; None while unknown.
     done_at: datetime | None = None
 
 
@@ -95,18 +95,18 @@ class FarmAnswer:
 
     #: False for a store without a farm's queue: one computer and its phones.
     has_queue: bool
-    #: Whether the server was started with a token, so that who has it can steer the farm.
+    #: Whether the server was started with a token, with which the farm can be controlled.
     can_be_steered: bool
     night: NightAnswer
-    #: What can't be read now; empty when all could.
+    #: What can't be read now; empty when everything could.
     fault: str = ""
     devices: tuple[DeviceAnswer, ...] = ()
     hosts: tuple[HostAnswer, ...] = ()
-    #: Those that run or wait, and those that failed of each plan's newest submission.
+    #: Running and waiting jobs, and the failed ones of each plan's newest submission.
     jobs: tuple[JobAnswer, ...] = ()
     #: What is paused: farm, host:NAME or phone:SERIAL.
     pauses: tuple[str, ...] = ()
-    #: For how long the job waits that waits longest for a phone which is free.
+    #: The longest time that a job has waited for a free phone.
     lag_s: float = 0.0
 
 
@@ -222,7 +222,7 @@ class OneSeriesAnswer:
 
 @frozen
 class PauseRequest:
-    """What is to be paused."""
+    """A request to pause."""
 
     #: farm, host:NAME or phone:SERIAL.
     scope: str
@@ -230,11 +230,11 @@ class PauseRequest:
 
 @frozen
 class DoneAnswer:
-    """What came of an action."""
+    """The result of an action."""
 
     #: For people.
     text: str
-    #: As the command of the same name answers with --json.
+    #: The --json output of the command of the same name.
     data: Any = None
 
 
@@ -248,8 +248,8 @@ class ErrorAnswer:
 
 
 def answer_of(kind: type[_Answer], source: object, **more: object) -> _Answer:
-    """Return an answer whose fields are a row's or a record's of the same names; ``more`` are the
-    others.
+    """Return an answer from the fields of a row or record of the same names; ``more`` are the other
+    fields.
     """
     names = [item.name for item in fields(kind) if item.name not in more]  # type: ignore[arg-type]
     if isinstance(source, Mapping):

@@ -1,5 +1,5 @@
-"""What apk_builds/<name>.yaml declares about a benchmark program (``docs/reference/models-and-builds.md``),
-and what is known of its flags.
+"""The declaration of a benchmark program in apk_builds/<name>.yaml
+(``docs/reference/models-and-builds.md``), and its known flags.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class BuildSource:
 
 @frozen
 class Expected:
-    """What the program must hold; checked before it is used."""
+    """Contents that the program must have; checked before it is used."""
 
     package: Text = ""
     activity: Text = ""
@@ -143,7 +143,7 @@ class BuildSpec:
 
     @property
     def how_to_get(self) -> str:
-        """What to do to have it, in one line."""
+        """The way to get it, in one line."""
         source = self.source
         if source.recipe:
             return f"build it ({'; '.join(source.recipe)}), then: benchfarm build add FILE --name {self.name}"

@@ -23,7 +23,7 @@ from orchestrator.records.verdict import Claim, OutputCheck
 
 
 class CampaignStatus(enum.StrEnum):
-    """How far a campaign is.
+    """The status of a campaign.
 
     A campaign whose process was killed stays RUNNING until it is resumed.
     """
@@ -138,7 +138,7 @@ class Campaign:
 
 @frozen
 class Pairing:
-    """How a campaign compares two cases in pairs; part of its terms, so that a resume plans the
+    """A campaign's comparison of two cases in pairs; part of its terms, so that a resume plans the
     same pairs again.
     """
 

@@ -1,4 +1,4 @@
-"""What is measured: a model, by a tool, with a delegate and threads, on one device; its keys, and
+"""A case (what is measured): a model, by a tool, with a delegate and threads, on one device; its keys, and
 the load beside it in the pass ``contention``.
 """
 
@@ -131,7 +131,7 @@ class ToolName(_OpenName):
     LITERT_IOS = "litert-ios"
     #: Sessions of LiteRT's device lab and lines of its leaderboard; both are imported.
     DEVICE_LAB = "device-lab"
-    #: What somebody else's program printed: a text of unknown origin, imported.
+    #: An imported text of unknown origin, printed by a program.
     TEXT = "text"
 
     @classmethod
@@ -177,7 +177,7 @@ _PASS_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,29}(?:\.[a-z][a-z0-9-]{0,29})?
 
 
 class Pass(_OpenName):
-    """What one invocation is for: one of these, or one that a plugin brings.
+    """The purpose of an invocation: one of these, or one of a plugin.
 
     Any name can be read from a store; ``passes.pass_of`` says which there are.
     """

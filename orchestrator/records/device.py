@@ -86,7 +86,7 @@ def _zone_patterns(limits: dict[str, float]) -> dict[str, float]:
 
 @frozen
 class DeviceProfile:
-    """What device_profiles/<codename>.yaml declares about a kind of phone
+    """The declaration of a kind of phone in device_profiles/<codename>.yaml
     (docs/reference/profiles.md).
     """
 
@@ -118,7 +118,7 @@ class CpuCluster:
 
 @frozen
 class DeviceFacts:
-    """What a device is; doesn't change while it stays booted with this system image."""
+    """A device's fixed facts: they don't change while it stays booted with this system image."""
 
     serial: Serial
     kind: DeviceKind

@@ -82,7 +82,7 @@ class RunMark:
 
 @frozen
 class Annotation:
-    """A change that somebody expects: in the series that fit, from that night on."""
+    """An expected change: in the matching series, from a night on."""
 
     annotation_id: str
     #: A series key or its beginning, or words of which each must fit: ``delegate=gpu``,

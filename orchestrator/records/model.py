@@ -69,7 +69,7 @@ class ModelFacts:
     #: once.
     parameters: int = 0
     #: Multiply-adds of convolutions and fully connected layers of the main subgraph, for the shapes
-    #: that the file tells; None when a shape that is needed is missing.
+    #: in the file; None when a shape that is needed is missing.
     multiply_adds: int | None = None
     #: Constant data, each buffer counted once.
     weights_bytes: int = 0
@@ -80,7 +80,7 @@ class ModelFacts:
 
     @property
     def operator_count(self) -> int:
-        """How many operators all subgraphs have together."""
+        """The number of operators of all subgraphs together."""
         return sum(self.operators.values())
 
 

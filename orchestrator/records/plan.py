@@ -175,7 +175,7 @@ class DelegateChoice(enum.StrEnum):
 
 
 class Screen(enum.StrEnum):
-    """What the screen is to be while measuring."""
+    """The state of the screen while measuring."""
 
     ON = "on"
     OFF = "off"
@@ -278,7 +278,7 @@ class PlanModel:
 
 @frozen
 class DeviceSelection:
-    """Which devices; a device must fit every rule that is given.
+    """The selection of devices; a device must fit every given rule.
 
     An empty selection takes every usable phone.
     """
@@ -481,7 +481,7 @@ class Matrix:
 
 @frozen
 class RunSettings:
-    """How one invocation measures; the names are the benchmark programs' own."""
+    """The settings of one invocation; the names are the benchmark programs' own."""
 
     num_runs: Annotated[
         int,
@@ -573,7 +573,7 @@ class FitLimits:
 
 @frozen
 class StoppingRule:
-    """How many invocations a case gets; ``first == most`` is a fixed number."""
+    """The number of invocations of a case; ``first == most`` is a fixed number."""
 
     #: No decision before this many: a rule that may stop earlier stops on lucky draws.
     first: int = 8

@@ -40,7 +40,7 @@ NOT_BEGUN: Final = frozenset({OUT_OF_TIME, ABANDONED, THREADS_UNUSED})
 
 
 class Outcome(enum.StrEnum):
-    """How an invocation ended."""
+    """The outcome of an invocation."""
 
     COMPLETED = "completed"
     FAILED = "failed"
@@ -113,7 +113,7 @@ SUMMARY_FIELDS: Final[Mapping[str, str]] = {
 
 @frozen
 class DelegateShare:
-    """What one delegate took of one subgraph, as one line or proto says; None is "not printed"."""
+    """The share of one subgraph that a delegate took, from one line or proto; None is "not printed"."""
 
     delegate: str
     delegated_nodes: int
@@ -130,7 +130,7 @@ OPENGL: Final = "OpenGL"
 class DelegateEvidence:
     """The evidence of where the operators ran."""
 
-    #: What the flags or the program said was wanted: "gpu", "nnapi", "cpu" ..., empty when unknown.
+    #: The delegate that the flags or the program named: "gpu", "nnapi", "cpu" ..., empty when unknown.
     requested: str = ""
     #: Where they ran: "gpu", "xnnpack", "cpu" ..., empty when unknown.
     actual: str = ""
@@ -208,7 +208,7 @@ class ProfileBlock:
 
 @frozen
 class ToolReport:
-    """What was read from one run's output; None and "" are unknown. Never filled in by guessing."""
+    """The reading of one run's output; None and "" are unknown. Never filled in by guessing."""
 
     #: "ok", "failed", "crashed", "truncated".
     outcome: str
@@ -432,7 +432,7 @@ class ClusterConditions:
 
 @frozen
 class RunConditions:
-    """Everything here is derived: nothing of it is stored. None is unknown."""
+    """The conditions of a run; derived, never stored. None is unknown."""
 
     #: Whether it comes from samples during the run; else it spans from the state before to the state
     #: after, which is longer than the run, so that clocks and loads come out lower.
@@ -447,7 +447,7 @@ class RunConditions:
 
 
 class StartStage(enum.StrEnum):
-    """What is cached when a process starts; in the order in which the stages are run."""
+    """The state of the cache when a process starts; in the order in which the stages run."""
 
     #: Nothing of the delegate is cached; this start writes its cache, as an app's very first one
     #: does.

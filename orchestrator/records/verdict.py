@@ -49,7 +49,7 @@ class Finding:
 
 
 class Grade(enum.StrEnum):
-    """How controlled the device was; figures of different grades are never mixed silently."""
+    """The control over the device; figures of different grades are never mixed silently."""
 
     #: Clocks were pinned as root, and stayed where they were pinned.
     A = "A"
@@ -123,7 +123,7 @@ class ComparisonVerdict:
     is_between_sessions: bool = False
     #: Invocations used of the baseline and of the candidate.
     counts: tuple[int, int] = (0, 0)
-    #: What differs that must not (INCOMPARABLE), or what to know beside it, as sentences.
+    #: Differences that prevent a comparison (INCOMPARABLE), or notes, as sentences.
     reasons: tuple[str, ...] = ()
 
     @property

@@ -1,4 +1,4 @@
-"""Where everything is kept: SQLite by default, PostgreSQL by URL, memory for dry runs and tests.
+"""The store of all results: SQLite by default, PostgreSQL by URL, memory for dry runs and tests.
 
 Open a store with :func:`orchestrator.store.opening.open_store`. This package is the only one that
 imports SQLAlchemy; importing it alone doesn't.

@@ -86,11 +86,11 @@ class Campaigns(Database):
                 select(exists().where(CAMPAIGNS.c.campaign_id == campaign.campaign_id))
             ):
                 raise StoreError(f"{where}: the store holds a campaign of this id already")
-            _keep_devices(connection, devices, campaign)
+            _upsert_devices(connection, devices, campaign)
             for table, records in ((MODELS, models), (BUILDS, builds)):
                 for record in records:
-                    _keep(connection, table, record)
-            numbers = keep_cases(connection, (item.case for item in campaign.invocations), where)
+                    _upsert(connection, table, record)
+            numbers = insert_cases(connection, (item.case for item in campaign.invocations), where)
             number = insert_numbered(
                 connection,
                 CAMPAIGNS,
@@ -128,12 +128,12 @@ class Campaigns(Database):
         with self.writing() as connection:
             # It gets new runs, whose raw output isn't pruned.
             values = {"status": status.value, "finished_at": finished_at, "pruned": None}
-            _change(connection, campaign_id, values)
+            _update_campaign(connection, campaign_id, values)
 
     def hide_campaign(self, campaign_id: CampaignId, *, is_hidden: bool = True) -> None:
         """Leave a campaign out of lists, comparisons and the search for changes, or show it again."""
         with self.writing() as connection:
-            _change(connection, campaign_id, {"is_hidden": is_hidden})
+            _update_campaign(connection, campaign_id, {"is_hidden": is_hidden})
 
     def hidden_campaigns(self) -> set[CampaignId]:
         """Return the campaigns that are hidden."""
@@ -319,7 +319,7 @@ def read_cases(connection: Connection, numbers: Collection[int]) -> dict[int, Ca
     return cases
 
 
-def keep_cases(connection: Connection, cases: Iterable[Case], where: str) -> dict[CaseKey, int]:
+def insert_cases(connection: Connection, cases: Iterable[Case], where: str) -> dict[CaseKey, int]:
     """Insert the cases that are new; return the number of each.
 
     Raises StoreError naming ``where`` when one refers to something that the store doesn't hold.
@@ -401,7 +401,7 @@ def _readable_facts(row: RowMapping) -> DeviceFacts:
         )
 
 
-def _keep_devices(
+def _upsert_devices(
     connection: Connection, devices: Iterable[DeviceFacts], campaign: Campaign
 ) -> None:
     """Insert or update devices; record a sighting of each that is new or changed."""
@@ -435,7 +435,7 @@ def _keep_devices(
             connection.execute(insert(SIGHTINGS), {**sighting, **row})
 
 
-def _keep(connection: Connection, table: Table, record: Model | Build) -> None:
+def _upsert(connection: Connection, table: Table, record: Model | Build) -> None:
     """Insert a model or a build, or update its name; paths on this host aren't stored."""
     stripped = without_paths(record) if isinstance(record, Build) else replace(record, path=None)
     values = {"document": dump_document(stripped)}
@@ -448,7 +448,9 @@ def _keep(connection: Connection, table: Table, record: Model | Build) -> None:
         connection.execute(insert(table), {"sha256": record.sha256, **values})
 
 
-def _change(connection: Connection, campaign_id: CampaignId, values: Mapping[str, object]) -> None:
+def _update_campaign(
+    connection: Connection, campaign_id: CampaignId, values: Mapping[str, object]
+) -> None:
     changed = update(CAMPAIGNS).where(CAMPAIGNS.c.campaign_id == campaign_id).values(values)
     if connection.execute(changed).rowcount == 0:
         raise StoreError(f"campaign {campaign_id}: the store holds no such campaign")

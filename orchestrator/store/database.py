@@ -265,9 +265,7 @@ def _locked(name: str) -> StoreError:
 
 
 def readable(rows: Iterable[Row], read: Callable[[Row], Read]) -> Iterator[tuple[Row, Read]]:
-    """Yield each row with what was read of it; a row that can't be read is left out, with a
-    warning.
-    """
+    """Yield each row with its record; a row that can't be read is left out, with a warning."""
     for row in rows:
         try:
             record = read(row)

@@ -227,9 +227,8 @@ def prepare_file(path: Path, *, busy_timeout_s: float) -> None:
     """Mark a new file as ours and switch it to a write-ahead log; does nothing to a file that is
     prepared.
 
-    SQLite alone opens the file: whoever opens and closes it beside SQLite takes the locks from all
-    connections of this process (POSIX), and another process then deletes the log in which they
-    write.
+    Only SQLite opens the file: another open and close in this process would drop the locks of all
+    its connections (POSIX), and another process would delete the log in which they write.
 
     Raises:
         StoreCorruptError: no SQLite database, or one of another program.

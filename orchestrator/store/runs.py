@@ -31,7 +31,7 @@ from orchestrator.records.case import CampaignId, Case, CaseKey, Pass, RunId, Se
 from orchestrator.records.run import Attachment, Outcome, RunRecord
 from orchestrator.store.campaigns import (
     filtered,
-    keep_cases,
+    insert_cases,
     pages,
     read_cases,
 )
@@ -121,7 +121,7 @@ class Runs(Database):
                 raise
             # PostgreSQL takes nothing more in a transaction in which something was refused.
             with self.writing() as connection:
-                if not _makes_room(connection, run):
+                if not _clear_place(connection, run):
                     return False
                 try:
                     packed.insert(connection)
@@ -369,7 +369,7 @@ def _run_of(row: RowMapping, text: str, case: Case) -> RunRecord:
     )
 
 
-def _makes_room(connection: Connection, run: RunRecord) -> bool:
+def _clear_place(connection: Connection, run: RunRecord) -> bool:
     """Store the case of a run that the tables refused, and delete an unfit run in its place; return
     False for a run that is stored already.
 
@@ -387,7 +387,7 @@ def _makes_room(connection: Connection, run: RunRecord) -> bool:
     if existing is not None and existing.outcome != Outcome.UNFIT.value:
         return False
     # A case that no plan names, such as one that a program found.
-    keep_cases(connection, [run.case], f"run {run.run_id}")
+    insert_cases(connection, [run.case], f"run {run.run_id}")
     if existing is not None:
         # It has no raw output.
         delete_runs(connection, [existing.run_no])

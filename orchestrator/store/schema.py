@@ -129,7 +129,7 @@ def unpack_output(data: bytes, *, where: str) -> list[tuple[str, bytes | str]]:
 
 
 def is_large(attachment: Attachment) -> bool:
-    """Whether an attachment is kept beside its run."""
+    """Whether an attachment is stored beside its run."""
     return len(attachment.data) > LARGE_BYTES
 
 
@@ -384,8 +384,7 @@ ATTACHMENTS = Table(
     sqlite_with_rowid=False,
 )
 
-#: Changes that somebody expects, and what became of changes that were found: records of
-#: records/history.py.
+#: Annotations and confirmations of changes: records of records/history.py.
 ANNOTATIONS = _table(
     "annotations",
     _number("annotation_no"),

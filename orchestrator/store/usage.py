@@ -1,6 +1,6 @@
 """Queries over many runs: figures over the nights, recent activity, annotations and confirmations.
 
-All of it is read from columns; no document is.
+All of it is read from columns, never from documents.
 """
 
 from __future__ import annotations
@@ -301,7 +301,7 @@ class Usage(Runs):
         }
 
     def annotations(self) -> Sequence[Annotation]:
-        """Return the changes that somebody expects, oldest night first."""
+        """Return the annotations (expected changes), oldest night first."""
         with self.reading() as connection:
             texts = connection.scalars(
                 select(ANNOTATIONS.c.document).order_by(ANNOTATIONS.c.annotation_no)
