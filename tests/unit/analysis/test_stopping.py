@@ -21,7 +21,8 @@ def run_until_enough(chance, noise, rule=RULE):
     latencies = []
     while not (decision := decide(latencies, rule)).is_enough:
         latencies += [
-            1000 * math.exp(chance.gauss(0, noise)) for _ in range(decision.next_count - len(latencies))
+            1000 * math.exp(chance.gauss(0, noise))
+            for _ in range(decision.next_count - len(latencies))
         ]
     return latencies, decision
 
@@ -41,7 +42,9 @@ def test_a_noisy_case_wants_as_many_as_its_noise_asks_for():
         / math.sqrt(count)
         for count in range(9, 41)
     }
-    assert decision.next_count == next(count for count in reaches if math.sinh(reaches[count]) < 0.02)
+    assert decision.next_count == next(
+        count for count in reaches if math.sinh(reaches[count]) < 0.02
+    )
     assert 9 < decision.next_count < 40
 
 
