@@ -1,5 +1,5 @@
-"""Everything that a report shows, derived from stored records and not yet laid out; and in a few
-sentences what was run, what came out, and what not to believe.
+"""The data of a report, derived from stored records and not yet laid out; and its headline: scope,
+winners and problems in a few sentences.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.failures import next_step_of
 from orchestrator.records.run import OUT_OF_TIME, Outcome
 from orchestrator.records.verdict import OUTPUT_FINDINGS, Outputs, ParityVerdict
-from orchestrator.report.winners import Contest, answers_of, counted_devices
+from orchestrator.report.winners import Contest, counted_devices, winner_sentences
 from orchestrator.tables.labels import PARITY_WORDS, ShortNames, no_time_text
 from orchestrator.tables.operators import DiffPair
 from orchestrator.tables.rows import DeviceRow, ModelRow, ResultRow, SkipRow
@@ -39,19 +39,19 @@ class ReportData:
     #: By model, device and configuration, in the order in which people read them.
     results: tuple[ResultRow, ...]
     skipped: tuple[SkipRow, ...]
-    #: Of the configurations, as all parts of the report have them.
+    #: Of the configurations, in all parts of the report.
     names: ShortNames
     #: By model and device, in the order of the results.
     contests: tuple[Contest, ...]
-    #: Where profiles were taken: of one case over campaigns, and of a delegate against the CPU.
+    #: Pairs of profiles: of one case over campaigns, and of a delegate against the CPU.
     diffs: tuple[DiffPair, ...] = ()
-    #: What is left out of it, as a sentence; empty for nothing.
+    #: A sentence about runs that the report leaves out; empty for none.
     left_out: str = ""
 
     @cached_property
     def cases(self) -> Sequence[ResultRow]:
-        """The results that are counted: a thread count that a delegate doesn't use is none, another
-        row has its figure.
+        """The results without thread counts that a delegate doesn't use: another row has their
+        figure.
         """
         return [row for row in self.results if not row.is_unused_thread_count]
 
@@ -73,38 +73,38 @@ class ReportData:
         return any(not row.is_virtual for row in self.results)
 
 
-#: The finding of outputs that differ.
+#: The finding's code for each verdict on outputs.
 _OUTPUT_CODES: Final[Mapping[ParityVerdict | None, str]] = {
     verdict: code for code, verdict in OUTPUT_FINDINGS.items()
 }
-_OF_OUTPUTS: Final = {
+_OUTPUT_WORDS: Final = {
     _OUTPUT_CODES[ParityVerdict.WRONG],
     PARITY_WORDS[ParityVerdict.WRONG],
     PARITY_WORDS[ParityVerdict.DRIFT],
 }
-#: Without a figure, and nobody has to mend it.
-_NOTHING_WRONG: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.SKIPPED})
-#: Of a kind of problem that many cases have so many are named.
+#: Cases without a figure that are no problem.
+_NO_PROBLEM: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.SKIPPED})
+#: At most so many cases of one problem are named.
 _MOST_NAMED: Final = 5
-_MOST_NAMES: Final = 3
-_MOST_TITLED: Final = 2
+_MOST_DEVICES: Final = 3
+_MOST_MODELS: Final = 2
 
 
 @frozen
 class Problem:
-    """Something that isn't to be trusted, of all cases that have it."""
+    """A problem, with the cases that have it."""
 
-    #: Some of the cases: their names and their keys; and how many more there are.
+    #: The first cases (name, key), and the number of further ones.
     cases: tuple[tuple[str, str], ...] = ()
     more: int = 0
-    #: What is wrong and what to do, behind the names.
+    #: The problem and its next step, as text behind the names.
     said: str
 
     @property
     def text(self) -> str:
         """The problem in words, with the names of its cases."""
-        named = "; ".join(name for name, _ in self.cases)
-        return f"{named}{f' and {self.more} more' if self.more else ''}{self.said}"
+        case_names = "; ".join(name for name, _ in self.cases)
+        return f"{case_names}{f' and {self.more} more' if self.more else ''}{self.said}"
 
 
 @frozen
@@ -113,17 +113,17 @@ class Headline:
 
     #: Models, phones and days, for a title.
     subject: str
-    #: What was run, where and when.
+    #: The cases, devices and days.
     scope: str
-    #: That a campaign didn't come to its end, which the scope says too; empty where all did.
+    #: The unfinished campaigns, also part of the scope; empty where all are finished.
     state: str = ""
-    #: What there was no time for, which the scope says too; empty for nothing.
+    #: The cases left out by the time budget, also part of the scope; empty for none.
     no_time: str = ""
-    #: What came out, model by model.
+    #: The winners, model by model.
     answers: tuple[str, ...] = ()
-    #: How much of it can be relied on.
+    #: How many figures are clean, and how precise they are.
     trust: str
-    #: What isn't to be trusted, why, and what to do about it.
+    #: The problems, those of most cases first.
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -146,7 +146,7 @@ def _headline(data: ReportData) -> Headline:
         scope=" ".join(filter(None, [_scope(data), state, no_time, data.left_out])),
         state=state,
         no_time=no_time,
-        answers=tuple(f"{answer}." for answer in answers_of(data.contests)),
+        answers=tuple(f"{answer}." for answer in winner_sentences(data.contests)),
         trust=_trust(cases),
         problems=tuple(_problems(cases, data.names)),
     )
@@ -156,12 +156,14 @@ def _subject(data: ReportData) -> str:
     """Return models, phones and days: a report's title."""
     devices = data.devices
     models = list({row.model.subject: row.model.label for row in data.results}.values())
-    named = " and ".join(models) if len(models) <= _MOST_TITLED else f"{len(models)} models"
+    model_text = " and ".join(models) if len(models) <= _MOST_MODELS else f"{len(models)} models"
     virtual = sum(device.is_virtual for device in devices)
-    who = devices[0].title if len(devices) == 1 else counted_devices(devices)
+    device_text = devices[0].title if len(devices) == 1 else counted_devices(devices)
     if virtual and len(devices) > 1:
-        who += f", {virtual} of them virtual"
-    return f"{named} on {who}" + (f", {_days(data.campaigns)}" if data.campaigns else "")
+        device_text += f", {virtual} of them virtual"
+    return f"{model_text} on {device_text}" + (
+        f", {_days(data.campaigns)}" if data.campaigns else ""
+    )
 
 
 def _days(campaigns: Sequence[Campaign]) -> str:
@@ -178,26 +180,26 @@ def _scope(data: ReportData) -> str:
     campaigns, cases = data.campaigns, data.cases
     models = counted(len({row.model.sha256 for row in cases}), "model")
     names = [device.title for device in data.devices]
-    shown = ", ".join(names[:_MOST_NAMES]) + (
-        f" and {len(names) - _MOST_NAMES} more" if names[_MOST_NAMES:] else ""
+    name_list = ", ".join(names[:_MOST_DEVICES]) + (
+        f" and {len(names) - _MOST_DEVICES} more" if names[_MOST_DEVICES:] else ""
     )
     every = [item.run for row in cases for item in row.invocations]
     stored = sum(run.outcome is not Outcome.UNFIT for run in every)
     left_out = sum(run.outcome is Outcome.SKIPPED for run in every)
     runs = counted(stored, "invocation") + (f", {left_out} of them left out" if left_out else "")
-    text = f"{counted(len(cases), 'case')} ({runs}) of {models} on {counted(len(names), 'device')}: {shown}"
+    text = f"{counted(len(cases), 'case')} ({runs}) of {models} on {counted(len(names), 'device')}: {name_list}"
     if not campaigns:
         return f"{text}."
     return f"{text}, {_days(campaigns)}."
 
 
 def _state(campaigns: Sequence[Campaign]) -> str:
-    """Return how many campaigns didn't come to their end; empty where all did."""
+    """Return the counts of unfinished and closed campaigns; empty where all were finished."""
     closed = sum(item.status is CampaignStatus.CLOSED for item in campaigns)
     unfinished = sum(not item.status.is_over for item in campaigns)
-    told = [f"{counted(unfinished, 'campaign')} not finished."] if unfinished else []
-    told += [f"{counted(closed, 'campaign')} closed with runs left out."] if closed else []
-    return " ".join(told)
+    sentences = [f"{counted(unfinished, 'campaign')} not finished."] if unfinished else []
+    sentences += [f"{counted(closed, 'campaign')} closed with runs left out."] if closed else []
+    return " ".join(sentences)
 
 
 def _sentence(text: str) -> str:
@@ -206,7 +208,7 @@ def _sentence(text: str) -> str:
 
 
 def _no_time(data: ReportData) -> str:
-    """Return what of the campaigns there was no time for and none of them measured, as a sentence."""
+    """Return a sentence about cases left out by the time budget that no campaign measured."""
     late: Collection[object] = [
         skip
         for campaign in data.campaigns
@@ -217,8 +219,8 @@ def _no_time(data: ReportData) -> str:
         combination = attrgetter("serial", "model_name", "delegate", "threads", "tool")
         late = {*map(combination, late)} - {combination(row.case) for row in data.results}
     runs = (item.run for row in data.results for item in row.invocations)
-    told = no_time_text(len(late), sum(run.reason_code == OUT_OF_TIME for run in runs))
-    return _sentence(told)
+    text = no_time_text(len(late), sum(run.reason_code == OUT_OF_TIME for run in runs))
+    return _sentence(text)
 
 
 def _trust(cases: Sequence[ResultRow]) -> str:
@@ -228,23 +230,25 @@ def _trust(cases: Sequence[ResultRow]) -> str:
     text = "No latency was asked for: the passes have sections of their own."
     if timed:
         text = f"{clean} of {counted(timed, 'result')} clean{_precision(cases)}."
-    begun = [item for row in cases for item in row.invocations if item.run.is_begun]
-    if lost := sum(bool(item.why_lost) for item in begun):
-        text += f" {lost} of {counted(len(begun), 'invocation')} that ran gave no result."
+    started = [item for row in cases for item in row.invocations if item.run.is_begun]
+    if failed := sum(bool(item.why_lost) for item in started):
+        text += f" {failed} of {counted(len(started), 'invocation')} that ran gave no result."
     if virtual:
         text += f" {counted(virtual, 'case')} of virtual phones: no measurements."
     return text
 
 
 def _precision(rows: Sequence[ResultRow]) -> str:
-    """Return how closely the clean figures are known, as an aside."""
+    """Return the precision of the clean figures, in parentheses."""
     judged = [row.result for row in rows if row.result.is_judged]
-    known = [(item.is_precise, item.precision) for item in judged if item.precision is not None]
+    precisions = [
+        (item.is_precise, item.precision) for item in judged if item.precision is not None
+    ]
     parts = []
-    for words, wanted in (("precise to", True), ("not precise,", False)):
-        if spreads := [precision for is_precise, precision in known if is_precise is wanted]:
+    for words, is_precise in (("precise to", True), ("not precise,", False)):
+        if spreads := [precision for flag, precision in precisions if flag is is_precise]:
             parts.append(f"{len(spreads)} {words} {_between(spreads)}")
-    if singles := len(judged) - len(known):
+    if singles := len(judged) - len(precisions):
         parts.append(f"{singles} of one process, without an interval")
     return f" ({'; '.join(parts)})" if parts else ""
 
@@ -255,32 +259,32 @@ def _between(spreads: Sequence[float]) -> str:
 
 
 def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[Problem]:
-    """Yield what is wrong with figures, or why there are none, each with what to do about it; what
-    most cases have first.
+    """Yield the problems of figures and the reasons for missing ones, each with its next step;
+    those of most cases first.
     """
     groups: dict[tuple[str, str, str], list[ResultRow]] = defaultdict(list)
     for row in rows:
         result = row.result
-        if result.is_judged or result.status in _NOTHING_WRONG:
+        if result.is_judged or result.status in _NO_PROBLEM:
             continue
         is_suspect = result.status is CaseStatus.MEASURED
         why, reason = row.why_not_clean, result.reason
-        cure = finding_step(row.worst_code) if is_suspect else row.next_step
-        # What else is wrong comes first: a fallback's outputs may differ, too.
+        step = finding_step(row.worst_code) if is_suspect else row.next_step
+        # Other problems take precedence: a fallback's outputs may differ, too.
         code = row.worst_code if is_suspect else result.reason_code
-        if row.outputs is Outputs.DIFFER and code in _OF_OUTPUTS:
+        if row.outputs is Outputs.DIFFER and code in _OUTPUT_WORDS:
             why, reason = "outputs differ", result.parity_reason
-            cure = finding_step(_OUTPUT_CODES[result.parity])
-        groups[why, reason, cure].append(row)
+            step = finding_step(_OUTPUT_CODES[result.parity])
+        groups[why, reason, step].append(row)
     for row in rows:
-        for lost in row.lost:
-            cure = next_step_of(lost.code) or finding_step(lost.code)
-            groups[lost.said, "", cure].append(row)
+        for failure in row.lost:
+            step = next_step_of(failure.code) or finding_step(failure.code)
+            groups[failure.said, "", step].append(row)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     has_models = len({row.model.subject for row in rows}) > 1
 
-    def problem(members: Sequence[ResultRow], said: str) -> Problem:
-        named = tuple(
+    def problem(members: Sequence[ResultRow], description: str) -> Problem:
+        cases = tuple(
             (
                 f"{names.of(row.configuration)} on {row.device.title}"
                 + f" with {row.model.label}" * has_models,
@@ -288,33 +292,33 @@ def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[Problem]
             )
             for row in members[:_MOST_NAMED]
         )
-        return Problem(cases=named, more=len(members) - len(named), said=said)
+        return Problem(cases=cases, more=len(members) - len(cases), said=description)
 
-    for (why, reason, cure), members in ordered:
+    for (why, reason, step), members in ordered:
         because = f": {reason.removesuffix('.')}" if reason else ""
-        said = f": {why}{because}. {_sentence(cure)}".rstrip()
-        yield problem(members, said)
+        description = f": {why}{because}. {_sentence(step)}".rstrip()
+        yield problem(members, description)
     # A case's latency may be clean beside a suspect run of such a pass.
-    for run_pass in (own.name for own in passes() if own.warns):
+    for run_pass in (pass_spec.name for pass_spec in passes() if pass_spec.warns):
         if suspect := [row for row in rows if run_pass in row.suspect]:
             yield problem(suspect, f": suspect in the pass {run_pass}.")
     yield from _mixed_modes(rows)
 
 
 def _mixed_modes(results: Sequence[ResultRow]) -> Iterator[Problem]:
-    """Say when figures of one model stand side by side that were measured in different modes: they
-    aren't alike.
+    """Yield a problem where figures of one model were measured in different modes: they aren't
+    comparable.
     """
     modes: dict[str, set[str]] = defaultdict(set)
     for row in results:
-        # This computer has no modes, and how a foreign app ran is its own affair.
+        # This computer has no modes, and an imported figure's mode isn't known.
         if (
             row.result.is_judged
             and row.case.serial != HOST_SERIAL
             and row.case.tool not in IMPORTED_TOOLS
         ):
             modes[row.model.sha256].add(row.case.process_mode.value)
-    mixed = [found for found in modes.values() if len(found) > 1]
+    mixed = [of_model for of_model in modes.values() if len(of_model) > 1]
     if mixed:
         words = ", ".join(sorted(set().union(*mixed)))
         yield Problem(

@@ -1,5 +1,5 @@
-"""The results as tables: phones down and configurations across, and in a terminal case by case or the
-fastest of each, and what further passes showed.
+"""The results as tables: phones down and configurations across; and for a terminal, the cases or the
+fastest of each, and the results of further passes.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from orchestrator.tables.renderers import WIDTH, Line, laid_out
 from orchestrator.tables.results import (
     figures_decimals,
     listed_table,
-    look_of,
     memory_table,
     pass_table,
+    row_style,
     unusual,
 )
 from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow, SkipRow
@@ -42,28 +42,28 @@ class MatrixLine:
 
     model: str
     device: DeviceRow
-    #: Who measured it; empty for this lab.
+    #: The lab that measured it; empty for this lab.
     source: str = ""
     #: In microseconds.
     figures: Mapping[str, float]
-    #: What people read in the place of a figure, or where there is none.
+    #: The text that people read in place of a figure.
     words: Mapping[str, str]
     rows: Mapping[str, ResultRow] = field(default_factory=dict)
 
     @property
     def remarks(self) -> str:
-        """What data says of figures that aren't clean, and of those that are missing."""
-        found = (
+        """The reasons for figures that aren't clean or are missing, for exports."""
+        remarks = (
             (label, row.why_not_clean if row.own is None else unusual(row))
             for label, row in self.rows.items()
             if not row.is_unused_thread_count
         )
-        return "; ".join(f"{label}: {remark}" for label, remark in found if remark)
+        return "; ".join(f"{label}: {remark}" for label, remark in remarks if remark)
 
 
 def labels_of(rows: Iterable[ResultRow], names: ShortNames) -> list[str]:
     """Return the short names of the configurations, in their order."""
-    # Where a delegate uses no threads on any device, another column has the figures of all.
+    # Where a delegate uses no threads on any device, its figures are in another column.
     cases = {row.configuration: row.case for row in rows if not row.is_unused_thread_count}
     ordered = sorted(cases, key=lambda label: configuration_order(cases[label], label))
     return list(map(names.of, ordered))
@@ -77,25 +77,25 @@ def lines_of(
     configurations = dict.fromkeys(row.configuration for row in rows)
     skips = grouped(skipped, lambda skip: (skip.skipped.model_name, skip.device.serial))
     lines = []
-    for own in grouped(rows, lambda row: row.place).values():
-        cells = {names.of(row.configuration): row for row in own}
-        measured = [f"{row.configuration}, " for row in own]
-        # A column shows the same combination for another device.
+    for members in grouped(rows, lambda row: row.place).values():
+        cells = {names.of(row.configuration): row for row in members}
+        measured = [f"{row.configuration}, " for row in members]
+        # A skipped combination is shown where another device has a column for it.
         words = {
             names.of(label): f"skipped: {skip.skipped.reason_code}"
-            for skip in skips.get((own[0].case.model_name, own[0].case.serial), [])
+            for skip in skips.get((members[0].case.model_name, members[0].case.serial), [])
             for label in configurations
             if names.of(label) not in cells and f"{label}, ".startswith(f"{skip.configuration}, ")
-            # It names no flags: other passes measured them.
+            # Such a skip names no flags; other passes may have measured the combination.
             if skip.skipped.reason_code != NOT_IN_TOOL
             or not any(item.startswith(f"{skip.configuration}, ") for item in measured)
         }
-        words |= {label: word for label, row in cells.items() if (word := _word(row, digits))}
+        words |= {label: word for label, row in cells.items() if (word := _cell_text(row, digits))}
         lines.append(
             MatrixLine(
-                model=_model(own),
-                device=own[0].device,
-                source="; ".join(dict.fromkeys(row.origin for row in own if row.origin)),
+                model=_model(members),
+                device=members[0].device,
+                source="; ".join(dict.fromkeys(row.origin for row in members if row.origin)),
                 figures={
                     label: row.median_us
                     for label, row in cells.items()
@@ -119,7 +119,7 @@ def _model(rows: Sequence[ResultRow]) -> str:
 def matrix_table(
     name: str, caption: str, lines: Sequence[MatrixLine], labels: Sequence[str], digits: int
 ) -> Table[MatrixLine]:
-    """Return the table of some lines with a column for each configuration."""
+    """Return the table of these lines with a column for each configuration."""
 
     def column(label: str) -> Column[MatrixLine]:
         return Column(
@@ -129,7 +129,7 @@ def matrix_table(
             **MS,
             digits=digits,
             shown=lambda line: line.words.get(label),
-            tone=lambda line: look_of(row) if (row := line.rows.get(label)) is not None else "",
+            tone=lambda line: row_style(row) if (row := line.rows.get(label)) is not None else "",
             case=lambda line: row.key if (row := line.rows.get(label)) is not None else "",
         )
 
@@ -137,7 +137,7 @@ def matrix_table(
         name=name,
         caption=caption,
         columns=[
-            # A page's rows have a badge.
+            # On a page, virtual phones have a badge.
             Column("device", "phone", lambda line: line.device.label, forms=PAGE),
             Column("device", "phone", lambda line: line.device.title, forms=LINES | DATA),
             Column("serial", "serial", lambda line: line.device.serial, forms=DATA),
@@ -150,8 +150,8 @@ def matrix_table(
     )
 
 
-def _word(row: ResultRow, digits: int) -> str:
-    """Return what people read of a case beside or instead of a figure in milliseconds."""
+def _cell_text(row: ResultRow, digits: int) -> str:
+    """Return the text of a case's cell, empty where a figure in milliseconds is enough."""
     if row.is_unused_thread_count:
         return "same: uses no threads"
     if row.own is None:
@@ -163,12 +163,12 @@ def _word(row: ResultRow, digits: int) -> str:
     return f"{figure_text(row.case, row.median_us, digits)}{unit}{f' ({notes})' if notes else ''}"
 
 
-#: Cases that are listed one by one; of more the fastest of each model on each phone stand there.
+#: At most so many cases are listed; of more, the fastest of each model on each phone.
 _MOST_LISTED: Final = 40
-#: Fewer columns have no room for what is the least asked for of the fastest.
+#: Narrower terminals don't show the speed-up of the fastest.
 _ROOM_FOR_ALL: Final = 100
 _ELSEWHERE: Final = "the fastest of each; the report and 'benchfarm table --all' have all {cases}"
-#: More cases of one kind are counted.
+#: At most so many cases of one kind are named; more are counted.
 _MOST_NAMED: Final = 5
 
 
@@ -178,14 +178,13 @@ def render_text_table(data: ReportData, width: int = WIDTH, *, legend: bool = Fa
 
 
 def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) -> list[Line]:
-    """Return the results for a terminal of so many columns, each line with its look.
+    """Return the results for a terminal of ``width`` columns (at least 80), each line with its
+    style.
 
-    Fewer than 80 are taken for 80.
-
-    Cases are listed each below its phone; of many the fastest of each model on each phone. A
-    figure that isn't the requested delegate's, or that was rejected, isn't shown: its place says
-    why. Below stand who won, what went wrong with its cure, and one line of legend; ``legend``
-    explains marks and words for figures; ``benchfarm explain`` has all.
+    Cases are listed below their phones; of many, the fastest of each model on each phone. A figure
+    that isn't the requested delegate's, or that was rejected, is replaced by the reason. Below stand
+    the winners, the problems with their next steps, and one line of legend; ``legend`` explains
+    marks and words for figures; ``benchfarm explain`` has all.
     """
     if not data.results:
         return [(data.headline.scope, "")]
@@ -204,8 +203,8 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
         lines += [("", ""), (_ELSEWHERE.format(cases=counted(len(timed), "case")), "head")]
     elif timed:
         lines += laid_out(listed_table(sorted(timed, key=_fastest_first)), width)
-    of_passes = [pass_table(own, rows) for own in pass_tables()]
-    for part in (*of_passes, memory_table(_with_memory(rows))):
+    pass_parts = [pass_table(table, rows) for table in pass_tables()]
+    for part in (*pass_parts, memory_table(_with_memory(rows))):
         if part.listed:
             lines += [("", ""), (part.caption, "title"), *laid_out(part, width)]
 
@@ -218,24 +217,24 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
             ]
             lines += laid_out(slowest, width)
 
-    def told(sentences: Iterable[str], look: str = "") -> None:
-        kept = [(line, look) for item in sentences if item for line in wrap(visible(item), width)]
-        lines.extend([("", ""), *kept] if kept else [])
+    def add_paragraph(sentences: Iterable[str], style: str = "") -> None:
+        wrapped = [
+            (line, style) for item in sentences if item for line in wrap(visible(item), width)
+        ]
+        lines.extend([("", ""), *wrapped] if wrapped else [])
 
-    told(_passes(rows))
-    told(data.headline.answers)
-    told([data.headline.state, *data.headline.warnings], "doubt")
+    add_paragraph(_passes(rows))
+    add_paragraph(data.headline.answers)
+    add_paragraph([data.headline.state, *data.headline.warnings], "doubt")
     origins = ((row.name or row.campaign_id, origin_of(row)) for row in data.campaigns)
-    told(dict.fromkeys(f"campaign {name}: {origin}" for name, origin in origins if origin))
-    told(_legend(data, names) if legend else [_short_legend(names, width)], "head")
+    add_paragraph(dict.fromkeys(f"campaign {name}: {origin}" for name, origin in origins if origin))
+    add_paragraph(_legend(data, names) if legend else [_legend_line(names, width)], "head")
     start = next((place for place, (line, _) in enumerate(lines) if line), 0)
-    return [(line.rstrip(), look) for line, look in lines[start:]]
+    return [(line.rstrip(), style) for line, style in lines[start:]]
 
 
 def _with_memory(rows: Iterable[ResultRow]) -> list[ResultRow]:
-    """Return the cases whose memory a pass of its own measured, and those that have nothing else to
-    show.
-    """
+    """Return the cases whose memory a separate pass measured, and those without another figure."""
     return [
         row
         for row in rows
@@ -248,9 +247,7 @@ def _with_memory(rows: Iterable[ResultRow]) -> list[ResultRow]:
 
 
 def _passes(rows: Sequence[ResultRow]) -> Iterator[str]:
-    """Yield what comparing outputs and profiling came to, and what of any pass but timing was left
-    out.
-    """
+    """Yield the outputs that couldn't be compared, and the runs left out of passes but timing."""
     for verdict in (ParityVerdict.DEGENERATE, ParityVerdict.UNREADABLE):
         compared = [row for row in rows if row.result.parity is verdict]
         words = PARITY_WORDS[verdict]
@@ -279,15 +276,15 @@ def _fastest_first(row: ResultRow) -> tuple[object, ...]:
     return *place, row.median_us is None, row.median_us or 0.0
 
 
-def _short_legend(names: ShortNames, width: int) -> str:
-    """Return one line: what the names leave out, and where the rest is explained."""
+def _legend_line(names: ShortNames, width: int) -> str:
+    """Return the parts that all names share, and the option that explains the words."""
     where = "--legend explains the words"
     common = f"all {names.common}; {where}" if names.common else where
     return common if display_width(common) <= width else where
 
 
 def _legend(data: ReportData, names: ShortNames) -> list[str]:
-    """Return what marks and words for figures mean, of those that stand in the table."""
+    """Return the explanations of the marks and words that are in the table."""
     rows = data.results
     lines = [data.headline.trust, f"all {names.common}" if names.common else ""]
     if any(row.best is not BestMark.NONE for row in rows):
@@ -302,7 +299,7 @@ def _legend(data: ReportData, names: ShortNames) -> list[str]:
         lines.append(
             "tokens/s: all tokens over their time together, the harmonic mean of the repetitions' speeds"
         )
-    lines.append("; ".join(_list_words(rows)))
+    lines.append("; ".join(_word_legend(rows)))
     if any(row.delegate_text == "fell back to CPU" for row in rows):
         lines.append("fell back: the CPU ran it, so the figure isn't the delegate's")
     if data.has_virtual:
@@ -310,14 +307,14 @@ def _legend(data: ReportData, names: ShortNames) -> list[str]:
     return lines
 
 
-def _list_words(rows: Sequence[ResultRow]) -> Iterable[str]:
-    """Yield what the words mean that stand in a list of cases."""
-    own = [row for row in rows if row.own is not None]
+def _word_legend(rows: Sequence[ResultRow]) -> Iterable[str]:
+    """Yield the explanations of the words in a list of cases."""
+    with_figure = [row for row in rows if row.own is not None]
     if any(row.speed_up is not None for row in rows):
         yield "vs CPU: times as fast as the fastest on the CPU"
-    if any(row.result.truth is DelegateTruth.FULL for row in own):
+    if any(row.result.truth is DelegateTruth.FULL for row in with_figure):
         yield "full: the delegate ran all operators"
-    if any(row.result.truth is DelegateTruth.PARTIAL for row in own):
+    if any(row.result.truth is DelegateTruth.PARTIAL for row in with_figure):
         yield "partial n/m: it ran n of m, the CPU the rest"
-    if any(row.result.is_judged for row in own):
+    if any(row.result.is_judged for row in with_figure):
         yield "clean: nothing found that spoils the figure"

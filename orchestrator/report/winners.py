@@ -28,34 +28,33 @@ from orchestrator.records.run import DelegateTruth
 from orchestrator.records.verdict import Outputs
 from orchestrator.tables.escapes import shell_word
 from orchestrator.tables.labels import ShortNames, short_names
-from orchestrator.tables.results import RESULTS, look_of, ratio_columns
+from orchestrator.tables.results import RESULTS, ratio_columns, row_style
 from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow
 from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table
 from orchestrator.units import counted, format_figure, format_percent
 
 #: Cases that say nothing about which configuration is fastest.
 _NO_ENTRY: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, CaseStatus.SKIPPED})
-#: Winners that are told one by one; of more, it is counted how often what wins.
+#: Winners that have a sentence each; of more, wins are counted by delegate.
 _MOST_WINNERS: Final = 4
 _TIE: Final = "a tie"
-#: Of configurations that are tied so many are named.
+#: At most so many tied configurations are named.
 _MOST_TIED: Final = 2
 _BESIDE_SIDES: Final = all_but("delegate", "threads", "affinity")
 
 
 @frozen
 class Contest:
-    """The cases of one model on one device, and which of them is the fastest."""
+    """The cases of one model on one device, and the fastest of them."""
 
     rows: tuple[ResultRow, ...]
-    #: The fastest clean figure, and those that can't be told from it, the faster first; None where
-    #: none is clean.
+    #: The fastest clean figure (None where none is clean), and those tied with it, the faster
+    #: first.
     best: ResultRow | None
     tied: tuple[ResultRow, ...] = ()
     #: False where a figure has one process, so that the order rests on a margin.
     is_tested: bool = False
-    #: The next fastest that can be told from the winner, and how many times as fast as it the
-    #: winner is.
+    #: The fastest that is clearly slower than the winner, and the winner's lead over it.
     second: tuple[ResultRow, Ratio] | None = None
 
     @property
@@ -75,7 +74,7 @@ class Contest:
 
     @property
     def doubted(self) -> list[ResultRow]:
-        """What would be faster than the winner, and has no clean figure."""
+        """The cases that would be faster than the winner, and have no clean figure."""
         limit_us = self.best.median_us if self.best is not None else None
         return [
             row
@@ -84,18 +83,18 @@ class Contest:
         ]
 
     def fastest(self, names: ShortNames) -> str:
-        """Return the winner's configuration, or the first that are tied, in alphabetical order:
-        which of them leads is noise.
+        """Return the winner's configuration, or the first tied ones in alphabetical order: their
+        order by time is noise.
         """
         if self.best is None:
             return "no clean figure"
-        takes = [names.of(row.configuration) for row in (self.best, *self.tied)]
-        more = f" or {len(takes) - _MOST_TIED} more" if len(takes) > _MOST_TIED else ""
-        return " or ".join(sorted(takes[:_MOST_TIED])) + more
+        labels = [names.of(row.configuration) for row in (self.best, *self.tied)]
+        more = f" or {len(labels) - _MOST_TIED} more" if len(labels) > _MOST_TIED else ""
+        return " or ".join(sorted(labels[:_MOST_TIED])) + more
 
     def verdict(self, names: ShortNames) -> str:
-        """Return how sure it is who wins: ``clear``, ``tied``, ``only one``, what may be faster, or
-        why nothing is clean.
+        """Return the verdict: ``clear``, ``tied``, ``only one``, which case may be faster, or why
+        no figure is clean.
         """
         if self.best is None:
             return "; ".join(dict.fromkeys(row.why_not_clean for row in self.rows))
@@ -110,10 +109,10 @@ def _best(contest: Contest) -> ResultRow | None:
 
 
 def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
-    """Return the fastest configuration of each model on each phone: what a pull request shows."""
+    """Return the fastest configuration of each model on each phone, as pull requests show it."""
     every = [row for item in contests for row in item.rows]
     names = short_names((row.configuration, row.case) for row in every)
-    known = {column.name: column.of(_best) for column in RESULTS}
+    result_columns = {column.name: column.of(_best) for column in RESULTS}
     columns: Sequence[Column[Contest]] = (
         Column("model", "model", lambda item: item.shown.model.label),
         Column("device", "phone", lambda item: item.shown.device.title),
@@ -126,7 +125,7 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
             shown=lambda item: item.fastest(names),
         ),
         *(
-            known[name]
+            result_columns[name]
             for name in ("median_us", "tokens_per_s", "precision", "speed_up", "outputs")
         ),
         Column(
@@ -148,20 +147,20 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
         notes=notes_of(every, names),
         is_virtual=lambda item: item.shown.is_virtual,
         nothing="no latency was measured",
-        look=lambda item: look_of(item.shown) if item.best is not None else "bad",
+        look=lambda item: row_style(item.shown) if item.best is not None else "bad",
     )
 
 
 def notes_of(rows: Sequence[ResultRow], names: ShortNames) -> list[str]:
-    """Return the notes that a table with short names needs, five sentences at most."""
+    """Return the notes for a table with short names, at most five sentences."""
     unclean = sum(not (row.result.is_judged or row.is_unused_thread_count) for row in rows)
     notes = [f"All {names.common}." if names.common else ""]
     if unclean:
         notes.append(f"{counted(unclean, 'configuration')} without a clean figure: see the report.")
-    if lost := [code for row in rows for item in row.invocations if (code := item.why_lost)]:
-        codes = ", ".join(dict.fromkeys(lost))
-        count = counted(len(lost), "invocation")
-        notes.append(f"{count} gave no result ({codes}): see the report.")
+    if lost_codes := [code for row in rows for item in row.invocations if (code := item.why_lost)]:
+        code_list = ", ".join(dict.fromkeys(lost_codes))
+        count = counted(len(lost_codes), "invocation")
+        notes.append(f"{count} gave no result ({code_list}): see the report.")
     if any(row.speed_up is not None and row.speed_up.is_between_sessions for row in rows):
         notes.append("vs CPU is between sessions: the two were measured in different campaigns.")
     if any(row.is_virtual for row in rows):
@@ -183,29 +182,31 @@ LEAD: Final[Sequence[Column[Ratio]]] = (
 
 
 def figure_of(row: ResultRow) -> Summary:
-    """Return what stands against the other figures of a model on a device; only for rows that are
-    compared.
+    """Return the figure that is compared with others of a model on a device; only for rows that
+    have one.
     """
     assert row.compared is not None, "a clean figure has one"
     return row.compared
 
 
 def fastest_row(rows: Iterable[ResultRow]) -> ResultRow:
-    """Return the fastest of at least one that are compared."""
-    known = {row.key: row for row in rows}
-    return known[fastest_of({key: figure_of(row) for key, row in known.items()})]
+    """Return the fastest of at least one compared row."""
+    by_key = {row.key: row for row in rows}
+    return by_key[fastest_of({key: figure_of(row) for key, row in by_key.items()})]
 
 
 def ranked(rows: Sequence[ResultRow]) -> tuple[tuple[ResultRow, ...], tuple[Contest, ...]]:
-    """Return the rows with best marks and speed-ups, each among its model on its device, and what
-    each of these groups comes to, without cases that have no timing pass.
+    """Return the rows with best marks and speed-ups within their model and device, and a contest
+    for each of these groups; cases without a timing pass are in none.
     """
     gains = {
-        key: gain for group in grouped(rows, _like).values() for key, gain in _speed_ups(group)
+        key: gain
+        for group in grouped(rows, _baseline_group).values()
+        for key, gain in _speed_ups(group)
     }
     marked: dict[str, ResultRow] = {}
     contests = []
-    for group in grouped(rows, _place).values():
+    for group in grouped(rows, _contest_group).values():
         summaries = alike({row.key: row.result for row in group if row.result.is_judged})
         best = best_of(summaries)
         for row in group:
@@ -255,9 +256,7 @@ def _contest(rows: Sequence[ResultRow], best: BestOfSet[str] | None) -> Contest:
 
 
 def winners(contests: Iterable[Contest]) -> list[Contest]:
-    """Return those in which a clean figure won against something: two cases measured, one of them
-    clean.
-    """
+    """Return the contests with at least two measured cases, one of them clean."""
     tried = [
         (item, sum(row.result.status not in _NO_ENTRY for row in item.rows)) for item in contests
     ]
@@ -290,37 +289,40 @@ def by_threads(rows: Iterable[ResultRow]) -> Iterator[list[ResultRow]]:
             yield sorted(members, key=lambda row: row.case.threads)
 
 
-def _place(row: ResultRow) -> Hashable:
-    """Return what the configurations of one contest share; a fake binary's figure is none of a real
-    device's.
-    """
+def _contest_group(row: ResultRow) -> Hashable:
+    """Return the group key of a contest; a fake binary's figures are apart from a real device's."""
     return row.place, row.is_virtual
 
 
-def _like(row: ResultRow) -> Hashable:
-    """Return what a figure and the CPU's that it is compared with share: all but delegate, threads
-    and flags.
+def _baseline_group(row: ResultRow) -> Hashable:
+    """Return the group key of a figure and its CPU baseline: all but delegate, threads and flags.
 
-    The cores that a number of threads is kept to follow from it, unless a plan names them.
+    The affinity follows from the number of threads, unless a plan names the cores.
     """
     case = row.case
     settings = tuple(getattr(case, name) for name in SETTINGS if name != "affinity")
-    return _place(row), case.tool, case.build_sha256, case.process_mode, fixed_cores(case), settings
+    return (
+        _contest_group(row),
+        case.tool,
+        case.build_sha256,
+        case.process_mode,
+        fixed_cores(case),
+        settings,
+    )
 
 
 def _speed_ups(group: Sequence[ResultRow]) -> Iterator[tuple[str, tuple[Ratio, str]]]:
-    """Yield the keys of the judged rows with their speed-up and what it is over."""
+    """Yield the keys of the judged rows with their speed-up and the baseline's configuration."""
     rows = {row.key: row for row in group if row.own is not None}
     summaries = alike({key: row.result for key, row in rows.items()})
-    # The fastest of all on the CPU: where that one isn't judged, another one's figure would
-    # flatter.
+    # The fastest of all on the CPU. Where it isn't judged, a slower baseline would flatter.
     on_cpu = [key for key in summaries if rows[key].case.delegate.is_cpu]
     fastest = fastest_of({key: summaries[key] for key in on_cpu}) if on_cpu else None
     if fastest is None or not rows[fastest].result.is_judged:
         return
     for key, summary in summaries.items():
         if rows[key].result.is_judged:
-            # Itself is no second sample: what it is over itself has no interval.
+            # The baseline over itself has no interval: it is no second sample.
             gain = Ratio(value=1.0, interval=None)
             if key != fastest:
                 gain = speed_up(summaries[fastest], summary)
@@ -328,13 +330,13 @@ def _speed_ups(group: Sequence[ResultRow]) -> Iterator[tuple[str, tuple[Ratio, s
 
 
 def kind_title(row: ResultRow) -> str:
-    """Return what equal phones are called."""
+    """Return the name that all phones of one kind share."""
     facts = row.device.facts
     return row.device.label if facts is None else facts.kind_title
 
 
-def answers_of(contests: Iterable[Contest]) -> tuple[str, ...]:
-    """Return what won as a sentence for each contest; of many, for each model how often what wins."""
+def winner_sentences(contests: Iterable[Contest]) -> tuple[str, ...]:
+    """Return a sentence about the winner of each contest; of many, one per model with counts."""
     every = list(contests)
     won = [item for item in every if item.best is not None]
     models = list(grouped(every, lambda item: item.shown.model.subject).values())
@@ -358,76 +360,83 @@ def counted_devices(devices: Collection[DeviceRow]) -> str:
 
 
 def model_answer(members: Sequence[Contest], names: ShortNames) -> str:
-    """Return what won for one model, without its full stop: of one phone by how much, of several how
-    often what wins.
+    """Return a sentence about one model's winner, without its full stop: of one phone the lead, of
+    several how often each delegate wins.
     """
-    known = [item.best for item in members if item.best is not None]
+    best_rows = [item.best for item in members if item.best is not None]
     devices = [item.shown.device for item in members]
-    if not known:
+    if not best_rows:
         where = devices[0].title if len(devices) == 1 else counted_devices(devices)
         return f"no clean figure on {where}"
     if len(members) == 1:
         return answer_text(members[0], names_model=False)
-    # What virtual phones are fastest with says nothing of devices, and isn't counted with them.
+    # The winners of virtual phones say nothing of real devices, and are counted apart.
     wins = Counter(
-        f"{_tallied(item, names)}{' (virtual)' if item.shown.is_virtual else ''}"
+        f"{_winning_delegate(item, names)}{' (virtual)' if item.shown.is_virtual else ''}"
         for item in members
         if item.best is not None
     )
-    (first, count), *others = wins.most_common()
+    (first, count), *runners_up = wins.most_common()
     phones = f"{count} of {counted_devices(devices)}"
-    told = [f"{first} on {phones}" if first.startswith(_TIE) else f"{first} is fastest on {phones}"]
-    told += [f"{take} on {count}" for take, count in others]
-    checked = sum(row.outputs is Outputs.CHECKED for row in known)
-    open_to_doubt = sum(row.may_be_wrong for row in known)
-    parts = [", ".join(told)]
-    if len(known) < len(members):
-        parts.append(f"no clean figure on {len(members) - len(known)}")
-    if open_to_doubt:
-        counts = f"outputs checked on {checked} of {open_to_doubt}"
+    phrases = [
+        f"{first} on {phones}" if first.startswith(_TIE) else f"{first} is fastest on {phones}"
+    ]
+    phrases += [f"{delegate} on {count}" for delegate, count in runners_up]
+    checked = sum(row.outputs is Outputs.CHECKED for row in best_rows)
+    checkable = sum(row.may_be_wrong for row in best_rows)
+    parts = [", ".join(phrases)]
+    if len(best_rows) < len(members):
+        parts.append(f"no clean figure on {len(members) - len(best_rows)}")
+    if checkable:
+        counts = f"outputs checked on {checked} of {checkable}"
         parts.append(counts if checked else "outputs not checked")
     return "; ".join(parts)
 
 
-def _tallied(contest: Contest, names: ShortNames) -> str:
-    """Return what wins, or that it is a tie."""
+def _winning_delegate(contest: Contest, names: ShortNames) -> str:
+    """Return the delegate that wins, or the word for a tie."""
     won = [row for row in (contest.best, *contest.tied) if row is not None]
-    takes = {names.of(row.configuration).partition(",")[0] for row in won}
-    return _TIE if len(takes) > 1 else takes.pop()
+    delegates = {names.of(row.configuration).partition(",")[0] for row in won}
+    return _TIE if len(delegates) > 1 else delegates.pop()
 
 
 def answer_text(contest: Contest, *, names_model: bool = True) -> str:
-    """Return what won, by how much and how sure, as one sentence without its full stop."""
+    """Return the winner, its lead and the interval as one sentence without its full stop."""
     row, second = contest.shown, contest.second
-    shown = short_names((item.configuration, item.case) for item in contest.rows)
-    who = f"{row.where if names_model else row.device.title}: "
+    names = short_names((item.configuration, item.case) for item in contest.rows)
+    subject = f"{row.where if names_model else row.device.title}: "
     if contest.is_alone:
-        return f"{who}one clean figure, {row.configuration} with {_figure(row)}"
+        return f"{subject}one clean figure, {row.configuration} with {_figure(row)}"
     if contest.tied:
-        names = [
-            f"{shown.of(item.configuration)} ({_figure(item)})" for item in (row, *contest.tied)
+        tied_names = [
+            f"{names.of(item.configuration)} ({_figure(item)})" for item in (row, *contest.tied)
         ]
-        if (more := len(names) - _MOST_TIED) > 1:
-            names[_MOST_TIED:] = [f"{more} more"]
-        # Of few processes and many configurations much more than the noise is tied.
+        if (more := len(tied_names) - _MOST_TIED) > 1:
+            tied_names[_MOST_TIED:] = [f"{more} more"]
+        # With few processes and many configurations, even large differences are ties.
         doubt = (
             "these processes can't tell them apart"
             if contest.is_tested
             else "one process each can't tell"
         )
-        slower = f"; {shown.of(second[0].configuration)} is slower" if second else ""
-        return f"{who}{', '.join(names[:-1])} and {names[-1]} are tied; {doubt}{slower}"
+        slower = f"; {names.of(second[0].configuration)} is slower" if second else ""
+        return (
+            f"{subject}{', '.join(tied_names[:-1])} and {tied_names[-1]} are tied; {doubt}{slower}"
+        )
     assert second is not None, "what is neither alone nor tied has a second"
-    known = second[1].interval
-    sure = (
-        "not tested: one process" if known is None else f"95 %: {known.low:.2f} to {known.high:.2f}"
+    interval = second[1].interval
+    claim = (
+        "not tested: one process"
+        if interval is None
+        else f"95 %: {interval.low:.2f} to {interval.high:.2f}"
     )
-    lead = f"{second[1].value:.2f} times ({sure}) as fast as {shown.of(second[0].configuration)}"
-    return f"{who}{shown.of(row.configuration)} is the fastest with {_figure(row)}, {lead}{_outputs(row)}"
+    lead = f"{second[1].value:.2f} times ({claim}) as fast as {names.of(second[0].configuration)}"
+    fastest = f"{names.of(row.configuration)} is the fastest with {_figure(row)}"
+    return f"{subject}{fastest}, {lead}{_outputs(row)}"
 
 
 def _outputs(row: ResultRow) -> str:
-    """Return what is known of a winner's outputs; empty for the reference's kernels."""
+    """Return the check of a winner's outputs in words; empty for the reference's kernels."""
     return f"; outputs {row.outputs}" if row.may_be_wrong else ""
 
 
@@ -436,15 +445,13 @@ def _figure(row: ResultRow) -> str:
     interval = (
         "" if row.own.spread is None else f" \N{PLUS-MINUS SIGN}{format_percent(row.own.spread)}"
     )
-    lacking = row.result.lacking
+    caveat = row.result.lacking
     figure = format_figure(row.own.median_us, is_per_token=row.case.is_per_token)
-    return f"{figure}{interval}{f' ({lacking})' if lacking else ''}"
+    return f"{figure}{interval}{f' ({caveat})' if caveat else ''}"
 
 
 def next_step(contest: Contest, path: str, builds: Mapping[ToolName, str]) -> str:
-    """Return what to try next, as a command for this model's file; ``builds`` are those that the
-    plan names.
-    """
+    """Return the next step with a command for this model's file; ``builds`` are the plan's."""
     row, rival = contest.shown, next(iter(contest.tied), None)
     model, where = shell_word(path), f"-s {shell_word(row.device.serial)}"
     if not is_usual(row.case.tool):
@@ -459,23 +466,23 @@ def next_step(contest: Contest, path: str, builds: Mapping[ToolName, str]) -> st
     return f"to try every delegate with other thread counts: benchfarm bench {model} {where} -d all -t 1,2,4"
 
 
-def _sides(one: ResultRow, other: ResultRow) -> str:
-    """Return what two cases differ in as ``benchfarm ab`` names it; empty unless that is the delegate
-    or the number of threads, of cases with usual settings.
+def _sides(first: ResultRow, second: ResultRow) -> str:
+    """Return the sides of ``benchfarm ab`` for two cases; empty unless they have usual settings and
+    differ in delegate or threads only.
     """
-    ours, theirs = one.case, other.case
-    is_usual_case = not (ours.flags or ours.files or ours.mode)
-    has_own_cores = fixed_cores(ours) or fixed_cores(theirs)
-    if not is_usual_case or has_own_cores or _BESIDE_SIDES(ours) != _BESIDE_SIDES(theirs):
+    case_a, case_b = first.case, second.case
+    is_usual_case = not (case_a.flags or case_a.files or case_a.mode)
+    has_own_cores = fixed_cores(case_a) or fixed_cores(case_b)
+    if not is_usual_case or has_own_cores or _BESIDE_SIDES(case_a) != _BESIDE_SIDES(case_b):
         return ""
-    if ours.delegate is theirs.delegate:
-        return f"threads:{ours.threads} threads:{theirs.threads} -d {ours.delegate}"
+    if case_a.delegate is case_b.delegate:
+        return f"threads:{case_a.threads} threads:{case_b.threads} -d {case_a.delegate}"
     # Both sides get one number of threads: it must be what each was measured with, or unused.
-    counts = {row.case.threads for row in (one, other) if not _leaves_threads_unused(row)}
+    counts = {row.case.threads for row in (first, second) if not _leaves_threads_unused(row)}
     if len(counts) > 1:
         return ""
-    threads = counts.pop() if counts else ours.threads
-    return f"delegate:{ours.delegate} delegate:{theirs.delegate} -t {threads}"
+    threads = counts.pop() if counts else case_a.threads
+    return f"delegate:{case_a.delegate} delegate:{case_b.delegate} -t {threads}"
 
 
 def _leaves_threads_unused(row: ResultRow) -> bool:
@@ -484,10 +491,10 @@ def _leaves_threads_unused(row: ResultRow) -> bool:
     return is_whole and not DELEGATES[row.case.delegate].uses_threads
 
 
-def next_steps(found: Sequence[Contest], terms: Terms) -> list[str]:
+def next_steps(contests: Sequence[Contest], terms: Terms) -> list[str]:
     """Return the next step of the first winner whose model's file is known."""
     return [
         next_step(item, terms.files[item.shown.model.sha256], terms.builds)
-        for item in found
+        for item in contests
         if item.shown.model.sha256 in terms.files
     ][:1]

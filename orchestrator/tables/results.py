@@ -377,7 +377,7 @@ def results_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
         groups=2,
         instead=lambda row: row.why_not_clean if row.own is None else "",
         is_judged=lambda row: row.result.is_judged,
-        look=look_of,
+        look=row_style,
     )
 
 
@@ -456,11 +456,11 @@ def listed_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
         columns,
         groups=2,
         instead=lambda row: row.why_not_clean if row.own is None else "",
-        look=look_of,
+        look=row_style,
     )
 
 
-def look_of(row: ResultRow) -> str:
+def row_style(row: ResultRow) -> str:
     """Return how a terminal shows a case."""
     if row.own is None:
         return "" if row.result.status in {CaseStatus.SKIPPED, CaseStatus.UNTIMED} else "bad"

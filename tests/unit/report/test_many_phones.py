@@ -17,7 +17,7 @@ from orchestrator.report.data import ReportData
 from orchestrator.report.tables import render_text_table
 from orchestrator.report.winners import (
     answer_text,
-    answers_of,
+    winner_sentences,
     fastest_table,
     next_step,
     next_steps,
@@ -211,7 +211,7 @@ def test_of_many_winners_it_is_said_which_are_no_winners() -> None:
     runs = [
         item for one in clear for item in series(one, 10_000 if one.delegate == "gpu" else 20_000)
     ]
-    (answer,) = answers_of(
+    (answer,) = winner_sentences(
         data_of(
             *runs, *series(tied[0], 10_000), *series(tied[1], 10_010, is_reversed=True)
         ).contests
