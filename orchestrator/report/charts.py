@@ -67,7 +67,7 @@ def charts_of(data: ReportData) -> Mapping[str, Sequence[tuple[str, Html]]]:
     colours: dict[str, int] = {}
     charts = {
         "threads": _threads(data.results),
-        "operators": ((row.who, _map(row, row.profiles[-1], colours)) for row in profiled),
+        "operators": ((row.title, _map(row, row.profiles[-1], colours)) for row in profiled),
         "sustained": _sustained(data.results),
     }
     return {name: list(islice(found, _MOST_CHARTS + 1)) for name, found in charts.items()}
@@ -122,7 +122,7 @@ def _map(row: ResultRow, profile: Profile, colours: dict[str, int]) -> Html:
     for name, us in rest.items():
         told = f"{name}: {format_latency(us)}"
         parts.append(Part(label=name, share=us, told=told, look="d0"))
-    return treemap(parts, f"{row.who}: the time of an inference by layer")
+    return treemap(parts, f"{row.title}: the time of an inference by layer")
 
 
 def _sustained(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
@@ -194,7 +194,9 @@ def thread_steps(rows: Iterable[ResultRow]) -> Iterator[list[ThreadStep]]:
     """Yield the cases that differ in nothing but their number of threads, the fewest first; only
     figures of the delegate itself count.
     """
-    for members in by_threads(row for row in rows if row.own is not None and row.case.threads > 0):
+    for members in by_threads(
+        row for row in rows if row.own_summary is not None and row.case.threads > 0
+    ):
         figures = alike({row.key: row.result for row in members})
         fewest = members[0]
         if fewest.key not in figures:
@@ -240,7 +242,7 @@ def _picture(members: Sequence[Contest], names: ShortNames) -> ModelPicture:
 
     def drawn(item: ResultRow | Contest) -> Html:
         rows = item.rows if isinstance(item, Contest) else [item]
-        found = [_dot(row, names, has_label=not is_one) for row in rows if row.own]
+        found = [_dot(row, names, has_label=not is_one) for row in rows if row.own_summary]
         return dots(axis, found, f"{row_of(item).device.title}: {unit} of each configuration")
 
     picture: Column[Any] = Column("picture", unit, drawn, Kind.PICTURE, box=ticks(axis, unit))
@@ -251,7 +253,7 @@ def _picture(members: Sequence[Contest], names: ShortNames) -> ModelPicture:
         if is_one
         else _of_phones(picture, figures, names)
     )
-    if not any(row.own for row in every):
+    if not any(row.own_summary for row in every):
         columns = [column for column in columns if column is not picture]
     return ModelPicture(
         sentence=f"{model_answer(members, names)}.",
@@ -376,10 +378,10 @@ def _axis(members: Sequence[Contest]) -> Axis:
 def _reached(rows: Iterable[ResultRow], *, has_intervals: bool) -> list[float]:
     found = []
     for row in rows:
-        if row.own is not None:
-            interval = row.own.interval if has_intervals else None
+        if row.own_summary is not None:
+            interval = row.own_summary.interval if has_intervals else None
             ends = (interval.low, interval.high) if interval is not None else ()
-            found += [_scaled(row, end) for end in (row.own.median_us, *ends) if end > 0]
+            found += [_scaled(row, end) for end in (row.own_summary.median_us, *ends) if end > 0]
     return found
 
 
@@ -389,12 +391,12 @@ def _scaled(row: ResultRow, us: float) -> float:
 
 
 def _dot(row: ResultRow, names: ShortNames, *, has_label: bool) -> Dot:
-    assert row.own is not None, "only a figure is drawn"
-    interval = row.own.interval
+    assert row.own_summary is not None, "only a figure is drawn"
+    interval = row.own_summary.interval
     low = high = None
     if interval is not None and interval.low > 0:
         low, high = sorted(_scaled(row, end) for end in (interval.low, interval.high))
-    value = _scaled(row, row.own.median_us)
+    value = _scaled(row, row.own_summary.median_us)
     mark = "best" if row.best is not BestMark.NONE else "" if row.result.is_judged else "doubt"
     name = names.of(row.configuration)
     told = [

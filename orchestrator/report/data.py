@@ -231,7 +231,7 @@ def _trust(cases: Sequence[ResultRow]) -> str:
     if timed:
         text = f"{clean} of {counted(timed, 'result')} clean{_precision(cases)}."
     started = [item for row in cases for item in row.invocations if item.run.is_begun]
-    if failed := sum(bool(item.why_lost) for item in started):
+    if failed := sum(bool(item.failure_code) for item in started):
         text += f" {failed} of {counted(len(started), 'invocation')} that ran gave no result."
     if virtual:
         text += f" {counted(virtual, 'case')} of virtual phones: no measurements."
@@ -277,9 +277,9 @@ def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[Problem]
             step = finding_step(_OUTPUT_CODES[result.parity])
         groups[why, reason, step].append(row)
     for row in rows:
-        for failure in row.lost:
+        for failure in row.failed_runs:
             step = next_step_of(failure.code) or finding_step(failure.code)
-            groups[failure.said, "", step].append(row)
+            groups[failure.text, "", step].append(row)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     has_models = len({row.model.subject for row in rows}) > 1
 

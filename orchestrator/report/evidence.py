@@ -207,7 +207,7 @@ def _runs(row: ResultRow, run_at: int, characters: int) -> Iterator[Block]:
         return
     yield "h3", "Invocations"
     used = [item.latency_us for item in row.invocations if item.is_used]
-    is_drawn = row.own is not None and not row.case.is_per_token and len(used) > 1
+    is_drawn = row.own_summary is not None and not row.case.is_per_token and len(used) > 1
     yield "runs", run_at, run_at + len(row.invocations), percentiles(used) if is_drawn else ""
     moments = []
     for item in row.invocations:

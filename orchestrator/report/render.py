@@ -33,9 +33,9 @@ from orchestrator.tables.html import Html, pack, page_data, template, whole
 from orchestrator.tables.operators import CHANGES, OPERATORS, TYPES, DiffPair, DiffRow
 from orchestrator.tables.results import (
     OWN_COLUMNS,
+    case_parts,
     delegates_table,
     figures_decimals,
-    parts_of,
     parts_table,
     pass_table,
     plain_table,
@@ -173,7 +173,7 @@ def page_tables(data: ReportData) -> Mapping[str, Table[Any]]:
         parts_table(
             "types",
             "Time by type of operator",
-            parts_of(profiled, lambda row: row.profiles[-1].by_type()),
+            case_parts(profiled, lambda row: row.profiles[-1].by_type()),
             TYPES,
         ),
         _changes(data.diffs),
@@ -189,7 +189,7 @@ def _threads(rows: Sequence[ResultRow]) -> Table[Any]:
 
 def _operators(rows: Sequence[ResultRow]) -> Table[Any]:
     # What an operator such as WHILE runs stands after it all: its time is in the operator's own.
-    numbered = parts_of(
+    numbered = case_parts(
         rows,
         lambda row: sorted(
             enumerate((*row.profiles[-1].rows, *row.profiles[-1].nested), start=1),

@@ -1,5 +1,5 @@
-"""The results as tables: phones down and configurations across; and for a terminal, the cases or the
-fastest of each, and the results of further passes.
+"""The results as tables: phones down and configurations across; and for a terminal, the cases or
+the fastest of each, and the results of further passes.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from orchestrator.tables.labels import PARITY_WORDS, ShortNames, configuration_o
 from orchestrator.tables.operators import slowest_table
 from orchestrator.tables.renderers import WIDTH, Line, laid_out
 from orchestrator.tables.results import (
+    figure_notes,
     figures_decimals,
     listed_table,
     memory_table,
     pass_table,
     row_style,
-    unusual,
 )
 from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow, SkipRow
 from orchestrator.tables.table import DATA, LINES, MS, PAGE, Column, Kind, Table
@@ -54,7 +54,7 @@ class MatrixLine:
     def remarks(self) -> str:
         """The reasons for figures that aren't clean or are missing, for exports."""
         remarks = (
-            (label, row.why_not_clean if row.own is None else unusual(row))
+            (label, row.why_not_clean if row.own_summary is None else figure_notes(row))
             for label, row in self.rows.items()
             if not row.is_unused_thread_count
         )
@@ -154,9 +154,9 @@ def _cell_text(row: ResultRow, digits: int) -> str:
     """Return the text of a case's cell, empty where a figure in milliseconds is enough."""
     if row.is_unused_thread_count:
         return "same: uses no threads"
-    if row.own is None:
+    if row.own_summary is None:
         return row.why_not_clean
-    notes = unusual(row)
+    notes = figure_notes(row)
     if not notes and not row.case.is_per_token:
         return ""
     unit = " tokens/s" if row.case.is_per_token else ""
@@ -210,7 +210,7 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
 
     for row in rows:
         if row.profiles:
-            slowest = slowest_table(row.profiles[-1], row.who)
+            slowest = slowest_table(row.profiles[-1], row.title)
             lines += [
                 ("", ""),
                 *((line, "title") for line in wrap(visible(slowest.caption), width)),
@@ -240,7 +240,7 @@ def _with_memory(rows: Iterable[ResultRow]) -> list[ResultRow]:
         for row in rows
         if row.has_memory
         and (
-            row.own is None
+            row.own_summary is None
             or any(shown(item.run.run_pass).measures_memory for item in row.invocations)
         )
     ]
@@ -252,7 +252,7 @@ def _passes(rows: Sequence[ResultRow]) -> Iterator[str]:
         compared = [row for row in rows if row.result.parity is verdict]
         words = PARITY_WORDS[verdict]
         yield from (
-            f"{words}: {row.who}: {row.result.parity_reason}" for row in compared[:_MOST_NAMED]
+            f"{words}: {row.title}: {row.result.parity_reason}" for row in compared[:_MOST_NAMED]
         )
         if len(compared) > _MOST_NAMED:
             yield f"{words}: {counted(len(compared) - _MOST_NAMED, 'case')} more"
@@ -309,7 +309,7 @@ def _legend(data: ReportData, names: ShortNames) -> list[str]:
 
 def _word_legend(rows: Sequence[ResultRow]) -> Iterable[str]:
     """Yield the explanations of the words in a list of cases."""
-    with_figure = [row for row in rows if row.own is not None]
+    with_figure = [row for row in rows if row.own_summary is not None]
     if any(row.speed_up is not None for row in rows):
         yield "vs CPU: times as fast as the fastest on the CPU"
     if any(row.result.truth is DelegateTruth.FULL for row in with_figure):

@@ -157,7 +157,9 @@ def notes_of(rows: Sequence[ResultRow], names: ShortNames) -> list[str]:
     notes = [f"All {names.common}." if names.common else ""]
     if unclean:
         notes.append(f"{counted(unclean, 'configuration')} without a clean figure: see the report.")
-    if lost_codes := [code for row in rows for item in row.invocations if (code := item.why_lost)]:
+    if lost_codes := [
+        code for row in rows for item in row.invocations if (code := item.failure_code)
+    ]:
         code_list = ", ".join(dict.fromkeys(lost_codes))
         count = counted(len(lost_codes), "invocation")
         notes.append(f"{count} gave no result ({code_list}): see the report.")
@@ -313,7 +315,7 @@ def _baseline_group(row: ResultRow) -> Hashable:
 
 def _speed_ups(group: Sequence[ResultRow]) -> Iterator[tuple[str, tuple[Ratio, str]]]:
     """Yield the keys of the judged rows with their speed-up and the baseline's configuration."""
-    rows = {row.key: row for row in group if row.own is not None}
+    rows = {row.key: row for row in group if row.own_summary is not None}
     summaries = alike({key: row.result for key, row in rows.items()})
     # The fastest of all on the CPU. Where it isn't judged, a slower baseline would flatter.
     on_cpu = [key for key in summaries if rows[key].case.delegate.is_cpu]
@@ -441,12 +443,14 @@ def _outputs(row: ResultRow) -> str:
 
 
 def _figure(row: ResultRow) -> str:
-    assert row.own is not None, "a clean figure has one"
+    assert row.own_summary is not None, "a clean figure has one"
     interval = (
-        "" if row.own.spread is None else f" \N{PLUS-MINUS SIGN}{format_percent(row.own.spread)}"
+        ""
+        if row.own_summary.spread is None
+        else f" \N{PLUS-MINUS SIGN}{format_percent(row.own_summary.spread)}"
     )
     caveat = row.result.lacking
-    figure = format_figure(row.own.median_us, is_per_token=row.case.is_per_token)
+    figure = format_figure(row.own_summary.median_us, is_per_token=row.case.is_per_token)
     return f"{figure}{interval}{f' ({caveat})' if caveat else ''}"
 
 

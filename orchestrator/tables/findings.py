@@ -36,7 +36,7 @@ def findings_table(rows: Sequence[FindingRow]) -> Table[FindingRow]:
 
 def _name(row: ResultRow) -> str:
     """Return a case's name, with a word where its program or run alone is virtual."""
-    return row.who + " (virtual)" * (row.is_virtual and not row.device.is_virtual)
+    return row.title + " (virtual)" * (row.is_virtual and not row.device.is_virtual)
 
 
 def _which(item: Kinds) -> list[tuple[str, str]]:

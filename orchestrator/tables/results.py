@@ -1,6 +1,4 @@
-"""The columns of a case, as a report, an export and a frame have them; and those of the parts of a
-case.
-"""
+"""The columns of a case and of its parts, for reports, exports and frames."""
 
 from __future__ import annotations
 
@@ -56,9 +54,9 @@ MARKS: Final = {
 
 def figures_decimals(rows: Sequence[ResultRow]) -> int:
     """Return the decimals that a column of these cases' medians in milliseconds needs."""
-    shown = [row for row in rows if not row.case.is_per_token] or rows
+    timed = [row for row in rows if not row.case.is_per_token] or rows
     return column_decimals(
-        [row.result.summary.median_us / US_PER_MS for row in shown if row.result.summary]
+        [row.result.summary.median_us / US_PER_MS for row in timed if row.result.summary]
     )
 
 
@@ -81,7 +79,7 @@ def _quality(row: ResultRow) -> str:
     return f"{row.quality_text}{', virtual' if is_fake else ''}"
 
 
-def _of_delegate(name: str) -> Callable[[ResultRow], int | None]:
+def _delegate_value(name: str) -> Callable[[ResultRow], int | None]:
     return lambda row: getattr(row.delegate, name) if row.delegate is not None else None
 
 
@@ -94,14 +92,19 @@ def _ms(
     return Column(name, head, value, exact=3, **MS, **other)
 
 
-def _own(name: str, head: str, value: Callable[[Summary], Any], **other: Any) -> Column[ResultRow]:  # noqa: ANN401
+def _summary_column(
+    name: str,
+    head: str,
+    value: Callable[[Summary], Any],
+    **other: Any,  # noqa: ANN401
+) -> Column[ResultRow]:
     return Column("", head, value, exact=3, **MS).of(
-        lambda row: row.own, name=name, **{"forms": DATA, **other}
+        lambda row: row.own_summary, name=name, **{"forms": DATA, **other}
     )
 
 
 def ratio_columns(name: str, exact: int | None = None) -> Sequence[Column[Ratio]]:
-    """Return what data have of a ratio: itself and the ends of its interval."""
+    """Return the columns of a ratio for exports: the ratio and the ends of its interval."""
 
     def column(end: str, value: Callable[[Ratio], Any]) -> Column[Ratio]:
         return Column(f"{name}{end}", "", value, Kind.NUMBER, exact=exact, forms=DATA)
@@ -132,7 +135,7 @@ def _speed(name: str, head: str, place: int, unit: str, **other: Any) -> Column[
 
 
 def _tokens(row: ResultRow) -> str | None:
-    """Return a speed as people read it: from 100 tokens per second on, decimals say nothing."""
+    """Return a speed as people read it: no decimals from 100 tokens per second on."""
     return None if row.speeds[0] is None else figure_text(row.case, row.median_us, 0)
 
 
@@ -140,14 +143,16 @@ def _has_figure(row: ResultRow) -> bool:
     return row.result.summary is not None
 
 
-WHO: Final[Sequence[Column[ResultRow]]] = (
+CASE_NAMES: Final[Sequence[Column[ResultRow]]] = (
     Column("model", "model", lambda row: row.model.label, opens=True, is_choice=True),
     Column("device", "device", lambda row: row.device.title, is_choice=True),
     Column("configuration", "configuration", lambda row: row.configuration, is_choice=True),
 )
-#: Its figure, beside others that are about another thing.
+#: The case's median, optional beside other figures.
 _MEDIAN: Final = replace(
-    _own("median_us", "median", lambda own: own.median_us, forms=EVERYWHERE, is_optional=True),
+    _summary_column(
+        "median_us", "median", lambda summary: summary.median_us, forms=EVERYWHERE, is_optional=True
+    ),
     shown=lambda row: NOTHING if row.case.is_per_token else None,
 )
 _FIGURE: Final[Column[ResultRow]] = Column(
@@ -182,25 +187,25 @@ _PRECISION: Final[Column[ResultRow]] = Column(
     100,
     digits=1,
     exact=6,
-    shown=lambda row: row.spread_text if row.own is not None else NOTHING,
+    shown=lambda row: row.spread_text if row.own_summary is not None else NOTHING,
 )
 _SPEED_UPS: Final[Sequence[Column[ResultRow]]] = [
     column.of(lambda row: row.speed_up) for column in ratio_columns("speed_up", exact=4)
 ]
 _SPEED_UP: Final = replace(_SPEED_UPS[0], head="vs CPU", digits=2, forms=EVERYWHERE, shown=_ratio)
-#: A case's figure and what it is worth, behind the columns of its parts.
+#: A case's figure and its quality, behind the columns of its parts.
 OWN_COLUMNS: Final = (_MEDIAN, _FIGURE, _QUALITY)
 _NODES: Final = (
     Column(
         "delegated_nodes",
         "delegated nodes",
-        _of_delegate("delegated_nodes"),
+        _delegate_value("delegated_nodes"),
         Kind.COUNT,
         forms=DATA,
     ),
-    Column("total_nodes", "nodes", _of_delegate("total_nodes"), Kind.COUNT, forms=DATA),
+    Column("total_nodes", "nodes", _delegate_value("total_nodes"), Kind.COUNT, forms=DATA),
 )
-_STARTED: Final = (
+_STARTS_AND_MEMORY: Final = (
     _ms("init_us", "init", lambda row: row.init_us, forms=DATA),
     _ms("first_inference_us", "first inference", lambda row: row.first_us, forms=DATA),
     _ms("warmup_us", "warm-up", lambda row: row.warmup_us, forms=DATA),
@@ -209,7 +214,7 @@ _STARTED: Final = (
     _memory("peak_memory_mib", "peak memory", lambda row: row.peak_memory_mib),
 )
 RESULTS: Final[Sequence[Column[ResultRow]]] = (
-    *WHO,
+    *CASE_NAMES,
     Column("model_sha256", "sha256 of the model", lambda row: row.model.sha256, forms=DATA),
     Column("serial", "serial number", lambda row: row.device.serial, forms=DATA),
     Column("is_virtual", "virtual", lambda row: row.is_virtual, Kind.FLAG, forms=DATA),
@@ -226,24 +231,26 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     _MEDIAN,
     _speed("tokens_per_s", "speed", 0, "tokens/s", shown=_tokens),
     _FIGURE,
-    _own(
+    _summary_column(
         "interval_low_us",
         "from",
-        lambda own: own.interval and own.interval.low,
+        lambda summary: summary.interval and summary.interval.low,
         unit="ms, 95 %",
         forms=DATA,
     ),
-    _own(
+    _summary_column(
         "interval_high_us",
         "to",
-        lambda own: own.interval and own.interval.high,
+        lambda summary: summary.interval and summary.interval.high,
         unit="ms, 95 %",
         forms=DATA,
     ),
     Column(
         "interval_method",
         "method",
-        lambda row: row.own and row.own.interval and row.own.interval.method,
+        lambda row: (
+            row.own_summary and row.own_summary.interval and row.own_summary.interval.method
+        ),
         forms=DATA,
     ),
     _PRECISION,
@@ -298,7 +305,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     Column(
         "invocations_used",
         "runs",
-        lambda row: len(row.result.used) if row.own is not None else 0,
+        lambda row: len(row.result.used) if row.own_summary is not None else 0,
         Kind.COUNT,
         "used",
         forms=DATA | PAGE,
@@ -312,11 +319,11 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         forms=DATA | PAGE,
     ),
     Column("baseline", "speed-up over", lambda row: row.baseline, forms=DATA),
-    _own("mean_us", "mean", lambda own: own.mean_us),
-    _own("min_us", "least", lambda own: own.min_us),
-    _own("max_us", "most", lambda own: own.max_us),
-    _own("std_us", "standard deviation", lambda own: own.std_us),
-    *_STARTED,
+    _summary_column("mean_us", "mean", lambda summary: summary.mean_us),
+    _summary_column("min_us", "minimum", lambda summary: summary.min_us),
+    _summary_column("max_us", "maximum", lambda summary: summary.max_us),
+    _summary_column("std_us", "standard deviation", lambda summary: summary.std_us),
+    *_STARTS_AND_MEMORY,
     Column(
         "accuracy_percent",
         "accuracy",
@@ -364,24 +371,25 @@ def _records(columns: Sequence[Column[Item]], items: Iterable[Item]) -> list[dic
 
 
 def results_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
-    """Return the table of all cases; a median and its interval are read together, so with as many
-    decimals.
-    """
+    """Return the table of all cases; medians and intervals have the same number of decimals."""
     digits = figures_decimals(rows)
-    shared = {"median_us", "interval_low_us", "interval_high_us"}
+    aligned = {"median_us", "interval_low_us", "interval_high_us"}
     return case_table(
         "results",
         "One row for each case",
         rows,
-        [replace(column, digits=digits) if column.name in shared else column for column in RESULTS],
+        [
+            replace(column, digits=digits) if column.name in aligned else column
+            for column in RESULTS
+        ],
         groups=2,
-        instead=lambda row: row.why_not_clean if row.own is None else "",
+        instead=lambda row: row.why_not_clean if row.own_summary is None else "",
         is_judged=lambda row: row.result.is_judged,
         look=row_style,
     )
 
 
-#: Cases that a page has in a table without scripts.
+#: At most so many cases are in a page's table without scripts.
 _MOST_PLAIN: Final = 200
 _PLAIN: Final = (
     "model", "device", "configuration", "median_us", "tokens_per_s", "figure", "precision",
@@ -390,14 +398,14 @@ _PLAIN: Final = (
 
 
 def plain_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
-    """Return what a page without scripts has of the first cases: figures, verdicts and reasons."""
-    named = {column.name: replace(column, forms=PAGE) for column in RESULTS}
+    """Return the table of the first cases for a page without scripts."""
+    by_name = {column.name: replace(column, forms=PAGE) for column in RESULTS}
     return case_table(
         "plain",
         "One row for each case",
         rows[:_MOST_PLAIN],
         [
-            *(replace(named[name], is_optional=True, opens=False) for name in _PLAIN),
+            *(replace(by_name[name], is_optional=True, opens=False) for name in _PLAIN),
             Column("reasons", "reasons", _reasons, is_optional=True),
         ],
         attributes=lambda row: {"id": f"c-{row.key}"},
@@ -405,15 +413,15 @@ def plain_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
 
 
 def _reasons(row: ResultRow) -> str:
-    """Return why a case has no clean figure, and what was noticed of it."""
+    """Return the reasons why a case has no clean figure, and its findings."""
     result = row.result
-    told = [f"{result.reason_code}: {result.reason}"] if result.reason else []
-    told += [
+    reasons = [f"{result.reason_code}: {result.reason}"] if result.reason else []
+    reasons += [
         f"{item.finding.code}: {item.finding.message}"
         for item in row.findings
         if item.finding.severity is not Severity.INFO
     ]
-    return "; ".join([*told, *result.notes])
+    return "; ".join([*reasons, *result.notes])
 
 
 def bar_of(rows: Sequence[ResultRow]) -> Column[ResultRow]:
@@ -431,21 +439,21 @@ def bar_of(rows: Sequence[ResultRow]) -> Column[ResultRow]:
 
 def listed_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
     """Return the cases as a terminal shows them: each device's under its name."""
-    named = {column.name: column for column in RESULTS}
-    figures = [row for row in rows if row.own is not None]
+    by_name = {column.name: column for column in RESULTS}
+    figures = [row for row in rows if row.own_summary is not None]
     digits = figures_decimals(rows)
     columns: list[Column[ResultRow]] = [
         Column("model", "model", lambda row: _model_title(row.model)),
         Column("device", "device", lambda row: _device_title(row.device)),
         Column("configuration", "", lambda row: f"{MARKS[row.best]} {row.configuration}"),
-        replace(named["median_us"], digits=digits),
-        named["tokens_per_s"],
-        named["precision"],
-        named["speed_up"],
+        replace(by_name["median_us"], digits=digits),
+        by_name["tokens_per_s"],
+        by_name["precision"],
+        by_name["speed_up"],
         bar_of(rows),
-        named["winner"],
-        named["outputs"],
-        Column("notes", "", unusual, is_optional=True),
+        by_name["winner"],
+        by_name["outputs"],
+        Column("notes", "", figure_notes, is_optional=True),
     ]
     if len(figures) < 2:
         columns = [column for column in columns if column.kind is not Kind.BAR]
@@ -455,14 +463,14 @@ def listed_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
         rows,
         columns,
         groups=2,
-        instead=lambda row: row.why_not_clean if row.own is None else "",
+        instead=lambda row: row.why_not_clean if row.own_summary is None else "",
         look=row_style,
     )
 
 
 def row_style(row: ResultRow) -> str:
-    """Return how a terminal shows a case."""
-    if row.own is None:
+    """Return the style of a case's row on a terminal: a value of ``Table.look``."""
+    if row.own_summary is None:
         return "" if row.result.status in {CaseStatus.SKIPPED, CaseStatus.UNTIMED} else "bad"
     if not row.result.is_judged:
         return "doubt"
@@ -480,18 +488,18 @@ def _device_title(device: DeviceRow) -> str:
     return device.title if is_named else f"{device.title}  {device.serial}"
 
 
-def unusual(row: ResultRow) -> str:
-    """Return what is unusual about a figure."""
+def figure_notes(row: ResultRow) -> str:
+    """Return the caveats of a figure."""
     truth = row.result.truth
-    told = (
+    notes = (
         (row.result.quality is not Quality.TRUSTED, row.quality_word),
         (truth is not None and truth is not DelegateTruth.FULL, row.delegate_text),
         (truth is None, "not confirmed"),
-        (row.own is not None and row.result.precision is None, "one process"),
+        (row.own_summary is not None and row.result.precision is None, "one process"),
         (row.has_mean, "mean"),
         (row.is_virtual and not row.device.is_virtual, "virtual"),
     )
-    return ", ".join(word for is_told, word in told if is_told)
+    return ", ".join(word for is_noted, word in notes if is_noted)
 
 
 def case_table(
@@ -513,7 +521,7 @@ def case_table(
     )
 
 
-#: What a case has several of, beside its case.
+#: A case, and one of its parts.
 Part = tuple[ResultRow, Item]
 
 
@@ -525,14 +533,12 @@ def parts_table(
     *,
     of_case: Sequence[Column[ResultRow]] = (),
 ) -> Table[Part[Item]]:
-    """Return a table with a row for each part of some cases; columns of the case itself stand
-    behind.
-    """
+    """Return a table with a row for each part of some cases; ``of_case`` are the last columns."""
     return Table(
         name=name,
         caption=caption,
         columns=[
-            *(column.of(_case) for column in WHO),
+            *(column.of(_case) for column in CASE_NAMES),
             *(column.of(_part) for column in columns),
             *(column.of(_case) for column in of_case),
         ],
@@ -551,36 +557,36 @@ def _part(part: tuple[Any, Item]) -> Item:
     return part[1]
 
 
-def parts_of(
-    rows: Iterable[ResultRow], of: Callable[[ResultRow], Iterable[Item]]
+def case_parts(
+    rows: Iterable[ResultRow], parts: Callable[[ResultRow], Iterable[Item]]
 ) -> list[tuple[ResultRow, Item]]:
-    """Return what the rows have several of, each beside its row."""
-    return [(row, item) for row in rows for item in of(row)]
+    """Return the parts of all rows, each with its row."""
+    return [(row, item) for row in rows for item in parts(row)]
 
 
 def pass_table(table: PassTable[Any], rows: Sequence[ResultRow]) -> Table[Any]:
     """Return the table of a pass: the lines of all cases."""
-    parts = parts_of(rows, lambda row: row.of_passes.get(table.name, ()))
+    parts = case_parts(rows, lambda row: row.of_passes.get(table.name, ()))
     caption = table.caption([row.case for row, _ in parts])
     return parts_table(table.name, caption, parts, table.columns)
 
 
-def _columns_of(table: PassTable[Any]) -> Iterator[Column[ResultRow]]:
-    """Yield what CSV, JSON and frames have of a pass's lines."""
+def _pass_columns(table: PassTable[Any]) -> Iterator[Column[ResultRow]]:
+    """Yield the columns of a pass's lines for CSV, JSON and frames."""
 
-    def lines_of(row: ResultRow) -> Sequence[Any]:
+    def case_lines(row: ResultRow) -> Sequence[Any]:
         lines: Sequence[Any] = row.of_passes.get(table.name, ())
         return lines
 
     def record(row: ResultRow) -> object:
         if table.record is None:
-            return _records(table.columns, lines_of(row))
-        return table.record(lines_of(row), row.case)
+            return _records(table.columns, case_lines(row))
+        return table.record(case_lines(row), row.case)
 
     if table.is_single:
         for column in table.columns:
             if column.forms & FLAT:
-                yield column.of(lambda row: next(iter(lines_of(row)), None), forms=DATA)
+                yield column.of(lambda row: next(iter(case_lines(row)), None), forms=DATA)
     yield Column(table.key, table.key, record, Kind.RECORD, forms=NESTED)
 
 
@@ -593,30 +599,30 @@ def memory_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
             forms=EVERYWHERE,
             is_optional=True,
         )
-        for column in _STARTED[3:]
+        for column in _STARTS_AND_MEMORY[3:]
     ]
-    return case_table("memory", "Memory of each case", rows, (*WHO, *columns), groups=2)
+    return case_table("memory", "Memory of each case", rows, (*CASE_NAMES, *columns), groups=2)
 
 
 def starts_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
     """Return start and memory of each case that has any of them."""
-    columns = [replace(column, forms=EVERYWHERE) for column in _STARTED]
+    columns = [replace(column, forms=EVERYWHERE) for column in _STARTS_AND_MEMORY]
     return case_table(
         "starts",
         "Initialisation, first inference and memory of each case that has any of them",
-        [row for row in rows if row.own is not None or row.has_memory],
-        (*WHO, *columns[:3], _MEDIAN, _FIGURE, *columns[3:]),
+        [row for row in rows if row.own_summary is not None or row.has_memory],
+        (*CASE_NAMES, *columns[:3], _MEDIAN, _FIGURE, *columns[3:]),
         groups=2,
     )
 
 
 def delegates_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
-    """Return what each delegate brought."""
+    """Return the speed-up and the delegated nodes of each case with a delegate."""
     nodes = [
         replace(column, head=head, unit="nodes", forms=EVERYWHERE)
         for column, head in zip(_NODES, ("delegated", "of"), strict=True)
     ]
-    left = Column[ResultRow](
+    cpu_operators = Column[ResultRow](
         "left_to_cpu", "left to the CPU", lambda row: row.left_to_cpu, is_optional=True
     )
     return case_table(
@@ -624,14 +630,14 @@ def delegates_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
         "What each delegate brought, and which operators fell off it",
         [row for row in rows if not row.case.delegate.is_cpu],
         (
-            *WHO,
+            *CASE_NAMES,
             _SPEED_UP,
             _MEDIAN,
             _FIGURE,
             _DELEGATE,
             *nodes,
             _QUALITY,
-            left,
+            cpu_operators,
         ),
         groups=2,
     )
@@ -647,8 +653,8 @@ CAMPAIGN: Final[Sequence[Column[Campaign]]] = (
 def exported_table(
     rows: Iterable[ResultRow], of_passes: Sequence[PassTable[Any]] = ()
 ) -> Table[ResultRow]:
-    """Return what CSV, JSON and frames have of cases: of each its campaign, figure and parts, also
-    those of passes.
+    """Return the table of cases for CSV, JSON and frames: campaign, figure and parts, with those of
+    passes.
     """
     return Table(
         name="cases",
@@ -656,7 +662,7 @@ def exported_table(
         columns=[
             *(column.of(lambda row: row.campaign) for column in CAMPAIGN),
             *RESULTS,
-            *(column for table in of_passes for column in _columns_of(table)),
+            *(column for table in of_passes for column in _pass_columns(table)),
             Column(
                 "findings",
                 "findings",
@@ -687,7 +693,7 @@ def _invocations(row: ResultRow) -> list[Invocation]:
 def _is_result(pair: Invocation) -> bool:
     """Whether an invocation's latency is part of its case's result."""
     row, item = pair
-    return item.is_used and row.own is not None
+    return item.is_used and row.own_summary is not None
 
 
 def _latency(pair: Invocation) -> float | None:
@@ -695,20 +701,20 @@ def _latency(pair: Invocation) -> float | None:
 
 
 def _percentile(name: str) -> Callable[[Invocation], float | None]:
-    def of(pair: Invocation) -> float | None:
+    def percentile(pair: Invocation) -> float | None:
         report = pair[1].run.report
         figures = report.inference if report is not None and _is_result(pair) else None
         return getattr(figures, name) if figures is not None else None
 
-    return of
+    return percentile
 
 
 def _state(name: str) -> Callable[[Invocation], Mapping[str, object] | None]:
-    def of(pair: Invocation) -> Mapping[str, object] | None:
+    def device_state(pair: Invocation) -> Mapping[str, object] | None:
         state: DeviceState | None = getattr(pair[1].run, name)
         return None if state is None else {part: getattr(state, part) for part in _STATE}
 
-    return of
+    return device_state
 
 
 _STATE: Final = (
@@ -727,7 +733,7 @@ _RUN: Final[Mapping[str, Column[Invocation]]] = {
     column.name: column.of(lambda pair: pair[1].run) for column in RUNS
 }
 _CASE: Final[Mapping[str, Column[Invocation]]] = {
-    column.name: column.of(lambda pair: pair[0], forms=EVERYWHERE - NESTED) for column in WHO
+    column.name: column.of(lambda pair: pair[0], forms=EVERYWHERE - NESTED) for column in CASE_NAMES
 }
 INVOCATIONS: Final[Sequence[Column[Invocation]]] = (
     *(_RUN[name] for name in ("run_id", "campaign_id", "case_key")),
@@ -783,7 +789,7 @@ INVOCATIONS: Final[Sequence[Column[Invocation]]] = (
 
 
 def invocations_table(rows: Iterable[ResultRow]) -> Table[Invocation]:
-    """Return a row for each invocation of some cases."""
+    """Return the table of the invocations of some cases."""
     return Table(
         name="invocations",
         caption="One row for each process",

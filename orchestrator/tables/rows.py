@@ -1,9 +1,7 @@
-"""What a report shows of one case, device, model and invocation.
+"""The rows of a report: cases, devices, models and invocations.
 
-Text here is as phones and users wrote it.
-
-Nothing in here is escaped: each rendering (HTML, text, CSV, JSON, Markdown) makes it harmless in
-its own way.
+Texts are as phones and users wrote them. Nothing is escaped: each rendering (HTML, text, CSV, JSON,
+Markdown) makes them harmless in its own way.
 """
 
 from __future__ import annotations
@@ -51,12 +49,12 @@ SEVERITIES: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
 class BestMark(enum.StrEnum):
-    """Where a judged figure stands among the configurations of its model on its device."""
+    """The rank of a judged figure among the configurations of its model on its device."""
 
     #: Not the fastest, or not judged.
     NONE = ""
     BEST = "clear"
-    #: The 95 % interval doesn't tell it from the fastest.
+    #: Not clearly slower than the fastest (95 % interval).
     TIED = "tied"
     #: Nothing else has a clean figure.
     ALONE = "only one"
@@ -65,9 +63,7 @@ class BestMark(enum.StrEnum):
 
 
 def title_of(campaign: Campaign) -> str:
-    """Return a campaign's name with the moment of its start, which tells two nights of one plan
-    apart.
-    """
+    """Return a campaign's name and start time, which tells two nightly runs of one plan apart."""
     origin = origin_of(campaign)
     title = f"{campaign.name or campaign.campaign_id}, {moment_text(campaign.created_at)}"
     return f"{title}, {origin}" if origin else title
@@ -80,19 +76,17 @@ class DeviceRow:
     serial: str
     label: str
     is_virtual: bool
-    #: None for a device that is named by a run and isn't in the store's list.
+    #: None for a device that has runs and isn't in the store's list.
     facts: DeviceFacts | None
 
     @property
     def title(self) -> str:
-        """The label, with the word that a virtual phone must wear wherever its name stands without
-        a badge.
-        """
+        """The label, with the word ``virtual`` for places without a badge."""
         return f"{self.label} (virtual)" if self.is_virtual else self.label
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What a person may call it."""
+        """The names that a person may use for it."""
         return self.facts.names if self.facts else (self.serial, self.label)
 
 
@@ -101,14 +95,12 @@ class ModelRow:
     """A model under a label that no other model of the report has."""
 
     sha256: str
-    #: What is measured of it (Case.subject): only figures of one subject are set against each
-    #: other.
+    #: The measured part of it (Case.subject): only figures of one subject are compared.
     subject: str
     label: str
-    #: None where nobody stored the model, or only what somebody else measured of it.
+    #: None where the model isn't stored, or only figures that another lab measured.
     size_bytes: int | None
-    #: In percent, as somebody else measured it on the model's own test data; None where nobody
-    #: said.
+    #: In percent, as published for the model's own test data; None where unknown.
     accuracy: float | None = None
 
 
@@ -127,23 +119,22 @@ class SkipRow:
 
 @frozen
 class FindingRow:
-    """One thing that was noticed, over the invocations of a case in which it was."""
+    """One finding, with the number of a case's invocations that have it."""
 
     finding: Finding
     #: In how many invocations; 0 when it is about the case as a whole.
     count: int
-    #: Whether it is about an invocation that the case's figure comes from, or about the figure as a
-    #: whole.
+    #: Whether it is about the case's figure, or an invocation that the figure comes from.
     is_of_figure: bool
 
     @property
     def next_step(self) -> str:
-        """What to do about it; empty when nothing is known."""
+        """The next step; empty when none is known."""
         return finding_step(self.finding.code)
 
 
-#: What became of a process that gave no result, in words.
-_LOST_WORDS: Final = {
+#: The outcome of a process that gave no result, in words.
+_FAILURE_WORDS: Final = {
     Outcome.COMPLETED: "rejected",
     Outcome.TIMED_OUT: "timed out",
     Outcome.ABORTED: "interrupted",
@@ -152,30 +143,28 @@ _LOST_WORDS: Final = {
 
 @frozen
 class InvocationRow:
-    """One process that was started. Its run has no attachments; its texts are as a report may show
-    them.
-    """
+    """One process that was started. Its run has no attachments; its texts are ready for a report."""
 
     run: RunRecord
     #: Whether the case's figure comes from this invocation among others.
     is_used: bool
-    #: What of its inferences ``latency_us`` is.
+    #: Whether ``latency_us`` is the median or the mean of its inferences.
     figure: FigureKind
     latency_us: float | None
     #: Where its campaign was imported from; empty for this lab's own.
     origin: str
-    #: Of the one invocation of a case whose log tells most, and the moments while it ran, as JSON.
+    #: The log of the case's most informative invocation, and its samples as JSON.
     log: LogExcerpt | None
     samples: str
 
     @property
     def number(self) -> int:
-        """Counts from 1 within (case, pass)."""
+        """The number from 1 within (case, pass)."""
         return self.run.invocation + 1
 
     @property
-    def why_lost(self) -> str:
-        """The code of why it gave no result; empty where it gave one, or wasn't begun."""
+    def failure_code(self) -> str:
+        """The code of its failure; empty where it gave a result or wasn't started."""
         if not (self.run.is_begun and self.run.is_without_result):
             return ""
         errors = (
@@ -184,17 +173,17 @@ class InvocationRow:
         return self.run.reason_code or next(errors, "rejected")
 
 
-class Lost(NamedTuple):
-    """Processes of one case that gave no result for one reason."""
+class FailedRuns(NamedTuple):
+    """Processes of one case that failed for one reason."""
 
     #: ``1 of 4 processes failed: gpu-init-failed``.
-    said: str
+    text: str
     code: str
 
 
 @frozen
 class ResultRow:
-    """One case: what was asked for, what came of it, and everything that shows it."""
+    """One case: its request, its result and its evidence."""
 
     case: Case
     model: ModelRow
@@ -202,8 +191,7 @@ class ResultRow:
     #: A label for delegate, threads, tool and flags that no other case of this model on this device
     #: has.
     configuration: str
-    #: The device is virtual, an invocation says that it ran on a virtual one, or the program is a
-    #: fake binary.
+    #: Whether the device or that of an invocation is virtual, or the program is a fake binary.
     is_virtual: bool
     result: CaseResult
     best: BestMark = BestMark.NONE
@@ -212,8 +200,8 @@ class ResultRow:
     #: The configuration that the speed-up is over: the fastest on the CPU of the same device,
     #: program and settings.
     baseline: str = ""
-    #: What stands against the other figures of this model on this device: means where one of them
-    #: has no medians. None for what isn't judged.
+    #: The figure that is compared with others of this model on this device: a mean where one of
+    #: them has no medians. None where it isn't judged.
     compared: Summary | None = None
     #: How sure the intervals are by which these are told apart.
     level: float = LEVEL
@@ -224,23 +212,22 @@ class ResultRow:
     init_memory_mib: float | None
     overall_memory_mib: float | None
     peak_memory_mib: float | None
-    #: Of the invocation that says most; None when no output was read.
+    #: Of the most informative invocation; None when no output was read.
     delegate: DelegateEvidence | None
     invocations: Sequence[InvocationRow]
-    #: What passes show of it beside its latency, by the name of their table.
+    #: The lines of passes beside its latency, by the name of their table.
     of_passes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     #: By campaign, where the plan has the pass ``profile``.
     profiles: tuple[Profile, ...] = ()
     findings: tuple[FindingRow, ...]
     #: Passes with a suspect run.
     suspect: frozenset[Pass] = frozenset()
-    #: Why it got as many invocations as it has, for each campaign with a stopping rule: (code,
+    #: Why it has this number of invocations, for each campaign with a stopping rule: (code,
     #: sentence).
     stopped: tuple[tuple[str, str], ...]
-    #: The one that its figure is of: the newest with a run of it; None when nothing says which.
+    #: The newest campaign with a run of it, which its figure is of; None when unknown.
     campaign: Campaign | None = None
-    #: Where its invocations were imported from, as their campaigns say it; empty for this lab's
-    #: own.
+    #: Where its invocations were imported from, by their campaigns; empty for this lab's own.
     origin: str
 
     @property
@@ -250,7 +237,7 @@ class ResultRow:
 
     @property
     def place(self) -> tuple[str, str]:
-        """Model and device: what a chart, a line of a matrix or a bar's scale is of."""
+        """Model and device: the group of a chart, a line of a matrix or a bar's scale."""
         return self.model.subject, self.device.serial
 
     @property
@@ -259,16 +246,13 @@ class ResultRow:
         return f"{self.model.label} on {self.device.title}"
 
     @property
-    def who(self) -> str:
+    def title(self) -> str:
         """Model, device and configuration in one line."""
         return f"{self.where}, {self.configuration}"
 
     @property
-    def own(self) -> Summary | None:
-        """The figure, where it is the requested delegate's and wasn't rejected.
-
-        None for any other.
-        """
+    def own_summary(self) -> Summary | None:
+        """The figure, where it is the requested delegate's and wasn't rejected; else None."""
         return self.result.own_summary
 
     @property
@@ -278,12 +262,12 @@ class ResultRow:
 
     @property
     def has_mean(self) -> bool:
-        """Whether the figure is made of means, where others' are of medians; tokens per second
+        """Whether the figure is made of means, not medians; False for tokens per second, which
         always are.
         """
         return (
             not self.case.is_per_token
-            and self.own is not None
+            and self.own_summary is not None
             and self.result.figure is FigureKind.MEAN
         )
 
@@ -293,21 +277,21 @@ class ResultRow:
 
         None for every other case.
         """
-        own = self.own if self.case.is_per_token else None
+        summary = self.own_summary if self.case.is_per_token else None
         low, high = (
-            (own.interval.high, own.interval.low)
-            if own is not None and own.interval
+            (summary.interval.high, summary.interval.low)
+            if summary is not None and summary.interval
             else (None, None)
         )
         return (
-            tokens_per_s(own.median_us if own is not None else None),
+            tokens_per_s(summary.median_us if summary is not None else None),
             tokens_per_s(low),
             tokens_per_s(high),
         )
 
     @property
     def has_memory(self) -> bool:
-        """Whether it is known how much memory the case took."""
+        """Whether any memory of the case is known."""
         return any(
             part is not None
             for part in (self.init_memory_mib, self.overall_memory_mib, self.peak_memory_mib)
@@ -315,34 +299,36 @@ class ResultRow:
 
     @property
     def command(self) -> str:
-        """The command of the first invocation that came as far as one."""
+        """The command of the first invocation that has one."""
         return next((item.run.command for item in self.invocations if item.run.command), "")
 
     @property
     def next_step(self) -> str:
-        """What to do about a case without a figure of its own; empty when there is nothing to do."""
+        """The next step for a case without a figure of its own; empty for none."""
         return next_step(self.result)
 
     @property
-    def lost(self) -> list[Lost]:
-        """Which of its processes gave no result, by pass and reason; none of a case that says
-        itself why it has no figure.
+    def failed_runs(self) -> list[FailedRuns]:
+        """Its failed processes by pass and reason; none for a case without a figure, which has a
+        reason itself.
         """
-        if self.own is None and self.result.status is not CaseStatus.UNTIMED:
+        if self.own_summary is None and self.result.status is not CaseStatus.UNTIMED:
             return []
-        begun = [item for item in self.invocations if item.run.is_begun]
-        of_pass = Counter(item.run.run_pass for item in begun)
-        lost = Counter(
-            (item.run.run_pass, item.run.outcome, code) for item in begun if (code := item.why_lost)
+        started = [item for item in self.invocations if item.run.is_begun]
+        of_pass = Counter(item.run.run_pass for item in started)
+        counts = Counter(
+            (item.run.run_pass, item.run.outcome, code)
+            for item in started
+            if (code := item.failure_code)
         )
         return [
-            Lost(
-                said=f"{count} of {of_pass[name]} processes"
+            FailedRuns(
+                text=f"{count} of {of_pass[name]} processes"
                 f"{'' if name is FIGURE_PASS else f' of the pass {name}'}"
-                f" {_LOST_WORDS.get(outcome, outcome.value)}: {code}",
+                f" {_FAILURE_WORDS.get(outcome, outcome.value)}: {code}",
                 code=code,
             )
-            for (name, outcome, code), count in lost.items()
+            for (name, outcome, code), count in counts.items()
         ]
 
     @property
@@ -356,7 +342,7 @@ class ResultRow:
 
     @property
     def ran_on(self) -> str:
-        """Where the operators ran, by what the program said: ``gpu``; empty when nothing was read."""
+        """Where the operators ran, as the program printed it: ``gpu``; empty when unknown."""
         return place_of(self.delegate) if self.delegate is not None else ""
 
     @property
@@ -365,14 +351,14 @@ class ResultRow:
         none were listed.
         """
         operators = self.delegate.cpu_operators if self.delegate is not None else ()
-        named = [
+        descriptions = [
             f"{name} ({reason})" if reason else name for name, reason in dict.fromkeys(operators)
         ]
-        return "; ".join(few(named, _MOST_OPERATORS))
+        return "; ".join(few(descriptions, _MOST_OPERATORS))
 
     @property
     def outputs(self) -> Outputs | None:
-        """What is known of the outputs that its figure belongs to; None where nothing ran to its end."""
+        """The check of the outputs of its figure; None where no run completed."""
         if not any(item.run.outcome is Outcome.COMPLETED for item in self.invocations):
             return None
         is_builtin = DELEGATES[self.case.delegate].is_builtin
@@ -380,7 +366,7 @@ class ResultRow:
 
     @property
     def outputs_text(self) -> str:
-        """The same in words, with how much they differ: ``differ (0.83)``."""
+        """The check of the outputs in words, with their difference: ``differ (0.83)``."""
         if self.outputs is None:
             return NOTHING
         error = self.result.parity_error
@@ -389,15 +375,17 @@ class ResultRow:
 
     @property
     def may_be_wrong(self) -> bool:
-        """Whether its outputs are to be compared: not the reference's own kernels, no tokens."""
+        """Whether its outputs need a check: neither the reference's own kernels nor tokens."""
         return self.outputs is not Outputs.REFERENCE and not self.case.is_per_token
 
     @property
     def has_checked_outputs(self) -> bool:
-        """Whether there is something to say of its outputs: that they differ, or whether those of
-        its figure were compared.
+        """Whether a report shows the check of its outputs: they differ, or belong to a figure that
+        needs a check.
         """
-        return self.may_be_wrong and (self.own is not None or self.outputs is Outputs.DIFFER)
+        return self.may_be_wrong and (
+            self.own_summary is not None or self.outputs is Outputs.DIFFER
+        )
 
     @property
     def is_proven_best(self) -> bool:
@@ -408,12 +396,12 @@ class ResultRow:
     @property
     def spread_text(self) -> str:
         """Half the interval in percent of the median: ``±1.9 %``; ``---`` for a single invocation."""
-        spread = self.result.summary.spread if self.result.summary is not None else None
-        return NOTHING if spread is None else f"±{format_percent(spread)}"
+        half_width = self.result.summary.spread if self.result.summary is not None else None
+        return NOTHING if half_width is None else f"±{format_percent(half_width)}"
 
     @property
     def quality_word(self) -> str:
-        """What the figure is worth, or why there is none: ``clean``, ``timed out``."""
+        """The quality of the figure, or why there is none: ``clean``, ``timed out``."""
         return (
             self.result.quality.word
             if self.result.quality is not None
@@ -422,9 +410,9 @@ class ResultRow:
 
     @property
     def quality_text(self) -> str:
-        """The quality word with what the figure lacks: ``clean, one process``."""
-        lacking = self.result.lacking
-        return f"{self.quality_word}, {lacking}" if lacking else self.quality_word
+        """The quality word with the figure's caveat: ``clean, one process``."""
+        caveat = self.result.lacking
+        return f"{self.quality_word}, {caveat}" if caveat else self.quality_word
 
     @property
     def delegate_text(self) -> str:
@@ -447,16 +435,14 @@ class ResultRow:
             return STATUS_WORDS[status]
         is_judged = status in {CaseStatus.MEASURED, CaseStatus.REJECTED}
         code = self.worst_code if is_judged else self.result.reason_code
-        is_told = not code or code == status.value
-        return self.quality_word if is_told else f"{self.quality_word} ({code})"
+        is_word_enough = not code or code == status.value
+        return self.quality_word if is_word_enough else f"{self.quality_word} ({code})"
 
     @property
     def worst_code(self) -> str:
-        """Why the figure isn't clean: the code that weighs most of its own invocations, or what
-        else there is.
+        """Why the figure isn't clean: the worst code of its invocations, or another reason.
 
-        What was noticed about another pass, or about an invocation that doesn't count, says nothing
-        about the figure.
+        Findings of other passes, and of invocations that the figure doesn't come from, don't count.
         """
         result = self.result
         weighing = [

@@ -107,7 +107,10 @@ def test_a_form_is_written_as_it_always_was(form: Form) -> None:
 @pytest.mark.parametrize("form", list(Form))
 def test_a_column_more_is_in_every_form(form: Form) -> None:
     more = Column[Any](
-        "worst", "worst", lambda row: row.own.max_us if row.own else None, Kind.NUMBER
+        "worst",
+        "worst",
+        lambda row: row.own_summary.max_us if row.own_summary else None,
+        Kind.NUMBER,
     )
     table = results_table(DATA.results)
     assert "worst" not in " ".join(shown_heads(table, form))
