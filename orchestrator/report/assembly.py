@@ -65,7 +65,7 @@ from orchestrator.tables.rows import (
     SkipRow,
     title_of,
 )
-from orchestrator.tables.runs import LogExcerpt, Outputs, shown_logs
+from orchestrator.tables.runs import LogExcerpt, Outputs, logs_and_samples
 
 _MODEL_SUFFIX = ".tflite"
 
@@ -120,7 +120,7 @@ def build_report_data(stored: Stored) -> ReportData:
     gathered.labels = configuration_labels(cases.values(), builds)
     gathered.fake_builds = frozenset(sha256 for sha256, build in builds.items() if build.is_virtual)
     if stored.outputs is not None:
-        gathered.logs = shown_logs(gathered.runs.values(), stored.outputs)
+        gathered.logs = logs_and_samples(gathered.runs.values(), stored.outputs)
     rows = [_result_row(case, gathered) for case in cases.values()]
     rows.sort(
         key=lambda row: (

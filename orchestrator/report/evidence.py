@@ -29,7 +29,7 @@ from orchestrator.tables.labels import (
 )
 from orchestrator.tables.results import INVOCATIONS, RESULTS, Invocation, figures_decimals
 from orchestrator.tables.rows import FindingRow, InvocationRow, ResultRow
-from orchestrator.tables.runs import LOG_CHARACTERS, LogExcerpt, moment_of, shorter
+from orchestrator.tables.runs import LOG_CHARACTERS, LogExcerpt, device_moment, shorter
 from orchestrator.tables.table import NOTHINGS, PAGE, Column, Table
 from orchestrator.units import counted, format_bytes
 
@@ -214,7 +214,7 @@ def _runs(row: ResultRow, run_at: int, characters: int) -> Iterator[Block]:
         run, number = item.run, _number(item)
         for word, state in (("before", run.state_before), ("after", run.state_after)):
             if state is not None:
-                moments.append((number, word, *moment_of(state)))
+                moments.append((number, word, *device_moment(state)))
     if moments:
         yield "h3", "Conditions before and after"
         yield "moments", moments

@@ -29,7 +29,7 @@ from orchestrator.tables.comparisons import case_title, compared_table, worst_fi
 from orchestrator.tables.devices import BUILDS, CAMPAIGNS, DEVICES, MODELS
 from orchestrator.tables.escapes import visible
 from orchestrator.tables.findings import kinds_table, skips_table
-from orchestrator.tables.html import Html, pack, page_data, template, whole
+from orchestrator.tables.html import Html, pack, page_data, static_table, template
 from orchestrator.tables.operators import CHANGES, OPERATORS, TYPES, DiffPair, DiffRow
 from orchestrator.tables.results import (
     OWN_COLUMNS,
@@ -83,7 +83,7 @@ def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> st
     models = {row.model.subject: row.model for row in data.results}.values()
     # Of each model: its picture, which it hasn't where no latency was asked for, and its matrix.
     blocks = [
-        (model, picture, "" if picture is None else whole(picture.table, "pictured"), matrix)
+        (model, picture, "" if picture is None else static_table(picture.table, "pictured"), matrix)
         for model, matrix in zip(models, matrix_tables(data), strict=True)
         for picture in (pictures.get(model.subject),)
     ]

@@ -1,8 +1,8 @@
-"""A table on a page: whole, or searched and sorted by the page's script, which draws the rows that
-are in view; and what goes into a page: scripts of its template by their hash, data folded.
+"""Tables on a page: static, or drawn, searched and sorted by the page's script; and the parts of a
+page: its scripts with their hashes, its policy and its packed data.
 
-Hashes are made of the files in reports/templates, never of a finished page: a script that slipped
-into one through what a phone, a file or another lab wrote isn't run.
+Hashes are those of the files in reports/templates, never of a finished page: a browser doesn't run
+a script that a text of a phone, a file or another lab injects.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from orchestrator.tables.labels import STATE_CLASSES, page_name
 from orchestrator.tables.table import NOTHING, NOTHINGS, Column, Form, Kind, R, Table
 from orchestrator.units import format_bytes, format_change, format_latency
 
-#: A column with more different words than this has no list to choose from: searching finds them.
+#: A column with more distinct words has no list to choose from.
 _MOST_CHOICES: Final = 200
 
 
-#: What a page shows as it is.
-_MADE: Final = frozenset({Kind.PICTURE, Kind.MARKUP, Kind.CASES})
+#: The kinds of columns whose values are HTML or links.
+_HTML_KINDS: Final = frozenset({Kind.PICTURE, Kind.MARKUP, Kind.CASES})
 
 
 class Html(str):
-    """HTML, which a template writes as it is; joined with other text it is text again."""
+    """HTML that a template doesn't escape; joined with other text it is a plain str again."""
 
     __slots__ = ()
 
@@ -47,76 +47,73 @@ class Html(str):
 
 
 def page(tables: Sequence[Table[Any]]) -> str:
-    """Return a page of tables, called as the first of them: one file that needs nothing else."""
+    """Return a page of tables with the caption of the first: one file without references."""
     folds = {table.name: pack(page_data(table)) for table in tables}
     return template("table.html.j2").render(title=tables[0].caption, tables=tables, folds=folds)
 
 
 def plain(text: str) -> str:
-    """Return text for a page: visible, and nothing of it is HTML."""
+    """Return text as HTML: visible and escaped."""
     return str(escape(visible(text)))
 
 
-def tag(name: str, content: str = "", look: str = "", **attributes: str) -> str:
-    """Return an element around HTML, with its class; the values of other attributes are text."""
+def tag(name: str, content: str = "", css_class: str = "", **attributes: str) -> str:
+    """Return an element around HTML with a class; the values of other attributes are escaped."""
     words = "".join(
         f' {key.rstrip("_")}="{plain(value)}"'
-        for key, value in ({"class": look} | attributes).items()
+        for key, value in ({"class": css_class} | attributes).items()
         if value
     )
     return f"<{name}{words}>{content}</{name}>"
 
 
-def badge(word: str, look: str = "") -> str:
+def badge(word: str, css_class: str = "") -> str:
     """Return a word as a badge."""
-    return tag("span", plain(word), f"badge {look}".rstrip())
+    return tag("span", plain(word), f"badge {css_class}".rstrip())
 
 
-def whole(table: Table[R], look: str = "cards") -> Html:
-    """Return the table as a page has it without scripts, every row of it.
-
-    ``look`` is its class in the style sheet.
-    """
+def static_table(table: Table[R], css_class: str = "cards") -> Html:
+    """Return all rows of the table as HTML without scripts; ``css_class`` is the table's class."""
     if not table.listed and table.nothing:
         return Html(tag("p", plain(table.nothing), "empty"))
-    rows, same = table.listed, list[str]()
+    rows, uniform = table.listed, list[str]()
     columns: list[tuple[Column[R], Sequence[Any]]] = []
     for column in table.of(Form.HTML):
-        is_made = column.kind in _MADE
+        is_html = column.kind in _HTML_KINDS
         cells: Sequence[Any] = (
-            [column.value(row) for row in rows] if is_made else column.cells(rows)
+            [column.value(row) for row in rows] if is_html else column.cells(rows)
         )
         if column.is_merged and len(rows) > 1 and len(set(cells)) == 1:
-            same += [f"{column.head} {cells[0]}"] if cells[0] not in NOTHINGS else []
+            uniform += [f"{column.head} {cells[0]}"] if cells[0] not in NOTHINGS else []
         else:
             columns.append((column, cells))
     caption, heads = plain(table.caption), "".join(_head(column) for column, _ in columns)
-    told = "; ".join(same)
+    same_text = "; ".join(uniform)
     return Html(
         f'<div class="scroll" role="region" tabindex="0" aria-label="{caption}">'
-        f'<table class="whole {look}" data-table="{plain(table.name)}">'
+        f'<table class="whole {css_class}" data-table="{plain(table.name)}">'
         f'<caption class="unseen">{caption}</caption><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{''.join(_lines(table, columns, look))}</tbody></table></div>"
-        + (tag("p", plain(f"In all rows: {told}."), "legend") if told else "")
+        f"<tbody>{''.join(_lines(table, columns, css_class))}</tbody></table></div>"
+        + (tag("p", plain(f"In all rows: {same_text}."), "legend") if same_text else "")
     )
 
 
 def _lines(
-    table: Table[R], columns: Sequence[tuple[Column[R], Sequence[Any]]], look: str
+    table: Table[R], columns: Sequence[tuple[Column[R], Sequence[Any]]], css_class: str
 ) -> Iterator[str]:
-    """Yield the rows as HTML; the first cell of each is its head, and says whether it is virtual."""
+    """Yield the rows as HTML; the first cell of each is its head, with a badge where virtual."""
     rows = table.listed
-    # Cards have the heads beside their cells on a narrow window; small tables never are cards.
-    is_small = look.startswith("small")
+    # On a narrow window, rows are cards with heads beside the cells; small tables never are.
+    is_small = css_class.startswith("small")
     drawn = [_cells(table, column, cells, is_small=is_small) for column, cells in columns]
     virtual = " " + badge("virtual", "virtual")
-    for row, (first, *others) in zip(rows, zip(*drawn, strict=True), strict=True):
+    for row, (first, *further_cells) in zip(rows, zip(*drawn, strict=True), strict=True):
         is_virtual = table.is_virtual(row)
-        kind = f"{table.look(row)}{' virtual-ground' if is_virtual else ''}".strip()
-        words = f' class="{kind}"' if kind else ""
+        row_class = f"{table.look(row)}{' virtual-ground' if is_virtual else ''}".strip()
+        words = f' class="{row_class}"' if row_class else ""
         words += "".join(f' {name}="{plain(word)}"' for name, word in table.attributes(row).items())
         head = f'<th scope="row"{first}{virtual if is_virtual else ""}</th>'
-        cells = "".join(f"<td{cell}</td>" for cell in others)
+        cells = "".join(f"<td{cell}</td>" for cell in further_cells)
         yield f"<tr{words}>{head}{cells}</tr>"
 
 
@@ -130,25 +127,25 @@ def _head(column: Column[Any]) -> str:
 def _cells(
     table: Table[R], column: Column[R], cells: Sequence[Any], *, is_small: bool
 ) -> list[str]:
-    """Return a column's cells as HTML from their attributes on, without their ends."""
+    """Return a column's cells as HTML: attributes and content, without the tags' names."""
     if column.kind is Kind.PICTURE:
         return [f' class="picture"><div>{cell}</div>' for cell in cells]
     label = "" if is_small else f' data-label="{plain(column.head)}"'
     side = "n" if column.is_figure else ""
-    found = []
+    html_cells = []
     for row, cell in zip(table.listed, cells, strict=True):
         tone = column.tone(row) if column.tone is not None else ""
-        # A class with a dash is a badge's.
+        # Classes of badges have a dash.
         is_badge = "-" in tone
-        look = side if is_badge else f"{side} {tone}".strip()
-        words = f' class="{look}"' if look else ""
+        css_class = side if is_badge else f"{side} {tone}".strip()
+        words = f' class="{css_class}"' if css_class else ""
         inner = badge(cell, tone) if is_badge and cell else _words(table, column, row, cell)
-        found.append(f"{label}{words}>{inner}")
-    return found
+        html_cells.append(f"{label}{words}>{inner}")
+    return html_cells
 
 
 def _words(table: Table[R], column: Column[R], row: R, cell: Any) -> str:  # noqa: ANN401
-    """Return what is in a cell, as a link where it opens something."""
+    """Return the content of a cell, as a link where it opens a case or a page."""
     if column.kind is Kind.CASES:
         links = [
             f"<li>{_link(f'#c-{key}' if key else '', plain(words))}</li>" for words, key in cell
@@ -169,7 +166,7 @@ def _link(address: str, words: str) -> str:
 
 
 def page_data(table: Table[R]) -> Mapping[str, object]:
-    """Return the table as the page's script reads it."""
+    """Return the table as JSON values for the page's script."""
     rows = table.listed
     columns = [_column(column, rows) for column in table.of(Form.HTML)]
     page: dict[str, object] = {
@@ -199,15 +196,15 @@ def _column(column: Column[R], rows: Sequence[R]) -> Mapping[str, object]:
         page["kind"] = "badge"
         words = [f"{column.tone(row)}|{word}" for row, word in zip(rows, words, strict=True)]
     distinct = _distinct(words)
-    # The page says once what is the same in all rows.
+    # The page shows a value that all rows share only once.
     is_same = len(rows) > 1 and len(distinct["words"]) == 1 and not column.opens
     is_choice = column.is_choice and 1 < len(distinct["words"]) <= _MOST_CHOICES
     return page | distinct | {"choice": int(is_choice)} | ({"same": 1} if is_same else {})
 
 
 def _figures(column: Column[R], rows: Sequence[R]) -> dict[str, object]:
-    """Return a column of figures: as people read them, and to sort and to colour by, with two
-    digits more than are shown.
+    """Return a column of figures: as texts, and as values with two more digits for sorting and
+    colours.
     """
     figures, texts = column.figures(rows), list(map(visible, column.cells(rows)))
     digits = column.decimals(figures) + 2
@@ -216,7 +213,7 @@ def _figures(column: Column[R], rows: Sequence[R]) -> dict[str, object]:
         "signed": int(column.is_signed),
         "texts": texts,
         "values": [
-            # Where people read no figure there is none.
+            # No value where the text is no figure.
             None if figure is None or text in NOTHINGS else round(figure, digits)
             for figure, text in zip(figures, texts, strict=True)
         ],
@@ -233,7 +230,7 @@ def _figures(column: Column[R], rows: Sequence[R]) -> dict[str, object]:
 
 
 def _distinct(words: Sequence[str]) -> dict[str, list[object]]:
-    """Return words once each, and which of them stands where."""
+    """Return the distinct words, and the index of each row's word."""
     places: dict[str, int] = {}
     indices = [places.setdefault(word, len(places)) for word in words]
     return {"words": list(places), "places": list(indices)}
@@ -245,15 +242,15 @@ def template(name: str) -> jinja2.Template:
 
 
 def mark(name: str, *values: object) -> str:
-    """Return one of the small marks that all pages share (marks.html.j2), as safe HTML."""
-    made: str = getattr(template("marks.html.j2").module, name)(*values)
-    return made
+    """Return a macro of marks.html.j2, which all pages share, as safe HTML."""
+    html: str = getattr(template("marks.html.j2").module, name)(*values)
+    return html
 
 
 @cache
 def _environment() -> jinja2.Environment:
-    """Return what all templates are drawn with."""
-    made = jinja2.Environment(
+    """Return the Jinja environment of all templates."""
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(data_folder("reports") / "templates"),
         autoescape=True,
         auto_reload=False,
@@ -262,14 +259,14 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    made.globals |= {
+    environment.globals |= {
         "NOTHING": NOTHING,
         "inline_script": inline_script,
         "page_policy": page_policy,
         "version": __version__,
-        "whole": whole,
+        "whole": static_table,
     }
-    made.filters |= {
+    environment.filters |= {
         "size": format_bytes,
         "origin": origin_of,
         "latency": format_latency,
@@ -277,46 +274,46 @@ def _environment() -> jinja2.Environment:
         "page_name": page_name,
         "state_class": lambda state: STATE_CLASSES.get(state, "v-warning"),
     }
-    return made
+    return environment
 
 
 def _finalize(value: object) -> object:
-    """Make plain text visible before it is escaped; None is nothing."""
+    """Make plain text visible before it is escaped; None is empty."""
     if type(value) is str:
         return visible(value)
     return "" if value is None else value
 
 
-#: Kind of page -> the scripts that stand in it.
+#: Kind of page -> its inline scripts.
 SCRIPTS: Final[Mapping[str, Sequence[str]]] = {
     "report": ("page.js", "tables.js", "evidence.js", "grid.js"),
     "table": ("page.js", "grid.js"),
     "compared": ("page.js", "tables.js"),
     #: Its script is a file of its own.
     "site": (),
-    #: So has this one; it asks its server for what it shows.
+    #: Its script is a file, too; it gets its data from its server.
     "farm": (),
 }
 
 
 @cache
 def inline_script(kind: str) -> Html:
-    """Return the script that stands in a kind of page."""
+    """Return the inline script of a kind of page."""
     folder = data_folder("reports") / "templates"
     return Html("\n".join((folder / name).read_text("utf-8") for name in SCRIPTS[kind]))
 
 
 @cache
 def script_hash(kind: str) -> str:
-    """Return the word of a Content-Security-Policy that lets a kind of page run its own script."""
+    """Return the Content-Security-Policy source of a kind of page's inline script."""
     digest = hashlib.sha256(inline_script(kind).encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 @cache
 def page_policy(kind: str) -> str:
-    """Return the Content-Security-Policy that a page carries itself; without a script in it, it
-    belongs to a site, whose style sheet and scripts are files beside it.
+    """Return the Content-Security-Policy of a kind of page; pages without an inline script belong
+    to a site, whose style sheet and scripts are files.
     """
     files, scripts = ("", script_hash(kind)) if SCRIPTS[kind] else ("'self' ", "'self'")
     asks = "; connect-src 'self'" if kind == "farm" else ""
@@ -328,22 +325,22 @@ def page_policy(kind: str) -> str:
 
 #: Enough for text that repeats itself; higher levels take several times as long for some percent.
 _LEVEL = 5
-#: What is folded is made here, and holds itself nowhere.
+#: Values aren't checked for cycles: they are made here and have none.
 _to_text = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
 ).encode
 
 
 def pack(value: object) -> str:
-    """Return a JSON value as base64 of gzip; the page's script reads it when it is needed.
+    """Return a JSON value as base64 of gzip, which the page's script unpacks when needed.
 
-    Raises ValueError for figures that JSON has no word for (infinity, not a number).
+    Raises ValueError for infinity and NaN.
     """
     data = _to_text(value).encode(errors="replace")
     return base64.b64encode(gzip.compress(data, _LEVEL, mtime=0)).decode("ascii")
 
 
-#: Rows that a notebook shows; a frame has all.
+#: At most so many rows are shown in a notebook.
 NOTEBOOK_ROWS: Final = 200
 
 
@@ -354,19 +351,17 @@ def notebook_html(
     *,
     report: Path | None = None,
 ) -> str:
-    """Return a table for a notebook: its first rows, winners bold, bars beside figures, and how many
-    more there are.
-
-    ``report`` is linked to.
+    """Return a table for a notebook: its first rows with bars, and the number of further ones;
+    with a link to ``report``.
     """
     columns = [_bar(column) if column.kind is Kind.BAR else column for column in table.columns]
-    shown = replace(table, rows=table.listed[:NOTEBOOK_ROWS], key=None, columns=columns)
+    first_rows = replace(table, rows=table.listed[:NOTEBOOK_ROWS], key=None, columns=columns)
     return template("notebook.html.j2").render(
         title=title,
-        table=whole(shown),
+        table=static_table(first_rows),
         notes=notes,
         report=report and (report.as_uri() if report.is_absolute() else quote(report.as_posix())),
-        more=len(table.listed) - len(shown.listed),
+        more=len(table.listed) - len(first_rows.listed),
     )
 
 

@@ -1,6 +1,4 @@
-"""A table for a terminal, and as CSV, Markdown and a pandas frame. Pages have a module of their own; JSON
-is a table's records.
-"""
+"""Tables as text for a terminal, CSV, Markdown and pandas frames; html.py makes pages."""
 
 from __future__ import annotations
 
@@ -25,18 +23,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-#: Columns of a terminal that a table within a width takes at least.
+#: The least width of a table on a terminal, in columns.
 WIDTH: Final = 80
-#: No name of a row is wider in a table with headings: a longer one has a line of its own.
+#: In a table with headings, a longer row name has a line of its own.
 _WIDEST_NAME: Final = 29
-#: A bar is left out where there is less room, and never longer.
+#: The widths of a bar; where there is less room, bars are left out.
 _BAR: Final = range(6, 41)
-#: A line, and how a terminal shows it: ``head``, or what Table.look says.
+#: A line and its style: ``head``, ``title``, or a value of ``Table.look``.
 Line = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Drawn:
+class _TextColumn:
     """A column as lines of text."""
 
     head: str
@@ -45,22 +43,21 @@ class _Drawn:
     is_right: bool = False
 
     def cell(self, text: str) -> str:
-        own = fit(text, self.width)
-        return own if not self.is_right else f"{' ' * (self.width - display_width(text))}{text}"
+        padded = fit(text, self.width)
+        return padded if not self.is_right else f"{' ' * (self.width - display_width(text))}{text}"
 
 
 def as_text(table: Table[R], width: int | None = None) -> str:
-    """Return the table with a line for each row, within a width where one is given.
+    """Return the table with a line for each row, within ``width`` if it isn't None.
 
-    Columns that don't fit beside the others follow in a band below, each beside the rows' names,
-    and the first column where those are no two rows' own; of one without a title, each word stands
-    below its row.
+    Columns that don't fit follow in a band below, beside the rows' names, and beside the first
+    column where names repeat. The cells of a last column without a title stand below their rows.
     """
     return "\n".join(line for line, _ in laid_out(table, width))
 
 
 def laid_out(table: Table[R], width: int | None = None) -> list[Line]:
-    """Return the lines of :func:`as_text`, each with its look."""
+    """Return the lines of :func:`as_text`, each with its style."""
     rows = table.listed
     if not rows and table.nothing:
         return [(table.nothing, "")]
@@ -70,76 +67,86 @@ def laid_out(table: Table[R], width: int | None = None) -> list[Line]:
         return [*laid_out(first_rows, width), (rest, "head")]
     columns = table.of(Form.TEXT)
     groups, first = columns[: table.groups], columns[table.groups]
-    others = columns[table.groups + 1 :]
+    value_columns = columns[table.groups + 1 :]
     names = [visible(cell) for cell in first.cells(rows)]
     longest = max(map(display_width, (first.title, *names)))
     name_width = min(longest, _WIDEST_NAME) if groups else longest
     gap = 1 if groups else 2
     room = 1_000_000 if width is None else width - name_width - gap - bool(groups)
     reasons = ["" if table.instead is None else one_line(table.instead(row)) for row in rows]
-    drawn = [_drawn(column, rows, reasons, room) for column in others]
-    drawn = _with_bars(drawn, others, rows, room if width is not None else WIDTH, gap)
-    of_groups = [[visible(cell) for cell in column.cells(rows)] for column in groups]
-    places: list[tuple[str, ...]] = list(zip(*of_groups, strict=True)) or [()] * len(rows)
-    named = list(zip(places, names, strict=True))
+    text_columns = [_text_column(column, rows, reasons, room) for column in value_columns]
+    text_columns = _with_bars(
+        text_columns, value_columns, rows, room if width is not None else WIDTH, gap
+    )
+    group_cells = [[visible(cell) for cell in column.cells(rows)] for column in groups]
+    headings: list[tuple[str, ...]] = list(zip(*group_cells, strict=True)) or [()] * len(rows)
+    row_ids = list(zip(headings, names, strict=True))
     repeated = 0
-    if drawn and len(set(named)) < len(named) and drawn[0].width <= room // 2:
-        is_told_apart = len(set(zip(named, drawn[0].cells, strict=True))) == len(named)
-        repeated = int(is_told_apart)
+    if text_columns and len(set(row_ids)) < len(row_ids) and text_columns[0].width <= room // 2:
+        is_distinct = len(set(zip(row_ids, text_columns[0].cells, strict=True))) == len(row_ids)
+        repeated = int(is_distinct)
     below = [""] * len(rows)
-    if drawn and not drawn[-1].head and len(_bands(drawn, room, gap)) > 1:
-        below = drawn.pop().cells
-    lines = list(map(_Row, names, places, reasons, below, map(table.look, rows)))
+    if text_columns and not text_columns[-1].head and len(_bands(text_columns, room, gap)) > 1:
+        below = text_columns.pop().cells
+    text_rows = list(map(_Row, names, headings, reasons, below, map(table.look, rows)))
     layout = _Layout(first.title, name_width, room, " " * gap, " " * bool(groups))
-    first_band, *further = _bands(drawn, room, gap, repeated)
-    shown = list(layout.block(list(enumerate(lines)), first_band))
+    first_band, *further = _bands(text_columns, room, gap, repeated)
+    lines = list(layout.block(list(enumerate(text_rows)), first_band))
     for band in further:
-        told = [
-            (place, replace(line, reason="", below=""))
-            for place, line in enumerate(lines)
-            if not NOTHINGS.issuperset(own.cells[place].strip() for own in band[repeated:])
+        filled = [
+            (index, replace(text_row, reason="", below=""))
+            for index, text_row in enumerate(text_rows)
+            if not NOTHINGS.issuperset(item.cells[index].strip() for item in band[repeated:])
         ]
-        shown += layout.block(told, band)
-    shown += [("", "") for _ in table.notes[:1]] + [(visible(note), "head") for note in table.notes]
-    return [(line.rstrip(), look) for line, look in shown]
+        lines += layout.block(filled, band)
+    lines += [("", "") for _ in table.notes[:1]] + [(visible(note), "head") for note in table.notes]
+    return [(line.rstrip(), style) for line, style in lines]
 
 
-def _drawn(column: Column[R], rows: Sequence[R], reasons: Sequence[str], room: int) -> _Drawn:
+def _text_column(
+    column: Column[R], rows: Sequence[R], reasons: Sequence[str], room: int
+) -> _TextColumn:
     if column.kind is Kind.BAR:
-        return _Drawn("", [], 0)
+        return _TextColumn("", [], 0)
     head, cells = visible(column.title), [visible(cell) for cell in column.cells(rows)]
-    seen = [cell for cell, reason in zip(cells, reasons, strict=True) if not reason]
-    width = min(max(map(display_width, (head, *seen))), max(room, 1))
-    return _Drawn(head, cells, width, column.is_figure)
+    shown_cells = [cell for cell, reason in zip(cells, reasons, strict=True) if not reason]
+    width = min(max(map(display_width, (head, *shown_cells))), max(room, 1))
+    return _TextColumn(head, cells, width, column.is_figure)
 
 
 def _with_bars(
-    drawn: Sequence[_Drawn], columns: Sequence[Column[R]], rows: Sequence[R], room: int, gap: int
-) -> list[_Drawn]:
-    """Return the columns with bars as long as there is room, without them where there is none."""
-    left = room - sum(item.width + gap for item in drawn)
-    width = min(left, _BAR[-1])
-    found = []
-    for item, column in zip(drawn, columns, strict=True):
+    text_columns: Sequence[_TextColumn],
+    columns: Sequence[Column[R]],
+    rows: Sequence[R],
+    room: int,
+    gap: int,
+) -> list[_TextColumn]:
+    """Return the columns with bars that fill the room, without bars where it is too small."""
+    free = room - sum(item.width + gap for item in text_columns)
+    width = min(free, _BAR[-1])
+    with_bars = []
+    for item, column in zip(text_columns, columns, strict=True):
         if column.kind is not Kind.BAR:
-            found.append(item)
+            with_bars.append(item)
         elif width in _BAR:
             shares = [column.value(row) or 0.0 for row in rows]
             bars = ["\N{BLACK SQUARE}" * max(round(share * width), share > 0) for share in shares]
-            found.append(_Drawn("", bars, width))
-    return found
+            with_bars.append(_TextColumn("", bars, width))
+    return with_bars
 
 
-def _bands(columns: Sequence[_Drawn], room: int, gap: int, repeated: int = 0) -> list[list[_Drawn]]:
-    """Return the columns in bands that fit into a room; at least one, also an empty one. Those after
-    the first begin with so many of the first columns.
+def _bands(
+    columns: Sequence[_TextColumn], room: int, gap: int, repeated: int = 0
+) -> list[list[_TextColumn]]:
+    """Return the columns in bands that fit into a room, at least one band, which may be empty.
+    Further bands begin with the first ``repeated`` columns.
     """
-    bands: list[list[_Drawn]] = [[]]
-    again = columns[:repeated]
-    left = room - sum(item.width + gap for item in again)
+    bands: list[list[_TextColumn]] = [[]]
+    repeated_columns = columns[:repeated]
+    free = room - sum(item.width + gap for item in repeated_columns)
     for column in columns:
         if bands[-1] and sum(item.width + gap for item in bands[-1]) + column.width > room:
-            bands.append([*again, replace(column, width=min(column.width, left))])
+            bands.append([*repeated_columns, replace(column, width=min(column.width, free))])
         else:
             bands[-1].append(column)
     return bands
@@ -150,17 +157,17 @@ class _Row:
     """A row as lines of text, beside the cells of its columns."""
 
     name: str
-    #: The headings that it stands below.
+    #: The headings above it.
     headings: tuple[str, ...]
-    #: Why it has no cells, and a word below it; empty for none.
+    #: Why it has no cells, and a text below it; empty for none.
     reason: str
     below: str
-    look: str
+    style: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where rows' names and their columns stand."""
+    """The widths of the rows' names and of their columns."""
 
     title: str
     name_width: int
@@ -169,20 +176,20 @@ class _Layout:
     gap: str
     indent: str
 
-    def block(self, rows: Sequence[tuple[int, _Row]], columns: Sequence[_Drawn]) -> Iterator[Line]:
-        """Yield heads and rows with the columns of one band; with headings, one at each change of
-        them.
-        """
+    def block(
+        self, rows: Sequence[tuple[int, _Row]], columns: Sequence[_TextColumn]
+    ) -> Iterator[Line]:
+        """Yield heads and rows with the columns of one band, and a heading where it changes."""
 
         def line(name: str, cells: Sequence[str], reason: str = "") -> Iterator[str]:
-            words = self.gap.join(map(_Drawn.cell, columns, cells))
+            words = self.gap.join(map(_TextColumn.cell, columns, cells))
             if reason and columns:
                 words = fit(f"{columns[0].cell(NOTHING)}  {reason}", self.room)
             return self._line(name, words)
 
         heads = [column.head for column in columns]
         before: tuple[str, ...] = ()
-        # What the columns are called is said once below the outer heading.
+        # Heads of columns stand once below the outer heading.
         is_headed = False
         if rows and not rows[0][1].headings:
             yield from ((text, "head") for text in line(self.title, heads))
@@ -199,11 +206,11 @@ class _Layout:
                 yield from ((text, "head") for text in head)
                 is_headed = True
             cells = [column.cells[place] for column in columns]
-            yield from ((text, row.look) for text in line(row.name, cells, row.reason))
+            yield from ((text, row.style) for text in line(row.name, cells, row.reason))
             if row.below and not row.reason:
                 indent = f"{self.indent}    "
                 room = self.name_width + self.room - len(indent)
-                yield from ((indent + part, row.look) for part in wrap(row.below, room))
+                yield from ((indent + part, row.style) for part in wrap(row.below, room))
 
     def _line(self, name: str, cells: str) -> Iterator[str]:
         """Yield a line, and before it the name where that is too wide to stand beside the cells."""
@@ -216,7 +223,7 @@ class _Layout:
 def csv_lines(table: Table[R]) -> Iterator[str]:
     """Yield a table as CSV (RFC 4180, but lines end in LF): the header, and a line for each row.
 
-    Text is one line each, with controls made visible; none of it is a formula.
+    Texts are one line each, with visible controls; none is a formula.
     """
     columns, buffer = table.of(Form.CSV), io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -245,9 +252,7 @@ def as_markdown(table: Table[R]) -> str:
 
 
 def as_frame(table: Table[R]) -> pd.DataFrame:
-    """Return the table with pandas' own types; what isn't known is ``<NA>``, moments are UTC
-    timestamps.
-    """
+    """Return the table as a frame; unknown values are ``<NA>``, moments are UTC timestamps."""
     import pandas as pd
 
     columns = table.of(Form.FRAME)
@@ -255,8 +260,8 @@ def as_frame(table: Table[R]) -> pd.DataFrame:
     values = zip(*rows, strict=True) if rows else ((),) * len(columns)
     return pd.DataFrame(
         {
-            column.name: _series(column.kind, list(own))
-            for column, own in zip(columns, values, strict=True)
+            column.name: _series(column.kind, list(cells))
+            for column, cells in zip(columns, values, strict=True)
         }
     )
 
@@ -273,7 +278,5 @@ def _series(kind: Kind, values: list[Any]) -> pd.Series:
 
 
 def utf8(text: str) -> str:
-    """Return text that Arrow can hold: of a name that wasn't UTF-8, the bytes that aren't are
-    written out.
-    """
+    """Return text that Arrow can hold: bytes that aren't UTF-8 are written as escapes."""
     return text.encode(errors="backslashreplace").decode()

@@ -1,5 +1,5 @@
-"""Stored runs and campaigns as lists and exports have them, and what runs left behind as a report shows
-it: the log of one run a case, and what the device was like before, after and meanwhile.
+"""Stored runs and campaigns for lists and exports; and the outputs of runs for a report: one log a
+case, and the device's state before, after and during runs.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ RUNS: Final[Sequence[Column[RunRecord]]] = (
 
 
 def runs_table(runs: Iterable[RunRecord]) -> Table[RunRecord]:
-    """Return stored runs, each as it ended; what its case's figure is made of is another question."""
+    """Return the table of stored runs with their outcomes, not the figures of their cases."""
     return Table(
         name="runs",
         caption="Stored runs",
@@ -92,17 +92,17 @@ def runs_table(runs: Iterable[RunRecord]) -> Table[RunRecord]:
 
 @dataclass(frozen=True, slots=True)
 class StoredCampaign:
-    """A campaign, how far it is, and whether lists leave it out."""
+    """A campaign, its progress, and whether lists leave it out."""
 
     campaign: Campaign
     progress: Progress
     is_hidden: bool
-    #: As stored, or that another computer runs it or nobody does, or that it was closed.
+    #: Its stored status, or whether another computer runs it, nobody does, or it was closed.
     state: str
 
     @property
     def title(self) -> str:
-        """Its name, with the word for what isn't usual about it."""
+        """Its name, with ``(imported)`` and ``(hidden)`` where they apply."""
         marks = (" (imported)" if self.campaign.terms.origin else "") + (
             " (hidden)" if self.is_hidden else ""
         )
@@ -110,8 +110,8 @@ class StoredCampaign:
 
     @property
     def runs(self) -> str:
-        """Stored of planned; more than planned: options and Flex builds that were found to be
-        measured too. Alone where more than those are meant: a curve, or what a rule adds.
+        """Stored of planned runs: ``3/12``; stored runs alone where an unfinished campaign has all
+        planned ones: a curve or a stopping rule adds more.
         """
         stored, planned, abandoned = self.progress
         is_more = stored >= planned and not self.campaign.status.is_over
@@ -135,7 +135,7 @@ CAMPAIGNS: Final[Sequence[Column[StoredCampaign]]] = (
 
 
 def campaigns_table(rows: Sequence[StoredCampaign]) -> Table[StoredCampaign]:
-    """Return stored campaigns."""
+    """Return the table of stored campaigns."""
     return Table(
         name="campaigns",
         caption="Stored campaigns",
@@ -145,16 +145,15 @@ def campaigns_table(rows: Sequence[StoredCampaign]) -> Table[StoredCampaign]:
     )
 
 
-#: Returns what runs left behind, in any order; runs that are unknown are left out.
+#: Returns the attachments of runs, in any order; unknown runs are left out.
 Outputs = Callable[[Sequence[RunId]], Iterable[tuple[RunId, tuple[Attachment, ...]]]]
 
 #: Characters of log kept for a case when the report is made; a rendering may keep fewer.
 LOG_CHARACTERS: Final = 6_000
-#: The start of a log names what was asked for and what was created; its end, what came out or what
-#: broke.
+#: The start of a log names request and setup; its end, the result or the failure.
 _HEAD_SHARE: Final = 0.6
 _TEXT_NAMES: Final = ("stdout", "stderr", "logcat")
-#: Samples of a device's state during one run that are drawn.
+#: At most so many samples of a device's state during one run are drawn.
 _MOST_SAMPLES: Final = 120
 #: Zones outside of this aren't temperatures: trip points, disconnected sensors, voltages under a
 #: thermal name.
@@ -163,61 +162,58 @@ _PLAUSIBLE_C: Final = (-30.0, 130.0)
 
 @frozen
 class LogExcerpt:
-    """What one invocation printed, as text, cut to a length."""
+    """The output of one invocation as text, cut to a length."""
 
     text: str
     total_bytes: int
-    #: Bytes left out of the middle; 0 when all is there.
+    #: Bytes left out of the middle; 0 for a complete output.
     left_out_bytes: int
 
 
-def shown_logs(
+def logs_and_samples(
     cases: Iterable[Sequence[RunRecord]], outputs: Outputs
 ) -> dict[RunId, tuple[LogExcerpt, str]]:
-    """Return of each case the log that has most to tell and its run's samples, by run.
+    """Return the most informative log of each case and its run's samples as JSON, by run.
 
-    ``cases`` are the runs of each in their order. Only that run's output is asked for, or the next
-    one's where it left no text, for all cases at once.
+    ``cases`` are the runs of each in their order. ``outputs`` is called for one run of each case,
+    for all cases at once, and again with the next run of each case whose run has no text.
     """
-    waiting = [iter(sorted(runs, key=_log_rank, reverse=True)) for runs in cases]
-    found: dict[RunId, tuple[LogExcerpt, str]] = {}
-    while asked := {run.run_id: case for case in waiting if (run := next(case, None)) is not None}:
-        waiting = []
-        for run_id, attachments in outputs(list(asked)):
+    candidates = [iter(sorted(runs, key=_log_rank, reverse=True)) for runs in cases]
+    logs: dict[RunId, tuple[LogExcerpt, str]] = {}
+    while by_run := {
+        run.run_id: case for case in candidates if (run := next(case, None)) is not None
+    }:
+        candidates = []
+        for run_id, attachments in outputs(list(by_run)):
             log = excerpt(attachments)
             if log is None:
-                waiting.append(asked[run_id])
+                candidates.append(by_run[run_id])
                 continue
             sampled = next((item.data for item in attachments if item.name == SAMPLES_FILE), None)
-            known = parse_samples(sampled) if sampled is not None else None
-            samples = known.samples if known is not None else ()
+            parsed = parse_samples(sampled) if sampled is not None else None
+            samples = parsed.samples if parsed is not None else ()
             # As text: the samples themselves take ten times the room.
-            some = samples[:: -(-len(samples) // _MOST_SAMPLES) or 1]
-            found[run_id] = log, json.dumps([moment_of(item) for item in some])
-    return found
+            thinned = samples[:: -(-len(samples) // _MOST_SAMPLES) or 1]
+            logs[run_id] = log, json.dumps([device_moment(item) for item in thinned])
+    return logs
 
 
 def _log_rank(run: RunRecord) -> int:
-    """Return how much a run's log has to tell, higher first: failures, then numbers that can't be
-    trusted.
-    """
+    """Return the rank of a run's log, highest first: failures, then rejected and suspect runs."""
     if run.outcome is not Outcome.COMPLETED:
         return 3
     return {Quality.REJECTED: 2, Quality.SUSPECT: 1, Quality.TRUSTED: 0}[run.verdict.quality]
 
 
 def excerpt(attachments: Sequence[Attachment], limit: int = LOG_CHARACTERS) -> LogExcerpt | None:
-    """Return what a program printed, cut in the middle to ``limit`` characters.
-
-    None when nothing was kept.
-    """
+    """Return a program's output, cut in the middle to ``limit`` characters; None if it is empty."""
     texts = [item for item in attachments if item.name in _TEXT_NAMES and item.data]
     if not texts:
         return None
     left_out_bytes, parts = 0, []
     for item in texts:
-        text, omitted = _cut(item.data.decode(errors="replace"), limit // len(texts))
-        left_out_bytes += omitted
+        text, omitted_bytes = _cut(item.data.decode(errors="replace"), limit // len(texts))
+        left_out_bytes += omitted_bytes
         parts.append(f"[{item.name}]\n{text}" if len(texts) > 1 else text)
     total_bytes = sum(len(item.data) for item in texts)
     return LogExcerpt(text="\n".join(parts), total_bytes=total_bytes, left_out_bytes=left_out_bytes)
@@ -232,9 +228,7 @@ def shorter(log: LogExcerpt, limit: int) -> LogExcerpt:
 
 
 def _cut(text: str, limit: int) -> tuple[str, int]:
-    """Return the text's start and end at whole lines where it can be, and the number of bytes left
-    out.
-    """
+    """Return the text's start and end, cut at line ends if possible, and the bytes left out."""
     if len(text) <= limit:
         return text, 0
     head = text[: int(limit * _HEAD_SHARE)]
@@ -246,10 +240,10 @@ def _cut(text: str, limit: int) -> tuple[str, int]:
     return f"{head}\n[... {omitted} bytes left out ...]\n{tail}", omitted
 
 
-def moment_of(state: DeviceState | Sample) -> tuple[Any, ...]:
-    """Return what a page's script (evidence.js) shows of a device at a moment: when in seconds, the
-    hottest zone in degrees Celsius, each cluster's clock and its limit in kHz; of a sample how busy
-    the GPU is, of a state the zone's name and the battery.
+def device_moment(state: DeviceState | Sample) -> tuple[Any, ...]:
+    """Return a device's state as a tuple for evidence.js: time in seconds, hottest zone in degrees
+    Celsius, each cluster's clock and limit in kHz, GPU load in percent (samples only), and of a
+    state the zone's name, the battery's percent and heat, plug and health.
     """
     low, high = _PLAUSIBLE_C
     zones = [(heat, zone) for zone, heat in state.heat_c.items() if low < heat < high]
@@ -257,7 +251,7 @@ def moment_of(state: DeviceState | Sample) -> tuple[Any, ...]:
     clocks, limits = dict(state.clock_khz), dict(state.clock_limit_khz)
     if isinstance(state, Sample):
         return state.uptime_s, heat, clocks, limits, state.gpu_busy_percent
-    at = int(state.at.timestamp() * 10) / 10
+    time_s = int(state.at.timestamp() * 10) / 10
     battery = state.battery_percent, state.battery_heat_c
     words = visible(state.plugged), visible(state.battery_health)
-    return at, heat, clocks, limits, None, visible(zone), *battery, *words
+    return time_s, heat, clocks, limits, None, visible(zone), *battery, *words

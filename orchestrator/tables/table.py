@@ -1,4 +1,4 @@
-"""A table and its columns, each defined once: its name, its head, its value, and how people read it."""
+"""Tables and columns; a column has a name, a head, a value and a text for people."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ R = TypeVar("R")
 S = TypeVar("S")
 #: Where there is no figure.
 NOTHING: Final = "---"
-#: Cells in which there is nothing to read.
+#: Empty cells.
 NOTHINGS: Final = frozenset({"", NOTHING})
 
 
 class Form(enum.StrEnum):
-    """What a table is written as."""
+    """A format of tables."""
 
     HTML = "html"
     TEXT = "text"
@@ -31,18 +31,18 @@ class Form(enum.StrEnum):
 
 
 EVERYWHERE: Final = frozenset(Form)
-#: For programs: CSV, JSON and frames; of them without JSON; JSON alone.
+#: For programs: CSV, JSON and frames; those without JSON; JSON alone.
 DATA: Final = frozenset({Form.CSV, Form.JSON, Form.FRAME})
 FLAT: Final = DATA - {Form.JSON}
 NESTED: Final = frozenset({Form.JSON})
-#: For people: HTML, text and Markdown; of them the page alone, which scrolls; the others alone.
+#: For people: HTML, text and Markdown; HTML alone, which scrolls; text and Markdown alone.
 PEOPLE: Final = EVERYWHERE - DATA
 PAGE: Final = frozenset({Form.HTML})
 LINES: Final = PEOPLE - PAGE
 
 
 class Kind(enum.Enum):
-    """What a column holds: in a frame it has one type, whatever of it is known."""
+    """The kind of a column's values, with its pandas type, also where all are unknown."""
 
     TEXT = "string"
     NUMBER = "Float64"
@@ -51,11 +51,10 @@ class Kind(enum.Enum):
     MOMENT = "datetime64[us, UTC]"
     #: Mappings and lists; only in JSON.
     RECORD = "object"
-    #: In text: a share from 0 to 1, as long as there is room beside the other columns.
+    #: In text: a share from 0 to 1, drawn as a bar where there is room beside the other columns.
     BAR = "bar"
-    #: On a page: a drawing (report/drawing.py). Of tables that are whole there: HTML that a
-    #: template of ours made; links to cases, each its words and the case's key, without a key as
-    #: text.
+    #: On a page: a drawing (report/drawing.py). In static tables: HTML of a template of ours; links
+    #: to cases as (text, case key), text alone where the key is empty.
     PICTURE = "picture"
     MARKUP = "markup"
     CASES = "cases"
@@ -75,33 +74,32 @@ class Column(Generic[R]):
     head: str
     value: Callable[[R], Any]
     kind: Kind = Kind.TEXT
-    #: Of what is shown, and how many times as much as the value that is: 0.001 where microseconds
-    #: are shown as ms.
+    #: The unit of shown figures, and the factor from value to figure: 0.001 from us to ms.
     unit: str = ""
     scale: float = 1.0
-    #: Decimals of what is shown (None: by the column's smallest figure), and of what is exported
+    #: Decimals of shown figures (None: by the column's smallest figure), and of exported ones
     #: (None: all).
     digits: int | None = None
     exact: int | None = None
     forms: frozenset[Form] = EVERYWHERE
-    #: What people read in the place of the value; None for a row whose value is shown.
+    #: The text for people; None for a row whose value is shown.
     shown: Callable[[R], str | None] | None = None
     #: The class that colours a word or a figure on a page.
     tone: Callable[[R], str] | None = None
     #: On a page: the case that the cell opens; empty for none.
     case: Callable[[R], str] | None = None
-    #: Whether people don't see the column where no row has anything in it.
+    #: Whether an empty column is hidden from people.
     is_optional: bool = False
-    #: Whether a table that is whole on a page says it once below, where all rows have one word.
+    #: Whether a static table on a page shows a word that all rows share once below.
     is_merged: bool = False
-    #: On a page: words can be chosen from a list; the cell opens what the row is about; a figure
-    #: has a sign.
+    #: On a page: words can be chosen from a list; the cell opens the row's case; a figure has a
+    #: sign.
     is_choice: bool = False
     opens: bool = False
     is_signed: bool = False
     #: On a page: a bar behind the figure, as a share from 0 to 1 of its cell; None for none.
     bar: Callable[[R], float | None] | None = None
-    #: Of pictures: what stands above them, the axis.
+    #: Of pictures: the axis above them.
     box: Any = ""
 
     @property
@@ -115,11 +113,8 @@ class Column(Generic[R]):
         return self.kind in {Kind.NUMBER, Kind.COUNT}
 
     def of(self, part: Callable[[S], R | None], **changes: Any) -> Column[S]:  # noqa: ANN401
-        """Return the column for rows of which ``part`` gives what this one is of.
-
-        None there is no value.
-
-        ``changes`` are other fields of the new column.
+        """Return the column for rows whose ``part`` is a row of this column; a part that is None
+        has no value. ``changes`` are other fields of the new column.
         """
 
         def through(function: Callable[[R], Any] | None, nothing: object) -> Any:  # noqa: ANN401
@@ -127,31 +122,31 @@ class Column(Generic[R]):
                 return None
             return lambda row: nothing if (item := part(row)) is None else function(item)
 
-        made = {
+        functions = {
             "value": through(self.value, None),
             "shown": through(self.shown, None),
             "tone": through(self.tone, ""),
             "case": through(self.case, ""),
             "bar": through(self.bar, None),
         }
-        return replace(self, **(made | changes))  # type: ignore[return-value]
+        return replace(self, **(functions | changes))  # type: ignore[return-value]
 
     def data(self, row: R) -> Any:  # noqa: ANN401
-        """Return the value as programs get it."""
+        """Return the value for exports."""
         value = plain(self.value(row))
         return round(value, self.exact) if self.exact is not None and value is not None else value
 
     def figures(self, rows: Iterable[R]) -> list[float | None]:
-        """Return the figures as they are shown, not yet rounded."""
+        """Return the figures in the shown unit, not yet rounded."""
         values = map(self.value, rows)
         if self.scale >= 1:
             return [None if value is None else float(value * self.scale) for value in values]
-        # Dividing by 1000 gives the nearest figure, multiplying by 0.001 its neighbour at times.
+        # Dividing by 1000 gives the nearest figure; multiplying by 0.001 doesn't always.
         divisor = 1 / self.scale
         return [None if value is None else float(value / divisor) for value in values]
 
     def decimals(self, figures: Iterable[float | None]) -> int:
-        """Return how many decimals of these figures are shown."""
+        """Return the number of shown decimals of these figures."""
         if self.kind is Kind.COUNT:
             return 0
         return (
@@ -161,31 +156,31 @@ class Column(Generic[R]):
         )
 
     def form(self, decimals: int) -> str:
-        """Return the format of a figure of so many decimals; what rounds to nothing isn't negative."""
+        """Return the format of a figure with these decimals; there is no negative zero."""
         return f"{'+' if self.is_signed else ''}z.{decimals}f"
 
     def cells(self, rows: Sequence[R]) -> list[str]:
-        """Return the column as people read it; nothing of it is escaped."""
+        """Return the texts of the column for people, not escaped."""
         if not self.is_figure:
             return list(self._words(rows))
         figures = self.figures(rows)
         form = self.form(self.decimals(figures))
-        own = [NOTHING if figure is None else format(figure, form) for figure in figures]
-        shown = self.shown
-        if shown is None:
-            return own
-        pairs = zip(rows, own, strict=True)
-        return [word if (text := shown(row)) is None else text for row, word in pairs]
+        texts = [NOTHING if figure is None else format(figure, form) for figure in figures]
+        text_of = self.shown
+        if text_of is None:
+            return texts
+        pairs = zip(rows, texts, strict=True)
+        return [word if (text := text_of(row)) is None else text for row, word in pairs]
 
     def _words(self, rows: Iterable[R]) -> Iterator[str]:
         """Yield the cells; figures aren't rounded."""
-        value, shown = self.value, self.shown
+        value, text_of = self.value, self.shown
         for row in rows:
-            text = shown(row) if shown is not None else None
+            text = text_of(row) if text_of is not None else None
             yield _words(value(row)) if text is None else text
 
     def is_empty(self, rows: Iterable[R]) -> bool:
-        """Return whether people see nothing in any of its cells."""
+        """Return whether all cells are empty for people."""
         return all(cell in NOTHINGS for cell in self._words(rows))
 
 
@@ -202,8 +197,8 @@ def _words(value: object) -> str:
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401
-    """Return a value as JSON has it: enums as their words, moments in ISO 8601, records and
-    mappings as objects.
+    """Return a value as JSON: enums as their values, moments in ISO 8601, records and mappings as
+    objects.
     """
     if value is None or type(value) in {str, int, float, bool}:
         return value
@@ -219,21 +214,18 @@ def plain(value: Any) -> Any:  # noqa: ANN401
 
 
 def record_of(columns: Iterable[Column[R]], row: R, form: Form = Form.JSON) -> dict[str, Any]:
-    """Return a row as plain values by the columns' names."""
+    """Return a row's values as JSON by the columns' names."""
     return {column.name: column.data(row) for column in columns if form in column.forms}
 
 
 def fields_of(record: object, *names: str) -> dict[str, Any]:
-    """Return some fields of a record as JSON has them."""
+    """Return some fields of a record as JSON."""
     return {name: plain(getattr(record, name)) for name in names}
 
 
 def column_decimals(values: Sequence[float]) -> int:
-    """Return how many decimals a column of figures needs: all get the same, so that their points
-    stand in line.
-
-    The smallest figure shows three digits, or two when it is below 1; never fewer than one decimal,
-    at most four.
+    """Return the number of decimals of all figures of a column, 1 to 4: enough for three digits of
+    the smallest figure, or two if it is below 1.
     """
     smallest = min((abs(value) for value in values if value), default=10.0)
     digits = 100 if smallest >= 1 else 10
@@ -249,25 +241,23 @@ class Table(Generic[R]):
 
     #: In addresses and names of files: ``results``.
     name: str
-    #: A sentence for readers that see no table at a glance.
+    #: A title, also for screen readers.
     caption: str
     columns: Sequence[Column[R]]
     #: May be an iterator: CSV and JSON take one row after the other.
     rows: Iterable[R]
-    #: What people read in the place of a table without rows.
+    #: The text in place of a table without rows.
     nothing: str = ""
     #: Sentences that people read below the rows.
     notes: Sequence[str] = ()
-    #: How many rows stand in text at most, and what follows where there are more.
+    #: The greatest number of rows in text, and the line below for further ones.
     most: int | None = None
     further: str = "and {count} more: --json lists all"
-    #: How many columns stand in text as headings above the rows that have them in common.
+    #: In text, the first columns that are headings above the rows that share them.
     groups: int = 0
-    #: What text has in the place of a row's figures and all that follows; empty for a row with
-    #: figures.
+    #: In text, the reason in place of a row's cells; empty for a row with figures.
     instead: Callable[[R], str] | None = None
-    #: What a row opens on a page: the case with its evidence, or a page; with ``link`` around it,
-    #: it is an address.
+    #: The key of the case or page that a row opens on a page; the address is ``link`` around it.
     key: Callable[[R], str] | None = None
     link: tuple[str, str] = ("#c-", "")
     is_virtual: Callable[[R], bool] = lambda _: False
@@ -276,7 +266,7 @@ class Table(Generic[R]):
     is_judged: Callable[[R], bool] | None = None
     #: The group that a row belongs to, where a page shows one group at a time.
     group: Callable[[R], str] | None = None
-    #: Further attributes of a row that stands on a page whole.
+    #: Further HTML attributes of a row in a static table.
     attributes: Callable[[R], Mapping[str, str]] = lambda _: {}
     #: The order in which the rows are given.
     order: str = "as listed"
@@ -296,5 +286,5 @@ class Table(Generic[R]):
         return self.rows
 
     def record(self, row: R, form: Form = Form.JSON) -> dict[str, Any]:
-        """Return one row as plain values by the columns' names."""
+        """Return one row's values as JSON by the columns' names."""
         return record_of(self.columns, row, form)
