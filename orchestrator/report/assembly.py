@@ -84,26 +84,26 @@ def collector_off() -> Iterator[None]:
 
 @frozen
 class Stored:
-    """What is stored of some campaigns, as a report is made of it."""
+    """The stored records of some campaigns that a report is made of."""
 
-    #: With their invocations and skips, cases that weren't run are shown too.
+    #: With their planned invocations and skips: a report shows cases that weren't run, too.
     campaigns: Sequence[Campaign]
     #: In the order in which they were stored, read once; without attachments.
     runs: Iterable[RunRecord]
-    #: Runs of these campaigns whose case a newer one of them has: they aren't shown, and tell what
-    #: their device was like.
+    #: Runs whose case a newer one of these campaigns has: they aren't shown, but show their
+    #: device's autocorrelation.
     beside: Iterable[RunRecord] = ()
     #: By serial; devices that no case or skip names are left out.
     devices: Mapping[Serial, DeviceFacts]
     #: By sha256.
     models: Mapping[str, Model]
-    #: By sha256; those that no case names are left out.
+    #: By sha256; builds that no case names are left out.
     builds: Mapping[str, Build]
-    #: In percent by sha256 of the model, where somebody measured it.
+    #: In percent by sha256 of the model, where known.
     accuracy: Mapping[str, float] = field(default_factory=dict)
-    #: What the runs left behind, asked for those runs whose logs are shown; none are without it.
+    #: Returns the attachments of the runs whose logs are shown; None for a report without logs.
     outputs: Outputs | None = None
-    #: As ``ReportData`` has it.
+    #: See ``ReportData.left_out``.
     left_out: str = ""
 
 
@@ -155,22 +155,22 @@ def build_report_data(stored: Stored) -> ReportData:
 
 @dataclass(slots=True)
 class _Gathered:
-    """Cases as planned and run."""
+    """The cases as planned and run, with their lookups."""
 
     cases: dict[CaseKey, Case] = field(default_factory=dict)
-    #: Those that count; some may have no case of the plan.
+    #: The counted runs; some may have no case of the plan.
     runs: dict[CaseKey, list[RunRecord]] = field(default_factory=dict)
     #: The devices on which a run says that it is virtual.
     virtual: set[Serial] = field(default_factory=set)
-    #: Cases whose latency was asked for.
+    #: Cases with a planned timing pass.
     timed: set[CaseKey] = field(default_factory=set)
-    #: How precise the plan of the newest campaign wanted them.
+    #: The precision goal of the newest campaign's plan.
     goals: dict[CaseKey, float] = field(default_factory=dict)
-    #: What the other cases of its device show of its autocorrelation.
-    others: dict[CaseKey, Autocorrelation] = field(default_factory=dict)
-    #: What is known of the outputs.
+    #: The autocorrelation by the other cases on its device.
+    autocorrelations: dict[CaseKey, Autocorrelation] = field(default_factory=dict)
+    #: The checks of outputs.
     checks: OutputChecks = field(default_factory=OutputChecks)
-    #: Why they got as many invocations as they have: (code, sentence).
+    #: Why they have this number of invocations: (code, sentence).
     stopped: dict[CaseKey, list[tuple[str, str]]] = field(default_factory=lambda: defaultdict(list))
     campaigns: Mapping[str, Campaign] = field(default_factory=dict)
     devices: Mapping[str, DeviceRow] = field(default_factory=dict)
@@ -178,13 +178,13 @@ class _Gathered:
     labels: Mapping[CaseKey, str] = field(default_factory=dict)
     fake_builds: frozenset[str] = frozenset()
     logs: Mapping[RunId, tuple[LogExcerpt, str]] = field(default_factory=dict)
-    #: All that there are, looked up once.
+    #: All passes, looked up once.
     passes: Sequence[PassSpec] = field(default_factory=passes)
 
 
 def _gather(stored: Stored) -> _Gathered:
     campaigns = stored.campaigns
-    found = _Gathered(
+    gathered = _Gathered(
         campaigns={str(campaign.campaign_id): campaign for campaign in campaigns},
         checks=OutputChecks(campaign.terms.output_checks for campaign in campaigns),
     )
@@ -192,71 +192,76 @@ def _gather(stored: Stored) -> _Gathered:
         rule = campaign.terms.stopping
         for invocation in campaign.invocations:
             key = invocation.case.case_key
-            # The reference workload shows the state of the device, and is no result of the plan.
+            # The reference workload checks the device, and is no result of the plan.
             if not is_around_others(invocation):
-                found.cases.setdefault(key, invocation.case)
+                gathered.cases.setdefault(key, invocation.case)
             if invocation.run_pass is FIGURE_PASS:
-                found.timed.add(key)
+                gathered.timed.add(key)
                 if rule is not None:
-                    found.goals[key] = rule.half_width
+                    gathered.goals[key] = rule.half_width
 
-    def counts(run: RunRecord) -> bool:
-        known = found.campaigns.get(run.campaign_id)
-        is_warm_up = known is not None and known.is_warm_up(run.run_pass, run.invocation)
+    def is_counted(run: RunRecord) -> bool:
+        campaign = gathered.campaigns.get(run.campaign_id)
+        is_warm_up = campaign is not None and campaign.is_warm_up(run.run_pass, run.invocation)
         return not is_warm_up and not is_around_others(run)
 
-    found.runs = grouped(filter(counts, stored.runs), lambda run: run.case.case_key)
-    for key, own in found.runs.items():
-        for run in own:
-            found.checks.learn(run)
-            found.cases.setdefault(key, run.case)
+    gathered.runs = grouped(filter(is_counted, stored.runs), lambda run: run.case.case_key)
+    for key, case_runs in gathered.runs.items():
+        for run in case_runs:
+            gathered.checks.learn(run)
+            gathered.cases.setdefault(key, run.case)
             if run.is_virtual:
-                found.virtual.add(run.case.serial)
-    found.others = _others(found, filter(counts, stored.beside))
+                gathered.virtual.add(run.case.serial)
+    gathered.autocorrelations = _autocorrelations(gathered, filter(is_counted, stored.beside))
     for campaign in campaigns:
         if campaign.terms.stopping is not None:
-            # Of several campaigns each is on its own.
+            # Each campaign has its own stopping rule.
             cases = (
                 (key, [run for run in runs if run.campaign_id == campaign.campaign_id])
-                for key, runs in found.runs.items()
+                for key, runs in gathered.runs.items()
             )
-            for key, item in standings_of(campaign, cases, found.others):
-                found.stopped[key].append((item.reason.value, item.text))
-    return found
+            for key, item in standings_of(campaign, cases, gathered.autocorrelations):
+                gathered.stopped[key].append((item.reason.value, item.text))
+    return gathered
 
 
-def _others(found: _Gathered, beside: Iterable[RunRecord]) -> dict[CaseKey, Autocorrelation]:
-    """Return of each case what the other cases of its campaign show of its device."""
-    own = [run for runs in found.runs.values() for run in runs if run.run_pass is FIGURE_PASS]
-    timed = [*own, *(run for run in beside if run.run_pass is FIGURE_PASS)]
-    others = {
+def _autocorrelations(
+    gathered: _Gathered, beside: Iterable[RunRecord]
+) -> dict[CaseKey, Autocorrelation]:
+    """Return the autocorrelation of each case by the other cases of its campaign and device."""
+    figure_runs = [
+        run for runs in gathered.runs.values() for run in runs if run.run_pass is FIGURE_PASS
+    ]
+    timed = [*figure_runs, *(run for run in beside if run.run_pass is FIGURE_PASS)]
+    by_campaign = {
         name: autocorrelation_of_others(
-            grouped(runs, lambda run: run.case.case_key), found.campaigns.get(name)
+            grouped(runs, lambda run: run.case.case_key), gathered.campaigns.get(name)
         )
         for name, runs in grouped(timed, lambda run: run.campaign_id).items()
     }
-    return {run.case.case_key: others[run.campaign_id][run.case.case_key] for run in own}
+    return {
+        run.case.case_key: by_campaign[run.campaign_id][run.case.case_key] for run in figure_runs
+    }
 
 
 def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
     key, campaigns, device = case.case_key, gathered.campaigns, gathered.devices[case.serial]
-    # Runs of many cases take more room than the rows that are made of them: they are let go one by
-    # one.
+    # Runs take more memory than their rows, so they are removed case by case.
     runs: Sequence[RunRecord] = gathered.runs.pop(key, ())
-    # What is known of outputs says nothing of a case that never ran to its end.
+    # A case without a completed run has no outputs to check.
     has_outputs = any(run.outcome is Outcome.COMPLETED for run in runs)
     check = gathered.checks.of(case) if has_outputs else None
-    result = judge_case(runs, others=gathered.others.get(key, UNSEEN), check=check)
+    result = judge_case(runs, others=gathered.autocorrelations.get(key, UNSEEN), check=check)
     if result.status is CaseStatus.NOT_RUN and key not in gathered.timed:
         result = replace(result, status=CaseStatus.UNTIMED)
     if key in gathered.goals:
         result = replace(result, precision_goal=gathered.goals[key])
     of_pass = grouped(runs, lambda run: run.run_pass)
-    ran = [own for own in gathered.passes if own.name in of_pass]
+    ran = [spec for spec in gathered.passes if spec.name in of_pass]
     timed = latency_reports(of_pass[FIGURE_PASS], result)
-    # Of a pass of its own, else of the runs that the latency comes from.
-    peaks = (run for own in ran if own.measures_memory for run in of_pass[own.name])
-    memory = usable_reports(peaks) or timed
+    # From a separate pass, else from the runs of the latency.
+    peaks = (run for spec in ran if spec.measures_memory for run in of_pass[spec.name])
+    memory_reports = usable_reports(peaks) or timed
     ran_in = {
         run.campaign_id: campaigns[run.campaign_id] for run in runs if run.campaign_id in campaigns
     }
@@ -282,19 +287,19 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
         init_us=known_median(report.init_us for report in timed),
         first_us=known_median(report.first_inference_us for report in timed),
         warmup_us=known_median(report.warmup_mean_us for report in timed),
-        init_memory_mib=known_median(report.init_memory_mib for report in memory),
-        overall_memory_mib=known_median(report.overall_memory_mib for report in memory),
-        peak_memory_mib=known_median(report.peak_memory_mib for report in memory),
+        init_memory_mib=known_median(report.init_memory_mib for report in memory_reports),
+        overall_memory_mib=known_median(report.overall_memory_mib for report in memory_reports),
+        peak_memory_mib=known_median(report.peak_memory_mib for report in memory_reports),
         delegate=_evidence(result, runs),
         invocations=tuple(map(invocation, runs)),
         of_passes={
             FURTHER.name: tuple(
-                figure for own in ran for figure in _figures(own, of_pass[own.name])
+                figure for spec in ran for figure in _figures(spec, of_pass[spec.name])
             ),
             **{
-                own.table.name: tuple(own.table.lines(of_pass[own.name], campaigns))
-                for own in ran
-                if own.table is not None
+                spec.table.name: tuple(spec.table.lines(of_pass[spec.name], campaigns))
+                for spec in ran
+                if spec.table is not None
             },
         },
         profiles=profiles_of(of_pass[Pass.PROFILE]),
@@ -306,26 +311,26 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
     )
 
 
-def _figures(own: PassSpec, runs: Sequence[RunRecord]) -> Iterator[PassFigure]:
+def _figures(spec: PassSpec, runs: Sequence[RunRecord]) -> Iterator[PassFigure]:
     """Yield the figures of a pass."""
     reports = usable_reports(runs)
-    for figure in own.figures:
-        known = [value for report in reports if (value := figure.value(report)) is not None]
+    for figure in spec.figures:
+        values = [value for report in reports if (value := figure.value(report)) is not None]
         yield PassFigure(
-            run_pass=own.name.value,
+            run_pass=spec.name.value,
             head=figure.head,
-            value=known_median(known),
+            value=known_median(values),
             digits=figure.digits,
-            count=len(known),
+            count=len(values),
         )
 
 
 def _evidence(result: CaseResult, runs: Sequence[RunRecord]) -> DelegateEvidence | None:
     timed = [run for run in runs if run.report is not None and run.run_pass is FIGURE_PASS]
-    counted = [run for run in timed if run.run_id in result.used] or timed
-    found = [run.report.delegate for run in counted if run.report is not None]
-    return next((each for each in found if each.truth is result.truth), None) or (
-        found[-1] if found else None
+    used = [run for run in timed if run.run_id in result.used] or timed
+    evidence = [run.report.delegate for run in used if run.report is not None]
+    return next((item for item in evidence if item.truth is result.truth), None) or (
+        evidence[-1] if evidence else None
     )
 
 
@@ -333,15 +338,15 @@ def _invocation_row(
     run: RunRecord,
     result: CaseResult,
     origin: str,
-    shown: tuple[LogExcerpt, str] | None,
+    log_and_samples: tuple[LogExcerpt, str] | None,
     *,
     is_host: bool,
 ) -> InvocationRow:
-    log, samples = shown or (None, "")
+    log, samples = log_and_samples or (None, "")
     is_used = run.run_id in result.used
     kind = result.figure
     if not is_used:
-        # As it was printed: a mean also beside a median that can't be one.
+        # As printed: the mean where there is no usable median.
         has_median = figure_us(run, FigureKind.MEDIAN) is not None
         kind = FigureKind.MEDIAN if has_median else FigureKind.MEAN
     latency_us = figure_us(run, kind)
@@ -349,7 +354,7 @@ def _invocation_row(
     if run.report is not None and run.report.operators:
         run = replace(run, report=replace(run.report, operators=()))
     if is_host:
-        # Texts of this computer name folders of its user, which a report doesn't.
+        # Texts of this computer name its user's folders, which a report leaves out.
         run = replace(run, reason=without_folders(run.reason), command=without_folders(run.command))
         log = None if log is None else replace(log, text=without_folders(log.text))
     return InvocationRow(
@@ -364,26 +369,24 @@ def _invocation_row(
 
 
 def _findings(runs: Sequence[RunRecord], result: CaseResult) -> tuple[FindingRow, ...]:
-    """Return each finding once, worst first, with the number of invocations that it was made in; 0
-    for the case's.
-    """
-    made = grouped(
+    """Return each finding once, worst first, with its number of invocations; 0 for the case's."""
+    groups = grouped(
         ((kind, item, run) for run in runs for kind, item in _kinds(run.verdict.findings).items()),
-        lambda found: found[0],
+        lambda item: item[0],
     )
     used = frozenset(result.used)
     rows = [
         FindingRow(
-            finding=found[0][1],
-            count=len(found),
-            is_of_figure=any(run.run_id in used for *_, run in found),
+            finding=members[0][1],
+            count=len(members),
+            is_of_figure=any(run.run_id in used for *_, run in members),
         )
-        for found in made.values()
+        for members in groups.values()
     ]
     rows += [
         FindingRow(finding=item, count=0, is_of_figure=True)
         for kind, item in _kinds(result.findings).items()
-        if kind not in made
+        if kind not in groups
     ]
     rows.sort(
         key=lambda row: (SEVERITIES.index(row.finding.severity), -row.count, row.finding.code)
@@ -392,7 +395,7 @@ def _findings(runs: Sequence[RunRecord], result: CaseResult) -> tuple[FindingRow
 
 
 def _kinds(findings: Sequence[Finding]) -> dict[tuple[str, Severity], Finding]:
-    """Return the first finding of each kind: of one invocation each kind counts once."""
+    """Return the first finding of each kind: a kind counts once per invocation."""
     return {(item.code, item.severity): item for item in reversed(findings)}
 
 
@@ -432,7 +435,7 @@ def _model_rows(
             sha256=sha256,
             subject=subject,
             label=label,
-            # Of a model that somebody else measured the size isn't known.
+            # Another lab's model has no known size.
             size_bytes=(models[sha256].size_bytes or None) if sha256 in models else None,
             accuracy=accuracy.get(sha256),
         )

@@ -1,5 +1,5 @@
-"""The report's drawings. The first screen: each model's configurations on each phone as dots with
-intervals, and who wins; and beside it threads and what more of them bring, layers, sustained runs.
+"""The report's drawings: each model's configurations on each phone as dots with intervals, and the
+winner; thread scaling, layers and sustained runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from orchestrator.report.drawing import (
     Line,
     Part,
     Point,
-    Spread,
+    Strip,
     axis_of,
     dots,
     grid_lines,
@@ -49,28 +49,31 @@ from orchestrator.units import (
 
 _MOST_CHARTS: Final = 12
 _MOST_LINES: Final = 8
-#: Layers of a map; what is smaller is one part.
+#: At most so many layers of a map are drawn apart; smaller ones are one part.
 _MOST_PARTS: Final = 60
-#: Runs of a case that are drawn.
+#: At most so many runs of a case are drawn.
 _MOST_RUNS: Final = 60
 
 
-def charts_of(data: ReportData) -> Mapping[str, Sequence[tuple[str, Html]]]:
-    """Return the first charts with their titles, by the section that they stand in; one more than
-    are shown where there are more.
+def report_charts(data: ReportData) -> Mapping[str, Sequence[tuple[str, Html]]]:
+    """Return the first charts with their titles, by their section; one more than are shown, where
+    there are more.
     """
     profiled = sorted(
         (row for row in data.results if row.profiles),
         key=lambda row: (row.model.label, row.median_us or 0.0),
     )
-    # Of each type of operator; what isn't an operator is grey.
+    # By type of operator; all but operators is grey.
     colours: dict[str, int] = {}
     charts = {
         "threads": _threads(data.results),
         "operators": ((row.title, _map(row, row.profiles[-1], colours)) for row in profiled),
         "sustained": _sustained(data.results),
     }
-    return {name: list(islice(found, _MOST_CHARTS + 1)) for name, found in charts.items()}
+    return {
+        name: list(islice(section_charts, _MOST_CHARTS + 1))
+        for name, section_charts in charts.items()
+    }
 
 
 def _threads(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
@@ -85,7 +88,7 @@ def _threads(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
                     for step in steps
                 ],
                 label=_without_threads(names.of(steps[-1].row.configuration)),
-                look=_colour_of(steps[0].row),
+                look=_delegate_colour(steps[0].row),
             )
             for steps in series
         ]
@@ -102,8 +105,8 @@ def _without_threads(configuration: str) -> str:
 
 
 def _map(row: ResultRow, profile: Profile, colours: dict[str, int]) -> Html:
-    """Return the layers of a profiled case as large as their shares; ``colours`` are by type, and
-    types without one get the next.
+    """Return a treemap of the layers of a profiled case by time; ``colours`` are by type, and new
+    types get the next one.
     """
     ordered = sorted(profile.rows, key=lambda item: -item.mean_us)
     parts = [
@@ -120,8 +123,8 @@ def _map(row: ResultRow, profile: Profile, colours: dict[str, int]) -> Html:
         "outside of operators": profile.outside_us,
     }
     for name, us in rest.items():
-        told = f"{name}: {format_latency(us)}"
-        parts.append(Part(label=name, share=us, told=told, look="d0"))
+        text = f"{name}: {format_latency(us)}"
+        parts.append(Part(label=name, share=us, told=text, look="d0"))
     return treemap(parts, f"{row.title}: the time of an inference by layer")
 
 
@@ -137,7 +140,7 @@ def _sustained(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
                 points=[Point(x=at_s, y=_scaled(row, us)) for at_s, us in run.points],
                 label=names.of(row.configuration)
                 + (f", {run.attempt}." if run.attempt > 1 else ""),
-                look=_colour_of(row),
+                look=_delegate_colour(row),
             )
             for row in members
             for run in row.of_passes["sustained"]
@@ -146,53 +149,53 @@ def _sustained(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
         yield title, lines(drawn[:_MOST_LINES], title, Across(name="s"))
 
 
-def _colour_of(row: ResultRow) -> str:
-    """Return the colour of a case's delegate."""
+def _delegate_colour(row: ResultRow) -> str:
+    """Return the class with the colour of a case's delegate."""
     return f"d{delegate_place(row.case) % COLOURS}"
 
 
-def spread_of(runs: Sequence[RunRecord], kind: FigureKind, name: str, look: str) -> Spread:
-    """Return runs as a strip draws them: each with its figure of this kind, and where its inferences
-    lie from 5 % to 95 %, in milliseconds.
+def run_strip(runs: Sequence[RunRecord], kind: FigureKind, name: str, css_class: str) -> Strip:
+    """Return runs for a strip: each with its figure of this kind and the 5 % and 95 % quantiles of
+    its inferences, in milliseconds.
     """
     figures = [figure_us(run, kind) for run in runs]
-    found = []
+    points = []
     for run, latency_us in list(zip(runs, figures, strict=True))[:_MOST_RUNS]:
         if run.report is None or latency_us is None:
             continue
-        spread = run.report.inference
-        ends = (spread.p5_us, spread.p95_us) if spread is not None else (None, None)
+        inference = run.report.inference
+        ends = (inference.p5_us, inference.p95_us) if inference is not None else (None, None)
         low, high = (None if end is None else end / US_PER_MS for end in ends)
-        found.append((latency_us / US_PER_MS, low, high))
-    return Spread(runs=found, label=f"{name}: {percentiles(figures)}", look=look)
+        points.append((latency_us / US_PER_MS, low, high))
+    return Strip(runs=points, label=f"{name}: {percentiles(figures)}", look=css_class)
 
 
 def percentiles(figures_us: Iterable[float | None]) -> str:
-    """Return of how many runs the median and what 90 and 99 % are below: ``5 runs, p50 6.45, p90 6.50, p99 6.52 ms``."""
-    known = sorted(filter(None, figures_us))
-    if not known:
+    """Return the percentiles of runs: ``5 runs, p50 6.45, p90 6.50, p99 6.52 ms``."""
+    figures = sorted(filter(None, figures_us))
+    if not figures:
         return "no figure"
-    shown = {50: statistics.median(known)} | {
-        share: known[min(len(known) - 1, len(known) * share // 100)] for share in (90, 99)
+    quantiles = {50: statistics.median(figures)} | {
+        share: figures[min(len(figures) - 1, len(figures) * share // 100)] for share in (90, 99)
     }
-    parts = [f"p{share} {figure_us / US_PER_MS:.4g}" for share, figure_us in shown.items()]
-    return f"{counted(len(known), 'run')}, {', '.join(parts)} ms"
+    parts = [f"p{share} {figure_us / US_PER_MS:.4g}" for share, figure_us in quantiles.items()]
+    return f"{counted(len(figures), 'run')}, {', '.join(parts)} ms"
 
 
 @frozen
 class ThreadStep:
-    """One case among those that differ from it in nothing but the number of threads."""
+    """One case among those that differ only in the number of threads."""
 
     row: ResultRow
     #: Over the case with the fewest threads.
     speed_up: float
-    #: The speed-up divided by how many times as many threads it took: 1.0 is ideal.
+    #: The speed-up divided by the ratio of threads: 1.0 is ideal.
     efficiency: float
 
 
 def thread_steps(rows: Iterable[ResultRow]) -> Iterator[list[ThreadStep]]:
-    """Yield the cases that differ in nothing but their number of threads, the fewest first; only
-    figures of the delegate itself count.
+    """Yield the cases that differ only in the number of threads, the fewest first; only figures of
+    the requested delegate count.
     """
     for members in by_threads(
         row for row in rows if row.own_summary is not None and row.case.threads > 0
@@ -209,7 +212,7 @@ def thread_steps(rows: Iterable[ResultRow]) -> Iterator[list[ThreadStep]]:
         yield steps
 
 
-#: A phone that is so many times slower than the next is beyond the axis' end.
+#: A phone that is slower than the next one by more than this factor is beyond the axis' end.
 _BEYOND: Final = 4.0
 
 
@@ -217,12 +220,12 @@ _BEYOND: Final = 4.0
 class ModelPicture:
     """One model over all phones."""
 
-    #: What won, in words.
+    #: The winner in words.
     sentence: str
     #: A row for each phone (:class:`Contest`); of one phone, one for each configuration
     #: (:class:`ResultRow`).
     table: Table[Any]
-    #: Where the lines behind the dots stand: a background in the style sheet's words.
+    #: The lines behind the dots, as a CSS background.
     grid: str
 
 
@@ -233,25 +236,27 @@ def model_pictures(contests: Sequence[Contest], names: ShortNames) -> dict[str, 
 
 
 def _picture(members: Sequence[Contest], names: ShortNames) -> ModelPicture:
-    is_one = len(members) == 1
-    shown, axis = members[0].shown, _axis(members)
-    unit = figure_unit(shown.case)
+    is_one_phone = len(members) == 1
+    first_row, axis = members[0].shown, _axis(members)
+    unit = figure_unit(first_row.case)
 
-    def row_of(item: ResultRow | Contest) -> ResultRow:
+    def result_row(item: ResultRow | Contest) -> ResultRow:
         return item.shown if isinstance(item, Contest) else item
 
     def drawn(item: ResultRow | Contest) -> Html:
         rows = item.rows if isinstance(item, Contest) else [item]
-        found = [_dot(row, names, has_label=not is_one) for row in rows if row.own_summary]
-        return dots(axis, found, f"{row_of(item).device.title}: {unit} of each configuration")
+        dot_list = [_dot(row, names, has_label=not is_one_phone) for row in rows if row.own_summary]
+        return dots(
+            axis, dot_list, f"{result_row(item).device.title}: {unit} of each configuration"
+        )
 
     picture: Column[Any] = Column("picture", unit, drawn, Kind.PICTURE, box=ticks(axis, unit))
     every = [row for item in members for row in item.rows]
     figures = _figures(every)
     columns: Sequence[Column[Any]] = (
-        _of_configurations(picture, figures, names)
-        if is_one
-        else _of_phones(picture, figures, names)
+        _configuration_columns(picture, figures, names)
+        if is_one_phone
+        else _phone_columns(picture, figures, names)
     )
     if not any(row.own_summary for row in every):
         columns = [column for column in columns if column is not picture]
@@ -259,18 +264,18 @@ def _picture(members: Sequence[Contest], names: ShortNames) -> ModelPicture:
         sentence=f"{model_answer(members, names)}.",
         table=Table(
             name="fastest",
-            caption=f"{shown.model.label}: the configurations on each phone, and the fastest",
+            caption=f"{first_row.model.label}: the configurations on each phone, and the fastest",
             columns=columns,
             rows=sorted(members[0].rows, key=_order)
-            if is_one
+            if is_one_phone
             else sorted(
                 members,
                 key=lambda item: (item.shown.is_virtual, item.best is None, _order(item.shown)),
             ),
-            is_virtual=lambda item: row_of(item).is_virtual,
+            is_virtual=lambda item: result_row(item).is_virtual,
             attributes=lambda item: {
-                "data-model": row_of(item).model.label,
-                "data-device": kind_title(row_of(item)),
+                "data-model": result_row(item).model.label,
+                "data-device": kind_title(result_row(item)),
             },
         ),
         grid=grid_lines(axis),
@@ -278,28 +283,28 @@ def _picture(members: Sequence[Contest], names: ShortNames) -> ModelPicture:
 
 
 def _order(row: ResultRow) -> tuple[bool, bool, float]:
-    """Put the fastest first and those without a figure last."""
+    """Return the sort key of a row: the fastest first, those without a figure last."""
     return row.is_virtual, row.median_us is None, row.median_us or 0.0
 
 
 def _figures(rows: Sequence[ResultRow]) -> list[Column[ResultRow]]:
     """Return the columns of a case's figure."""
-    named = {column.name: column for column in RESULTS}
+    by_name = {column.name: column for column in RESULTS}
     return [
-        replace(named["median_us"], head="ms", unit="", digits=figures_decimals(rows)),
-        replace(named["tokens_per_s"], head="tokens/s", unit=""),
+        replace(by_name["median_us"], head="ms", unit="", digits=figures_decimals(rows)),
+        replace(by_name["tokens_per_s"], head="tokens/s", unit=""),
         replace(
-            named["precision"],
+            by_name["precision"],
             head="± %",
             shown=None,
             is_optional=True,
             is_merged=True,
             tone=lambda row: "doubt" if row.result.lacking else "",
         ),
-        replace(named["speed_up"], is_optional=True, is_merged=True),
+        replace(by_name["speed_up"], is_optional=True, is_merged=True),
         replace(
-            named["outputs"],
-            # The reference's own kernels and tokens aren't compared.
+            by_name["outputs"],
+            # The outputs of the reference's own kernels and of tokens aren't checked.
             shown=lambda row: row.outputs_text if row.has_checked_outputs else "",
             is_optional=True,
             is_merged=True,
@@ -307,7 +312,7 @@ def _figures(rows: Sequence[ResultRow]) -> list[Column[ResultRow]]:
     ]
 
 
-def _of_configurations(
+def _configuration_columns(
     picture: Column[ResultRow], figures: Sequence[Column[ResultRow]], names: ShortNames
 ) -> list[Column[ResultRow]]:
     """Return the columns of one phone's configurations."""
@@ -324,7 +329,7 @@ def _of_configurations(
     ]
 
 
-def _of_phones(
+def _phone_columns(
     picture: Column[Contest], figures: Sequence[Column[ResultRow]], names: ShortNames
 ) -> list[Column[Contest]]:
     """Return the columns of the phones, with the figure of the fastest on each."""
@@ -336,7 +341,9 @@ def _of_phones(
             "fastest",
             lambda contest: contest.fastest(names),
             case=lambda contest: contest.shown.key,
-            tone=lambda contest: _colour_of(contest.best) if contest.best is not None else "bad",
+            tone=lambda contest: (
+                _delegate_colour(contest.best) if contest.best is not None else "bad"
+            ),
         ),
         *(column.of(lambda contest: contest.best) for column in figures),
         _winner_column(lambda contest: contest.verdict(names)),
@@ -344,7 +351,7 @@ def _of_phones(
 
 
 def _winner_column(word: Callable[[R], str]) -> Column[R]:
-    """Return the column of how sure it is who wins."""
+    """Return the column of the verdict on the winner."""
     return Column(
         "winner",
         "winner",
@@ -355,34 +362,30 @@ def _winner_column(word: Callable[[R], str]) -> Column[R]:
 
 
 def _axis(members: Sequence[Contest]) -> Axis:
-    """Return an axis for the model.
-
-    A lone phone far beyond all others doesn't press them flat, nor does a figure that isn't clean,
-    nor the interval of one that isn't.
+    """Return an axis for the model: without a lone phone far beyond all others, and without figures
+    and intervals that aren't clean where others are.
     """
     is_clean = any(item.clean for item in members)
-    reached = sorted(
+    extents = sorted(
         (max(values), min(values))
         for item in members
         if (
-            values := _reached(
-                item.clean or item.rows, has_intervals=bool(item.clean) or not is_clean
-            )
+            values := _ends(item.clean or item.rows, has_intervals=bool(item.clean) or not is_clean)
         )
     )
-    while len(reached) > 2 and reached[-1][1] > _BEYOND * reached[-2][0]:
-        reached.pop()
-    return axis_of(end for pair in reached for end in pair)
+    while len(extents) > 2 and extents[-1][1] > _BEYOND * extents[-2][0]:
+        extents.pop()
+    return axis_of(end for pair in extents for end in pair)
 
 
-def _reached(rows: Iterable[ResultRow], *, has_intervals: bool) -> list[float]:
-    found = []
+def _ends(rows: Iterable[ResultRow], *, has_intervals: bool) -> list[float]:
+    values = []
     for row in rows:
         if row.own_summary is not None:
             interval = row.own_summary.interval if has_intervals else None
             ends = (interval.low, interval.high) if interval is not None else ()
-            found += [_scaled(row, end) for end in (row.own_summary.median_us, *ends) if end > 0]
-    return found
+            values += [_scaled(row, end) for end in (row.own_summary.median_us, *ends) if end > 0]
+    return values
 
 
 def _scaled(row: ResultRow, us: float) -> float:
@@ -399,7 +402,7 @@ def _dot(row: ResultRow, names: ShortNames, *, has_label: bool) -> Dot:
     value = _scaled(row, row.own_summary.median_us)
     mark = "best" if row.best is not BestMark.NONE else "" if row.result.is_judged else "doubt"
     name = names.of(row.configuration)
-    told = [
+    texts = [
         row.device.title,
         f"{name}: {three_digits(value)} {figure_unit(row.case)}{' (mean)' if row.has_mean else ''}",
         row.spread_text,
@@ -411,7 +414,7 @@ def _dot(row: ResultRow, names: ShortNames, *, has_label: bool) -> Dot:
         low=low,
         high=high,
         label="\N{MIDDLE DOT}".join(short) if has_label else "",
-        told=", ".join(filter(None, told)),
-        look=f"{_colour_of(row)} {mark}".rstrip(),
+        told=", ".join(filter(None, texts)),
+        look=f"{_delegate_colour(row)} {mark}".rstrip(),
         key=row.key,
     )

@@ -1,6 +1,4 @@
-"""A comparison as text, Markdown, JUnit XML and plain values; names are data in
-each of them.
-"""
+"""A comparison as text, Markdown, JUnit XML and JSON values; names are escaped in each of them."""
 
 from __future__ import annotations
 
@@ -30,20 +28,20 @@ from orchestrator.units import counted, format_percent
 _FORBIDDEN_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 VIRTUAL_NOTE: Final = "Figures of virtual phones are computed; they are no measurement."
 _VERDICT_WIDTH: Final = 14
-#: Cases of one side only that text names.
+#: At most so many cases of only one side are named in text.
 _MOST_ALONE: Final = 5
-#: On a terminal, of cases without a change or of which nothing is known; the others are all there.
+#: At most so many cases without a known change are shown on a terminal.
 _MOST_UNCHANGED: Final = 30
 _CHANGED: Final = frozenset({ComparisonOutcome.SLOWER, ComparisonOutcome.FASTER})
 
 
 def level_text(level: float) -> str:
-    """Return the level of an interval as it was asked for: ``95%``, ``99.9%``."""
+    """Return the level of an interval in percent: ``95%``, ``99.9%``."""
     return f"{level * 100:.4g}%"
 
 
 def summary_line(comparison: Comparison) -> str:
-    """Return the whole in one sentence."""
+    """Return the comparison in one sentence."""
     broken = Counter(row.verdict.outcome for row in comparison.rows if row.is_broken)
     counts = ", ".join(
         f"{count} {outcome}{f' ({broken[outcome]} broken)' if broken[outcome] else ''}"
@@ -53,20 +51,20 @@ def summary_line(comparison: Comparison) -> str:
     overall = comparison.overall
     if overall is None:
         return f"{counts or 'no case'}: nothing could be compared"
-    # Time and speed together have only a time in common.
+    # Where times and speeds are mixed, the overall change is one of time.
     is_speed = all(
         row.baseline.case.is_per_token for row in comparison.rows if row.verdict.ratio is not None
     )
-    what, change, ends = change_text(overall, is_speed=is_speed)
+    quantity, change, ends = change_text(overall, is_speed=is_speed)
     interval = f" ({ends}, {level_text(overall.level)})" if overall.low is not None else ""
     cases = counted(overall.count, "case")
-    return f"{counts}; overall {change} {what}{interval} over {cases}"
+    return f"{counts}; overall {change} {quantity}{interval} over {cases}"
 
 
 def to_text(comparison: Comparison, width: int = WIDTH) -> str:
-    """Return the comparison for a terminal of so many columns; no line break at the end."""
+    """Return the comparison for a terminal of ``width`` columns; no line break at the end."""
     lines = [*(line for text in _head(comparison) for line in wrap(text, width)), ""]
-    shared, unchanged = _shared(comparison), 0
+    shared, unchanged = _shared_reasons(comparison), 0
     for row in worst_first(comparison):
         if not row.is_broken and row.verdict.outcome not in _CHANGED:
             unchanged += 1
@@ -77,29 +75,27 @@ def to_text(comparison: Comparison, width: int = WIDTH) -> str:
         lines += [f"and {more} more without a change that is known; --format json has all", ""]
     lines += [
         line
-        for text in (*_of_all(shared), *_rest(comparison))
+        for text in (*_shared_lines(shared), *_closing_lines(comparison))
         for line in wrap(text, width, following="  " * text.startswith(" "))
     ]
     return "\n".join(lines).rstrip("\n")
 
 
-def _shared(comparison: Comparison) -> list[str]:
-    """Return what is to be known of all cases alike, which is said once."""
-    first, *others = [row.verdict.reasons for row in comparison.rows] or [()]
-    return [reason for reason in first if others and all(reason in each for each in others)]
+def _shared_reasons(comparison: Comparison) -> list[str]:
+    """Return the reasons that all cases share, which are shown once."""
+    first, *further = [row.verdict.reasons for row in comparison.rows] or [()]
+    return [reason for reason in first if further and all(reason in reasons for reasons in further)]
 
 
 def _case_lines(row: ComparedCase, shared: Sequence[str], width: int) -> list[str]:
-    """Return a case in lines of a terminal: the verdict with the case, its figures, what to know
-    of it alone.
-    """
+    """Return the lines of a case for a terminal: its verdict, its figures and its own reasons."""
     virtual = " [virtual]" * row.is_virtual
     head = f"{row.verdict.outcome.value.upper():<{_VERDICT_WIDTH}}{visible(row.title)}{virtual}"
     indent = " " * _VERDICT_WIDTH
-    told = [indent + visible(text) for text in sentences(row) if text not in shared]
+    details = [indent + visible(text) for text in sentences(row) if text not in shared]
     return [
         *wrap(head, width, following=indent),
-        *(part for line in told for part in wrap(line, width)),
+        *(part for line in details for part in wrap(line, width)),
     ]
 
 
@@ -110,10 +106,12 @@ def to_markdown(comparison: Comparison) -> str:
     rows = worst_first(comparison)
     if rows:
         lines += [*as_markdown(compared_table(comparison)).splitlines(), ""]
-    shared = _shared(comparison)
-    own = ((row, reason) for row in rows for reason in row.verdict.reasons if reason not in shared)
-    notes = [f"{row.title}: {reason}" for row, reason in own]
-    notes += [*_of_all(shared), *_rest(comparison)]
+    shared = _shared_reasons(comparison)
+    case_notes = (
+        (row, reason) for row in rows for reason in row.verdict.reasons if reason not in shared
+    )
+    notes = [f"{row.title}: {reason}" for row, reason in case_notes]
+    notes += [*_shared_lines(shared), *_closing_lines(comparison)]
     if notes:
         lines += ["<details><summary>What to know beside it</summary>", ""]
         lines += [f"- {markdown_text(note)}" for note in notes]
@@ -122,8 +120,8 @@ def to_markdown(comparison: Comparison) -> str:
 
 
 def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
-    """Return JUnit XML: a test case for each compared case; what ``fail_on`` fails is a failure,
-    doubt is skipped.
+    """Return JUnit XML with a test case for each compared case: a failure by ``fail_on``, skipped
+    where the verdict is doubtful.
     """
     name = _xml_text(f"benchfarm compare: {comparison.candidate} against {comparison.baseline}")
     tests: list[tuple[str, str, str, str]] = []
@@ -134,8 +132,8 @@ def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
         virtual = " [virtual]" * row.is_virtual
         tests.append((case_title(row) + virtual, tag, kind, " ".join(sentences(row))))
     if why := comparison.lack(fail_on):
-        told = " ".join([summary_line(comparison), *_rest(comparison)])
-        tests.append(("whole", "error", why, told))
+        details = " ".join([summary_line(comparison), *_closing_lines(comparison)])
+        tests.append(("whole", "error", why, details))
     tags = [tag for _, tag, _, _ in tests]
     counts = {
         "tests": str(len(tests)),
@@ -156,7 +154,7 @@ def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
 
 
 def to_data(comparison: Comparison) -> dict[str, object]:
-    """Return the comparison as plain values: latencies in microseconds, ratios as candidate time /
+    """Return the comparison as JSON values: latencies in microseconds, ratios as candidate time /
     baseline time.
     """
     table = compared_table(comparison)
@@ -186,11 +184,11 @@ def _head(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _of_all(shared: Sequence[str]) -> list[str]:
+def _shared_lines(shared: Sequence[str]) -> list[str]:
     return [visible(f"Of all cases: {reason}") for reason in shared]
 
 
-def _rest(comparison: Comparison) -> list[str]:
+def _closing_lines(comparison: Comparison) -> list[str]:
     lines = []
     sides = {"baseline": comparison.only_baseline, "candidate": comparison.only_candidate}
     for side, titles in sides.items():
@@ -210,16 +208,16 @@ def _rest(comparison: Comparison) -> list[str]:
 
 
 def sentences(row: ComparedCase) -> list[str]:
-    """Return a case's figures as one sentence, where they are compared, and what to know of them."""
+    """Return a case's figures as one sentence, where they are compared, and its reasons."""
     verdict = row.verdict
     if verdict.ratio is None:
         return list(verdict.reasons)
-    what, change, ends = change_of(row)
+    quantity, change, ends = change_of(row)
     interval = f" ({ends} at {level_text(verdict.level)})" if verdict.low is not None else ""
     runs = "" if verdict.method.startswith("paired") else "runs "
     parts = [
         f"{figure_of(row.baseline)} -> {figure_of(row.candidate)}",
-        f"{what} {change}{interval}",
+        f"{quantity} {change}{interval}",
         f"detectable {format_percent(verdict.detectable)}" if verdict.detectable else "",
         f"{runs}{runs_text(verdict)}.",
     ]
@@ -227,5 +225,5 @@ def sentences(row: ComparedCase) -> list[str]:
 
 
 def _xml_text(text: str) -> str:
-    """Return text without what XML can't hold; ElementTree escapes the rest."""
+    """Return text without characters that XML forbids; ElementTree escapes the rest."""
     return _FORBIDDEN_IN_XML.sub("\N{REPLACEMENT CHARACTER}", visible(text))

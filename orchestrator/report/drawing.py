@@ -1,8 +1,9 @@
-"""Drawings of pages as SVG: dots on an axis, lines over a quantity or over nights, strips and treemaps.
+"""Drawings of pages as SVG: dots on an axis, lines over a quantity or over nights, strips and
+treemaps.
 
-Places are percentages of the drawing's width, so that it is as wide as there is room for and text
-keeps its size. Colours are classes of the style sheet: ``d0`` to ``d7``. Labels stand beside what
-they name; one that would cover another is left out, and the title of its mark says it.
+Places are percentages of the drawing's width: drawings fill their width, and text keeps its size.
+Colours are classes of the style sheet: ``d0`` to ``d7``. A label that would cover another is left
+out; the title of its mark has the name.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _LOG_FROM: Final = 10.0
 #: The axis' ends in percent of the drawing.
 _BEGIN: Final = 2.5
 _END: Final = 97.5
-#: Pixels of a row of dots that labels are placed for; in a narrower one there are none.
+#: The width of a row of dots for which labels are placed, in pixels; narrower ones have none.
 _WIDTH: Final = 560.0
 _CHARACTER: Final = 6.3
 _DOT: Final = 7.0
@@ -31,30 +32,31 @@ _DOTS_HEIGHT: Final = 24
 COLOURS: Final = 8
 
 
-def _drawing(look: str, told: str, height: float, parts: Iterable[str]) -> Html:
-    """Return a drawing so many pixels high, with a text for those who don't see it."""
-    role = "group" if look.startswith("dots") else "img"
-    head = f'<svg class="{look}" height="{height:g}" role="{role}" aria-label="{plain(told)}">'
+def _drawing(css_class: str, description: str, height: float, parts: Iterable[str]) -> Html:
+    """Return a drawing ``height`` pixels high, with a description for screen readers."""
+    role = "group" if css_class.startswith("dots") else "img"
+    label = plain(description)
+    head = f'<svg class="{css_class}" height="{height:g}" role="{role}" aria-label="{label}">'
     return Html(f"{head}{''.join(parts)}</svg>")
 
 
-def _group(shapes: Iterable[str], look: str, told: str = "", key: str = "") -> str:
-    """Return shapes of one thing: ``told`` says what it is to whoever points at it or listens, and
-    ``key`` is the case that it opens.
+def _group(shapes: Iterable[str], css_class: str, title: str = "", key: str = "") -> str:
+    """Return a group of shapes with a title for tooltip and screen readers; ``key`` is the case
+    that it opens.
     """
-    title = tag("title", plain(told)) if told else ""
+    content = tag("title", plain(title)) if title else ""
     if not key:
-        return tag("g", title + "".join(shapes), look)
-    opens = {"href": f"#c-{key}", "aria-label": told, "tabindex": "-1"}
-    return tag("a", title + "".join(shapes), f"open {look}".rstrip(), **opens)
+        return tag("g", content + "".join(shapes), css_class)
+    opens = {"href": f"#c-{key}", "aria-label": title, "tabindex": "-1"}
+    return tag("a", content + "".join(shapes), f"open {css_class}".rstrip(), **opens)
 
 
 def _text(x: str, y: str, text: str, more: str = "") -> str:
     return f'<text x="{x}" y="{y}"{more}>{plain(text)}</text>'
 
 
-def _line(x1: str, x2: str, y1: str, y2: str = "", look: str = "") -> str:
-    kind = f' class="{look}"' if look else ""
+def _line(x1: str, x2: str, y1: str, y2: str = "", css_class: str = "") -> str:
+    kind = f' class="{css_class}"' if css_class else ""
     return f'<line x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2 or y1}"{kind}/>'
 
 
@@ -63,20 +65,20 @@ def _circle(x: float, y: str, radius: int) -> str:
 
 
 def _curve(points: str, box: str = "0 0 100 100") -> str:
-    """Return a line of points that is stretched to the room that there is."""
+    """Return a line of points that is stretched to its box."""
     return f'<svg viewBox="{box}" preserveAspectRatio="none"><polyline points="{points}"/></svg>'
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Where values stand, in percent of a drawing's width."""
+    """An axis that places values in percent of a drawing's width."""
 
     low: float
     high: float
     is_log: bool = False
 
     def at(self, value: float) -> float:
-        """Return the place of a value; one outside of the axis is placed at its end."""
+        """Return the place of a value; outside of the axis that of its end."""
         if self.is_log:
             share = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
         else:
@@ -89,47 +91,47 @@ class Axis:
         margin = (self.high - self.low) / 1000
         return self.low - margin <= value <= self.high + margin
 
-    def ticks(self, most: int = 6) -> list[float]:
-        """Return round values on the axis, not more than asked for."""
+    def ticks(self, limit: int = 6) -> list[float]:
+        """Return at most ``limit`` round values on the axis."""
         for steps in ((1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)) if self.is_log else ():
             first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
             values = (step * 10.0**power for power in range(first, last + 1) for step in steps)
             ticks = [value for value in values if self.low <= value <= self.high]
-            if 1 < len(ticks) <= most:
+            if 1 < len(ticks) <= limit:
                 return ticks
         span = self.high - self.low
-        size = 10.0 ** math.floor(math.log10(span / most))
-        step = next(size * n for n in (1, 2, 5, 10, 20) if span / (size * n) <= most)
+        size = 10.0 ** math.floor(math.log10(span / limit))
+        step = next(size * n for n in (1, 2, 5, 10, 20) if span / (size * n) <= limit)
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [step * n for n in range(first, last + 1)]
 
-    def span(self, low: float, high: float, y: float, look: str = "") -> str:
+    def span(self, low: float, high: float, y: float, css_class: str = "") -> str:
         """Return a line from one value to another."""
-        return _line(f"{self.at(low)}%", f"{self.at(high)}%", f"{y:g}", look=look)
+        return _line(f"{self.at(low)}%", f"{self.at(high)}%", f"{y:g}", css_class=css_class)
 
 
 def axis_of(values: Iterable[float], *, from_zero: bool = False) -> Axis:
-    """Return an axis that holds these values: logarithmic where their range exceeds ten times."""
-    known = [value for value in values if value > 0] or [1.0]
-    low, high = min(known), max(known)
+    """Return an axis for these values: logarithmic where their ratio exceeds ten."""
+    positive = [value for value in values if value > 0] or [1.0]
+    low, high = min(positive), max(positive)
     if high > _LOG_FROM * low and not from_zero:
         return Axis(low, high, is_log=True)
     low = 0.0 if from_zero else max(0.0, low - 0.1 * (high - low))
     return Axis(low, high if high > low else low * 1.1 or 1.0)
 
 
-#: Changes beyond this quantile are cut: one case of a hundred must not press all others flat.
+#: Changes beyond this quantile are cut: a few outliers must not shrink all others.
 _SHOWN_QUANTILE: Final = 0.9
 _LEAST_CHANGE: Final = 0.05
 
 
 def change_axis(changes: Sequence[float], threshold: float) -> Axis:
-    """Return an axis around no change that most of these changes are on, as shares."""
+    """Return an axis around 0 that holds most of these changes, as shares."""
     ordered = sorted(map(abs, changes))
     usual = ordered[math.ceil((len(ordered) - 1) * _SHOWN_QUANTILE)] if ordered else 0.0
-    whole = max(usual, 2 * threshold, _LEAST_CHANGE)
-    step = 0.1 if whole <= 0.5 else 0.5
-    reach = math.ceil(whole / step - 1e-9) * step
+    extent = max(usual, 2 * threshold, _LEAST_CHANGE)
+    step = 0.1 if extent <= 0.5 else 0.5
+    reach = math.ceil(extent / step - 1e-9) * step
     return Axis(-reach, reach)
 
 
@@ -141,13 +143,13 @@ class Dot:
     low: float | None = None
     high: float | None = None
     label: str = ""
-    #: What it is, for whoever points at it or listens.
+    #: The title for tooltip and screen readers.
     told: str
-    #: Its colour, and ``best``, ``doubt`` or nothing: classes of the style sheet.
+    #: Classes of the style sheet: its colour, and ``best``, ``doubt`` or nothing.
     look: str = ""
     #: The case that it opens; empty for none.
     key: str = ""
-    #: Two values of which a thin line is drawn below, if any.
+    #: The ends of a thin line below it, or None.
     bracket: tuple[float, float] | None = None
 
     @property
@@ -157,10 +159,10 @@ class Dot:
 
 
 def dots(
-    axis: Axis, items: Sequence[Dot], told: str, *, band: tuple[float, float] | None = None
+    axis: Axis, items: Sequence[Dot], description: str, *, band: tuple[float, float] | None = None
 ) -> Html:
-    """Return a row of dots with intervals on an axis, each with its label beside it where there is
-    room, and in a list below where the row is narrow; ``band`` are the ends of a ground behind them.
+    """Return a row of dots with intervals on an axis, with labels beside them where there is room,
+    and in a list below for narrow rows; ``band`` are the ends of a background.
     """
     ends = [_ends(axis, item) for item in items]
     sides = _label_sides(items, ends)
@@ -171,11 +173,11 @@ def dots(
     # The best is drawn above all others.
     for place in sorted(range(len(items)), key=lambda place: items[place].is_best):
         drawn.append(_dot(axis, items[place], ends[place], sides.get(place, "")))
-    return Html(_drawing("dots", told, _DOTS_HEIGHT, drawn) + _labels_below(items))
+    return Html(_drawing("dots", description, _DOTS_HEIGHT, drawn) + _labels_below(items))
 
 
 def _labels_below(items: Iterable[Dot]) -> str:
-    """Return the labels with their figures in the order of the dots: what a phone has room for."""
+    """Return the list of labels with figures in the order of the dots, for narrow screens."""
     names = [
         tag("li", f"{plain(item.label)} {three_digits(item.value)}", item.look)
         for item in sorted(items, key=lambda item: item.value)
@@ -190,8 +192,8 @@ def ticks(axis: Axis, unit: str, words: Callable[[float], str] = "{:.6g}".format
         _text(f"{axis.at(value)}%", "12", words(value), ' text-anchor="middle"')
         for value in axis.ticks()
     )
-    told = f"{unit}, {'logarithmic' if axis.is_log else 'linear'}"
-    return _drawing("ticks", told, 16, marks)
+    description = f"{unit}, {'logarithmic' if axis.is_log else 'linear'}"
+    return _drawing("ticks", description, 16, marks)
 
 
 def grid_lines(axis: Axis) -> str:
@@ -227,7 +229,7 @@ def _dot(axis: Axis, item: Dot, ends: tuple[float, float, float], side: str) -> 
 
 
 def _ends(axis: Axis, item: Dot) -> tuple[float, float, float]:
-    """Return where a dot's interval begins, where the dot is, and where the interval ends, in percent."""
+    """Return the places of a dot's lower end, the dot and its upper end, in percent."""
     x = axis.at(item.value)
     if item.low is None or item.high is None:
         return x, x, x
@@ -237,7 +239,7 @@ def _ends(axis: Axis, item: Dot) -> tuple[float, float, float]:
 def _label_sides(
     items: Sequence[Dot], ends: Sequence[tuple[float, float, float]]
 ) -> dict[int, str]:
-    """Return on which side of its dot each label stands that covers nothing, the best one first."""
+    """Return the side of the dot for each label that covers no other, placing the best first."""
     spans = [
         (min(low, x) * _WIDTH / 100 - _DOT, max(x, high) * _WIDTH / 100 + _DOT)
         for low, x, high in ends
@@ -279,7 +281,7 @@ class Line:
 
 @frozen
 class Mark:
-    """Something that happened at a place: a vertical line with its word."""
+    """An event: a vertical line with a label."""
 
     x: float
     told: str
@@ -289,14 +291,14 @@ class Mark:
 
 @frozen
 class Across:
-    """The quantity that lines go over."""
+    """The quantity on the horizontal axis of lines."""
 
     name: str = ""
-    #: The places that are named below, where only those have points: each point is marked then;
-    #: round places else.
+    #: The values with labels, where only these have points, which are marked; else empty, and round
+    #: values have labels.
     words: Sequence[tuple[float, str]] = ()
     is_log: bool = False
-    #: A line is broken where it has no point for so long or longer.
+    #: A line is broken where its points are further apart.
     break_at: float = math.inf
 
 
@@ -307,7 +309,7 @@ _LEAST_GAP: Final = 13.0
 
 def lines(
     items: Sequence[Line],
-    told: str,
+    description: str,
     across: Across,
     *,
     marks: Sequence[Mark] = (),
@@ -316,40 +318,42 @@ def lines(
     """Return lines over a quantity, each named at its end."""
     points = [point for item in items for point in item.points]
     xs, ys = [point.x for point in points], [point.y for point in points]
-    horizontal = Axis(min(xs), max(xs), across.is_log) if max(xs) > min(xs) else axis_of(xs)
-    upright = vertical or axis_of(ys, from_zero=max(ys) <= _LOG_FROM * min(ys))
+    x_axis = Axis(min(xs), max(xs), across.is_log) if max(xs) > min(xs) else axis_of(xs)
+    y_axis = vertical or axis_of(ys, from_zero=max(ys) <= _LOG_FROM * min(ys))
 
-    def y_of(value: float) -> str:
-        return f"{100 - upright.at(value):.2f}%"
+    def y_place(value: float) -> str:
+        return f"{100 - y_axis.at(value):.2f}%"
 
     frame = [_text("100%", "100%", across.name, ' dx="8" dy="14"')]
-    for value in upright.ticks(4):
-        frame.append(_line("0", "100%", y_of(value)))
-        frame.append(_text("-6", y_of(value), f"{value:.4g}", ' dy="4" text-anchor="end"'))
-    for value, word in across.words or [(value, f"{value:.6g}") for value in horizontal.ticks(5)]:
+    for value in y_axis.ticks(4):
+        frame.append(_line("0", "100%", y_place(value)))
+        frame.append(_text("-6", y_place(value), f"{value:.4g}", ' dy="4" text-anchor="end"'))
+    for value, word in across.words or [(value, f"{value:.6g}") for value in x_axis.ticks(5)]:
         more = ' dy="14" text-anchor="middle"'
-        frame.append(_text(f"{horizontal.at(value)}%", "100%", word, more))
+        frame.append(_text(f"{x_axis.at(value)}%", "100%", word, more))
     groups = [_group(frame, "frame")]
     for mark in marks:
-        x = f"{horizontal.at(mark.x)}%"
-        more = ' dx="-4" text-anchor="end"' if horizontal.at(mark.x) > 60 else ' dx="4"'
+        x = f"{x_axis.at(mark.x)}%"
+        more = ' dx="-4" text-anchor="end"' if x_axis.at(mark.x) > 60 else ' dx="4"'
         shapes = [_line(x, x, "0", "100%"), _text(x, "10", mark.label, more)]
         groups.append(_group(shapes, mark.look, mark.told))
-    ends = _spread([100 - upright.at(item.points[-1].y) for item in items])
+    ends = _spaced_places([100 - y_axis.at(item.points[-1].y) for item in items])
     for item, end in zip(items, ends, strict=True):
         shapes = []
         for part in _unbroken(item.points, across.break_at):
-            places = [f"{horizontal.at(p.x)},{100 - upright.at(p.y):.2f}" for p in part]
+            places = [f"{x_axis.at(p.x)},{100 - y_axis.at(p.y):.2f}" for p in part]
             shapes.append(_curve(" ".join(places)))
         for point in item.points if across.words else ():
-            at = horizontal.at(point.x)
-            dot = [_circle(at, y_of(point.y), 3)]
+            point_x = x_axis.at(point.x)
+            dot = [_circle(point_x, y_place(point.y), 3)]
             if point.low is not None and point.high is not None:
-                dot.append(_line(f"{at}%", f"{at}%", y_of(point.low), y_of(point.high)))
+                dot.append(
+                    _line(f"{point_x}%", f"{point_x}%", y_place(point.low), y_place(point.high))
+                )
             shapes.append(_group(dot, point.look, point.told))
         shapes.append(_text("100%", f"{end}%", item.label, ' dx="8" dy="4"'))
         groups.append(_group(shapes, item.look))
-    return _drawing("lines", told, _LINES_HEIGHT, groups)
+    return _drawing("lines", description, _LINES_HEIGHT, groups)
 
 
 def _unbroken(points: Sequence[Point], break_at: float) -> Iterator[Sequence[Point]]:
@@ -362,30 +366,29 @@ def _unbroken(points: Sequence[Point], break_at: float) -> Iterator[Sequence[Poi
     yield points[begin:]
 
 
-def _spread(places: Sequence[float]) -> list[float]:
-    """Return places in percent of the height that are far enough apart for a line of text each."""
+def _spaced_places(places: Sequence[float]) -> list[float]:
+    """Return places in percent of the height, moved apart by at least a line of text."""
     gap = 100 * _LEAST_GAP / _LINES_HEIGHT
-    spread = list(places)
+    spaced = list(places)
     order = sorted(range(len(places)), key=places.__getitem__)
     for before, place in pairwise(order):
-        spread[place] = max(spread[place], spread[before] + gap)
-    over = max(0.0, spread[order[-1]] - 98) if order else 0.0
-    return [round(place - over, 2) for place in spread]
+        spaced[place] = max(spaced[place], spaced[before] + gap)
+    over = max(0.0, spaced[order[-1]] - 98) if order else 0.0
+    return [round(place - over, 2) for place in spaced]
 
 
-#: How far the scale of a small drawing goes up and down from the middle of its figures, as the
-#: logarithm of a ratio; what is beyond is cut.
+#: Half the height of a sparkline, as the logarithm of a ratio; figures beyond are cut.
 _SPARK_REACH: Final = 0.2
 
 
 def sparkline(figures: Sequence[float], changes: Iterable[tuple[int, str]], break_at: int) -> Html:
-    """Return a row of figures as a small line, all such lines on one scale, lower is less.
+    """Return figures as a small line; all such lines have one scale, and lower is less.
 
     NaN is no figure; ``changes`` are the places of vertical lines and their classes.
     """
     logs = {place: math.log(figure) for place, figure in enumerate(figures) if figure > 0}
-    middle = (min(logs.values()) + max(logs.values())) / 2 if logs else 0.0
-    axis = Axis(middle - _SPARK_REACH, middle + _SPARK_REACH)
+    centre = (min(logs.values()) + max(logs.values())) / 2 if logs else 0.0
+    axis = Axis(centre - _SPARK_REACH, centre + _SPARK_REACH)
     points = [Point(x=place, y=100 - axis.at(log)) for place, log in logs.items()]
     span = len(figures) + 1
     parts = [
@@ -393,9 +396,9 @@ def sparkline(figures: Sequence[float], changes: Iterable[tuple[int, str]], brea
         for part in _unbroken(points, break_at)
         if part
     ]
-    for place, look in changes:
+    for place, css_class in changes:
         x = f"{100 * (place + 0.5) / span:.2f}%"
-        parts.append(_line(x, x, "0", "100%", look=look))
+        parts.append(_line(x, x, "0", "100%", css_class=css_class))
     return Html(f'<svg class="spark" aria-hidden="true">{"".join(parts)}</svg>')
 
 
@@ -409,32 +412,32 @@ class Part:
     look: str = ""
 
 
-#: A treemap's sides, for the shape of its parts and for the room of their names; pixels.
+#: A treemap's width and height in pixels, and the least size of a part with a name.
 _MAP: Final = (1100.0, 220.0)
 _NAMED_FROM: Final = (46.0, 16.0)
 
 
-def treemap(items: Iterable[Part], told: str) -> Html:
-    """Return rectangles as large as the parts' shares, the largest first, each with its name."""
+def treemap(items: Iterable[Part], description: str) -> Html:
+    """Return a treemap: rectangles with areas by share, the largest first, with names."""
     groups = []
     ordered = sorted((item for item in items if item.share > 0), key=lambda item: -item.share)
     for item, x, y, width, height in _tiles(ordered, 0, 0, *_MAP):
         letters = int((width - 8) / _CHARACTER)
         name = item.label if len(item.label) <= letters else f"{item.label[: letters - 1]}…"
-        shown = [tag("title", plain(item.told)), '<rect width="100%" height="100%"/>']
+        shapes = [tag("title", plain(item.told)), '<rect width="100%" height="100%"/>']
         if width >= _NAMED_FROM[0] and height >= _NAMED_FROM[1]:
-            shown.append(_text("6", "15", name))
+            shapes.append(_text("6", "15", name))
         box = {"x": x / _MAP[0], "y": y / _MAP[1]}
         box |= {"width": width / _MAP[0], "height": height / _MAP[1]}
         places = {key: f"{share:.3%}" for key, share in box.items()}
-        groups.append(tag("svg", "".join(shown), item.look, **places))
-    return _drawing("treemap", told, _MAP[1], groups)
+        groups.append(tag("svg", "".join(shapes), item.look, **places))
+    return _drawing("treemap", description, _MAP[1], groups)
 
 
 def _tiles(
     items: Sequence[Part], x: float, y: float, width: float, height: float
 ) -> Iterator[tuple[Part, float, float, float, float]]:
-    """Yield the parts with their rectangles: the longer side is cut in two, again and again."""
+    """Yield the parts with their rectangles, cutting the longer side in two recursively."""
     if len(items) == 1:
         yield items[0], x, y, width, height
     if len(items) < 2:
@@ -444,28 +447,26 @@ def _tiles(
         first += items[cut].share
         cut += 1
     if width >= height:
-        left = width * first / whole
-        yield from _tiles(items[:cut], x, y, left, height)
-        yield from _tiles(items[cut:], x + left, y, width - left, height)
+        first_width = width * first / whole
+        yield from _tiles(items[:cut], x, y, first_width, height)
+        yield from _tiles(items[cut:], x + first_width, y, width - first_width, height)
     else:
-        top = height * first / whole
-        yield from _tiles(items[:cut], x, y, width, top)
-        yield from _tiles(items[cut:], x, y + top, width, height - top)
+        first_height = height * first / whole
+        yield from _tiles(items[:cut], x, y, width, first_height)
+        yield from _tiles(items[cut:], x, y + first_height, width, height - first_height)
 
 
 @frozen
-class Spread:
-    """The runs of a case: each with its figure, and how far its inferences reach where it is known."""
+class Strip:
+    """The runs of a case: each with its figure, and the ends of its inferences or None."""
 
     runs: Sequence[tuple[float, float | None, float | None]]
     label: str
     look: str = ""
 
 
-def strips(items: Sequence[Spread], told: str, unit: str) -> Html:
-    """Return the runs of cases, one case below the other on one axis: a line each, a dot at its
-    figure.
-    """
+def strips(items: Sequence[Strip], description: str, unit: str) -> Html:
+    """Return the runs of cases on one axis: a line for each run, with a dot at its figure."""
     axis = axis_of(end for item in items for run in item.runs for end in run if end is not None)
     groups, y = [], 12
     for item in items:
@@ -481,4 +482,4 @@ def strips(items: Sequence[Spread], told: str, unit: str) -> Html:
         _text(f"{axis.at(value)}%", str(y + 2), f"{value:.6g}", ' text-anchor="middle"')
         for value in axis.ticks()
     ]
-    return _drawing("strips", f"{told}, in {unit}", y + 8, [*groups, _group(marks, "frame")])
+    return _drawing("strips", f"{description}, in {unit}", y + 8, [*groups, _group(marks, "frame")])

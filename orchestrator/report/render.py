@@ -1,4 +1,4 @@
-"""The HTML report: one file that needs nothing else, drawn from the templates in reports/templates."""
+"""The HTML report: one file without references, made of the templates in reports/templates."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from orchestrator.report.advice import advice_of
 from orchestrator.report.assembly import collector_off
 from orchestrator.report.charts import (
     ThreadStep,
-    charts_of,
     model_pictures,
-    spread_of,
+    report_charts,
+    run_strip,
     thread_steps,
 )
 from orchestrator.report.comparisons import level_text, sentences, summary_line
@@ -46,15 +46,15 @@ from orchestrator.tables.rows import ResultRow
 from orchestrator.tables.table import NOTHING, Column, Form, Kind, Table
 from orchestrator.units import few, format_figure, format_percent
 
-#: Models whose pictures stand on the page; of more they are folded into it, below what won.
+#: With more models than this, their pictures are folded below the winners.
 _MOST_OPEN: Final = 3
-#: Models and kinds of devices that rows can be chosen by; of more, the search finds them.
+#: With more models or kinds of devices than this, rows have no filter for them.
 _MOST_CHIPS: Final = 14
 
 
 def _used_tables(data: ReportData) -> Sequence[Table[Any]]:
-    """Return what was measured with and on."""
-    found = (
+    """Return the tables of campaigns, devices, programs and models."""
+    parts = (
         ("campaigns", "Campaigns", CAMPAIGNS, data.campaigns),
         ("devices", "Devices", DEVICES, data.devices),
         ("builds", "Benchmark programs", BUILDS, data.builds),
@@ -62,7 +62,7 @@ def _used_tables(data: ReportData) -> Sequence[Table[Any]]:
     )
     return [
         Table(name=name, caption=title, columns=columns, rows=rows, is_virtual=_is_virtual)
-        for name, title, columns, rows in found
+        for name, title, columns, rows in parts
         if rows
     ]
 
@@ -73,15 +73,14 @@ def _is_virtual(item: object) -> bool:
 
 @collector_off()
 def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> str:
-    """Return the report as one HTML file: no reference to anything outside of it, styles and
-    scripts inside.
+    """Return the report as one HTML file with styles and scripts, without external references.
 
     The same data and title give the same bytes. Every text is escaped; controls and direction marks
-    are made visible. As a page of a site it links to the site's other pages.
+    are made visible. With ``is_of_site`` it links to the site's other pages.
     """
     pictures = model_pictures(data.contests, data.names)
     models = {row.model.subject: row.model for row in data.results}.values()
-    # Of each model: its picture, which it hasn't where no latency was asked for, and its matrix.
+    # Each model's picture (None without a timing pass) and matrix.
     blocks = [
         (model, picture, "" if picture is None else static_table(picture.table, "pictured"), matrix)
         for model, matrix in zip(models, matrix_tables(data), strict=True)
@@ -99,7 +98,7 @@ def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> st
         f"evidence-{place}": pack(part) for place, part in enumerate(evidence_of(data.results))
     }
     return template("report.html.j2").render(
-        title=_whole_title(title, data),
+        title=_full_title(title, data),
         data=data,
         blocks=blocks,
         is_folded=is_folded,
@@ -107,7 +106,7 @@ def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> st
         advice=advice_of(data),
         grids=grids,
         pass_tables=pass_tables(),
-        charts=charts_of(data),
+        charts=report_charts(data),
         findings=kinds_table(data.cases),
         skipped=skips_table(data.skipped),
         used=_used_tables(data),
@@ -118,16 +117,14 @@ def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> st
     )
 
 
-def _whole_title(title: str, data: ReportData) -> str:
-    """Return a title that says models, phones and days, and the name, where that isn't made of the
-    same words.
-    """
+def _full_title(title: str, data: ReportData) -> str:
+    """Return a title with models, phones and days, after the name unless they contain it."""
     subject = data.headline.subject
     return subject if title in subject else f"{title}: {subject}"
 
 
 def _chips(data: ReportData) -> Sequence[tuple[str, Sequence[str]]]:
-    """Return what rows can be chosen by: the models and the kinds of devices, where it is a choice."""
+    """Return the filters of rows: models and kinds of devices, where there are several."""
     models = list(dict.fromkeys(visible(row.model.label) for row in data.results))
     devices = list(dict.fromkeys(visible(kind_title(row)) for row in data.results))
     return [
@@ -188,7 +185,7 @@ def _threads(rows: Sequence[ResultRow]) -> Table[Any]:
 
 
 def _operators(rows: Sequence[ResultRow]) -> Table[Any]:
-    # What an operator such as WHILE runs stands after it all: its time is in the operator's own.
+    # Nested operators (of WHILE) come last: their time is part of the outer operator's.
     numbered = case_parts(
         rows,
         lambda row: sorted(
@@ -201,16 +198,16 @@ def _operators(rows: Sequence[ResultRow]) -> Table[Any]:
 
 
 def _changes(pairs: Sequence[DiffPair]) -> Table[Any]:
-    """Return the operators of each two runs; a page shows one pair at a time."""
+    """Return the table of operators of each pair of runs; a page shows one pair at a time."""
     rows = [(pair, number, change) for number, pair in enumerate(pairs) for change in pair.rows]
 
-    def change_of(row: tuple[DiffPair, int, DiffRow]) -> DiffRow:
+    def diff_row(row: tuple[DiffPair, int, DiffRow]) -> DiffRow:
         return row[2]
 
     return Table(
         name="changes",
         caption="Operators of two runs, largest difference first",
-        columns=[column.of(change_of) for column in CHANGES],
+        columns=[column.of(diff_row) for column in CHANGES],
         rows=rows,
         key=lambda row: row[0].row.key,
         is_virtual=lambda row: row[0].row.is_virtual,
@@ -233,7 +230,7 @@ def matrix_tables(data: ReportData) -> list[Table[MatrixLine]]:
     ]
 
 
-#: Cases that are drawn with their runs; of a longer comparison, Markdown and JSON have the others.
+#: At most so many cases are drawn with their runs; Markdown and JSON have all.
 MOST_SHOWN: Final = 200
 _MOST_ALONE: Final = 40
 _MOST_NAMED: Final = 8
@@ -245,8 +242,8 @@ def render_comparison(comparison: Comparison) -> str:
     """Return the comparison as one HTML file that needs nothing else; names in it are escaped and
     made visible.
     """
-    shown = worst_first(comparison)[:MOST_SHOWN]
-    table, grid = _table(comparison, shown)
+    first_cases = worst_first(comparison)[:MOST_SHOWN]
+    table, grid = _table(comparison, first_cases)
     sides = {"baseline": comparison.only_baseline, "candidate": comparison.only_candidate}
     return template("compared.html.j2").render(
         title=f"{comparison.candidate} against {comparison.baseline}",
@@ -254,23 +251,21 @@ def render_comparison(comparison: Comparison) -> str:
         answer=summary_line(comparison),
         table=table,
         grid=grid,
-        details=[_details(row) for row in shown],
-        sides=_facts(comparison),
+        details=[_details(row) for row in first_cases],
+        sides=_sides(comparison),
         level=level_text(comparison.claim.level).replace("%", " %"),
         threshold=format_percent(comparison.claim.threshold),
         has_real=any(not row.is_virtual for row in comparison.rows),
-        more=len(comparison.rows) - len(shown),
+        more=len(comparison.rows) - len(first_cases),
         only=[(name, titles) for name, titles in sides.items() if titles],
         folds={},
         MOST_ALONE=_MOST_ALONE,
     )
 
 
-def _table(
-    comparison: Comparison, shown: Sequence[ComparedCase]
-) -> tuple[Table[ComparedCase], str]:
-    """Return the cases with their intervals as a picture, and the lines behind those."""
-    verdicts = [row.verdict for row in shown]
+def _table(comparison: Comparison, rows: Sequence[ComparedCase]) -> tuple[Table[ComparedCase], str]:
+    """Return the table of cases with intervals as pictures, and the grid lines behind these."""
+    verdicts = [row.verdict for row in rows]
     ends = [
         end - 1
         for verdict in verdicts
@@ -282,39 +277,39 @@ def _table(
     head = ticks(axis, "change of time", lambda change: f"{change:+.0%}" if change else "0")
 
     def picture(row: ComparedCase) -> Html:
-        verdict, told, change = row.verdict, "nothing to compare", []
+        verdict, text, change = row.verdict, "nothing to compare", []
         if verdict.ratio is not None:
-            told, seen = f"{verdict.ratio - 1:+.1%} time", verdict.detectable
+            text, detectable = f"{verdict.ratio - 1:+.1%} time", verdict.detectable
             change.append(
                 Dot(
                     value=verdict.ratio - 1,
                     low=None if verdict.low is None else verdict.low - 1,
                     high=None if verdict.high is None else verdict.high - 1,
-                    bracket=None if seen is None else (-seen, seen),
+                    bracket=None if detectable is None else (-detectable, detectable),
                     look=f"r-{verdict.outcome} best",
-                    told=told,
+                    told=text,
                 )
             )
-        return dots(axis, change, told, band=(-threshold, threshold))
+        return dots(axis, change, text, band=(-threshold, threshold))
 
     table = compared_table(comparison)
-    known = {column.name: column for column in table.columns if Form.HTML in column.forms}
+    by_name = {column.name: column for column in table.columns if Form.HTML in column.forms}
     columns: list[Column[Any]] = [
-        replace(known["title"], shown=lambda row: row.title.replace(".tflite", "")),
-        known["outcome"],
-        known["ratio"],
+        replace(by_name["title"], shown=lambda row: row.title.replace(".tflite", "")),
+        by_name["outcome"],
+        by_name["ratio"],
         Column("picture", "change of time", picture, Kind.PICTURE, box=head),
-        known["interval"],
-        known["detectable"],
-        replace(known["baseline"], shown=lambda row: _no_result(row.baseline)),
-        replace(known["candidate"], shown=lambda row: _no_result(row.candidate)),
-        known["counts"],
+        by_name["interval"],
+        by_name["detectable"],
+        replace(by_name["baseline"], shown=lambda row: _no_result(row.baseline)),
+        replace(by_name["candidate"], shown=lambda row: _no_result(row.candidate)),
+        by_name["counts"],
     ]
-    return replace(table, columns=columns, rows=shown), grid_lines(axis)
+    return replace(table, columns=columns, rows=rows), grid_lines(axis)
 
 
 def _no_result(item: Measured) -> str | None:
-    """Return a figure that is none of what was asked for, as that."""
+    """Return the text of a figure that isn't the requested one's; None where there is none."""
     other_us = item.result.not_a_result_us
     if other_us is None:
         return None
@@ -322,25 +317,25 @@ def _no_result(item: Measured) -> str | None:
 
 
 def _details(row: ComparedCase) -> Mapping[str, object]:
-    """Return what stands behind a compared case; ``runs`` of both sides on one axis, None where
-    neither has a figure.
+    """Return the details of a compared case; ``runs`` is a drawing of both sides on one axis, None
+    where neither has a figure.
     """
     sides = {"baseline": row.baseline, "candidate": row.candidate}
-    spreads = [
-        spread_of(list(item.used.values()), item.result.figure, name, f"d{colour}")
+    all_strips = [
+        run_strip(list(item.used.values()), item.result.figure, name, f"d{colour}")
         for colour, (name, item) in enumerate(sides.items(), start=1)
     ]
-    known = [spread for spread in spreads if spread.runs]
+    drawn = [strip for strip in all_strips if strip.runs]
     return {
         "title": case_title(row),
         "is_virtual": row.is_virtual,
-        "runs": strips(known, "The runs of both sides", "ms") if known else None,
+        "runs": strips(drawn, "The runs of both sides", "ms") if drawn else None,
         "sentences": sentences(row),
     }
 
 
-def _facts(comparison: Comparison) -> Table[Fact]:
-    """Return what each side is made of beside the other."""
+def _sides(comparison: Comparison) -> Table[Fact]:
+    """Return the table of facts of both sides."""
     facts: Mapping[str, Callable[[Measured], str]] = {
         "campaign": lambda item: ", ".join(filter(None, (item.campaign_id, item.origin))),
         "program": lambda item: item.build,
@@ -352,10 +347,10 @@ def _facts(comparison: Comparison) -> Table[Fact]:
     rows = [
         (
             name,
-            _listed({of(row.baseline) for row in comparison.rows}),
-            _listed({of(row.candidate) for row in comparison.rows}),
+            _listed({value_of(row.baseline) for row in comparison.rows}),
+            _listed({value_of(row.candidate) for row in comparison.rows}),
         )
-        for name, of in facts.items()
+        for name, value_of in facts.items()
     ]
 
     def tone(fact: Fact) -> str:

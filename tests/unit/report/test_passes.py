@@ -16,7 +16,7 @@ from orchestrator.records.case import DelegateName, Pass, ToolName
 from orchestrator.records.run import NOT_BEGUN, Outcome
 from orchestrator.records.verdict import Quality
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.charts import charts_of, thread_steps
+from orchestrator.report.charts import report_charts, thread_steps
 from orchestrator.report.exports import to_json
 from orchestrator.report.render import render_html
 from orchestrator.report.tables import render_text_table
@@ -176,7 +176,7 @@ def test_attempt_that_was_cut_is_no_part_of_the_one_begun_again() -> None:
         (2, True, 8),
     ]
     assert (cut.curve.burst_us, whole.curve.burst_us) == (9_000.0, 6_000.0)
-    ((_, drawing),) = charts_of(data)["sustained"]
+    ((_, drawing),) = report_charts(data)["sustained"]
     assert re.findall(r">([^<]+)</text></g>", drawing)[1:] == ["xnnpack", "xnnpack, 2."]
 
 
@@ -208,7 +208,7 @@ def test_a_chart_of_threads_names_its_lines_at_their_ends_and_only_measured_coun
         *series(case(delegate=DelegateName.CPU, threads=1), 90_000),
         *series(case(delegate=DelegateName.CPU, threads=4), 30_000),
     ]
-    ((title, drawing),) = charts_of(build_report_data(lab_of(runs).inputs()))["threads"]
+    ((title, drawing),) = report_charts(build_report_data(lab_of(runs).inputs()))["threads"]
     assert title == "mobilenet_v1_1.0_224 on Google Pixel 3 (virtual): ms by number of threads"
     assert re.findall(r'y="100%"[^>]*>(\w+)<', drawing) == ["threads", "1", "4"]
     assert re.findall(r">([^<]+)</text></g>", drawing)[1:] == ["cpu", "xnnpack"]
@@ -217,7 +217,7 @@ def test_a_chart_of_threads_names_its_lines_at_their_ends_and_only_measured_coun
 def test_a_language_models_chart_shows_its_speed_as_all_else_does() -> None:
     decode = {"tool": ToolName.LITERT_LM, "flags": (("figure", "decode"),)}
     runs = [run for n in (1, 4) for run in series(case(threads=n, **decode), 100_000 / n)]
-    ((title, drawing),) = charts_of(build_report_data(lab_of(runs).inputs()))["threads"]
+    ((title, drawing),) = report_charts(build_report_data(lab_of(runs).inputs()))["threads"]
     assert title.endswith(": tokens/s by number of threads")
     heights = re.findall(r'<circle cx="[\d.]+%" cy="([\d.]+)%"', drawing)
     assert float(heights[1]) < float(heights[0]), "more threads give more tokens"
@@ -225,7 +225,7 @@ def test_a_language_models_chart_shows_its_speed_as_all_else_does() -> None:
 
 def test_a_map_of_layers_is_as_large_as_their_shares() -> None:
     drawn = [
-        drawing for _, drawing in charts_of(build_report_data(rich_lab().inputs()))["operators"]
+        drawing for _, drawing in report_charts(build_report_data(rich_lab().inputs()))["operators"]
     ]
     looks = [dict(re.findall(r'class="(d\d)"[^>]*><title>[^(]*\((\w+)\)', item)) for item in drawn]
     types = [{kind: look for look, kind in item.items()} for item in looks]

@@ -14,7 +14,7 @@ from orchestrator.report.assembly import build_report_data
 from orchestrator.report.charts import model_pictures
 from orchestrator.report.drawing import Axis, Dot, axis_of, change_axis, dots, sparkline
 from orchestrator.tables.labels import short_names
-from orchestrator.tables.runs import moment_of
+from orchestrator.tables.runs import device_moment
 from tests.samples.sample_lab import MOBILENET, REAL_PIXEL, case, lab_of, run, series
 
 GPU = DelegateName.GPU
@@ -215,5 +215,5 @@ def test_a_sparkline_breaks_where_nights_are_missing_and_marks_changes():
 
 def test_a_moment_has_the_hottest_zone_that_shows_a_temperature() -> None:
     sample = Sample(uptime_s=100.0, heat_c={"cpu": 30.0, "trip": 9_999.0})
-    assert moment_of(sample) == (100.0, 30.0, {}, {}, None)
-    assert moment_of(replace(sample, heat_c={"trip": 9_999.0}))[1] is None
+    assert device_moment(sample) == (100.0, 30.0, {}, {}, None)
+    assert device_moment(replace(sample, heat_c={"trip": 9_999.0}))[1] is None
