@@ -1,5 +1,5 @@
-"""What a campaign's clean figures advise: rules of the core and of passes, each with a condition
-and a sentence that names its figure.
+"""Advice from a campaign's clean figures: rules of the core and of passes, each with a condition
+and a sentence with its figure.
 
 They follow the runtime's own list of best practices
 (https://ai.google.dev/edge/litert/performance/best_practices). Only cases with a clean figure count
@@ -24,12 +24,12 @@ from orchestrator.tables.escapes import visible
 from orchestrator.tables.rows import ResultRow
 from orchestrator.units import counted, format_percent
 
-#: Two figures of which one is a single run's differ beyond this share: far more than what two
-#: processes of one configuration differ by (docs/evidence.md).
+#: A single run's figure differs from another one beyond this share: far more than two processes of
+#: one configuration (docs/evidence.md).
 _UNTESTED: Final = 0.25
-#: An operator type with this share of an inference is where work on a model pays.
+#: An operator type with at least this share of an inference dominates it.
 _DOMINATING: Final = 0.5
-#: Copies and conversions with this share together are a reason to check the model's types and
+#: Copies and conversions with at least this share are a reason to check the model's types and
 #: layouts.
 _MOVED_MOST: Final = 0.1
 #: Operators and kernels that compute nothing: they copy, reorder or convert.
@@ -38,8 +38,7 @@ _MOVING: Final = re.compile(
     r"|concatenation|concatenate|pad|padv2|squeeze|expand_dims|static_reshape)(?:\b|_|\s)",
     re.IGNORECASE,
 )
-#: Parts of a model's name that say its numbers' type and nothing else: of a quantised one, and of
-#: any.
+#: Parts of a model's name for its numbers' type: of quantised models, and of any.
 _QUANTISED_WORDS: Final = (
     r"u?int8|int16x8|i8|quant(?:ized|ised)?|q8|dynamic(?:[-_]?range)?|dynrange"
 )
@@ -50,7 +49,7 @@ _TYPE_WORDS: Final = re.compile(
 
 
 class Sentence(NamedTuple):
-    """What a rule says, and the cases that show it; the first is the one that it is about."""
+    """A rule's sentence, and its cases; the first is the subject."""
 
     text: str
     rows: Sequence[ResultRow]
@@ -58,7 +57,7 @@ class Sentence(NamedTuple):
 
 @frozen
 class Advice:
-    """One sentence about a model on a device, with the ids of the runs that show it."""
+    """One sentence about a model on a device, with the ids of its runs."""
 
     rule: str
     model: str
@@ -69,7 +68,7 @@ class Advice:
 
 @frozen
 class AdviceReport:
-    """All that some campaigns advise."""
+    """All advice from some campaigns."""
 
     lines: tuple[Advice, ...]
     #: Cases with a clean figure, and all.
@@ -79,7 +78,7 @@ class AdviceReport:
 
     @property
     def basis(self) -> Iterator[str]:
-        """What it rests on, in sentences."""
+        """The basis of the advice, in sentences."""
         yield f"From {self.judged} of {counted(self.cases, 'case')}: those with a clean figure."
         if self.is_virtual:
             yield "Figures of virtual phones are among them: they say nothing about real ones."
@@ -89,20 +88,20 @@ def advice_of(data: ReportData) -> AdviceReport:
     """Return all advice, device by device."""
     judged = [row for row in data.results if row.compared is not None]
     rules = dict(RULES)
-    for own in passes():
-        rules |= own.advice
+    for pass_spec in passes():
+        rules |= pass_spec.advice
     return AdviceReport(
         lines=tuple(
             Advice(
                 rule=name,
-                model=found.rows[0].case.model_name,
-                device=found.rows[0].device.title,
-                text=found.text,
-                runs=tuple(dict.fromkeys(run for row in found.rows for run in row.result.used)),
+                model=sentence.rows[0].case.model_name,
+                device=sentence.rows[0].device.title,
+                text=sentence.text,
+                runs=tuple(dict.fromkeys(run for row in sentence.rows for run in row.result.used)),
             )
             for rows in grouped(judged, lambda row: row.device.serial).values()
             for name, find in rules.items()
-            for found in find(rows)
+            for sentence in find(rows)
         ),
         judged=len(judged),
         cases=len(data.cases),
@@ -124,7 +123,7 @@ def _is_slower(row: ResultRow, than: ResultRow) -> bool:
 
 
 def times_as_long(row: ResultRow, over: ResultRow) -> str:
-    """Return how much longer a case takes: ``1.34 times [1.31, 1.37]``."""
+    """Return the ratio of two cases' times: ``1.34 times [1.31, 1.37]``."""
     ratio = _ratio(row, over)
     if ratio.interval is None:
         return f"{ratio.value:.2f} times (one run, not tested)"
@@ -137,26 +136,26 @@ def _threads(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
         enough = next(row for row in group if row is fastest or not _is_slower(row, fastest))
         more = [row for row in group if row.case.threads > enough.case.threads]
         if more:
-            told = ", ".join(
+            times = ", ".join(
                 f"{row.case.threads} take {times_as_long(row, enough)} as long" for row in more
             )
-            text = f"{enough.configuration}: no number of threads above it is known to be faster: {told}"
+            text = f"{enough.configuration}: no number of threads above it is known to be faster: {times}"
             yield Sentence(text, [enough, *more])
 
 
 def _slow_delegate(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
     for of_model in _by_model(rows):
         on_cpu = [row for row in of_model if row.case.delegate.is_cpu]
-        others = grouped(
+        by_delegate = grouped(
             (row for row in of_model if not row.case.delegate.is_cpu), lambda row: row.case.delegate
         )
-        for group in others.values() if on_cpu else ():
+        for group in by_delegate.values() if on_cpu else ():
             best, cpu = fastest_row(group), fastest_row(on_cpu)
             if not _is_slower(cpu, best):
-                shown = (
+                relation = (
                     "is slower than" if _is_slower(best, cpu) else "isn't shown to be faster than"
                 )
-                text = f"{best.configuration} {shown} {cpu.configuration}: it takes {times_as_long(best, cpu)} as long"
+                text = f"{best.configuration} {relation} {cpu.configuration}: it takes {times_as_long(best, cpu)} as long"
                 yield Sentence(text, [best, cpu])
 
 
@@ -204,16 +203,19 @@ def _quantised(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
         figures = alike({row.key: row.result for row in group})
         same_kind = [replace(row, compared=figures[row.key]) for row in group if row.key in figures]
         best = [fastest_row(of_model) for of_model in _by_model(same_kind)]
-        small = [row for row in best if _QUANTISED.search(row.case.model_name.lower())]
-        for one, other in product(small, [row for row in best if row not in small]):
-            if _is_slower(other, one):
-                text = f"{other.case.model_name} takes {times_as_long(other, one)} as long"
+        quantised_rows = [row for row in best if _QUANTISED.search(row.case.model_name.lower())]
+        for quantised, other in product(
+            quantised_rows, [row for row in best if row not in quantised_rows]
+        ):
+            if _is_slower(other, quantised):
+                text = f"{other.case.model_name} takes {times_as_long(other, quantised)} as long"
                 yield Sentence(
-                    f"{one.configuration}: its twin {text}, each at its best", [one, other]
+                    f"{quantised.configuration}: its twin {text}, each at its best",
+                    [quantised, other],
                 )
 
 
-#: What each rule says of the clean cases of one device.
+#: The rules, which are called with the clean cases of one device.
 RULES: Final[Mapping[str, Callable[[Sequence[ResultRow]], Iterable[Sentence]]]] = {
     "quantised-is-faster": _quantised,
     "dominating-operator": _dominating,
@@ -224,7 +226,7 @@ RULES: Final[Mapping[str, Callable[[Sequence[ResultRow]], Iterable[Sentence]]]] 
 
 
 def format_text(advice: AdviceReport) -> str:
-    """Return advice for a terminal: model and device, then a line for each rule that speaks."""
+    """Return advice for a terminal: model and device, then a line for each sentence."""
     lines: list[str] = []
     of_place = grouped(advice.lines, lambda item: f"{item.model} on {item.device}")
     for place, items in of_place.items():

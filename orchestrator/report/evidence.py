@@ -1,6 +1,5 @@
-"""A case's evidence as data: what ran, where, how often, under which conditions, and what it
-printed. A page holds it folded, and its script (evidence.js) shows a case when it is asked for;
-whatever a phone, a file or a user wrote is text there.
+"""A case's evidence as JSON values: figure, findings, delegate, runs, conditions and log. A page
+holds it packed, and its script (evidence.js) shows a case on demand; all texts are escaped there.
 """
 
 from __future__ import annotations
@@ -37,21 +36,21 @@ from orchestrator.units import counted, format_bytes
 #: what evidence.js draws it from.
 Piece = str | tuple[str, ...]
 Block = tuple[Any, ...]
-#: Cases that are folded together: never all of them, unfolded they are many times as large.
+#: The number of cases that are packed together: unpacked they are many times as large.
 TOGETHER: Final = 100
-#: Characters of logs in one report, shared among its cases; what is left of a share below the least
-#: isn't worth it.
+#: Characters of logs in one report, shared among its cases; with less than the least each, there
+#: are no logs.
 _LOG_BUDGET: Final = 3_000_000
 _LEAST_LOG: Final = 400
 _MOST_LINES: Final = 5
 _MOST_OPERATORS: Final = 20
-#: What is judged of a case: the columns whose words are badges above its figure.
+#: The columns that are badges above a case's figure.
 _JUDGED: Final = [
     column
     for column in RESULTS
     if column.name in {"winner", "delegate_truth", "quality", "outputs", "grade"}
 ]
-#: The columns of a run that its evidence has.
+#: The columns of runs in the evidence.
 _OF_RUNS: Final = (
     "invocation", "latency_us", "tokens_per_s", "not_a_result_us", "outcome", "reason_code",
     "quality", "delegate_truth", "p5_us", "p95_us", "inferences", "first_inference_us", "init_us",
@@ -60,10 +59,10 @@ _OF_RUNS: Final = (
 
 
 def evidence_of(rows: Sequence[ResultRow]) -> Iterator[Mapping[str, object]]:
-    """Yield the evidence of these cases, so many together: of each its title and its blocks, and
-    the tables that blocks take their rows from.
+    """Yield the evidence of up to ``TOGETHER`` cases: each case's title and blocks, and the tables
+    that blocks take their rows from.
 
-    Logs are cut so that a report of many cases stays readable, and say so.
+    Logs of large reports are cut, with a note.
     """
     digits = figures_decimals(rows)
     columns = _run_columns(digits)
@@ -100,32 +99,32 @@ def evidence_of(rows: Sequence[ResultRow]) -> Iterator[Mapping[str, object]]:
 
 
 def _run_columns(digits: int) -> list[Column[Invocation]]:
-    """Return the columns of runs; figures have so many decimals."""
-    known = {column.name: column for column in INVOCATIONS}
+    """Return the columns of runs; figures have ``digits`` decimals."""
+    by_name = {column.name: column for column in INVOCATIONS}
     for name in ("latency_us", "not_a_result_us", "p5_us", "p95_us"):
-        known[name] = replace(known[name], digits=digits)
-    known["invocation"] = Column("invocation", "#", lambda pair: _number(pair[1]))
-    known["started_at"] = replace(
-        known["started_at"], shown=lambda pair: moment_text(pair[1].run.started_at)
+        by_name[name] = replace(by_name[name], digits=digits)
+    by_name["invocation"] = Column("invocation", "#", lambda pair: _number(pair[1]))
+    by_name["started_at"] = replace(
+        by_name["started_at"], shown=lambda pair: moment_text(pair[1].run.started_at)
     )
-    # The script leaves out what is empty: of each case for itself.
-    return [replace(known[name], forms=PAGE, is_optional=False) for name in _OF_RUNS]
+    # The script leaves out columns that are empty for a case.
+    return [replace(by_name[name], forms=PAGE, is_optional=False) for name in _OF_RUNS]
 
 
-def _p(*pieces: Piece, look: str = "") -> Block:
-    return "p", look, pieces
+def _p(*pieces: Piece, css_class: str = "") -> Block:
+    return "p", css_class, pieces
 
 
-def _badge(word: str, look: str = "") -> Piece:
-    return "span", visible(word), f"badge {look}".rstrip()
+def _badge(word: str, css_class: str = "") -> Piece:
+    return "span", visible(word), f"badge {css_class}".rstrip()
 
 
 def _head(row: ResultRow, digits: int) -> Iterator[Block]:
     virtual = _badge("virtual", "virtual")
     device: list[Piece] = [("bdi", visible(row.device.label), "name")]
     device += [" ", virtual] if row.is_virtual else []
-    of = ("bdi", visible(row.configuration))
-    yield _p(*device, " \N{MIDDLE DOT} ", of, look="case-line")
+    configuration = ("bdi", visible(row.configuration))
+    yield _p(*device, " \N{MIDDLE DOT} ", configuration, css_class="case-line")
     if row.origin:
         origin = f" {visible(row.origin).removeprefix('imported ')}."
         yield _p(_badge("imported", "v-warning"), origin)
@@ -135,7 +134,7 @@ def _head(row: ResultRow, digits: int) -> Iterator[Block]:
         for word in column.cells([row])
         if word not in NOTHINGS and (column.name != "outputs" or row.has_checked_outputs)
     ]
-    yield _p(*badges, _badge(row.case.process_mode.value), look="badges")
+    yield _p(*badges, _badge(row.case.process_mode.value), css_class="badges")
     yield from _figure(row, digits)
 
 
@@ -148,7 +147,7 @@ def _figure(row: ResultRow, digits: int) -> Iterator[Block]:
     if result.status not in OWN_FIGURE:
         why = row.delegate_text if result.status is CaseStatus.FELL_BACK else "rejected"
         no_result = f"No result of {visible(row.case.delegate.value)}: "
-        yield _p(no_result, ("del", median), f" ({visible(why)}).", look="case-figure")
+        yield _p(no_result, ("del", median), f" ({visible(why)}).", css_class="case-figure")
         return
     interval = ""
     if summary.interval is not None:
@@ -157,7 +156,7 @@ def _figure(row: ResultRow, digits: int) -> Iterator[Block]:
         interval = f" ({low} to {high} {unit} at 95 %)"
     kind = ", a mean" if row.has_mean else ""
     rest = f"{interval}{kind} over {summary.count} of {result.ended} invocations."
-    yield _p(("b", median), visible(rest), look="case-figure")
+    yield _p(("b", median), visible(rest), css_class="case-figure")
 
 
 def _objections(row: ResultRow, finding_at: int) -> Iterator[Block]:
@@ -177,28 +176,31 @@ def _objections(row: ResultRow, finding_at: int) -> Iterator[Block]:
 
 
 def _delegate(row: ResultRow) -> Iterator[Block]:
-    found = row.delegate
-    if found is None or not (found.lines or found.cpu_operators):
+    evidence = row.delegate
+    if evidence is None or not (evidence.lines or evidence.cpu_operators):
         return
-    asked, ran = found.requested or row.case.delegate.value, place_of(found) or "unknown"
+    requested, ran_on = (
+        evidence.requested or row.case.delegate.value,
+        place_of(evidence) or "unknown",
+    )
     yield "h3", "Where the operators ran"
-    words = ("code", visible(asked)), ", ran on ", ("code", visible(ran)), "."
-    yield _p(f"{_nodes(found)}Asked for ", *words)
-    yield from (("pre", "", visible(line)) for line in found.lines[:_MOST_LINES])
+    words = ("code", visible(requested)), ", ran on ", ("code", visible(ran_on)), "."
+    yield _p(f"{_nodes(evidence)}Asked for ", *words)
+    yield from (("pre", "", visible(line)) for line in evidence.lines[:_MOST_LINES])
     items: list[tuple[Piece, ...]] = [
         (("code", visible(name)), f" {visible(reason)}")
-        for name, reason in found.cpu_operators[:_MOST_OPERATORS]
+        for name, reason in evidence.cpu_operators[:_MOST_OPERATORS]
     ]
-    more = len(found.cpu_operators) - _MOST_OPERATORS
+    more = len(evidence.cpu_operators) - _MOST_OPERATORS
     if items:
         yield "ul", items + ([(f"and {more} more",)] if more > 0 else [])
 
 
-def _nodes(found: DelegateEvidence) -> str:
-    if not found.total_nodes:
+def _nodes(evidence: DelegateEvidence) -> str:
+    if not evidence.total_nodes:
         return ""
-    where = f" in {counted(found.partitions, 'partition')}" if found.partitions else ""
-    return f"{found.delegated_nodes} of {found.total_nodes} operators delegated{where}. "
+    where = f" in {counted(evidence.partitions, 'partition')}" if evidence.partitions else ""
+    return f"{evidence.delegated_nodes} of {evidence.total_nodes} operators delegated{where}. "
 
 
 def _runs(row: ResultRow, run_at: int, characters: int) -> Iterator[Block]:
@@ -230,7 +232,7 @@ def _runs(row: ResultRow, run_at: int, characters: int) -> Iterator[Block]:
 
 
 def _number(item: InvocationRow) -> str:
-    """Return a run's number, with its pass where that isn't the latency's: ``3 cold``."""
+    """Return a run's number, with its pass unless it is timing: ``3 cold``."""
     if item.run.run_pass is FIGURE_PASS:
         return str(item.number)
     if not goes_on(item.run):
@@ -257,6 +259,11 @@ def _log(run: InvocationRow, whole_log: LogExcerpt, characters: int) -> Iterator
 
 def _identity(row: ResultRow) -> Block:
     model, build = row.model.sha256[:SHORT_HASH], row.case.build_sha256[:SHORT_HASH]
-    named = (("case", row.key), ("model", model), ("build", build), ("serial", row.device.serial))
-    text = " \N{MIDDLE DOT} ".join(f"{name} {visible(value)}" for name, value in named)
-    return _p(text, look="identity")
+    identities = (
+        ("case", row.key),
+        ("model", model),
+        ("build", build),
+        ("serial", row.device.serial),
+    )
+    text = " \N{MIDDLE DOT} ".join(f"{name} {visible(value)}" for name, value in identities)
+    return _p(text, css_class="identity")

@@ -1,5 +1,5 @@
-"""Results for other programs and for people elsewhere: CSV, Parquet, JSON with a versioned schema,
-Markdown for pull requests, and a run as a text for a program's issue tracker.
+"""Exports of results: CSV, Parquet, JSON with a versioned schema, Markdown for pull requests, and a
+run as text for a program's issue tracker.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 
 SCHEMA: Final = "benchfarm-report"
-#: Raised when a key or column goes away or changes its meaning; new ones don't raise it.
+#: Increased when a key or column is removed or changes its meaning, not for new ones.
 SCHEMA_VERSION: Final = 1
-#: Rows that are one row group of a Parquet file.
+#: The rows of a row group of a Parquet file.
 _GROUP_ROWS: Final = 1 << 12
 Rows = Literal["cases", "invocations"]
 Item = TypeVar("Item")
@@ -47,7 +47,7 @@ Item = TypeVar("Item")
 def table_of(parts: Iterable[ReportData], rows: Rows = "cases") -> Table[Any]:
     """Return the table of all parts, with a row for each case and campaign, or for each invocation.
 
-    Where its rows are taken one by one, one part is held at a time.
+    Its rows are an iterator that holds one part at a time.
     """
     if rows == "invocations":
         return invocations_table(row for part in parts for row in part.results)
@@ -56,13 +56,13 @@ def table_of(parts: Iterable[ReportData], rows: Rows = "cases") -> Table[Any]:
 
 def frame_of(data: ReportData, rows: Rows = "cases") -> pd.DataFrame:
     """Return the table as a frame; its attributes name its schema."""
-    whole = as_frame(table_of([data], rows))
-    whole.attrs.update(_attributes(rows))
-    return whole
+    frame = as_frame(table_of([data], rows))
+    frame.attrs.update(_attributes(rows))
+    return frame
 
 
 def _attributes(rows: Rows) -> dict[str, Any]:
-    """Return what names the schema of frames and Parquet files with these rows."""
+    """Return the attributes with the schema's name for frames and Parquet files of these rows."""
     return {"schema": f"benchfarm-{rows}", "schema_version": SCHEMA_VERSION}
 
 
@@ -75,7 +75,7 @@ def write_parquet(
 ) -> None:
     """Write the columns of :func:`table_of` as a Parquet file, which names its schema.
 
-    ``text`` makes of each text as it is stored what is written.
+    ``text`` converts each stored text before it is written.
 
     Raises MissingPackageError when pyarrow, the extra ``analytics``, isn't installed.
     """
@@ -94,20 +94,20 @@ def write_parquet(
             for name, value in record.items()
         }
 
-    left = iter(table.rows)
+    rows_left = iter(table.rows)
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         while group := [
-            words(table.record(row, Form.FRAME)) for row in itertools.islice(left, _GROUP_ROWS)
+            words(table.record(row, Form.FRAME)) for row in itertools.islice(rows_left, _GROUP_ROWS)
         ]:
             writer.write_table(pa.Table.from_pylist(group, schema=schema))
 
 
 def json_pieces(parts: Iterable[ReportData]) -> Iterator[str]:
-    """Yield everything as JSON: times in microseconds, text as stored, keys documented in
+    """Yield the report as JSON: times in microseconds, texts as stored, keys documented in
     docs/reference/exports.md.
 
-    With several parts, one for each campaign, there is a result for each case and campaign. The
-    headline is of the first. One part is held at a time.
+    Several parts, one for each campaign, give a result for each case and campaign, and the headline
+    of the first. One part is held at a time.
     """
     head = {
         "schema": SCHEMA,
@@ -151,8 +151,8 @@ def json_pieces(parts: Iterable[ReportData]) -> Iterator[str]:
 
 
 def _inner(value: object, *, depth: int = 0) -> str:
-    """Return a value as it stands in a document that indents by one, so deep inside."""
-    # A line break in a text is an escape: each one here is the encoder's.
+    """Return a value as JSON for a document that indents by one, at this depth."""
+    # JSON escapes line breaks of texts: each one here is the encoder's.
     return json.dumps(value, indent=1, allow_nan=False).replace("\n", "\n" + " " * depth)
 
 
@@ -187,7 +187,7 @@ def to_markdown(data: ReportData) -> str:
 
 
 _LOG_CHARACTERS: Final = 12_000
-#: A path of this computer or of a phone's folder of ours; its last part is what anybody needs.
+#: A path of this computer or of benchfarm's folder on a phone; only its last part is needed.
 _PATH: Final = re.compile(
     r"(?<![\w./-])(?:/(?!(?:system|vendor|apex|odm|product|proc|sys|dev)/)[\w.@%+,~-]+)+/([\w.@%+,~-]+)"
 )
@@ -201,7 +201,7 @@ _SHORTEST_PRIVATE: Final = 3
 
 @frozen
 class Reported:
-    """A run and what is known around it."""
+    """A run with its device, model, program and attachments."""
 
     run: RunRecord
     facts: DeviceFacts | None
@@ -214,19 +214,19 @@ class Reported:
 
 
 def issue_text(reported: Reported) -> str:
-    """Return the issue as Markdown, its title first.
+    """Return an issue about a run as Markdown, its title first.
 
-    No serial number, path, user or computer is named; names of models and files are, since the
-    model is part of the question.
+    It has no serial number, path, user or computer; it has the names of models and files, which the
+    question is about.
     """
     run, case = reported.run, reported.run.case
     figure = ""
     if run.latency_us is not None:
         figure = format_figure(run.latency_us, is_per_token=case.is_per_token)
     findings = [(item.code, item.message) for item in run.verdict.findings]
-    what = run.reason_code or (findings[0][0] if findings else "") or figure or run.outcome
+    summary = run.reason_code or (findings[0][0] if findings else "") or figure or run.outcome
     parts = [
-        f"# {case.model_name} with {case.delegate} ({case.tool}): {what}",
+        f"# {case.model_name} with {case.delegate} ({case.tool}): {summary}",
         "## What happens",
         _bullets(
             [
@@ -258,7 +258,7 @@ def _where(reported: Reported) -> dict[str, str]:
     if reported.run.is_virtual:
         rows["NOTE"] = "measured on a virtual phone, which no maintainer can help with"
     if facts is not None:
-        # A computer's model is its name.
+        # A computer's model would be its name.
         is_phone = bool(facts.kind.system)
         rows |= {
             "device": f"{facts.manufacturer} {facts.model}" if is_phone else "a computer",
@@ -282,41 +282,41 @@ def _where(reported: Reported) -> dict[str, str]:
 def _operators(run: RunRecord) -> list[tuple[str, str]]:
     if run.report is None:
         return [("evidence", "none, nothing was read")]
-    found = run.report.delegate
-    taken = ""
-    if found.delegated_nodes is not None:
-        parts = counted(found.partitions or 0, "partition")
-        taken = f"{found.delegated_nodes} of {found.total_nodes}, in {parts}"
+    evidence = run.report.delegate
+    delegated = ""
+    if evidence.delegated_nodes is not None:
+        parts = counted(evidence.partitions or 0, "partition")
+        delegated = f"{evidence.delegated_nodes} of {evidence.total_nodes}, in {parts}"
     return [
-        ("ran on", f"{place_of(found) or 'unknown'} ({found.truth})"),
-        ("operators taken", taken),
-        # One operator may be left for several reasons.
+        ("ran on", f"{place_of(evidence) or 'unknown'} ({evidence.truth})"),
+        ("operators taken", delegated),
+        # An operator may be listed with several reasons.
         *(
             (f"left to the CPU: {name}", reason or "no reason printed")
-            for name, reason in found.cpu_operators[:10]
+            for name, reason in evidence.cpu_operators[:10]
         ),
-        *((f"printed ({place})", line) for place, line in enumerate(found.lines[:10], start=1)),
+        *((f"printed ({place})", line) for place, line in enumerate(evidence.lines[:10], start=1)),
     ]
 
 
 def without_private(text: str, private: Iterable[str]) -> str:
-    """Return a text without these words, without folders in front of files, and without addresses."""
+    """Return a text without these words, folders of files, and addresses."""
     text = _PATH.sub(r"./\1", text)
     for word in sorted(set(private), key=len, reverse=True):
         if len(word) >= _SHORTEST_PRIVATE:
-            whole = rf"(?<!\w){re.escape(word)}(?!\w)"
-            text = re.sub(whole, "PRIVATE", text, flags=re.IGNORECASE)
-    for pattern, instead in _ADDRESSES:
-        text = pattern.sub(instead, text)
+            pattern_text = rf"(?<!\w){re.escape(word)}(?!\w)"
+            text = re.sub(pattern_text, "PRIVATE", text, flags=re.IGNORECASE)
+    for pattern, replacement in _ADDRESSES:
+        text = pattern.sub(replacement, text)
     return text
 
 
 def _bullets(rows: Iterable[tuple[str, str]]) -> str:
-    told = ((name, " ".join(one_line(value).split())) for name, value in rows)
-    return "\n".join(f"- {name}: {value}" for name, value in told if value)
+    items = ((name, " ".join(one_line(value).split())) for name, value in rows)
+    return "\n".join(f"- {name}: {value}" for name, value in items if value)
 
 
 def _block(lines: Iterable[str]) -> str:
     text = visible_block("\n".join(lines))
-    fence = "`" * max(3, 1 + max((len(found) for found in re.findall(r"`+", text)), default=0))
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
     return f"{fence}text\n{text}\n{fence}"

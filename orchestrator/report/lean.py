@@ -1,8 +1,7 @@
-"""Which runs a report holds: of several campaigns the newest of each case, a fifth of its size
-each.
+"""The runs of a report: of several campaigns each case's newest ones, at a fifth of their size.
 
-Between two nights the phone, its heat or its system may have changed: their invocations put
-together would make a figure of neither, with an interval that says nothing.
+Between two nightly runs the phone, its temperature or its system may change: a figure of both would
+be neither's, with a meaningless interval.
 """
 
 from __future__ import annotations
@@ -22,60 +21,60 @@ from orchestrator.records.run import Outcome, RunRecord, ToolReport
 from orchestrator.report.assembly import Stored
 from orchestrator.units import counted
 
-#: One for all: an empty mapping takes room too.
+#: Shared by all runs to save memory.
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
 Value = TypeVar("Value")
 
 
 def lean_runs(runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
-    """Yield runs without what no report shows: echoed parameters, and most of the device's state.
+    """Yield runs without data that no report shows: echoed parameters, most of the device state.
 
-    The mean clock of the samples stays, in the report's ``extra``. What the invocations of a case
-    have in common, such as where the operators ran, is held once for all of them.
+    The mean clock of the samples stays in the report's ``extra``. Invocations of a case share equal
+    values, such as where the operators ran.
     """
-    known = _Known()
+    interned = _Interned()
     for run in runs:
         key = run.case.case_key
         yield replace(
             run,
             campaign_id=CampaignId(intern(run.campaign_id)),
             attachments=(),
-            report=None if run.report is None else _lean_report(run, run.report, known),
-            verdict=known.equal(run.verdict, key, "verdict"),
-            state_before=_lean_state(run.state_before, known, key),
-            state_after=_lean_state(run.state_after, known, key),
+            report=None if run.report is None else _lean_report(run, run.report, interned),
+            verdict=interned.equal(run.verdict, key, "verdict"),
+            state_before=_lean_state(run.state_before, interned, key),
+            state_after=_lean_state(run.state_after, interned, key),
         )
 
 
-class _Known:
-    """What was seen before; whatever is equal to it needn't be held beside it."""
+class _Interned:
+    """A cache of values that runs share in memory."""
 
     def __init__(self) -> None:
         self._newest: dict[Hashable, Any] = {}
 
     def equal(self, value: Value, *place: Hashable) -> Value:
-        """Return what was seen last at this place if it is equal, else the value."""
-        known = self._newest.get(place)
-        if type(known) is type(value) and known == value:
-            return known
+        """Return the newest value of this place if it is equal, else the value."""
+        newest = self._newest.get(place)
+        if type(newest) is type(value) and newest == value:
+            return newest
         self._newest[place] = value
         return value
 
     def table(self, values: Mapping[Any, Any]) -> dict[Any, Any]:
         """Return a mapping whose keys and figures are held once."""
-        seen = self._newest.setdefault
+        intern_value = self._newest.setdefault
         return {
-            intern(key) if isinstance(key, str) else key: seen((type(value), value), value)
+            intern(key) if isinstance(key, str) else key: intern_value((type(value), value), value)
             for key, value in values.items()
         }
 
 
-def _lean_report(run: RunRecord, report: ToolReport, known: _Known) -> ToolReport:
+def _lean_report(run: RunRecord, report: ToolReport, interned: _Interned) -> ToolReport:
     key = run.case.case_key
-    extra = {intern(name): known.equal(value, key, name) for name, value in report.extra.items()}
+    extra = {intern(name): interned.equal(value, key, name) for name, value in report.extra.items()}
     if share := mean_clock_share(run):
         extra[MEAN_CLOCK] = share
-    delegate = known.equal(report.delegate, key, "delegate")
+    delegate = interned.equal(report.delegate, key, "delegate")
     return replace(
         report,
         outcome=intern(report.outcome),
@@ -86,16 +85,18 @@ def _lean_report(run: RunRecord, report: ToolReport, known: _Known) -> ToolRepor
     )
 
 
-def _lean_state(state: DeviceState | None, known: _Known, key: Hashable) -> DeviceState | None:
+def _lean_state(
+    state: DeviceState | None, interned: _Interned, key: Hashable
+) -> DeviceState | None:
     if state is None:
         return None
     return replace(
         state,
-        heat_c=known.table(state.heat_c),
+        heat_c=interned.table(state.heat_c),
         battery_health=intern(state.battery_health),
         plugged=intern(state.plugged),
-        clock_khz=known.table(state.clock_khz),
-        clock_limit_khz=known.equal(state.clock_limit_khz, key, "limits"),
+        clock_khz=interned.table(state.clock_khz),
+        clock_limit_khz=interned.equal(state.clock_limit_khz, key, "limits"),
         cooling=_NONE,
         clock_floor_khz=_NONE,
         governors=_NONE,
@@ -105,11 +106,11 @@ def _lean_state(state: DeviceState | None, known: _Known, key: Hashable) -> Devi
 
 
 def newest_runs(stored: Stored) -> Stored:
-    """Return what counts of several campaigns: the runs, the timing runs beside them in these
-    campaigns, and a sentence about what is left out.
+    """Return the runs that count of several campaigns, the other timing runs of the campaigns with
+    counted runs, and a sentence about cases that are left out.
 
-    Of each case and pass the newest campaign counts in which it was run at all; unfit runs wait for
-    another try. A campaign of which nothing counts loses its stopping rule.
+    For each case and pass, the newest campaign with a run that isn't unfit counts. A campaign
+    without counted runs loses its stopping rule.
     """
     campaigns, runs = stored.campaigns, list(stored.runs)
     order = {item.campaign_id: item.created_at for item in campaigns}
@@ -126,19 +127,19 @@ def newest_runs(stored: Stored) -> Stored:
     counting = {
         campaign for (_, run_pass), campaign in newest.items() if shown(run_pass).is_in_plans
     }
-    kept: list[RunRecord] = []
-    beside: list[RunRecord] = []
+    kept_runs: list[RunRecord] = []
+    beside_runs: list[RunRecord] = []
     for run in runs:
         if shown(run.run_pass).keeps_all_campaigns or (
             newest.get((run.case.case_key, run.run_pass), run.campaign_id) == run.campaign_id
         ):
-            kept.append(run)
+            kept_runs.append(run)
         elif run.run_pass is FIGURE_PASS and run.campaign_id in counting:
-            beside.append(run)
-    stored = replace(stored, runs=kept, beside=beside)
+            beside_runs.append(run)
+    stored = replace(stored, runs=kept_runs, beside=beside_runs)
     if not repeated:
         return stored
-    ruled = [
+    with_rules = [
         item
         if item.campaign_id in counting
         else replace(item, terms=replace(item.terms, stopping=None))
@@ -148,4 +149,4 @@ def newest_runs(stored: Stored) -> Stored:
         f"{counted(len(repeated), 'case')} ran in several of these campaigns: the newest one's figures are shown, and "
         "'benchfarm compare' sets campaigns side by side."
     )
-    return replace(stored, campaigns=ruled, left_out=left_out)
+    return replace(stored, campaigns=with_rules, left_out=left_out)

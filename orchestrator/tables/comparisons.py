@@ -23,7 +23,7 @@ from orchestrator.tables.table import (
 )
 from orchestrator.units import format_change, format_figure, format_percent
 
-#: In which order people want to see them.
+#: The order of outcomes, the most important first.
 WORST_FIRST: Final = (
     ComparisonOutcome.SLOWER,
     ComparisonOutcome.FASTER,
@@ -41,9 +41,7 @@ _CLASSES: Final = {
 
 
 def worst_first(comparison: Comparison) -> list[ComparedCase]:
-    """Return the cases as people want to see them: broken ones, then by verdict, each with the
-    largest change first.
-    """
+    """Return the cases, broken ones first, then by verdict and size of the change."""
 
     def place(row: ComparedCase) -> tuple[object, ...]:
         size = abs(math.log(row.verdict.ratio)) if row.verdict.ratio else 0.0
@@ -53,14 +51,14 @@ def worst_first(comparison: Comparison) -> list[ComparedCase]:
 
 
 def case_title(row: ComparedCase) -> str:
-    """Return what a case is called where nothing else names its comparison."""
+    """Return the title of a case, with model and configuration where the comparison gives none."""
     case = row.baseline.case
     return row.title or f"{case.model_name}: {case.configuration}"
 
 
 def change_of(row: ComparedCase) -> tuple[str, str, str]:
-    """Return what a change is of (the time, or a language model's speed), the change, and its
-    interval: ``+1.2 % to +4.9 %``.
+    """Return the quantity (``time``, or ``speed`` of a language model), its change and its interval:
+    ``+1.2 % to +4.9 %``.
 
     A speed's change is the time's inverted: where a token takes +25 % time, it is -20 %.
     """
@@ -68,7 +66,7 @@ def change_of(row: ComparedCase) -> tuple[str, str, str]:
 
 
 def change_text(verdict: ComparisonVerdict | Overall, *, is_speed: bool) -> tuple[str, str, str]:
-    """Return what :func:`change_of` does, of a case's verdict or of the verdict on all."""
+    """Return quantity, change and interval of a case's verdict or of the overall verdict."""
     ratio, low, high = verdict.ratio, verdict.low, verdict.high
     if is_speed:
         ratio, low, high = (1 / end if end else None for end in (ratio, high, low))
@@ -78,7 +76,7 @@ def change_text(verdict: ComparisonVerdict | Overall, *, is_speed: bool) -> tupl
 
 
 def runs_text(verdict: ComparisonVerdict) -> str:
-    """Return how many runs a verdict rests on: ``10 / 10`` of baseline and candidate, ``12 pairs``."""
+    """Return the runs of a verdict: ``10 / 10`` of baseline and candidate, or ``12 pairs``."""
     is_paired = verdict.method.startswith("paired")
     return (
         f"{verdict.counts[0]} pairs" if is_paired else f"{verdict.counts[0]} / {verdict.counts[1]}"
@@ -86,17 +84,17 @@ def runs_text(verdict: ComparisonVerdict) -> str:
 
 
 def figure_of(item: Measured) -> str:
-    """Return a side's figure; none where it isn't one of what was asked for."""
+    """Return the text of a side's figure; none where it isn't the requested one's."""
     return format_figure(item.result.median_us, is_per_token=item.case.is_per_token)
 
 
 def _change_words(row: ComparedCase) -> str:
-    what, change, _ = change_of(row)
-    return f"{change} speed" if what == "speed" else change
+    quantity, change, _ = change_of(row)
+    return f"{change} speed" if quantity == "speed" else change
 
 
 def _record(item: Measured) -> dict[str, Any]:
-    """Return a side as JSON has it."""
+    """Return a side as JSON."""
     result = item.result
     of_case = ("case_key", "serial", "model_name", "model_sha256", "build_sha256")
     of_result = (
@@ -113,25 +111,25 @@ def _record(item: Measured) -> dict[str, Any]:
     }
 
 
-def _side(name: str, of: Callable[[ComparedCase], Measured]) -> Iterator[Column[ComparedCase]]:
+def _side(name: str, side_of: Callable[[ComparedCase], Measured]) -> Iterator[Column[ComparedCase]]:
     """Yield the columns of a side: in JSON an object, in frames its figure."""
-    yield Column(name, name, lambda row: _record(of(row)), Kind.RECORD, forms=NESTED)
+    yield Column(name, name, lambda row: _record(side_of(row)), Kind.RECORD, forms=NESTED)
     yield Column(
         f"{name}_median_us",
         name,
-        lambda row: of(row).result.median_us,
+        lambda row: side_of(row).result.median_us,
         Kind.NUMBER,
         forms=FLAT,
     )
 
 
-def _figure(name: str, of: Callable[[ComparedCase], Measured]) -> Column[ComparedCase]:
+def _figure(name: str, side_of: Callable[[ComparedCase], Measured]) -> Column[ComparedCase]:
     """Return the column of a side's figure, for people."""
     return Column(
         name,
         name,
-        lambda row: figure_of(of(row)),
-        tone=lambda row: "" if of(row).result.own_summary is not None else "bad",
+        lambda row: figure_of(side_of(row)),
+        tone=lambda row: "" if side_of(row).result.own_summary is not None else "bad",
         forms=PEOPLE,
     )
 

@@ -1,6 +1,4 @@
-"""Where the time of a profiled run goes, operator by operator, and what explains the change between
-two runs.
-"""
+"""Profiles: the time of a run by operator, and the differences between two runs."""
 
 from __future__ import annotations
 
@@ -21,36 +19,34 @@ from orchestrator.units import counted, format_latency, format_percent
 if TYPE_CHECKING:
     from orchestrator.tables.rows import ResultRow
 
-#: A change below both of these is noise of a profiled run, which is a single one.
+#: A change below both of these is noise: a profiled run is a single one.
 _LEAST_SHARE: Final = 0.05
 _LEAST_US: Final = 10.0
-#: The number that some programs put behind an operator's name: it shifts when a delegate takes
-#: other nodes.
+#: The number behind an operator's name in some programs: it depends on the delegated nodes.
 _NODE_NUMBER: Final = re.compile(r":\d+$")
-#: How the name of what a delegate ran itself begins, and the numbers in the types of a GPU's
-#: kernels.
+#: The prefix of the names of a delegate's kernels, and the numbers in the types of a GPU's kernels.
 KERNEL: Final = "Delegate/"
 _KERNEL_NUMBER: Final = re.compile(r" \d+(?= -> |$)")
 _OUTSIDE_TYPE: Final = "outside of operators"
 _LEFT: Final = "left the delegate"
 _TAKEN: Final = "taken by a delegate"
-#: More pairs than this aren't read by anybody, and each costs a table.
+#: The greatest number of compared pairs: each has a table.
 _MOST_PAIRS: Final = 300
 
 
 class Place(enum.StrEnum):
-    """Where a part of an inference's time passes."""
+    """Where a part of an inference runs."""
 
     CPU = "CPU"
     DELEGATE = "delegate"
-    #: Between operators: the interpreter, and what waits for an accelerator.
+    #: Between operators: the interpreter, and waiting for an accelerator.
     OUTSIDE = "outside"
 
 
 @frozen
 class OperatorRow:
-    """One node of the model's graph as it ran, one kernel of a delegate, or one partition that a
-    delegate ran whole.
+    """One node of the model's graph as it ran, one kernel of a delegate, or one whole partition of
+    a delegate.
     """
 
     node_type: str
@@ -61,10 +57,10 @@ class OperatorRow:
     mean_us: float
     #: Of the time of one inference; 0 to 1.
     share: float
-    #: The subgraph that it is in, where that runs inside of an operator such as WHILE.
+    #: Its subgraph, where an operator such as WHILE runs that.
     subgraph: str = ""
 
-    #: The layer of the model that it is, by the model's own name; empty where that isn't known.
+    #: The model's name of its layer; empty where unknown.
     of_layer: str = ""
 
     @property
@@ -74,7 +70,7 @@ class OperatorRow:
 
     @property
     def layer(self) -> str:
-        """What the model's author calls it, or what the program does."""
+        """The model's name of its layer, or the program's name."""
         if self.of_layer or self.is_partition:
             return self.of_layer or self.node_type
         return _NODE_NUMBER.sub("", self.name).strip("[]").partition(";")[0]
@@ -93,25 +89,23 @@ class TypeRow:
 
 @frozen
 class Profile:
-    """One profiled run's operators in the order in which they ran; a whole partition's inner ones
-    aren't among them.
-    """
+    """One profiled run's operators in the order of running, without those inside of a partition."""
 
     campaign_id: str
     rows: tuple[OperatorRow, ...]
-    #: Those of subgraphs, whose time is already in the row of the operator that runs them.
+    #: Operators of subgraphs; their time is also in the row of the operator that runs them.
     nested: tuple[OperatorRow, ...]
     #: The mean of the run's inferences; None where the program printed none.
     inference_us: float | None
 
     @property
     def total_us(self) -> float:
-        """The time of one inference that passes in operators."""
+        """The time of one inference in operators."""
         return sum(row.mean_us for row in self.rows)
 
     @property
     def outside_us(self) -> float:
-        """The time of one inference that passes in no operator."""
+        """The time of one inference outside of operators."""
         return max(0.0, (self.inference_us or 0.0) - self.total_us)
 
     def by_type(self) -> tuple[TypeRow, ...]:
@@ -143,7 +137,7 @@ class Profile:
 
 @frozen
 class DiffRow:
-    """One operator in two runs; None where a run doesn't have it as a row of its own."""
+    """One operator in two runs; None where a run has no row of it."""
 
     node_type: str
     name: str
@@ -155,23 +149,21 @@ class DiffRow:
 
     @property
     def difference_us(self) -> float:
-        """What it adds to one inference."""
+        """The time that it adds to one inference."""
         return (self.after_us or 0.0) - (self.before_us or 0.0)
 
 
 @frozen
 class DiffPair:
-    """Two profiled runs of one model on one device, and what explains the change from the first to
-    the second.
-    """
+    """Two profiled runs of one model on one device, and the differences between them."""
 
     row: ResultRow
-    #: What each of them is, for example the configuration, or the campaign.
+    #: Their names, such as the configuration or the campaign.
     before: str
     after: str
-    #: What is different, largest difference first.
+    #: The differences, largest first.
     rows: Sequence[DiffRow]
-    #: The explanation in sentences.
+    #: The summary of the differences.
     sentences: Sequence[str]
 
 
@@ -191,35 +183,38 @@ def profiles_of(runs: Iterable[RunRecord]) -> tuple[Profile, ...]:
 
 
 def compare_profiles(before: Profile, after: Profile) -> list[DiffRow]:
-    """Return what is different between two runs of one model, largest difference first.
+    """Return the differences between two runs of one model, largest first.
 
-    Operators are matched by type, name and how often that name came before; all partitions of one
+    Operators are matched by type, name and the occurrence of that name; all partitions of one
     delegate are one row.
     """
     has_layers = any(row.of_layer for row in (*before.rows, *after.rows))
-    old, new = _keyed(before, has_layers=has_layers), _keyed(after, has_layers=has_layers)
+    old, new = (
+        _rows_by_key(before, has_layers=has_layers),
+        _rows_by_key(after, has_layers=has_layers),
+    )
     had_delegate, has_delegate = (
         any(row.is_delegate for row in profile.rows) for profile in (before, after)
     )
     rows = []
     for key in dict.fromkeys([*old, *new]):
-        one, other = old.get(key), new.get(key)
-        row = other or one
+        old_row, new_row = old.get(key), new.get(key)
+        row = new_row or old_row
         assert row is not None
-        if one is not None and other is not None:
-            difference_us = other.mean_us - one.mean_us
-            is_noise = abs(difference_us) < max(_LEAST_US, _LEAST_SHARE * one.mean_us)
+        if old_row is not None and new_row is not None:
+            difference_us = new_row.mean_us - old_row.mean_us
+            is_noise = abs(difference_us) < max(_LEAST_US, _LEAST_SHARE * old_row.mean_us)
             change = "same" if is_noise else "slower" if difference_us > 0 else "faster"
-        elif other is not None:
-            change = _LEFT if had_delegate and not other.is_delegate else "new"
+        elif new_row is not None:
+            change = _LEFT if had_delegate and not new_row.is_delegate else "new"
         else:
             change = _TAKEN if has_delegate and not row.is_delegate else "gone"
         rows.append(
             DiffRow(
-                node_type=(one or row).node_type,
+                node_type=(old_row or row).node_type,
                 name=row.layer if row.of_layer else row.name,
-                before_us=None if one is None else one.mean_us,
-                after_us=None if other is None else other.mean_us,
+                before_us=None if old_row is None else old_row.mean_us,
+                after_us=None if new_row is None else new_row.mean_us,
                 change=change,
             )
         )
@@ -255,10 +250,10 @@ def _row(row: OperatorTime, whole_us: float, *, subgraph: str = "") -> OperatorR
 
 
 def _counted_rows(operators: Sequence[OperatorTime]) -> list[OperatorTime]:
-    """Return the rows of running that are times, in their order.
+    """Return the times of the run phase in their order.
 
-    Blocks of a delegate's own profile repeat the time of its partition, and a DSP's rows are cycles
-    and no times.
+    A delegate's own blocks are left out, which repeat the time of its partition, and so are a DSP's
+    rows, which are cycles.
     """
     running = [row for row in operators if row.phase == "run" and row.unit == "us"]
     blocks = list(dict.fromkeys(row.block for row in running))
@@ -276,11 +271,10 @@ def _counted_rows(operators: Sequence[OperatorTime]) -> list[OperatorTime]:
 def outer_and_nested(
     operators: Sequence[OperatorTime],
 ) -> tuple[list[OperatorTime], list[OperatorTime]]:
-    """Return the times of running, in their order: of the subgraph that was run, and of those that
-    its operators ran.
+    """Return the times of the run phase in their order: of the outer subgraph, and of nested ones.
 
-    An operator's time contains that of its subgraph, so the one that took longest contains all
-    others.
+    An operator's time contains that of its subgraph, so the subgraph with the most time is the
+    outer one.
     """
     rows = _counted_rows(operators)
     times: dict[str, float] = defaultdict(float)
@@ -294,27 +288,27 @@ def _is_delegate(word: str) -> bool:
     return "delegate" in word.lower()
 
 
-def _keyed(profile: Profile, *, has_layers: bool) -> dict[tuple[str, str, int], OperatorRow]:
-    """Return the rows by what they are matched by; all partitions of one delegate are one row."""
-    seen: Counter[tuple[str, str]] = Counter()
+def _rows_by_key(profile: Profile, *, has_layers: bool) -> dict[tuple[str, str, int], OperatorRow]:
+    """Return the rows by type, name and occurrence; all partitions of one delegate are one row."""
+    counts: Counter[tuple[str, str]] = Counter()
     keyed: dict[tuple[str, str, int], OperatorRow] = {}
     for row in profile.rows:
         if row.of_layer or (has_layers and not row.is_delegate):
             keyed["", row.layer, 0] = row
             continue
-        # The name of a kernel has the numbers of its operators, which shift as well.
+        # The name of a kernel has the numbers of its operators, which aren't stable either.
         name = "" if row.is_delegate else _NODE_NUMBER.sub("", row.name)
-        count = seen[row.node_type, name]
-        seen[row.node_type, name] += 1
+        count = counts[row.node_type, name]
+        counts[row.node_type, name] += 1
         if not row.is_partition:
             keyed[row.node_type, name, count] = row
             continue
-        whole = keyed.get((row.node_type, "", 0))
+        partitions = keyed.get((row.node_type, "", 0))
         keyed[row.node_type, "", 0] = replace(
             row,
-            name="1 partition" if whole is None else f"{count + 1} partitions",
-            mean_us=row.mean_us + (whole.mean_us if whole is not None else 0.0),
-            share=row.share + (whole.share if whole is not None else 0.0),
+            name="1 partition" if partitions is None else f"{count + 1} partitions",
+            mean_us=row.mean_us + (partitions.mean_us if partitions is not None else 0.0),
+            share=row.share + (partitions.share if partitions is not None else 0.0),
         )
     return keyed
 
@@ -335,14 +329,14 @@ def _signed(time_us: float) -> str:
 def diff_pairs(
     rows: Sequence[ResultRow], campaign_titles: Mapping[str, str]
 ) -> tuple[DiffPair, ...]:
-    """Return the profiles that are worth comparing, at most 300 pairs.
+    """Return the pairs of profiles to compare, at most 300.
 
-    First one series over campaigns, as stored, also where model or program changed in between; then
-    each delegate's newest profile against that of the CPU with as many threads, or of the only CPU
-    configuration that has one.
+    First each series over campaigns, also where model or program changed in between; then each
+    delegate's newest profile against that of the CPU with as many threads, or else of the first CPU
+    configuration.
     """
     profiled = [row for row in rows if row.profiles]
-    pairs = chain(_over_campaigns(profiled, campaign_titles), _over_delegates(profiled))
+    pairs = chain(_pairs_over_campaigns(profiled, campaign_titles), _pairs_over_delegates(profiled))
     return tuple(islice(pairs, _MOST_PAIRS))
 
 
@@ -352,31 +346,35 @@ def _pair(row: ResultRow, names: tuple[str, str], before: Profile, after: Profil
     return DiffPair(row=row, before=names[0], after=names[1], rows=rows, sentences=sentences)
 
 
-def _over_campaigns(rows: Sequence[ResultRow], titles: Mapping[str, str]) -> Iterable[DiffPair]:
+def _pairs_over_campaigns(
+    rows: Sequence[ResultRow], titles: Mapping[str, str]
+) -> Iterable[DiffPair]:
     places = {name: place for place, name in enumerate(titles)}
     for members in grouped(rows, lambda row: row.case.series_key).values():
-        found = [
+        profiled = [
             (row, profile)
             for row in members
             for profile in row.profiles
             if profile.campaign_id in places
         ]
-        found.sort(key=lambda item: places[item[1].campaign_id])
-        for (_, before), (row, after) in pairwise(found):
+        profiled.sort(key=lambda item: places[item[1].campaign_id])
+        for (_, before), (row, after) in pairwise(profiled):
             if before.campaign_id != after.campaign_id:
                 names = titles[before.campaign_id], titles[after.campaign_id]
                 yield _pair(row, names, before, after)
 
 
-def _over_delegates(rows: Sequence[ResultRow]) -> Iterable[DiffPair]:
+def _pairs_over_delegates(rows: Sequence[ResultRow]) -> Iterable[DiffPair]:
     for members in grouped(rows, lambda row: (row.place, row.case.tool)).values():
         on_cpu = [row for row in members if row.case.delegate.is_cpu]
         for row in members:
             if row.case.delegate.is_cpu or not on_cpu:
                 continue
-            alike = [other for other in on_cpu if other.case.threads == row.case.threads] or on_cpu
-            names = alike[0].configuration, row.configuration
-            yield _pair(row, names, alike[0].profiles[-1], row.profiles[-1])
+            references = [
+                other for other in on_cpu if other.case.threads == row.case.threads
+            ] or on_cpu
+            names = references[0].configuration, row.configuration
+            yield _pair(row, names, references[0].profiles[-1], row.profiles[-1])
 
 
 _CHANGE_CLASSES: Final = {
@@ -418,7 +416,7 @@ def _node(item: tuple[int, OperatorRow]) -> OperatorRow:
     return item[1]
 
 
-#: Of an operator with its number in the order of running.
+#: The columns of an operator with its number in the order of running.
 OPERATORS: Final[Sequence[Column[tuple[int, OperatorRow]]]] = (
     Column("order", "order", lambda item: item[0], Kind.COUNT),
     Column(
@@ -433,14 +431,14 @@ OPERATORS: Final[Sequence[Column[tuple[int, OperatorRow]]]] = (
 _SLOWEST: Final = 5
 
 
-def slowest_table(profile: Profile, of: str) -> Table[OperatorRow]:
-    """Return the layers that take longest, most first; ``of`` says what was profiled."""
+def slowest_table(profile: Profile, subject: str) -> Table[OperatorRow]:
+    """Return the table of the slowest layers; ``subject`` is the profiled case."""
     figures = [column for column in _TIMED if column.is_figure]
     rows = sorted(profile.rows, key=lambda row: -row.mean_us)[:_SLOWEST]
     share = sum(row.share for row in rows)
     return Table(
         name="slowest",
-        caption=f"slowest layers, {format_percent(share, 0)} of the time: {of}",
+        caption=f"slowest layers, {format_percent(share, 0)} of the time: {subject}",
         columns=(
             Column("layer", "layer", lambda row: row.layer),
             _TIMED[0],
