@@ -429,7 +429,7 @@ def _model_rows(
         _, _, figure = case.subject.partition(" ")
         labels[case.subject] = f"{names[case.subject]}, {figure}" if figure else names[case.subject]
     rows = {}
-    for subject, label in unique_labels(labels, shown=MODEL_HASH).items():
+    for subject, label in unique_labels(labels, length=MODEL_HASH).items():
         sha256 = subject.partition(" ")[0]
         rows[subject] = ModelRow(
             sha256=sha256,

@@ -57,8 +57,8 @@ def case_title(row: ComparedCase) -> str:
 
 
 def change_of(row: ComparedCase) -> tuple[str, str, str]:
-    """Return the quantity (``time``, or ``speed`` of a language model), its change and its interval:
-    ``+1.2 % to +4.9 %``.
+    """Return the quantity (``time``, or ``speed`` of a language model), its change and its
+    interval: ``+1.2 % to +4.9 %``.
 
     A speed's change is the time's inverted: where a token takes +25 % time, it is -20 %.
     """

@@ -1,4 +1,4 @@
-"""The columns of what was measured with and on: devices, models, programs, campaigns."""
+"""The columns of devices, models, programs and campaigns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PAGE_DATA: Final = DATA | PAGE
 def _fact(
     name: str, head: str = "", kind: Kind = Kind.TEXT, *, is_of_lists: bool = False
 ) -> Column[DeviceFacts]:
-    """Return a column of what a device said of itself; programs alone get one without a head."""
+    """Return a column of a device's fact; without a head it is only for exports."""
     forms = EVERYWHERE if is_of_lists else _PAGE_DATA if head else DATA
     return Column(
         name, head, lambda facts: getattr(facts, name), kind, is_optional=True, forms=forms
@@ -49,7 +49,7 @@ def _clusters_text(facts: DeviceFacts) -> str:
     return " + ".join(parts) or NOTHING
 
 
-#: What a device says of itself.
+#: The facts that a device reports.
 FACTS: Final[Sequence[Column[DeviceFacts]]] = (
     _fact("kind"),
     replace(_fact("is_emulator", "emulator", Kind.FLAG), shown=lambda f: "yes" * f.is_emulator),
@@ -103,8 +103,8 @@ BUILDS: Final[Sequence[Column[Build]]] = (
 
 
 def origin_of(campaign: Campaign) -> str:
-    """Return where a campaign was imported from: ``imported from night.zip ...``; empty for one of
-    this store's own.
+    """Return where a campaign was imported from: ``imported from night.zip ...``; empty for this
+    store's own.
     """
     return campaign.terms.origin.text if campaign.terms.origin is not None else ""
 

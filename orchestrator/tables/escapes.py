@@ -1,4 +1,4 @@
-"""Text from phones and users, made harmless for each place that it is written to."""
+"""Escapes for text from phones and users, for each format that it is written to."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
-#: Joiners that are part of how words and emoji are written, although Unicode calls them format
-#: characters.
+#: Joiners in words and emoji, although Unicode calls them format characters.
 _WANTED_FORMAT_CHARACTERS: Final = frozenset("\u200c\u200d")
 _UNSEEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
@@ -18,7 +17,7 @@ _LINE_CHARACTERS: Final = frozenset("\n\t")
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 #: The folders of an absolute path; within quotes they may have blanks.
 _FOLDERS: Final = re.compile(r"""(?<=['"])/[^'"\n]*/|(?<![\w./:~-])/(?:[^/\s'"\[\]]+/)+""")
-#: What Markdown has a meaning for, and what pages turn into links and mentions after it was read.
+#: Markup of Markdown, and text that pages turn into links and mentions afterwards.
 _MARKDOWN: Final = re.compile(
     r"(?P<alive>@(?=\w)|:(?=//)|(?<=www)\.|#(?=\d))|(?P<special>[\\`*_{}\[\]()#+!|~$])|[&<>]",
     re.IGNORECASE,
@@ -28,10 +27,11 @@ _HTML: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
 def visible(text: str) -> str:
-    r"""Return one line in which nothing is hidden: ``\n``, ``\u202e`` for controls, direction marks, lone surrogates.
+    r"""Return text in one line, with escapes for controls, direction marks and lone surrogates:
+    ``\n``, ``\u202e``.
 
-    Without this a name could break a table's row, turn the text after it around, or stop the file from being
-    written as UTF-8.
+    Otherwise a name could break a table's row, reverse the text after it, or fail to be written as
+    UTF-8.
     """
     if text.isprintable():
         return text
@@ -57,40 +57,34 @@ def visible_block(text: str) -> str:
 
 
 def csv_text(text: str) -> str:
-    """Return text for a CSV cell: visible, and with a leading apostrophe where a spreadsheet would
-    see a formula.
-    """
+    """Return text for a CSV cell: visible, with a leading apostrophe before formulas."""
     return f"'{visible(text)}" if text.startswith(_FORMULA_STARTS) else visible(text)
 
 
 def markdown_text(text: str) -> str:
-    """Return text for a Markdown table cell: visible, no markup, no HTML, no link, and it mentions
-    nobody.
-    """
+    """Return text for a Markdown table cell: visible, without markup, HTML, links and mentions."""
     return _MARKDOWN.sub(_plain, visible(text))
 
 
-def _plain(found: re.Match[str]) -> str:
-    if found["alive"]:
-        # The comment parts the text: a page looks for names and addresses in what is shown.
-        return f"&#{ord(found[0])};<!-- -->"
-    return f"\\{found[0]}" if found["special"] else _HTML[found[0]]
+def _plain(match: re.Match[str]) -> str:
+    if match["alive"]:
+        # The comment splits the text: a page would find names and addresses in it.
+        return f"&#{ord(match[0])};<!-- -->"
+    return f"\\{match[0]}" if match["special"] else _HTML[match[0]]
 
 
 def shell_word(text: str) -> str:
-    r"""Return text as a word of a shell's command, in one line in which nothing is hidden:
-    ``$'new\nline.tflite'``.
-    """
+    r"""Return text as a word of a shell's command, visible in one line: ``$'new\nline.tflite'``."""
     if text.isprintable():
         return shlex.quote(text)
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    # What isn't UTF-8 in the name of a file is a byte.
-    escaped = _BYTES.sub(lambda found: f"\\x{ord(found[0]) & 0xFF:02x}", escaped)
+    # Surrogates stand for bytes of a file name that aren't UTF-8.
+    escaped = _BYTES.sub(lambda match: f"\\x{ord(match[0]) & 0xFF:02x}", escaped)
     return f"$'{visible(escaped)}'"
 
 
 def display_width(text: str) -> int:
-    """Return how many columns of a terminal a visible text takes: wide characters two, combining
+    """Return the width of a visible text in terminal columns: wide characters have two, combining
     ones none.
     """
     if text.isascii():
@@ -108,21 +102,21 @@ def fit(text: str, width: int) -> str:
     room = width - display_width(text)
     if room >= 0:
         return text + " " * room
-    kept, used = [], 0
+    characters, used = [], 0
     for char in text:
         if used + display_width(char) > width - 1:
             break
-        kept.append(char)
+        characters.append(char)
         used += display_width(char)
-    return "".join(kept) + "…" + " " * (width - 1 - used)
+    return "".join(characters) + "…" + " " * (width - 1 - used)
 
 
 def wrap(text: str, width: int = 80, *, following: str = "") -> list[str]:
-    """Return a visible text in lines of so many terminal columns at most, broken between words
+    """Return a visible text in lines of at most ``width`` terminal columns, broken between words
     where possible.
 
-    Each begins with the blanks that the text begins with, half a line of them at most; those after
-    the first have the blanks of ``following`` behind these.
+    Each begins with the leading blanks of the text, at most half a line of them; those after the
+    first have ``following`` behind these.
     """
     words = text.lstrip(" ")
     indent = text[: min(len(text) - len(words), width // 2)]
@@ -138,7 +132,7 @@ def wrap(text: str, width: int = 80, *, following: str = "") -> list[str]:
 
 
 def _pieces(word: str, width: int) -> Iterable[str]:
-    """Yield a word whole, or cut into what fits into a line."""
+    """Yield a word in pieces that fit into a line."""
     piece, used = "", 0
     for char in word:
         if used + display_width(char) > width:
@@ -149,7 +143,7 @@ def _pieces(word: str, width: int) -> Iterable[str]:
 
 
 def is_unseen(char: str) -> bool:
-    """Whether a character is a control, a direction mark, or another that is obeyed and not seen."""
+    """Whether a character is invisible: a control, a direction mark or a surrogate."""
     return (
         char not in _WANTED_FORMAT_CHARACTERS and unicodedata.category(char) in _UNSEEN_CATEGORIES
     )
@@ -161,6 +155,6 @@ def _escape(char: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return text that can't break a table or drive a terminal: its lines as one, visible."""
+    """Return the lines of a text as one visible line, for tables and terminals."""
     first, *further = text.split("\n")
     return visible("; ".join([first, *(line.strip() for line in further if line.strip())]))

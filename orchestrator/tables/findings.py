@@ -1,4 +1,4 @@
-"""What was noticed and what was left out: findings and skips."""
+"""The tables of findings and skipped cases."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from orchestrator.records.verdict import Severity
 from orchestrator.tables.rows import SEVERITIES, FindingRow, ResultRow, SkipRow
 from orchestrator.tables.table import DATA, PAGE, PEOPLE, Column, Kind, Table
 
-#: Cases that a finding names.
+#: At most so many cases of a finding are named.
 _MOST_NAMED: Final = 8
 #: A finding with the cases that have it.
 Kinds = tuple[FindingRow, Sequence[ResultRow]]
@@ -35,7 +35,7 @@ def findings_table(rows: Sequence[FindingRow]) -> Table[FindingRow]:
 
 
 def _name(row: ResultRow) -> str:
-    """Return a case's name, with a word where its program or run alone is virtual."""
+    """Return a case's title, with ``(virtual)`` where only its program or run is virtual."""
     return row.title + " (virtual)" * (row.is_virtual and not row.device.is_virtual)
 
 
@@ -47,9 +47,7 @@ def _which(item: Kinds) -> list[tuple[str, str]]:
 
 
 def kinds_table(rows: Iterable[ResultRow]) -> Table[Kinds]:
-    """Return the findings of all cases by code, worst first: the first of each with the cases that
-    have it.
-    """
+    """Return the table of findings by code, worst first: the first of each, and its cases."""
     kinds: dict[tuple[str, Severity], tuple[FindingRow, list[ResultRow]]] = {}
     for row in rows:
         for item in row.findings:
@@ -59,18 +57,18 @@ def kinds_table(rows: Iterable[ResultRow]) -> Table[Kinds]:
         Column("cases", "cases", lambda item: len(item[1]), Kind.COUNT),
         Column("which", "which", _which, Kind.CASES, forms=PAGE),
     )
-    found: list[Column[Kinds]] = [column.of(lambda item: item[0]) for column in FINDINGS]
+    finding_columns: list[Column[Kinds]] = [column.of(lambda item: item[0]) for column in FINDINGS]
     return Table(
         name="kinds",
         caption="What was noticed, worst first",
         nothing="Nothing was noticed.",
-        columns=(*found[:4], *cases, found[5]),
+        columns=(*finding_columns[:4], *cases, finding_columns[5]),
         rows=[kinds[key] for key in keys],
     )
 
 
 def skips_table(rows: Sequence[SkipRow]) -> Table[SkipRow]:
-    """Return the combinations that a plan names and that weren't run."""
+    """Return the table of combinations that a plan names and that weren't run."""
     return Table(
         name="skipped",
         caption="Combinations that the plan names and that weren't run",

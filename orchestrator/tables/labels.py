@@ -1,4 +1,4 @@
-"""What things are called in a report: labels that tell them apart, and words for codes."""
+"""Names in a report: unique labels, and words for codes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ from orchestrator.records.verdict import Outputs, ParityVerdict
 from orchestrator.tables.table import NOTHING
 from orchestrator.units import US_PER_MS, counted, three_digits, tokens_per_s
 
-#: Identities that are file names as they are; any other is named by its hash, so that no name is
-#: ever a path.
+#: Identities that are file names as they are; others get a hash, so that no name is a path.
 _PLAIN_NAME: Final = re.compile(r"[0-9a-f][0-9a-z-]{0,79}")
 _RESERVED: Final = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)")
-#: How much of a hash is shown: enough to tell the builds and models of one lab apart.
+#: The shown length of a hash: enough for the builds and models of one lab.
 SHORT_HASH: Final = 8
-#: How much of a model's hash stands in its label, where one lab may have many contents of one name.
+#: The length of a hash in a model's label: one lab may have many contents of one name.
 MODEL_HASH: Final = 16
 
 _DELEGATE_PLACES: Final = {name: place for place, name in enumerate(DelegateName)}
@@ -39,7 +38,7 @@ STATUS_WORDS: Final[Mapping[CaseStatus, str]] = {
     CaseStatus.UNTIMED: "no timing pass",
 }
 
-#: What to do about a case, by what shows it.
+#: The next step for a case, by its delegate truth or its status.
 _BY_TRUTH: Final[Mapping[DelegateTruth, str]] = {
     DelegateTruth.FELL_BACK: "Check that the build holds this delegate and that the phone has its driver; the log "
     "names the reason. Add --require_full_delegation=true to make such a run fail instead.",
@@ -59,7 +58,7 @@ _BY_STATUS: Final[Mapping[CaseStatus, str]] = {
     CaseStatus.UNTIMED: "Add the pass timing if you want to know its latency.",
 }
 
-#: What a comparison of outputs came to.
+#: The words for a verdict on outputs.
 PARITY_WORDS: Final[Mapping[ParityVerdict, str]] = {
     ParityVerdict.SAME: "outputs agree",
     ParityVerdict.DRIFT: "outputs drift",
@@ -67,7 +66,7 @@ PARITY_WORDS: Final[Mapping[ParityVerdict, str]] = {
     ParityVerdict.DEGENERATE: "outputs tell nothing",
     ParityVerdict.UNREADABLE: "outputs not compared",
 }
-#: The colour of what is known of outputs.
+#: The class with the colour of a check of outputs.
 OUTPUT_CLASSES: Final[Mapping[Outputs, str]] = {
     Outputs.REFERENCE: "",
     Outputs.CHECKED: "p-same",
@@ -82,7 +81,7 @@ _TRUTH_WORDS: Final = {
     DelegateTruth.FAILED: "delegate failed",
     DelegateTruth.UNKNOWN: "not confirmed",
 }
-#: What shows that two cases differ although delegate, threads, tool and flags are the same.
+#: The aspects of cases that differ although delegate, threads, tool and flags are the same.
 _FINE_ASPECTS: Final[tuple[tuple[str, Callable[[Case], object]], ...]] = (
     ("affinity", lambda case: case.affinity),
     ("runs", lambda case: case.num_runs),
@@ -96,9 +95,7 @@ _FINE_ASPECTS: Final[tuple[tuple[str, Callable[[Case], object]], ...]] = (
 
 
 def truth_words(evidence: DelegateEvidence | None, truth: DelegateTruth | None = None) -> str:
-    """Return where the operators ran as a badge says it: ``full``, ``partial 28/31``, ``fell back
-    to CPU``.
-    """
+    """Return where operators ran, for a badge: ``full``, ``partial 28/31``, ``fell back to CPU``."""
     truth = truth or (evidence.truth if evidence is not None else DelegateTruth.UNKNOWN)
     if truth is DelegateTruth.PARTIAL:
         if evidence is not None and evidence.delegated_nodes is not None and evidence.total_nodes:
@@ -111,7 +108,7 @@ def truth_words(evidence: DelegateEvidence | None, truth: DelegateTruth | None =
 
 
 def next_step(result: CaseResult) -> str:
-    """Return what to do about a case, empty when its figure is its own and good."""
+    """Return the next step for a case; empty when it has a good figure of its own."""
     if result.status in (CaseStatus.FELL_BACK, CaseStatus.UNCONFIRMED):
         return _BY_TRUTH.get(result.truth or DelegateTruth.UNKNOWN, "")
     if result.status is CaseStatus.REJECTED and result.reason_code in CODES:
@@ -124,41 +121,39 @@ def next_step(result: CaseResult) -> str:
 
 
 def fallback_words(evidence: DelegateEvidence | None, truth: DelegateTruth | None) -> str:
-    """Return what a figure that isn't the requested delegate's is a figure of: ``fell back to
-    CPU``.
+    """Return where the operators ran instead of the requested delegate: ``fell back to CPU``.
 
-    A delegate that was made and took no operator hasn't fallen back: it was there, and the CPU had
-    all of the work.
+    A delegate that was created and took no operator hasn't fallen back.
     """
     if truth is DelegateTruth.WRONG_BACKEND:
         return truth_words(evidence, truth)
     return "took no operator: CPU" if truth is DelegateTruth.NONE else "fell back to CPU"
 
 
-def unique_labels(names: Mapping[str, str], *, shown: int | None = None) -> dict[str, str]:
-    """Return identity -> label: the name, with the identity where two would look the same.
+def unique_labels(names: Mapping[str, str], *, length: int | None = None) -> dict[str, str]:
+    """Return identity -> label: the name, with the identity where names repeat.
 
-    ``shown`` is how much of an identity is enough when it is a hash; serial numbers often differ in
-    their last characters only.
+    ``length`` cuts identities that are hashes; serial numbers often differ in their last characters
+    only.
     """
     counts = Counter(names.values())
     return {
-        identity: name if name and counts[name] == 1 else f"{name} ({identity[:shown]})".strip()
+        identity: name if name and counts[name] == 1 else f"{name} ({identity[:length]})".strip()
         for identity, name in names.items()
     }
 
 
 def configuration_labels(cases: Iterable[Case], builds: Mapping[str, Build]) -> dict[CaseKey, str]:
-    """Return a label for each case that no other case of its model on its device has.
+    """Return a label for each case that is unique within its model and device.
 
-    It is :attr:`Case.configuration`; where that leaves two cases alike, what differs between them is
-    added to all cases of this configuration, so that they stay one column over devices. What no
-    aspect tells apart gets its key.
+    It is :attr:`Case.configuration`; where two cases share one, the aspects that differ are added
+    to all cases of this configuration, so that they stay one column over devices. Cases that no
+    aspect tells apart get their key.
     """
 
-    def build_of(case: Case) -> str:
-        named = f"{build.name} " if (build := builds.get(case.build_sha256)) else ""
-        return f"{named}{case.build_sha256[:SHORT_HASH]}"
+    def build_label(case: Case) -> str:
+        name = f"{build.name} " if (build := builds.get(case.build_sha256)) else ""
+        return f"{name}{case.build_sha256[:SHORT_HASH]}"
 
     cases = tuple(cases)
     labels: dict[CaseKey, str] = {}
@@ -166,7 +161,7 @@ def configuration_labels(cases: Iterable[Case], builds: Mapping[str, Build]) -> 
         rivals = grouped(members, lambda case: (case.subject, case.serial)).values()
         aspects = [
             (name, value)
-            for name, value in (*_FINE_ASPECTS, ("build", build_of))
+            for name, value in (*_FINE_ASPECTS, ("build", build_label))
             if any(len({value(case) for case in group}) > 1 for group in rivals)
         ]
         for case in members:
@@ -183,12 +178,12 @@ def configuration_labels(cases: Iterable[Case], builds: Mapping[str, Build]) -> 
 
 @dataclass(frozen=True, slots=True)
 class ShortNames:
-    """Configurations without what all of a report's share, which is named once."""
+    """The names of configurations without the parts that all of a report share."""
 
-    #: Label -> its short form; no two share one.
+    #: Label -> its short form, which is unique.
     short: Mapping[str, str]
-    #: "native; gpu: 1 thread": what was taken from all of them, or from all of a delegate; empty
-    #: for nothing.
+    #: The parts that all of them share, or all of a delegate: "native; gpu with 1 thread"; empty
+    #: for none.
     common: str
 
     def of(self, label: str) -> str:
@@ -197,10 +192,9 @@ class ShortNames:
 
 
 def short_names(configurations: Iterable[tuple[str, Case]]) -> ShortNames:
-    """Return short forms of (label, case): parts that are the same everywhere are left out, the
-    delegate never is.
+    """Return short forms of (label, case), without the parts that all share; the delegate stays.
 
-    So is the number of threads of a delegate beside the CPU that has one number everywhere.
+    A delegate other than the CPU loses its number of threads where that is the same everywhere.
     """
     cases = dict(configurations)
     parts = {label: label.split(", ") for label in cases}
@@ -209,7 +203,7 @@ def short_names(configurations: Iterable[tuple[str, Case]]) -> ShortNames:
     for label, words in parts.items():
         if not cases[label].delegate.is_cpu and len(words) > 1:
             threads[words[0]].add(words[1])
-    single = {name: next(iter(found)) for name, found in threads.items() if len(found) == 1}
+    single = {name: next(iter(counts)) for name, counts in threads.items() if len(counts) == 1}
     short = {
         label: ", ".join(
             [
@@ -266,13 +260,13 @@ def figure_unit(case: Case) -> str:
 
 
 def no_time_text(cases: int, invocations: int) -> str:
-    """Return one line about what there was no time for, empty when all was measured."""
+    """Return one line about cases and invocations left out by the time budget; empty for none."""
     parts = [f"{counted(cases, 'case')} left out"] if cases else []
     parts += [f"{counted(invocations, 'invocation')} not begun"] if invocations else []
     return f"no time for all: {', '.join(parts)}" if parts else ""
 
 
-#: What became of a change -> the class that colours it; any other is a doubt.
+#: The status of a change -> the class with its colour; others are warnings.
 STATE_CLASSES: Final[Mapping[str, str]] = {
     "confirmed": "v-error",
     "refuted": "t-full",
@@ -281,9 +275,7 @@ STATE_CLASSES: Final[Mapping[str, str]] = {
 
 
 def page_name(identity: str) -> str:
-    """Return the file name, without its ending, of a series' or campaign's page; whatever it is
-    called.
-    """
+    """Return the file name, without its ending, of the page of a series or campaign."""
     if _PLAIN_NAME.fullmatch(identity) and not _RESERVED.fullmatch(identity):
         return identity
     return f"x-{hashlib.sha256(identity.encode(errors='surrogatepass')).hexdigest()[:32]}"

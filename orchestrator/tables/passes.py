@@ -1,7 +1,4 @@
-"""What the passes beside timing show of a case: starts, memory, sustained runs, and tables of theirs.
-
-Never mixed.
-"""
+"""The tables of passes beside timing, each apart: starts, sustained runs, figures of passes."""
 
 from __future__ import annotations
 
@@ -21,24 +18,24 @@ from orchestrator.records.verdict import Quality
 from orchestrator.tables.table import MS, NOTHING, Column, Kind
 
 Item = TypeVar("Item")
-#: Campaign and round: what was measured in one round is a pair.
+#: Campaign and round: runs of one round are a pair.
 Round = tuple[str, int]
 
 
 class Judged(Protocol):
-    """What has a quality."""
+    """An item with a quality."""
 
     @property
     def quality(self) -> Quality | None:
-        """What it is worth; None for what has no figure."""
+        """The quality; None without a figure."""
 
 
 @frozen
 class PassTable(Generic[Item]):
-    """What a pass shows of cases beside their latency: a table, and a part of their records."""
+    """The table of a pass beside the latency, which is also a part of cases' records."""
 
     name: str
-    #: What JSON calls a case's part, and a page the table's place.
+    #: The key of a case's part in JSON, and the anchor of the table on a page.
     key: str
     #: Heading and text on a page.
     title: str
@@ -46,40 +43,40 @@ class PassTable(Generic[Item]):
     #: The caption of the cases' table.
     caption: Callable[[Sequence[Case]], str]
     columns: Sequence[Column[Item]]
-    #: A case's lines, from its runs of the pass; campaigns by their names. None where its lines
-    #: are figures that passes name (``PassSpec.figures``).
+    #: Returns a case's lines from its runs of the pass and the campaigns by their ids; no lines
+    #: where they are figures of passes (``PassSpec.figures``).
     lines: Callable[[Sequence[RunRecord], Mapping[str, Campaign]], Sequence[Item]] = (
         lambda runs, campaigns: ()
     )
-    #: What JSON has of a case's lines; None: a record a line.
+    #: Returns the JSON value of a case's lines; None for a record a line.
     record: Callable[[Sequence[Item], Case], object] | None = None
-    #: Whether a case has one line at most, which is in its row of CSV and frames, too.
+    #: Whether a case has at most one line, which is in its row of CSV and frames, too.
     is_single: bool = False
 
 
 @frozen
 class StartRow:
-    """One stage of a case's starts: medians over the processes that started so."""
+    """One stage of a case's starts: medians over its processes."""
 
     stage: StartStage
-    #: How many processes.
+    #: The number of processes.
     count: int
     init_us: float | None
     first_us: float | None
-    #: Of the worst of them; rejected ones aren't among them.
+    #: Of the worst process; rejected ones are left out.
     quality: Quality
 
 
 @frozen
 class SustainedRow:
-    """One attempt at a sustained run of a case: invocations directly one after the other."""
+    """One attempt at a sustained run of a case: invocations without pauses."""
 
-    #: Of this case in this campaign, from 1.
+    #: The number within case and campaign, from 1.
     attempt: int
-    #: Whether it lasted as long as it was to; a cut one says nothing of what came later.
+    #: Whether it lasted as long as planned.
     is_whole: bool
-    #: Seconds since its start, and the latency then in microseconds; of invocations of the delegate
-    #: itself.
+    #: Seconds since its start, and the latency then in microseconds; only of invocations of the
+    #: requested delegate.
     points: tuple[tuple[float, float], ...]
     curve: SustainedCurve
 
@@ -89,46 +86,46 @@ class PassFigure:
     """One figure of a pass over a case."""
 
     run_pass: str
-    #: What it is, with its unit: ``rest mW``.
+    #: Its name with its unit: ``rest mW``.
     head: str
     #: The median over the runs that have it; None where none has.
     value: float | None
     digits: int
-    #: How many runs have it.
+    #: The number of runs that have it.
     count: int
 
     @property
     def text(self) -> str:
-        """The figure with its digits, empty for none."""
+        """The figure with its decimals; empty for none."""
         return "" if self.value is None else f"{self.value:.{self.digits}f}"
 
 
 def known_median(values: Iterable[float | None]) -> float | None:
-    """Return the median of the values that are known; None when none is."""
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+    """Return the median of the values that aren't None, or None."""
+    numbers = [value for value in values if value is not None]
+    return statistics.median(numbers) if numbers else None
 
 
 def _is_usable(run: RunRecord) -> bool:
-    """Whether an invocation did what its pass asked for: it ended well, where it was meant to run."""
+    """Whether an invocation completed and wasn't rejected."""
     return run.outcome is Outcome.COMPLETED and run.verdict.quality is not Quality.REJECTED
 
 
 def latency_reports(runs: Sequence[RunRecord], result: CaseResult) -> list[ToolReport]:
-    """Return the reports that the latency comes from; none where it isn't the requested delegate's."""
+    """Return the reports of the latency; none where it isn't the requested delegate's."""
     used = set(result.used) if result.status in OWN_FIGURE else set()
     return [run.report for run in runs if run.report is not None and run.run_id in used]
 
 
 def usable_reports(runs: Iterable[RunRecord]) -> list[ToolReport]:
-    """Return the reports of those that ended well, where they were meant to run."""
+    """Return the reports of the runs that completed and weren't rejected."""
     return [run.report for run in runs if run.report is not None and _is_usable(run)]
 
 
 def start_rows(runs: Iterable[RunRecord]) -> tuple[StartRow, ...]:
-    """Return the medians of each stage that there are usable starts of, in the stages' order.
+    """Return the medians of each stage with usable starts, in the stages' order.
 
-    A start that was rejected (it wasn't cold, or ran somewhere else) isn't in them.
+    Rejected starts (not cold, or not on the requested delegate) are left out.
     """
     stages: dict[StartStage, list[RunRecord]] = {stage: [] for stage in StartStage}
     for run in runs:
@@ -152,17 +149,16 @@ def start_rows(runs: Iterable[RunRecord]) -> tuple[StartRow, ...]:
 def sustained_rows(
     runs: Iterable[RunRecord], campaigns: Mapping[str, Campaign]
 ) -> tuple[SustainedRow, ...]:
-    """Return the attempts of one case's sustained runs, by campaign; those with fewer than two
+    """Return the attempts of one case's sustained runs, by campaign; attempts with fewer than two
     figures are left out.
 
-    An attempt that was cut and the one restarted are two curves: the phone cooled in between.
-    Invocations of another delegate are no points. Campaigns by their names say how long attempts
-    were to last.
+    A cut attempt and its restart are two curves: the phone cooled in between. Invocations of
+    another delegate are no points. ``campaigns`` are by id, with the planned durations.
     """
-    own = (run for run in runs if truth_of(run) not in NOT_WHAT_WAS_ASKED)
-    named = grouped(own, lambda run: str(run.campaign_id))
+    usable = (run for run in runs if truth_of(run) not in NOT_WHAT_WAS_ASKED)
+    by_campaign = grouped(usable, lambda run: str(run.campaign_id))
     planned_s = {
-        name: campaigns[name].terms.sustained if name in campaigns else 0.0 for name in named
+        name: campaigns[name].terms.sustained if name in campaigns else 0.0 for name in by_campaign
     }
     return tuple(
         SustainedRow(
@@ -171,7 +167,7 @@ def sustained_rows(
             points=points_of(attempt),
             curve=curve,
         )
-        for campaign_id, members in named.items()
+        for campaign_id, members in by_campaign.items()
         for attempt in attempts(members)
         if (curve := curve_of(attempt)) is not None
     )
@@ -188,7 +184,7 @@ def quality_class(item: Judged) -> str:
 
 
 def half_words(mean: Mean | None, half: float | None) -> str | None:
-    """Return the words for an interval that says nothing: half of it is as large as the figure."""
+    """Return ``too few runs`` where half an interval exceeds its figure; else None."""
     return "too few runs" if mean is not None and (half is None or half > 1) else None
 
 
@@ -201,7 +197,7 @@ STARTS: Final[Sequence[Column[StartRow]]] = (
         "quality", "quality", lambda start: start.quality, shown=quality_word, tone=quality_class
     ),
 )
-#: The figures of all passes that name some.
+#: The figures of all passes that have some.
 FURTHER: Final[PassTable[PassFigure]] = PassTable(
     name="passes",
     key="passes",
