@@ -177,7 +177,7 @@ def _dominating(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
     for row, shares in _shares(rows):
         for name, share in shares[:1]:
             if share >= _DOMINATING:
-                text = f"{row.configuration}: {format_percent(share, 0)} of the time is in {name}: look at it first"
+                text = f"{row.configuration}: {format_percent(share, 0)} of the time is in {name}: optimise it first"
                 yield Sentence(text, [row])
 
 

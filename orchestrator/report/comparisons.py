@@ -113,7 +113,7 @@ def to_markdown(comparison: Comparison) -> str:
     notes = [f"{row.title}: {reason}" for row, reason in case_notes]
     notes += [*_shared_lines(shared), *_closing_lines(comparison)]
     if notes:
-        lines += ["<details><summary>What to know beside it</summary>", ""]
+        lines += ["<details><summary>Notes</summary>", ""]
         lines += [f"- {markdown_text(note)}" for note in notes]
         lines += ["", "</details>"]
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -185,7 +185,7 @@ def _head(comparison: Comparison) -> list[str]:
 
 
 def _shared_lines(shared: Sequence[str]) -> list[str]:
-    return [visible(f"Of all cases: {reason}") for reason in shared]
+    return [visible(f"For all cases: {reason}") for reason in shared]
 
 
 def _closing_lines(comparison: Comparison) -> list[str]:
@@ -199,10 +199,11 @@ def _closing_lines(comparison: Comparison) -> list[str]:
             lines.append(f"  and {len(titles) - _MOST_ALONE} more; --format json has all")
     lines += comparison.notes
     lines.append(
-        f"A change is claimed when its {level_text(comparison.claim.level)} interval leaves out 0 and it is at least "
-        f"{format_percent(comparison.claim.threshold)}; 'detectable' is what would have been found 8 times of 10. "
-        "Figures are medians, where no note says otherwise; changes are measured on pairs or trimmed means, so that a "
-        "quotient of medians may differ."
+        f"A change is claimed when its {level_text(comparison.claim.level)} interval leaves out 0 and "
+        f"it is at least {format_percent(comparison.claim.threshold)}; 'detectable' is the smallest "
+        "change that would be found 8 times out of 10. Figures are medians, where no note says "
+        "otherwise; changes are measured on pairs or trimmed means, so that a quotient of medians may "
+        "differ."
     )
     return [visible(line) for line in lines]
 

@@ -137,7 +137,7 @@ def _headline(data: ReportData) -> Headline:
         return Headline(
             subject="nothing measured yet",
             scope="Nothing has been measured yet.",
-            trust="There is no figure to trust or to doubt.",
+            trust="There are no figures.",
         )
     state, no_time = _state(data.campaigns), _no_time(data)
     cases = data.cases
@@ -227,7 +227,7 @@ def _trust(cases: Sequence[ResultRow]) -> str:
     timed = sum(row.result.status is not CaseStatus.UNTIMED for row in cases)
     clean = sum(row.result.is_judged for row in cases)
     virtual = sum(row.is_virtual for row in cases)
-    text = "No latency was asked for: the passes have sections of their own."
+    text = "No latency was requested: the passes have sections of their own."
     if timed:
         text = f"{clean} of {counted(timed, 'result')} clean{_precision(cases)}."
     started = [item for row in cases for item in row.invocations if item.run.is_begun]

@@ -185,7 +185,7 @@ def _delegate(row: ResultRow) -> Iterator[Block]:
     )
     yield "h3", "Where the operators ran"
     words = ("code", visible(requested)), ", ran on ", ("code", visible(ran_on)), "."
-    yield _p(f"{_nodes(evidence)}Asked for ", *words)
+    yield _p(f"{_nodes(evidence)}Requested ", *words)
     yield from (("pre", "", visible(line)) for line in evidence.lines[:_MOST_LINES])
     items: list[tuple[Piece, ...]] = [
         (("code", visible(name)), f" {visible(reason)}")

@@ -272,7 +272,7 @@ def _where(reported: Reported) -> dict[str, str]:
         "program's sha256": case.build_sha256,
         **{f"beside it: {name}": sha256 for name, sha256 in case.files},
         "model": f"{case.model_name}{size}, sha256 {case.model_sha256}",
-        "delegate asked for": case.delegate,
+        "requested delegate": case.delegate,
         "threads": f"{case.threads}",
         "flags": " ".join(f"--{name}={value}" for name, value in case.flags),
         "measured with": f"benchfarm {reported.benchfarm_version}",

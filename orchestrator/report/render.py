@@ -179,7 +179,7 @@ def page_tables(data: ReportData) -> Mapping[str, Table[Any]]:
 
 
 def _threads(rows: Sequence[ResultRow]) -> Table[Any]:
-    caption = "Thread scaling of each case that was measured with several numbers"
+    caption = "Thread scaling of each case that was measured with several numbers of threads"
     steps = [(step.row, step) for steps in thread_steps(rows) for step in steps]
     return parts_table("threads", caption, steps, _STEPS, of_case=OWN_COLUMNS)
 
@@ -358,9 +358,9 @@ def _sides(comparison: Comparison) -> Table[Fact]:
 
     return Table(
         name="sides",
-        caption="What each side is made of",
+        caption="Facts of both sides",
         columns=(
-            Column("fact", "what", lambda fact: fact[0]),
+            Column("fact", "fact", lambda fact: fact[0]),
             Column("baseline", "baseline", lambda fact: fact[1], tone=tone),
             Column("candidate", "candidate", lambda fact: fact[2], tone=tone),
         ),

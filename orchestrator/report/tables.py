@@ -292,7 +292,7 @@ def _legend(data: ReportData, names: ShortNames) -> list[str]:
             "* fastest of this model on this device; = tied, can't be told from the fastest (95 % interval)"
         )
     if any(row.outputs is Outputs.NOT_CHECKED for row in rows):
-        lines.append("not checked: nobody compared the outputs with the reference's")
+        lines.append("not checked: the outputs weren't compared with the reference's")
     if any(row.has_mean for row in rows):
         lines.append("mean: the program printed no medians")
     if any(row.case.is_per_token for row in rows):
@@ -317,4 +317,4 @@ def _word_legend(rows: Sequence[ResultRow]) -> Iterable[str]:
     if any(row.result.truth is DelegateTruth.PARTIAL for row in with_figure):
         yield "partial n/m: it ran n of m, the CPU the rest"
     if any(row.result.is_judged for row in with_figure):
-        yield "clean: nothing found that spoils the figure"
+        yield "clean: no finding casts doubt on the figure"

@@ -419,7 +419,7 @@ def answer_text(contest: Contest, *, names_model: bool = True) -> str:
         doubt = (
             "these processes can't tell them apart"
             if contest.is_tested
-            else "one process each can't tell"
+            else "one process each can't tell them apart"
         )
         slower = f"; {names.of(second[0].configuration)} is slower" if second else ""
         return (

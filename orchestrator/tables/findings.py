@@ -22,7 +22,7 @@ FINDINGS: Final[Sequence[Column[FindingRow]]] = (
         lambda item: item.finding.severity,
         tone=lambda item: f"v-{item.finding.severity.value}",
     ),
-    Column("message", "what was seen", lambda item: item.finding.message),
+    Column("message", "message", lambda item: item.finding.message),
     Column("evidence", "evidence", lambda item: item.finding.evidence, is_optional=True),
     Column("invocations", "runs", lambda item: item.count, Kind.COUNT),
     Column("next_step", "what to do", lambda item: item.next_step),
@@ -60,8 +60,8 @@ def kinds_table(rows: Iterable[ResultRow]) -> Table[Kinds]:
     finding_columns: list[Column[Kinds]] = [column.of(lambda item: item[0]) for column in FINDINGS]
     return Table(
         name="kinds",
-        caption="What was noticed, worst first",
-        nothing="Nothing was noticed.",
+        caption="Findings, worst first",
+        nothing="No findings.",
         columns=(*finding_columns[:4], *cases, finding_columns[5]),
         rows=[kinds[key] for key in keys],
     )

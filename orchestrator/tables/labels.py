@@ -42,15 +42,15 @@ STATUS_WORDS: Final[Mapping[CaseStatus, str]] = {
 _BY_TRUTH: Final[Mapping[DelegateTruth, str]] = {
     DelegateTruth.FELL_BACK: "Check that the build holds this delegate and that the phone has its driver; the log "
     "names the reason. Add --require_full_delegation=true to make such a run fail instead.",
-    DelegateTruth.NONE: "The delegate takes none of this model's operators: look at the operators left to the CPU, "
+    DelegateTruth.NONE: "The delegate takes none of this model's operators: check the operators left to the CPU, "
     "and convert the model with types and operators that the delegate supports.",
     DelegateTruth.FLAG_IGNORED: "This build doesn't know the delegate's flag: use a build that holds the delegate.",
-    DelegateTruth.WRONG_BACKEND: "Name the accelerator or backend in the plan's flags, or ask for what ran.",
+    DelegateTruth.WRONG_BACKEND: "Set the accelerator or backend in the plan's flags, or request the one that ran.",
     DelegateTruth.FAILED: "The delegate can't run this model on this device: the log names operator or driver.",
-    DelegateTruth.UNKNOWN: "Nothing printed shows where the operators ran: use a build of the program that prints it.",
+    DelegateTruth.UNKNOWN: "The output doesn't show where the operators ran: use a build of the program that prints it.",
 }
 _BY_STATUS: Final[Mapping[CaseStatus, str]] = {
-    CaseStatus.REJECTED: "Mend what the findings name, then measure this case again.",
+    CaseStatus.REJECTED: "Fix what the findings name, then measure this case again.",
     CaseStatus.FAILED: "Read the end of its log, then run this case alone.",
     CaseStatus.ABORTED: "It was interrupted: resume the campaign.",
     CaseStatus.UNFIT: "Bring the device to the state that the plan asks for (cool, charged, unlocked), then resume.",
@@ -63,7 +63,7 @@ PARITY_WORDS: Final[Mapping[ParityVerdict, str]] = {
     ParityVerdict.SAME: "outputs agree",
     ParityVerdict.DRIFT: "outputs drift",
     ParityVerdict.WRONG: "outputs wrong",
-    ParityVerdict.DEGENERATE: "outputs tell nothing",
+    ParityVerdict.DEGENERATE: "outputs inconclusive",
     ParityVerdict.UNREADABLE: "outputs not compared",
 }
 #: The class with the colour of a check of outputs.
@@ -260,10 +260,10 @@ def figure_unit(case: Case) -> str:
 
 
 def no_time_text(cases: int, invocations: int) -> str:
-    """Return one line about cases and invocations left out by the time budget; empty for none."""
+    """Return one line about cases and invocations that ran out of time; empty for none."""
     parts = [f"{counted(cases, 'case')} left out"] if cases else []
-    parts += [f"{counted(invocations, 'invocation')} not begun"] if invocations else []
-    return f"no time for all: {', '.join(parts)}" if parts else ""
+    parts += [f"{counted(invocations, 'invocation')} not started"] if invocations else []
+    return f"out of time: {', '.join(parts)}" if parts else ""
 
 
 #: The status of a change -> the class with its colour; others are warnings.

@@ -341,7 +341,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     ),
     Column(
         "reason_code",
-        "why not",
+        "reason code",
         lambda row: row.result.reason_code,
         is_optional=True,
         forms=DATA | PAGE,
@@ -627,7 +627,7 @@ def delegates_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
     )
     return case_table(
         "delegates",
-        "What each delegate brought, and which operators fell off it",
+        "Speed-up and delegated operators of each case with a delegate",
         [row for row in rows if not row.case.delegate.is_cpu],
         (
             *CASE_NAMES,

@@ -46,7 +46,7 @@ def test_a_budget_that_is_too_small_measures_the_plans_first_cases_and_says_what
         told["campaign_id"]
     }
     for form in ("text", "markdown"):
-        assert "o time for all: " in lab.cli("report", told["campaign_id"], "-f", form).ok().stdout
+        assert "ut of time: " in lab.cli("report", told["campaign_id"], "-f", form).ok().stdout
     # People are told by model: another model's case of the same name may have been measured.
     said = " ".join(lab.cli("run", *words).ended_with(6).stdout.split())
     no_time = said.partition(f"no time on {serial} for texturenet_0.25_256_float: ")[2]

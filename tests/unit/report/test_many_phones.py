@@ -17,10 +17,10 @@ from orchestrator.report.data import ReportData
 from orchestrator.report.tables import render_text_table
 from orchestrator.report.winners import (
     answer_text,
-    winner_sentences,
     fastest_table,
     next_step,
     next_steps,
+    winner_sentences,
     winners,
 )
 from orchestrator.tables.escapes import display_width

@@ -84,8 +84,8 @@ def test_a_clean_figure_of_an_unknown_place_is_called_not_confirmed_and_never_cl
     data = data_of(*series(case(), 20_000, truth=DelegateTruth.UNKNOWN))
     assert data.results[0].quality_word == "clean"
     assert data.results[0].why_not_clean == "not confirmed"
-    (warning,) = [text for text in data.headline.warnings if "shows where" in text]
-    assert ": not confirmed. Nothing printed shows where the operators ran" in warning
+    (warning,) = [text for text in data.headline.warnings if "show where" in text]
+    assert ": not confirmed. The output doesn't show where the operators ran" in warning
     assert "--verbose" not in warning
 
 
@@ -234,13 +234,13 @@ def test_what_there_was_no_time_for_is_told_unless_another_night_measured_it():
     ]
     lab = lab_of(series(case(threads=4), 9_000), skipped=late[:3])
     headline = build_report_data(lab.inputs()).headline
-    assert headline.no_time == "No time for all: 3 cases left out."
+    assert headline.no_time == "Out of time: 3 cases left out."
     assert headline.no_time in to_markdown(build_report_data(lab.inputs()))
     above, _, _ = render_html(build_report_data(lab.inputs()), title="").partition("<details")
     assert headline.no_time in above
     older = replace(lab.campaigns[0], campaign_id=LATER, skipped=tuple(late[2:]))
     lab.campaigns = (replace(lab.campaigns[0], skipped=()), older)
-    assert build_report_data(lab.inputs()).headline.no_time == "No time for all: 1 case left out."
+    assert build_report_data(lab.inputs()).headline.no_time == "Out of time: 1 case left out."
 
 
 NO_ROOM = "INSTALL_FAILED_INSUFFICIENT_STORAGE"
@@ -418,7 +418,7 @@ def test_failure_code_of_a_program_tells_the_step_that_its_reader_knows():
 def test_a_case_without_a_timing_pass_is_neither_missing_nor_doubtful():
     data = data_of(*(run(case(), number, run_pass=Pass.SUSTAINED) for number in range(3)))
     assert data.results[0].result.status is CaseStatus.UNTIMED
-    assert data.headline.trust.startswith("No latency was asked for")
+    assert data.headline.trust.startswith("No latency was requested")
     assert data.headline.warnings == ()
 
 

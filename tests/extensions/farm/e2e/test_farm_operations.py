@@ -207,8 +207,8 @@ def test_the_status_of_a_submission_tells_what_each_phone_had_no_time_for(
         "A": [None],
         "C": [2],
     }
-    assert "A: no time for all: 1 case left out" in result.text
-    assert "C: no time for all: 2 invocations not begun" in result.text
+    assert "A: out of time: 1 case left out" in result.text
+    assert "C: out of time: 2 invocations not started" in result.text
     assert result.exit_code == 6
 
 
