@@ -47,7 +47,7 @@ from orchestrator.tables.labels import (
     short_names,
     unique_labels,
 )
-from orchestrator.tables.operators import diff_pairs, profiles_of
+from orchestrator.tables.operators import diff_pairs, newest_profiles
 from orchestrator.tables.passes import (
     FURTHER,
     PassFigure,
@@ -302,7 +302,7 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
                 if spec.table is not None
             },
         },
-        profiles=profiles_of(of_pass[Pass.PROFILE]),
+        profiles=newest_profiles(of_pass[Pass.PROFILE]),
         findings=_findings(runs, result),
         suspect=frozenset(run.run_pass for run in runs if run.verdict.quality is Quality.SUSPECT),
         stopped=tuple(gathered.stopped[key]),

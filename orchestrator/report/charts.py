@@ -49,9 +49,9 @@ from orchestrator.units import (
 
 _MOST_CHARTS: Final = 12
 _MOST_LINES: Final = 8
-#: At most so many layers of a map are drawn apart; smaller ones are one part.
+#: The greatest number of layers in a map; smaller ones are one part.
 _MOST_PARTS: Final = 60
-#: At most so many runs of a case are drawn.
+#: The greatest number of drawn runs of a case.
 _MOST_RUNS: Final = 60
 
 

@@ -28,9 +28,9 @@ from orchestrator.units import counted, format_percent
 _FORBIDDEN_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 VIRTUAL_NOTE: Final = "Figures of virtual phones are computed; they are no measurement."
 _VERDICT_WIDTH: Final = 14
-#: At most so many cases of only one side are named in text.
+#: The greatest number of named cases that only one side has, in text.
 _MOST_ALONE: Final = 5
-#: At most so many cases without a known change are shown on a terminal.
+#: The greatest number of cases without a known change on a terminal.
 _MOST_UNCHANGED: Final = 30
 _CHANGED: Final = frozenset({ComparisonOutcome.SLOWER, ComparisonOutcome.FASTER})
 

@@ -84,7 +84,7 @@ _OUTPUT_WORDS: Final = {
 }
 #: Cases without a figure that are no problem.
 _NO_PROBLEM: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.SKIPPED})
-#: At most so many cases of one problem are named.
+#: The greatest number of named cases of one problem.
 _MOST_NAMED: Final = 5
 _MOST_DEVICES: Final = 3
 _MOST_MODELS: Final = 2

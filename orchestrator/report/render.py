@@ -32,7 +32,7 @@ from orchestrator.tables.findings import kinds_table, skips_table
 from orchestrator.tables.html import Html, pack, page_data, static_table, template
 from orchestrator.tables.operators import CHANGES, OPERATORS, TYPES, DiffPair, DiffRow
 from orchestrator.tables.results import (
-    OWN_COLUMNS,
+    FIGURE_COLUMNS,
     case_parts,
     delegates_table,
     figures_decimals,
@@ -181,7 +181,7 @@ def page_tables(data: ReportData) -> Mapping[str, Table[Any]]:
 def _threads(rows: Sequence[ResultRow]) -> Table[Any]:
     caption = "Thread scaling of each case that was measured with several numbers of threads"
     steps = [(step.row, step) for steps in thread_steps(rows) for step in steps]
-    return parts_table("threads", caption, steps, _STEPS, of_case=OWN_COLUMNS)
+    return parts_table("threads", caption, steps, _STEPS, of_case=FIGURE_COLUMNS)
 
 
 def _operators(rows: Sequence[ResultRow]) -> Table[Any]:
@@ -230,7 +230,7 @@ def matrix_tables(data: ReportData) -> list[Table[MatrixLine]]:
     ]
 
 
-#: At most so many cases are drawn with their runs; Markdown and JSON have all.
+#: The greatest number of cases drawn with their runs; Markdown and JSON have all.
 MOST_SHOWN: Final = 200
 _MOST_ALONE: Final = 40
 _MOST_NAMED: Final = 8

@@ -163,12 +163,12 @@ def _cell_text(row: ResultRow, digits: int) -> str:
     return f"{figure_text(row.case, row.median_us, digits)}{unit}{f' ({notes})' if notes else ''}"
 
 
-#: At most so many cases are listed; of more, the fastest of each model on each phone.
+#: The greatest number of listed cases; of more, the fastest of each model on each phone.
 _MOST_LISTED: Final = 40
 #: Narrower terminals don't show the speed-up of the fastest.
 _ROOM_FOR_ALL: Final = 100
 _ELSEWHERE: Final = "the fastest of each; the report and 'benchfarm table --all' have all {cases}"
-#: At most so many cases of one kind are named; more are counted.
+#: The greatest number of named cases of one kind; more are counted.
 _MOST_NAMED: Final = 5
 
 

@@ -1,9 +1,7 @@
-"""The fastest configuration of each model on each device: by how much, how sure, and what to try
-next.
+"""The fastest configuration of each model on each device: its lead, its interval and the next step.
 
-Who wins, for report, terminal and advice, comes from here. Figures of one model on one device are
-set against each other, medians with medians; what runs on a virtual phone never stands against a
-real device.
+Report, terminal and advice take the winners from here. Figures of one model on one device are
+compared, medians with medians; those of virtual phones are never compared with real devices'.
 """
 
 from __future__ import annotations
@@ -33,14 +31,14 @@ from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow
 from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table
 from orchestrator.units import counted, format_figure, format_percent
 
-#: Cases that say nothing about which configuration is fastest.
-_NO_ENTRY: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, CaseStatus.SKIPPED})
+#: The statuses of cases without a measurement.
+_NOT_MEASURED: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, CaseStatus.SKIPPED})
 #: Winners that have a sentence each; of more, wins are counted by delegate.
 _MOST_WINNERS: Final = 4
 _TIE: Final = "a tie"
-#: At most so many tied configurations are named.
+#: The greatest number of named tied configurations.
 _MOST_TIED: Final = 2
-_BESIDE_SIDES: Final = all_but("delegate", "threads", "affinity")
+_ALL_BUT_SIDES: Final = all_but("delegate", "threads", "affinity")
 
 
 @frozen
@@ -73,7 +71,7 @@ class Contest:
         return len(self.clean) == 1
 
     @property
-    def doubted(self) -> list[ResultRow]:
+    def possible_winners(self) -> list[ResultRow]:
         """The cases that would be faster than the winner, and have no clean figure."""
         limit_us = self.best.median_us if self.best is not None else None
         return [
@@ -98,8 +96,8 @@ class Contest:
         """
         if self.best is None:
             return "; ".join(dict.fromkeys(row.why_not_clean for row in self.rows))
-        if self.doubted:
-            first = self.doubted[0]
+        if self.possible_winners:
+            first = self.possible_winners[0]
             return f"{names.of(first.configuration)} may be faster: {first.why_not_clean}"
         return self.best.best.value
 
@@ -260,7 +258,8 @@ def _contest(rows: Sequence[ResultRow], best: BestOfSet[str] | None) -> Contest:
 def winners(contests: Iterable[Contest]) -> list[Contest]:
     """Return the contests with at least two measured cases, one of them clean."""
     tried = [
-        (item, sum(row.result.status not in _NO_ENTRY for row in item.rows)) for item in contests
+        (item, sum(row.result.status not in _NOT_MEASURED for row in item.rows))
+        for item in contests
     ]
     return [item for item, count in tried if item.best is not None and count > 1]
 
@@ -281,12 +280,12 @@ def fixed_cores(case: Case) -> str:
     return "" if case.affinity in ("big", "all") else case.affinity
 
 
-_BESIDE_THREADS: Final = all_but("threads")
+_ALL_BUT_THREADS: Final = all_but("threads")
 
 
 def by_threads(rows: Iterable[ResultRow]) -> Iterator[list[ResultRow]]:
-    """Yield cases that differ in nothing but their number of threads, the fewest first."""
-    for members in grouped(rows, lambda row: _BESIDE_THREADS(row.case)).values():
+    """Yield cases that differ only in their number of threads, the fewest first."""
+    for members in grouped(rows, lambda row: _ALL_BUT_THREADS(row.case)).values():
         if len(members) > 1:
             yield sorted(members, key=lambda row: row.case.threads)
 
@@ -425,7 +424,7 @@ def answer_text(contest: Contest, *, names_model: bool = True) -> str:
         return (
             f"{subject}{', '.join(tied_names[:-1])} and {tied_names[-1]} are tied; {doubt}{slower}"
         )
-    assert second is not None, "what is neither alone nor tied has a second"
+    assert second is not None, "a winner that is neither alone nor tied has a second"
     interval = second[1].interval
     claim = (
         "not tested: one process"
@@ -477,7 +476,7 @@ def _sides(first: ResultRow, second: ResultRow) -> str:
     case_a, case_b = first.case, second.case
     is_usual_case = not (case_a.flags or case_a.files or case_a.mode)
     has_own_cores = fixed_cores(case_a) or fixed_cores(case_b)
-    if not is_usual_case or has_own_cores or _BESIDE_SIDES(case_a) != _BESIDE_SIDES(case_b):
+    if not is_usual_case or has_own_cores or _ALL_BUT_SIDES(case_a) != _ALL_BUT_SIDES(case_b):
         return ""
     if case_a.delegate is case_b.delegate:
         return f"threads:{case_a.threads} threads:{case_b.threads} -d {case_a.delegate}"

@@ -9,7 +9,7 @@ from orchestrator.records.verdict import Severity
 from orchestrator.tables.rows import SEVERITIES, FindingRow, ResultRow, SkipRow
 from orchestrator.tables.table import DATA, PAGE, PEOPLE, Column, Kind, Table
 
-#: At most so many cases of a finding are named.
+#: The greatest number of named cases of a finding.
 _MOST_NAMED: Final = 8
 #: A finding with the cases that have it.
 Kinds = tuple[FindingRow, Sequence[ResultRow]]

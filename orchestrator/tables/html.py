@@ -340,7 +340,7 @@ def pack(value: object) -> str:
     return base64.b64encode(gzip.compress(data, _LEVEL, mtime=0)).decode("ascii")
 
 
-#: At most so many rows are shown in a notebook.
+#: The greatest number of rows in a notebook.
 NOTEBOOK_ROWS: Final = 200
 
 

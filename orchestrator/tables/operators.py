@@ -167,7 +167,7 @@ class DiffPair:
     sentences: Sequence[str]
 
 
-def profiles_of(runs: Iterable[RunRecord]) -> tuple[Profile, ...]:
+def newest_profiles(runs: Iterable[RunRecord]) -> tuple[Profile, ...]:
     """Return one case's newest usable profile of each campaign, in their order, from its runs of
     that pass.
     """

@@ -194,7 +194,7 @@ _SPEED_UPS: Final[Sequence[Column[ResultRow]]] = [
 ]
 _SPEED_UP: Final = replace(_SPEED_UPS[0], head="vs CPU", digits=2, forms=EVERYWHERE, shown=_ratio)
 #: A case's figure and its quality, behind the columns of its parts.
-OWN_COLUMNS: Final = (_MEDIAN, _FIGURE, _QUALITY)
+FIGURE_COLUMNS: Final = (_MEDIAN, _FIGURE, _QUALITY)
 _NODES: Final = (
     Column(
         "delegated_nodes",
@@ -389,7 +389,7 @@ def results_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
     )
 
 
-#: At most so many cases are in a page's table without scripts.
+#: The greatest number of cases in a page's table without scripts.
 _MOST_PLAIN: Final = 200
 _PLAIN: Final = (
     "model", "device", "configuration", "median_us", "tokens_per_s", "figure", "precision",
@@ -623,7 +623,7 @@ def delegates_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
         for column, head in zip(_NODES, ("delegated", "of"), strict=True)
     ]
     cpu_operators = Column[ResultRow](
-        "left_to_cpu", "left to the CPU", lambda row: row.left_to_cpu, is_optional=True
+        "left_to_cpu", "left to the CPU", lambda row: row.cpu_operators, is_optional=True
     )
     return case_table(
         "delegates",
@@ -651,7 +651,7 @@ CAMPAIGN: Final[Sequence[Column[Campaign]]] = (
 
 
 def exported_table(
-    rows: Iterable[ResultRow], of_passes: Sequence[PassTable[Any]] = ()
+    rows: Iterable[ResultRow], pass_tables: Sequence[PassTable[Any]] = ()
 ) -> Table[ResultRow]:
     """Return the table of cases for CSV, JSON and frames: campaign, figure and parts, with those of
     passes.
@@ -662,7 +662,7 @@ def exported_table(
         columns=[
             *(column.of(lambda row: row.campaign) for column in CAMPAIGN),
             *RESULTS,
-            *(column for table in of_passes for column in _pass_columns(table)),
+            *(column for table in pass_tables for column in _pass_columns(table)),
             Column(
                 "findings",
                 "findings",

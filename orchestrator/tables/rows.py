@@ -346,7 +346,7 @@ class ResultRow:
         return place_of(self.delegate) if self.delegate is not None else ""
 
     @property
-    def left_to_cpu(self) -> str:
+    def cpu_operators(self) -> str:
         """The operators that a delegate left to the CPU, with the program's reasons; empty where
         none were listed.
         """

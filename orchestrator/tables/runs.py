@@ -153,7 +153,7 @@ LOG_CHARACTERS: Final = 6_000
 #: The start of a log names request and setup; its end, the result or the failure.
 _HEAD_SHARE: Final = 0.6
 _TEXT_NAMES: Final = ("stdout", "stderr", "logcat")
-#: At most so many samples of a device's state during one run are drawn.
+#: The greatest number of drawn samples of a device's state during one run.
 _MOST_SAMPLES: Final = 120
 #: Zones outside of this aren't temperatures: trip points, disconnected sensors, voltages under a
 #: thermal name.

@@ -13,7 +13,7 @@ from orchestrator.programs import program
 from orchestrator.records.case import DelegateName
 from orchestrator.records.run import Attachment, OperatorTime
 from orchestrator.report.assembly import build_report_data
-from orchestrator.tables.operators import Place, Profile, compare_profiles, profiles_of
+from orchestrator.tables.operators import Place, Profile, compare_profiles, newest_profiles
 from tests.samples.sample_lab import (
     CPU_ROWS,
     GPU_PART,
@@ -34,12 +34,12 @@ NATIVE = Path(__file__).parents[2] / "data" / "native"
 def profile_in(name: str) -> Profile:
     """Return the profile that a program really printed."""
     report = program(GPU.tool).tool().parse(raw_of((NATIVE / name).read_bytes()), GPU)
-    (found,) = profiles_of([replace(profile(GPU, GPU_ROWS), report=report)])
+    (found,) = newest_profiles([replace(profile(GPU, GPU_ROWS), report=report)])
     return found
 
 
 def profile_of(*rows: tuple[str, str, float]) -> Profile:
-    (found,) = profiles_of([profile(GPU, rows)])
+    (found,) = newest_profiles([profile(GPU, rows)])
     return found
 
 
@@ -95,13 +95,13 @@ def test_time_inside_of_a_delegate_isnt_counted_twice() -> None:
     cycles = replace(inner, block="", unit="cycles")
     starts = replace(inner, block="", phase="init")
     report = replace(record.report, operators=(*record.report.operators, inner, cycles, starts))
-    (found,) = profiles_of([replace(record, report=report)])
+    (found,) = newest_profiles([replace(record, report=report)])
     assert found.total_us == 6_000.0
 
 
 def test_newest_profile_of_each_campaign_counts() -> None:
     runs = [profile(GPU, GPU_ROWS), profile(GPU, CPU_ROWS), profile(GPU, SPLIT_ROWS, LATER)]
-    assert [found.total_us for found in profiles_of(runs)] == [21_400.0, 6_450.0]
+    assert [found.total_us for found in newest_profiles(runs)] == [21_400.0, 6_450.0]
 
 
 def test_time_of_an_inference_is_the_runs_own_and_not_the_sum_over_operators() -> None:
@@ -131,7 +131,9 @@ def test_a_signature_that_isnt_the_first_subgraph_is_the_one_that_ran() -> None:
     assert record.report is not None
     body, loop = record.report.operators
     operators = (replace(body, block="while_body"), replace(loop, block="serve"))
-    (found,) = profiles_of([replace(record, report=replace(record.report, operators=operators))])
+    (found,) = newest_profiles(
+        [replace(record, report=replace(record.report, operators=operators))]
+    )
     assert [row.node_type for row in found.rows] == ["WHILE"]
 
 
@@ -182,7 +184,7 @@ def named(*rows: tuple[str, str, float], layers: Sequence[tuple[str, str]] = NAM
     data = "".join(f"{kind}\t{name}\n" for kind, name in layers).encode()
     raw = replace(raw_of(b""), attachments=(Attachment(name="layers", data=data),))
     report = read_layers(program(GPU.tool).tool(), run.report, raw, GPU)
-    (found,) = profiles_of([replace(run, report=report)])
+    (found,) = newest_profiles([replace(run, report=report)])
     return found
 
 

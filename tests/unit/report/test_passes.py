@@ -143,7 +143,7 @@ def test_threads_of_other_tools_delegates_and_devices_arent_one_series() -> None
 def test_delegate_row_names_the_operators_that_fell_off_it() -> None:
     rows = build_report_data(small_lab().inputs()).results
     partial = [row for row in rows if row.delegate and row.delegate.delegated_nodes == 28]
-    assert [row.left_to_cpu for row in partial] == ["TOPK_V2 (Operation is not supported.)"]
+    assert [row.cpu_operators for row in partial] == ["TOPK_V2 (Operation is not supported.)"]
     assert [row.speed_up for row in rows if row.result.status.value == "fell-back"] == [None]
 
 
