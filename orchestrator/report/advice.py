@@ -133,14 +133,14 @@ def times_as_long(row: ResultRow, over: ResultRow) -> str:
 def _threads(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
     for group in by_threads(rows):
         fastest = fastest_row(group)
-        enough = next(row for row in group if row is fastest or not _is_slower(row, fastest))
-        more = [row for row in group if row.case.threads > enough.case.threads]
-        if more:
+        smallest = next(row for row in group if row is fastest or not _is_slower(row, fastest))
+        larger = [row for row in group if row.case.threads > smallest.case.threads]
+        if larger:
             times = ", ".join(
-                f"{row.case.threads} take {times_as_long(row, enough)} as long" for row in more
+                f"{row.case.threads} take {times_as_long(row, smallest)} as long" for row in larger
             )
-            text = f"{enough.configuration}: no number of threads above it is known to be faster: {times}"
-            yield Sentence(text, [enough, *more])
+            text = f"{smallest.configuration}: no number of threads above it is known to be faster: {times}"
+            yield Sentence(text, [smallest, *larger])
 
 
 def _slow_delegate(rows: Sequence[ResultRow]) -> Iterator[Sentence]:

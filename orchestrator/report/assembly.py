@@ -257,16 +257,16 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
     if key in gathered.goals:
         result = replace(result, precision_goal=gathered.goals[key])
     of_pass = grouped(runs, lambda run: run.run_pass)
-    ran = [spec for spec in gathered.passes if spec.name in of_pass]
+    specs_with_runs = [spec for spec in gathered.passes if spec.name in of_pass]
     timed = latency_reports(of_pass[FIGURE_PASS], result)
     # From a separate pass, else from the runs of the latency.
-    peaks = (run for spec in ran if spec.measures_memory for run in of_pass[spec.name])
+    peaks = (run for spec in specs_with_runs if spec.measures_memory for run in of_pass[spec.name])
     memory_reports = usable_reports(peaks) or timed
-    ran_in = {
+    campaigns_with_runs = {
         run.campaign_id: campaigns[run.campaign_id] for run in runs if run.campaign_id in campaigns
     }
-    origins = {name: origin_of(campaign) for name, campaign in ran_in.items()}
-    candidates = campaigns if len(campaigns) == 1 else ran_in
+    origins = {name: origin_of(campaign) for name, campaign in campaigns_with_runs.items()}
+    candidates = campaigns if len(campaigns) == 1 else campaigns_with_runs
     is_host = device.facts is not None and device.facts.kind is DeviceKind.HOST
     if is_host:
         result = replace(result, reason=without_folders(result.reason))
@@ -294,11 +294,11 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
         invocations=tuple(map(invocation, runs)),
         of_passes={
             FURTHER.name: tuple(
-                figure for spec in ran for figure in _figures(spec, of_pass[spec.name])
+                figure for spec in specs_with_runs for figure in _figures(spec, of_pass[spec.name])
             ),
             **{
                 spec.table.name: tuple(spec.table.lines(of_pass[spec.name], campaigns))
-                for spec in ran
+                for spec in specs_with_runs
                 if spec.table is not None
             },
         },

@@ -183,9 +183,9 @@ def _scope(data: ReportData) -> str:
     name_list = ", ".join(names[:_MOST_DEVICES]) + (
         f" and {len(names) - _MOST_DEVICES} more" if names[_MOST_DEVICES:] else ""
     )
-    every = [item.run for row in cases for item in row.invocations]
-    stored = sum(run.outcome is not Outcome.UNFIT for run in every)
-    left_out = sum(run.outcome is Outcome.SKIPPED for run in every)
+    case_runs = [item.run for row in cases for item in row.invocations]
+    stored = sum(run.outcome is not Outcome.UNFIT for run in case_runs)
+    left_out = sum(run.outcome is Outcome.SKIPPED for run in case_runs)
     runs = counted(stored, "invocation") + (f", {left_out} of them left out" if left_out else "")
     text = f"{counted(len(cases), 'case')} ({runs}) of {models} on {counted(len(names), 'device')}: {name_list}"
     if not campaigns:
@@ -209,7 +209,7 @@ def _sentence(text: str) -> str:
 
 def _no_time(data: ReportData) -> str:
     """Return a sentence about cases left out by the time budget that no campaign measured."""
-    late: Collection[object] = [
+    skipped_cases: Collection[object] = [
         skip
         for campaign in data.campaigns
         for skip in campaign.skipped
@@ -217,9 +217,11 @@ def _no_time(data: ReportData) -> str:
     ]
     if len(data.campaigns) > 1:
         combination = attrgetter("serial", "model_name", "delegate", "threads", "tool")
-        late = {*map(combination, late)} - {combination(row.case) for row in data.results}
+        skipped_cases = {*map(combination, skipped_cases)} - {
+            combination(row.case) for row in data.results
+        }
     runs = (item.run for row in data.results for item in row.invocations)
-    text = no_time_text(len(late), sum(run.reason_code == OUT_OF_TIME for run in runs))
+    text = no_time_text(len(skipped_cases), sum(run.reason_code == OUT_OF_TIME for run in runs))
     return _sentence(text)
 
 
@@ -268,14 +270,14 @@ def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[Problem]
         if result.is_judged or result.status in _NO_PROBLEM:
             continue
         is_suspect = result.status is CaseStatus.MEASURED
-        why, reason = row.why_not_clean, result.reason
+        title, reason = row.why_not_clean, result.reason
         step = finding_step(row.worst_code) if is_suspect else row.next_step
         # Other problems take precedence: a fallback's outputs may differ, too.
         code = row.worst_code if is_suspect else result.reason_code
         if row.outputs is Outputs.DIFFER and code in _OUTPUT_WORDS:
-            why, reason = "outputs differ", result.parity_reason
+            title, reason = "outputs differ", result.parity_reason
             step = finding_step(_OUTPUT_CODES[result.parity])
-        groups[why, reason, step].append(row)
+        groups[title, reason, step].append(row)
     for row in rows:
         for failure in row.failed_runs:
             step = next_step_of(failure.code) or finding_step(failure.code)
@@ -294,9 +296,9 @@ def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[Problem]
         )
         return Problem(cases=cases, more=len(members) - len(cases), said=description)
 
-    for (why, reason, step), members in ordered:
-        because = f": {reason.removesuffix('.')}" if reason else ""
-        description = f": {why}{because}. {_sentence(step)}".rstrip()
+    for (title, reason, step), members in ordered:
+        reason_text = f": {reason.removesuffix('.')}" if reason else ""
+        description = f": {title}{reason_text}. {_sentence(step)}".rstrip()
         yield problem(members, description)
     # A case's latency may be clean beside a suspect run of such a pass.
     for run_pass in (pass_spec.name for pass_spec in passes() if pass_spec.warns):

@@ -145,9 +145,9 @@ def _figure(row: ResultRow, digits: int) -> Iterator[Block]:
     unit = figure_unit(row.case)
     median = f"{figure_text(row.case, summary.median_us, digits)} {unit}"
     if result.status not in OWN_FIGURE:
-        why = row.delegate_text if result.status is CaseStatus.FELL_BACK else "rejected"
+        reason = row.delegate_text if result.status is CaseStatus.FELL_BACK else "rejected"
         no_result = f"No result of {visible(row.case.delegate.value)}: "
-        yield _p(no_result, ("del", median), f" ({visible(why)}).", css_class="case-figure")
+        yield _p(no_result, ("del", median), f" ({visible(reason)}).", css_class="case-figure")
         return
     interval = ""
     if summary.interval is not None:
@@ -245,15 +245,15 @@ def _log(run: InvocationRow, whole_log: LogExcerpt, characters: int) -> Iterator
     code = run.run.exit_code
     status = f", exit code {code}" if code is not None else ""
     yield "h3", f"Log of invocation {_number(run)}{status}"
-    where: tuple[Piece, ...] = ("it is in the store under run ", ("code", run.run.run_id), ".")
+    store_note: tuple[Piece, ...] = ("it is in the store under run ", ("code", run.run.run_id), ".")
     if not characters:
         size = format_bytes(whole_log.total_bytes)
-        yield _p(f"{size} of output, left out of a report of this size; ", *where)
+        yield _p(f"{size} of output, left out of a report of this size; ", *store_note)
         return
     log = shorter(whole_log, characters)
     if log.left_out_bytes:
         sizes = f"{format_bytes(log.left_out_bytes)} of {format_bytes(log.total_bytes)}"
-        yield _p(f"Cut: {sizes} left out; ", *where)
+        yield _p(f"Cut: {sizes} left out; ", *store_note)
     yield "pre", "log", visible_block(log.text)
 
 

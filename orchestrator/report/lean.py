@@ -114,14 +114,14 @@ def newest_runs(stored: Stored) -> Stored:
     """
     campaigns, runs = stored.campaigns, list(stored.runs)
     order = {item.campaign_id: item.created_at for item in campaigns}
-    ran_in: dict[tuple[CaseKey, Pass], set[CampaignId]] = defaultdict(set)
+    campaigns_by_case: dict[tuple[CaseKey, Pass], set[CampaignId]] = defaultdict(set)
     for run in runs:
         if run.outcome is not Outcome.UNFIT and run.campaign_id in order:
-            ran_in[run.case.case_key, run.run_pass].add(run.campaign_id)
-    newest = {key: max(names, key=order.__getitem__) for key, names in ran_in.items()}
+            campaigns_by_case[run.case.case_key, run.run_pass].add(run.campaign_id)
+    newest = {key: max(names, key=order.__getitem__) for key, names in campaigns_by_case.items()}
     repeated = {
         case_key
-        for (case_key, run_pass), names in ran_in.items()
+        for (case_key, run_pass), names in campaigns_by_case.items()
         if len(names) > 1 and not shown(run_pass).keeps_all_campaigns
     }
     counting = {

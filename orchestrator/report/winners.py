@@ -108,8 +108,8 @@ def _best(contest: Contest) -> ResultRow | None:
 
 def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
     """Return the fastest configuration of each model on each phone, as pull requests show it."""
-    every = [row for item in contests for row in item.rows]
-    names = short_names((row.configuration, row.case) for row in every)
+    rows = [row for item in contests for row in item.rows]
+    names = short_names((row.configuration, row.case) for row in rows)
     result_columns = {column.name: column.of(_best) for column in RESULTS}
     columns: Sequence[Column[Contest]] = (
         Column("model", "model", lambda item: item.shown.model.label),
@@ -142,7 +142,7 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
         caption="The fastest configuration of each model on each phone",
         columns=columns,
         rows=contests,
-        notes=notes_of(every, names),
+        notes=notes_of(rows, names),
         is_virtual=lambda item: item.shown.is_virtual,
         nothing="no latency was measured",
         look=lambda item: row_style(item.shown) if item.best is not None else "bad",
@@ -199,10 +199,10 @@ def ranked(rows: Sequence[ResultRow]) -> tuple[tuple[ResultRow, ...], tuple[Cont
     """Return the rows with best marks and speed-ups within their model and device, and a contest
     for each of these groups; cases without a timing pass are in none.
     """
-    gains = {
-        key: gain
+    speed_ups = {
+        key: ratio
         for group in grouped(rows, _baseline_group).values()
-        for key, gain in _speed_ups(group)
+        for key, ratio in _speed_ups(group)
     }
     marked: dict[str, ResultRow] = {}
     contests = []
@@ -210,13 +210,13 @@ def ranked(rows: Sequence[ResultRow]) -> tuple[tuple[ResultRow, ...], tuple[Cont
         summaries = alike({row.key: row.result for row in group if row.result.is_judged})
         best = best_of(summaries)
         for row in group:
-            gain, baseline = gains.get(row.key, (None, ""))
+            ratio, baseline = speed_ups.get(row.key, (None, ""))
             marked[row.key] = replace(
                 row,
                 best=_mark(row.key, best, is_alone=len(summaries) == 1),
                 compared=summaries.get(row.key),
                 level=best.level if best is not None else row.level,
-                speed_up=gain,
+                speed_up=ratio,
                 baseline=baseline,
             )
         timed = [
@@ -324,10 +324,10 @@ def _speed_ups(group: Sequence[ResultRow]) -> Iterator[tuple[str, tuple[Ratio, s
     for key, summary in summaries.items():
         if rows[key].result.is_judged:
             # The baseline over itself has no interval: it is no second sample.
-            gain = Ratio(value=1.0, interval=None)
+            ratio = Ratio(value=1.0, interval=None)
             if key != fastest:
-                gain = speed_up(summaries[fastest], summary)
-            yield key, (gain, rows[fastest].configuration)
+                ratio = speed_up(summaries[fastest], summary)
+            yield key, (ratio, rows[fastest].configuration)
 
 
 def kind_title(row: ResultRow) -> str:
@@ -338,12 +338,12 @@ def kind_title(row: ResultRow) -> str:
 
 def winner_sentences(contests: Iterable[Contest]) -> tuple[str, ...]:
     """Return a sentence about the winner of each contest; of many, one per model with counts."""
-    every = list(contests)
-    won = [item for item in every if item.best is not None]
-    models = list(grouped(every, lambda item: item.shown.model.subject).values())
-    if len(won) <= _MOST_WINNERS:
-        return tuple(answer_text(item, names_model=len(models) > 1) for item in won)
-    names = short_names((row.configuration, row.case) for item in every for row in item.rows)
+    contest_list = list(contests)
+    with_winner = [item for item in contest_list if item.best is not None]
+    models = list(grouped(contest_list, lambda item: item.shown.model.subject).values())
+    if len(with_winner) <= _MOST_WINNERS:
+        return tuple(answer_text(item, names_model=len(models) > 1) for item in with_winner)
+    names = short_names((row.configuration, row.case) for item in contest_list for row in item.rows)
     answers = [
         (f"{members[0].shown.model.label}: " if len(models) > 1 else "")
         + model_answer(members, names)

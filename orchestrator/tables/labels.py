@@ -157,16 +157,16 @@ def configuration_labels(cases: Iterable[Case], builds: Mapping[str, Build]) -> 
 
     cases = tuple(cases)
     labels: dict[CaseKey, str] = {}
-    for base, members in grouped(cases, lambda case: case.configuration).items():
-        rivals = grouped(members, lambda case: (case.subject, case.serial)).values()
+    for configuration, members in grouped(cases, lambda case: case.configuration).items():
+        groups = grouped(members, lambda case: (case.subject, case.serial)).values()
         aspects = [
             (name, value)
             for name, value in (*_FINE_ASPECTS, ("build", build_label))
-            if any(len({value(case) for case in group}) > 1 for group in rivals)
+            if any(len({value(case) for case in group}) > 1 for group in groups)
         ]
         for case in members:
-            extra = [f"{name} {value(case)}" for name, value in aspects]
-            labels[case.case_key] = ", ".join([base, *extra])
+            aspect_texts = [f"{name} {value(case)}" for name, value in aspects]
+            labels[case.case_key] = ", ".join([configuration, *aspect_texts])
     places = Counter((case.subject, case.serial, labels[case.case_key]) for case in cases)
     return {
         case.case_key: f"{labels[case.case_key]}, case {case.case_key[:SHORT_HASH]}"
