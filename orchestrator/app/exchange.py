@@ -136,7 +136,7 @@ class ExportRequest:
         Texts, opt("--run", "Export only this run, by id or its beginning. Repeat for several.")
     ] = ()
     rows: Annotated[
-        str, opt("--rows", f"What a row is, where the format leaves a choice: {' or '.join(ROWS)}.")
+        str, opt("--rows", f"One row for each of these, in formats with rows: {' or '.join(ROWS)}.")
     ] = ROWS[0]
     force: Annotated[bool, opt("--force", "Replace an existing file.")] = False
 
@@ -224,8 +224,12 @@ class ImportRequest:
     ]
     device: Annotated[str, opt("--serial -s", "Serial number or name of the measured phone.")] = ""
     models: Annotated[Paths, opt("--model -m", "Measured model. Repeat for several.")] = ()
-    profile: Annotated[str, opt("--profile", "Profile of a phone that isn't known.")] = ""
-    app: Annotated[str, opt("--app", "File of the app (with a slash), or its version.")] = ""
+    profile: Annotated[
+        str, opt("--profile", "Device profile, for a phone that the store doesn't have.")
+    ] = ""
+    app: Annotated[
+        str, opt("--app", "The app that measured: its file (a path with a slash) or its version.")
+    ] = ""
     name: Annotated[str, opt("--name", "Name of the campaign.")] = "import"
     out: Annotated[Path | None, opt("--out -o", "File for the HTML report.")] = None
 

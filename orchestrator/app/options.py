@@ -81,5 +81,7 @@ Campaigns = Annotated[
 ]
 Wait = Annotated[
     str,
-    opt("--wait", "Wait at most this long for phones that are in use, 10m (default: do without)."),
+    opt(
+        "--wait", "Wait at most this long for phones in use, for example 10m (default: skip them)."
+    ),
 ]

@@ -74,7 +74,7 @@ class AbRequest:
         float, percentage("--detect", "Smallest relative difference to detect.", most=0.5)
     ] = THRESHOLD
     most: Annotated[
-        int, opt("--runs -n", "Measure at most N pairs, each a process a side.", min=2)
+        int, opt("--runs -n", "Measure at most N pairs. A pair is one process per side.", min=2)
     ] = 200
     wait: Wait = ""
 

@@ -158,10 +158,10 @@ class LabRequest:
     """Which virtual phones are wanted."""
 
     profiles: Annotated[Texts, arg("One profile per phone. PROFILE@1-2.3 sets its USB path.")] = ()
-    serial: Annotated[str, opt("--serial -s", "Serial number of the one phone.")] = ""
+    serial: Annotated[str, opt("--serial -s", "Serial number, for a single phone.")] = ""
     speed: Annotated[float, opt("--speed", "Phone seconds per real second.", min=0.1)] = 1.0
-    seed: Annotated[int, opt("--seed", "Seed of the phones' noise.")] = 0
-    rooted: Annotated[bool, opt("--rooted", "Give the phones su, as on rooted ones.")] = False
+    seed: Annotated[int, opt("--seed", "Seed of the phones' random noise.")] = 0
+    rooted: Annotated[bool, opt("--rooted", "Give the phones root: the command su.")] = False
 
     def specs(self, taken: Collection[str] = ()) -> list[PhoneSpec]:
         """Return the phones, with serial numbers that aren't taken: ``VIRTUAL-PIXEL-3``, and

@@ -108,7 +108,7 @@ def _refuse(error: _Refusal) -> NoReturn:
             say(message, err=True)
             raise SystemExit(error.exit_code)
         message = f"{command} needs a command"
-    hint = f"'{command} -h' shows what there is"
+    hint = f"see '{command} -h'"
     _fail({**UsageError(message, hint=hint).facts, "exit_code": error.exit_code})
 
 

@@ -41,7 +41,7 @@ _BUILDS: Final[Mapping[str, str]] = {
 def list_builds(
     settings: Settings,
     *,
-    everything: Annotated[bool, opt("--all", "Include older releases that were kept.")] = False,
+    everything: Annotated[bool, opt("--all", "Include kept releases that aren't in use.")] = False,
 ) -> CommandResult:
     """List the builds in use, and those that can be fetched.
 
@@ -75,7 +75,7 @@ def list_builds(
     ordered = sorted(rows, key=lambda row: (row.name, row.abis))
     return shown(
         Table(name="builds", caption="Builds of benchmark programs", columns=_LISTED, rows=ordered),
-        "benchfarm build fetch NAME gets one that isn't here; benchfarm build add FILE takes one of your own",
+        "'benchfarm build fetch NAME' downloads a build; 'benchfarm build add FILE' adds your own",
     )
 
 
@@ -182,7 +182,7 @@ def pin(
         str, arg("NAME@DIGITS, as 'benchfarm build list --all' shows them.", metavar="RELEASE")
     ],
 ) -> CommandResult:
-    """Use a release that was kept: an older or a newer one.
+    """Switch to another kept release, older or newer.
 
     Example: benchfarm build use benchmark_model@4f1c
     """
@@ -210,7 +210,7 @@ def _fetched_lines(result: Fetched) -> list[str]:
     if result.previous is not None:
         lines = [
             f"{head}CHANGED: {release} is in use, was {_titled(result.previous)}",
-            f"  the other one is kept: benchfarm build use {result.previous.address} goes back",
+            f"  the other one is kept: 'benchfarm build use {result.previous.address}' switches back to it",
         ]
     else:
         lines = [
@@ -219,7 +219,7 @@ def _fetched_lines(result: Fetched) -> list[str]:
             else f"{head}unchanged, {release}"
         ]
     if result.absent:
-        lines.append(f"  not there, and not needed always: {', '.join(result.absent)}")
+        lines.append(f"  optional and not available: {', '.join(result.absent)}")
     return [one_line(line) for line in lines]
 
 

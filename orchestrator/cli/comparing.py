@@ -36,7 +36,7 @@ PAIR_KEYS: Final = f"delegates threads tools flags check_outputs {PER_PROCESS} b
 PAIR_HELP: Final = {
     "delegates": "cpu, xnnpack, gpu ... (a,b).",
     "tools": "native, apk, litert-native ...",
-    "budget": "Time for two sides on each device, all models included: '20 min'.",
+    "budget": "Time for both sides and all models on each device ('20 min').",
     "flags": "Flag of both sides, name=value. Repeat for several.",
 }
 
@@ -57,7 +57,7 @@ class Output:
         str,
         opt(
             "--fail-on",
-            "Exit code 1 when a case is slower or broken (slower), also when inconclusive, or never.",
+            "Exit code 1: if a case is slower or broken (slower), also if inconclusive, or never.",
         ),
     ] = "slower"
 
@@ -93,7 +93,7 @@ class CompareOptions:
         float | None,
         percentage(
             "--threshold",
-            "Ignore differences below this (default: 2%; of an A/B comparison its own).",
+            "Ignore differences below this (default: 2%, or --detect of an A/B comparison).",
             most=0.5,
         ),
     ] = None
@@ -114,7 +114,10 @@ def compare(
     options: CompareOptions,
     output: Output,
     sides: Annotated[
-        Texts, arg("Baseline and candidate: campaigns (newest, previous), or what --by names.")
+        Texts,
+        arg(
+            "Baseline and candidate: campaigns (newest, previous), or builds, models ... with --by."
+        ),
     ] = (),
 ) -> CommandResult:
     """Compare stored results, case by case.
@@ -137,7 +140,7 @@ def compare(
     )
     if rule.axis is Axis.CAMPAIGN and options.campaign:
         raise UsageError(
-            "--campaign is for --by", hint="give the two campaigns as they are: compare A B"
+            "--campaign needs --by", hint="to compare two campaigns: benchfarm compare A B"
         )
     with Workspace(settings, makes_store=False) as workspace:
         comparison = comparing.compare(workspace, sides, rule, campaigns=options.campaign)
@@ -208,8 +211,8 @@ def ab(
 
     Example: benchfarm ab build:OLD build:NEW -m model.tflite
 
-    Two equal sides tell what the phone can resolve, as 'benchfarm device check --sessions'; --runs
-    is of a session then.
+    Two equal sides measure the smallest difference that the phone can show, as 'benchfarm device
+    check --sessions' does. Then --runs counts per session.
     """
     from orchestrator.app import pairing
 
@@ -218,8 +221,8 @@ def ab(
         if isinstance(measured, Plan):
             if output.out is not None or output.wanted != "text":
                 raise UsageError(
-                    "the sides are equal: no comparison is there to be written",
-                    hint="leave out --out and --format; --json has what the phone can resolve",
+                    "the sides are equal: there is no comparison to write",
+                    hint="leave out --out and --format; --json prints what the phone can resolve",
                 )
             # Nothing to compare: what equal sides show is what the phone can resolve.
             runs = min(EqualSides.runs, 2 * request.most)

@@ -64,7 +64,7 @@ def restore(
     serials: Annotated[Texts, arg("Serial numbers (default: all with open changes).")] = (),
     *,
     force: Annotated[
-        bool, opt("--force", "Also phones leased by another computer whose process is dead.")
+        bool, opt("--force", "Include phones leased by a dead process of another computer.")
     ] = False,
     dry_run: DryRun = False,
 ) -> CommandResult:
@@ -74,9 +74,9 @@ def restore(
 
     Example: benchfarm device restore SERIAL --dry-run
 
-    Also phones that this computer changed earlier and that are attached again. A dry run
-    compares each with its state before any change; the exit code is 1 when something differs,
-    3 when a phone can't be asked.
+    Includes phones that this computer changed earlier and that are attached again. A dry run
+    compares each phone with its state before the change. Its exit code is 1 when something
+    differs, 3 when a phone is unreachable.
     """
     from orchestrator.app.phones import restore_phones
     from orchestrator.app.workspace import Workspace
@@ -161,7 +161,7 @@ def release(
 def adb(
     settings: Settings,
     action: Annotated[
-        str, arg("status, or stop: end the server that benchfarm started.")
+        str, arg("status; or stop, which ends the server that benchfarm started.")
     ] = "status",
 ) -> CommandResult | DoneAnswer:
     """Show or stop the adb server that benchfarm started.
@@ -222,7 +222,11 @@ class EqualSides:
 
     sessions: Annotated[
         int,
-        opt("--sessions", "Measure equal sides in N sessions: which changes show.", min=0),
+        opt(
+            "--sessions",
+            "Measure equal sides in N sessions: the smallest change that shows.",
+            min=0,
+        ),
     ] = 0
     model: Annotated[
         Path | None, opt("--model -m", "Model to measure (default: a sample model).")
@@ -300,10 +304,10 @@ def check(
 
     Example: benchfarm device check -s 0A1B2C3D --sessions 4
 
-    Prints what works, what works another way and what is missing, with what that costs. The phone
-    is left as it was. One file, without the phone's serial number, is written to attach to a bug
-    report. Exit code 3 when a check fails. With --sessions one configuration is measured in several
-    sessions first; those of earlier days count as well, so run it weekly.
+    Prints what works, what works by a fallback and what is missing, with the consequences. Every
+    setting is restored. Writes one file to attach to a bug report, without the phone's serial
+    number. The exit code is 3 when a check fails. With --sessions it first measures one
+    configuration in several sessions. Earlier sessions count as well, so run it weekly.
     """
     from orchestrator.app import resolution
     from orchestrator.app.phones import check_phones

@@ -361,12 +361,12 @@ def _html(out: Path | None) -> Path | None:
 TABLE_FORMS: Final = ("text", "markdown", "csv", "html", "json")
 _TableForm = Annotated[str, opt("--format -f", "text, markdown, csv, html or json.")]
 Json = Annotated[bool, opt("--json", "Print the result as JSON.")]
-DryRun = Annotated[bool, opt("--dry-run", "Only list what would be done.")]
+DryRun = Annotated[bool, opt("--dry-run", "List what would be done, and do nothing.")]
 Legend = Annotated[
     bool,
     opt(
         "--legend",
-        "Explain the table's marks and its words for figures; 'benchfarm explain WORD' has all.",
+        "Explain the table's marks and terms below it; 'benchfarm explain WORD' explains any term.",
     ),
 ]
 HtmlOut = Annotated[Path | None, opt("--out -o", "File for the HTML report.", callback=_html)]

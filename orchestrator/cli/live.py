@@ -231,7 +231,7 @@ def _text(
         for name in workspace.left_changed()
     ]
     parts.append("\n".join(map(one_line, changed)))
-    nothing = "nothing is running, and nothing waits to be resumed"
+    nothing = "no campaign is running or waits to be resumed"
     return "\n\n".join(filter(None, parts)) or nothing
 
 

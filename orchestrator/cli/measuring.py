@@ -191,7 +191,7 @@ _PHONE_SPEED = 8.0
 def quickstart(settings: Settings) -> CommandResult:
     """Try everything on virtual phones and this computer.
 
-    The results are stored as those of any other campaign; --home keeps them apart.
+    The results are stored like any other campaign's. Use --home to keep them apart.
 
     Example: benchfarm quickstart
 
@@ -214,7 +214,7 @@ def quickstart(settings: Settings) -> CommandResult:
     profiles = " ".join(phone.profile for phone in phones)
     text = (
         f"{result.text}\n"
-        f"its phones are gone: 'benchfarm virtual up {profiles}' brings such ones back\n"
+        f"its phones are stopped: 'benchfarm virtual up {profiles}' starts such phones again\n"
         f"store: {settings.store_title}; 'benchfarm table' and 'benchfarm results list' read it\n"
         "Figures of phones marked 'virtual' are made up by a model of such a phone; those of this computer are real."
     )

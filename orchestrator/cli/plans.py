@@ -146,20 +146,22 @@ def _not_chosen(opened: OpenedDevices) -> dict[str, str]:
 @command("plan init")
 def init(
     settings: Settings,
-    models: Annotated[Texts, arg("Model files (.tflite), or patterns of such in quotes.")] = (),
+    models: Annotated[
+        Texts, arg("Model files (.tflite), or patterns in quotes: 'models/*.tflite'.")
+    ] = (),
     out: Annotated[Path, opt("--out -o", "File to write.")] = Path("plan.yaml"),
 ) -> CommandResult:
     """Write a commented plan for the attached phones.
 
     Example: benchfarm plan init model.tflite --out nightly.yaml
 
-    Nothing is measured. A file that is there isn't overwritten.
+    Nothing is measured. An existing file isn't overwritten.
     """
     from orchestrator.app.phones import list_devices
     from orchestrator.app.workspace import Workspace
 
     if out.exists():
-        raise UsageError(f"{out} is there already", hint="name another file with --out")
+        raise UsageError(f"{out} exists already", hint="name another file with --out")
     with Workspace(settings, makes_store=False, needs_store=False) as workspace:
         try:
             devices = [

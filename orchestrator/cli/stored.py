@@ -51,9 +51,11 @@ _Run = Annotated[str, arg("Run id or its beginning, from 'benchfarm results runs
 def campaigns(
     settings: Settings,
     *,
-    hidden: Annotated[bool, opt("--all", "Hidden campaigns too.")] = False,
+    hidden: Annotated[bool, opt("--all", "Include hidden campaigns.")] = False,
     name: Annotated[str, opt("--name", "Only campaigns with this in their name.")] = "",
-    status: Annotated[str, opt("--status", "Only running, finished, interrupted ... ones.")] = "",
+    status: Annotated[
+        str, opt("--status", "Only campaigns of this status: running, finished, interrupted ...")
+    ] = "",
     limit: _Limit = None,
 ) -> CommandResult:
     """List stored campaigns, newest first.
@@ -100,7 +102,9 @@ class RunFilter:
 
     device: Annotated[str, opt("--serial -s", "Only runs of this phone.")] = ""
     delegate: Annotated[str, opt("--delegate -d", "Only runs of this delegate.")] = ""
-    outcome: Annotated[str, opt("--status", "Only completed, failed, timed-out ... ones.")] = ""
+    outcome: Annotated[
+        str, opt("--status", "Only runs of this status: completed, failed, timed-out ...")
+    ] = ""
     limit: _Limit = None
 
     def fits(self, run: RunRecord) -> bool:
@@ -186,16 +190,16 @@ def log(
 
     Example: benchfarm results log RUN --issue --out issue.md
 
-    What 'parse' reads is one attachment, not the whole page.
+    'benchfarm parse' reads one attachment, not this whole page.
 
-    A text for an issue has device, program, command, evidence and output; serial numbers, paths,
-    addresses and names are left out.
+    The text for an issue has device, program, command, evidence and output, without serial numbers,
+    paths, addresses and names.
     """
     from orchestrator.app.stored import find_run, log_text
     from orchestrator.app.workspace import Workspace
 
     if issue and attachment:
-        raise UsageError("--issue chooses what is told; leave out --attachment")
+        raise UsageError("--issue chooses its own text; leave out --attachment")
     with Workspace(settings, makes_store=False) as workspace:
         run = find_run(workspace.store, run_id)
         if issue:
@@ -263,7 +267,9 @@ _Named = Annotated[Texts, arg("Campaigns, by id or its beginning.", metavar="CAM
 def prune(
     settings: Settings,
     *,
-    older_than: Annotated[str, opt("--older-than", "Of campaigns that are older than this, 90d.")],
+    older_than: Annotated[
+        str, opt("--older-than", "Only campaigns older than this, for example 90d.")
+    ],
     dry_run: DryRun = False,
     compact: Annotated[bool, opt("--compact", "Shrink the store's file afterwards.")] = False,
 ) -> CommandResult:
@@ -285,7 +291,7 @@ def prune(
 def backup(
     settings: Settings, out: Annotated[Path, arg("File of the copy. It must not exist.")]
 ) -> CommandResult:
-    """Copy a store, also one in use, and verify the copy.
+    """Copy the store, even while in use, and verify the copy.
 
     Example: benchfarm store backup copy.db
     """
@@ -293,7 +299,7 @@ def backup(
 
     store = stored.backup(settings, out)
     return CommandResult(
-        text=f"{out}: a whole copy; restore it by putting it at {store}",
+        text=f"{out}: a complete copy; to restore it, copy it to {store}",
         data={"path": out, "store": store},
     )
 
@@ -352,7 +358,7 @@ def remove(
     if not yes:
         raise UsageError(
             "removing a campaign can't be undone: give --yes",
-            hint="'benchfarm results hide' only leaves them out of lists",
+            hint="'benchfarm results hide' only removes them from lists",
         )
     with Workspace(settings, makes_store=False) as workspace:
         # All or none of them.

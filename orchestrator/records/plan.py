@@ -400,7 +400,7 @@ class Matrix:
     every_thread_count: Annotated[
         bool,
         Key(
-            "Use each thread count also where the delegate takes all operators.",
+            "Try every thread count, even where the delegate runs all operators.",
             "--every-thread-count",
             "",
             "",
@@ -693,7 +693,7 @@ class PlanTerms:
     ] = USUAL_LOADS
     #: Whether an unreachable phone may be rebooted.
     reboot: Annotated[
-        bool, Key("Reboot a phone that can't be recovered otherwise.", "--reboot", ADVANCED)
+        bool, Key("Reboot an unreachable phone as the last resort.", "--reboot", ADVANCED)
     ] = False
     quiet: Quiet = field(default_factory=Quiet)
     #: Seconds for one invocation, beyond what max_secs allows for warm-up and measurement.
@@ -701,7 +701,7 @@ class PlanTerms:
         Seconds,
         Field(gt=0, le=86_400),
         Key(
-            "Seconds per process beyond twice --max-secs (default: 120).",
+            "Seconds that a process may take beyond twice --max-secs (default: 120).",
             "--timeout",
             ADVANCED,
             "",
@@ -796,7 +796,7 @@ class Plan(PlanTerms):
         Invocations,
         Short(_bounds, lambda _: {"type": ["integer", "string"]}),
         Key(
-            "Processes per case: N, or FIRST-MOST (default: 8-40).",
+            "Processes per case: N, or MIN-MAX (default: 8-40).",
             "--runs -n",
             MEASURING,
             "",
@@ -850,7 +850,7 @@ class Plan(PlanTerms):
     parity_inputs: Annotated[
         Annotated[Path, by_rule("folder")] | None,
         Key(
-            "Folder with inputs for parity: MODEL.0.bin ...",
+            "Folder with input files for the pass parity: MODEL.0.bin ...",
             "--parity-inputs",
             ADVANCED,
             "",

@@ -63,7 +63,7 @@ def test_fetching_changes_keeping_and_going_back(declared: Cli, server: FileServ
     publish(2)
     changed = fetch().stdout
     assert "CHANGED" in changed
-    assert f"build use prog@{old['release_id']} goes back" in changed
+    assert f"build use prog@{old['release_id']}' switches back" in changed
     publish(3)
     assert fetch("--json").json["fetched"][0]["previous"]["tag"] == "latest 2026-11-21"
     listed = declared("build", "list", "--all", "--json").ok().json

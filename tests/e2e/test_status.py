@@ -119,7 +119,7 @@ def _phone_of(lab: Lab, serial: str) -> dict[str, Any]:
 
 
 def test_status_of_nothing_says_so(cli: Cli) -> None:
-    assert cli("status").ok().stdout == "nothing is running, and nothing waits to be resumed\n"
+    assert cli("status").ok().stdout == "no campaign is running or waits to be resumed\n"
 
 
 def _stopped_when_told(lab: Lab, process: subprocess.Popen[str]) -> Any:

@@ -59,7 +59,7 @@ def test_the_option_counts_before_it_is_read(cli: Cli) -> None:
         (line,) = lines_of(cli(*words).stderr)
         assert "--nope" in line["text"]
     # For people as ever.
-    assert "'benchfarm run -h' shows what there is" in cli("run --nope").stderr
+    assert "see 'benchfarm run -h'" in cli("run --nope").stderr
     # With --json standard output says the same.
     refused = cli("--log-format", "json", "run", "--nope", "--json")
     assert refused.json["error"]["message"] == lines_of(refused.stderr)[0]["text"]

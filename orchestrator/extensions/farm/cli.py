@@ -127,8 +127,8 @@ def submit(
         str,
         opt(
             "--once",
-            "Name of a submission that is made once; {date} in it is the night's."
-            " Run again, it does nothing.",
+            "Name of the submission, where {date} is the night's date. If it exists,"
+            " nothing is submitted.",
         ),
     ] = "",
 ) -> CommandResult:
@@ -174,8 +174,8 @@ def farm_status(
 ) -> CommandResult:
     """List hosts, phones and jobs.
 
-    The exit code of a submission's is 1 when a job failed or was cancelled, a run of it gave no result
-    or a phone that it means has no job, else 6 when the time didn't reach for all.
+    With SUBMISSION, the exit code is 1 when a job failed or was cancelled, a run has no result or a
+    phone of the plan has no job, else 6 when the time budget was too small for every case.
 
     Example: benchfarm farm status
     """

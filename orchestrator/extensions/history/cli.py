@@ -115,7 +115,7 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
 
 @command("history selftest", has_table=True)
 def selftest(settings: Settings) -> CommandResult:
-    """Put steps into stored series: which are found, how soon.
+    """Test which artificial slowdowns are found, and how soon.
 
     Example: benchfarm history selftest
 
@@ -158,7 +158,7 @@ def annotate(
 
     Example: benchfarm history expect --remove 3
 
-    'benchfarm history changes' lists expected changes after the others, and they don't fail it.
+    'benchfarm history changes' lists expected changes last. They don't change its exit code.
     """
     from orchestrator.extensions.history import changes as history
     from orchestrator.plugins import Workspace
@@ -205,7 +205,9 @@ Since = Annotated[str, opt("--since", "90d, 12w or a date (default: the newest 9
 @command("history site")
 def write_site(
     settings: Settings,
-    out: Annotated[Path, opt("--out -o", "Folder of the pages: empty, or that of a site.")],
+    out: Annotated[
+        Path, opt("--out -o", "Folder for the pages: an empty one, or one that holds such pages.")
+    ],
     since: Since = "",
 ) -> CommandResult:
     """Write history pages for any web server.

@@ -140,7 +140,7 @@ class TableRequest:
             "Repeat for several.",
         ),
     ] = ()
-    every: Annotated[bool, opt("--all", "Every configuration, not the fastest alone.")] = False
+    every: Annotated[bool, opt("--all", "Print every configuration, not only the fastest.")] = False
 
     def has(self, model: Iterable[str], device: Sequence[str]) -> bool:
         """Whether a model and a device, each by its names, are asked for."""
@@ -161,8 +161,8 @@ def show_table(settings: Settings, request: TableRequest) -> CommandResult:
 
     Example: benchfarm table --format markdown
 
-    For a pull request. --all shows all configurations beside each other; --source adds what others
-    published.
+    Suited to a pull request. --all shows all configurations side by side; --source adds published
+    results.
     """
     from orchestrator.app.stored import named_campaigns
     from orchestrator.plugins import Workspace

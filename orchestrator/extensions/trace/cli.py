@@ -143,7 +143,7 @@ def trace(
 
     Example: benchfarm trace model.tflite --delegate gpu
 
-    The trace opens in the Perfetto UI; what each operator took is summed up.
+    Open the trace in the Perfetto UI. The slowest operators are printed as a table.
     """
     folder = out or settings.data_folder / "traces"
     with workspace_telling(settings) as farm:

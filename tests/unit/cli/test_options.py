@@ -25,7 +25,7 @@ def cli(tmp_path: Path) -> Cli:
 
 
 REFUSED: list[tuple[str, str]] = [
-    ("compare a b --campaign c", "--campaign is for --by"),
+    ("compare a b --campaign c", "--campaign needs --by"),
     ("compare old.tflite new.tflite", "benchfarm ab model:old.tflite model:new.tflite"),
     # A file's name says its format.
     ("report --out r.xml", "r.xml: this command writes html, text, markdown"),
