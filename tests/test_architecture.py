@@ -699,7 +699,7 @@ def test_what_only_asks_the_store_loads_no_numbers_library(tmp_path: Path) -> No
         "print([name for name in ('numpy', 'pandas') if name in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "nothing is running" in done.stdout
+    assert "no campaign is running" in done.stdout
     assert done.stderr.strip() == "[]"
 
 

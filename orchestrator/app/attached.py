@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 #: How long a phone may take to be listed once its port has power.
 _BACK_S: Final = 15.0
 _BACK_POLL_S: Final = 0.3
-#: How often a phone that another process uses is looked at.
+#: How often a phone that another process uses is polled.
 _USE_POLL_S: Final = 0.5
 
 
@@ -71,26 +71,26 @@ class Attached:
         return self.seen.serial in serials or self.seen.address in serials
 
     def unusable(self, reason: str, advice: str) -> Attached:
-        """Return it as a phone that can't be used."""
+        """Return the same phone, marked as unusable."""
         return replace(self, seen=replace(self.seen, usable=False, reason=reason, advice=advice))
 
 
 @frozen
 class OpenedDevices:
-    """What came of opening the devices of a selection."""
+    """The opened devices of a selection, and those that couldn't be opened."""
 
-    #: Those that it means and that can be used, with what they are.
+    #: The selected devices that can be used, with their facts.
     devices: tuple[tuple[Device, DeviceFacts], ...] = ()
     #: Attached phones that can't be used -> why.
     left_out: Mapping[str, str] = field(default_factory=dict)
-    #: Phones that were meant and can't be used, or aren't there -> why.
+    #: Selected phones that can't be used, or aren't attached -> why.
     missing: Mapping[str, str] = field(default_factory=dict)
     #: Which of the usable phones were taken, and why not the others.
     choice: Choice = field(default_factory=lambda: Choice(chosen=()))
 
     @property
     def facts(self) -> list[DeviceFacts]:
-        """What the devices are."""
+        """The facts of the devices."""
         return [facts for _, facts in self.devices]
 
     @property
@@ -100,13 +100,13 @@ class OpenedDevices:
 
 
 def _in_lab(workspace: Workspace, server: AdbServer) -> Sequence[Seen]:
-    """Return the phones of the lab's server, which are connected first where it doesn't know them:
-    one that was restarted has forgotten all.
+    """Return the phones of the virtual phones' server; first connect those that it doesn't know: a
+    restarted server has forgotten all.
     """
     from orchestrator.devices.discovery import join, list_devices
 
     with contextlib.suppress(DeviceError, UsageError):
-        # One that is booting refuses; it is announced as missing then.
+        # A booting phone refuses the connection; it is reported as missing then.
         list(join(server, [phone.address for phone in phones_of(workspace.settings)]))
     return list_devices(server, known=workspace.known_phones)
 
@@ -116,10 +116,10 @@ def _join_network(workspace: Workspace, server: AdbServer) -> None:
     from orchestrator.devices.discovery import NetworkPhones, join
 
     for address, error in join(server, NetworkPhones(workspace.settings.data_folder).addresses()):
-        told = (
+        text = (
             f"can't be connected: {error}; 'benchfarm device connect {address} --undo' forgets it"
         )
-        workspace.note(address, told)
+        workspace.note(address, text)
 
 
 def attached_devices(
@@ -133,33 +133,33 @@ def attached_devices(
     through one.
 
     When every one of ``serials`` is a virtual phone, or ``only_virtual`` ones are meant and a lab is
-    up, no server for real phones is looked for.
+    up, no server for real phones is searched.
     Without ``start_server`` none is started, and nothing is changed; else hubs' ports that a
     killed process left without power are on first. Raises AdbUnavailableError.
     """
-    back = _power_on(workspace) if start_server else set()
-    look = partial(
+    restored_serials = _power_on(workspace) if start_server else set()
+    list_attached = partial(
         _listed, workspace, serials, only_virtual=only_virtual, start_server=start_server
     )
-    found = look()
+    attached = list_attached()
     deadline = workspace.clock.monotonic_s() + _BACK_S
     while (
         not only_virtual
-        and not back <= {item.seen.serial for item in found}
+        and not restored_serials <= {item.seen.serial for item in attached}
         and workspace.clock.monotonic_s() < deadline
     ):
         if workspace.clock.wait(_BACK_POLL_S, workspace.cancelled):
             break
-        found = look()
-    return found
+        attached = list_attached()
+    return attached
 
 
 def _power_on(workspace: Workspace) -> set[str]:
-    """Power on what processes that are gone left off, and return whose ports they were."""
-    back = set[str]()
+    """Power on the ports that ended processes left off; return the serial numbers of their phones."""
+    restored = set[str]()
     journal = workspace.conditioner.journal
     for serial in journal.serials():
-        # Whoever holds a phone has its port off on purpose.
+        # The process that holds a phone has switched its port off on purpose.
         try:
             if not journal.ports_off(serial):
                 continue
@@ -170,10 +170,10 @@ def _power_on(workspace: Workspace) -> set[str]:
         with contextlib.suppress(DeviceBusyError), workspace.lease.acquire(serial):
             undone, why = workspace.conditioner.power_on(serial)
             workspace.powered_on[serial] = [*workspace.powered_on.get(serial, ()), *undone]
-            back |= {serial} if undone else set()
-            for text in [f"restored: {what}" for what in undone] + ([why] if why else []):
+            restored |= {serial} if undone else set()
+            for text in [f"restored: {change}" for change in undone] + ([why] if why else []):
                 workspace.note(serial, text)
-    return back
+    return restored
 
 
 def _listed(
@@ -184,19 +184,19 @@ def _listed(
     lab = workspace.lab_server(revive=start_server)
     listed: list[Attached] = []
     if lab is not None:
-        listed = [Attached(server=lab, seen=seen) for seen in _in_lab(workspace, lab)]
-    others: list[Attached] = []
+        listed = [Attached(server=lab, seen=phone) for phone in _in_lab(workspace, lab)]
+    source_devices: list[Attached] = []
     is_lab_enough = only_virtual and bool(listed)
     if not (is_lab_enough or _holds(serials, listed)):
-        others = _of_sources(workspace)
-    if not (is_lab_enough or _holds(serials, [*listed, *others])):
+        source_devices = _source_devices(workspace)
+    if not (is_lab_enough or _holds(serials, [*listed, *source_devices])):
         try:
             plugged = (
                 workspace.plugged_server() if start_server else workspace.running_plugged_server()
             )
         except AdbUnavailableError as error:
             # Neither a lab nor another source needs a server for real phones.
-            if not listed and not others:
+            if not listed and not source_devices:
                 raise
             if workspace.named_server() is not None:
                 workspace.note("adb", str(error))
@@ -205,40 +205,39 @@ def _listed(
             _join_network(workspace, plugged)
         if plugged is not None and (lab is None or str(plugged.address) != str(lab.address)):
             listed += [
-                Attached(server=plugged, seen=seen)
-                for seen in list_devices(plugged, known=workspace.known_phones)
+                Attached(server=plugged, seen=phone)
+                for phone in list_devices(plugged, known=workspace.known_phones)
             ]
     judged = judge_twins([item.seen for item in listed])
-    for seen in judged:
-        if start_server and seen.reason.startswith(SEVERAL):
-            # Remembered: with one of them away, the results of both would be taken for one
-            # phone's.
+    for phone in judged:
+        if start_server and phone.reason.startswith(SEVERAL):
+            # Kept: with one of them offline, the results of both would look like one phone's.
             with contextlib.suppress(HostStorageError):
-                workspace.quarantine.put(Serial(seen.serial), seen.reason)
-    attached = [replace(item, seen=seen) for item, seen in zip(listed, judged, strict=True)]
-    attached += others
-    # A server lists phones in the order in which they came; people look for them by name.
+                workspace.quarantine.put(Serial(phone.serial), phone.reason)
+    attached = [replace(item, seen=phone) for item, phone in zip(listed, judged, strict=True)]
+    attached += source_devices
+    # A server lists phones in the order of their connection; people search by name.
     return sorted(attached, key=lambda item: (item.seen.serial, item.seen.address))
 
 
-def _of_sources(workspace: Workspace) -> list[Attached]:
-    """Return the devices that are reached by other ways than adb."""
+def _source_devices(workspace: Workspace) -> list[Attached]:
+    """Return the devices that aren't reached by adb."""
     from orchestrator.plugins import DeviceSource, every
 
-    found: list[Attached] = []
+    devices: list[Attached] = []
     for name, source in every("devices", DeviceSource).items():
-        look = partial(source.attached, workspace.settings)
+        list_source = partial(source.attached, workspace.settings)
         try:
-            seen = (
-                look()
+            phones = (
+                list_source()
                 if workspace.known_phones is None
-                else workspace.known_phones.of_source(name, look)
+                else workspace.known_phones.of_source(name, list_source)
             )
         except DeviceError as error:
             workspace.note(name, str(error))
         else:
-            found += [Attached(source=source, seen=one) for one in seen]
-    return found
+            devices += [Attached(source=source, seen=phone) for phone in phones]
+    return devices
 
 
 def open_devices(
@@ -299,8 +298,8 @@ def check_selection(
         profiles = {*workspace.profiles, *(facts.profile for facts in devices)}
         if not profiles.issuperset(selection.profiles):
             profiles |= {facts.profile for facts in workspace.store.devices().values()}
-        known = workspace.inventory.values() if labels is None else labels
-        check_names(selection, profiles - {""}, known)
+        label_sets = workspace.inventory.values() if labels is None else labels
+        check_names(selection, profiles - {""}, label_sets)
 
 
 def _open_phones(
@@ -321,42 +320,42 @@ def _open_phones(
     attached = [_in_use(workspace, kept_out(workspace, item)) for item in attached]
     # "Any 2 of these four" wants two, not each of them.
     names_each = bool(selection.serials) and selection.any is None
-    wanted = [item for item in attached if not selection.serials or item.fits(selection.serials)]
-    usable = [item for item in wanted if item.seen.usable]
-    # What is open of a campaign on this computer can be measured without them.
+    selected = [item for item in attached if not selection.serials or item.fits(selection.serials)]
+    usable = [item for item in selected if item.seen.usable]
+    # The open runs of this computer can be measured without phones.
     host_is_enough = resumes and selection.host
     if names_each and not resumes and not (despite_losses and usable):
         for serial in selection.serials:
             pick(workspace, serial, attached)
-    opened, lost = _open_each(workspace, usable)
-    if lost and names_each and not despite_losses:
-        raise next(iter(lost.values()))
+    opened, errors = _open_each(workspace, usable)
+    if errors and names_each and not despite_losses:
+        raise next(iter(errors.values()))
     reasons = {
-        serial: str(error).removeprefix(f"{error.serial}: ") for serial, error in lost.items()
+        serial: str(error).removeprefix(f"{error.serial}: ") for serial, error in errors.items()
     }
-    unusable = [item.seen for item in wanted if not item.seen.usable]
-    left_out = {seen.serial or seen.address: seen.reason for seen in unusable} | reasons
-    here = {name for item in attached for name in (item.seen.serial, item.seen.address)}
-    # What a phone that can't be asked is was told when it was measured last.
-    known = workspace.store.devices() if selection.profiles or selection.where else {}
-    missing = missed(selection, left_out, here, workspace.inventory, known)
+    unusable = [item.seen for item in selected if not item.seen.usable]
+    left_out = {phone.serial or phone.address: phone.reason for phone in unusable} | reasons
+    attached_names = {name for item in attached for name in (item.seen.serial, item.seen.address)}
+    # A phone that can't be asked still has the facts of its last measurement.
+    stored = workspace.store.devices() if selection.profiles or selection.where else {}
+    missing = missed(selection, left_out, attached_names, workspace.inventory, stored)
     choice = choose(selection, [facts for _, facts in opened], workspace.inventory)
     fitting = tuple((device, facts) for device, facts in opened if facts.serial in choice.chosen)
     if not fitting and required and not host_is_enough:
-        what = "no attached phone fits the selection" if opened else "no usable phone is attached"
-        told = [(item.seen.serial or item.seen.address, item.seen.reason) for item in attached]
-        told += [*choice.unfit.items(), *missing.items(), *reasons.items()]
-        each = "".join(f"\n  {serial}: {why}" for serial, why in dict(told).items() if why)
-        raise NoDeviceError(what + each, hint="see 'benchfarm devices'")
+        problem = (
+            "no attached phone fits the selection" if opened else "no usable phone is attached"
+        )
+        notes = [(item.seen.serial or item.seen.address, item.seen.reason) for item in attached]
+        notes += [*choice.unfit.items(), *missing.items(), *reasons.items()]
+        each = "".join(f"\n  {serial}: {why}" for serial, why in dict(notes).items() if why)
+        raise NoDeviceError(problem + each, hint="see 'benchfarm devices'")
     return OpenedDevices(devices=fitting, left_out=left_out, missing=missing, choice=choice)
 
 
 def _open_each(
     workspace: Workspace, phones: Sequence[Attached]
 ) -> tuple[list[tuple[Device, DeviceFacts]], dict[str, DeviceError]]:
-    """Open phones in parallel; one that is lost at that mustn't keep the others from being
-    measured.
-    """
+    """Open phones in parallel. One that is lost meanwhile doesn't stop the others."""
     from orchestrator.devices.discovery import all_at_once
 
     before = workspace.store.devices() if phones else {}
@@ -364,29 +363,29 @@ def _open_each(
     def opened(item: Attached) -> tuple[Device, DeviceFacts] | DeviceError:
         try:
             device, facts = open_phone(workspace, item)
-            check_known(workspace, facts, before)
+            check_identity(workspace, facts, before)
         except DeviceError as error:
             return error
         return device, with_known_gpu(facts, before)
 
     results = all_at_once(opened, phones)
-    lost = {
+    errors = {
         item.seen.serial: result
         for item, result in zip(phones, results, strict=True)
         if isinstance(result, DeviceError)
     }
-    return [result for result in results if not isinstance(result, DeviceError)], lost
+    return [result for result in results if not isinstance(result, DeviceError)], errors
 
 
-def check_known(
-    workspace: Workspace, facts: DeviceFacts, known: Mapping[Serial, DeviceFacts]
+def check_identity(
+    workspace: Workspace, facts: DeviceFacts, stored: Mapping[Serial, DeviceFacts]
 ) -> None:
-    """Keep a phone out under whose serial number another one was measured, until somebody lets
-    it in.
+    """Quarantine a phone if another phone was measured under its serial number, until it is
+    released.
 
     Raises DeviceUnusableError.
     """
-    before = known.get(facts.serial)
+    before = stored.get(facts.serial)
     differences = told_apart(before, facts) if before is not None and not before.is_imported else ""
     if not differences:
         workspace.quarantine.is_as_known(facts.serial)
@@ -422,50 +421,50 @@ def _in_use(workspace: Workspace, item: Attached) -> Attached:
 def kept_out(workspace: Workspace, item: Attached) -> Attached:
     """Return the phone as one that can't be used when it is in quarantine."""
     reason = workspace.quarantine.reason(Serial(item.seen.serial)) if item.seen.usable else ""
-    advice = f"look at it, then 'benchfarm device release {shlex.quote(item.seen.serial)}'"
+    advice = f"check the phone, then 'benchfarm device release {shlex.quote(item.seen.serial)}'"
     return item.unusable(f"in quarantine: {reason}", advice) if reason else item
 
 
 def open_phone(workspace: Workspace, attached: Attached) -> tuple[Device, DeviceFacts]:
     """Open one phone and probe its facts; raises DeviceError kinds."""
-    seen = attached.seen
+    phone = attached.seen
     if attached.server is None:
         assert attached.source is not None
-        other = attached.source.open(workspace, seen)
+        other = attached.source.open(workspace, phone)
         workspace.opened.append(other)
         return other, other.facts()
     from orchestrator.devices.phone import AdbDevice
 
-    device = AdbDevice(attached.server, seen.address, seen=seen)
+    device = AdbDevice(attached.server, phone.address, seen=phone)
     device.match_profile = workspace.match_profile
-    device.progress = lambda *step: workspace.on_push(seen.serial, *step)
-    device.on_away = lambda *told: workspace.on_away(seen.serial, *told)
+    device.progress = lambda *step: workspace.on_push(phone.serial, *step)
+    device.on_away = lambda *event: workspace.on_away(phone.serial, *event)
     device.slots = workspace.push_slots
     workspace.opened.append(device)
     facts = device.facts()
     if device.compositor_hangs:
-        told = "its compositor doesn't answer: its GPU is what the store has of this system, if any"
-        workspace.note(facts.serial, told)
+        text = "its compositor doesn't answer; its GPU is taken from the store, if this system is stored"
+        workspace.note(facts.serial, text)
     return device, facts
 
 
-def with_known_gpu(facts: DeviceFacts, known: Mapping[Serial, DeviceFacts]) -> DeviceFacts:
-    """Return a phone's facts with the GPU that is known of the same system, where its compositor
-    didn't tell: else it would be another system than that whose outputs were checked.
+def with_known_gpu(facts: DeviceFacts, stored: Mapping[Serial, DeviceFacts]) -> DeviceFacts:
+    """Return a phone's facts with the stored GPU of the same system where its compositor didn't
+    report one: else it would be another system than the one whose outputs were checked.
     """
-    before = known.get(facts.serial)
+    before = stored.get(facts.serial)
     if facts.gpu_driver or before is None or not facts.fingerprint:
         return facts
     is_same = before.fingerprint == facts.fingerprint
     return replace(facts, gpu=before.gpu, gpu_driver=before.gpu_driver) if is_same else facts
 
 
-def pick(workspace: Workspace, serial: str, found: Sequence[Attached]) -> Attached:
+def pick(workspace: Workspace, serial: str, attached: Sequence[Attached]) -> Attached:
     """Return the phone that a serial number, or the server's name, means.
 
     Raises NoDeviceError and other kinds.
     """
-    fitting = [item for item in found if item.fits((serial,))]
+    fitting = [item for item in attached if item.fits((serial,))]
     if not fitting:
         names = [
             name
@@ -473,11 +472,11 @@ def pick(workspace: Workspace, serial: str, found: Sequence[Attached]) -> Attach
             if name.replace("-", "") == serial.lower().replace("-", "")
         ]
         hint = f"{serial} is a profile: --profile {names[0]}" if names else ""
-        if not hint and not _is_known(workspace, Serial(serial)):
-            hint = nearest(serial, [item.seen.serial for item in found])
+        if not hint and not _is_recorded(workspace, Serial(serial)):
+            hint = nearest(serial, [item.seen.serial for item in attached])
             hint = hint and f"no such phone is known here; {hint}"
-        hint = hint or "'benchfarm devices' lists what is"
-        raise NoDeviceError("is not attached" + _reasons(found), serial=serial, hint=hint)
+        hint = hint or "'benchfarm devices' lists attached phones"
+        raise NoDeviceError("is not attached" + _reasons(attached), serial=serial, hint=hint)
     usable = next((item for item in fitting if item.seen.usable), None)
     if usable is None:
         kind = DeviceBusyError if fitting[0].is_busy else DeviceUnusableError
@@ -485,9 +484,9 @@ def pick(workspace: Workspace, serial: str, found: Sequence[Attached]) -> Attach
     return usable
 
 
-def _is_known(workspace: Workspace, serial: Serial) -> bool:
+def _is_recorded(workspace: Workspace, serial: Serial) -> bool:
     """Whether a phone was measured, changed or labelled here: its serial number isn't misspelt.
-    Where that can't be read it isn't doubted.
+    True where that can't be read.
     """
     with contextlib.suppress(BenchfarmError):
         return (
@@ -499,7 +498,7 @@ def _is_known(workspace: Workspace, serial: Serial) -> bool:
 
 
 def _reasons(attached: Sequence[Attached]) -> str:
-    """Say of every phone that can't be used why: the one that is missed may be among them."""
+    """Return the reason of each unusable phone, a line each: the missing one may be among them."""
     return "".join(
         f"\n  {item.seen.address}: {item.seen.reason}" for item in attached if not item.seen.usable
     )
@@ -511,7 +510,7 @@ def _holds(serials: Sequence[str], listed: Iterable[Attached]) -> bool:
 
 
 def check_file(settings: Settings, serial: str) -> Path:
-    """Return where the last check of a phone is kept."""
+    """Return the path of the report of a phone's last check."""
     name = re.sub(r"[^A-Za-z0-9._-]", "_", serial).lstrip(".")[:80] or "phone"
     return settings.data_folder / "checks" / f"{name}.json"
 
@@ -525,8 +524,8 @@ def unchecked_hint(settings: Settings, facts: DeviceFacts) -> str:
     if facts.is_virtual or facts.kind is not DeviceKind.ANDROID:
         return ""
     try:
-        kept = json.loads(check_file(settings, facts.serial).read_text("utf-8"))
-        if kept["phone"]["fingerprint"] == facts.fingerprint:
+        report = json.loads(check_file(settings, facts.serial).read_text("utf-8"))
+        if report["phone"]["fingerprint"] == facts.fingerprint:
             return ""
     except (OSError, ValueError, TypeError, KeyError):
         pass

@@ -1,5 +1,5 @@
-"""The first archived build that is slower than a good one, found by comparing each build that is
-looked at with the one that is known to be good.
+"""The first archived build that is slower than a good one, found by comparing builds with the
+good one.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from orchestrator.app.attached import open_devices
 from orchestrator.app.measuring import measure, open_cases, reopen
 from orchestrator.app.pairing import (
     AbRequest,
-    left_out,
     pair_comparison,
     pairing_of,
-    plans_of,
+    plans_for,
     prepare,
+    unmeasured_reason,
 )
 from orchestrator.app.preparing import Prepared, start
 from orchestrator.app.workspace import Workspace
@@ -35,16 +35,16 @@ from orchestrator.tables.comparisons import change_text
 if TYPE_CHECKING:
     from orchestrator.artifacts.archive import Release
 
-#: A step that explains less than this share of the whole change isn't all there is.
+#: A step that explains less than this share of the whole change leaves further steps to find.
 _WHOLE_SHARE: Final = 0.6
 
 
 class Judgement(enum.StrEnum):
-    """What a build is, beside the good one."""
+    """The judgement of a build against the good one."""
 
     GOOD = "good"
     BAD = "bad"
-    #: Measured, and the figures don't say.
+    #: Measured, and undecided.
     UNCLEAR = "unclear"
     #: It couldn't be measured.
     SKIPPED = "skipped"
@@ -52,7 +52,7 @@ class Judgement(enum.StrEnum):
 
 @frozen
 class Compared:
-    """What comparing a build with the good one (or with another) gave."""
+    """The comparison of a build with the good one, or with another one."""
 
     #: The gravest of the cases' verdicts; None when nothing was measured.
     verdict: ComparisonVerdict | None
@@ -64,7 +64,7 @@ class Compared:
 
 @frozen
 class Probe:
-    """One build of the row that was looked at; ``index`` counts from the good build, 0."""
+    """One tested build; ``index`` counts from the good build, 0."""
 
     index: int
     judgement: Judgement
@@ -84,11 +84,11 @@ class BisectResult:
     suspects: tuple[int, ...] = ()
     #: The last good one against the first one known to be bad.
     step: Compared | None = None
-    #: What to know beside it, as sentences.
+    #: Remarks, as sentences.
     remarks: tuple[str, ...] = ()
 
 
-#: Compares two builds of the row, baseline and candidate, by their indices.
+#: Compares two builds, baseline and candidate, by their indices.
 Compare = Callable[[int, int], Compared]
 
 
@@ -97,12 +97,12 @@ def search(
 ) -> BisectResult:
     """Return the first bad one of ``count`` builds, the first of which is good and the last bad.
 
-    Builds that can't be measured or judged are gone around, as long as others are left between; the
-    result then names those among which the first bad one is. There are two builds at least.
+    Builds that can't be measured or judged are skipped, as long as others are left between. The
+    result then names the suspects, one of which is the first bad build. ``count`` is at least 2.
     """
     probes: list[Probe] = []
 
-    def look(index: int, whole: float | None) -> Judgement:
+    def test_build(index: int, whole: float | None) -> Judgement:
         compared = compare(0, index)
         probes.append(
             Probe(index=index, judgement=judgement_of(compared.verdict, whole), compared=compared)
@@ -110,7 +110,7 @@ def search(
         on_probe(probes[-1])
         return probes[-1].judgement
 
-    if look(count - 1, None) is not Judgement.BAD:
+    if test_build(count - 1, None) is not Judgement.BAD:
         end = probes[0]
         remark = f"The bad build isn't found slower: {end.judgement}{figure_text(end.compared)}."
         return BisectResult(probes=tuple(probes), remarks=(remark,))
@@ -118,14 +118,14 @@ def search(
     low, high = 0, count - 1
     passed: set[int] = set()
     while between := [index for index in range(low + 1, high) if index not in passed]:
-        middle = min(between, key=lambda index: (abs(2 * index - low - high), index))
-        match look(middle, whole):
+        candidate = min(between, key=lambda index: (abs(2 * index - low - high), index))
+        match test_build(candidate, whole):
             case Judgement.BAD:
-                high = middle
+                high = candidate
             case Judgement.GOOD:
-                low = middle
+                low = candidate
             case _:
-                passed.add(middle)
+                passed.add(candidate)
     of_high = next(probe for probe in probes if probe.index == high)
     step = of_high.compared if low == 0 else compare(low, high)
     suspects = (*(index for index in sorted(passed) if low < index < high), high)
@@ -161,14 +161,14 @@ def _log_ratio(verdict: ComparisonVerdict | None) -> float:
 
 
 def _remarks(step: Compared, whole: float) -> tuple[str, ...]:
-    """Return what of the whole change the step that was found doesn't explain, as sentences."""
+    """Return a remark where the step that was found doesn't explain the whole change, else none."""
     if judgement_of(step.verdict, None) is Judgement.BAD and (
         _log_ratio(step.verdict) >= _WHOLE_SHARE * whole
     ):
         return ()
     text = (
         "The last good and the first bad build, against each other, don't show the whole change: "
-        "it came in several steps; bisect on from the first bad build, or with a smaller --detect."
+        "it came in several steps; bisect again from the first bad build, or with a smaller --detect."
     )
     return (text,)
 
@@ -195,7 +195,7 @@ def bisect(
     command is repeated within ``fresh_s``.
 
     ``ends`` are the good build and the bad one, ``options`` the devices and settings of both sides of
-    each comparison. Returns what the search came to, the releases from the good to the bad one as it counts them,
+    each comparison. Returns the result of the search, the releases from the good to the bad one,
     and the device.
 
     Raises:
@@ -203,9 +203,9 @@ def bisect(
             several devices fit.
         ArtifactError: a build isn't archived.
         DeviceError kinds: the device was lost; what was measured is stored, and the same command
-            goes on.
+            resumes.
     """
-    _, (plan, _) = plans_of([f"build:{end}" for end in ends], options, request)
+    _, (plan, _) = plans_for([f"build:{end}" for end in ends], options, request)
     good, bad = map(workspace.library.find_release, ends)
     opened = open_devices(workspace, plan.devices)
     if len(opened.devices) != 1:
@@ -219,14 +219,14 @@ def bisect(
     last = len(releases) - 1
 
     def compare(baseline: int, candidate: int) -> Compared:
-        named = [f"build:{releases[index].address}" for index in (baseline, candidate)]
+        sides = [f"build:{releases[index].address}" for index in (baseline, candidate)]
         try:
-            prepared = prepare(workspace, named, options, request, opened)
+            prepared = prepare(workspace, sides, options, request, opened)
         except PlanError:
             raise
         except (ArtifactError, UsageError) as error:
-            # A wrong option would fail with every build; the ends are compared first, and so it is
-            # told at once.
+            # A wrong option would fail with every build. The ends are compared first, so it fails
+            # at once.
             if candidate == last:
                 raise
             return Compared(verdict=None, reason=str(error))
@@ -257,13 +257,13 @@ def releases_between(
     }
     ordered = sorted(fitting.values(), key=lambda item: item.seen_at)
     places = []
-    for option, wanted in (("GOOD", good), ("BAD", bad)):
-        if wanted.release_id not in fitting:
-            raise UsageError(f"{option} {wanted.address} isn't for this device ({', '.join(abis)})")
-        places.append([item.release_id for item in ordered].index(wanted.release_id))
+    for option, end in (("GOOD", good), ("BAD", bad)):
+        if end.release_id not in fitting:
+            raise UsageError(f"{option} {end.address} isn't for this device ({', '.join(abis)})")
+        places.append([item.release_id for item in ordered].index(end.release_id))
     if places[0] >= places[1]:
         raise UsageError(
-            "GOOD wasn't archived before BAD", hint="'benchfarm build list --all' tells the order"
+            "GOOD wasn't archived before BAD", hint="'benchfarm build list --all' lists the order"
         )
     return ordered[places[0] : places[1] + 1]
 
@@ -309,8 +309,8 @@ def gravest(verdicts: Iterable[ComparisonVerdict]) -> ComparisonVerdict | None:
 def _stored(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Campaign | None:
     """Return a stored campaign that compared the same on the same system not too long ago.
 
-    One whose budget left no time for a pair of each case has compared nothing; one that was
-    closed may say less than was asked. One that was interrupted goes on.
+    A campaign whose budget was too small for a pair of each case doesn't count, nor does a closed
+    one. An interrupted one is resumed.
     """
     since = workspace.clock.now() - timedelta(seconds=fresh_s)
     for item in workspace.store.campaigns():
@@ -320,14 +320,14 @@ def _stored(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Campaig
             and answers(item, prepared.campaign)
             and item.status is not CampaignStatus.CLOSED
             and (campaign := workspace.store.campaign(item.campaign_id))
-            and not any(map(left_out, pair_comparison(workspace, campaign).rows))
+            and not any(map(unmeasured_reason, pair_comparison(workspace, campaign).rows))
         ):
             return campaign
     return None
 
 
 def figure_text(compared: Compared | None) -> str:
-    """Return what a comparison came to, as it follows a build's name."""
+    """Return a comparison's change as text that follows a build's name, empty for None."""
     if compared is None:
         return ""
     verdict = compared.verdict
@@ -338,5 +338,5 @@ def figure_text(compared: Compared | None) -> str:
 
 
 def titled(release: Release) -> str:
-    """Return what people know a build by."""
+    """Return a build's address, with its tag."""
     return release.address + (f" ({release.tag})" if release.tag else "")

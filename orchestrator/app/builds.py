@@ -29,8 +29,8 @@ def fetch_builds(
     abis: Sequence[str],
     on_progress: Progress,
 ) -> tuple[list[Fetched], list[tuple[BuildSpec, ArtifactError]]]:
-    """Download declared builds, for all their ABIs where none is named; return what came, and what
-    didn't and why.
+    """Download declared builds, for all their ABIs by default; return the downloads, and the failures
+    with their errors.
 
     Raises:
         UsageError: an unknown name or ABI.
@@ -54,7 +54,7 @@ def fetch_builds(
 
 @frozen
 class AddRequest:
-    """A program that is to be kept."""
+    """A program to add to the cache."""
 
     file: Annotated[Path, arg("A benchmark_model binary, an APK, or a library for one.")]
     name: Annotated[str, opt("--name", "Name of the build.")] = ""
@@ -73,24 +73,24 @@ def add_build(workspace: Workspace, request: AddRequest) -> Build:
     from orchestrator.artifacts.program import check_shows_benchmark
     from orchestrator.config.declarations import tool_named
 
-    wanted = tool_named(request.tool) if request.tool else None
-    if wanted is None or not wanted.is_declared:
+    tool = tool_named(request.tool) if request.tool else None
+    if tool is None or not tool.is_declared:
         check_shows_benchmark(request.file)
     return workspace.library.add(
         request.file,
         name=request.name,
         libraries=request.libraries,
         release=request.release,
-        tool=wanted,
+        tool=tool,
     )
 
 
 def _chosen(
     specs: Sequence[BuildSpec], names: Sequence[str], abis: Sequence[str]
 ) -> list[BuildSpec]:
-    wanted = [(name, abi) for name in names for abi in abis or [""]]
+    targets = [(name, abi) for name in names for abi in abis or [""]]
     chosen: dict[BuildSpec, None] = {}
-    for name, abi in wanted:
+    for name, abi in targets:
         fitting = [spec for spec in specs if spec.name == name and abi in {spec.abi, ""}]
         if not fitting:
             raise UsageError(
@@ -109,9 +109,9 @@ class Flags:
     """Flags of a program."""
 
     tool: ToolName
-    #: The build that was asked; None for what is documented.
+    #: The build that was asked; None for documented flags.
     build: Build | None
-    #: Where they are from, in words.
+    #: Their source, as text.
     title: str
     schema: FlagSchema
 
@@ -121,8 +121,8 @@ def flags_of(
 ) -> tuple[Flags, FlagSpec | None]:
     """Return the flags of a program, and the one of them that is named.
 
-    Raises UsageError for a tool or a flag that there is none of, ArtifactError for a build,
-    DeviceError kinds for a device that was named.
+    Raises UsageError for an unknown tool or flag, ArtifactError for a build, DeviceError kinds for
+    a named device.
     """
     from orchestrator.app.workspace import Workspace
     from orchestrator.config.declarations import known_tools
@@ -131,41 +131,44 @@ def flags_of(
         declared = set(known_tools()) - {*ToolName, *plugins("programs")}
         if name in declared:
             name, tool = "", name
-        found = _source(workspace, _tool(tool, declared), build, serial)
+        flags = _source(workspace, _tool(tool, declared), build, serial)
     bare = name.removeprefix("--").partition("=")[0]
-    if bare and bare not in found.schema.flags:
-        nearest = found.schema.nearest(bare)
+    if bare and bare not in flags.schema.flags:
+        nearest = flags.schema.nearest(bare)
         hint = f"did you mean {nearest}?" if nearest else "'benchfarm flags' lists them"
-        raise UsageError(f"{found.title}: there is no flag {bare!r}", hint=hint)
-    return found, found.schema.flags[bare] if bare else None
+        raise UsageError(f"{flags.title}: there is no flag {bare!r}", hint=hint)
+    return flags, flags.schema.flags[bare] if bare else None
 
 
 def _tool(name: str, declared: Iterable[str]) -> ToolName:
     from orchestrator.config.declarations import tool_named
     from orchestrator.programs import programs
 
-    with_flags = [own.name for own in programs() if own.has_flags]
-    wanted = tool_named(name)
-    if wanted in with_flags or wanted.is_declared:
-        return wanted
+    with_flags = [item.name for item in programs() if item.has_flags]
+    tool = tool_named(name)
+    if tool in with_flags or tool.is_declared:
+        return tool
     hint = f"tools with flags are {', '.join([*with_flags, *sorted(declared)])}"
     raise UsageError(f"{name!r} takes none of a plan's flags", hint=hint)
 
 
-def _source(workspace: Workspace, tool: ToolName, named: str, serial: str) -> Flags:
+def _source(workspace: Workspace, tool: ToolName, build_name: str, serial: str) -> Flags:
     """Return the flags of the named build, of the device's build, or of all builds as documented."""
     from orchestrator.programs import program
     from orchestrator.programs.flags import documented_flags
 
     if tool.is_declared:
-        own = program(tool)
+        declared = program(tool)
         return Flags(
-            tool=tool, schema=own.own_schema or FlagSchema(flags={}), build=None, title=own.title
+            tool=tool,
+            schema=declared.own_schema or FlagSchema(flags={}),
+            build=None,
+            title=declared.title,
         )
     if serial:
-        build = _on_device(workspace, tool, named, serial)
-    elif named:
-        build = _named(workspace, tool, named)
+        build = _on_device(workspace, tool, build_name, serial)
+    elif build_name:
+        build = _build_by_name(workspace, tool, build_name)
     else:
         schema = program(tool).own_schema or documented_flags(program(tool).family)
         title = f"{tool}, all builds, as documented"
@@ -181,7 +184,7 @@ def _source(workspace: Workspace, tool: ToolName, named: str, serial: str) -> Fl
     )
 
 
-def _named(workspace: Workspace, tool: ToolName, named: str) -> Build:
+def _build_by_name(workspace: Workspace, tool: ToolName, build_name: str) -> Build:
     """Return a build for any ABI; one for this computer is asked for its flags here."""
     from orchestrator.engine.flag_check import learn_flags
 
@@ -193,7 +196,7 @@ def _named(workspace: Workspace, tool: ToolName, named: str) -> Build:
     ]
     for abi, kind in places:
         try:
-            build = workspace.library.resolve(tool, abi, name_or_path=named, kind=kind)
+            build = workspace.library.resolve(tool, abi, name_or_path=build_name, kind=kind)
         except ArtifactError as error:
             problem = problem or error
             continue
@@ -206,14 +209,17 @@ def _named(workspace: Workspace, tool: ToolName, named: str) -> Build:
     raise problem
 
 
-def _on_device(workspace: Workspace, tool: ToolName, named: str, serial: str) -> Build:
+def _on_device(workspace: Workspace, tool: ToolName, build_name: str, serial: str) -> Build:
     """Return the build that would be used on a device, after it was asked for its flags there."""
     from orchestrator.app.attached import open_devices
     from orchestrator.engine.flag_check import ask_for_flags
 
     selection = DeviceSelection(serials=(serial,))
     plan = Plan(
-        name="flags", models=(), matrix=Matrix(tools=(tool,)), builds={tool: named} if named else {}
+        name="flags",
+        models=(),
+        matrix=Matrix(tools=(tool,)),
+        builds={tool: build_name} if build_name else {},
     )
     ((device, facts),) = open_devices(workspace, selection).devices
     build = workspace.builds.of(plan, [facts])[facts.serial, tool]

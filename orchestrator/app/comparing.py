@@ -1,4 +1,4 @@
-"""What is stored against what is stored, case by case."""
+"""Comparisons of stored results, case by case."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from orchestrator.app.stored import (
     find_campaigns,
     load_measured,
     named_campaigns,
-    runs_left,
+    resume_notes,
 )
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import ArtifactError, UsageError
@@ -36,7 +36,8 @@ from orchestrator.settings import Settings
 from orchestrator.units import counted, format_percent
 
 _SHORTEST_SHA: Final = 4
-#: What a configuration is chosen by, a fact that is then free; any other name is a flag's.
+#: The keys that choose a configuration. Each is a fact that may then differ. Any other name is a
+#: flag's.
 _CONFIG_KEYS: Final[Mapping[str, Callable[[Case], str]]] = {
     Fact.DELEGATE: lambda case: case.delegate.value,
     Fact.THREADS: lambda case: str(case.threads),
@@ -56,12 +57,12 @@ def rule_for(
     """Return the rule of a comparison.
 
     Args:
-        by: What the sides differ in.
-        sides: As :func:`compare` takes them; those of a configuration say which facts are free.
-        threshold: Smaller differences are none, as a share; None for the usual, and for what an A/B
-            comparison was ended by.
-        level: Of the intervals, as a share; None as above.
-        allowed: Facts that may differ all the same.
+        by: The axis in which the sides differ.
+        sides: As :func:`compare` takes them; the keys of a configuration are facts that may differ.
+        threshold: Smaller differences don't count, as a share; None for the default, or for that of
+            an A/B comparison.
+        level: Confidence level of the intervals, as a share; None as above.
+        allowed: Further facts that may differ.
 
     Raises:
         UsageError: an axis or a fact that isn't known, or a configuration that isn't
@@ -71,8 +72,10 @@ def rule_for(
         raise UsageError(f"--by {by!r} isn't known", hint=f"choose one of {', '.join(Axis)}")
     for name in allowed:
         if name not in list(Fact) or name in ABSOLUTE:
-            known = ", ".join(fact for fact in Fact if fact not in ABSOLUTE)
-            raise UsageError(f"--allow {name!r} can't be let pass", hint=f"choose of {known}")
+            names = ", ".join(fact for fact in Fact if fact not in ABSOLUTE)
+            raise UsageError(
+                f"--allow {name!r} isn't a fact that may differ", hint=f"choose of {names}"
+            )
     axis = Axis(by)
     parts = [part for side in sides for part in config_parts(side)] if axis is Axis.CONFIG else []
     return Rule(
@@ -90,9 +93,9 @@ def compare(
     """Compare two campaigns, or two builds, models, devices, delegates or configurations within
     campaigns.
 
-    ``campaigns`` are those that sides of another axis are looked for in; the newest that has them
-    when none is named. Raises UsageError for a side that isn't known, and for another claim than
-    that by which the pairs of an A/B comparison were ended.
+    Sides of another axis are searched in ``campaigns``, by default in the newest one that has them.
+    Raises UsageError for an unknown side, and for another threshold or level than that of an A/B
+    comparison.
     """
     if rule.axis is not Axis.CAMPAIGN:
         return _within_campaigns(workspace, sides, rule, campaigns)
@@ -104,35 +107,35 @@ def compare(
     return _between_campaigns(workspace, sides, rule)
 
 
-def _check_claim(campaign_id: CampaignId, own: Claim, rule: Rule) -> None:
+def _check_claim(campaign_id: CampaignId, claim: Claim, rule: Rule) -> None:
     """Raise UsageError where another threshold or level was asked for than an A/B comparison's."""
-    asked = ((rule.threshold, own.threshold), (rule.level, own.level))
+    pairs = ((rule.threshold, claim.threshold), (rule.level, claim.level))
     if any(
-        share is not None and format_percent(share) != format_percent(known)
-        for share, known in asked
+        share is not None and format_percent(share) != format_percent(claimed)
+        for share, claimed in pairs
     ):
         raise UsageError(
-            f"{campaign_id} is an A/B comparison, whose pairs were ended by its own threshold "
-            f"({format_percent(own.threshold)}) and level ({format_percent(own.level)})",
+            f"{campaign_id} is an A/B comparison, whose pairs ended by its own threshold "
+            f"({format_percent(claim.threshold)}) and level ({format_percent(claim.level)})",
             hint="leave out --threshold and --level; 'benchfarm ab' has --detect for a new comparison",
         )
 
 
-def ways_out(comparison: Comparison, allowed: Collection[str]) -> Iterator[str]:
-    """Say which option compares what nothing but facts that may be let pass keeps apart."""
+def allow_hints(comparison: Comparison, allowed: Collection[str]) -> Iterator[str]:
+    """Yield a hint at ``--allow`` where it would make further cases comparable."""
     apart = [{item.fact for item in row.differences} for row in comparison.rows]
     helped = [facts for facts in apart if facts and not facts & ABSOLUTE]
     if helped:
         every = ",".join(sorted({*allowed, *(fact.value for facts in helped for fact in facts)}))
         cases = counted(len(helped), "case")
-        yield f"'--allow {every}' compares {cases} more and tells what differs beside each."
+        yield f"'--allow {every}' compares {cases} more and notes what differs in each."
 
 
 def _between_campaigns(workspace: Workspace, words: Sequence[str], rule: Rule) -> Comparison:
     if len(words) < 2:
-        # The newest alone is asked about beside what was before it.
-        named = "".join(words)
-        words = (named if named not in {"", "newest"} else "previous", "newest")
+        # The newest one alone is compared with the previous one.
+        side = "".join(words)
+        words = (side if side not in {"", "newest"} else "previous", "newest")
     if len(words) > 2:
         raise UsageError(
             "two sides can be compared, not more", hint="benchfarm compare BASELINE CANDIDATE"
@@ -146,7 +149,7 @@ def _between_campaigns(workspace: Workspace, words: Sequence[str], rule: Rule) -
         )
     names = (_side_name(before), _side_name(after))
     sides = load_measured(workspace, before), load_measured(workspace, after)
-    return replace(_compared(workspace, sides, rule, names), notes=runs_left(*before, *after))
+    return replace(_compared(workspace, sides, rule, names), notes=resume_notes(*before, *after))
 
 
 def _compared(
@@ -155,14 +158,12 @@ def _compared(
     rule: Rule,
     names: tuple[str, str],
 ) -> Comparison:
-    """Compare two sides; where they are of several sessions, with what sessions of their series
-    differ by.
-    """
+    """Compare two sides; for several sessions, with the noise between sessions of their series."""
     before, after = ({item.campaign_id for item in side} for side in sides)
     if len(before | after) > 1 or rule.axis is Axis.DEVICE:
         keys = sorted({item.case.series_key for side in sides for item in side})
-        # The candidate is what is asked about: it says nothing of what sessions differ by. Nor does
-        # an A/B comparison, of whatever else, nor what is hidden.
+        # Neither the candidate itself, nor A/B comparisons, nor hidden campaigns count for the
+        # noise between sessions.
         listed = workspace.store.campaigns()
         plain = {item.campaign_id for item in listed if item.terms.pairing is None}
         points = workspace.store.points(series_keys=keys)
@@ -171,13 +172,13 @@ def _compared(
 
 
 def _side_name(campaigns: Sequence[Campaign]) -> str:
-    """Return how a side is called: a submission after the first of its phones."""
+    """Return the title of a side: its first campaign, and the number of further ones."""
     further = f" and {len(campaigns) - 1} more" if len(campaigns) > 1 else ""
     return f"{campaigns[0].name} {campaigns[0].campaign_id}{further}"
 
 
 def _within_campaigns(
-    workspace: Workspace, words: Sequence[str], rule: Rule, named: Sequence[str]
+    workspace: Workspace, words: Sequence[str], rule: Rule, campaigns: Sequence[str]
 ) -> Comparison:
     if len(words) != 2:
         raise UsageError(
@@ -185,8 +186,8 @@ def _within_campaigns(
             hint=f"benchfarm compare --by {rule.axis} BASELINE CANDIDATE",
         )
     fits = tuple(_selector(workspace, rule.axis, word) for word in words)
-    if named:
-        sides = _sides(load_measured(workspace, named_campaigns(workspace.store, named)), fits)
+    if campaigns:
+        sides = _sides(load_measured(workspace, named_campaigns(workspace.store, campaigns)), fits)
     else:
         sides = _newest_sides(workspace, fits)
     for word, side in zip(words, sides, strict=True):
@@ -198,12 +199,12 @@ def _within_campaigns(
         serials = sorted({item.case.serial for item in side})
         if rule.axis is Axis.DEVICE and len(serials) > 1:
             raise UsageError(f"device {word!r} fits {', '.join(serials)}", hint="name one of them")
-    claims, others = ({item.campaign_id: item.claim for item in side} for side in sides)
+    claims, candidate_claims = ({item.campaign_id: item.claim for item in side} for side in sides)
     for campaign_id, claim in claims.items():
-        if claim is not None and campaign_id in others:
+        if claim is not None and campaign_id in candidate_claims:
             _check_claim(campaign_id, claim, rule)
     first, *further = {*claims.values()}
-    if first is not None and not further and claims == others:
+    if first is not None and not further and claims == candidate_claims:
         rule = replace(rule, threshold=first.threshold, level=first.level)
     of_baseline = {(item.campaign_id, item.case.case_key) for item in sides[0]}
     for item in sides[1]:
@@ -221,18 +222,18 @@ def _within_campaigns(
 def _sides(
     cases: Sequence[Measured], fits: Sequence[Callable[[Case], bool]]
 ) -> list[list[Measured]]:
-    """Return those of measured cases that fit each side."""
+    """Return the measured cases of each side."""
     return [[item for item in cases if fit(item.case)] for fit in fits]
 
 
 def _newest_sides(
     workspace: Workspace, fits: Sequence[Callable[[Case], bool]]
 ) -> list[list[Measured]]:
-    """Return both sides as the newest campaign has them that measured both, else each as the newest
-    that measured it.
+    """Return both sides of the newest campaign that measured both, else each of the newest one that
+    measured it.
     """
     newest: list[list[Measured]] = [[], []]
-    # Where nothing of a side has a result, the newest that tried it says why.
+    # Where a side has no result at all, the newest campaign that tried it has the reason.
     tried: list[list[Measured]] = [[], []]
     for listed in workspace.store.campaigns():
         campaign = workspace.store.campaign(listed.campaign_id)
@@ -245,15 +246,15 @@ def _newest_sides(
         if all(has):
             return sides
         newest = [
-            known or (side if there else [])
-            for known, side, there in zip(newest, sides, has, strict=True)
+            cases or (side if is_measured else [])
+            for cases, side, is_measured in zip(newest, sides, has, strict=True)
         ]
-        tried = [known or side for known, side in zip(tried, sides, strict=True)]
-    return [known or fallen_back for known, fallen_back in zip(newest, tried, strict=True)]
+        tried = [cases or side for cases, side in zip(tried, sides, strict=True)]
+    return [cases or fallen_back for cases, fallen_back in zip(newest, tried, strict=True)]
 
 
 def _selector(workspace: Workspace, axis: Axis, word: str) -> Callable[[Case], bool]:
-    """Return whether a case is of the side that a word means."""
+    """Return a predicate: whether a case is of the side that a word means."""
     if not word:
         raise UsageError("an empty word names no side")
     match axis:
@@ -294,20 +295,20 @@ def _serials(workspace: Workspace, word: str) -> set[str]:
 def _build_shas(workspace: Workspace, word: str) -> set[str]:
     name, _, digits = word.partition("@")
     stored = workspace.store.builds()
-    found = {
+    shas = {
         str(sha)
         for sha, build in stored.items()
         if _begins(sha, word) or (build.name == name and sha.startswith(digits))
     }
-    if not found and digits:
+    if not shas and digits:
         try:
-            found = {workspace.library.find_release(word).program.sha256}
+            shas = {workspace.library.find_release(word).program.sha256}
         except ArtifactError as error:
             raise UsageError(str(error), hint=error.hint) from error
-    if not found:
+    if not shas:
         hint = "'benchfarm results runs' lists what is stored"
         raise UsageError(f"no build {word!r} is stored", hint=hint)
-    return found
+    return shas
 
 
 def _begins(sha256: str, word: str) -> bool:
@@ -341,7 +342,7 @@ _LONGEST_NAME = 120
 
 
 def default_path(settings: Settings, comparison: Comparison) -> Path:
-    """Return where a page goes that no file is named for."""
+    """Return the default path of a comparison's page."""
     name = f"compare-{comparison.axis}-{comparison.baseline}-{comparison.candidate}"
     return (
         settings.data_folder

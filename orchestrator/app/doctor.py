@@ -1,4 +1,4 @@
-"""What keeps this host from measuring tonight, each with what to do about it.
+"""Checks of this host before it measures, each finding with its next step.
 
 Nothing is changed and no phone is disturbed: phones are only listed.
 """
@@ -18,7 +18,7 @@ from typing import Final
 from orchestrator import __version__
 from orchestrator.app.attached import attached_devices
 from orchestrator.app.phones import HIDDEN_SAMSUNG, adb_servers
-from orchestrator.app.status import extension, queue_beside, run_by_others
+from orchestrator.app.status import extension, other_runners, queue_beside
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import BenchfarmError, DeviceError, StoreError
 from orchestrator.frozen import frozen
@@ -31,9 +31,9 @@ _LEAST_BYTES: Final = 10**9
 
 @frozen
 class Finding:
-    """What one check found."""
+    """The result of one check."""
 
-    #: What was looked at: ``store``, ``disk``, ``clock``, ``adb``, ``phones`` ...
+    #: What was checked: ``store``, ``disk``, ``clock``, ``adb``, ``phones`` ...
     check: str
     #: ``ok``, ``warning`` (will do for now) or ``problem`` (measuring fails, or already failed).
     level: str
@@ -43,37 +43,37 @@ class Finding:
 
 
 def ok(check: str, text: str) -> Finding:
-    """Return that a check found nothing."""
+    """Return a finding without a fault."""
     return Finding(check=check, level="ok", text=text)
 
 
 def warning(check: str, text: str, next_step: str) -> Finding:
-    """Return what should be looked at."""
+    """Return a finding that doesn't stop measuring yet."""
     return Finding(check=check, level="warning", text=text, next_step=next_step)
 
 
 def problem(check: str, text: str, next_step: str) -> Finding:
-    """Return what keeps nights from going well."""
+    """Return a finding because of which measuring fails."""
     return Finding(check=check, level="problem", text=text, next_step=next_step)
 
 
 def of_farm(workspace: Workspace, *, must_be_there: bool) -> list[Finding]:
-    """Return what the checks of the farm found whose queue is beside the store.
+    """Return the findings of the farm whose queue is in the store's database.
 
-    Nothing where there is none, unless it ``must_be_there``.
+    None without a farm, unless it ``must_be_there``.
     """
     try:
         with ExitStack() as stack:
             if not must_be_there and queue_beside(workspace.settings, stack) is None:
                 return []
-        found: list[Finding] = extension("doctor").of_farm(workspace)
+        findings: list[Finding] = extension("doctor").of_farm(workspace)
     except StoreError as error:
         return [problem("queue", str(error), error.hint or "mend that, then ask again")]
-    return found
+    return findings
 
 
 def of_host(workspace: Workspace) -> list[Finding]:
-    """Return what the checks of this host found."""
+    """Return the findings of this host."""
     checks: dict[str, Callable[[Workspace], Iterable[Finding]]] = {
         "store": _store,
         "disk": _disk,
@@ -89,16 +89,14 @@ def of_host(workspace: Workspace) -> list[Finding]:
 
 
 def run_checks(checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]]) -> list[Finding]:
-    """Return what all checks found; one that can't be made is a problem of its own, and the others
-    are made.
-    """
-    found: list[Finding] = []
+    """Return the findings of all checks. A check that fails is a problem of its own; the others run."""
+    findings: list[Finding] = []
     for name, check in checks:
         try:
-            found += check()
+            findings += check()
         except BenchfarmError as error:
-            found.append(problem(name, str(error), error.hint or "mend that, then ask again"))
-    return found
+            findings.append(problem(name, str(error), error.hint or "mend that, then ask again"))
+    return findings
 
 
 def _store(workspace: Workspace) -> list[Finding]:
@@ -125,7 +123,7 @@ def _future(workspace: Workspace) -> list[Finding]:
 
 def _disk(workspace: Workspace) -> list[Finding]:
     settings = workspace.settings
-    found = {}
+    findings = {}
     for folder in (settings.data_folder, settings.cache_folder, settings.state_folder):
         there = next((item for item in (folder, *folder.parents) if item.exists()), Path("/"))
         free = shutil.disk_usage(there).free
@@ -133,57 +131,63 @@ def _disk(workspace: Workspace) -> list[Finding]:
         step = "free some space: 'benchfarm store prune', 'benchfarm farm clean', old reports"
         if not os.access(there, os.W_OK):
             step = "change its permissions, or $BENCHFARM_HOME"
-            found[there] = problem("disk", f"{there} can't be written", step)
+            findings[there] = problem("disk", f"{there} can't be written", step)
         elif free < _LEAST_BYTES:
-            found[there] = problem("disk", text, step)
+            findings[there] = problem("disk", text, step)
         else:
-            found[there] = ok("disk", text)
-    return list(found.values())
+            findings[there] = ok("disk", text)
+    return list(findings.values())
 
 
 def _adb(workspace: Workspace) -> list[Finding]:
     servers, _ = adb_servers(workspace)
-    found = [
+    findings = [
         ok("adb", f"server for {item['for']} at {item['address']}, version {item['version']}")
         for item in servers
     ]
-    named = workspace.named_server()
-    if named is not None and str(named.address) not in {item["address"] for item in servers}:
-        # None is started in its place: no plugged phone is measured.
+    configured = workspace.named_server()
+    if configured is not None and str(configured.address) not in {
+        item["address"] for item in servers
+    }:
+        # No other server is started in its place: no plugged phone is measured.
         try:
-            named.version()
+            configured.version()
         except DeviceError as error:
-            found.append(problem("adb", str(error), error.hint or "restart it"))
+            findings.append(problem("adb", str(error), error.hint or "restart it"))
     step = "none is needed before the first phone; 'benchfarm devices' starts one"
-    return found or [warning("adb", "no adb server runs", step)]
+    return findings or [warning("adb", "no adb server runs", step)]
 
 
 def _phones(workspace: Workspace) -> list[Finding]:
     attached = attached_devices(workspace, start_server=False)
     servers = workspace.lab_server(), workspace.running_plugged_server()
     if not attached and workspace.named_server() is not None and not any(servers):
-        # Of the server that is named the other check tells; what is plugged in nobody can say.
+        # The check of adb reports the configured server. What is plugged in is unknown.
         return []
     if not attached:
         step = f"plug one in and allow USB debugging; 'benchfarm devices'; {HIDDEN_SAMSUNG}"
         return [warning("phones", "no phone is attached", step)]
-    found = [
+    problems = [
         problem(
             "phones",
             f"{item.seen.serial or item.seen.address}: {item.seen.reason}",
-            item.seen.advice or "look at it",
+            item.seen.advice or "check the phone",
         )
         for item in attached
         if not item.seen.usable
     ]
-    # Of those that are kept out another check tells.
+    # Another check reports the phones in quarantine.
     kept_out = workspace.quarantine.serials()
     usable = [
         item.seen.serial
         for item in attached
         if item.seen.usable and item.seen.serial not in kept_out
     ]
-    return [ok("phones", f"{len(usable)} usable: {', '.join(usable)}"), *found] if usable else found
+    return (
+        [ok("phones", f"{len(usable)} usable: {', '.join(usable)}"), *problems]
+        if usable
+        else problems
+    )
 
 
 def _sources(workspace: Workspace) -> list[Finding]:
@@ -191,50 +195,50 @@ def _sources(workspace: Workspace) -> list[Finding]:
     from orchestrator.plugins import DeviceSource, every
 
     sources = every("devices", DeviceSource).items()
-    told = [(name, *source.lacking(workspace.settings)) for name, source in sources]
-    return [warning(name, text, step) for name, text, step in told if text]
+    reports = [(name, *source.lacking(workspace.settings)) for name, source in sources]
+    return [warning(name, text, step) for name, text, step in reports if text]
 
 
 def _inventory(workspace: Workspace) -> list[Finding]:
-    """Read what phones are for; faults of the file are a problem of the check itself."""
+    """Read the inventory; a fault of the file is a problem of the check itself."""
     return [ok("devices.yaml", f"{counted(len(workspace.inventory), 'phone')} named in it")]
 
 
 def _quarantine(workspace: Workspace) -> list[Finding]:
-    found = [
+    problems = [
         problem(
             "quarantine",
             f"{serial}: {workspace.quarantine.reason(serial)}",
-            f"look at it, then 'benchfarm device release {shlex.quote(serial)}'",
+            f"check the phone, then 'benchfarm device release {shlex.quote(serial)}'",
         )
         for serial in workspace.quarantine.serials()
     ]
-    return found or [ok("quarantine", "no phone is kept out")]
+    return problems or [ok("quarantine", "no phone is kept out")]
 
 
 def _journals(workspace: Workspace) -> list[Finding]:
-    found = [
+    problems = [
         problem(
             "journals",
-            f"{serial} was left changed by a process that is gone",
+            f"{serial} was left changed by a process that ended",
             f"benchfarm device restore {shlex.quote(serial)}",
         )
         for serial in workspace.left_changed()
     ]
-    return found or [ok("journals", "no phone waits to be restored")]
+    return problems or [ok("journals", "no phone waits to be restored")]
 
 
 def _campaigns(workspace: Workspace) -> list[Finding]:
     progress = workspace.store.progress(only_open=True)
     known_open = workspace.store.campaigns(only_open=True)
-    others = run_by_others(workspace, known_open)
-    found = []
+    runners = other_runners(workspace, known_open)
+    warnings = []
     for campaign in known_open:
         name = campaign.campaign_id
-        if name in others or workspace.campaigns.live_holder(name):
+        if name in runners or workspace.campaigns.live_holder(name):
             continue
         stored, planned, _ = progress.get(name, Progress())
         text = f"{name} ({campaign.name}) is open: {stored} of {planned} planned invocations stored"
-        step = f"'benchfarm run --resume {name}' resumes it, 'benchfarm results close {name}' gives it up"
-        found.append(warning("campaigns", text, step))
-    return found or [ok("campaigns", "none is open without a process at it")]
+        step = f"'benchfarm run --resume {name}' resumes it, 'benchfarm results close {name}' abandons the rest"
+        warnings.append(warning("campaigns", text, step))
+    return warnings or [ok("campaigns", "no open campaign is without a process")]

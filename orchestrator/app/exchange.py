@@ -1,6 +1,6 @@
 """Results in files, in the core's formats and those of plugins (``benchfarm.exporters``,
-``benchfarm.importers``): campaigns exported, and runs that benchfarm didn't start, stored and judged
-as its own. Of folders of this computer, which show the user's name and work, nothing leaves it.
+``benchfarm.importers``): exported campaigns, and imported runs, stored and judged as benchfarm's
+own. Names of folders, which show the user's name and work, don't leave this computer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _Content: TypeAlias = "Callable[[Iterable[ReportData], Rows], Iterable[str]]"
 def _parts(
     workspace: Workspace, campaigns: Sequence[Campaign]
 ) -> tuple[Iterator[ReportData], Callable[[str], str]]:
-    """Return what exports show of each campaign on its own, and the redaction of folders.
+    """Return the report data of each campaign, and the redaction of folders.
 
     A case that was measured on two nights is two results.
     """
@@ -49,15 +49,15 @@ def _parts(
 
     parts = (
         report_data(workspace, [campaign], has_logs=False)
-        for one in campaigns
-        if (campaign := workspace.store.campaign(one.campaign_id)) is not None
+        for listed in campaigns
+        if (campaign := workspace.store.campaign(listed.campaign_id)) is not None
     )
     return parts, redaction_of(campaigns, private_folders(workspace)).hide
 
 
 def _results(path: str, content: _Content, **settings: Any) -> Exporter:  # noqa: ANN401 - Exporter's
-    """Return the exporter of a text file with all results; ``content`` takes them by campaign, and
-    what its rows are.
+    """Return the exporter of a text file with all results; ``content`` takes them by campaign, with
+    the kind of rows.
     """
 
     def write(
@@ -118,7 +118,7 @@ FORMATS: Final = (*EXPORTERS, *plugins("exporters"))
 
 @frozen
 class ExportRequest:
-    """What is exported, and where to; ``form`` is the name of an exporter then."""
+    """The campaigns to export, and the file; ``form`` is the name of an exporter."""
 
     campaigns: Campaigns = ()
     out: Annotated[
@@ -142,7 +142,7 @@ class ExportRequest:
 
 
 def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
-    """Write campaigns, or some of their runs, to a file; return it, and what is to be told of it.
+    """Write campaigns, or some of their runs, to a file; return it, and the exporter's answer.
 
     Raises:
         UsageError: An unknown format, run or campaign; a file that exists, without ``force``.
@@ -156,35 +156,35 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
             f"there are no rows of {request.rows!r}", hint=f"choose one of {', '.join(ROWS)}"
         )
     if request.rows != ROWS[0] and not exporter.takes_rows:
-        raise UsageError(f"--rows chooses what a row is; {request.form} leaves no choice")
+        raise UsageError(f"--rows doesn't apply to {request.form}", hint="leave out --rows")
     if request.runs and not exporter.takes_runs:
-        raise UsageError(f"--run chooses runs; {request.form} is about whole campaigns")
+        raise UsageError(f"--run doesn't apply to {request.form}, which has whole campaigns")
     check_folder(target)
     # Nothing takes the place of a device or a pipe.
     if os.path.lexists(target) and not (request.force and target.is_file()):
         raise UsageError(
-            f"{target}: is there already",
+            f"{target} exists already",
             hint="name another file with --out, or replace it with --force",
         )
     # What exists stays until the new one is whole.
-    made = draft_of(target)
+    draft = draft_of(target)
     try:
         with Workspace(settings, makes_store=False) as workspace:
-            chosen, run_ids = _named(workspace, request)
+            chosen, run_ids = _chosen(workspace, request)
             request = replace(request, runs=run_ids)
-            done = exporter.write(workspace, chosen, request, made) or Exported()
-        made.replace(target)
+            done = exporter.write(workspace, chosen, request, draft) or Exported()
+        draft.replace(target)
     except OSError as error:
         raise unwritable(target, error) from error
     finally:
         with suppress(OSError):
-            made.unlink(missing_ok=True)
+            draft.unlink(missing_ok=True)
     return target, done
 
 
-def _named(workspace: Workspace, request: ExportRequest) -> tuple[list[Campaign], tuple[str, ...]]:
-    """Return the campaigns that are meant, each once and without its invocations, and the whole ids
-    of the runs that are named; raises UsageError.
+def _chosen(workspace: Workspace, request: ExportRequest) -> tuple[list[Campaign], tuple[str, ...]]:
+    """Return the requested campaigns, each once and without its invocations, and the full ids of the
+    requested runs; raises UsageError.
     """
     from orchestrator.app.stored import find_campaigns, find_run
 
@@ -192,16 +192,16 @@ def _named(workspace: Workspace, request: ExportRequest) -> tuple[list[Campaign]
         raise UsageError("name campaigns or runs, not both")
     runs = [find_run(workspace.store, word) for word in request.runs]
     of_runs = [str(run.campaign_id) for run in runs]
-    found = {
+    campaigns = {
         item.campaign_id: replace(item, invocations=())
         for word in of_runs or request.campaigns or [""]
         for item in find_campaigns(workspace.store, word)
     }
-    return list(found.values()), tuple(run.run_id for run in runs)
+    return list(campaigns.values()), tuple(run.run_id for run in runs)
 
 
 def private_folders(workspace: Workspace) -> Sequence[Path]:
-    """Return the folders of this computer whose paths are left out of what others get."""
+    """Return the folders of this computer whose paths are left out of exports."""
     return (
         workspace.settings.data_folder,
         workspace.settings.cache_folder,
@@ -216,7 +216,7 @@ _MOST_FAULTS = 20
 
 @frozen
 class ImportRequest:
-    """Which files are results of what."""
+    """The files to import, and what they measured."""
 
     files: Annotated[
         Paths,
@@ -236,10 +236,10 @@ class ImportRequest:
 
 @frozen
 class Imported:
-    """What an import did."""
+    """The outcome of an import."""
 
     result: ImportResult
-    #: What people should know beside it.
+    #: Notes for people.
     notes: Sequence[str] = ()
     #: The cases of what is new as a report shows them, and where that report was written; None when
     #: nothing is new.
@@ -275,9 +275,9 @@ def store_import(
     done = Imported(result=result, notes=notes, left_out=len(batch.faults))
     if result.campaign is None:
         return done
-    shown = report_data(workspace, [result.campaign])
-    path = write_report(workspace.settings, shown, [result.campaign], request.out)
-    return replace(done, shown=shown, report=path)
+    data = report_data(workspace, [result.campaign])
+    path = write_report(workspace.settings, data, [result.campaign], request.out)
+    return replace(done, shown=data, report=path)
 
 
 def import_each(
@@ -313,7 +313,7 @@ def import_each(
 
 
 def listed(faults: Sequence[str]) -> str:
-    """Return faults as lines below a sentence, so many at most."""
+    """Return faults as lines below a sentence, at most ``_MOST_FAULTS``."""
     return "".join(f"\n  {line}" for line in few(list(map(one_line, faults)), _MOST_FAULTS))
 
 
@@ -324,9 +324,7 @@ def raw_output(
     command: str = "",
     at: datetime | None = None,
 ) -> RawOutput:
-    """Return what an imported run left behind; where nothing says when it was made, the file's time
-    is taken.
-    """
+    """Return the raw output of an imported run; ``at`` is its start, by default the file's time."""
     return RawOutput(
         command=command,
         exit_code=None,
@@ -361,26 +359,24 @@ def read_source(path: Path) -> bytes:
         raise UsageError(f"{path}: {error.strerror}") from error
 
 
-#: What stands for a folder that was named without a file in it.
+#: Replaces a folder that is named without a file in it.
 _A_FOLDER: Final = "(a folder)"
 
 
 class Redaction:
-    """Knows folders of this computer; a file in one of them is called by what follows the folder."""
+    """Removes folders of this computer from texts; of a path only the part below the folder stays."""
 
     def __init__(self, folders: Iterable[Path | str | None]) -> None:
-        """Know these folders, and those of the user and of this Python; relative ones and the
-        system's are passed over.
-
-        None and empty texts are passed over too.
+        """Remove these folders, and those of the user and of this Python. Relative folders, the
+        system's, None and empty texts are skipped.
         """
-        own = {
+        paths = {
             str(folder).rstrip("/")
             for folder in (*folders, Path.home(), Path.cwd(), sys.prefix)
             if folder
         }
         names = {
-            name for name in own if name.startswith("/") and not f"{name}/".startswith("/usr/")
+            name for name in paths if name.startswith("/") and not f"{name}/".startswith("/usr/")
         }
         # In JSON, letters beyond ASCII may be written as escapes.
         spelled = {word for name in names for word in (name, json.dumps(name)[1:-1])}
@@ -395,7 +391,7 @@ class Redaction:
         """Return a text without these folders."""
         if self._pattern is None:
             return text
-        return self._pattern.sub(lambda found: "" if found[1] else _A_FOLDER, text)
+        return self._pattern.sub(lambda match: "" if match[1] else _A_FOLDER, text)
 
     def hide_bytes(self, data: bytes) -> bytes:
         """Return a program's output without these folders; what isn't text stays as it is."""
@@ -418,9 +414,9 @@ class Redaction:
 def redaction_of(campaigns: Sequence[Campaign], further: Iterable[Path]) -> Redaction:
     """Return the folders of the models, programs and plans of campaigns, and ``further`` ones."""
     files = [Path(path) for campaign in campaigns for path in campaign.terms.files.values()]
-    named = [
+    folders = [
         folder
         for item in campaigns
         for folder in (item.terms.plan_folder, item.terms.parity_inputs)
     ]
-    return Redaction((*named, *further, *(path.parent for path in files)))
+    return Redaction((*folders, *further, *(path.parent for path in files)))

@@ -103,14 +103,14 @@ class Lab:
                 True writes it as one line that changes, False nothing; when left out, a terminal
                 and a notebook get that line.
         """
-        found = Settings.from_environment(
+        settings = Settings.from_environment(
             home=Path(home) if home is not None else None,
             store=str(store) if store is not None else None,
         )
         self.settings = replace(
-            found,
-            adb=str(adb) if adb is not None else found.adb,
-            adb_server=adb_server if adb_server is not None else found.adb_server,
+            settings,
+            adb=str(adb) if adb is not None else settings.adb,
+            adb_server=adb_server if adb_server is not None else settings.adb_server,
         )
         if progress is None:
             progress = sys.stderr.isatty() or "ipykernel" in sys.modules
@@ -279,7 +279,7 @@ class Lab:
         return Workspace(self.settings, store=store, makes_store=makes_store, observer=self)
 
     def _results(self, measured: MeasuredCampaign) -> Results:
-        """Return what came of a campaign.
+        """Return the results of a campaign.
 
         Raises what ended a device's part and isn't the device's.
         """
@@ -309,7 +309,7 @@ def compare(
 
 
 def load(campaign: OneOrMore[str] = "newest") -> Results:
-    """Return what the default Lab has stored: see :meth:`Lab.load`."""
+    """Return stored results with the default Lab: see :meth:`Lab.load`."""
     with Lab() as lab:
         return lab.load(campaign)
 
@@ -373,8 +373,8 @@ class Results(Sequence[ResultRow]):
         from orchestrator.report.exports import frame_of
 
         if what not in get_args(_Frame):
-            known = ", ".join(get_args(_Frame))
-            raise UsageError(f"there is no frame {what!r}", hint=f"choose one of {known}")
+            names = ", ".join(get_args(_Frame))
+            raise UsageError(f"there is no frame {what!r}", hint=f"choose one of {names}")
         whole = frame_of(self.data, "invocations" if what == "runs" else "cases")
         if what != "usual":
             return whole
@@ -423,8 +423,8 @@ class Results(Sequence[ResultRow]):
         table = results_table(self.data.results)
         place = [column.name for column in table.columns].index("median_us") + 1
         columns = [*table.columns[:place], bar_of(self.data.results), *table.columns[place:]]
-        shown = replace(table, columns=columns)
-        return notebook_html(shown, self.title, notes, report=self._report)
+        with_bars = replace(table, columns=columns)
+        return notebook_html(with_bars, self.title, notes, report=self._report)
 
 
 class Comparison(Sequence[ComparedCase]):

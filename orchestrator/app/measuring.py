@@ -13,7 +13,7 @@ from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.rounds import standings
 from orchestrator.app import time_limits
 from orchestrator.app.attached import OpenedDevices, open_devices, unchecked_hint
-from orchestrator.app.preparing import Prepared, check_builds, identify, inputs_of, prepare, start
+from orchestrator.app.preparing import Prepared, check_builds, identify, inputs_for, prepare, start
 from orchestrator.app.status import PublishedStatus
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import run_on_devices
@@ -61,17 +61,17 @@ _NOT_WHICH_DELEGATE: Final = ("delegates", "flags", "modes", "passes", "sustaine
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredCampaign:
-    """What came of running a campaign, whatever began it.
+    """A campaign that was run, however it began, with its results.
 
-    What is asked of its runs is read from the store once, while the workspace is open.
+    Its runs are read from the store once, while the workspace is open.
     """
 
     workspace: Workspace
     result: CampaignEnded
-    #: The devices that it began with, and those that could not be used.
+    #: The devices at its beginning, and those that could not be used.
     opened: OpenedDevices
-    #: The campaign before it, of a program whose digits were too few, and how many of that one's
-    #: runs it stands for.
+    #: The campaign before it, of a program with too few digits, and how many of its runs this one
+    #: replaces.
     coarser: tuple[Campaign, ...] = ()
     replaced_runs: int = 0
 
@@ -105,8 +105,8 @@ class MeasuredCampaign:
     @cached_property
     def without_result(self) -> int:
         """How many runs gave no result."""
-        given = self.workspace.store.yields(self._ids).values()
-        return sum(item.without_result for item in given) - self.replaced_runs
+        yields = self.workspace.store.yields(self._ids).values()
+        return sum(item.without_result for item in yields) - self.replaced_runs
 
     @property
     def runs_text(self) -> str:
@@ -117,13 +117,13 @@ class MeasuredCampaign:
 
     @cached_property
     def cut(self) -> Sequence[Mapping[str, object]]:
-        """What there was no time for, as ``time_limits.stored_left_out`` returns it."""
-        found = time_limits.stored_left_out(self.workspace.store, self._ids)
-        return [item for left_out in found.values() for item in left_out]
+        """The cases and runs without time, as ``time_limits.stored_left_out`` returns them."""
+        by_campaign = time_limits.stored_left_out(self.workspace.store, self._ids)
+        return [item for left_out in by_campaign.values() for item in left_out]
 
     @property
     def missing(self) -> Mapping[str, str]:
-        """Phones that were meant and never measured on -> why."""
+        """Selected phones that were never measured on -> why."""
         came = {item.case.serial for item in self.campaign.invocations}
         return {serial: why for serial, why in self.opened.missing.items() if serial not in came}
 
@@ -134,9 +134,9 @@ class MeasuredCampaign:
 
     @cached_property
     def nothing_clean(self) -> str:
-        """Why no figure can be relied on; empty where one can, or where none was asked for.
+        """Why no figure is clean; empty where one is, or where none was requested.
 
-        Of pairs their comparison says it.
+        Empty for pairs: their comparison says it.
         """
         if self.campaign.terms.pairing is not None:
             return ""
@@ -148,9 +148,7 @@ class MeasuredCampaign:
 
     @property
     def is_lacking(self) -> bool:
-        """Whether something that was meant has no result, no clean one, or a wrong one; what there
-        was no time for isn't meant.
-        """
+        """Whether a requested result is missing, not clean or wrong. Cases without time don't count."""
         return any(
             [
                 self.without_result,
@@ -163,30 +161,30 @@ class MeasuredCampaign:
 
     @cached_property
     def problems(self) -> list[str]:
-        """What was meant and isn't there, each with its reason, for people."""
+        """The missing results, each with its reason, for people."""
         return self.problems_with(f"'benchfarm run --resume {self.campaign.campaign_id}'")
 
-    def problems_with(self, cure: str) -> list[str]:
-        """Return the problems; ``cure`` says how to measure what is left, which of pairs their
-        comparison says.
+    def problems_with(self, next_step: str) -> list[str]:
+        """Return the problems; ``next_step`` says how to measure the remaining runs. For pairs their
+        comparison says it.
         """
         campaign, result = self.campaign, self.result
-        found = [time_limits.told(self.cut), *_skip_lines(campaign)]
-        found += [f"{serial}: {reason}" for serial, reason in result.lost.items()]
-        found += [self.opened.choice.lacking]
-        found += [f"{serial}: not measured: {why}" for serial, why in self.missing.items()]
-        found += [self.nothing_clean]
+        problems = [time_limits.told(self.cut), *_skip_lines(campaign)]
+        problems += [f"{serial}: {reason}" for serial, reason in result.lost.items()]
+        problems += [self.opened.choice.lacking]
+        problems += [f"{serial}: not measured: {why}" for serial, why in self.missing.items()]
+        problems += [self.nothing_clean]
         if result.left and campaign.terms.pairing is None:
-            # Of what a stopping rule adds only the next round is known.
-            least = "at least " if campaign.terms.stopping is not None else ""
-            found.append(f"{least}{counted(result.left, 'run')} left: {cure}")
-        return [one_line(text) for text in found if text]
+            # A stopping rule may add runs after the next round.
+            at_least = "at least " if campaign.terms.stopping is not None else ""
+            problems.append(f"{at_least}{counted(result.left, 'run')} left: {next_step}")
+        return [one_line(text) for text in problems if text]
 
 
 def _skip_lines(campaign: Campaign) -> list[str]:
-    """Return what wasn't run and why, once for all devices that it is true of; with its number of
-    threads where the delegate runs with another one; what a program can't do, once. What there was
-    no time for is one line for each device and model.
+    """Return the skipped cases as lines: each reason once for all of its devices, with the number
+    of threads where the delegate runs with another number. Cases without time are one line for each
+    device and model.
     """
     runs = {(item.case.serial, item.case.delegate, item.case.tool) for item in campaign.invocations}
     serials: dict[str, dict[str, None]] = {}
@@ -197,13 +195,13 @@ def _skip_lines(campaign: Campaign) -> list[str]:
             where = f"no time on {skip.serial} for {skip.model_name}"
             late.setdefault(where, {})[f"{skip.delegate}{threads}, {skip.tool}"] = None
             continue
-        which = threads if (skip.serial, skip.delegate, skip.tool) in runs else ""
-        what = f"{skip.delegate}{which}, {skip.tool}: "
-        text = f"{'' if skip.reason_code == NOT_IN_TOOL else what}{skip.reason}"
+        thread_note = threads if (skip.serial, skip.delegate, skip.tool) in runs else ""
+        subject = f"{skip.delegate}{thread_note}, {skip.tool}: "
+        text = f"{'' if skip.reason_code == NOT_IN_TOOL else subject}{skip.reason}"
         serials.setdefault(text, {})[skip.serial] = None
     return [f"{where}: {'; '.join(cases)}" for where, cases in late.items()] + [
-        f"not run on {next(iter(found)) if len(found) == 1 else f'{len(found)} devices'}: {text}"
-        for text, found in serials.items()
+        f"not run on {next(iter(phones)) if len(phones) == 1 else f'{len(phones)} devices'}: {text}"
+        for text, phones in serials.items()
     ]
 
 
@@ -234,7 +232,7 @@ def run(workspace: Workspace, plan: Plan, *, despite_losses: bool = True) -> Mea
     measured = _run_once(workspace, plan, despite_losses=despite_losses)
     ended = measured.result
     if ended.fault is not None or ended.lost or ended.left:
-        # What is missing is told, and measured by a resume, first.
+        # The missing runs come first: they are reported, and measured by a resume.
         return measured
     runs = workspace.store.runs(
         campaign_ids=[measured.campaign.campaign_id], reason_codes=[TOO_FAST]
@@ -243,21 +241,21 @@ def run(workspace: Workspace, plan: Plan, *, despite_losses: bool = True) -> Mea
     for tool in dict.fromkeys(case.tool for case in too_fast):
         if (finer := program(tool).finer) is not None and finer not in plan.matrix.tools:
             fast = {case: count for case, count in too_fast.items() if case.tool is tool}
-            return _again_with(workspace, plan, measured, fast, finer)
+            return _remeasure(workspace, plan, measured, fast, finer)
     return measured
 
 
-def _again_with(
+def _remeasure(
     workspace: Workspace,
     plan: Plan,
     measured: MeasuredCampaign,
     fast: Mapping[Case, int],
     finer: ToolName,
 ) -> MeasuredCampaign:
-    """Measure those of a plan's models with a finer program that were too fast for the other one:
-    its cases, with how many runs each has.
+    """Measure models that were too fast for their program with a finer one; ``fast`` has their cases,
+    with the number of runs.
 
-    What was measured stays as it is where that program isn't there.
+    Without the finer program the first results stay.
     """
     coarse = next(iter(fast)).tool
     sha256s = {case.model_sha256 for case in fast}
@@ -308,8 +306,8 @@ def _again_with(
 
 
 def _run_once(workspace: Workspace, plan: Plan, *, despite_losses: bool) -> MeasuredCampaign:
-    # Before any phone is looked for: what is wrong with a plan's files is wrong without phones too.
-    inputs = inputs_of(plan)
+    # Before phones are searched: a fault of the plan's files doesn't depend on phones.
+    inputs = inputs_for(plan)
     opened = open_devices(workspace, plan.devices, despite_losses=despite_losses)
     for hint in filter(None, (unchecked_hint(workspace.settings, facts) for facts in opened.facts)):
         workspace.observer.on_event(Notice(event="hint", text=hint))
@@ -328,8 +326,8 @@ class CampaignInterruptedError(InterruptedByUserError):
     def __init__(
         self, campaign: Campaign, unrestored: Sequence[str], unreleased: Sequence[str] = ()
     ) -> None:
-        """``unrestored``: the phones that couldn't be restored; ``unreleased``: those on which
-        nothing is left changed, but what runs there may go on.
+        """``unrestored``: the phones that couldn't be restored; ``unreleased``: restored phones on
+        which a program may still run.
         """
         hint = f"resume it: benchfarm run --resume {campaign.campaign_id}"
         if campaign.status.is_over:
@@ -338,7 +336,7 @@ class CampaignInterruptedError(InterruptedByUserError):
         but = [f"{', '.join(unrestored)} couldn't be restored"] if unrestored else []
         if unreleased:
             names = ", ".join(unreleased)
-            but.append(f"{names} couldn't be released: what runs there may go on")
+            but.append(f"{names} couldn't be released: a program may still run there")
         super().__init__(
             f"Stopped by Ctrl-C or a signal; what was measured is kept, but {'; '.join(but)}."
             if but
@@ -356,7 +354,7 @@ class CampaignInterruptedError(InterruptedByUserError):
 
 
 def interrupted(workspace: Workspace) -> CampaignInterruptedError:
-    """Return that the campaign which was measured last was stopped, with how far it is."""
+    """Return the error of the last campaign's interruption, with its progress."""
     campaign = workspace.store.campaign(workspace.measured)
     assert campaign is not None, "it was begun"
     serials = {item.case.serial for item in campaign.invocations}
@@ -369,8 +367,8 @@ def interrupted(workspace: Workspace) -> CampaignInterruptedError:
 
 
 def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
-    """Run what is open of a stored campaign on opened devices; another process can't run it as long
-    as the workspace is open.
+    """Run the open runs of a stored campaign on opened devices. No other process can run it until the
+    workspace is closed.
 
     All that measures goes through here: ``run``, ``bench``, comparisons, resumed campaigns and a
     farm's jobs. Raises CampaignInterruptedError, StoreError, HostStorageError.
@@ -417,11 +415,11 @@ def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
     return MeasuredCampaign(workspace=workspace, result=result, opened=opened)
 
 
-_Known = TypeVar("_Known", Model, Build)
+_StoredT = TypeVar("_StoredT", Model, Build)
 
 
 def open_cases(workspace: Workspace, campaign: Campaign) -> list[Case]:
-    """Return the cases of what is open of a stored campaign, with the reference workload of their
+    """Return the cases of a stored campaign's open runs, with the reference workload of their
     devices; raises UsageError where one of its passes isn't installed.
     """
     for name in {item.run_pass for item in campaign.invocations}:
@@ -443,7 +441,7 @@ def reopen(
     cases: Sequence[Case],
     opened: OpenedDevices | None = None,
 ) -> Prepared:
-    """Return what is needed to run some cases of a stored campaign, whose status is RUNNING again.
+    """Return a stored campaign prepared to run some of its cases, with status RUNNING.
 
     The cases' devices are opened unless they are given.
 
@@ -473,32 +471,32 @@ def reopen(
     return Prepared(campaign=campaign, models=models, builds=builds, opened=opened)
 
 
-def _with_file(known: _Known, campaign: Campaign, *, is_on_host: bool = False) -> _Known:
+def _with_file(stored: _StoredT, campaign: Campaign, *, is_on_host: bool = False) -> _StoredT:
     """Return a stored model or build with its file, which must be there and unchanged."""
     if (
         is_on_host
-        and isinstance(known, Build)
-        and (find := program(known.tool).installed) is not None
+        and isinstance(stored, Build)
+        and (find := program(stored.tool).installed) is not None
     ):
-        installed = find(campaign.terms.files.get(known.sha256, ""))
-        if installed.sha256 != known.sha256:
+        installed = find(campaign.terms.files.get(stored.sha256, ""))
+        if installed.sha256 != stored.sha256:
             raise UsageError(
-                f"{known.name} isn't installed any more, but {installed.name}",
+                f"{stored.name} isn't installed any more, but {installed.name}",
                 hint="install it again",
             )
-        return replace(known, path=installed.path)
+        return replace(stored, path=installed.path)
     if (
-        isinstance(known, Build)
-        and program(known.tool).on_device is not None
-        and known.sha256 not in campaign.terms.files
+        isinstance(stored, Build)
+        and program(stored.tool).on_device is not None
+        and stored.sha256 not in campaign.terms.files
     ):
-        # It is on the phone, which is asked when a run is prepared.
-        return known
-    return replace(known, path=_unchanged_file(known.name, known.sha256, campaign))
+        # It is on the phone, and is checked when a run is prepared.
+        return stored
+    return replace(stored, path=_unchanged_file(stored.name, stored.sha256, campaign))
 
 
 def _unchanged_file(name: str, sha256: str, campaign: Campaign) -> Path:
-    """Return where a campaign's file is.
+    """Return the path of a campaign's file.
 
     Raises UsageError when it is gone or has another content.
     """
@@ -507,34 +505,34 @@ def _unchanged_file(name: str, sha256: str, campaign: Campaign) -> Path:
         raise UsageError(f"{name}: its file {path} is gone", hint="restore the file, then resume")
     if sha256_of(path) != sha256:
         raise UsageError(
-            f"{name}: {path} has another content now", hint="put the old file back, then resume"
+            f"{name}: {path} has another content now", hint="restore the old file, then resume"
         )
     return path
 
 
-def read_again(
+def run_reader(
     workspace: Workspace, campaigns: Sequence[Campaign]
 ) -> Callable[[], Iterable[RunRecord]]:
-    """Return what reads the runs of some campaigns, also when the workspace is closed."""
+    """Return a function that yields the runs of some campaigns, also once the workspace is closed."""
     from orchestrator.store.opening import IN_MEMORY
 
-    wanted = [item.campaign_id for item in campaigns]
+    campaign_ids = [item.campaign_id for item in campaigns]
     if workspace.settings.store == IN_MEMORY:
-        # They are gone with the workspace.
-        held = list(workspace.store.runs(campaign_ids=wanted))
+        # The store ends with the workspace.
+        held = list(workspace.store.runs(campaign_ids=campaign_ids))
         return lambda: held
 
-    def again() -> Iterator[RunRecord]:
+    def read_runs() -> Iterator[RunRecord]:
         with Workspace(workspace.settings) as other:
-            yield from other.store.runs(campaign_ids=wanted)
+            yield from other.store.runs(campaign_ids=campaign_ids)
 
-    return again
+    return read_runs
 
 
 def stopped(campaign: Campaign, runs: Iterable[RunRecord]) -> Iterator[Mapping[str, object]]:
     """Yield why each case has as many invocations as it has; runs of other campaigns pass by."""
-    own = (slim(run) for run in runs if run.campaign_id == campaign.campaign_id)
-    for key, item in standings(campaign, own).items():
+    campaign_runs = (slim(run) for run in runs if run.campaign_id == campaign.campaign_id)
+    for key, item in standings(campaign, campaign_runs).items():
         yield {"case_key": key} | {
             name: getattr(item, name) for name in ("reason", "text", "stored", "used", "half_width")
         }

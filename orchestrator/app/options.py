@@ -1,4 +1,4 @@
-"""What a field of a request is called on the command line.
+"""The options and arguments of the command line, declared as fields of requests.
 
 A command's options are such a record (``cli.frame``).
 """
@@ -14,13 +14,13 @@ from typing import Annotated, Any, Final, TypeAlias
 from orchestrator.errors import UsageError
 from orchestrator.units import parse_percent, split
 
-#: Smaller differences nobody can measure, so that asking for one is a mistake.
+#: Nobody can measure smaller differences, so a request for one is a mistake.
 _LEAST_DIFFERENCE: Final = 0.0001
 
 
 def share_of(text: str, option: str, *, least: float = _LEAST_DIFFERENCE, most: float) -> float:
-    """Return a percentage as a share: 0.02 for ``2%``, ``2 %`` and ``2``; the limits are shares and
-    let themselves in.
+    """Return a percentage as a share: 0.02 for ``2%``, ``2 %`` and ``2``; the limits are inclusive
+    shares.
 
     Raises:
         UsageError: no percentage, one outside of the limits, or ``0.02``, which may be meant as
@@ -50,7 +50,7 @@ class Option:
     names: tuple[str, ...]
     about: str
     further: Mapping[str, Any]
-    #: What makes the field's value of the text that was typed, and what makes a text of a default.
+    #: Converts the typed text to the field's value; ``typed`` converts a default to text.
     read: Callable[[str], Any] | None = None
     typed: Callable[[Any], str] = str
 

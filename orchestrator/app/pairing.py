@@ -66,10 +66,10 @@ _LIMITS: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class AbRequest:
-    """What is measured in turns, and until when: ``ab`` and ``bisect``."""
+    """The models, limits and waiting time of a measurement in turns: ``ab`` and ``bisect``."""
 
     models: Annotated[Paths, opt("--model -m", "Model to measure. Repeat for several.")] = ()
-    #: The relative difference that is to be found, as a share.
+    #: The relative difference to detect, as a share.
     detect: Annotated[
         float, percentage("--detect", "Smallest relative difference to detect.", most=0.5)
     ] = THRESHOLD
@@ -88,13 +88,13 @@ class Side:
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """Its title."""
         return f"{self.kind} {self.value}" if self.value else f"no {self.kind}"
 
 
 def parse_side(text: str) -> Side:
-    """Return what ``build:NAME``, ``flags:name=value`` ... means; a bare word is a build, or a
-    model by its ending.
+    """Return the side of ``build:NAME``, ``flags:name=value`` ...; a bare word is a build, or a model
+    by its ending.
     """
     kind, colon, value = text.partition(":")
     if not text or (kind in KINDS and colon and not value and kind != "flags"):
@@ -120,7 +120,7 @@ def compare_ab(
 
     prepared = prepare(workspace, words, options, request)
     if pairing_of(prepared.campaign).is_same:
-        return plans_of(words, options, request)[1][0]
+        return plans_for(words, options, request)[1][0]
     return measure(workspace, start(workspace, prepared))
 
 
@@ -131,7 +131,7 @@ def prepare(
     request: AbRequest,
     opened: OpenedDevices | None = None,
 ) -> Prepared:
-    """Return the campaign that two sides mean, on their devices or on these.
+    """Return the campaign of two sides, on the given devices or on their own.
 
     Raises UsageError kinds.
     """
@@ -142,25 +142,25 @@ def prepare(
         Work,
         campaign_of,
         check_builds,
-        expansion_of,
-        inputs_of,
+        expansion_for,
+        inputs_for,
         nothing_to_measure,
         unchecked,
     )
     from orchestrator.planning.expansion import output_checks
 
-    sides, plans = plans_of(words, options, request)
-    inputs = [inputs_of(plan) for plan in plans]
-    models = {model.sha256: model for own in inputs for model in own.models}
+    sides, plans = plans_for(words, options, request)
+    inputs = [inputs_for(plan) for plan in plans]
+    models = {model.sha256: model for side_inputs in inputs for model in side_inputs.models}
     if opened is None:
         opened = open_devices(workspace, plans[0].devices)
     cases: list[dict[str, Case]] = []
     builds: dict[str, Build] = {}
     skipped: dict[SkippedCase, None] = {}
-    for word, plan, own in zip(words, plans, inputs, strict=True):
+    for word, plan, side_inputs in zip(words, plans, inputs, strict=True):
         check_builds(workspace, plan, opened.facts, lacks_devices=opened.lacks_devices)
-        expansion, found = expansion_of(workspace, plan, opened, own)
-        builds |= {build.sha256: build for build in found}
+        expansion, side_builds = expansion_for(workspace, plan, opened, side_inputs)
+        builds |= {build.sha256: build for build in side_builds}
         skipped |= dict.fromkeys(expansion.skipped)
         cases.append({_shared_key(case, sides[0].kind): case for case in expansion.cases})
         if len(cases[-1]) < len(expansion.cases):
@@ -183,31 +183,33 @@ def prepare(
         threshold=threshold_for(request.detect),
         most=request.most,
     )
-    known = {case.case_key: case for pair in pairs for case in pair}
+    cases_by_key = {case.case_key: case for pair in pairs for case in pair}
     checks, is_wanted = unchecked(workspace, plans[0], opened.facts, models.values())
     work = Work(
         invocations=(
-            *first_invocations(pairing, known, seed=plans[0].seed),
-            # What is new is compared with the reference once, when a first pair is there to be
-            # looked at.
-            *output_checks(known.values(), is_wanted),
+            *first_invocations(pairing, cases_by_key, seed=plans[0].seed),
+            # The outputs of a new configuration are compared with the reference once, after its
+            # first pair.
+            *output_checks(cases_by_key.values(), is_wanted),
         ),
         skipped=tuple(skipped),
         models=list(models.values()),
         builds=list(builds.values()),
-        paths={sha256: path for own in inputs for sha256, path in own.paths.items()},
+        paths={
+            sha256: path for side_inputs in inputs for sha256, path in side_inputs.paths.items()
+        },
         checks=checks,
         pairing=pairing,
     )
     both = replace(plans[0], text="---\n".join(plan.text for plan in plans))
-    # A phone without a pair has no part in it.
-    serials = {case.serial for case in known.values()}
+    # A phone without a pair isn't used.
+    serials = {case.serial for case in cases_by_key.values()}
     used = tuple(item for item in opened.devices if item[1].serial in serials)
     return campaign_of(workspace, both, replace(opened, devices=used), work)
 
 
 def pairing_of(campaign: Campaign) -> Pairing:
-    """Return how an A/B campaign compares."""
+    """Return the pairing of an A/B campaign."""
     assert campaign.terms.pairing is not None, "an A/B campaign has its pairing"
     return campaign.terms.pairing
 
@@ -218,7 +220,7 @@ def pair_comparison(
     """Return the comparison of an A/B campaign's pairs; ``allowed`` facts may differ and are noted."""
     from orchestrator.analysis.comparison import Axis, Comparison, Fact, Rule, compare_measured
     from orchestrator.analysis.pairing import pair_counts
-    from orchestrator.app.stored import load_measured, runs_left
+    from orchestrator.app.stored import load_measured, resume_notes
     from orchestrator.engine.open_work import slim
 
     pairing = pairing_of(campaign)
@@ -229,38 +231,38 @@ def pair_comparison(
         varied=frozenset({Fact(pairing.kind)}),
         allowed=allowed,
     )
-    known = {item.case.case_key: item for item in load_measured(workspace, [campaign])}
+    measured = {item.case.case_key: item for item in load_measured(workspace, [campaign])}
     runs = [slim(run) for run in workspace.store.runs(campaign_ids=[campaign.campaign_id])]
     counts = pair_counts(campaign, runs)
     cases = {item.case.case_key: item.case for item in campaign.invocations}
     rows: list[ComparedCase] = []
     unmeasured: list[str] = []
     for side, (baseline, candidate) in enumerate(pairing.sides):
-        if baseline not in known or candidate not in known:
+        if baseline not in measured or candidate not in measured:
             case = cases.get(baseline) or cases.get(candidate)
             if case is None:
-                # An import of some runs, of which none is of this side.
+                # Some runs were imported, none of this side.
                 continue
-            what = f"{case.model_name} on {case.serial}: {case.configuration}"
-            unmeasured.append(f"no pair that counts is whole: {what}")
+            title = f"{case.model_name} on {case.serial}: {case.configuration}"
+            unmeasured.append(f"no pair that counts is complete: {title}")
             continue
-        row = compare_measured(known[baseline], known[candidate], rule)
+        row = compare_measured(measured[baseline], measured[candidate], rule)
         failed = (
             *_failures("baseline", row.baseline, runs),
             *_failures("candidate", row.candidate, runs),
         )
         reasons = (*row.verdict.reasons, *failed, *_plan_reasons(row, pairing, counts.get(side)))
         rows.append(replace(row, verdict=replace(row.verdict, reasons=reasons), failed=failed))
-    left = runs_left(campaign)
+    unfinished = resume_notes(campaign)
     return Comparison(
         axis=pairing.kind,
         baseline=pairing.baseline,
         candidate=pairing.candidate,
         rows=tuple(rows),
         claim=pairing.claim,
-        is_incomplete=bool(left),
+        is_incomplete=bool(unfinished),
         notes=(
-            *left,
+            *unfinished,
             f"A difference of {format_percent(pairing.detect)} was to be found (A/B in turns).",
             "The first pair only warms the phone.",
             *unmeasured,
@@ -268,19 +270,19 @@ def pair_comparison(
     )
 
 
-def left_out(row: ComparedCase) -> str:
-    """Return why a side has no run that counts where nothing of it was begun; else nothing."""
+def unmeasured_reason(row: ComparedCase) -> str:
+    """Return why no run of a side was begun; empty where one was."""
     codes = {item.result.reason_code for item in (row.baseline, row.candidate)}
     return next((text for code, text in _LEFT_OUT.items() if code in codes), "")
 
 
 def _failures(name: str, side: Measured, runs: Iterable[RunRecord]) -> Iterator[str]:
-    """Yield which runs of a side were made and gave no result, also those that only warm the phone,
-    each cause once; not the one that its figure's lack tells.
+    """Yield a sentence for each cause of failed runs of a side, warm-up runs included; not for the
+    cause that explains its missing figure.
     """
-    own = [run for run in runs if run.case.case_key == side.case.case_key]
-    made = [run for run in own if run.outcome in _WITHOUT_RESULT]
-    causes = grouped(made, lambda run: (run.run_pass, run.outcome, run.reason_code))
+    side_runs = [run for run in runs if run.case.case_key == side.case.case_key]
+    failed = [run for run in side_runs if run.outcome in _WITHOUT_RESULT]
+    causes = grouped(failed, lambda run: (run.run_pass, run.outcome, run.reason_code))
     for (run_pass, outcome, code), alike in causes.items():
         if code != side.result.reason_code:
             kind = "" if run_pass is FIGURE_PASS else f" ({run_pass} pass)"
@@ -290,25 +292,25 @@ def _failures(name: str, side: Measured, runs: Iterable[RunRecord]) -> Iterator[
 
 
 def _plan_reasons(row: ComparedCase, pairing: Pairing, count: PairCount | None) -> list[str]:
-    """Return what the plan of a pair says about its verdict."""
-    if why := left_out(row):
+    """Return reasons for a pair's verdict that follow from its plan."""
+    if why := unmeasured_reason(row):
         return [why]
     if row.differences:
         return ["No further pairs were measured: more of them would not make the sides comparable."]
     if count is None:
-        return ["Its first pairs aren't whole."]
+        return ["Its first pairs aren't complete."]
     reasons = []
-    if what := _LIMITS.get(count.limit):
-        lacking = "" if row.verdict.is_decided else ", too few to decide"
-        reasons.append(f"{what} {counted(count.pairs, 'pair')}{lacking}.")
+    if limit := _LIMITS.get(count.limit):
+        suffix = "" if row.verdict.is_decided else ", too few to decide"
+        reasons.append(f"{limit} {counted(count.pairs, 'pair')}{suffix}.")
     return reasons
 
 
-def plans_of(
+def plans_for(
     words: Sequence[str], options: PlanOptions, request: AbRequest
 ) -> tuple[tuple[Side, Side], list[Plan]]:
-    """Return the sides that words mean, and the plan of each: what was typed is checked before any
-    phone or program is looked for.
+    """Return the sides of two words, and the plan of each. Both are checked before any phone or
+    program is searched.
 
     Raises UsageError kinds.
     """
@@ -319,7 +321,7 @@ def plans_of(
         return sides, [_plan(options, *side) for side in zip(sides, words, strict=True)]
     except PlanError as error:
         if sides[0].kind != "model" and not options.get("models"):
-            error.hint = "name a model with -m FILE.tflite; it may be given again"
+            error.hint = "name a model with -m FILE.tflite; repeat -m for several"
         raise
 
 
@@ -338,7 +340,7 @@ def _sides(words: Sequence[str], options: PlanOptions) -> tuple[Side, Side]:
     return before, after
 
 
-#: A plan's keys that are refused beside sides of their kind -> their option.
+#: Keys of a plan that are refused with sides of their kind -> their option.
 _OPTIONS: Final = {
     "models": "-m",
     "builds": "--build",
@@ -354,8 +356,8 @@ def _key_of(kind: str) -> str:
 
 
 def _plan(shared: PlanOptions, side: Side, word: str) -> Plan:
-    """Return the plan of one side, which was typed as a word; raises PlanError naming that or the
-    options at fault.
+    """Return the plan of one side; raises PlanError, which names the typed word or the wrong
+    options.
     """
     from orchestrator.config.plan import plan_from_options
     from orchestrator.planning.selection import tools_for
@@ -374,13 +376,13 @@ def _plan(shared: PlanOptions, side: Side, word: str) -> Plan:
             options["flags"] = [*each(shared.get("flags")), *split(side.value)]
         case _:
             options[key] = side.value
-    # Flags may be those of both sides.
+    # Flags may be of both sides.
     called = {} if key == "flags" and shared.get(key) else {key: word}
     return plan_from_options(False, called, **options)
 
 
 def _shared_key(case: Case, kind: str) -> str:
-    """Return what both sides of a pair have in common."""
+    """Return a key of all that both sides of a pair have in common."""
     row = case.to_row()
     for part in KINDS[kind]:
         row.pop(part, None)

@@ -14,7 +14,7 @@ from orchestrator.app.attached import (
     Attached,
     attached_devices,
     check_file,
-    check_known,
+    check_identity,
     kept_out,
     open_devices,
     open_phone,
@@ -55,11 +55,11 @@ HIDDEN_SAMSUNG: Final = "a Samsung phone that doesn't show: turn off Auto Blocke
 
 @frozen
 class Restored:
-    """What came of putting one phone back."""
+    """The outcome of restoring one phone."""
 
-    #: As it was asked for, or its serial number.
+    #: The requested name, or the serial number.
     name: str
-    #: What was undone, by serial number; empty when it could not be.
+    #: The restored settings, by serial number; empty when they could not be.
     restored: Mapping[str, Sequence[str]] = field(default_factory=dict)
     error: DeviceError | None = None
     notes: Sequence[str] = ()
@@ -68,17 +68,17 @@ class Restored:
 def restore_phones(
     workspace: Workspace, serials: Sequence[str] | None, *, take: bool = False
 ) -> list[Restored]:
-    """Undo what is open on some devices, on all at once, and return what came of it in their order.
+    """Restore some devices in parallel, and return the outcomes in their order.
 
-    None: what this computer's journal tells, and on attached phones what their own files tell. A
-    server is started for phones that are named only.
+    None: the devices of this computer's journal, and attached phones by their own files. An adb
+    server is started only for named phones.
     """
-    own = (
+    names = (
         list(workspace.conditioner.unrestored())
         if serials is None
         else list(dict.fromkeys(serials))
     )
-    phones = [serial for serial in own if serial != HOST_SERIAL]
+    phones = [serial for serial in names if serial != HOST_SERIAL]
     listed: Sequence[Attached] | AdbUnavailableError = []
     if phones or serials is None:
         try:
@@ -87,17 +87,19 @@ def restore_phones(
             )
         except AdbUnavailableError as error:
             listed = error
-    results = all_at_once(lambda serial: _restore_phone(workspace, serial, listed, take=take), own)
+    results = all_at_once(
+        lambda serial: _restore_phone(workspace, serial, listed, take=take), names
+    )
     if serials is None and not isinstance(listed, AdbUnavailableError):
-        others = [item for item in listed if item.seen.usable and item.seen.serial not in own]
-        results += filter(None, all_at_once(lambda item: _restore_found(workspace, item), others))
+        further = [item for item in listed if item.seen.usable and item.seen.serial not in names]
+        results += filter(
+            None, all_at_once(lambda item: _restore_by_file(workspace, item), further)
+        )
     return results
 
 
-def _restore_found(workspace: Workspace, item: Attached) -> Restored | None:
-    """Undo what is open on a phone by its own file, None when nothing is; one that somebody uses is
-    left alone.
-    """
+def _restore_by_file(workspace: Workspace, item: Attached) -> Restored | None:
+    """Restore a phone by its own file; None where nothing is changed. A phone in use is skipped."""
     serial = Serial(item.seen.serial)
     if holder := workspace.lease.live_holder(serial):
         return Restored(name=serial, notes=(f"left alone: in use by {holder}",))
@@ -140,7 +142,7 @@ def _restore_phone(
             return Restored(
                 name=name,
                 restored={Serial(name): undone},
-                notes=[*notes, f"not looked at: {str(error).removeprefix(f'{name}: ')}"],
+                notes=[*notes, f"not checked: {str(error).removeprefix(f'{name}: ')}"],
             )
         return Restored(name=name, error=error, notes=notes)
     return Restored(
@@ -149,7 +151,7 @@ def _restore_phone(
 
 
 class DeviceList(list["ListedDevice"]):
-    """Attached phones, which show themselves as a table."""
+    """Attached phones, printed as a table."""
 
     def __str__(self) -> str:
         from orchestrator.tables.renderers import as_text
@@ -175,12 +177,12 @@ class ListedDevice:
     serial: str
     #: The server's name for it.
     address: str
-    #: As the phone calls itself, empty where it can't be asked.
+    #: The phone's own name of its model, empty where it can't be asked.
     model: str
-    #: As the server says: ``device``, ``offline``, ``unauthorized`` ...
+    #: The server's state: ``device``, ``offline``, ``unauthorized`` ...
     state: str
     usable: bool
-    #: Why it can't be used, and what to do; empty for a usable one.
+    #: Why it can't be used, and what to do; empty for a usable phone.
     reason: str
     hint: str
     #: None for a phone that can't be asked.
@@ -229,7 +231,7 @@ def connect_phone(workspace: Workspace, address: str) -> DoneAnswer:
     full = full_address(address)
     workspace.plugged_server().connect_tcp(full)
     NetworkPhones(workspace.settings.data_folder).add(full)
-    text = f"{full} is connected; from now on it is connected again when it is missing"
+    text = f"{full} is connected; from now on benchfarm reconnects it when it is missing"
     return DoneAnswer(text=text, data={"address": full})
 
 
@@ -257,13 +259,13 @@ def pair_phone(workspace: Workspace, address: str, code: str) -> DoneAnswer:
     workspace.plugged_server().pair(full, code)
     text = (
         f"paired with {full}; now: benchfarm device connect HOST:PORT, with the address under "
-        "'Wireless debugging': its port is another one"
+        "'Wireless debugging', whose port differs"
     )
     return DoneAnswer(text=text, data={"address": full})
 
 
 def list_devices(workspace: Workspace) -> DeviceList:
-    """Return what is attached, by serial number.
+    """Return the attached phones, by serial number.
 
     Raises PlanError for faults of devices.yaml, without which no phone can be opened;
     AdbUnavailableError.
@@ -273,25 +275,26 @@ def list_devices(workspace: Workspace) -> DeviceList:
     usable = [item for item in attached if item.seen.usable]
     stored = workspace.store.devices() if usable else {}
     opened = all_at_once(lambda item: _facts(workspace, item, stored), usable)
-    known = {item.seen.address: facts for item, facts in zip(usable, opened, strict=True)}
-    # What is known of those that are kept out is shown all the same.
+    answers = {item.seen.address: facts for item, facts in zip(usable, opened, strict=True)}
+    # Quarantined phones are listed with their facts, too.
     return DeviceList(
-        _seen(kept_out(workspace, item), known.get(item.seen.address)) for item in attached
+        _listed_device(kept_out(workspace, item), answers.get(item.seen.address))
+        for item in attached
     )
 
 
-def _seen(item: Attached, known: DeviceFacts | str | None) -> ListedDevice:
-    seen = item.seen
-    facts = known if isinstance(known, DeviceFacts) else None
-    is_usable = facts is not None and seen.usable
+def _listed_device(item: Attached, answer: DeviceFacts | str | None) -> ListedDevice:
+    phone = item.seen
+    facts = answer if isinstance(answer, DeviceFacts) else None
+    is_usable = facts is not None and phone.usable
     return ListedDevice(
-        serial=facts.serial if facts else seen.serial or seen.address,
-        address=seen.address,
-        model=seen.model,
-        state=seen.state,
+        serial=facts.serial if facts else phone.serial or phone.address,
+        address=phone.address,
+        model=phone.model,
+        state=phone.state,
         usable=is_usable,
-        reason="" if is_usable else known if isinstance(known, str) else seen.reason,
-        hint=seen.advice,
+        reason="" if is_usable else answer if isinstance(answer, str) else phone.reason,
+        hint=phone.advice,
         facts=facts,
         adb_server=item.via,
     )
@@ -300,13 +303,13 @@ def _seen(item: Attached, known: DeviceFacts | str | None) -> ListedDevice:
 def _facts(
     workspace: Workspace, attached: Attached, stored: Mapping[Serial, DeviceFacts]
 ) -> DeviceFacts | str:
-    """Return a phone's facts, or why they can't be had; another one of a serial number that is
-    stored is kept out.
+    """Return a phone's facts, or why they can't be read. Another phone with a stored serial number is
+    quarantined.
     """
     try:
         facts = with_known_gpu(open_phone(workspace, attached)[1], stored)
         with contextlib.suppress(DeviceUnusableError):
-            check_known(workspace, facts, stored)
+            check_identity(workspace, facts, stored)
         return facts
     except BenchfarmError as error:
         return str(error)
@@ -317,8 +320,8 @@ def check_phones(
 ) -> Iterator[tuple[AdbDevice | CheckedDevice, DeviceFacts, Sequence[PhoneCheck], Path]]:
     """Check the named phones, or all that are attached and free.
 
-    Yields each phone, what it found, and the file of its report (``out``, where one is named),
-    which can be written. Raises UsageError, DeviceError kinds.
+    Yields each phone, its facts, its checks, and the writable path of its report (``out`` if
+    given). Raises UsageError, DeviceError kinds.
     """
     from orchestrator.devices.check import check_phone
 
@@ -353,16 +356,15 @@ def release_phone(settings: Settings, serial: str) -> DoneAnswer:
 
 
 def adb_servers(workspace: Workspace) -> tuple[list[dict[str, object]], str]:
-    """Return the adb servers that run, as JSON has them, and the binary that would be started, or
-    why there is none.
+    """Return the running adb servers, as JSON has them, and the adb binary to start, or why there is
+    none.
 
-    A server is ``for`` real phones or the virtual lab; ``version`` is what it answers, or why it
-    doesn't.
+    A server is ``for`` real phones or the virtual lab; ``version`` is its answer, or its error.
     """
     from orchestrator.devices.adb_server import find_adb
 
     servers: list[dict[str, object]] = []
-    for what, find in (
+    for purpose, find in (
         ("real phones", workspace.running_plugged_server),
         ("virtual lab", workspace.lab_server),
     ):
@@ -374,7 +376,7 @@ def adb_servers(workspace: Workspace) -> tuple[list[dict[str, object]], str]:
             version = f"doesn't answer: {error}"
         servers.append(
             {
-                "for": what,
+                "for": purpose,
                 "address": str(server.address),
                 "version": version,
                 "ours": server.is_ours,
@@ -405,8 +407,8 @@ def stop_adb(settings: Settings) -> DoneAnswer:
 def pending_on(
     workspace: Workspace, serial: str
 ) -> tuple[DeviceFacts, Sequence[str], Sequence[str]]:
-    """Return what a phone is, what is still to be undone on it, and what differs from what it was
-    before the first change that isn't undone.
+    """Return a phone's facts, its pending undo steps, and its differences from its state before the
+    first change that isn't undone.
     """
     ((device, facts),) = open_devices(workspace, DeviceSelection(serials=(serial,))).devices
     with workspace.lease.acquire(facts.serial):

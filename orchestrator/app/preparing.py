@@ -68,7 +68,7 @@ from orchestrator.tables.escapes import one_line
 
 
 def files_of(models: Iterable[Model], builds: Iterable[Build]) -> dict[str, str]:
-    """Return where models, programs and the libraries beside these lie, by sha256."""
+    """Return the paths of models, programs and their libraries, by sha256."""
     builds = list(builds)
     files = {str(model.sha256): str(model.path) for model in models}
     files |= {str(build.sha256): str(build.path) for build in builds if build.path is not None}
@@ -88,35 +88,35 @@ def terms_of(plan: Plan, devices: Iterable[DeviceFacts], files: Mapping[str, str
     )
 
 
-#: A plan that keeps its busiest device busy for this long is bracketed by the reference workload by
-#: default.
+#: By default the reference workload brackets plans that take at least this long on their busiest
+#: device.
 REFERENCE_FROM_S = 600.0
 
 
 @frozen
 class Inputs:
-    """What a plan measures, as it lies on this computer."""
+    """The models and files of a plan on this computer."""
 
     models: Sequence[Model]
-    #: What each flag value ``@path`` means.
+    #: The files of each flag value ``@path``.
     named: Mapping[str, HostFiles]
 
     @property
     def paths(self) -> dict[str, str]:
-        """Where the files lie that flags name, by sha256."""
+        """The paths of the files that flags name, by sha256."""
         return {
             sha256: str(path) for item in self.named.values() for sha256, path in item.paths.items()
         }
 
 
-def inputs_of(plan: Plan) -> Inputs:
+def inputs_for(plan: Plan) -> Inputs:
     """Check every model of a plan and every file that its flags name; raises ModelError, PlanError."""
     return Inputs(models=identify(plan), named=host_files(plan))
 
 
 @frozen
 class Prepared:
-    """A campaign that is about to be stored, or is, with what running it needs."""
+    """A campaign, stored or about to be, with the files and devices to run it."""
 
     campaign: Campaign
     models: Sequence[Model]
@@ -131,11 +131,11 @@ def identify(plan: Plan) -> list[Model]:
     from orchestrator.models.inspect import identify_model
 
     models = []
-    for wanted in plan.models:
-        model = identify_model(wanted.path, name=wanted.name)
-        if wanted.sha256 is not None and wanted.sha256 != model.sha256:
+    for entry in plan.models:
+        model = identify_model(entry.path, name=entry.name)
+        if entry.sha256 is not None and entry.sha256 != model.sha256:
             raise ModelError(
-                f"{wanted.path}: its sha256 is {model.sha256}, the plan requires {wanted.sha256}",
+                f"{entry.path}: its sha256 is {model.sha256}, the plan requires {entry.sha256}",
                 hint="get the file that the plan means, or change the plan",
             )
         models.append(model)
@@ -144,18 +144,18 @@ def identify(plan: Plan) -> list[Model]:
 
 @frozen
 class MissingProgram:
-    """A program that a plan needs on a device, and that isn't on this computer."""
+    """A program that a plan needs, and that isn't on this computer."""
 
     tool: ToolName
     serials: tuple[Serial, ...]
-    #: What isn't there and how to get it.
+    #: What is missing and how to get it.
     reason: str
-    #: What is declared of it; None for a program that nobody declared.
+    #: Its declaration; None for an undeclared program.
     spec: BuildSpec | None
 
     @property
     def assumed(self) -> Build:
-        """The build that a plan is made with as if it were there; nothing can be run with it."""
+        """A placeholder build to expand a plan with; nothing can be run with it."""
         spec = self.spec
         libraries = spec.needed if spec else []
         return Build(
@@ -174,24 +174,24 @@ def missing_programs(
 
     Raises ArtifactError for a named one.
 
-    What ``auto`` would only try where it is at hand isn't missing.
+    A program that ``auto`` tries only where it is available isn't missing.
     """
-    found: dict[tuple[ToolName, str], MissingProgram] = {}
-    by_serial = {known.serial: known for known in facts}
+    missing: dict[tuple[ToolName, str], MissingProgram] = {}
+    by_serial = {item.serial: item for item in facts}
     for (serial, tool), build in workspace.builds.of(plan, facts).items():
         device = by_serial[serial]
         if not isinstance(build, Skip) or build.reason_code != NO_BUILD:
             continue
         if is_not_there(plan, device.kind, tool, NO_BUILD):
             continue
-        known = found.get((tool, build.reason))
-        found[tool, build.reason] = MissingProgram(
+        earlier = missing.get((tool, build.reason))
+        missing[tool, build.reason] = MissingProgram(
             tool=tool,
-            serials=(*known.serials, serial) if known else (serial,),
+            serials=(*earlier.serials, serial) if earlier else (serial,),
             reason=build.reason,
             spec=workspace.library.declared_for(device, tool),
         )
-    return list(found.values())
+    return list(missing.values())
 
 
 def check_builds(
@@ -206,57 +206,57 @@ def check_builds(
     """Raise UsageError for each build of a program that none of a plan's devices runs.
 
     With ``lacks_devices`` it may be the missing one's; a plan that ``is_shared`` by many hosts needs
-    one build of its programs only. With ``has_finer`` a build may be for what
+    one build of its programs only. With ``has_finer`` it may also be for a finer program, which
     measures models that are too fast for the others; raises ArtifactError where it isn't there.
     """
     kinds = {facts.kind for facts in devices}
     if lacks_devices or plan.devices.host:
-        kinds |= {own.usual_on for own in programs() if own.usual_on is not None}
+        kinds |= {item.usual_on for item in programs() if item.usual_on is not None}
     used = {tool for kind in kinds for tool in tools_for(plan, kind)}
     unused = [tool for tool in plan.builds if tool not in used]
     finer = {program(tool).finer for tool in used} if has_finer else set()
     if is_shared and used & plan.builds.keys():
         return
-    if others := [tool for tool in unused if tool not in finer]:
+    if unneeded := [tool for tool in unused if tool not in finer]:
         raise UsageError(
-            f"a build is for {', '.join(others)}, and these devices run {', '.join(sorted(used))}",
+            f"a build is for {', '.join(unneeded)}, and these devices run {', '.join(sorted(used))}",
             hint="name a build of that with --build TOOL=NAME, or the program with --tool",
         )
     if unused:
-        own = replace(plan, matrix=replace(plan.matrix, tools=tuple(unused)))
-        workspace.builds.of(own, devices)
+        narrowed = replace(plan, matrix=replace(plan.matrix, tools=tuple(unused)))
+        workspace.builds.of(narrowed, devices)
 
 
-def expansion_of(
+def expansion_for(
     workspace: Workspace,
     plan: Plan,
     opened: OpenedDevices,
     inputs: Inputs,
     assumed: Mapping[tuple[Serial, ToolName], Build] | None = None,
 ) -> tuple[Expansion, list[Build]]:
-    """Return what a plan means on these devices, and the builds for it.
+    """Return the cases of a plan on these devices, and their builds.
 
     Raises PlanError for flags that are wrong, ArtifactError for a named build that can't be used.
 
-    ``assumed`` stand for programs that aren't on this computer; nobody is asked to download them.
+    ``assumed`` builds replace programs that aren't on this computer, which aren't downloaded then.
     """
     facts = opened.facts
     if assumed is None and (
-        wanted := [item.spec for item in missing_programs(workspace, plan, facts) if item.spec]
+        specs := [item.spec for item in missing_programs(workspace, plan, facts) if item.spec]
     ):
-        workspace.on_missing(wanted)
-    found = {**workspace.builds.of(plan, facts), **(assumed or {})}
-    builds = {build.sha256: build for build in found.values() if isinstance(build, Build)}
+        workspace.on_missing(specs)
+    choices = {**workspace.builds.of(plan, facts), **(assumed or {})}
+    builds = {build.sha256: build for build in choices.values() if isinstance(build, Build)}
     twins = (
         workspace.builds.with_flex(list(builds.values()))
         if any(model.needs_flex for model in inputs.models)
         else {}
     )
-    stock = Stock(builds=found, profiles=workspace.profiles, host_files=inputs.named, twins=twins)
+    stock = Stock(builds=choices, profiles=workspace.profiles, host_files=inputs.named, twins=twins)
     expansion = expand(plan, facts, inputs.models, stock)
     used = {case.build_sha256 for case in expansion.cases}
     builds |= {twin.sha256: twin for twin in twins.values() if twin.sha256 in used}
-    learn_flags(workspace.flag_book, workspace.lease, opened.devices, found)
+    learn_flags(workspace.flag_book, workspace.lease, opened.devices, choices)
     checked = check_flags(
         expansion,
         delegates=plan.matrix.named or tuple(DelegateName),
@@ -284,7 +284,7 @@ def prepare(
     """Return the campaign of a plan on these devices; ``reference`` is used instead of this
     computer's own model of the reference workload.
 
-    What there is no time for is among the campaign's skips.
+    Cases without time are among the campaign's skipped cases.
 
     Raises:
         UsageError: nothing can be measured.
@@ -313,15 +313,15 @@ def prepare(
 
 @frozen
 class Work:
-    """What a campaign begins with, and what that needs."""
+    """The first invocations of a campaign, with their models, builds and files."""
 
     invocations: tuple[Invocation, ...]
     skipped: tuple[SkippedCase, ...]
     models: Sequence[Model]
     builds: Sequence[Build]
-    #: Where the files lie that flags name, by sha256.
+    #: The paths of the files that flags name, by sha256.
     paths: Mapping[str, str]
-    #: What is known of outputs.
+    #: The known output checks.
     checks: Mapping[str, OutputCheck]
     pairing: Pairing | None = None
 
@@ -345,10 +345,10 @@ def campaign_of(workspace: Workspace, plan: Plan, opened: OpenedDevices, work: W
 def nothing_to_measure(skipped: Iterable[SkippedCase]) -> UsageError:
     """Return the error of cases that are all skipped, with each reason once."""
     reasons = dict.fromkeys(f"{skip.serial}: {skip.reason}" for skip in skipped)
-    told = [one_line(reason) for reason in reasons] or [
+    lines = [one_line(reason) for reason in reasons] or [
         "none of the plan's programs runs on these devices with a delegate that they have"
     ]
-    return UsageError("nothing can be measured:\n  " + "\n  ".join(told))
+    return UsageError("nothing can be measured:\n  " + "\n  ".join(lines))
 
 
 def planned(
@@ -361,9 +361,9 @@ def planned(
     """Return a plan's cases on these devices in the time that it has, the builds for it, and the
     known checks of outputs there.
 
-    Parameters and errors are those of `expansion_of`.
+    Parameters and errors are those of `expansion_for`.
     """
-    expansion, builds = expansion_of(workspace, plan, opened, inputs, assumed)
+    expansion, builds = expansion_for(workspace, plan, opened, inputs, assumed)
     checks, is_wanted = unchecked(workspace, plan, opened.facts, inputs.models)
     expansion = with_output_checks(expansion, is_wanted)
     cut = partial(
@@ -374,45 +374,46 @@ def planned(
         unit_of=lambda case: session_of(workspace.tools, case),
     )
     now = workspace.clock.now()
-    kept = cut(usable_s(plan, now, reference_check=False))
+    fitting = cut(usable_s(plan, now, reference_check=False))
     # What is cut may be too short for it.
-    if wants_reference_check(plan, kept):
-        kept = cut(usable_s(plan, now, reference_check=True))
-    return kept, builds, checks
+    if wants_reference_check(plan, fitting):
+        fitting = cut(usable_s(plan, now, reference_check=True))
+    return fitting, builds, checks
 
 
 def unchecked(
     workspace: Workspace, plan: Plan, devices: Sequence[DeviceFacts], models: Iterable[Model]
 ) -> tuple[dict[str, OutputCheck], Callable[[Case], bool]]:
-    """Return what is known of outputs on these devices, and of which cases a campaign of the plan
-    compares them beside what the plan itself asks for.
+    """Return the known output checks of these devices, and a predicate: whether a campaign of the plan
+    compares a case's outputs in addition to the plan's own passes.
     """
-    known = _known_output_checks(workspace, devices)
+    checks = _stored_output_checks(workspace, devices)
     if not _checks_outputs(workspace, plan):
-        return known, lambda _: False
+        return checks, lambda _: False
     reasons = {model.sha256: workspace.reference.reason_against(model) for model in models}
-    return known, lambda case: case.outputs_key not in known and not reasons[case.model_sha256]
+    return checks, lambda case: case.outputs_key not in checks and not reasons[case.model_sha256]
 
 
 def _checks_outputs(workspace: Workspace, plan: Plan) -> bool:
-    """Whether new configurations' outputs are compared beside what the plan itself asks for."""
-    if FIGURE_PASS not in plan.passes or any(pass_of(it).compares_outputs for it in plan.passes):
+    """Whether new configurations' outputs are compared in addition to the plan's own passes."""
+    if FIGURE_PASS not in plan.passes or any(
+        pass_of(name).compares_outputs for name in plan.passes
+    ):
         return False
     usual = workspace.settings.checks_outputs
     return usual if plan.check_outputs is None else plan.check_outputs
 
 
-#: Of a year of nights the last comparisons of a case's outputs say what is known: some may have
-#: failed.
+#: The newest comparisons of a case's outputs that are read: some may have failed.
 _OUTPUT_CHECKS_OF_CASE: Final = 10
 
 
-def _known_output_checks(
+def _stored_output_checks(
     workspace: Workspace, devices: Sequence[DeviceFacts]
 ) -> dict[str, OutputCheck]:
-    """Return what is stored of outputs on these devices, with the systems that they have now."""
+    """Return the stored output checks of these devices with their present systems."""
     systems = {facts.serial: facts.computes_with for facts in devices}
-    known = OutputChecks()
+    checks = OutputChecks()
     for run in workspace.store.last_runs(
         _OUTPUT_CHECKS_OF_CASE,
         serials=list(systems),
@@ -420,12 +421,12 @@ def _known_output_checks(
     ):
         made_on = run.report.extra.get("parity_system") if run.report is not None else ""
         if made_on and made_on == systems[run.case.serial]:
-            known.learn(run)
-    return known.newest
+            checks.learn(run)
+    return checks.newest
 
 
 def wants_reference_check(plan: Plan, expansion: Expansion) -> bool:
-    """Whether the reference workload brackets a campaign: as the plan says, else when it costs
+    """Whether the reference workload brackets a campaign: as the plan says, by default when it costs
     little.
     """
     return (
@@ -442,22 +443,22 @@ def _reference_checks(
     devices: Sequence[DeviceFacts],
     reference: Model | None,
 ) -> tuple[dict[Serial, tuple[Invocation, ...]], list[Model]]:
-    """Return the reference workload of each device that has work, with its model; none where it
-    isn't wanted.
+    """Return the reference workload of each device that has work, with its model; none without
+    reference checks.
     """
     if not wants_reference_check(plan, expansion):
         return {}, []
     model = reference or reference_model()
     builds = workspace.builds.of(plan, devices)
-    found: dict[Serial, tuple[Invocation, ...]] = {}
+    brackets: dict[Serial, tuple[Invocation, ...]] = {}
     for facts in devices:
         case = reference_case(plan, facts, model, builds)
         if case is not None and expansion.invocations.get(facts.serial):
-            found[facts.serial] = (Invocation(case=case, run_pass=REFERENCE_PASS, number=0),)
-    return found, [model] if found else []
+            brackets[facts.serial] = (Invocation(case=case, run_pass=REFERENCE_PASS, number=0),)
+    return brackets, [model] if brackets else []
 
 
-#: How long what a device showed of its memory is carried over to new campaigns.
+#: For this long a device's measured autocorrelation is carried over to new campaigns.
 _AUTOCORRELATION_SPAN: Final = timedelta(days=30)
 
 
@@ -465,7 +466,7 @@ def new_campaign(workspace: Workspace, name: str) -> Campaign:
     """Return an empty campaign that begins now, on this computer."""
     now = workspace.clock.now()
     return Campaign(
-        # An id that sorts by its moment and that no other campaign has.
+        # A unique id that sorts by time.
         campaign_id=CampaignId(f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"),
         name=name,
         created_at=now,
@@ -477,14 +478,13 @@ def new_campaign(workspace: Workspace, name: str) -> Campaign:
     )
 
 
-#: How long a device that somebody uses is waited for at the least: a look at it takes a moment.
+#: The minimum wait for a device in use: a check of it takes a moment.
 _LEASE_WAIT_S: Final = 5.0
 _POLL_S: Final = 1.0
 
 
 def hold(workspace: Workspace, campaign: Campaign, devices: Iterable[Device]) -> None:
-    """Have a campaign and those devices that it measures for this process, before the campaign is
-    stored.
+    """Hold a campaign and its devices for this process, before the campaign is stored.
 
     Raises DeviceBusyError when other processes, computers or programs still use all devices after
     `Workspace.wait`.
@@ -504,7 +504,7 @@ def hold(workspace: Workspace, campaign: Campaign, devices: Iterable[Device]) ->
                 if workspace.wait.expired or workspace.clock.wait(_POLL_S, workspace.cancelled):
                     return error
             except DeviceError:
-                # The campaign itself waits for a phone that was lost, and says what else is wrong.
+                # The campaign itself waits for a lost phone, and reports other faults.
                 return None
             else:
                 return None
@@ -517,23 +517,23 @@ def hold(workspace: Workspace, campaign: Campaign, devices: Iterable[Device]) ->
 
 
 def start(workspace: Workspace, prepared: Prepared) -> Prepared:
-    """Store a new campaign with all that its resumption needs, and what its devices' earlier
-    campaigns show; return it.
+    """Store a new campaign with all that its resumption needs, and its devices' autocorrelations from
+    earlier campaigns; return it.
 
     Raises StoreError kinds, as `hold`.
     """
     campaign = prepared.campaign
     hold(workspace, campaign, [device for device, _ in prepared.opened.devices])
     serials = [facts.serial for facts in prepared.opened.facts]
-    # A farm's store holds a thousand phones, and each of its jobs is of one.
+    # A farm's store has a thousand phones, and each of its jobs needs one.
     points = workspace.store.points(
         since=campaign.created_at - _AUTOCORRELATION_SPAN, serials=serials
     )
     earlier = autocorrelations(points, but=workspace.store.hidden_campaigns())
-    shown: dict[str, tuple[float, float]] = {
-        serial: (found.weight, found.total) for serial, found in earlier.items()
+    weights: dict[str, tuple[float, float]] = {
+        serial: (item.weight, item.total) for serial, item in earlier.items()
     }
-    campaign = replace(campaign, terms=replace(campaign.terms, autocorrelations=shown))
+    campaign = replace(campaign, terms=replace(campaign.terms, autocorrelations=weights))
     workspace.store.begin_campaign(
         campaign,
         devices=prepared.opened.facts,
@@ -543,36 +543,36 @@ def start(workspace: Workspace, prepared: Prepared) -> Prepared:
     return replace(prepared, campaign=campaign)
 
 
-#: The flag whose file names a library that is needed beside it.
+#: The flag whose file names a library that it needs in its folder.
 _SETTINGS_FLAG: Final = "stable_delegate_settings_file"
 _LARGEST_SETTINGS_BYTES: Final = 1 << 20
 
 
 def host_files(plan: Plan) -> dict[str, HostFiles]:
-    """Return what each flag value ``@path`` of a plan means.
+    """Return the host's files of each flag value ``@path`` of a plan.
 
     Raises:
         PlanError: a file can't be read, two of one case have the same name, or a stable delegate's
             settings don't say which library they are for.
     """
-    found: dict[str, HostFiles] = {}
+    files: dict[str, HostFiles] = {}
     for flags in plan.matrix.flags:
         sha256s: dict[str, str] = {}
         for flag, value in flags:
             if not value.startswith("@") or len(value) == 1:
                 continue
-            if value not in found:
-                found[value] = _named(flag, Path(value[1:]))
-            for name, sha256 in found[value].files:
+            if value not in files:
+                files[value] = _files_of(flag, Path(value[1:]))
+            for name, sha256 in files[value].files:
                 if sha256s.setdefault(name, sha256) != sha256:
                     raise PlanError(
                         f"flag {flag}: another file of these flags is called {name!r}, too",
                         hint="rename one of them: both would lie in one folder of the phone",
                     )
-    return found
+    return files
 
 
-def _named(flag: str, path: Path) -> HostFiles:
+def _files_of(flag: str, path: Path) -> HostFiles:
     paths = [path, *(_library_of(path) if flag == _SETTINGS_FLAG else [])]
     try:
         contents = {item: sha256_of(item) for item in paths}

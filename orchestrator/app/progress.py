@@ -1,4 +1,4 @@
-"""What happens while devices measure, in words."""
+"""Events of a measurement as text."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _KEYS: Final = {"done": "stored", "name": "file"}
 
 
 def describe(event: object) -> str:
-    """Return an event as one line for people, empty for one that they needn't read."""
+    """Return an event as one line for people, empty for one that isn't for people."""
     match event:
         case CampaignStarted(campaign=campaign, devices=devices, total=total, done=done):
             counts = Counter(facts.title for facts in devices)
-            named = [
+            titles = [
                 title if count == 1 else f"{count} x {title}" for title, count in counts.items()
             ]
-            names = ", ".join(named) or "no device"
+            names = ", ".join(titles) or "no device"
             stored = f", {done} stored already" if done else ""
             text = f"campaign {campaign.campaign_id} '{campaign.name}': {counted(total, 'invocation')} on {names}{stored}"
         case Notice(text=text):
@@ -73,7 +73,7 @@ def describe(event: object) -> str:
         case RunStored(run=run) if run.outcome is Outcome.SKIPPED and not (
             pass_of(run.run_pass).compares_outputs and run.reason_code.startswith("parity-")
         ):
-            # The failure that it follows from was reported; why outputs can't be compared wasn't.
+            # Its cause was reported before. Why outputs can't be compared wasn't.
             text = ""
         case RunStored(run=run, position=position, total=total, side=side):
             of_side = f"[{side}] " if side else ""
@@ -95,33 +95,33 @@ def describe(event: object) -> str:
 
 
 def describe_run(run: RunRecord) -> str:
-    """Return a run as one line: what it measured, how it ended, what it is worth."""
+    """Return a run as one line: its case, its outcome, its figure and its quality."""
     case = run.case
     kind = "" if run.run_pass is FIGURE_PASS else f" ({run.run_pass} pass)"
-    what = f"{visible(case.model_name)}, {case.configuration}{kind} #{run.invocation + 1}"
+    title = f"{visible(case.model_name)}, {case.configuration}{kind} #{run.invocation + 1}"
     if run.outcome is not Outcome.COMPLETED:
         # The outcome and its code may be one word.
-        return ": ".join(dict.fromkeys((what, run.outcome.value, run.reason_code, run.reason)))
+        return ": ".join(dict.fromkeys((title, run.outcome.value, run.reason_code, run.reason)))
     grade = f" {run.verdict.grade}" if run.verdict.grade is not None else ""
     codes = codes_of(run)
     worth = f"{run.verdict.quality.word}{grade}{f' ({codes})' if codes else ''}"
-    told = ", ".join(filter(None, (figure_of(run), nodes_of(run), worth)))
-    return f"{what}: {told}{' [virtual]' if run.is_virtual else ''}"
+    parts = ", ".join(filter(None, (figure_of(run), nodes_of(run), worth)))
+    return f"{title}: {parts}{' [virtual]' if run.is_virtual else ''}"
 
 
 def figure_of(run: RunRecord) -> str:
     """Return a run's figure as people read it; empty for one that didn't complete."""
     if run.outcome is not Outcome.COMPLETED:
         return ""
-    own = pass_of(run.run_pass)
-    latency_us = measured_us(run) if own.tells_latency else None
+    run_pass = pass_of(run.run_pass)
+    latency_us = measured_us(run) if run_pass.tells_latency else None
     if latency_us is not None:
         return format_figure(latency_us, is_per_token=run.case.is_per_token)
-    return own.tells(run) or "done"
+    return run_pass.tells(run) or "done"
 
 
 def nodes_of(run: RunRecord) -> str:
-    """Return how much a delegate took of a run that it took a part of; empty for others."""
+    """Return the delegated share of a partly delegated run's operators; empty for others."""
     delegate = run.report.delegate if run.report else None
     if delegate is None or delegate.truth is not DelegateTruth.PARTIAL:
         return ""
@@ -132,15 +132,15 @@ def nodes_of(run: RunRecord) -> str:
 
 def codes_of(run: RunRecord) -> str:
     """Return the codes of the findings against a run."""
-    found = (item.code for item in run.verdict.findings if item.severity is not Severity.INFO)
-    return ", ".join(dict.fromkeys(found))
+    codes = (item.code for item in run.verdict.findings if item.severity is not Severity.INFO)
+    return ", ".join(dict.fromkeys(codes))
 
 
 def record_of(event: object) -> dict[str, Any] | None:
-    """Return an event for programs: ``event``, ``level``, ``text`` and what it is about
+    """Return an event for programs: ``event``, ``level``, ``text`` and its keys
     (docs/reference/monitoring.md).
 
-    None for one that isn't written: a file on its way has a hundred events a second.
+    None for an event that isn't written: a file transfer has a hundred events a second.
     """
     if isinstance(event, Notice):
         return {"event": event.event, "level": event.level, "text": event.text, **event.keys}
@@ -170,23 +170,23 @@ def _level_of(event: object) -> str:
 
 
 def _keys_of(event: Any) -> dict[str, object]:  # noqa: ANN401 - any of the events
-    """Return the plain fields of an event, and what its records are about."""
-    found: dict[str, object] = {}
+    """Return the plain fields of an event, and the keys of its records."""
+    keys: dict[str, object] = {}
     for item in fields(event):
         match getattr(event, item.name):
             case RunRecord() as run:
-                found |= _of_run(run)
+                keys |= _run_keys(run)
             case Invocation(case=case, run_pass=run_pass, number=number):
-                found |= {**_of_case(case), "run_pass": str(run_pass), "invocation": number + 1}
+                keys |= {**_case_keys(case), "run_pass": str(run_pass), "invocation": number + 1}
             case Campaign(campaign_id=campaign_id, name=name, host=host, status=status):
-                found |= {"campaign_id": campaign_id, "campaign": name, "host": host}
-                found["status"] = str(status)
+                keys |= {"campaign_id": campaign_id, "campaign": name, "host": host}
+                keys["status"] = str(status)
             case str() | int() | float() as value:
-                found[_KEYS.get(item.name, item.name)] = value
-    return found
+                keys[_KEYS.get(item.name, item.name)] = value
+    return keys
 
 
-def _of_case(case: Case) -> dict[str, object]:
+def _case_keys(case: Case) -> dict[str, object]:
     return {
         "serial": case.serial,
         "case_key": case.case_key,
@@ -195,10 +195,10 @@ def _of_case(case: Case) -> dict[str, object]:
     }
 
 
-def _of_run(run: RunRecord) -> dict[str, object]:
+def _run_keys(run: RunRecord) -> dict[str, object]:
     state = run.state_after or run.state_before
     return {
-        **_of_case(run.case),
+        **_case_keys(run.case),
         "run_id": run.run_id,
         "run_pass": str(run.run_pass),
         "invocation": run.invocation + 1,

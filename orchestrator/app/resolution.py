@@ -132,19 +132,21 @@ def measure_equal_sides(
     """Measure a plan in several sessions, each a campaign of its own with its part of the budget.
 
     Raises as ``measuring.run``, and what ended a device's part. Sessions that were measured before
-    an error are stored; a notice says what they show.
+    an error are stored; a notice reports their results.
     """
     measured: list[MeasuredCampaign] = []
     budget = plan.budget and plan.budget / sessions
-    own = replace(plan, name=NAME, check_outputs=False, reference_check=False, budget=budget)
+    session_plan = replace(
+        plan, name=NAME, check_outputs=False, reference_check=False, budget=budget
+    )
     for _ in range(sessions):
         try:
-            measured.append(run(workspace, own, despite_losses=False).checked())
+            measured.append(run(workspace, session_plan, despite_losses=False).checked())
         except BenchfarmError:
-            # Where the store can't be read either, the error says what is to be done.
+            # Where the store can't be read either, the error has the next step.
             with suppress(BenchfarmError):
-                known = [item.text for item in measured_resolutions(workspace, measured)]
-                for text in dict.fromkeys([*known, *problems_of(measured)]):
+                lines = [item.text for item in measured_resolutions(workspace, measured)]
+                for text in dict.fromkeys([*lines, *problems_of(measured)]):
                     workspace.observer.on_event(Notice(event="report", text=text))
             raise
     return measured
@@ -158,35 +160,37 @@ def problems_of(measured: Iterable[MeasuredCampaign]) -> list[str]:
 def measured_resolutions(
     workspace: Workspace, measured: Iterable[MeasuredCampaign]
 ) -> list[Resolution]:
-    """Return what the newest stored sessions show of the phones of some campaigns."""
+    """Return the resolutions of the phones of some campaigns, from the newest stored sessions."""
     serials = {item.case.serial for done in measured for item in done.campaign.invocations}
     facts = [item for item in workspace.store.devices().values() if item.serial in serials]
-    return known_resolutions(workspace, facts)
+    return stored_resolutions(workspace, facts)
 
 
 def sample_model() -> Path:
-    """Return the model that is measured where nobody names one."""
+    """Return the default model."""
     from orchestrator.models.inspect import sample_models
 
     return sample_models()[0]
 
 
-def known_resolutions(workspace: Workspace, devices: Iterable[DeviceFacts]) -> list[Resolution]:
-    """Return what the newest stored sessions show of each phone; nothing of one without any."""
-    facts = {known.serial: known for known in devices}
+def stored_resolutions(workspace: Workspace, devices: Iterable[DeviceFacts]) -> list[Resolution]:
+    """Return each phone's resolutions from its newest stored sessions; none without a session."""
+    facts = {device.serial: device for device in devices}
     campaigns = [item.campaign_id for item in workspace.store.campaigns() if item.name == NAME]
     runs = (
         workspace.store.runs(campaign_ids=campaigns, serials=list(facts), run_passes=[FIGURE_PASS])
         if campaigns and facts
         else ()
     )
-    found = []
+    resolutions = []
     for of_case in grouped(runs, lambda run: run.case.case_key).values():
         of_campaigns = grouped(of_case, lambda run: run.campaign_id).values()
-        sessions = [item for own in of_campaigns if (item := _session(own)) is not None]
+        sessions = [
+            item for session_runs in of_campaigns if (item := _session(session_runs)) is not None
+        ]
         if sessions:
             case = of_case[0].case
-            found.append(
+            resolutions.append(
                 Resolution(
                     serial=case.serial,
                     title=facts[case.serial].title,
@@ -194,11 +198,11 @@ def known_resolutions(workspace: Workspace, devices: Iterable[DeviceFacts]) -> l
                     sessions=tuple(sessions[-_NEWEST:]),
                 )
             )
-    return found
+    return resolutions
 
 
 def _session(runs: Sequence[RunRecord]) -> Session | None:
-    """Return what one campaign's runs of a case show; None where they have no figure."""
+    """Return the session of one campaign's runs of a case; None where they have no figure."""
     summary = judge_case(runs).own_summary
     ended = sorted(
         (run for run in runs if run.outcome is Outcome.COMPLETED), key=lambda run: run.started_at
@@ -220,12 +224,12 @@ def _session(runs: Sequence[RunRecord]) -> Session | None:
     )
 
 
-def resolution_table(found: Resolution) -> Table[Visible]:
-    """Return what a phone can resolve in how many minutes."""
+def resolution_table(resolution: Resolution) -> Table[Visible]:
+    """Return the smallest changes that a phone can show, by minutes of measuring."""
     return Table(
-        name=f"resolution {found.serial}",
+        name=f"resolution {resolution.serial}",
         caption="What the phone can resolve",
         columns=VISIBLE,
-        rows=found.visible,
+        rows=resolution.visible,
         nothing="too few processes to say what can be resolved",
     )

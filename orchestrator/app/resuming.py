@@ -1,4 +1,4 @@
-"""Resuming a campaign that was cut off, or closing it: what is left of it is abandoned."""
+"""Resuming an interrupted campaign, or closing it: its remaining runs are abandoned."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from orchestrator.app.measuring import MeasuredCampaign, measure, open_cases, reopen
 from orchestrator.app.phones import restore_phones
-from orchestrator.app.status import run_by_others
+from orchestrator.app.status import other_runners
 from orchestrator.app.stored import find_campaign
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import close_campaign
@@ -21,13 +21,12 @@ from orchestrator.settings import Settings
 
 
 def resume(workspace: Workspace, prefix: str = "") -> MeasuredCampaign | None:
-    """Resume a campaign that was cut off: the one that is named, else the newest open one that has
-    runs.
+    """Resume an interrupted campaign: the named one, by default the newest open one that has runs.
 
     Returns its campaign as measured; None when none is named and none is open.
 
-    Raises UsageError when the one that is named isn't open, when those that are open are others' to
-    resume, when a process is at it now, or when its files have gone.
+    Raises UsageError when the named campaign isn't open, when other computers or workers run all
+    open ones, when a process measures it now, or when its files are missing.
     """
     campaign = (
         find_campaign(workspace.store, prefix, only_open=True) if prefix else _chosen(workspace)
@@ -36,16 +35,16 @@ def resume(workspace: Workspace, prefix: str = "") -> MeasuredCampaign | None:
         return None
     workspace.hold_campaign(campaign.campaign_id, campaign.name)
     cases = open_cases(workspace, campaign)
-    restore_left(
+    restore_changed(
         workspace,
         {item.case.serial for item in campaign.invocations} - {case.serial for case in cases},
     )
     return measure(workspace, reopen(workspace, campaign, cases))
 
 
-def restore_left(workspace: Workspace, serials: Collection[Serial]) -> None:
-    """Restore those phones that a killed process left changed; nothing is open on them, so nobody
-    else would.
+def restore_changed(workspace: Workspace, serials: Collection[Serial]) -> None:
+    """Restore the phones that a killed process left changed and that have no open runs, which would
+    restore them.
     """
     for item in restore_phones(
         workspace, sorted(set(serials) & set(workspace.conditioner.unrestored()))
@@ -60,26 +59,26 @@ def restore_left(workspace: Workspace, serials: Collection[Serial]) -> None:
 
 
 def _chosen(workspace: Workspace) -> Campaign | None:
-    """Return the open campaign to resume when none is named: the newest of a plan that has runs,
-    else the newest of a plan; None when none is open.
+    """Return the open campaign to resume by default: the newest of a plan that has runs, else the
+    newest of a plan; None when none is open.
 
-    A trace is left to whoever names it: it answered somebody who was waiting. Raises UsageError
-    when all others that are open are somebody else's.
+    A trace is resumed only by name: its user was waiting for it. Raises UsageError when others run
+    all other open campaigns.
     """
     listed = workspace.store.campaigns(only_open=True)
     if not listed:
         return None
-    # What a job left open on another computer is resumed by who names it.
-    others = run_by_others(workspace, listed, trusts_jobs=False)
+    # A campaign that a job left open on another computer is resumed only by name.
+    runners = other_runners(workspace, listed, trusts_jobs=False)
     free, reasons, by_name = list[Campaign](), list[str](), list[str]()
     for item in listed:
         identity = item.campaign_id
         if holder := workspace.campaigns.live_holder(identity):
             reasons.append(f"{identity} is run by {holder}")
-        elif (other := others.get(identity)) is not None:
+        elif (other := runners.get(identity)) is not None:
             reasons.append(f"{identity} is {other.reason}")
             by_name += [f"{identity} ({other.reason})"] if other.may_be_gone else []
-        elif kind := _kind_of(_whole(workspace, identity)):
+        elif kind := _special_kind(_read_campaign(workspace, identity)):
             reasons.append(f"{identity} is {kind}")
             by_name.append(f"{identity} ({kind})")
         else:
@@ -92,7 +91,7 @@ def _chosen(workspace: Workspace) -> Campaign | None:
             else "'benchfarm results list' lists them",
         )
     progress = workspace.store.progress(only_open=True)
-    told = {
+    titles = {
         item.campaign_id: f"{item.campaign_id} ({item.name}, {stored}"
         f"{f' of {planned}' if stored < planned else ''} runs stored)"
         for item in free
@@ -102,83 +101,81 @@ def _chosen(workspace: Workspace) -> Campaign | None:
     chosen = next(
         (item for item in free if progress.get(item.campaign_id, Progress()).stored), free[0]
     )
-    text = f"resumes campaign {told.pop(chosen.campaign_id)}"
-    if further := [*told.values(), *by_name]:
+    text = f"resumes campaign {titles.pop(chosen.campaign_id)}"
+    if further := [*titles.values(), *by_name]:
         text += f"; 'benchfarm run --resume ID' resumes another one: {', '.join(further)}"
     keys = {"campaign_id": chosen.campaign_id, "campaign": chosen.name}
     workspace.observer.on_event(Notice(event="campaign-resumed", text=text, keys=keys))
-    return _whole(workspace, chosen.campaign_id)
+    return _read_campaign(workspace, chosen.campaign_id)
 
 
-def _whole(workspace: Workspace, campaign_id: CampaignId) -> Campaign:
+def _read_campaign(workspace: Workspace, campaign_id: CampaignId) -> Campaign:
     campaign = workspace.store.campaign(campaign_id)
     assert campaign is not None, "it has just been listed"
     return campaign
 
 
-def _kind_of(campaign: Campaign) -> str:
-    """Return what a campaign is that isn't a plan's measurement, empty for one that is."""
-    found = {item.run_pass for item in campaign.invocations}
-    return shown(next(iter(found))).alone if len(found) == 1 else ""
+def _special_kind(campaign: Campaign) -> str:
+    """Return the title of a campaign that isn't a plan's measurement, empty for one that is."""
+    passes = {item.run_pass for item in campaign.invocations}
+    return shown(next(iter(passes))).alone if len(passes) == 1 else ""
 
 
 def close(
     settings: Settings, words: Sequence[str], observer: Observer
 ) -> list[tuple[Campaign, int]]:
-    """Give up what is left of some open campaigns, all or none of them; phones left changed are
-    restored, and ``observer`` hears of those that can't be.
+    """Abandon the remaining runs of some open campaigns, all or none of them. Phones left changed are
+    restored; ``observer`` gets a notice of those that can't be.
 
-    ``words`` are their ids or the beginnings of these. Returns each with how many invocations are
-    abandoned. Raises UsageError for a campaign that isn't open, or that somebody runs or will run.
+    ``words`` are their ids or the beginnings of these. Returns each with the number of abandoned
+    invocations. Raises UsageError for a campaign that isn't open, or that is run elsewhere or queued.
     """
     with Workspace(settings, makes_store=False, observer=observer) as workspace:
         chosen = [find_campaign(workspace.store, word, only_open=True) for word in words]
         campaigns = list({item.campaign_id: item for item in chosen}.values())
         check_no_names(campaigns, words)
-        check_left_alone(workspace, campaigns)
+        check_not_running(workspace, campaigns)
         closed = {
             item.campaign_id: close_campaign(
                 item, workspace.store, workspace.tools, workspace.clock
             )
             for item in campaigns
         }
-        restore_left(
+        restore_changed(
             workspace, {item.case.serial for campaign in campaigns for item in campaign.invocations}
         )
     return [(item, closed[item.campaign_id]) for item in campaigns]
 
 
 def close_cancelled(workspace: Workspace, campaign_ids: Iterable[CampaignId]) -> int:
-    """Close those campaigns that were begun and are open yet, of jobs that nobody does any more;
-    return how many.
-    """
+    """Close the open campaigns of cancelled jobs; return how many."""
     stored = [workspace.store.campaign(campaign_id) for campaign_id in campaign_ids]
-    begun = [item for item in stored if item is not None and not item.status.is_over]
-    for campaign in begun:
+    unfinished = [item for item in stored if item is not None and not item.status.is_over]
+    for campaign in unfinished:
         close_campaign(campaign, workspace.store, workspace.tools, workspace.clock)
-    return len(begun)
+    return len(unfinished)
 
 
 def check_no_names(campaigns: Iterable[Campaign], words: Sequence[str]) -> None:
-    """Raise UsageError for a campaign that a word means by its name, where nothing can be undone."""
+    """Raise UsageError for a campaign given by name, for commands that can't be undone."""
     for item in campaigns:
         if item.name in words:
             raise UsageError(
                 f"{item.name} is a name, which several campaigns may have",
-                hint=f"name it by its id, which can't mean another one: {item.campaign_id}",
+                hint=f"give its id, which is unique: {item.campaign_id}",
             )
 
 
-def check_left_alone(workspace: Workspace, campaigns: Sequence[Campaign]) -> None:
-    """Raise UsageError for a campaign that a process, another computer or a farm's worker is at, or
-    will be.
+def check_not_running(workspace: Workspace, campaigns: Sequence[Campaign]) -> None:
+    """Raise UsageError for a campaign that a process, another computer or a farm's worker runs or will
+    run.
 
-    Those that aren't can be begun by nobody until the workspace is closed.
+    No other process can start these campaigns until the workspace is closed.
     """
     for campaign in campaigns:
         workspace.hold_campaign(campaign.campaign_id, campaign.name)
-    others = run_by_others(workspace, campaigns)
+    runners = other_runners(workspace, campaigns)
     for campaign in campaigns:
-        if (other := others.get(campaign.campaign_id)) is not None:
-            named = f"campaign {campaign.campaign_id} ({campaign.name})"
-            raise UsageError(f"{named} is {other.reason}", hint=other.cure)
+        if (other := runners.get(campaign.campaign_id)) is not None:
+            title = f"campaign {campaign.campaign_id} ({campaign.name})"
+            raise UsageError(f"{title} is {other.reason}", hint=other.cure)

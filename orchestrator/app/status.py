@@ -1,5 +1,5 @@
-"""The status of campaigns: kept from the events of one that runs, shown to other processes through
-a file, and from the store for all others; a farm's queue beside the store says whose they are.
+"""The status of campaigns: kept from the events of one that runs, published to other processes
+in a file; from the store for all others. A farm's queue in the store's database names their jobs.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ class LiveStatus:
         #: When each phone's last runs began, and when the last one was stored (monotonic).
         self._started: dict[str, list[datetime]] = {}
         self._stored_s: dict[str, float] = {}
-        #: The latencies of each case's clean runs as yet, and their figure.
+        #: The latencies of each case's clean runs so far, and their figure.
         self._latencies_us: dict[CaseKey, list[float]] = {}
         self._figures: dict[CaseKey, LiveFigure] = {}
 
     def on_event(self, event: object) -> None:
-        """Take note of an event."""
+        """Apply an event."""
         match event:
             case CampaignStarted(campaign=campaign, devices=devices, stored=stored, left=left):
                 self._status = replace(
@@ -138,9 +138,9 @@ class LiveStatus:
         run, serial = event.run, event.run.case.serial
         phone = self._phone(serial)
         if run.run_pass is FIGURE_PASS and run.latency_us is not None and not run.is_without_result:
-            known = self._latencies_us.setdefault(run.case.case_key, [])
-            known.append(run.latency_us)
-            self._figures[run.case.case_key] = _figure(run.case, known)
+            latencies_us = self._latencies_us.setdefault(run.case.case_key, [])
+            latencies_us.append(run.latency_us)
+            self._figures[run.case.case_key] = _figure(run.case, latencies_us)
         state = run.state_after or run.state_before
         counts = run.outcome is not Outcome.UNFIT and not pass_of(run.run_pass).is_open_ended
         self._set(
@@ -192,7 +192,7 @@ class PublishedStatus:
         self._written_s = float("-inf")
 
     def on_event(self, event: object) -> None:
-        """Hand an event on and note it."""
+        """Apply an event and pass it on."""
         with self._lock:
             self._live.on_event(event)
             if isinstance(event, CampaignStarted):
@@ -200,7 +200,7 @@ class PublishedStatus:
                 self._path = self._folder / f"{name}.json"
             if isinstance(event, CampaignEnded):
                 self._remove()
-            # A file on its way has a hundred events a second.
+            # A file transfer has a hundred events a second.
             elif self._path is not None and not (
                 isinstance(event, FileMoving) and time.monotonic() < self._written_s + _EVERY_S
             ):
@@ -208,7 +208,7 @@ class PublishedStatus:
         self._observer.on_event(event)
 
     def close(self) -> None:
-        """Remove the file of a campaign that could not say that it ended."""
+        """Remove the file of a campaign that ended without an event."""
         with self._lock:
             self._remove()
 
@@ -229,7 +229,7 @@ def running_here(folder: Path, campaigns: Locks) -> Mapping[str, Status]:
 
     Files of processes that are gone are removed.
     """
-    found: dict[str, Status] = {}
+    statuses: dict[str, Status] = {}
     for path in sorted(folder.glob("*.json")):
         holder = campaigns.live_holder(unquote(path.stem))
         try:
@@ -239,32 +239,32 @@ def running_here(folder: Path, campaigns: Locks) -> Mapping[str, Status]:
             status = load_document(Status, path.read_text("utf-8"), where=str(path))
         except (OSError, ValueError, StoreError):
             continue
-        found[status.campaign_id] = replace(status, holder=holder)
-    return found
+        statuses[status.campaign_id] = replace(status, holder=holder)
+    return statuses
 
 
 def open_campaigns(workspace: Workspace) -> list[Status]:
     """Return the campaigns that run, and those that wait to be resumed, the newest first.
 
-    Those that this computer runs have their phones; of the others it is known what is stored.
+    Campaigns that this computer runs have their phones; the others only their stored counts.
     """
     here = running_here(workspace.status_folder, workspace.campaigns)
     progress = workspace.store.progress(only_open=True)
-    found = []
+    statuses = []
     for campaign in workspace.store.campaigns(only_open=True):
-        known = here.get(campaign.campaign_id)
-        found.append(
+        running = here.get(campaign.campaign_id)
+        statuses.append(
             Status(
                 campaign_id=campaign.campaign_id,
                 name=campaign.name,
-                state=state_of(workspace, campaign, known),
+                state=state_of(workspace, campaign, running),
                 host=campaign.host,
-                holder=known.holder if known is not None else "",
+                holder=running.holder if running is not None else "",
                 runs=progress.get(campaign.campaign_id, Progress())[:2],
-                phones=known.phones if known is not None else (),
+                phones=running.phones if running is not None else (),
             )
         )
-    return found
+    return statuses
 
 
 def state_of(workspace: Workspace, campaign: Campaign, here: Status | None) -> str:
@@ -280,30 +280,30 @@ def state_of(workspace: Workspace, campaign: Campaign, here: Status | None) -> s
 def phone_elsewhere(
     serial: str, campaign: Campaign, runs: tuple[int, int], newest: RunRecord | None
 ) -> PhoneStatus:
-    """Return the one phone of a campaign that another computer runs, by what is stored of it.
+    """Return the one phone of a campaign that another computer runs, from its stored runs.
 
     ``newest`` is the phone's newest run, of whatever campaign.
     """
-    stored, left = runs[0], max(0, runs[1] - runs[0])
+    stored, remaining = runs[0], max(0, runs[1] - runs[0])
     doing, eta_s = "begins", None
     if newest is not None and newest.campaign_id == campaign.campaign_id:
         doing = ""
         if stored > 1:
             pace = (newest.started_at - campaign.created_at) / (stored - 1)
-            ends_at = newest.started_at + pace * left
+            ends_at = newest.started_at + pace * remaining
             eta_s = (ends_at - datetime.now(UTC)) / timedelta(seconds=1)
     return PhoneStatus(
         serial=serial,
         standing=Standing.WORKING,
         doing=doing,
         stored=stored,
-        left=left,
+        left=remaining,
         eta_s=eta_s,
     )
 
 
 def doing_of(invocation: Invocation) -> str:
-    """Return what a phone measures, in words."""
+    """Return a phone's current measurement as text."""
     case = invocation.case
     # The usual program is left out: there is little room.
     configuration = case.configuration.replace(f", {usual_tool(DeviceKind.ANDROID)}", "")
@@ -314,8 +314,8 @@ def doing_of(invocation: Invocation) -> str:
 def runner_elsewhere(settings: Settings, campaign: Campaign) -> str:
     """Return the other computer that runs a campaign of a shared store, empty for none.
 
-    Only that computer knows whether it is still at it. A store in a file is this computer's alone,
-    whatever it was called when the campaign began.
+    Only that computer knows whether it still runs. A store in a file is this computer's alone,
+    whatever its name was when the campaign began.
     """
     is_own = (
         campaign.host in {this_computer(), socket.gethostname()} or settings.store_file is not None
@@ -328,9 +328,9 @@ QueueView = Any
 
 
 def extension(module: str) -> Any:  # noqa: ANN401 - a module
-    """Return a module of who has queues.
+    """Return a module of the extension that has queues.
 
-    Raises ImportError without its packages, KeyError where nobody has.
+    Raises ImportError without its packages, KeyError without such an extension.
     """
     return load(plugins("queues")[module], ModuleType)
 
@@ -350,9 +350,9 @@ def queue_beside(settings: Settings, stack: ExitStack) -> QueueView | None:
     return queue if queue.is_there() else None
 
 
-def owners_of(settings: Settings, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Any]:
-    """Return the jobs (submission, serial, is_open) that some campaigns belong to; campaigns of no
-    job aside.
+def owning_jobs(settings: Settings, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Any]:
+    """Return the jobs (submission, serial, is_open) of some campaigns; campaigns without a job are left
+    out.
 
     Raises StoreError.
     """
@@ -362,36 +362,36 @@ def owners_of(settings: Settings, campaign_ids: Sequence[CampaignId]) -> Mapping
 
 
 class OtherRunner(NamedTuple):
-    """Who beside this computer's processes runs a campaign or will, and what ends it there."""
+    """A worker or another computer that runs a campaign or will, and how to end it there."""
 
     reason: str
     cure: str
-    #: Only that computer knows whether it is still at it.
+    #: Only that computer knows whether it still runs.
     may_be_gone: bool
 
 
-def run_by_others(
+def other_runners(
     workspace: Workspace, campaigns: Sequence[Campaign], *, trusts_jobs: bool = True
 ) -> Mapping[CampaignId, OtherRunner]:
-    """Return which open campaigns the farm's workers or another computer run or will run.
+    """Return the farm's workers and other computers that run open campaigns or will.
 
-    Of a job that is over its worker's computer is known to be over with it, if ``trusts_jobs``.
+    With ``trusts_jobs`` a worker's computer doesn't run campaigns of its ended jobs any more.
     """
-    owners = owners_of(workspace.settings, [item.campaign_id for item in campaigns])
-    found: dict[CampaignId, OtherRunner] = {}
+    owners = owning_jobs(workspace.settings, [item.campaign_id for item in campaigns])
+    runners: dict[CampaignId, OtherRunner] = {}
     for item in campaigns:
         owner = owners.get(item.campaign_id)
         if owner is not None and owner.is_open:
-            cure = f"'benchfarm farm cancel {owner.submission} -s {owner.serial}' ends it and closes this"
-            found[item.campaign_id] = OtherRunner(
-                "a job of the farm that waits or runs", cure, may_be_gone=False
+            hint = f"'benchfarm farm cancel {owner.submission} -s {owner.serial}' ends it and closes this"
+            runners[item.campaign_id] = OtherRunner(
+                "a job of the farm that waits or runs", hint, may_be_gone=False
             )
         elif (owner is None or not trusts_jobs) and (
             where := runner_elsewhere(workspace.settings, item)
         ):
-            found[item.campaign_id] = OtherRunner(
+            runners[item.campaign_id] = OtherRunner(
                 f"run by {where}, as far as is known here",
                 "close it on that computer",
                 may_be_gone=True,
             )
-    return found
+    return runners

@@ -1,6 +1,5 @@
-"""Stored campaigns and runs by what people call them, as text, and read again; old raw output
-deleted, the store copied, what takes space on this disk; and
-what a report shows of stored campaigns, and its page.
+"""Stored campaigns and runs: found by name, printed, parsed again, pruned, copied and reported; and
+the use of this disk.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ if TYPE_CHECKING:
 
 
 def find_campaigns(store: Store, word: str) -> list[Campaign]:
-    """Return the campaigns that a word means: one, or a farm's submission, whose phones have a
-    campaign each.
+    """Return the campaigns of a word: one campaign, or a farm's submission with a campaign for each
+    phone.
 
     A word is as for find_campaign, or a submission's name. ``newest`` and ``previous`` mean whole
     submissions too. Raises UsageError.
@@ -50,26 +49,26 @@ def find_campaigns(store: Store, word: str) -> list[Campaign]:
     if word == "previous":
         newest = find_campaigns(store, "newest")
         ids = {item.campaign_id for item in newest}
-        others = [item for item in store.campaigns() if item.campaign_id not in ids]
-        if not others:
+        earlier = [item for item in store.campaigns() if item.campaign_id not in ids]
+        if not earlier:
             raise NotFoundError(
                 f"there is no previous campaign in {store.name}",
                 hint="'benchfarm results list' lists what is stored",
             )
-        return _with_its_submission(store, _previous(store, newest, others))
+        return _with_its_submission(store, _previous(store, newest, earlier))
     if word in {"", "newest"}:
         return _with_its_submission(store, find_campaign(store, word))
     check_stored(word)
     jobs = [] if store.campaign(CampaignId(word)) is not None else _jobs_of(store, word)
-    found = find_campaign(store, word) if not jobs else jobs[0]
-    if not jobs and not found.campaign_id.startswith(word):
-        # It is known by its plan's name, which all phones of a submission have.
-        jobs = _with_its_submission(store, found)
-    return jobs or [found]
+    campaign = find_campaign(store, word) if not jobs else jobs[0]
+    if not jobs and not campaign.campaign_id.startswith(word):
+        # The word is the plan's name, which all phones of a submission share.
+        jobs = _with_its_submission(store, campaign)
+    return jobs or [campaign]
 
 
-def runs_left(*campaigns: Campaign) -> tuple[str, ...]:
-    """Return which of some campaigns aren't over, a sentence each."""
+def resume_notes(*campaigns: Campaign) -> tuple[str, ...]:
+    """Return a sentence for each campaign that isn't over."""
     return tuple(
         f"Runs are left to measure: 'benchfarm run --resume {item.campaign_id}'."
         for item in campaigns
@@ -78,40 +77,41 @@ def runs_left(*campaigns: Campaign) -> tuple[str, ...]:
 
 
 def check_stored(*words: str) -> None:
-    """Raise UsageError where words name files of models instead of what is stored."""
+    """Raise UsageError where words name model files instead of stored campaigns."""
     models = [word for word in words if is_model_file(Path(word))]
     if models:
         sides = [*models, "OTHER.tflite"][:2]
         raise UsageError(
-            f"{models[0]!r} is a model, and compare is for what is stored",
+            f"{models[0]!r} is a model; compare takes stored campaigns",
             hint="measure two models in turns: benchfarm ab "
             + " ".join(shlex.quote(f"model:{side}") for side in sides),
         )
 
 
-def _previous(store: Store, newest: Sequence[Campaign], others: Sequence[Campaign]) -> Campaign:
-    """Return the newest of the others that has a case of these, one of the same name before one of
-    another.
+def _previous(store: Store, newest: Sequence[Campaign], earlier: Sequence[Campaign]) -> Campaign:
+    """Return the newest earlier campaign with a case of ``newest``, first those of the same name.
 
-    Where none has a case in common it is the newest.
+    Without a case in common it is the newest earlier one.
     """
-    cases = {_what(item) for campaign in newest for item in campaign.invocations}
-    for listed in sorted(others, key=lambda item: item.name != newest[0].name):
+    cases = {_measured_key(item) for campaign in newest for item in campaign.invocations}
+    for listed in sorted(earlier, key=lambda item: item.name != newest[0].name):
         campaign = store.campaign(listed.campaign_id)
-        if campaign is not None and any(_what(item) in cases for item in campaign.invocations):
+        if campaign is not None and any(
+            _measured_key(item) in cases for item in campaign.invocations
+        ):
             return campaign
-    return find_campaign(store, others[0].campaign_id)
+    return find_campaign(store, earlier[0].campaign_id)
 
 
-def _what(item: Invocation) -> tuple[str, str, str, Pass]:
-    """Return what two campaigns measured alike: the model by its name, the device, the
-    configuration.
+def _measured_key(item: Invocation) -> tuple[str, str, str, Pass]:
+    """Return a key that campaigns share when they measure the same: model name, device, configuration
+    and pass.
     """
     return item.case.model_name, item.case.serial, item.case.configuration, item.run_pass
 
 
 def named_campaigns(store: Store, words: Iterable[str]) -> list[Campaign]:
-    """Return the campaigns that some words mean, one after the other.
+    """Return the campaigns of some words, in their order.
 
     Raises UsageError (find_campaigns).
     """
@@ -132,38 +132,38 @@ def _with_its_submission(store: Store, campaign: Campaign) -> list[Campaign]:
 
 def _jobs_of(store: Store, submission: str) -> list[Campaign]:
     """Return the campaigns of a submission's phones, in the order of their serial numbers."""
-    found = map(store.campaign, store.submission(submission))
-    return [item for item in found if item is not None]
+    campaigns = map(store.campaign, store.submission(submission))
+    return [item for item in campaigns if item is not None]
 
 
 def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Campaign:
-    """Return the campaign that a word means; raises UsageError.
+    """Return the campaign of a word; raises UsageError.
 
     A word is an id or the beginning of one, or ``newest`` (as the empty word), or the name of
     campaigns, of which it means the newest that isn't hidden, else the newest.
     """
     prefix = "" if prefix == "newest" else prefix
-    known = store.campaigns(
+    campaigns = store.campaigns(
         only_open=only_open, with_hidden=bool(prefix), limit=None if prefix else 1
     )
-    matching = [item for item in known if item.campaign_id.startswith(prefix)]
+    matching = [item for item in campaigns if item.campaign_id.startswith(prefix)]
     matching = [item for item in matching if item.campaign_id == prefix] or matching
     if prefix and len(matching) != 1:
-        # A hidden one is meant where the name has no other.
+        # A hidden campaign counts where no other one has the name.
         visible = store.campaigns()
-        named = next((item for item in (*visible, *known) if item.name == prefix), None)
-        if named is not None:
-            matching = [item for item in known if item.campaign_id == named.campaign_id]
+        by_name = next((item for item in (*visible, *campaigns) if item.name == prefix), None)
+        if by_name is not None:
+            matching = [item for item in campaigns if item.campaign_id == by_name.campaign_id]
     if not matching and not prefix:
-        what = "campaign that could be resumed" if only_open else "campaign"
+        kind = "campaign that could be resumed" if only_open else "campaign"
         raise NotFoundError(
-            f"there is no {what} in {store.name}", hint="'benchfarm results list' lists them"
+            f"there is no {kind} in {store.name}", hint="'benchfarm results list' lists them"
         )
     if not matching and only_open:
         ended = find_campaign(store, prefix)
         raise UsageError(
-            f"campaign {ended.campaign_id} ({ended.name}) is {ended.status}: nothing of it is left",
-            hint="'benchfarm status' names those that are open",
+            f"campaign {ended.campaign_id} ({ended.name}) is {ended.status}: nothing is left to run",
+            hint="'benchfarm status' lists open campaigns",
         )
     if not matching:
         raise NotFoundError(
@@ -175,13 +175,13 @@ def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Camp
             f"{prefix!r} fits {_listed([item.campaign_id for item in matching])}",
             hint="give more letters",
         )
-    found = store.campaign(matching[0].campaign_id)
-    assert found is not None
-    return found
+    campaign = store.campaign(matching[0].campaign_id)
+    assert campaign is not None
+    return campaign
 
 
 def find_run(store: Store, prefix: str) -> RunRecord:
-    """Return the run that the beginning of an id means, or ``newest``; raises UsageError."""
+    """Return the run of the beginning of an id, or of ``newest``; raises UsageError."""
     if prefix == "newest":
         newest = find_campaign(store, "newest")
         runs = store.runs(campaign_ids=[newest.campaign_id])
@@ -193,13 +193,13 @@ def find_run(store: Store, prefix: str) -> RunRecord:
     if not matching:
         raise NotFoundError(
             f"there is no run {prefix!r} in {store.name}",
-            hint="'benchfarm results runs CAMPAIGN' lists those of one",
+            hint="'benchfarm results runs CAMPAIGN' lists a campaign's runs",
         )
     if len(matching) > 1 and prefix not in matching:
         raise UsageError(f"{prefix!r} fits {_listed(matching)}", hint="give more letters")
-    found = store.run(RunId(prefix) if prefix in matching else matching[0])
-    assert found is not None
-    return found
+    record = store.run(RunId(prefix) if prefix in matching else matching[0])
+    assert record is not None
+    return record
 
 
 def _listed(identities: Sequence[str]) -> str:
@@ -208,12 +208,12 @@ def _listed(identities: Sequence[str]) -> str:
 
 def load_measured(workspace: Workspace, campaigns: Sequence[Campaign]) -> list[Measured]:
     """Return the measured cases of some campaigns, without the pairs that only warmed a device."""
-    known = {campaign.campaign_id: campaign for campaign in campaigns}
+    by_id = {campaign.campaign_id: campaign for campaign in campaigns}
     return measured_cases(
         (
             run
-            for run in (workspace.store.runs(campaign_ids=list(known)) if known else ())
-            if not known[run.campaign_id].is_warm_up(run.run_pass, run.invocation)
+            for run in (workspace.store.runs(campaign_ids=list(by_id)) if by_id else ())
+            if not by_id[run.campaign_id].is_warm_up(run.run_pass, run.invocation)
         ),
         devices={str(serial): facts for serial, facts in workspace.store.devices().items()},
         builds=workspace.store.builds(),
@@ -222,7 +222,7 @@ def load_measured(workspace: Workspace, campaigns: Sequence[Campaign]) -> list[M
 
 
 def reparse_campaigns(workspace: Workspace, words: Iterable[str]) -> Review:
-    """Read the stored output of some campaigns again, of all where none is named.
+    """Parse the stored output of some campaigns again, by default of all.
 
     Raises UsageError, StoreError.
     """
@@ -233,8 +233,8 @@ def reparse_campaigns(workspace: Workspace, words: Iterable[str]) -> Review:
 
 
 def prune(settings: Settings, *, older_than: str, is_trial: bool, compact: bool) -> Pruned:
-    """Delete the raw output of campaigns begun before, and return what was deleted; figures,
-    verdicts and states stay.
+    """Delete the raw output of old campaigns, and return the counts; figures, verdicts and states
+    stay.
 
     Raises UsageError.
     """
@@ -242,7 +242,7 @@ def prune(settings: Settings, *, older_than: str, is_trial: bool, compact: bool)
     path = settings.store_file
     if compact and path is None:
         raise UsageError(
-            "--compact is for a store in a file", hint="PostgreSQL uses the space again by itself"
+            "--compact is for a store in a file", hint="PostgreSQL reuses the space by itself"
         )
     with Workspace(settings, makes_store=False) as workspace:
         now = workspace.clock.now()
@@ -269,14 +269,14 @@ def backup(settings: Settings, out: Path) -> Path:
     if path is None:
         raise UsageError(
             "this store is in a PostgreSQL database",
-            hint="pg_dump --format=custom --file=FILE DATABASE; docs/guides/operations.md says more",
+            hint="pg_dump --format=custom --file=FILE DATABASE; see docs/guides/operations.md",
         )
     if out.exists():
-        raise UsageError(f"{out} is there already", hint="name another file")
+        raise UsageError(f"{out} exists already", hint="name another file")
     check_folder(out.absolute())
     from orchestrator.store.opening import copy_to
 
-    # A store that was named and isn't there, or isn't one of ours, is told and not copied.
+    # A named store that is missing, or isn't benchfarm's, is an error and isn't copied.
     with Workspace(settings, makes_store=False) as workspace:
         workspace.store.campaign_count()
     if not path.is_file():
@@ -286,12 +286,12 @@ def backup(settings: Settings, out: Path) -> Path:
 
 
 def listed_runs(runs: Sequence[RunRecord]) -> Table[RunRecord]:
-    """Return runs as a terminal lists them: what is the same for all, or usual, is left out.
+    """Return the table of runs for a terminal; values that all share, or that are usual, are left out.
 
     What didn't complete, or is another delegate's, has no figure.
     """
     table = runs_table(runs)
-    named = {column.name: column for column in table.columns}
+    columns = {column.name: column for column in table.columns}
     names = short_names((run.case.configuration, run.case) for run in runs)
     several = len({run.case.model_name for run in runs}) > 1
 
@@ -304,13 +304,13 @@ def listed_runs(runs: Sequence[RunRecord]) -> Table[RunRecord]:
     return replace(
         table,
         columns=(
-            named["run_id"],
-            named["serial"],
-            *([named["model"]] if several else []),
-            replace(named["configuration"], shown=lambda run: names.of(run.case.configuration)),
-            named["invocation"],
+            columns["run_id"],
+            columns["serial"],
+            *([columns["model"]] if several else []),
+            replace(columns["configuration"], shown=lambda run: names.of(run.case.configuration)),
+            columns["invocation"],
             replace(
-                named["pass"],
+                columns["pass"],
                 shown=lambda run: "" if run.run_pass is FIGURE_PASS else str(run.run_pass),
                 is_optional=True,
             ),
@@ -320,8 +320,8 @@ def listed_runs(runs: Sequence[RunRecord]) -> Table[RunRecord]:
     )
 
 
-def log_text(run: RunRecord, shown: tuple[Attachment, ...]) -> str:
-    """Return a run's log as text: how it was started, what was asked for, and what it printed."""
+def log_text(run: RunRecord, attachments: tuple[Attachment, ...]) -> str:
+    """Return a run's log as text: its command, its settings, and its output."""
     case = run.case
     flags = one_line(shlex.join(f"--{name}={value}" for name, value in case.flags))
     lines = [
@@ -332,21 +332,19 @@ def log_text(run: RunRecord, shown: tuple[Attachment, ...]) -> str:
         f"threads: {case.threads}",
         *([f"flags: {flags}"] if flags else []),
     ]
-    return "\n".join([*lines, *map(_section, shown)])
+    return "\n".join([*lines, *map(_section, attachments)])
 
 
 def _section(attachment: Attachment) -> str:
     text = attachment.data.decode("utf-8", "replace")
-    # What a phone printed must not be able to drive the terminal.
+    # Control characters that a phone printed must not reach the terminal.
     return "\n".join(
         [f"--- {attachment.name} ({len(attachment.data)} bytes)", *map(one_line, text.splitlines())]
     )
 
 
-def issue_of(workspace: Workspace, run: RunRecord) -> str:
-    """Return a run as a text for an issue tracker; nothing that names a person, a computer or a
-    phone is in it.
-    """
+def issue_report(workspace: Workspace, run: RunRecord) -> str:
+    """Return a run as a text for an issue tracker, without names of persons, computers or phones."""
     from orchestrator.report.exports import Reported, issue_text
 
     store, case = workspace.store, run.case
@@ -378,7 +376,7 @@ class DiskUse:
     path: Path
     files: int
     size_bytes: int
-    #: What frees its space.
+    #: How to free its space.
     freed_by: str
 
 
@@ -400,24 +398,24 @@ _FREED_BY: Final = {
     "store": "benchfarm store prune --older-than 90d --compact; benchfarm results remove CAMPAIGN --yes",
     "reports": "delete it: benchfarm report writes it again",
     "checks": "delete what isn't needed",
-    "cache": "delete it: what is needed is made or fetched again",
+    "cache": "delete it: needed files are made or downloaded again",
 }
 
 
 def disk_usage(settings: Settings) -> Table[DiskUse]:
-    """Return what the store, its reports and the cache take; what isn't there takes nothing."""
+    """Return the space of the store, its reports and the cache; missing ones take none."""
     folder, store = settings.data_folder, settings.store_file
     places = {"reports": folder / "reports", "checks": folder / "checks"}
     places |= {"cache": settings.cache_folder}
-    found = {kind: (path, list(_sizes(_files(path)))) for kind, path in places.items()}
+    usage = {kind: (path, list(_sizes(_files(path)))) for kind, path in places.items()}
     if store is not None:
         files = [store, *(store.with_name(f"{store.name}{end}") for end in ("-wal", "-shm"))]
-        found = {"store": (store, [*_sizes(files)]), **found}
+        usage = {"store": (store, [*_sizes(files)]), **usage}
     rows = [
         DiskUse(
             kind=kind, path=path, files=len(sizes), size_bytes=sum(sizes), freed_by=_FREED_BY[kind]
         )
-        for kind, (path, sizes) in found.items()
+        for kind, (path, sizes) in usage.items()
     ]
     return Table(name="usage", caption="What is kept on this disk", columns=_COLUMNS, rows=rows)
 
@@ -427,7 +425,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _sizes(files: Iterable[Path]) -> Iterator[int]:
-    """Yield the sizes of files; what vanishes meanwhile, or can't be read, is left out."""
+    """Yield the sizes of files. Files that vanish meanwhile, or can't be read, are left out."""
     for path in files:
         with suppress(OSError):
             yield path.stat().st_size
@@ -436,31 +434,31 @@ def _sizes(files: Iterable[Path]) -> Iterator[int]:
 def report_data(
     workspace: Workspace, campaigns: Sequence[Campaign], *, has_logs: bool = True
 ) -> ReportData:
-    """Gather what a report shows of some campaigns.
+    """Return the data of a report on some campaigns.
 
-    No run is held as it was read: tens of thousands would take a gigabyte.
+    Whole runs aren't held: tens of thousands would take a gigabyte.
     """
     from orchestrator.report.assembly import Stored, build_report_data
     from orchestrator.report.lean import lean_runs, newest_runs
 
-    named = [item.campaign_id for item in campaigns]
+    campaign_ids = [item.campaign_id for item in campaigns]
     stored = Stored(
         campaigns=campaigns,
-        runs=lean_runs(workspace.store.runs(campaign_ids=named)),
+        runs=lean_runs(workspace.store.runs(campaign_ids=campaign_ids)),
         outputs=workspace.store.attachments_of if has_logs else None,
         devices=workspace.store.devices(),
         models=workspace.store.models(),
         builds=workspace.store.builds(),
         accuracy=_manifest_accuracies(workspace.settings),
     )
-    return build_report_data(newest_runs(stored) if len(set(named)) > 1 else stored)
+    return build_report_data(newest_runs(stored) if len(set(campaign_ids)) > 1 else stored)
 
 
 def _manifest_accuracies(settings: Settings) -> Mapping[str, float]:
     """Return the accuracies that the data folder's models.yaml knows, in percent by sha256.
 
-    A manifest with faults is no reason to have no report after a night; 'benchfarm model list'
-    tells the faults.
+    Empty for a manifest with faults, so that there is still a report; 'benchfarm model list' lists
+    the faults.
     """
     from orchestrator.config.declarations import MANIFEST_NAME, load_manifest
 
@@ -489,8 +487,8 @@ def write_report(
     out: Path | None,
     name: str = "",
 ) -> Path:
-    """Write the HTML report of some campaigns, among the data folder's reports where no file is
-    named, and return where: by the first campaign's id there, or by a name.
+    """Write the HTML report of some campaigns, and return its path: by default in the data folder's
+    ``reports``, by ``name`` or the first campaign's id.
     """
     name = name or campaigns[0].campaign_id
     path = out or settings.data_folder / "reports" / f"{name}.html"

@@ -1,4 +1,4 @@
-"""The time that a campaign may take: what options and plan say of it, and what was left out."""
+"""The time limits of a campaign, from options and plan, and the cases left out because of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def limited(plan: Plan, *, budget: str, until: str, now: datetime) -> Plan:
 
 
 def span_of(option: str, text: str) -> float | None:
-    """Return the seconds that an option says, None for an empty text; raises UsageError."""
+    """Return the seconds of an option's text, None for an empty one; raises UsageError."""
     try:
         return parse_seconds(text) if text else None
     except ValueError as error:
@@ -44,7 +44,7 @@ def span_of(option: str, text: str) -> float | None:
 
 
 def age_of(option: str, text: str) -> float:
-    """Return the seconds of an age that an option says; raises UsageError."""
+    """Return the seconds of the age in an option's text; raises UsageError."""
     try:
         return parse_age(text)
     except ValueError as error:
@@ -54,7 +54,7 @@ def age_of(option: str, text: str) -> float:
 
 
 def waiting(text: str) -> Deadline:
-    """Return until when phones that are in use are waited for, as ``--wait`` says.
+    """Return the deadline of waiting for phones in use, from the text of ``--wait``.
 
     Raises UsageError.
     """
@@ -68,12 +68,14 @@ def moment_of(text: str, now: datetime) -> datetime:
     """
     try:
         if len(text) <= 5:
-            at, today = time.fromisoformat(text.rjust(5, "0")), now.astimezone().date()
-            named = [datetime.combine(today + timedelta(days=day), at) for day in (0, 1)]
+            time_of_day, today = time.fromisoformat(text.rjust(5, "0")), now.astimezone().date()
+            local_times = [
+                datetime.combine(today + timedelta(days=day), time_of_day) for day in (0, 1)
+            ]
         else:
-            named = [datetime.fromisoformat(text)]
-        # Those of the first and the last year may not be there in UTC.
-        moments = [moment for local in named for moment in _moments(local)]
+            local_times = [datetime.fromisoformat(text)]
+        # Times of the first and the last year may not exist in UTC.
+        moments = [moment for local in local_times for moment in _moments(local)]
     except (ValueError, OverflowError) as error:
         raise UsageError(
             f"--until: {error}", hint="for example 06:00 or 2026-11-23T06:00"
@@ -85,9 +87,9 @@ def moment_of(text: str, now: datetime) -> datetime:
 
 
 def _moments(local: datetime) -> list[datetime]:
-    """Return when a local time is (UTC): in the hour that the end of summer time repeats, twice.
+    """Return the moments (UTC) of a local time: two in the hour that the end of summer time repeats.
 
-    One that is left out when summer time begins is taken as the one an hour later.
+    A time that doesn't exist when summer time begins counts as the time an hour later.
     """
     moments = sorted(local.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
     if local.tzinfo is not None:
@@ -96,20 +98,20 @@ def _moments(local: datetime) -> list[datetime]:
     return is_there or moments[1:]
 
 
-def _left_out_of(
+def _late_entries(
     skipped: Iterable[SkippedCase], runs: Iterable[RunRecord]
 ) -> list[dict[str, object]]:
-    """Return what of a campaign there was no time for: cases from the beginning, then single
-    invocations.
-    """
+    """Return the cases, then the single invocations, that a campaign had no time for."""
     late: dict[str, list[RunRecord]] = {}
     for run in runs:
         if run.reason_code == OUT_OF_TIME:
             late.setdefault(run.case.case_key, []).append(run)
-    found: list[tuple[SkippedCase | Case, int | None, str]] = [
+    entries: list[tuple[SkippedCase | Case, int | None, str]] = [
         (skip, None, skip.reason) for skip in skipped if skip.reason_code == OUT_OF_TIME
     ]
-    found += [(own[0].case, len(own), own[0].reason) for own in late.values()]
+    entries += [
+        (late_runs[0].case, len(late_runs), late_runs[0].reason) for late_runs in late.values()
+    ]
     return [
         {
             "serial": case.serial,
@@ -120,16 +122,17 @@ def _left_out_of(
             "invocations": invocations,
             "reason": reason,
         }
-        for case, invocations, reason in found
+        for case, invocations, reason in entries
     ]
 
 
 def stored_left_out(
     store: Store, campaign_ids: Sequence[CampaignId]
 ) -> Mapping[CampaignId, list[dict[str, object]]]:
-    """Return what of stored campaigns there was no time for, those with time for all aside.
+    """Return the cases and invocations that stored campaigns had no time for; campaigns with time for
+    all are left out.
 
-    No other run of theirs is read.
+    Only the runs without time are read.
     """
     skips = store.skips(campaign_ids, OUT_OF_TIME)
     late: dict[CampaignId, list[RunRecord]] = {}
@@ -137,14 +140,14 @@ def stored_left_out(
         for run in store.runs(campaign_ids=campaign_ids, reason_codes=[OUT_OF_TIME]):
             late.setdefault(run.campaign_id, []).append(run)
     return {
-        name: _left_out_of(skips.get(name, ()), late.get(name, ()))
+        name: _late_entries(skips.get(name, ()), late.get(name, ()))
         for name in dict.fromkeys(campaign_ids)
         if name in skips or name in late
     }
 
 
 def told(left_out: Sequence[Mapping[str, object]]) -> str:
-    """Return one line about what there was no time for, empty when all was measured."""
+    """Return one line about the cases and invocations without time, empty when all was measured."""
     cases = sum(item["invocations"] is None for item in left_out)
     late = sum(
         int(str(item["invocations"])) for item in left_out if item["invocations"] is not None

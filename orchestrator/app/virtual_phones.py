@@ -1,9 +1,9 @@
 """Virtual phones in processes of their own, and the private adb server that reaches them: the one
 module of benchfarm that imports the distribution ``benchfarm-virtual``.
 
-Every function raises UsageError when it isn't installed, and benchfarm's own errors instead of the
-lab's: UsageError for what can't be done as written, DeviceError, DeviceTimeoutError and
-LinkLostError for what went wrong in the lab.
+Every function raises UsageError when it isn't installed. The lab's errors are raised as benchfarm's
+own: UsageError for wrong input; DeviceError, DeviceTimeoutError and LinkLostError for faults of the
+lab.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def call(module: str, name: str, *arguments: object, **options: object) -> Any: 
     try:
         import benchfarm_virtual.errors as theirs
 
-        found = getattr(importlib.import_module(f"benchfarm_virtual.{module}"), name)
+        target = getattr(importlib.import_module(f"benchfarm_virtual.{module}"), name)
     except ModuleNotFoundError as error:
         raise UsageError(
             f"virtual phones need the package benchfarm-virtual; {error.name} isn't installed",
             hint="pip install 'benchfarm[virtual]', uvx --from 'benchfarm[virtual]' ..., or 'make install' in a checkout",
         ) from None
     try:
-        return found(*arguments, **options) if callable(found) else found
+        return target(*arguments, **options) if callable(target) else target
     except (theirs.UsageError, theirs.DeviceError) as error:
         kinds = {
             theirs.UsageError: UsageError,
@@ -54,12 +54,12 @@ def call(module: str, name: str, *arguments: object, **options: object) -> Any: 
             theirs.LinkLostError: LinkLostError,
             theirs.DeviceError: DeviceError,
         }
-        kind = next(own for their, own in kinds.items() if isinstance(error, their))
+        kind = next(mapped for their, mapped in kinds.items() if isinstance(error, their))
         raise kind(str(error), hint=error.hint) from error
 
 
-#: A process computes on one core: that many phones begin and end their runs together in one without
-#: holding each other up for long.
+#: Phones per process. A process computes on one core: this many phones can start and end runs
+#: together without long delays.
 _PHONES_A_PROCESS = 5
 _ATTACH_S = 60.0
 
@@ -70,15 +70,15 @@ def labs(settings: Settings) -> list[LabInfo]:
 
 
 def _running(settings: Settings) -> list[LabInfo]:
-    found: list[LabInfo] = []
+    running: list[LabInfo] = []
     for folder in _folders(settings):
         with contextlib.suppress(UsageError):
-            found.append(call("lab", "read_lab", folder))
-    return found
+            running.append(call("lab", "read_lab", folder))
+    return running
 
 
 def _folders(settings: Settings) -> list[Path]:
-    """Return the folders that processes of virtual phones have, or once had."""
+    """Return the folders of processes of virtual phones, also of ended ones."""
     return [settings.lab_folder, *sorted(settings.lab_folder.glob("more-*"))]
 
 
@@ -110,7 +110,8 @@ def fake_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = False
                 FlagFamily.LITERT_LM: "LANGUAGE_MODEL_LIBRARIES",
             }.get(program(tool).family, "HEXAGON_LIBRARIES")
             libraries = {
-                own: call("samples", "library_elf", own, abi) for own in call("samples", names)
+                file_name: call("samples", "library_elf", file_name, abi)
+                for file_name in call("samples", names)
             }
     sha256 = hashlib.sha256(content).hexdigest()
     return Build(
@@ -121,19 +122,19 @@ def fake_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = False
         version="virtual",
         package=package,
         is_virtual=True,
-        path=_kept(folder / sha256[:16] / name, content),
+        path=_write_once(folder / sha256[:16] / name, content),
         companions=tuple(
             Companion(
                 name=library,
                 sha256=hashlib.sha256(data).hexdigest(),
-                path=_kept(folder / hashlib.sha256(data).hexdigest()[:16] / library, data),
+                path=_write_once(folder / hashlib.sha256(data).hexdigest()[:16] / library, data),
             )
             for library, data in libraries.items()
         ),
     )
 
 
-def _kept(path: Path, content: bytes) -> Path:
+def _write_once(path: Path, content: bytes) -> Path:
     """Write a file unless it is there, and return its path."""
     if not path.is_file():
         write_whole(path, content)
@@ -155,7 +156,7 @@ DEFAULT_PROFILES = ("pixel-3", "pixel-4")
 
 @frozen
 class LabRequest:
-    """Which virtual phones are wanted."""
+    """The virtual phones to start."""
 
     profiles: Annotated[Texts, arg("One profile per phone. PROFILE@1-2.3 sets its USB path.")] = ()
     serial: Annotated[str, opt("--serial -s", "Serial number, for a single phone.")] = ""
@@ -169,25 +170,25 @@ class LabRequest:
 
         Raises UsageError.
         """
-        known, used = call("profiles", "profile_names"), set(taken)
-        found: list[PhoneSpec] = []
-        wanted = self.profiles or DEFAULT_PROFILES
-        if self.serial and len(wanted) > 1:
+        available, used = call("profiles", "profile_names"), set(taken)
+        phones: list[PhoneSpec] = []
+        requested = self.profiles or DEFAULT_PROFILES
+        if self.serial and len(requested) > 1:
             raise UsageError("--serial is for one phone", hint="name one profile")
         if self.serial in used:
-            raise UsageError(f"there is a virtual phone {self.serial} already")
-        for name, _, usb in (word.partition("@") for word in wanted):
-            if name not in known:
+            raise UsageError(f"a virtual phone {self.serial} exists already")
+        for name, _, usb in (word.partition("@") for word in requested):
+            if name not in available:
                 raise UsageError(
-                    f"there is no virtual phone {name!r}", hint=f"there are: {', '.join(known)}"
+                    f"there is no virtual phone {name!r}", hint=f"there are: {', '.join(available)}"
                 )
             first = f"VIRTUAL-{name.upper()}"
             names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
             serial = self.serial or next(name for name in names if name not in used)
             used.add(serial)
             phone = {"profile": name, "serial": serial, "rooted": self.rooted, "usb": usb}
-            found.append(call("spec", "PhoneSpec", **phone))
-        return found
+            phones.append(call("spec", "PhoneSpec", **phone))
+        return phones
 
 
 def start(
@@ -203,19 +204,19 @@ def start(
     specs = request.specs()
     server = adb_server(settings)
     with _alone(settings):
-        if known := _running(settings):
+        if running := _running(settings):
             raise UsageError(
-                f"{known[0].state_dir}: a virtual lab is running here already",
+                f"{running[0].state_dir}: a virtual lab is running here already",
                 hint="'benchfarm virtual up PROFILE' adds phones, 'benchfarm virtual down' stops it",
             )
         server.revive()
         try:
-            for folder, own in _shares(settings, specs):
+            for folder, phones in _shares(settings, specs):
                 lab = call(
                     "lab",
                     "start_lab",
                     folder,
-                    own,
+                    phones,
                     adb_keys=[settings.lab_folder / ".android" / "adbkey.pub"],
                     time_factor=request.speed,
                     seed=request.seed,
@@ -231,9 +232,7 @@ def start(
 
 
 def _alone(settings: Settings) -> AbstractContextManager[None]:
-    """Keep other processes from plugging virtual phones in meanwhile: none knows the phones of the
-    others.
-    """
+    """Return a lock that stops other processes from attaching virtual phones meanwhile."""
     from orchestrator.processes import Locks
 
     busy = UsageError("another process starts virtual phones", hint="try again in a moment")
@@ -260,7 +259,7 @@ def is_up(settings: Settings) -> bool:
 
 
 def listed(settings: Settings) -> list[dict[str, Any]]:
-    """Return what each phone is now, with its faults; raises UsageError where none is up."""
+    """Return the state of each phone, with its faults; raises UsageError where none is up."""
     return [
         phone
         for lab in labs(settings)
@@ -280,12 +279,12 @@ def _lab_of(settings: Settings, serial: str) -> LabInfo:
     for lab in labs(settings):
         if any(serial in (phone.serial, phone.address) for phone in lab.phones):
             return lab
-    known = ", ".join(phone.serial for phone in phones_of(settings))
-    raise UsageError(f"there is no virtual phone {serial!r}; there are: {known or 'none'}")
+    serials = ", ".join(phone.serial for phone in phones_of(settings))
+    raise UsageError(f"there is no virtual phone {serial!r}; there are: {serials or 'none'}")
 
 
 def attach(settings: Settings, request: LabRequest) -> Sequence[LabPhone]:
-    """Plug more phones in at a lab that is up, and return all of its; raises UsageError."""
+    """Attach more phones to a running lab, and return all of its phones; raises UsageError."""
     server = adb_server(settings)
     labs(settings)
     server.revive()
@@ -300,10 +299,9 @@ def attach(settings: Settings, request: LabRequest) -> Sequence[LabPhone]:
 
 
 def detach(settings: Settings, *serials: str) -> None:
-    """Unplug phones of a lab that is up, by serial number or address; what lay on them is gone with
-    them.
+    """Detach phones of a running lab, by serial number or address; their files are lost.
 
-    Raises UsageError, with all of them still there, where one isn't.
+    Raises UsageError for an unknown phone, and detaches none then.
     """
     for serial in serials:
         _lab_of(settings, serial)
@@ -323,16 +321,17 @@ def stop(settings: Settings) -> tuple[bool, bool]:
 
 
 def quickstart_options(serials: Sequence[str]) -> PlanOptions:
-    """Return what the quickstart measures: a sample model, on virtual phones and on this computer."""
+    """Return the quickstart's plan: a sample model, on virtual phones and on this computer."""
     from orchestrator.delegates import DELEGATES, EVERYWHERE
     from orchestrator.models.inspect import sample_models
 
-    # A fixed number of invocations, so that it ends soon; a bench of one's own gives each case what
-    # its noise needs. One model: the quantised one is too fast for the 10 us of this computer's
-    # program.
+    # A fixed number of invocations, so that it ends soon. One model: the quantised one is too fast
+    # for the 10 us of this computer's program.
     return PlanOptions(
         models=sample_models()[:1],
-        delegates=tuple(name.value for name, own in DELEGATES.items() if own.kinds == EVERYWHERE),
+        delegates=tuple(
+            name.value for name, delegate in DELEGATES.items() if delegate.kinds == EVERYWHERE
+        ),
         threads=(1, 2),
         devices=tuple(serials),
         host=True,
@@ -350,20 +349,20 @@ def add_fault(
     settings: Settings, serial: str, kind: str, options: Sequence[str]
 ) -> dict[str, object]:
     """Give a phone a fault, its options as ``name=value``; return it. Raises UsageError."""
-    told = ask(settings, "fault", serial, kind=kind, options=list(options))
-    added: dict[str, object] = told["fault"]
+    answer = ask(settings, "fault", serial, kind=kind, options=list(options))
+    added: dict[str, object] = answer["fault"]
     return added
 
 
 def write_program(path: Path, *, name: str, abi: str, version: str, time_percent: float) -> str:
-    """Write a fake program that takes so much longer than the usual one; return its version.
+    """Write a fake program that takes ``time_percent`` longer than the usual one; return its version.
 
     Raises UsageError.
     """
     marked = f"{version} time{time_percent:+.4g}%" if time_percent else version
     if abs(call("programs.process", "time_factor_of", marked) - (1 + time_percent / 100)) > 1e-6:
         raise UsageError(
-            f"--time {time_percent:g} can't be",
+            f"--time {time_percent:g} isn't possible",
             hint="a percentage from -95 to 999 with at most 4 digits",
         )
     write_file(path, call("samples", "benchmark_elf", name, abi, version=marked))

@@ -85,7 +85,7 @@ class Workspace:
         self._makes_store, self._needs_store = makes_store, needs_store
         #: Held while the store is opened.
         self._opening = threading.Lock()
-        self.observer: Observer = observer or _Deaf()
+        self.observer: Observer = observer or _NullObserver()
         self.clock = SystemClock()
         self.cancelled = threading.Event()
         #: Phones that aren't asked who they are while their connection lasts, for whoever looks
@@ -165,7 +165,7 @@ class Workspace:
 
     @cached_property
     def runner_of(self) -> Callable[[Pass], RunProgram]:
-        """What runs a program in a pass, each made when it is asked for.
+        """Returns the runner of a pass's program, created when it is first needed.
 
         Raises UsageError for an unknown pass.
         """
@@ -257,13 +257,13 @@ class Workspace:
 
     @cached_property
     def reference(self) -> ParityReference:
-        """What models' outputs are to be."""
+        """The expected outputs of models."""
         from orchestrator.models.parity import HostReference
 
         return HostReference(self.settings.cache_folder / "parity", self.cancelled)
 
     def left_changed(self) -> list[Serial]:
-        """Return the phones that a process of ours left changed: held ones are being measured, and
+        """Return the phones that a benchfarm process left changed. Phones in use don't count: they are
         changed on purpose.
         """
         return [
@@ -294,14 +294,14 @@ class Workspace:
 
     @cached_property
     def quarantine(self) -> QuarantineFolder:
-        """The phones that are kept out until somebody has looked at them."""
+        """The phones in quarantine, until they are released."""
         from orchestrator.devices.lease import QuarantineFolder
 
         return QuarantineFolder(self.settings.state_folder / "quarantine")
 
     @cached_property
     def rescuer(self) -> LadderRescuer:
-        """Gets phones back that stopped answering."""
+        """Recovers unreachable phones."""
         from orchestrator.devices.rescue import LadderRescuer
 
         return LadderRescuer(self.hub_power)
@@ -340,20 +340,20 @@ class Workspace:
 
     @property
     def status_folder(self) -> Path:
-        """Where the campaigns that this computer's processes run write down how they stand."""
+        """The folder in which this computer's processes publish the status of their campaigns."""
         return self.settings.state_folder / "status"
 
     def hold_campaign(self, campaign_id: CampaignId, name: str) -> None:
-        """Have a campaign for this process until the farm is closed.
+        """Hold a campaign for this process until the workspace is closed.
 
         Raises CampaignInUseError naming the process that has it, HostStorageError.
         """
         if campaign_id not in self._held_campaigns:
             release = self.campaigns.take(campaign_id)
             if release is None:
-                who = self.campaigns.live_holder(campaign_id) or "another process"
+                holder = self.campaigns.live_holder(campaign_id) or "another process"
                 raise CampaignInUseError(
-                    f"campaign {campaign_id} ({name}) is run by {who} now",
+                    f"campaign {campaign_id} ({name}) is run by {holder} now",
                     hint="'benchfarm status --watch' shows its progress; stop that process first",
                 )
             self._held_campaigns.add(campaign_id)
@@ -406,8 +406,8 @@ class Workspace:
         """The adb server for real phones if one runs; None is started."""
         from orchestrator.devices.adb_server import AdbServer
 
-        named = self.named_server()
-        candidates = [AdbServer(), self.own_server()] if named is None else [named]
+        configured = self.named_server()
+        candidates = [AdbServer(), self.own_server()] if configured is None else [configured]
         return next((server for server in candidates if server.answers()), None)
 
     def host(self) -> Device:
@@ -419,11 +419,11 @@ class Workspace:
         return host
 
 
-class _Deaf:
-    """An observer that nobody listens to."""
+class _NullObserver:
+    """An observer that ignores all events."""
 
     def on_event(self, event: object) -> None:
-        """Let an event pass."""
+        """Ignore an event."""
 
 
 class BuildChoice:
@@ -433,8 +433,8 @@ class BuildChoice:
         """``fakes`` is the folder for the programs that virtual phones run."""
         self._library = library
         self._fakes = fakes
-        #: Programs that came with a job, used before this computer's own: by tool, and by what they
-        #: replace.
+        #: Programs of a job, used before this computer's own: by tool, and by the sha256 of the
+        #: program that they replace.
         self._brought: dict[ToolName, Build] = {}
         self._brought_twins: dict[str, Build] = {}
 
@@ -451,22 +451,26 @@ class BuildChoice:
             for tool in tools_for(plan, facts.kind)
         }
 
-    def _build_of(self, named: str, facts: DeviceFacts, tool: ToolName) -> Build | Skip:
-        own = program(tool)
-        is_kept = tool.is_declared and "/" not in named and self._library.has(tool, facts, named)
+    def _build_of(self, build_name: str, facts: DeviceFacts, tool: ToolName) -> Build | Skip:
+        spec = program(tool)
+        is_kept = (
+            tool.is_declared
+            and "/" not in build_name
+            and self._library.has(tool, facts, build_name)
+        )
         if (
-            own.installed is not None
+            spec.installed is not None
             and facts.kind is DeviceKind.HOST
-            and facts.kind in own.kinds
+            and facts.kind in spec.kinds
             and not is_kept
         ):
-            return _installed(own.installed, named)
-        if tool.is_declared and not own.file_name:
+            return _installed(spec.installed, build_name)
+        if tool.is_declared and not spec.file_name:
             return Skip(
                 reason_code="tool-not-on-device", reason=f"'{tool}' is declared without a program"
             )
-        if (find := own.on_device) is not None and facts.kind in own.kinds:
-            return self._brought.get(tool) or _installed(lambda given: find(facts, given), named)
+        if (find := spec.on_device) is not None and facts.kind in spec.kinds:
+            return self._brought.get(tool) or _installed(lambda path: find(facts, path), build_name)
         if tool in self._brought:
             self._library.check_for(self._brought[tool], facts)
             return self._brought[tool]
@@ -476,21 +480,21 @@ class BuildChoice:
             )
         if (
             facts.is_virtual
-            and facts.kind in own.kinds
-            and not named
-            and (tool.is_app or own.file_name)
+            and facts.kind in spec.kinds
+            and not build_name
+            and (tool.is_app or spec.file_name)
         ):
             return fake_build(self._fakes, tool, facts.abis[0])
-        if tool.is_declared and not named and not is_kept:
-            how = f"benchfarm build add PATH/{own.file_name} --tool {tool}, or --build {tool}=PATH/{own.file_name}"
+        if tool.is_declared and not build_name and not is_kept:
+            how = f"benchfarm build add PATH/{spec.file_name} --tool {tool}, or --build {tool}=PATH/{spec.file_name}"
             return Skip(reason_code=NO_BUILD, reason=f"no program is here for '{tool}' ({how})")
         return _installed(
-            lambda name: self._library.resolve_for(facts, tool, name_or_path=name), named
+            lambda name: self._library.resolve_for(facts, tool, name_or_path=name), build_name
         )
 
     def bring(self, builds: Sequence[Build], twins: Mapping[str, Build]) -> None:
-        """Use these programs before this computer's own; ``twins`` (with Flex) by the sha256 of
-        what they replace.
+        """Use these programs before this computer's own; ``twins`` (with Flex) by the sha256 of the
+        program that they replace.
         """
         self._brought = {build.tool: build for build in builds}
         self._brought_twins = dict(twins)
@@ -529,12 +533,12 @@ class BuildChoice:
         return None
 
 
-def _installed(find: Callable[[str], Build], named: str) -> Build | Skip:
+def _installed(find: Callable[[str], Build], build_name: str) -> Build | Skip:
     """Return a build, or why there is none; raises ArtifactError for one that the plan names."""
     try:
-        return find(named)
+        return find(build_name)
     except ArtifactError as error:
-        if named:
+        if build_name:
             raise
         return Skip(
             reason_code=NO_BUILD, reason=str(error) + (f" ({error.hint})" if error.hint else "")

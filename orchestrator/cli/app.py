@@ -16,12 +16,12 @@ from typing import NoReturn, Protocol, runtime_checkable
 
 from orchestrator.cli.frame import ROOT, options
 from orchestrator.cli.output import (
-    OutputLostError,
+    OutputClosedError,
+    ignore_stop_signals,
     json_pieces,
     open_standard_streams,
     say,
     say_json,
-    stop_no_more,
     write_line,
 )
 from orchestrator.errors import (
@@ -39,7 +39,7 @@ def run() -> None:
         _run()
     finally:
         # All is told but the exit code; letting go of memory takes a while.
-        stop_no_more()
+        ignore_stop_signals()
 
 
 def _run() -> NoReturn:
@@ -69,7 +69,7 @@ def _run() -> NoReturn:
         _fail(InterruptedByUserError().facts)
     except ModuleNotFoundError as error:
         _fail(missing_package(error.name or str(error)).facts)
-    except OutputLostError:
+    except OutputClosedError:
         # That is no fault of the command.
         raise SystemExit(141) from None
     except Exception as error:  # noqa: BLE001 - the last line of defence
@@ -104,7 +104,7 @@ def _refuse(error: _Refusal) -> NoReturn:
     command = context.command_path if context is not None else "benchfarm"
     message = error.format_message()
     if context is not None and message == context.get_help():
-        if not (options.json_output or _is_json_wanted()):
+        if not (options.json_output or _is_json_log()):
             say(message, err=True)
             raise SystemExit(error.exit_code)
         message = f"{command} needs a command"
@@ -122,7 +122,7 @@ def _format_on_command_line(words: Sequence[str]) -> str | None:
     return None
 
 
-def _is_json_wanted() -> bool:
+def _is_json_log() -> bool:
     if options.log_format is not None:
         return options.log_format == "json"
     from orchestrator.settings import Settings
@@ -134,12 +134,12 @@ def _is_json_wanted() -> bool:
 
 def _fail(error: Mapping[str, object]) -> NoReturn:
     """Say what ended the command, to programs as JSON, and exit; a second signal cuts no word off."""
-    stop_no_more()
+    ignore_stop_signals()
     if options.json_output:
         # Its code says it also where nobody can read it.
-        with suppress(OutputLostError, HostStorageError):
+        with suppress(OutputClosedError, HostStorageError):
             say_json(json_pieces({"error": error}))
-    if _is_json_wanted():
+    if _is_json_log():
         trace = traceback.format_exc() if options.debug else None
         keys = {name: value for name, value in error.items() if name != "message"}
         write_line("error", str(error["message"]), level="error", **keys, traceback=trace)

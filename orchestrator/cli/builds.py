@@ -178,7 +178,7 @@ def add(settings: Settings, request: AddRequest) -> CommandResult:
 @command("build use")
 def pin(
     settings: Settings,
-    wanted: Annotated[
+    address: Annotated[
         str, arg("NAME@DIGITS, as 'benchfarm build list --all' shows them.", metavar="RELEASE")
     ],
 ) -> CommandResult:
@@ -189,7 +189,7 @@ def pin(
     from orchestrator.app.workspace import Workspace
 
     with Workspace(settings) as workspace:
-        release = workspace.library.find_release(wanted)
+        release = workspace.library.find_release(address)
         workspace.library.archive.use(release)
     text = f"{release.name} for {', '.join(release.abis)}: {_titled(release)} is in use now"
     return CommandResult(
@@ -259,17 +259,23 @@ def flags(
     """
     from orchestrator.app.builds import flags_of
 
-    found, one = flags_of(settings, name, build=build, tool=tool, serial=device)
+    program_flags, flag = flags_of(settings, name, build=build, tool=tool, serial=device)
     facts = {
-        "tool": found.tool.value,
-        "build": found.build.name if found.build else None,
-        "build_sha256": found.build.sha256 if found.build else None,
-        "learned": found.schema.is_learned,
+        "tool": program_flags.tool.value,
+        "build": program_flags.build.name if program_flags.build else None,
+        "build_sha256": program_flags.build.sha256 if program_flags.build else None,
+        "learned": program_flags.schema.is_learned,
     }
-    specs = [one] if one else sorted(found.schema.flags.values(), key=lambda spec: spec.name)
-    table = Table(name="flags", caption=found.title, columns=_FLAGS, rows=specs)
-    done = shown(f"{one_line(found.title)}\n", table, facts=facts)
-    return done if one is None else dataclasses.replace(done, text=_flag_text(one, found.title))
+    specs = (
+        [flag] if flag else sorted(program_flags.schema.flags.values(), key=lambda spec: spec.name)
+    )
+    table = Table(name="flags", caption=program_flags.title, columns=_FLAGS, rows=specs)
+    done = shown(f"{one_line(program_flags.title)}\n", table, facts=facts)
+    return (
+        done
+        if flag is None
+        else dataclasses.replace(done, text=_flag_text(flag, program_flags.title))
+    )
 
 
 _FLAGS: Sequence[Column[FlagSpec]] = (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from orchestrator.app.options import Listed, Out, Texts, arg, opt, percentage
 from orchestrator.app.pairing import AbRequest
 from orchestrator.cli.builds import RELEASE
-from orchestrator.cli.devices import EqualSides, equal_sides_of
+from orchestrator.cli.devices import EqualSides, equal_sides_result
 from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, command
 from orchestrator.cli.live import facts_of, reporting, workspace_telling
 from orchestrator.cli.output import CommandResult, columns, format_of, shown, to_json
@@ -62,7 +62,7 @@ class Output:
     ] = "slower"
 
     @property
-    def wanted(self) -> str:
+    def chosen_form(self) -> str:
         """The format; raises UsageError."""
         return format_of(self.form, self.out, _FORMATS, default="text")
 
@@ -70,7 +70,7 @@ class Output:
         """Raise UsageError for an unknown format or word, and for a file that can't be written."""
         from orchestrator.analysis.comparison import FailOn
 
-        _ = self.wanted
+        _ = self.chosen_form
         if self.fail_on not in list(FailOn):
             raise UsageError(
                 f"--fail-on {self.fail_on!r} isn't known", hint=f"choose one of {', '.join(FailOn)}"
@@ -128,7 +128,7 @@ def compare(
     """
     from orchestrator.analysis.comparison import Axis
     from orchestrator.app import comparing
-    from orchestrator.app.comparing import rule_for, ways_out
+    from orchestrator.app.comparing import allow_hints, rule_for
     from orchestrator.app.workspace import Workspace
 
     rule = rule_for(
@@ -144,7 +144,7 @@ def compare(
         )
     with Workspace(settings, makes_store=False) as workspace:
         comparison = comparing.compare(workspace, sides, rule, campaigns=options.campaign)
-        notes = (*comparison.notes, *ways_out(comparison, options.allow))
+        notes = (*comparison.notes, *allow_hints(comparison, options.allow))
         return rendered(workspace, replace(comparison, notes=notes), output)
 
 
@@ -160,7 +160,7 @@ def rendered(
     """
     from orchestrator.analysis.comparison import FailOn
     from orchestrator.app.comparing import default_path
-    from orchestrator.app.stored import runs_left
+    from orchestrator.app.stored import resume_notes
     from orchestrator.report import comparisons
 
     fail_on = FailOn(output.fail_on)
@@ -175,15 +175,15 @@ def rendered(
         "json": lambda: to_json(data),
         "junit": lambda: comparisons.to_junit(comparison, fail_on=fail_on),
         "html": lambda: _page(comparison),
-    }[output.wanted]()
+    }[output.chosen_form]()
     out = output.out
-    if output.wanted == "html" and out is None:
+    if output.chosen_form == "html" and out is None:
         out = default_path(workspace.settings, comparison)
     if out is not None:
         whole = text if text.endswith("\n") else text + "\n"
         write_file(out, whole, makes_folder=output.out is None)
-        left = runs_left(pairs.campaign) if pairs is not None else ()
-        text = "\n".join([comparisons.summary_line(comparison), *left, *lines, str(out)])
+        unfinished = resume_notes(pairs.campaign) if pairs is not None else ()
+        text = "\n".join([comparisons.summary_line(comparison), *unfinished, *lines, str(out)])
         data["path"] = out
     return CommandResult(text=text.rstrip("\n"), data=data, exit_code=int(fails))
 
@@ -219,7 +219,7 @@ def ab(
     with workspace_telling(settings, request.wait) as workspace:
         measured = pairing.compare_ab(workspace, sides, options, request)
         if isinstance(measured, Plan):
-            if output.out is not None or output.wanted != "text":
+            if output.out is not None or output.chosen_form != "text":
                 raise UsageError(
                     "the sides are equal: there is no comparison to write",
                     hint="leave out --out and --format; --json prints what the phone can resolve",
@@ -227,11 +227,11 @@ def ab(
             # Nothing to compare: what equal sides show is what the phone can resolve.
             runs = min(EqualSides.runs, 2 * request.most)
             plan = replace(measured, invocations=fixed(runs))
-            return equal_sides_of(workspace, plan)
-        return told_pairs(workspace, measured, output)
+            return equal_sides_result(workspace, plan)
+        return pairs_result(workspace, measured, output)
 
 
-def told_pairs(workspace: Workspace, measured: MeasuredCampaign, output: Output) -> CommandResult:
+def pairs_result(workspace: Workspace, measured: MeasuredCampaign, output: Output) -> CommandResult:
     """Return the comparison of pairs that were measured; raises what ended a device's part."""
     from orchestrator.app.pairing import pair_comparison
 
@@ -269,7 +269,7 @@ def bisect(
         result, releases, facts = bisecting.bisect(
             workspace, (good, bad), options, request, fresh_s=fresh_s
         )
-    found: dict[int, tuple[str, Compared | None]] = {0: ("the good one", None)} | {
+    judged: dict[int, tuple[str, Compared | None]] = {0: ("the good one", None)} | {
         probe.index: (probe.judgement.value, probe.compared) for probe in result.probes
     }
     table = Table(
@@ -277,7 +277,7 @@ def bisect(
         caption="Builds between the good and the bad one",
         columns=_BISECTED,
         rows=[
-            (release, *found.get(index, ("", None)), index == result.first_bad)
+            (release, *judged.get(index, ("", None)), index == result.first_bad)
             for index, release in enumerate(releases)
         ],
     )

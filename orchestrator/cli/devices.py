@@ -100,7 +100,7 @@ def restore(
         f"{serial}: {'restored: ' + ', '.join(undone) if undone else 'nothing to restore'}"
         for serial, undone in restored.items()
     ]
-    lines += [one_line(f"{serial}: {note}") for serial, told in notes.items() for note in told]
+    lines += [one_line(f"{serial}: {note}") for serial, texts in notes.items() for note in texts]
     lines += [_refusal(name, "not restored", error) for name, error in errors.items()]
     return CommandResult(
         text="\n".join(lines) or "nothing to restore",
@@ -180,7 +180,7 @@ def adb(
     with Workspace(settings) as workspace:
         servers, binary = adb_servers(workspace)
     running = {item["for"]: item for item in servers}
-    rows = [running.get(what, {"for": what}) for what in ("real phones", "virtual lab")]
+    rows = [running.get(purpose, {"for": purpose}) for purpose in ("real phones", "virtual lab")]
     listed = Table(name="servers", caption="adb servers", columns=_SERVERS, rows=rows)
     return shown(listed, f"adb binary: {binary}", facts={"binary": binary})
 
@@ -250,24 +250,24 @@ class EqualSides:
         )
 
 
-def equal_sides_of(workspace: Workspace, plan: Plan) -> CommandResult:
+def equal_sides_result(workspace: Workspace, plan: Plan) -> CommandResult:
     """Measure equal sides, and return what the phones can resolve; raises what ended a device's
     part.
     """
     from orchestrator.app import resolution
 
     measured = resolution.measure_equal_sides(workspace, plan, sessions=4)
-    found = resolution.measured_resolutions(workspace, measured)
+    resolutions = resolution.measured_resolutions(workspace, measured)
     parts = [
         part
-        for item in found
+        for item in resolutions
         for part in (one_line(item.text), resolution.resolution_table(item), "")
     ]
     problems = resolution.problems_of(measured)
     result = shown(
         *parts[:-1],
         *problems,
-        facts={"resolutions": found, "problems": problems},
+        facts={"resolutions": resolutions, "problems": problems},
         exit_code=exit_code_of(measured),
     )
     return replace(result, is_kept=True)
@@ -327,20 +327,20 @@ def check(
             content = to_json(_report(device, facts, checks)) + "\n"
             write_file(path, content, makes_folder=options.out is None)
             failed = failed or any(item.result is CheckResult.FAILS for item in checks)
-            known = resolution.known_resolutions(workspace, [facts])
+            resolutions = resolution.stored_resolutions(workspace, [facts])
             results.append(
                 {
                     "serial": facts.serial,
                     "file": path,
                     "is_virtual": facts.is_virtual,
                     "checks": checks,
-                    "resolutions": known,
+                    "resolutions": resolutions,
                 }
             )
             texts.append(_text(facts, checks, path))
             texts += [
                 f"{one_line(item.text)}\n{as_text(resolution.resolution_table(item))}"
-                for item in known
+                for item in resolutions
             ] or [
                 f"what it can resolve isn't known: benchfarm device check --sessions 4 -s {facts.serial}"
             ]
@@ -385,7 +385,7 @@ def _text(facts: DeviceFacts, checks: Sequence[PhoneCheck], path: Path) -> str:
     order = (CheckResult.FAILS, CheckResult.MISSING, CheckResult.ANOTHER_WAY)
     rows = [item for result in order for item in checks if item.result is result]
     works = [item for item in checks if item.result is CheckResult.WORKS]
-    seen = {item.name: item.seen for item in works}
+    details = {item.name: item.seen for item in works}
     took_s = sum(item.took_s for item in checks)
     lines = [
         one_line(
@@ -393,9 +393,9 @@ def _text(facts: DeviceFacts, checks: Sequence[PhoneCheck], path: Path) -> str:
         )
     ]
     lines += [
-        one_line(f"  {name}: {seen[name]}")
+        one_line(f"  {name}: {details[name]}")
         for name in ("push and pull", "quiet mode")
-        if name in seen
+        if name in details
     ]
     if rows:
         lines.append(as_text(Table(name="checks", caption="Checks", columns=_CHECKS, rows=rows)))
@@ -419,11 +419,11 @@ def doctor(
     from orchestrator.app.workspace import Workspace
 
     with Workspace(settings, makes_store=False) as workspace:
-        found = [] if farm else of_host(workspace)
-        return told([*of_farm(workspace, must_be_there=farm), *found])
+        findings = [] if farm else of_host(workspace)
+        return findings_result([*of_farm(workspace, must_be_there=farm), *findings])
 
 
-def told(findings: Sequence[Finding]) -> CommandResult:
+def findings_result(findings: Sequence[Finding]) -> CommandResult:
     """Return findings as a table with their next steps, the worst first.
 
     Exit code 1 with a problem.
@@ -480,8 +480,8 @@ def _pending(settings: Settings, serials: Sequence[str]) -> CommandResult:
             lines.append(f"{title}: {'as it was' if is_clean else 'not as it was'}")
             lines += [f"  still to be undone: {one_line(item)}" for item in pending]
             lines += [f"  {one_line(item)}" for item in differences]
-            found = {"pending": pending, "differences": differences}
-            data.append({"serial": facts.serial, "clean": is_clean, **found})
+            state = {"pending": pending, "differences": differences}
+            data.append({"serial": facts.serial, "clean": is_clean, **state})
     cleans = [item["clean"] for item in data]
     return CommandResult(
         text="\n".join(lines) or "nothing to restore",
@@ -490,10 +490,10 @@ def _pending(settings: Settings, serials: Sequence[str]) -> CommandResult:
     )
 
 
-def _refusal(name: str, what: str, error: DeviceError) -> str:
+def _refusal(name: str, outcome: str, error: DeviceError) -> str:
     """Return the line of a phone with which nothing could be done."""
     hint = f"; {error.hint}" if error.hint else ""
-    return one_line(f"{name}: {what}: {_reason(name, error)}{hint}")
+    return one_line(f"{name}: {outcome}: {_reason(name, error)}{hint}")
 
 
 def _reason(name: str, error: DeviceError) -> str:

@@ -49,8 +49,8 @@ def entries() -> Iterator[Entry]:
     for page in PAGES:
         heads: list[str] = []
         for line in (data_folder("docs") / page).read_text("utf-8").splitlines():
-            first, *others = re.split(r"(?<!\\)\|", line)[1:-1] or [""]
-            cells = [plain(cell.strip()) for cell in others]
+            first, *rest = re.split(r"(?<!\\)\|", line)[1:-1] or [""]
+            cells = [plain(cell.strip()) for cell in rest]
             if not (cells and heads):
                 heads = cells
             elif _TERMS.fullmatch(first.strip()):
@@ -58,10 +58,12 @@ def entries() -> Iterator[Entry]:
                 for term in re.findall("`([^`]+)`", first):
                     to_do = {"what to do": steps[term]} if term in steps else {}
                     yield Entry(term=term, columns=columns | to_do, page=page)
-    for own in passes():
+    for run_pass in passes():
         # Of a plugin; no page has it.
-        if "." in own.name:
-            yield Entry(term=own.name, columns={"what it measures": own.about}, page=PLUGINS_PAGE)
+        if "." in run_pass.name:
+            yield Entry(
+                term=run_pass.name, columns={"what it measures": run_pass.about}, page=PLUGINS_PAGE
+            )
     for code, step in INSTALL_STEPS.items():
         yield Entry(term=code, columns={"what to do": step}, page=FAILURES_PAGE)
 
@@ -83,44 +85,44 @@ def explain(
 
     Example: benchfarm explain guides/compare | less
     """
-    known, folder = list(entries()), data_folder("docs")
+    glossary, folder = list(entries()), data_folder("docs")
     # No two pages have one name (tests/test_docs.py).
     pages = {
         path.relative_to(folder).with_suffix("").as_posix(): path
         for path in sorted(folder.rglob("*.md"))
     }
-    wanted = word.strip().casefold()
-    if not wanted:
+    query = word.strip().casefold()
+    if not query:
         terms = [
-            f"{page}: {', '.join(item.term for item in known if item.page == page)}"
+            f"{page}: {', '.join(item.term for item in glossary if item.page == page)}"
             for page in PAGES
         ]
         text = "\n".join([*terms, "", "pages:", *(f"  {name}" for name in pages)])
-        return CommandResult(text=text, data={"terms": known, "pages": [*pages]})
+        return CommandResult(text=text, data={"terms": glossary, "pages": [*pages]})
     # A key of plans goes by its last word, too: ``num_runs``.
-    found = [
+    matches = [
         item
-        for item in known
-        if (term := item.term.casefold()) in {wanted, wanted.replace("-", " ")}
-        or term.rpartition(".")[2] == wanted
+        for item in glossary
+        if (term := item.term.casefold()) in {query, query.replace("-", " ")}
+        or term.rpartition(".")[2] == query
     ]
-    name = wanted.removeprefix("docs/").removesuffix(".md")
+    name = query.removeprefix("docs/").removesuffix(".md")
     fitting = next((page for page in pages if f"/{page.casefold()}".endswith(f"/{name}")), None)
-    if not found and fitting:
+    if not matches and fitting:
         text = pages[fitting].read_text("utf-8").rstrip("\n")
         return CommandResult(text=text, data={"page": fitting, "markdown": text})
-    if not found:
-        near = nearest(wanted, [*(item.term for item in known), *pages])
+    if not matches:
+        near = nearest(query, [*(item.term for item in glossary), *pages])
         raise UsageError(
             f"{word!r} is no term, code or page", hint=near or "'benchfarm explain' lists them"
         )
     lines = []
-    for item in found:
+    for item in matches:
         lines.append(f"{item.term}  (docs/{item.page})")
         lines.extend(f"  {head}: {text}" for head, text in item.columns.items())
     if fitting:
         lines.append(f"more: benchfarm explain docs/{fitting}.md")
-    return CommandResult(text="\n".join(lines), data=found)
+    return CommandResult(text="\n".join(lines), data=matches)
 
 
 _SHELLS: Final = ("bash", "zsh", "fish")

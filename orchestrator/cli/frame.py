@@ -30,13 +30,13 @@ import typer.core
 from orchestrator.app.options import Option, Paths, Texts, arg, opt
 from orchestrator.cli.output import (
     CommandResult,
-    OutputLostError,
+    OutputClosedError,
     format_of,
+    ignore_stop_signals,
     json_pieces,
     logs_as_json,
     say,
     say_json,
-    stop_no_more,
 )
 from orchestrator.errors import UsageError
 from orchestrator.installation import require_packages
@@ -82,11 +82,11 @@ _FIRST_SECTIONS: Final = ("Measure", "Look", "Results", "Compare")
 @functools.cache
 def sections() -> Mapping[str, Mapping[str, str]]:
     """Return the words of the top level as ``--help`` groups them, each with its line of help."""
-    found: dict[str, dict[str, str]] = {section: {} for section in _FIRST_SECTIONS}
+    by_section: dict[str, dict[str, str]] = {section: {} for section in _FIRST_SECTIONS}
     for item in command_words():
         if len(item.words) == 1:
-            found.setdefault(item.section, {})[item.words[0]] = item.about
-    return found | {"Other": found.pop("Other", {})}
+            by_section.setdefault(item.section, {})[item.words[0]] = item.about
+    return by_section | {"Other": by_section.pop("Other", {})}
 
 
 class Root(typer.core.TyperGroup):
@@ -143,12 +143,12 @@ class Command(typer.core.TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
         """Write arguments, then one block a group of options; few options stay in one block."""
-        shown = [(item, item.get_help_record(ctx)) for item in self.get_params(ctx)]
-        is_long = len(shown) > _FEW_OPTIONS
+        records = [(item, item.get_help_record(ctx)) for item in self.get_params(ctx)]
+        is_long = len(records) > _FEW_OPTIONS
         blocks: dict[str, list[tuple[str, str]]] = {
             title: [] for title in ("Arguments", "Options", *PANELS)
         }
-        for item, record in shown:
+        for item, record in records:
             if item.param_type_name == "argument" and record is not None:
                 name = item.metavar or item.name.upper() + "..." * (item.nargs == -1)
                 blocks["Arguments"].append((name, record[1]))
@@ -176,7 +176,7 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
 
     def declare(function: _FunctionT) -> _FunctionT:
         hints = get_type_hints(function, include_extras=True)
-        found: dict[str, tuple[Any, Any]] = {}
+        declared: dict[str, tuple[Any, Any]] = {}
         #: Parameters that stand for several options, with the names of these and what takes them.
         groups: dict[str, tuple[list[str], Callable[..., Any]]] = {}
         for item in inspect.signature(function).parameters.values():
@@ -185,39 +185,39 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
             if item.name == "settings":
                 continue
             if keys is not None:
-                found |= keys.parameters
+                declared |= keys.parameters
                 groups[item.name] = [*keys.parameters], _typed_keys
             elif isinstance(hint, type) and is_dataclass(hint):
-                found |= dict(_fields_of(hint))
+                declared |= dict(_fields_of(hint))
                 groups[item.name] = [field.name for field in fields(hint)], hint
             else:
-                found[item.name] = (hint, item.default)
+                declared[item.name] = (hint, item.default)
         if has_table:
-            found["table_form"] = (_TableForm, "text")
-        found.setdefault("as_json", (Json, False))
+            declared["table_form"] = (_TableForm, "text")
+        declared.setdefault("as_json", (Json, False))
 
-        def call(**given: Any) -> None:  # noqa: ANN401 - as typer read them
-            form = format_of(given.pop("table_form", ""), None, TABLE_FORMS, default="text")
-            form = "json" if given["as_json"] else form
-            given["as_json"] = form != "text"
+        def call(**values: Any) -> None:  # noqa: ANN401 - as typer read them
+            form = format_of(values.pop("table_form", ""), None, TABLE_FORMS, default="text")
+            form = "json" if values["as_json"] else form
+            values["as_json"] = form != "text"
             if "as_json" not in hints:
-                del given["as_json"]
-            given = {name: _value(found[name][0], value) for name, value in given.items()}
+                del values["as_json"]
+            values = {name: _value(declared[name][0], value) for name, value in values.items()}
             for key, (names, kind) in groups.items():
-                given[key] = kind(**{name: given.pop(name) for name in names})
+                values[key] = kind(**{name: values.pop(name) for name in names})
             if words.startswith("farm "):
                 require_packages("a farm", *_FARM_PACKAGES)
             # Read also for who needs none: what is wrong with it is told by every command.
             settings = _settings(is_json=form == "json")
             if "settings" in hints:
-                given["settings"] = settings
-            _show(function(**given), form)
+                values["settings"] = settings
+            _show(function(**values), form)
 
         parameters = [
             inspect.Parameter(
                 name, _KEYWORD, default=_default(hint, default), annotation=_typed(hint)
             )
-            for name, (hint, default) in found.items()
+            for name, (hint, default) in declared.items()
         ]
         call.__doc__ = function.__doc__
         call.__annotations__ = {item.name: item.annotation for item in parameters}
@@ -227,12 +227,12 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
         alone.command(name, cls=Command)(call)
         group: Any = ROOT
         for word in above:
-            known = group.commands.get(word)
-            if not isinstance(known, typer.core.TyperGroup):
-                about = known.help if known else ""
-                known = typer.core.TyperGroup(name=word, help=about, **_LOOK)
-                group.add_command(known)
-            group = known
+            subgroup = group.commands.get(word)
+            if not isinstance(subgroup, typer.core.TyperGroup):
+                about = subgroup.help if subgroup else ""
+                subgroup = typer.core.TyperGroup(name=word, help=about, **_LOOK)
+                group.add_command(subgroup)
+            group = subgroup
         group.add_command(typer.main.get_command(alone))
         return function
 
@@ -275,8 +275,8 @@ class PlanKeys:
             )
 
 
-def _typed_keys(**given: Any) -> dict[str, Any]:  # noqa: ANN401 - each key has its own type
-    return {name: value for name, value in given.items() if not (value is None or value == ())}
+def _typed_keys(**values: Any) -> dict[str, Any]:  # noqa: ANN401 - each key has its own type
+    return {name: value for name, value in values.items() if not (value is None or value == ())}
 
 
 def _metadata(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401 - any annotation
@@ -293,7 +293,7 @@ def _fields_of(kind: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:  # noqa: ANN
         yield item.name, (hints[item.name], default)
 
 
-def _of_tuple(hint: Any) -> Any:  # noqa: ANN401 - any annotation
+def _item_type(hint: Any) -> Any:  # noqa: ANN401 - any annotation
     """Return the type of a tuple's items; None for another type."""
     bare = get_args(hint)[0] if _metadata(hint) else hint
     return get_args(bare)[0] if get_origin(bare) is tuple else None
@@ -301,18 +301,19 @@ def _of_tuple(hint: Any) -> Any:  # noqa: ANN401 - any annotation
 
 def _typed(hint: Any) -> Any:  # noqa: ANN401 - any annotation
     """Return an annotation as typer knows it: it takes lists where a command has tuples."""
-    found = _option(hint)
-    if found is None:
+    option = _option(hint)
+    if option is None:
         return hint
-    item = _of_tuple(hint)
-    own = get_args(hint)[0] if item is None else list[item]  # type: ignore[valid-type]
-    own = str if found.read is not None else own
-    if not found.names:
-        return Annotated[own, typer.Argument(help=found.about, **found.further)]
-    kinds = {own, *get_args(own)}
+    item = _item_type(hint)
+    value_type = get_args(hint)[0] if item is None else list[item]  # type: ignore[valid-type]
+    value_type = str if option.read is not None else value_type
+    if not option.names:
+        return Annotated[value_type, typer.Argument(help=option.about, **option.further)]
+    kinds = {value_type, *get_args(value_type)}
     metavar = next((word for kind, word in _METAVARS.items() if kind in kinds), None)
     return Annotated[
-        own, typer.Option(*found.names, help=found.about, metavar=metavar, **found.further)
+        value_type,
+        typer.Option(*option.names, help=option.about, metavar=metavar, **option.further),
     ]
 
 
@@ -324,7 +325,7 @@ def _default(hint: Any, default: Any) -> Any:  # noqa: ANN401 - any annotation a
     option = _option(hint)
     if option is not None and option.read is not None and default is not None:
         return option.typed(default)
-    return None if _of_tuple(hint) is not None and default == () else default
+    return None if _item_type(hint) is not None and default == () else default
 
 
 def _value(hint: Any, value: Any) -> Any:  # noqa: ANN401 - any annotation and value
@@ -337,7 +338,7 @@ def _value(hint: Any, value: Any) -> Any:  # noqa: ANN401 - any annotation and v
         )
     if option is not None and option.read is not None and value is not None:
         return option.read(value)
-    if _of_tuple(hint) is None:
+    if _item_type(hint) is None:
         return value
     return tuple(split(value) if split in hint.__metadata__ else value or ())
 
@@ -386,8 +387,8 @@ class GlobalOptions:
 options = GlobalOptions()
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_given: bool) -> None:
+    if is_given:
         from orchestrator import __version__
 
         say(f"benchfarm {__version__}")
@@ -462,7 +463,7 @@ def _show(result: CommandResult | DoneAnswer, form: str) -> NoReturn:
         result = CommandResult(text=result.text, data=result.data)
     if result.is_kept:
         # The work is done: a signal that comes too late cuts no word of it off.
-        stop_no_more()
+        ignore_stop_signals()
     try:
         if form == "json":
             say_json(json_pieces(result.data))
@@ -483,7 +484,7 @@ def _show(result: CommandResult | DoneAnswer, form: str) -> NoReturn:
         else:
             for line in [result.text] if result.text else result.lines:
                 say(line, looks=result.looks)
-    except OutputLostError:
+    except OutputClosedError:
         if not result.is_kept:
             raise
     # Past the option parser, which takes 130 for Ctrl-C.

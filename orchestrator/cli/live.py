@@ -24,9 +24,9 @@ from orchestrator.cli.output import (
     LOCK,
     CommandResult,
     columns,
+    ignore_stop_signals,
     say,
     shown,
-    stop_no_more,
     tell,
     write_line,
 )
@@ -188,26 +188,30 @@ def status(
     # disturbed.
     is_terminal = sys.stdout.isatty()
     with Workspace(settings, makes_store=False) as workspace:
-        found = open_campaigns(workspace)
-        while watch and any(item.holder for item in found):
+        statuses = open_campaigns(workspace)
+        while watch and any(item.holder for item in statuses):
             if not as_json:
                 # As high as the terminal: what scrolls away can't be watched.
                 size = shutil.get_terminal_size() if is_terminal else None
-                text = _text(workspace, found, size and size.columns - 1, size and size.lines - 1)
+                text = _text(
+                    workspace, statuses, size and size.columns - 1, size and size.lines - 1
+                )
                 say(f"{text}\n", end="" if is_terminal else "\n", clears=is_terminal)
             time.sleep(every_s or _EVERY_S)
-            found = open_campaigns(workspace)
+            statuses = open_campaigns(workspace)
         return dataclasses.replace(
             shown(
-                Table(name="campaigns", caption="Open campaigns", columns=_CAMPAIGNS, rows=found),
-                facts={"quarantine": _kept_out(workspace), "changed": workspace.left_changed()},
+                Table(
+                    name="campaigns", caption="Open campaigns", columns=_CAMPAIGNS, rows=statuses
+                ),
+                facts={"quarantine": _quarantine(workspace), "changed": workspace.left_changed()},
             ),
-            text=_text(workspace, found),
-            tables=[_phones(_rows(found))],
+            text=_text(workspace, statuses),
+            tables=[_phones(_rows(statuses))],
         )
 
 
-def _kept_out(workspace: Workspace) -> dict[str, str]:
+def _quarantine(workspace: Workspace) -> dict[str, str]:
     quarantine = workspace.quarantine
     return {str(serial): quarantine.reason(serial) for serial in quarantine.serials()}
 
@@ -224,7 +228,7 @@ def _text(
     None is as wide or high as it takes.
     """
     parts = [_campaign_text(item, width, height) for item in statuses]
-    kept_out = _kept_out(workspace).items()
+    kept_out = _quarantine(workspace).items()
     parts.append("\n".join(one_line(f"in quarantine: {name}: {why}") for name, why in kept_out))
     changed = [
         f"left changed: {name}: benchfarm device restore {shlex.quote(name)}"
@@ -239,12 +243,12 @@ def _campaign_text(status: Status, width: int | None, height: int | None) -> str
     title = f"{status.campaign_id} {status.name}"
     if not status.phones:
         # Of a curve, or what a rule adds, there may be more runs than were planned.
-        of = f"/{status.total}" if status.left else ""
-        runs = f"{status.stored}{of} runs"
-        where, cure = status.state, f"; benchfarm run --resume {status.campaign_id}"
+        total = f"/{status.total}" if status.left else ""
+        runs = f"{status.stored}{total} runs"
+        where, next_step = status.state, f"; benchfarm run --resume {status.campaign_id}"
         if status.state == ELSEWHERE:
-            where, cure = f"on {status.host}", ""
-        return one_line(f"{title}, {where}: {runs}{cure}")[:width]
+            where, next_step = f"on {status.host}", ""
+        return one_line(f"{title}, {where}: {runs}{next_step}")[:width]
     lines = picture(status, title=f"{title}, {status.state}", width=width, height=height)
     return "\n".join(text for text, _ in lines)
 
@@ -286,23 +290,24 @@ def picture(
 
     ordered = sorted(status.phones, key=lambda phone: (phone.standing.order, phone.serial))
     room = len(ordered) if height is None else max(0, height - 2)
-    shown, hidden = (
+    drawn, hidden = (
         (ordered, [])
         if len(ordered) <= room
         else (ordered[: room - 1], ordered[max(0, room - 1) :])
     )
     lines = [(_title(title or status.name, status, width), "title")]
-    if shown:
-        rows = [(status, phone) for phone in shown]
+    if drawn:
+        rows = [(status, phone) for phone in drawn]
         # Beside what a phone does stand its serial number, counts, heat and time.
         doing_max = None if width is None else max(_DOING_MIN, width - _BESIDE)
         lines += [
-            (_cut(line, width), look) for line, look in laid_out(_phones(rows, doing_max=doing_max))
+            (_cut(line, width), style)
+            for line, style in laid_out(_phones(rows, doing_max=doing_max))
         ]
     if hidden:
         lines.append((_cut(f"... and {len(hidden)} more: {_counted(hidden)}", width), "head"))
-    left = None if height is None else height - len(lines)
-    return lines + [(_cut(line, width), "figure") for line in _figures(status)[:left]]
+    free_lines = None if height is None else height - len(lines)
+    return lines + [(_cut(line, width), "figure") for line in _figures(status)[:free_lines]]
 
 
 def _figures(status: Status) -> list[str]:
@@ -315,20 +320,26 @@ def _figures(status: Status) -> list[str]:
             if figure.precision is None
             else f" \N{PLUS-MINUS SIGN}{format_percent(figure.precision)}"
         )
-        shown = f"{format_figure(figure.median_us, is_per_token=figure.is_per_token)}{precision}"
+        figure_text = (
+            f"{format_figure(figure.median_us, is_per_token=figure.is_per_token)}{precision}"
+        )
         where = f"{one_line(figure.serial)}  " if has_phones else ""
-        lines.append(f"{where}{shown:<18} {one_line(figure.case)} ({counted(figure.runs, 'run')})")
+        lines.append(
+            f"{where}{figure_text:<18} {one_line(figure.case)} ({counted(figure.runs, 'run')})"
+        )
     return lines
 
 
 def _title(title: str, status: Status, width: int | None) -> str:
     eta = about(status.eta_s)
-    of = " of at most " if status.most > status.planned and not status.is_over else "/"
-    runs = f"{status.stored}{of}{status.total} runs"
-    told = f"{_bar(status)}{runs}{f', about {eta} left' if eta else ''}; {_counted(status.phones)}"
+    separator = " of at most " if status.most > status.planned and not status.is_over else "/"
+    runs = f"{status.stored}{separator}{status.total} runs"
+    details = (
+        f"{_bar(status)}{runs}{f', about {eta} left' if eta else ''}; {_counted(status.phones)}"
+    )
     # The name is what everybody knows.
-    name = _cut(one_line(title), None if width is None else max(10, width - len(told) - 2))
-    return _cut(f"{name}: {told}", width)
+    name = _cut(one_line(title), None if width is None else max(10, width - len(details) - 2))
+    return _cut(f"{name}: {details}", width)
 
 
 def _bar(status: Status) -> str:
@@ -397,7 +408,7 @@ class TerminalObserver:
         elif isinstance(event, CampaignEnded):
             self._live.stop()
             atexit.unregister(self._live.stop)
-        if _is_remembered(event) and (text := self._describe(event)):
+        if _is_kept_line(event) and (text := self._describe(event)):
             self._console.print(
                 visible(text),
                 markup=False,
@@ -417,7 +428,7 @@ class TerminalObserver:
         )
 
 
-def _is_remembered(event: object) -> bool:
+def _is_kept_line(event: object) -> bool:
     from orchestrator.engine.events import (
         CampaignEnded,
         CampaignStarted,
@@ -534,7 +545,7 @@ def workspace_telling(
                 raise
             except (InterruptedByUserError, KeyboardInterrupt) as error:
                 # However often it is pressed.
-                stop_no_more()
+                ignore_stop_signals()
                 if not workspace.measured:
                     raise
                 from orchestrator.app.measuring import CampaignInterruptedError, interrupted
@@ -543,18 +554,18 @@ def workspace_telling(
                 if not isinstance(stop, CampaignInterruptedError):
                     stop = interrupted(workspace)
                 if settings.log_format == "text":
-                    _tell_measured(workspace, stop.campaign)
+                    _print_measured(workspace, stop.campaign)
                 raise stop from None
     except KeyboardInterrupt:
         # While all is closed.
-        known = workspace.measured
-        hint = f"'benchfarm report {known}' shows what was measured" if known else ""
+        campaign_id = workspace.measured
+        hint = f"'benchfarm report {campaign_id}' shows what was measured" if campaign_id else ""
         end = InterruptedByUserError(hint=hint)
-        end.campaign_id = known
+        end.campaign_id = campaign_id
         raise end from None
 
 
-def _tell_measured(workspace: Workspace, campaign: Campaign) -> None:
+def _print_measured(workspace: Workspace, campaign: Campaign) -> None:
     """Print what of a stopped campaign was measured, as it would be printed at its end."""
     if campaign.terms.pairing is not None:
         from orchestrator.app.pairing import pair_comparison
@@ -566,7 +577,7 @@ def _tell_measured(workspace: Workspace, campaign: Campaign) -> None:
     from orchestrator.report.tables import text_lines
 
     lines = text_lines(report_data(workspace, [campaign]), columns())
-    say("\n".join(line for line, _ in lines), looks=[look for _, look in lines], err=True)
+    say("\n".join(line for line, _ in lines), looks=[style for _, style in lines], err=True)
 
 
 @contextmanager
@@ -612,24 +623,24 @@ def facts_of(measured: MeasuredCampaign) -> dict[str, object]:
 def _download_offer(workspace: Workspace) -> Callable[[Sequence[BuildSpec]], None]:
     """Return what asks for each missing program whether to download it, and downloads it."""
     #: Whoever said no isn't asked again.
-    asked: set[BuildSpec] = set()
+    offered: set[BuildSpec] = set()
 
     def offer(specs: Sequence[BuildSpec]) -> None:
         from orchestrator.app.builds import fetch_builds
 
         if not (workspace.settings.may_ask and sys.stdin.isatty() and sys.stderr.isatty()):
             return
-        for spec in [spec for spec in dict.fromkeys(specs) if spec not in asked]:
-            asked.add(spec)
+        for spec in [spec for spec in dict.fromkeys(specs) if spec not in offered]:
+            offered.add(spec)
             # What has to be built nobody can download; the error that follows says what to do.
-            if spec.source.url and _is_wanted(spec):
+            if spec.source.url and _is_confirmed(spec):
                 on_progress = downloads_on_stderr(workspace.settings.log_format)
                 fetch_builds(workspace, [spec.name], [spec.abi], on_progress)
 
     return offer
 
 
-def _is_wanted(spec: BuildSpec) -> bool:
+def _is_confirmed(spec: BuildSpec) -> bool:
     say(
         one_line(
             f"{spec.name} for {spec.abi} is not on this computer; it comes from {spec.source.url}"

@@ -60,7 +60,7 @@ def _measured(
         check_writable(ending.out)
     with workspace_telling(settings, ending.wait) as workspace:
         measured = measuring.run(workspace, plan, despite_losses=despite_losses)
-        return told(workspace, measured, ending.out, legend=ending.legend)
+        return campaign_result(workspace, measured, ending.out, legend=ending.legend)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +118,7 @@ def run(
 def _resumed(settings: Settings, campaign: str, request: RunRequest) -> CommandResult:
     """Resume a campaign; when none is named and none is open, nothing is left, and all is well."""
     from orchestrator.app import resuming
-    from orchestrator.cli.comparing import Output, told_pairs
+    from orchestrator.cli.comparing import Output, pairs_result
     from orchestrator.cli.live import workspace_telling
 
     if request.out is not None:
@@ -129,15 +129,15 @@ def _resumed(settings: Settings, campaign: str, request: RunRequest) -> CommandR
             text = f"nothing is left to resume in {workspace.store.name}"
             return CommandResult(text=text, data={"campaign_id": None})
         if done.campaign.terms.pairing is not None:
-            return told_pairs(workspace, done, Output(out=request.out))
-        return told(workspace, done, request.out, legend=request.legend)
+            return pairs_result(workspace, done, Output(out=request.out))
+        return campaign_result(workspace, done, request.out, legend=request.legend)
 
 
-def told(
+def campaign_result(
     workspace: Workspace, measured: MeasuredCampaign, out: Path | None, *, legend: bool = False
 ) -> CommandResult:
     """Write a campaign's report, and return its result; raises what ended a device's part."""
-    from orchestrator.app.measuring import read_again, stopped
+    from orchestrator.app.measuring import run_reader, stopped
     from orchestrator.app.stored import write_report
     from orchestrator.cli.live import exit_code_of, facts_of, reporting
     from orchestrator.report.tables import text_lines
@@ -154,11 +154,11 @@ def told(
             # What was measured is stored; a report can be rendered again.
             where.append(f"the report could not be written: {error}")
             where.append(f"'benchfarm report {campaign.campaign_id} --out FILE' renders it again")
-    again = read_again(workspace, measured.campaigns)
-    found = winners(data.contests)
-    won = fastest_table(found)
-    advice = next_steps(found, campaign.terms)
-    further = advice if found else []
+    again = run_reader(workspace, measured.campaigns)
+    best = winners(data.contests)
+    won = fastest_table(best)
+    advice = next_steps(best, campaign.terms)
+    further = advice if best else []
     width = columns()
     lines = text_lines(data, width, legend=legend)
     # What is to be typed or opened stays whole.
@@ -167,13 +167,13 @@ def told(
     lines += [(text, "") for text in [*further, *where]]
     return CommandResult(
         text="\n".join(line for line, _ in lines),
-        looks=[look for _, look in lines],
+        looks=[style for _, style in lines],
         data={
             **facts_of(measured),
             "stopped": Streamed(lambda: stopped(campaign, again())),
             "without_result": measured.without_result,
             "nothing_clean": measured.nothing_clean,
-            "winners": [won.record(item) for item in found],
+            "winners": [won.record(item) for item in best],
             "next": advice,
             "report": path,
             "runs": Streamed(again),
@@ -201,16 +201,16 @@ def quickstart(settings: Settings) -> CommandResult:
 
     # Its phones are its own: those of 'benchfarm virtual up' go on.
     with tempfile.TemporaryDirectory(prefix="benchfarm-quickstart-") as folder:
-        own = replace(settings, state_folder=Path(folder))
-        wanted = virtual_phones.LabRequest(speed=_PHONE_SPEED)
-        phones = virtual_phones.start(own, wanted, exit_with_parent=True)
+        private = replace(settings, state_folder=Path(folder))
+        request = virtual_phones.LabRequest(speed=_PHONE_SPEED)
+        phones = virtual_phones.start(private, request, exit_with_parent=True)
         try:
             serials = tuple(phone.serial for phone in phones)
-            result = bench(own, virtual_phones.quickstart_options(serials), Ending())
+            result = bench(private, virtual_phones.quickstart_options(serials), Ending())
         finally:
             # What went wrong before is told.
             with suppress(BenchfarmError):
-                virtual_phones.stop(own)
+                virtual_phones.stop(private)
     profiles = " ".join(phone.profile for phone in phones)
     text = (
         f"{result.text}\n"

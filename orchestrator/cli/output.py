@@ -71,15 +71,15 @@ def say(
     ``clears``: in the place of all that is on the screen. ``looks``: of its lines, where it goes to
     a terminal with colours.
     """
-    shown = visible_block(text)
+    visible = visible_block(text)
     if looks and _has_colours(sys.stderr if err else sys.stdout):
-        lines = itertools.zip_longest(shown.split("\n"), looks, fillvalue="")
-        shown = "\n".join(_styled(line, look) for line, look in lines)
-    _write([f"{_CLEAR_SCREEN if clears else ''}{shown}{end}"], err=err)
+        lines = itertools.zip_longest(visible.split("\n"), looks, fillvalue="")
+        visible = "\n".join(_styled(line, style) for line, style in lines)
+    _write([f"{_CLEAR_SCREEN if clears else ''}{visible}{end}"], err=err)
 
 
-def _styled(line: str, look: str) -> str:
-    style = _STYLES.get(look, "")
+def _styled(line: str, name: str) -> str:
+    style = _STYLES.get(name, "")
     return f"\x1b[{style}m{line}\x1b[0m" if style and line else line
 
 
@@ -94,16 +94,16 @@ def say_json(pieces: Iterable[str], *, err: bool = False) -> None:
     _write(itertools.chain(pieces, ["\n"]), err=err)
 
 
-def stop_no_more() -> None:
+def ignore_stop_signals() -> None:
     """Ignore what stops a command from now on, also what comes at this moment."""
-    left = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-    while left:
+    signals = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    while signals:
         with suppress(KeyboardInterrupt):
-            signal.signal(left[-1], signal.SIG_IGN)
-            left.pop()
+            signal.signal(signals[-1], signal.SIG_IGN)
+            signals.pop()
 
 
-class OutputLostError(Exception):
+class OutputClosedError(Exception):
     """Whoever read standard output has gone. No OSError: click would end the process on one."""
 
 
@@ -118,7 +118,7 @@ def _write(pieces: Iterable[str], *, err: bool) -> None:
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
         if isinstance(error, BrokenPipeError):
-            raise OutputLostError from error
+            raise OutputClosedError from error
         raise HostStorageError(f"the output can't be written: {error.strerror}") from error
 
 
@@ -157,26 +157,26 @@ def logs_as_json() -> None:
         def emit(self, record: logging.LogRecord) -> None:
             """Write one record."""
             level = "error" if record.levelno >= logging.ERROR else "warning"
-            told = (
+            trace = (
                 "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else None
             )
             text = record.getMessage().strip()
-            write_line("library", text, level=level, logger=record.name, traceback=told)
+            write_line("library", text, level=level, logger=record.name, traceback=trace)
 
     logging.basicConfig(level=logging.WARNING, handlers=[LibraryLines()], force=True)
     logging.captureWarnings(True)
     threading.excepthook = _thread_ended
 
 
-def _thread_ended(what: threading.ExceptHookArgs) -> None:
+def _thread_ended(ended: threading.ExceptHookArgs) -> None:
     import traceback
 
-    error = what.exc_value
+    error = ended.exc_value
     if error is not None and not isinstance(error, SystemExit):
-        name = what.thread.name if what.thread is not None else "a thread"
-        told = "".join(traceback.format_exception(error))
+        name = ended.thread.name if ended.thread is not None else "a thread"
+        trace = "".join(traceback.format_exception(error))
         text = f"{name} ended: {type(error).__name__}: {error}"
-        write_line("error", text, level="error", code="internal", traceback=told)
+        write_line("error", text, level="error", code="internal", traceback=trace)
 
 
 class _Progress:
@@ -274,7 +274,7 @@ def shown(
     ]
     return CommandResult(
         text="\n".join(line for line, _ in lines),
-        looks=[look for line, look in lines for _ in line.split("\n")],
+        looks=[style for line, style in lines for _ in line.split("\n")],
         data={**(facts or {}), **rows} if facts or len(rows) != 1 else next(iter(rows.values())),
         exit_code=exit_code,
         tables=tables,
@@ -292,18 +292,18 @@ class Streamed(list[ItemT]):
         """
         super().__init__()
         self._items = items
-        self._begun: Iterator[ItemT] | None = None
+        self._started: Iterator[ItemT] | None = None
 
     def __bool__(self) -> bool:
         """Begin with the items; whether there are any, which the encoder asks first."""
         items = iter(self._items())
         first = list(itertools.islice(items, 1))
-        self._begun = itertools.chain(first, items)
+        self._started = itertools.chain(first, items)
         return bool(first)
 
     def __iter__(self) -> Iterator[ItemT]:
-        begun, self._begun = self._begun, None
-        return iter(self._items()) if begun is None else begun
+        started, self._started = self._started, None
+        return iter(self._items()) if started is None else started
 
 
 def to_json(value: object) -> str:
@@ -364,7 +364,7 @@ ENDINGS: Final[dict[str, tuple[str, ...]]] = {
 def format_of(
     chosen: str,
     out: Path | None,
-    known: Collection[str],
+    formats: Collection[str],
     *,
     default: str,
     endings: Mapping[str, tuple[str, ...]] = ENDINGS,
@@ -378,9 +378,11 @@ def format_of(
     """
     # "md" is the format that such a file has.
     of_ending = next(iter(endings.get(f".{chosen}", ())), "")
-    chosen = of_ending if of_ending in known and chosen not in known else chosen
-    if chosen and chosen not in known:
-        raise UsageError(f"there is no format {chosen!r}", hint=f"choose one of {', '.join(known)}")
+    chosen = of_ending if of_ending in formats and chosen not in formats else chosen
+    if chosen and chosen not in formats:
+        raise UsageError(
+            f"there is no format {chosen!r}", hint=f"choose one of {', '.join(formats)}"
+        )
     ending = out.suffix.lower() if out is not None else ""
     fitting = endings.get(ending, ())
     if not fitting and (chosen or not ending):
@@ -389,8 +391,8 @@ def format_of(
         raise UsageError(
             f"{out}: the file's name ends as {fitting[0]} does, and --format is {chosen}"
         )
-    possible = [item for item in (chosen, default, *fitting) if item in fitting and item in known]
+    possible = [item for item in (chosen, default, *fitting) if item in fitting and item in formats]
     if not possible:
         other = fitting[0] if fitting else ending
-        raise UsageError(f"{out}: this command writes {', '.join(known)}, not {other}")
+        raise UsageError(f"{out}: this command writes {', '.join(formats)}, not {other}")
     return possible[0]

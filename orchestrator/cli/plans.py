@@ -35,7 +35,7 @@ def show(
     Example: benchfarm plan show plan.yaml
     """
     from orchestrator.app.attached import open_devices
-    from orchestrator.app.preparing import check_builds, inputs_of, missing_programs, planned
+    from orchestrator.app.preparing import check_builds, inputs_for, missing_programs, planned
     from orchestrator.app.workspace import Workspace
     from orchestrator.config.plan import load_plan
     from orchestrator.tables.labels import unique_labels
@@ -44,7 +44,7 @@ def show(
     # its flags; one that isn't on this computer is listed as missing, and planned with all the
     # same.
     plan = load_plan(path, home=settings.data_folder)
-    inputs = inputs_of(plan)
+    inputs = inputs_for(plan)
     with Workspace(settings, makes_store=False, needs_store=False) as workspace:
         opened = open_devices(workspace, plan.devices)
         check_builds(
@@ -53,7 +53,7 @@ def show(
         missing = missing_programs(workspace, plan, opened.facts)
         assumed = {(serial, item.tool): item.assumed for item in missing for serial in item.serials}
         expansion, _, _ = planned(workspace, plan, opened, inputs, assumed)
-    chosen, others, lacking = opened.facts, _not_chosen(opened), opened.choice.lacking
+    chosen, unused, shortage = opened.facts, _not_chosen(opened), opened.choice.lacking
     titles = unique_labels({str(facts.serial): facts.title for facts in chosen})
     counts = Counter(
         item.case.case_key for queue in expansion.invocations.values() for item in queue
@@ -89,8 +89,8 @@ def show(
     ]
     parts.append(
         f"devices: {', '.join(f'{facts.serial} ({facts.title})' for facts in chosen)}"
-        + "".join(f"\nnot {serial}: {reason}" for serial, reason in others.items())
-        + (f"\n{lacking}" if lacking else "")
+        + "".join(f"\nnot {serial}: {reason}" for serial, reason in unused.items())
+        + (f"\n{shortage}" if shortage else "")
         + "\n"
     )
     parts += [cases, ""] if cases.rows else [cases]
@@ -113,8 +113,8 @@ def show(
             "name": plan.name,
             "devices": {
                 "chosen": [facts.serial for facts in chosen],
-                "left_out": others,
-                "lacking": lacking,
+                "left_out": unused,
+                "lacking": shortage,
             },
             "invocations": sum(counts.values()),
             "missing": [fields_of(item, "tool", "serials", "reason") for item in missing],
@@ -188,8 +188,8 @@ def schema() -> CommandResult:
     """
     from orchestrator.config.plan import plan_json_schema
 
-    found = plan_json_schema()
-    return CommandResult(text=to_json(found), data=found)
+    json_schema = plan_json_schema()
+    return CommandResult(text=to_json(json_schema), data=json_schema)
 
 
 _TEXT: Final = """\
@@ -224,11 +224,11 @@ precision: 2 %
 
 def initial_plan(devices: Sequence[DeviceFacts], models: Sequence[str], path: Path) -> str:
     """Return the text of a plan for some phones, which is to be written to a path."""
-    named = [f"  - {json.dumps(_from(path.absolute().parent, model))}" for model in models] or [
+    entries = [f"  - {json.dumps(_from(path.absolute().parent, model))}" for model in models] or [
         "  - model.tflite # name yours"
     ]
     return _TEXT.format(
-        file=shlex.quote(str(path)), models="\n".join(named), devices=_devices(devices)
+        file=shlex.quote(str(path)), models="\n".join(entries), devices=_devices(devices)
     )
 
 

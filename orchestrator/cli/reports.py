@@ -46,13 +46,13 @@ def report(
     # HTML always goes to a file: the data folder's reports when none is named.
     form = format_of(form, out, REPORT_FORMATS, default="html")
     chosen, data = _data(settings, campaigns, has_logs=form == "html")
-    named = {"campaigns": [item.campaign_id for item in chosen]}
+    facts = {"campaigns": [item.campaign_id for item in chosen]}
     if form == "html":
         # One report of a submission, called as it is.
         name = campaigns[0] if len(chosen) > 1 and len(campaigns) == 1 else ""
         name = "" if name in {"newest", "previous"} else name
         path = write_report(settings, data, chosen, out, name)
-        return CommandResult(text=str(path), data={"path": path, **named})
+        return CommandResult(text=str(path), data={"path": path, **facts})
     lines = tables.text_lines(data, columns(), legend=legend) if form == "text" else []
     # Commands that measure say it where they say what else is lacking.
     if lines and data.headline.no_time:
@@ -68,11 +68,11 @@ def report(
             text = exports.to_markdown(data)
     if out is not None:
         write_file(out, text)
-        return CommandResult(text=str(out), data={"path": out, **named})
+        return CommandResult(text=str(out), data={"path": out, **facts})
     return CommandResult(
         text=text.rstrip("\n"),
         data={"format": form, "content": text},
-        looks=[look for _, look in lines],
+        looks=[style for _, style in lines],
     )
 
 
@@ -119,18 +119,18 @@ def export(settings: Settings, request: ExportRequest) -> CommandResult:
     return CommandResult(text=f"{path}: {done.text}" if done.text else str(path), data=data)
 
 
-def _endings(asked: str) -> dict[str, tuple[str, ...]]:
+def _endings(suffix: str) -> dict[str, tuple[str, ...]]:
     """Return ``ENDINGS`` with the exporters of each ending, the usual one first.
 
     Raises PluginError for a broken one where the ending that is asked for may be its.
     """
-    found = dict(ENDINGS)
-    known = every("exporters", Exporter, skips_broken=not asked or asked in ENDINGS)
-    for name, item in {**known, **EXPORTERS}.items():
+    endings = dict(ENDINGS)
+    exporters = every("exporters", Exporter, skips_broken=not suffix or suffix in ENDINGS)
+    for name, item in {**exporters, **EXPORTERS}.items():
         ending = item.path.suffix.lower()
-        if ending and name not in found.get(ending, ()):
-            found[ending] = (*found.get(ending, ()), name)
-    return found
+        if ending and name not in endings.get(ending, ()):
+            endings[ending] = (*endings.get(ending, ()), name)
+    return endings
 
 
 @command("import")
@@ -143,10 +143,10 @@ def import_results(settings: Settings, request: ImportRequest) -> CommandResult:
     if missing := next((path for path in request.files if not path.exists()), None):
         raise UsageError(f"{missing}: there is no such file")
     importers = sorted(every("importers", Importer).values(), key=lambda item: item.is_last)
-    first, *others = [
+    first, *further = [
         next((item for item in importers if item.takes(path)), None) for path in request.files
     ]
-    if first is None or any(item is not first for item in others):
+    if first is None or any(item is not first for item in further):
         files = " and ".join(map(str, request.files))
         kinds = ", ".join(item.title for item in importers)
         raise UsageError(
@@ -161,8 +161,8 @@ def import_result(imports: Sequence[Imported]) -> CommandResult:
 
     lines: list[str] = []
     for done in imports:
-        known = f", {done.result.known} were there already" if done.result.known else ""
-        lines += ["", f"{counted(len(done.result.runs), 'run')} imported{known}", *done.notes]
+        duplicates = f", {done.result.known} were there already" if done.result.known else ""
+        lines += ["", f"{counted(len(done.result.runs), 'run')} imported{duplicates}", *done.notes]
         if done.shown is not None:
             lines += [render_text_table(done.shown).rstrip("\n"), f"report: {done.report}"]
     data = [

@@ -75,7 +75,7 @@ def campaigns(
         # out.
         progress, out_of_lists = workspace.store.progress(), workspace.store.hidden_campaigns()
         here = running_here(workspace.status_folder, workspace.campaigns)
-        found = [
+        matching = [
             (item, state)
             for item in listed
             if item.campaign_id in progress
@@ -88,12 +88,12 @@ def campaigns(
         nothing = "no campaign fits"
     rows = [
         StoredCampaign(item, progress[item.campaign_id], item.campaign_id in out_of_lists, state)
-        for item, state in found
+        for item, state in matching
     ]
     table = campaigns_table(rows[: limit or None])
     further = "{count} older campaigns: --limit 0 lists all"
-    most = _SHOWN if limit is None else None
-    return shown(replace(table, nothing=nothing, most=most, further=further))
+    max_rows = _SHOWN if limit is None else None
+    return shown(replace(table, nothing=nothing, most=max_rows, further=further))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +119,7 @@ class RunFilter:
 @command("results runs", has_table=True)
 def runs(
     settings: Settings,
-    which: RunFilter,
+    run_filter: RunFilter,
     campaign: Annotated[
         str, arg("Campaign id, its beginning, or a name (default: the newest).")
     ] = "",
@@ -132,30 +132,30 @@ def runs(
     from orchestrator.app.workspace import Workspace
     from orchestrator.tables.runs import runs_table
 
-    if which.outcome and which.outcome not in list(Outcome):
-        raise UsageError(f"--status: {not_one_of(which.outcome, Outcome)}")
-    limit = which.limit
+    if run_filter.outcome and run_filter.outcome not in list(Outcome):
+        raise UsageError(f"--status: {not_one_of(run_filter.outcome, Outcome)}")
+    limit = run_filter.limit
     with Workspace(settings, makes_store=False) as workspace:
         chosen = [item.campaign_id for item in find_campaigns(workspace.store, campaign)]
 
     def fitting() -> Iterator[RunRecord]:
         # Read while they are written: a large campaign's runs are never held.
         with Workspace(settings, makes_store=False) as workspace:
-            yield from filter(which.fits, workspace.store.runs(campaign_ids=chosen))
+            yield from filter(run_filter.fits, workspace.store.runs(campaign_ids=chosen))
 
     def lines() -> Iterator[str]:
-        most, count = 10 * _SHOWN if limit is None else limit, 0
-        shown = deque[RunRecord](maxlen=most or None)
+        max_lines, count = 10 * _SHOWN if limit is None else limit, 0
+        buffer = deque[RunRecord](maxlen=max_lines or None)
         for run in fitting():
             count += 1
-            shown.append(run)
-            if not most and len(shown) == _AT_ONCE:
-                yield from as_text(listed_runs(shown), columns()).split("\n")
-                shown.clear()
-        if most and count > most:
-            yield f"{count - most} earlier runs: --limit 0 lists all"
-        if shown:
-            yield from as_text(listed_runs(shown), columns()).split("\n")
+            buffer.append(run)
+            if not max_lines and len(buffer) == _AT_ONCE:
+                yield from as_text(listed_runs(buffer), columns()).split("\n")
+                buffer.clear()
+        if max_lines and count > max_lines:
+            yield f"{count - max_lines} earlier runs: --limit 0 lists all"
+        if buffer:
+            yield from as_text(listed_runs(buffer), columns()).split("\n")
         if not count:
             yield f"campaign {', '.join(chosen)} has no run that fits"
 
@@ -204,21 +204,25 @@ def log(
         run = find_run(workspace.store, run_id)
         if issue:
             return _issue(workspace, run, out)
-        found = workspace.store.attachments(run.run_id)
+        attachments = workspace.store.attachments(run.run_id)
     if attachment:
-        found = tuple(item for item in found if item.name == attachment)
-        if not found:
+        attachments = tuple(item for item in attachments if item.name == attachment)
+        if not attachments:
             raise UsageError(f"run {run.run_id} has no attachment {attachment!r}")
     if out is not None:
-        if len(found) != 1:
-            names = ", ".join(item.name for item in found)
+        if len(attachments) != 1:
+            names = ", ".join(item.name for item in attachments)
             raise UsageError(
                 "--out takes one attachment; choose it with --attachment",
                 hint=f"there are: {names}",
             )
-        write_file(out, found[0].data)
-        return CommandResult(text=str(out), data={"path": out, "size_bytes": len(found[0].data)})
-    texts = tuple(item for item in found if attachment or not item.name.endswith(_BINARY_SUFFIXES))
+        write_file(out, attachments[0].data)
+        return CommandResult(
+            text=str(out), data={"path": out, "size_bytes": len(attachments[0].data)}
+        )
+    texts = tuple(
+        item for item in attachments if attachment or not item.name.endswith(_BINARY_SUFFIXES)
+    )
     return CommandResult(
         text=log_text(run, texts),
         data={
@@ -230,9 +234,9 @@ def log(
 
 
 def _issue(workspace: Workspace, run: RunRecord, out: Path | None) -> CommandResult:
-    from orchestrator.app.stored import issue_of
+    from orchestrator.app.stored import issue_report
 
-    text = issue_of(workspace, run)
+    text = issue_report(workspace, run)
     if out is None:
         return CommandResult(text=text.rstrip("\n"), data={"run_id": run.run_id, "markdown": text})
     write_file(out, text.encode())
@@ -260,7 +264,7 @@ def reparse(settings: Settings, campaigns: Campaigns = ()) -> CommandResult:
     return CommandResult(text=text, data=review)
 
 
-_Named = Annotated[Texts, arg("Campaigns, by id or its beginning.", metavar="CAMPAIGN...")]
+_ById = Annotated[Texts, arg("Campaigns, by id or its beginning.", metavar="CAMPAIGN...")]
 
 
 @command("store prune")
@@ -342,7 +346,7 @@ def close(
 @command("results remove")
 def remove(
     settings: Settings,
-    campaigns: _Named,
+    campaigns: _ById,
     *,
     yes: Annotated[bool, opt("--yes -y", "Confirm: this can't be undone.")] = False,
 ) -> CommandResult:
@@ -362,18 +366,18 @@ def remove(
         )
     with Workspace(settings, makes_store=False) as workspace:
         # All or none of them.
-        found = _named(workspace.store, campaigns)
-        resuming.check_no_names(filter(None, found.values()), campaigns)
-        resuming.check_left_alone(
-            workspace, [campaign for campaign in found.values() if campaign is not None]
+        chosen = _chosen(workspace.store, campaigns)
+        resuming.check_no_names(filter(None, chosen.values()), campaigns)
+        resuming.check_not_running(
+            workspace, [campaign for campaign in chosen.values() if campaign is not None]
         )
         progress = workspace.store.progress()
-        counts = {key: progress.get(key, Progress()).stored for key in found}
+        counts = {key: progress.get(key, Progress()).stored for key in chosen}
         lines = [
-            one_line(f"{_title(key, found[key])}: {counted(count, 'run')}")
+            one_line(f"{_title(key, chosen[key])}: {counted(count, 'run')}")
             for key, count in counts.items()
         ]
-        for campaign_id in found:
+        for campaign_id in chosen:
             workspace.store.remove_campaign(campaign_id)
     return CommandResult(
         text="\n".join(f"removed {line}" for line in lines),
@@ -384,7 +388,7 @@ def remove(
 @command("results hide")
 def hide(
     settings: Settings,
-    campaigns: _Named,
+    campaigns: _ById,
     *,
     undo: Annotated[bool, opt("--undo", "Show hidden campaigns again.")] = False,
 ) -> CommandResult:
@@ -397,32 +401,32 @@ def hide(
     from orchestrator.app.workspace import Workspace
 
     with Workspace(settings, makes_store=False) as workspace:
-        found = _named(workspace.store, campaigns)
-        for campaign_id in found:
+        chosen = _chosen(workspace.store, campaigns)
+        for campaign_id in chosen:
             workspace.store.hide_campaign(campaign_id, is_hidden=not undo)
-    said = "shown again" if undo else "hidden"
+    state = "shown again" if undo else "hidden"
     return CommandResult(
-        text="\n".join(one_line(f"{said}: {_title(*item)}") for item in found.items()),
-        data=[{"campaign_id": campaign_id, "hidden": not undo} for campaign_id in found],
+        text="\n".join(one_line(f"{state}: {_title(*item)}") for item in chosen.items()),
+        data=[{"campaign_id": campaign_id, "hidden": not undo} for campaign_id in chosen],
     )
 
 
-def _named(store: Store, words: Sequence[str]) -> dict[CampaignId, Campaign | None]:
+def _chosen(store: Store, words: Sequence[str]) -> dict[CampaignId, Campaign | None]:
     """Return the campaigns that some words mean.
 
     None in the place of one that can't be read, named by its whole id.
     """
     from orchestrator.app.stored import find_campaigns
 
-    found: dict[CampaignId, Campaign | None] = {}
+    chosen: dict[CampaignId, Campaign | None] = {}
     for word in words:
         try:
-            found |= {campaign.campaign_id: campaign for campaign in find_campaigns(store, word)}
+            chosen |= {campaign.campaign_id: campaign for campaign in find_campaigns(store, word)}
         except (StoreError, UsageError):
             if word not in store.progress():
                 raise
-            found[CampaignId(word)] = None
-    return found
+            chosen[CampaignId(word)] = None
+    return chosen
 
 
 def _title(campaign_id: CampaignId, campaign: Campaign | None) -> str:

@@ -192,7 +192,7 @@ def test_ctrl_c_names_a_phone_that_could_not_be_released_though_nothing_is_chang
     lab.clear()
     assert process.returncode == 130, rest
     assert f"{serial}: problem: could not be released" in rest, rest
-    assert f"but {serial} couldn't be released: what runs there may go on" in rest
+    assert f"but {serial} couldn't be released: a program may still run there" in rest
     assert "the phones were restored" not in rest
     assert lab.cli("status --json").ok().json["changed"] == []
 

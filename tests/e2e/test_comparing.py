@@ -282,7 +282,7 @@ def test_a_comparison_that_is_stopped_after_its_warm_up_is_shown(
     process.send_signal(signal.SIGINT)
     _, rest = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, rest
-    assert "no pair that counts is whole: " in " ".join(rest.split())
+    assert "no pair that counts is complete: " in " ".join(rest.split())
 
 
 def test_a_closed_comparison_says_how_many_runs_were_abandoned_and_when_it_was_closed(
@@ -378,7 +378,7 @@ def test_the_first_slow_one_of_five_builds_is_found_and_found_again_without_meas
         ("compare --by moon a b", "--by"),
         ("compare --by config threads b", "isn't name=value"),
         ("compare --by device a", "two sides"),
-        ("compare --allow virtual", "can't be let pass"),
+        ("compare --allow virtual", "isn't a fact that may differ"),
         ("compare --format pdf", "no format"),
         ("compare --level 1.5", "isn't between 50% and 99.99%"),
         ("compare previous newest third", "two sides"),

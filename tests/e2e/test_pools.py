@@ -151,7 +151,7 @@ def test_a_phone_in_quarantine_is_listed_with_the_reason_and_not_as_ready(
     listed = {item["serial"]: item for item in lab.cli("devices --json").ended_with(3).json}
     told = listed[kept_out]
     assert (told["usable"], told["reason"].startswith(AILS)) == (False, True)
-    assert told["hint"] == f"look at it, then 'benchfarm device release {kept_out}'"
+    assert told["hint"] == f"check the phone, then 'benchfarm device release {kept_out}'"
     assert told["facts"]["serial"] == kept_out
     assert (listed[A]["usable"], listed[A]["reason"]) == (True, "")
     shown = lab.cli("devices").ended_with(3).stdout.splitlines()

@@ -68,7 +68,7 @@ def test_a_closed_campaign_is_over_and_says_what_was_abandoned(
         interrupted(opened.store, samples)
     with Workspace(settings) as opened:
         (advice,) = [item for item in of_host(opened) if item.check == "campaigns"]
-    assert "'benchfarm results close cut' gives it up" in advice.next_step
+    assert "'benchfarm results close cut' abandons the rest" in advice.next_step
     with pytest.raises(UsageError, match="nightly is a name"):
         stored.close(settings, ["nightly"])
     result = stored.close(settings, ["cut", "newest"])
@@ -99,7 +99,7 @@ def test_a_closed_campaign_is_over_and_says_what_was_abandoned(
         lambda: stored.close(settings, ["cut"]),
         lambda: measuring.run(settings, {}, RESUME, Path("cut")),
     ):
-        with pytest.raises(UsageError, match=r"campaign cut .* is closed: nothing of it is left"):
+        with pytest.raises(UsageError, match=r"campaign cut .* is closed: nothing is left to run"):
             command()
 
 

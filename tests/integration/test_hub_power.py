@@ -251,7 +251,7 @@ def test_a_phone_that_stays_away_has_its_port_restored_all_the_same(
     other.add(Serial("ELSEWHERE"), Change(what="another port", port="2 1"))
     done = restore(away, ("ELSEWHERE",))
     assert (done.exit_code, done.data["restored"]) == (0, {"ELSEWHERE": ["another port"]})
-    assert done.data["notes"]["ELSEWHERE"] == ["not looked at: is not attached"]
+    assert done.data["notes"]["ELSEWHERE"] == ["not checked: is not attached"]
 
 
 def test_a_phones_own_file_cant_have_a_port_switched(hub: Hub) -> None:

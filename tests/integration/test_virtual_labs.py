@@ -58,7 +58,7 @@ def test_phones_of_all_processes_are_listed_given_faults_and_stopped(settings: S
 def test_no_two_phones_have_one_serial_number_in_whichever_processes(settings: Settings) -> None:
     virtual_phones.start(settings, SIX)
     for serial in serials(settings):
-        with pytest.raises(UsageError, match=f"there is a virtual phone {serial} already"):
+        with pytest.raises(UsageError, match=f"a virtual phone {serial} exists already"):
             virtual_phones.attach(settings, replace(SIX, profiles=("pixel-3",), serial=serial))
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: virtual_phones.attach(settings, LabRequest()), range(4)))

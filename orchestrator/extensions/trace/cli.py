@@ -150,7 +150,7 @@ def trace(
         measured = _record(farm, model, options, folder)
         # It is a campaign with a report like any other; what ended a device's part is told as
         # there.
-        shown.told(farm, measured, None)
+        shown.campaign_result(farm, measured, None)
         runs = farm.store.runs(campaign_ids=[measured.campaign.campaign_id])
         traced = [_traced(farm.store, run, folder) for run in runs]
         problems = measured.problems_with(_AGAIN)

@@ -534,7 +534,7 @@ def test_what_is_no_text_with_a_figure_is_not_imported(tmp_path):
 )
 def test_what_can_not_be_exported_is_refused(lab, tmp_path, words):
     told = benchfarm(lab, "export", "--out", tmp_path / "x", *words, code=2)
-    assert ("json leaves no choice" in told) == ("invocations" in words)
+    assert ("--rows doesn't apply to json" in told) == ("invocations" in words)
     assert not (tmp_path / "x").exists()
 
 

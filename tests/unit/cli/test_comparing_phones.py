@@ -218,7 +218,7 @@ def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path:
         assert shown[0] == shown[1]
     turned = cases_of(compare(settings, by_build, Output(), sides[::-1]))[0]["verdict"]
     assert turned["low"] == pytest.approx(1 / stored_row["verdict"]["high"])
-    # Its pairs were ended by a claim of their own.
+    # Its pairs ended by a claim of their own.
     assert stored_row["verdict"]["threshold"] == 0.015
     for other in ({"threshold": 0.05}, {"threshold": 0.02}, {"level": 0.95}):
         for by, of in (("campaign", (CAMPAIGN,)), ("build", sides)):

@@ -62,4 +62,4 @@ def test_an_imported_night_is_judged_and_compared_as_it_was_where_it_was_measure
     here("export --run", run, "--out", tmp_path / "one.zip").ok()
     part = Cli(home=tmp_path / "part")
     part("import", tmp_path / "one.zip").ok()
-    assert "no pair that counts is whole" in part("compare newest").ended_with(1).said
+    assert "no pair that counts is complete" in part("compare newest").ended_with(1).said
